@@ -1,1 +1,30 @@
-//! x
+//! edgeward decides, when a pod is created, whether it runs on the edge cluster's own nodes or in a cloud cluster
+//! behind a virtual node.
+//!
+//! Two rings. The **inner ring** is pure and synchronous: no I/O, no clock, no randomness, no Kubernetes client. It
+//! compiles without the feature `serve` (`cargo check --no-default-features --lib`). The **outer ring** is effects.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`units`] | integer newtypes for every quantity, and the Kubernetes notation |
+//! | [`resources`] | resource names to amounts |
+//! | [`config`] | settings: schema, defaults, validation that names every fault |
+//! | [`pod`] | pod JSON to [`workload::Workload`]; the only reader of a pod's wire form |
+//! | [`workload`] | what is asked: request, constraints, SLO |
+//! | [`fleet`] | what exists: sites, nodes, links; the snapshot, and its file form |
+//! | [`room`] | what one decision sees of the fleet |
+//! | [`decide`] | workload and room to verdict |
+//! | [`patch`] | verdict and pod to JSONPatch |
+//!
+//! Invariants: `decide` never fails, a refusal is a value with numbers; time and data are arguments; a patch only
+//! adds; the request path does no I/O.
+
+pub mod config;
+pub mod decide;
+pub mod fleet;
+pub mod patch;
+pub mod pod;
+pub mod resources;
+pub mod room;
+pub mod units;
+pub mod workload;

@@ -1,0 +1,338 @@
+//! Configuration: schema, defaults, and a validation that names every fault.
+//!
+//! Each setting is listed in `docs/configuration.md`.
+
+pub mod document;
+
+use serde_json::Value;
+
+use crate::units::{Micros, Permille};
+use crate::workload::slo::{Class, PerClass};
+use document::{Faults, Field};
+
+/// Everything an operator can set about decisions. [`Config::default`] is the documented default.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Annotation and label keys, made from the domain.
+    pub keys: Keys,
+    /// Namespaces whose pods pass through: `kube-system`, edgeward's own, and those the operator adds.
+    pub excluded_namespaces: Vec<String>,
+    /// Whether any pod may be sent to a cloud.
+    pub enable_offload: bool,
+    /// What becomes of a pod whose SLO is invalid.
+    pub invalid_slo: InvalidSlo,
+    /// How much of a decision is written on the pod.
+    pub explain: Explain,
+    /// RTT from which a cloud site is degraded.
+    pub rtt_threshold: Micros,
+    /// Loss from which a cloud site is degraded.
+    pub loss_threshold: Permille,
+    /// Age from which telemetry is stale.
+    pub telemetry_ttl: Micros,
+    /// Processing time by CPU request, per class.
+    pub models: PerClass<LinearModel>,
+    /// Which pods stand in a queue.
+    pub queue_model: QueueModel,
+}
+
+/// What becomes of a pod whose SLO is invalid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InvalidSlo {
+    /// Decided without time bound and offload; kubectl shows a warning.
+    Warn,
+    /// Refused with a message that lists every fault.
+    Deny,
+}
+
+/// How much of a decision is written on the pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Explain {
+    /// Nothing.
+    Off,
+    /// At most 256 bytes.
+    Short,
+    /// Every number.
+    Full,
+}
+
+/// Which pods stand in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueModel {
+    /// Pods of the class that wait for room and stand ahead.
+    Waiting,
+    /// Every pod of the class in phase Pending.
+    Pending,
+}
+
+/// Processing time as `alpha · cpu + beta`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinearModel {
+    /// Microseconds per millicore.
+    pub alpha_us: u64,
+    /// The part that does not depend on CPU.
+    pub beta: Micros,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let model = |alpha_us, beta_ms| LinearModel { alpha_us, beta: Micros::from_millis(beta_ms) };
+        Self {
+            keys: Keys::new("example.io"),
+            excluded_namespaces: vec!["kube-system".into(), "edgeward-system".into()],
+            enable_offload: true,
+            invalid_slo: InvalidSlo::Warn,
+            explain: Explain::Short,
+            rtt_threshold: Micros::from_millis(100),
+            loss_threshold: Permille(20),
+            telemetry_ttl: Micros::from_secs(60),
+            models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
+            queue_model: QueueModel::Waiting,
+        }
+    }
+}
+
+impl Config {
+    /// Reads a configuration document; an absent setting keeps its default. Reports every fault.
+    pub fn read(document: &Value) -> Result<Self, Faults> {
+        if document.is_null() {
+            return Ok(Self::default());
+        }
+        document::read(document, Self::from_root)
+    }
+
+    fn from_root(root: Field<'_>) -> Option<Self> {
+        let mut config = Self::default();
+        let [
+            domain,
+            excluded_namespaces,
+            enable_offload,
+            invalid_slo,
+            on_no_capacity,
+            explain,
+            rtt_threshold,
+            loss_threshold,
+            telemetry_ttl,
+            models,
+            queue_model,
+        ] = root.object([
+            "domain",
+            "excludedNamespaces",
+            "enableOffload",
+            "invalidSlo",
+            "onNoCapacity",
+            "explain",
+            "rttThresholdMs",
+            "lossThresholdPct",
+            "telemetryCacheTTL",
+            "models",
+            "queueModel",
+        ])?;
+
+        if let Some(name) = domain.non_empty_string() {
+            if is_domain(name) {
+                config.keys = Keys::new(name);
+            } else {
+                domain.fault(format!("{name:?} is not a DNS domain such as example.io of at most 200 characters"));
+            }
+        }
+        if let Some(names) = excluded_namespaces.list() {
+            let names = names.iter().filter_map(|name| name.non_empty_string());
+            config.excluded_namespaces.extend(names.map(str::to_owned));
+        }
+        set(&mut config.enable_offload, enable_offload.boolean());
+        set(&mut config.invalid_slo, invalid_slo.word(&[("warn", InvalidSlo::Warn), ("deny", InvalidSlo::Deny)]));
+        // `hold` needs the waitlist, which does not exist yet.
+        on_no_capacity.word(&[("edge", ())]);
+        set(
+            &mut config.explain,
+            explain.word(&[("off", Explain::Off), ("short", Explain::Short), ("full", Explain::Full)]),
+        );
+        set(&mut config.rtt_threshold, rtt_threshold.thousandths(1..=60_000_000).map(|us| Micros(us as u64)));
+        set(&mut config.loss_threshold, loss_threshold.thousandths(100..=100_000).and_then(|thousandths| {
+            if thousandths % 100 != 0 {
+                loss_threshold.fault("takes at most one decimal".into());
+                return None;
+            }
+            Some(Permille(thousandths as u32 / 100))
+        }));
+        set(&mut config.telemetry_ttl, duration(&telemetry_ttl));
+        for (name, model) in models.entries().into_iter().flatten() {
+            let Some(class) = Class::parse(name) else {
+                model.fault("is not a class; there are latency, throughput, batch".into());
+                continue;
+            };
+            let Some([alpha, beta]) = model.object(["alpha", "beta"]) else { continue };
+            set(&mut config.models[class].alpha_us, alpha.thousandths(0..=1_000_000).map(|us| us as u64));
+            set(&mut config.models[class].beta, beta.thousandths(0..=86_400_000_000).map(|us| Micros(us as u64)));
+        }
+        set(
+            &mut config.queue_model,
+            queue_model.word(&[("waiting", QueueModel::Waiting), ("pending", QueueModel::Pending)]),
+        );
+        Some(config)
+    }
+}
+
+fn set<T>(setting: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *setting = value;
+    }
+}
+
+/// A duration such as `60s`, `1500ms` or `2m`, from one millisecond to a day.
+fn duration(field: &Field<'_>) -> Option<Micros> {
+    let text = field.string()?;
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let unit_ms = match unit {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let ms = unit_ms.and_then(|unit_ms: u64| number.parse::<u64>().ok()?.checked_mul(unit_ms));
+    match ms {
+        Some(ms @ 1..=86_400_000) => Some(Micros::from_millis(ms)),
+        _ => {
+            field.fault(format!("{text:?} is not a duration from 1ms to 24h, such as 60s or 2m"));
+            None
+        }
+    }
+}
+
+fn is_domain(name: &str) -> bool {
+    let part = |part: &str| {
+        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let bytes = part.as_bytes();
+        bytes.first().copied().is_some_and(inner)
+            && bytes.last().copied().is_some_and(inner)
+            && bytes.iter().all(|&b| inner(b) || b == b'-')
+    };
+    name.len() <= 200 && name.split('.').all(part)
+}
+
+/// The annotation and label keys of the contract under one domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keys {
+    /// `slo.<domain>/`: the annotations read.
+    pub slo_prefix: String,
+    /// Label that opts a namespace in, and a pod in or out.
+    pub managed: String,
+    /// `edge` or `cloud`.
+    pub decision: String,
+    /// Site name.
+    pub site: String,
+    /// Reason code.
+    pub reason: String,
+    /// When it was decided.
+    pub timestamp: String,
+    /// RTT used, in milliseconds.
+    pub wan_rtt_ms: String,
+    /// Id of the decision.
+    pub decision_id: String,
+    /// The numbers behind the verdict.
+    pub explain: String,
+}
+
+impl Keys {
+    /// The keys under `domain`.
+    pub fn new(domain: &str) -> Self {
+        let scheduling = |name: &str| format!("scheduling.{domain}/{name}");
+        Self {
+            slo_prefix: format!("slo.{domain}/"),
+            managed: scheduling("managed"),
+            decision: scheduling("decision"),
+            site: scheduling("site"),
+            reason: scheduling("reason"),
+            timestamp: scheduling("timestamp"),
+            wan_rtt_ms: scheduling("wanRttMs"),
+            decision_id: scheduling("decision-id"),
+            explain: scheduling("explain"),
+        }
+    }
+
+    /// Every annotation that a decision writes: those of a pod that arrives are not to be believed.
+    pub fn written(&self) -> [&str; 7] {
+        [
+            &self.decision,
+            &self.site,
+            &self.reason,
+            &self.timestamp,
+            &self.wan_rtt_ms,
+            &self.decision_id,
+            &self.explain,
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn faults(document: Value) -> Vec<String> {
+        Config::read(&document).unwrap_err().0.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn everything_can_be_set() {
+        let config = Config::read(&json!({
+            "domain": "acme.dev",
+            "excludedNamespaces": ["infra"],
+            "enableOffload": false,
+            "invalidSlo": "deny",
+            "onNoCapacity": "edge",
+            "explain": "full",
+            "rttThresholdMs": 80.5,
+            "lossThresholdPct": 1.5,
+            "telemetryCacheTTL": "2m",
+            "models": {"batch": {"alpha": 0.25, "beta": 7}},
+            "queueModel": "pending",
+        }))
+        .unwrap();
+        assert_eq!(config.keys.decision_id, "scheduling.acme.dev/decision-id");
+        assert_eq!(config.excluded_namespaces, ["kube-system", "edgeward-system", "infra"]);
+        assert!(!config.enable_offload);
+        assert_eq!(config.invalid_slo, InvalidSlo::Deny);
+        assert_eq!(config.explain, Explain::Full);
+        assert_eq!(config.rtt_threshold, Micros(80_500));
+        assert_eq!(config.loss_threshold, Permille(15));
+        assert_eq!(config.telemetry_ttl, Micros::from_secs(120));
+        assert_eq!(config.models[Class::Batch], LinearModel { alpha_us: 250, beta: Micros(7_000) });
+        assert_eq!(config.models[Class::Latency], LinearModel { alpha_us: 500, beta: Micros(20_000) });
+        assert_eq!(config.queue_model, QueueModel::Pending);
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        assert_eq!(
+            faults(json!({
+                "domain": "Example",
+                "onNoCapacity": "hold",
+                "rttThresholdMs": 0,
+                "lossThresholdPct": 2.25,
+                "telemetryCacheTTL": "soon",
+                "models": {"quick": {}, "batch": {"alpha": -1}},
+                "thresholds": {},
+            })),
+            [
+                "thresholds: is not a field here; there are domain, excludedNamespaces, enableOffload, invalidSlo, \
+                 onNoCapacity, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, models, queueModel",
+                "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
+                "onNoCapacity: \"hold\" is not \"edge\", the only value allowed",
+                "rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
+                "lossThresholdPct: takes at most one decimal",
+                "telemetryCacheTTL: \"soon\" is not a duration from 1ms to 24h, such as 60s or 2m",
+                "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
+                "models.quick: is not a class; there are latency, throughput, batch",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_empty_document_is_the_default() {
+        assert_eq!(Config::read(&Value::Null).unwrap().telemetry_ttl, Micros::from_secs(60));
+        assert_eq!(Config::read(&json!({})).unwrap().keys, Keys::new("example.io"));
+    }
+}

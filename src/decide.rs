@@ -1,0 +1,293 @@
+//! The decision: [`decide`] reads a workload and the room there is, and returns a [`Verdict`].
+//!
+//! Pure: the same arguments give the same verdict. The numbers in comments refer to DESIGN section 4, which
+//! `docs/decision.md` retells for users.
+
+mod estimate;
+pub mod explain;
+mod feasibility;
+pub mod verdict;
+
+use crate::config::{Config, InvalidSlo};
+use crate::fleet::{Site, SiteKind};
+use crate::room::Room;
+use crate::units::{Micros, Now};
+use crate::workload::Workload;
+use crate::workload::slo::{Intent, Management, Slo};
+use verdict::{Action, Assessment, Reason, RefusalCode, Verdict};
+
+/// SLO priority from which a pod takes a cloud that is merely better, not good enough.
+pub const HIGH_PRIORITY: u8 = 7;
+
+/// How long a placement we wrote is recognised as our own.
+const REINVOCATION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
+
+/// Decides where the pod runs. Never fails, does no I/O; cost: a pass over the nodes of every site.
+pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s>, config: &Config, now: Now) -> Verdict<'s> {
+    if let Some(reason) = bypass(workload, room, config, now) {
+        return Verdict::pass_through(reason);
+    }
+    let Some(intent) = &workload.intent else {
+        return Verdict::pass_through(Reason::NotManaged);
+    };
+    let mut warnings: Vec<String> = intent.faults.iter().map(ToString::to_string).collect();
+    warnings.extend(intent.unknown_keys.iter().map(|key| format!("{key} is not an annotation that edgeward reads")));
+    if config.invalid_slo == InvalidSlo::Deny && !intent.faults.is_empty() {
+        return Verdict {
+            action: Action::Deny,
+            reason: Reason::DeniedInvalidSlo,
+            sites: vec![],
+            warnings: vec![],
+            faults: intent.faults.clone(),
+        };
+    }
+
+    let case = Case { workload, intent, config, sites: assess(workload, &intent.slo, room, config, now) };
+    let stale = now.moment.since(room.snapshot.kubernetes_as_of) > config.telemetry_ttl;
+    let (action, reason) = case.choose(stale);
+    warnings.extend(case.warnings(reason));
+    Verdict { action, reason, sites: case.sites, warnings, faults: intent.faults.clone() }
+}
+
+/// 4.1: why the pod is not ours, if it is not.
+fn bypass(workload: &Workload<'_>, room: &Room<'_>, config: &Config, now: Now) -> Option<Reason> {
+    let excluded = config.excluded_namespaces.iter().any(|name| **name == *workload.namespace);
+    let bypasses = [
+        (excluded, Reason::ExcludedNamespace),
+        (workload.mirror, Reason::Mirror),
+        (workload.bound, Reason::NodeName),
+        (workload.daemonset, Reason::DaemonSet),
+        (workload.shadow, Reason::ShadowPod),
+        (workload.management == Management::OptedOut, Reason::OptedOut),
+        (workload.intent.is_none(), Reason::NotManaged),
+        (!workload.gates.is_empty(), Reason::ForeignGate),
+    ];
+    let bypass = bypasses.into_iter().find(|(applies, _)| *applies).map(|(_, reason)| reason);
+    bypass.or_else(|| is_placed(workload, room, now).then_some(Reason::Reinvocation))
+}
+
+/// Whether the pod carries a complete and recent placement of ours: the annotations, and in its spec the whole
+/// selector and tolerations of the site they name. This needs no trust: whoever wrote them could have written the
+/// same selector without us.
+fn is_placed(workload: &Workload<'_>, room: &Room<'_>, now: Now) -> bool {
+    let Some(claim) = &workload.placement else { return false };
+    let Some(site) = room.snapshot.sites.iter().find(|site| site.name == claim.site) else { return false };
+    let selected = |(key, value): (&str, &str)| workload.constraints.selector.iter().any(|(k, v)| k == key && v == value);
+    let tolerated = |wanted| workload.tolerations.iter().any(|toleration| toleration.covers(wanted));
+    claim.decision == site.kind.as_str()
+        && now.wall.duration_since(claim.at).abs() <= REINVOCATION
+        && site.selector().all(selected)
+        && site.tolerations.iter().all(tolerated)
+}
+
+/// What each site would mean for the pod, in the order of the snapshot.
+fn assess<'s>(
+    workload: &Workload<'_>,
+    slo: &Slo,
+    room: &Room<'s>,
+    config: &Config,
+    now: Now,
+) -> Vec<Assessment<'s>> {
+    let offload = config.enable_offload && slo.offload_allowed;
+    let assess = |site: &'s Site| {
+        let estimate = estimate::estimate(workload, slo, site, config);
+        let fitting_nodes = feasibility::fitting_nodes(workload, site, room);
+        let mut refusals = Vec::new();
+        refusals.extend(feasibility::refuse_offload(workload, offload, site));
+        refusals.extend((fitting_nodes == 0).then(|| feasibility::refuse_nodes(workload, site)));
+        refusals.extend(feasibility::refuse_link(site, config, now.moment));
+        refusals.extend(feasibility::refuse_time(slo, &estimate));
+        Assessment { site, allowed: feasibility::allows(workload, site), fitting_nodes, estimate, refusals }
+    };
+    room.snapshot.sites.iter().map(assess).collect()
+}
+
+/// One decision under way.
+struct Case<'c, 's> {
+    workload: &'c Workload<'c>,
+    intent: &'c Intent,
+    config: &'c Config,
+    sites: Vec<Assessment<'s>>,
+}
+
+impl<'s> Case<'_, 's> {
+    fn slo(&self) -> &Slo {
+        &self.intent.slo
+    }
+
+    fn edge(&self) -> Option<&Assessment<'s>> {
+        self.sites.iter().find(|site| site.site.kind == SiteKind::Edge)
+    }
+
+    fn clouds(&self) -> impl Iterator<Item = &Assessment<'s>> {
+        self.sites.iter().filter(|site| site.site.kind == SiteKind::Cloud)
+    }
+
+    fn offload_allowed(&self) -> bool {
+        self.config.enable_offload && self.slo().offload_allowed
+    }
+
+    /// 4.3 and 4.7.
+    fn choose(&self, stale: bool) -> (Action<'s>, Reason) {
+        let pass = |reason| (Action::PassThrough, reason);
+        let allowed: Vec<_> = self.sites.iter().filter(|site| site.allowed).collect();
+        let narrowed = self.sites.iter().any(|site| !site.allowed && !site.site.nodes.is_empty());
+        match &allowed[..] {
+            [only] if narrowed => return self.pin(only),
+            [] if narrowed => return pass(Reason::NoSiteMatches),
+            _ => {}
+        }
+        let Some(edge) = self.edge().filter(|edge| !edge.site.nodes.is_empty()) else {
+            return pass(Reason::EdgeSiteMissing);
+        };
+        if !edge.allowed {
+            return self.choose_among_clouds(stale);
+        }
+        if stale {
+            return self.to_edge(edge, Reason::EdgeTelemetryStale);
+        }
+
+        let usable = || self.clouds().filter(|cloud| cloud.is_usable());
+        let urgent = self.slo().priority >= HIGH_PRIORITY;
+        // (a)
+        if edge.is_feasible() {
+            let met = if self.slo().has_time_bound() { Reason::EdgeFeasibleSloMet } else { Reason::EdgeNoSloTarget };
+            return self.to_edge(edge, met);
+        }
+        // (b)
+        if let Some(cloud) = nearest(usable().filter(|cloud| cloud.is_feasible())) {
+            let reason = if edge.fits() { Reason::CloudEdgeDeadlineMissed } else { Reason::CloudEdgeNoCapacity };
+            return (Action::Place(cloud.site), reason);
+        }
+        let better = nearest(usable());
+        if edge.fits() {
+            // (c)
+            return match better {
+                Some(cloud) if urgent && cloud.estimate.eta() < edge.estimate.eta() => {
+                    (Action::Place(cloud.site), Reason::CloudBestEffort)
+                }
+                _ => self.to_edge(edge, self.edge_reason(edge)),
+            };
+        }
+        // (d)
+        match better {
+            Some(cloud) if urgent || self.misses_by_processing(edge) => {
+                (Action::Place(cloud.site), Reason::CloudBestEffort)
+            }
+            // (e), as `onNoCapacity: edge` has it.
+            _ => self.to_edge(edge, self.edge_reason(edge)),
+        }
+    }
+
+    /// The pod's own constraints leave one site: it goes there, whatever we know of it.
+    fn pin(&self, only: &Assessment<'s>) -> (Action<'s>, Reason) {
+        match only.site.kind {
+            SiteKind::Edge => self.to_edge(only, Reason::EdgePinnedByPod),
+            SiteKind::Cloud if self.offload_allowed() => (Action::Place(only.site), Reason::CloudPinnedByPod),
+            SiteKind::Cloud => (Action::PassThrough, Reason::NoSiteMatches),
+        }
+    }
+
+    /// The pod's own constraints leave several clouds and no edge. Where none of them will do, kube-scheduler has
+    /// the last word: the pod keeps its own constraints and gets none of ours.
+    fn choose_among_clouds(&self, stale: bool) -> (Action<'s>, Reason) {
+        let usable = || self.clouds().filter(|cloud| cloud.allowed && cloud.is_usable() && !stale);
+        let feasible = nearest(usable().filter(|cloud| cloud.is_feasible()));
+        match feasible.or_else(|| nearest(usable())) {
+            Some(cloud) => (Action::Place(cloud.site), Reason::CloudPinnedByPod),
+            None => (Action::PassThrough, Reason::NoSiteMatches),
+        }
+    }
+
+    fn to_edge(&self, edge: &Assessment<'s>, reason: Reason) -> (Action<'s>, Reason) {
+        let reason = if self.intent.faults.is_empty() { reason } else { Reason::EdgeInvalidSlo };
+        (Action::Place(edge.site), reason)
+    }
+
+    /// Why the edge, when it is not simply good (section 6): the first that holds.
+    fn edge_reason(&self, edge: &Assessment<'s>) -> Reason {
+        let worst_is = |codes: &[RefusalCode]| {
+            self.clouds().all(|cloud| codes.iter().any(|code| cloud.is_refused(*code)))
+        };
+        let missing = [RefusalCode::NoMatchingNode, RefusalCode::NodeNotReady];
+        let unreachable = [&missing[..], &[RefusalCode::Unreachable]].concat();
+        let degraded = [&unreachable[..], &[RefusalCode::Degraded, RefusalCode::Stale]].concat();
+        let reasons = [
+            (!edge.fits() && self.is_too_large(), Reason::EdgeTooLarge),
+            (!self.config.enable_offload, Reason::EdgeOffloadDisabled),
+            (!self.slo().offload_allowed, Reason::EdgeOffloadNotAllowed),
+            (self.has_ties_everywhere(), Reason::EdgeNotOffloadable),
+            (worst_is(&missing), Reason::EdgeCloudSiteMissing),
+            (worst_is(&unreachable), Reason::EdgeWanUnreachable),
+            (worst_is(&degraded), Reason::EdgeWanDegraded),
+            (!edge.fits() && feasibility::could_preempt(self.workload, edge.site), Reason::EdgePreempts),
+            (!edge.fits(), Reason::EdgeNoCapacity),
+            (self.slo().priority >= HIGH_PRIORITY, Reason::EdgeBestEffort),
+        ];
+        reasons.into_iter().find(|(holds, _)| *holds).map_or(Reason::EdgeFailSoft, |(_, reason)| reason)
+    }
+
+    /// Larger than any node of any site it may go to.
+    fn is_too_large(&self) -> bool {
+        let sites = self.sites.iter().filter(|site| !site.is_refused(RefusalCode::NotOffloadable));
+        let mut nodes = sites.flat_map(|site| feasibility::holds_when_empty(self.workload, site.site)).peekable();
+        nodes.peek().is_some() && nodes.all(|holds| !holds)
+    }
+
+    /// Tied to the edge as far as every cloud site goes.
+    fn has_ties_everywhere(&self) -> bool {
+        let mut clouds = self.clouds().peekable();
+        clouds.peek().is_some() && clouds.all(|cloud| cloud.is_refused(RefusalCode::NotOffloadable))
+    }
+
+    /// Whether processing at the edge alone takes longer than the pod has: waiting could not help.
+    fn misses_by_processing(&self, edge: &Assessment<'s>) -> bool {
+        let bounds = [self.slo().deadline, self.slo().latency_target];
+        bounds.into_iter().flatten().any(|bound| edge.estimate.processing > bound)
+    }
+
+    fn warnings(&self, reason: Reason) -> Vec<String> {
+        let mut warnings = Vec::new();
+        match reason {
+            Reason::NoSiteMatches if !self.workload.constraints.is_empty() => {
+                warnings.push(format!("not placed: no site for {}", self.workload.constraints));
+            }
+            Reason::EdgeSiteMissing => {
+                let selector = self.edge().map(|edge| {
+                    let pairs = edge.site.selector().map(|(key, value)| format!("{key}={value}"));
+                    pairs.collect::<Vec<_>>().join(",")
+                });
+                let selector = selector.unwrap_or_default();
+                warnings.push(format!("not placed: no node carries the edge label {selector}"));
+            }
+            Reason::EdgeTooLarge => {
+                let request = self.workload.request.named().map(|(name, amount)| match name {
+                    "cpu" => format!("cpu {amount}m"),
+                    name => format!("{name} {amount}"),
+                });
+                let request = request.collect::<Vec<_>>().join(", ");
+                warnings.push(format!("larger than any node it may run on: {request}"));
+            }
+            _ => {}
+        }
+        let candidates = self.sites.iter().filter(|site| site.allowed && !site.is_refused(RefusalCode::NotOffloadable));
+        let fastest = candidates.map(|site| site.estimate.processing).min();
+        if let (Some(target), Some(fastest)) = (self.slo().latency_target, fastest)
+            && fastest > target
+        {
+            warnings.push(format!("latency target {target} ms is below the processing time {fastest} ms of every site"));
+        }
+        warnings
+    }
+}
+
+/// The site with the lowest ETA; of equals, the first by name (the order of the snapshot).
+fn nearest<'a, 's>(sites: impl Iterator<Item = &'a Assessment<'s>>) -> Option<&'a Assessment<'s>>
+where
+    's: 'a,
+{
+    sites.min_by_key(|site| site.estimate.eta().unwrap_or(Micros(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! How long the pod would take at a site (DESIGN 4.5).
+
+use super::verdict::Estimate;
+use crate::config::{Config, QueueModel};
+use crate::fleet::{Site, SiteKind};
+use crate::units::Micros;
+use crate::workload::Workload;
+use crate::workload::slo::{Class, Slo};
+
+/// The pod's time at `site`.
+pub(super) fn estimate(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Estimate {
+    let model = model(workload, slo, site, config);
+    let processing = match slo.processing {
+        // What the team states holds for a site of speed 1.
+        Some(stated) => stated.at_speed(site.speed),
+        None => site.observed[slo.class].unwrap_or(model),
+    };
+    let mean = site.observed[slo.class].unwrap_or(model);
+    Estimate {
+        queue: mean.times(pods_ahead(workload, slo, site, config)),
+        processing,
+        wan: wan(slo, site),
+    }
+}
+
+/// `alpha · cpu + beta`, at the site's speed.
+fn model(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Micros {
+    let model = config.models[slo.class];
+    let millicores = u64::try_from(workload.request.cpu.0).unwrap_or(0);
+    (Micros(model.alpha_us).times(millicores) + model.beta).at_speed(site.speed)
+}
+
+/// Pods of the class that are served before this one. It is the youngest, so its equals stand ahead.
+fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> u64 {
+    let rank = (workload.priority, slo.priority);
+    let groups = site.queues.iter().filter(|group| group.class == slo.class);
+    let ahead = groups.map(|group| match config.queue_model {
+        QueueModel::Pending => group.pending,
+        QueueModel::Waiting if (group.priority, group.slo_priority) >= rank => group.waiting,
+        QueueModel::Waiting => 0,
+    });
+    ahead.sum()
+}
+
+/// Interactive and steady work crosses the WAN both ways twice, batch once; at the edge there is none.
+fn wan(slo: &Slo, site: &Site) -> Option<Micros> {
+    let round_trips = match (site.kind, slo.class) {
+        (SiteKind::Edge, _) => return Some(Micros(0)),
+        (SiteKind::Cloud, Class::Latency | Class::Throughput) => 2,
+        (SiteKind::Cloud, Class::Batch) => 1,
+    };
+    Some(site.link?.rtt?.times(round_trips))
+}

@@ -1,0 +1,161 @@
+//! Whether a site can take the pod: its nodes, its WAN, the pod's ties, the time (DESIGN 4.3 to 4.6).
+
+use std::sync::LazyLock;
+
+use super::verdict::{Estimate, Refusal, RefusalCode};
+use crate::config::Config;
+use crate::fleet::{LinkState, Node, Site, SiteKind};
+use crate::resources::Amounts;
+use crate::room::Room;
+use crate::units::{Micros, Moment};
+use crate::workload::Workload;
+use crate::workload::constraints::Taint;
+use crate::workload::slo::Slo;
+
+/// Whether the pod's own nodeSelector and affinity allow any node of the site. Cost: a pass over its nodes at most,
+/// nothing for a pod without constraints.
+pub(super) fn allows(workload: &Workload<'_>, site: &Site) -> bool {
+    if workload.constraints.is_empty() {
+        return !site.nodes.is_empty();
+    }
+    site.nodes.iter().any(|node| workload.constraints.allow(&node.name, &node.labels))
+}
+
+/// Nodes of the site on which the pod fits now. Cost: a pass over its nodes.
+pub(super) fn fitting_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_>) -> usize {
+    let fits = |node: &&Node| node.ready && room.fits(&workload.request, node) && may_run(workload, site, node);
+    site.nodes.iter().filter(fits).count()
+}
+
+/// Whether the scheduler's filters on labels, taints and cordon let the pod onto the node, once it carries the
+/// site's placement.
+fn may_run(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
+    is_tolerated(workload, site, node)
+        && (!node.cordoned || tolerates(workload, site, &UNSCHEDULABLE))
+        && (workload.constraints.is_empty() || workload.constraints.allow(&node.name, &node.labels))
+}
+
+static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(Taint::unschedulable);
+
+fn is_tolerated(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
+    node.taints.iter().filter(|taint| taint.is_hard()).all(|taint| tolerates(workload, site, taint))
+}
+
+fn tolerates(workload: &Workload<'_>, site: &Site, taint: &Taint) -> bool {
+    workload.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+        || site.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+}
+
+/// For each node of the site that the pod's constraints and tolerations allow: whether it could hold the pod if it
+/// were empty. Cordon and readiness are left out, for they pass.
+pub(super) fn holds_when_empty(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = bool> {
+    let nothing = Amounts::default();
+    let candidates = site.nodes.iter().filter(|node| {
+        workload.constraints.allow(&node.name, &node.labels) && is_tolerated(workload, site, node)
+    });
+    candidates.map(move |node| node.slots > 0 && workload.request.fits(&node.allocatable, &nothing))
+}
+
+/// Whether the pod would fit a node of the site once pods of lower priority had left it.
+pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site) -> bool {
+    let makes_room = |node: &&Node| {
+        let mut used = node.used.clone();
+        let mut pods = node.pods;
+        for lower in node.by_priority.iter().filter(|lower| lower.priority < workload.priority) {
+            used = used.less(&lower.used);
+            pods -= lower.pods;
+        }
+        pods < node.pods && pods < node.slots && workload.request.fits(&node.allocatable, &used)
+    };
+    workload.may_preempt
+        && site.nodes.iter().filter(|node| node.ready && may_run(workload, site, node)).any(|node| makes_room(&node))
+}
+
+/// Why no node of the site takes the pod, with the numbers that tell how near it was. Only called when none does.
+pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
+    let selected: Vec<&Node> =
+        site.nodes.iter().filter(|node| workload.constraints.allow(&node.name, &node.labels)).collect();
+    let tolerated: Vec<&Node> = selected.iter().copied().filter(|node| is_tolerated(workload, site, node)).collect();
+    let usable: Vec<&Node> =
+        tolerated.iter().copied().filter(|node| node.ready && may_run(workload, site, node)).collect();
+    if tolerated.is_empty() {
+        return Refusal::new(RefusalCode::NoMatchingNode)
+            .with("nodes", count(site.nodes.len()))
+            .with("selectedNodes", count(selected.len()));
+    }
+    if usable.is_empty() {
+        return Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", count(tolerated.len()));
+    }
+    let mut refusal = Refusal::new(RefusalCode::NoRoom).with("usableNodes", count(usable.len()));
+    let free_slots = usable.iter().map(|node| node.slots - node.pods).max().unwrap_or(0);
+    if free_slots < 1 {
+        refusal = refusal.with("largestFree pods", free_slots);
+    }
+    for (name, request) in workload.request.named() {
+        let free = |node: &&&Node| node.allocatable.get(name).saturating_sub(node.used.get(name));
+        let largest = usable.iter().map(|node| free(&node)).max().unwrap_or(0);
+        refusal = refusal.with(format!("request {name}"), request).with(format!("largestFree {name}"), largest);
+    }
+    refusal
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// What speaks against the pod leaving the edge for this site: offload switched off, or ties it cannot serve.
+pub(super) fn refuse_offload(workload: &Workload<'_>, offload: bool, site: &Site) -> Option<Refusal> {
+    let ties = workload.ties.beyond(site.supports);
+    let refused = site.kind == SiteKind::Cloud && (!offload || !ties.is_empty());
+    refused.then(|| {
+        ties.iter().fold(Refusal::new(RefusalCode::NotOffloadable), |refusal, tie| refusal.with(tie.as_str(), 1))
+    })
+}
+
+/// What speaks against the WAN towards the site. A cloud site of which nothing is known is unreachable.
+pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<Refusal> {
+    if site.kind == SiteKind::Edge {
+        return None;
+    }
+    let Some(link) = site.link else {
+        return Some(Refusal::new(RefusalCode::Unreachable));
+    };
+    let age = now.since(link.as_of);
+    match (link.state, link.rtt) {
+        (LinkState::Unreachable, _) => Some(Refusal::new(RefusalCode::Unreachable)),
+        _ if age > config.telemetry_ttl => Some(
+            Refusal::new(RefusalCode::Stale)
+                .with("ageUs", micros(age))
+                .with("telemetryCacheTTLUs", micros(config.telemetry_ttl)),
+        ),
+        (LinkState::Healthy, Some(_)) => None,
+        (_, rtt) => {
+            let mut refusal = Refusal::new(RefusalCode::Degraded);
+            if let Some(rtt) = rtt {
+                refusal = refusal.with("rttUs", micros(rtt)).with("rttThresholdUs", micros(config.rtt_threshold));
+            }
+            if let Some(loss) = link.loss {
+                refusal = refusal
+                    .with("lossPermille", i64::from(loss.0))
+                    .with("lossThresholdPermille", i64::from(config.loss_threshold.0));
+            }
+            Some(refusal)
+        }
+    }
+}
+
+/// The deadline and the latency target, where the estimate misses them. A time that is not known misses nothing
+/// here: the link's refusal already says so.
+pub(super) fn refuse_time(slo: &Slo, estimate: &Estimate) -> impl Iterator<Item = Refusal> {
+    let missed = |code, bound: Option<Micros>, name: &str, time: Option<Micros>| {
+        let (bound, time) = (bound?, time?);
+        (time > bound).then(|| Refusal::new(code).with(name, micros(time)).with("boundUs", micros(bound)))
+    };
+    let deadline = missed(RefusalCode::Deadline, slo.deadline, "etaUs", estimate.eta());
+    let target = missed(RefusalCode::LatencyTarget, slo.latency_target, "latencyUs", estimate.latency());
+    deadline.into_iter().chain(target)
+}
+
+fn micros(time: Micros) -> i64 {
+    i64::try_from(time.0).unwrap_or(i64::MAX)
+}

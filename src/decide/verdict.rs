@@ -1,0 +1,292 @@
+//! The outcome of a decision: what to do, why, and the numbers.
+
+use serde_json::{Map, Value};
+
+use crate::fleet::{LinkState, Site};
+use crate::units::Micros;
+use crate::workload::slo::SloFault;
+
+macro_rules! codes {
+    ($(#[$doc:meta])* $name:ident { $($(#[$code_doc:meta])* $variant:ident = $code:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$code_doc])* $variant,)*
+        }
+
+        impl $name {
+            /// Every code.
+            pub const ALL: &'static [$name] = &[$($name::$variant),*];
+
+            /// The code as it is written on pods, in metrics and in logs.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $($name::$variant => $code,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Why a verdict is what it is. A closed set: the same string in annotation, metric label and log.
+    Reason {
+        /// The edge fits and meets the time.
+        EdgeFeasibleSloMet = "edge_feasible_slo_met",
+        /// The edge fits and the pod states no time.
+        EdgeNoSloTarget = "edge_no_slo_target",
+        /// The pod's own constraints leave only the edge.
+        EdgePinnedByPod = "edge_pinned_by_pod",
+        /// The SLO is invalid.
+        EdgeInvalidSlo = "edge_invalid_slo",
+        /// The view of the cluster is too old to send a pod away on.
+        EdgeTelemetryStale = "edge_telemetry_stale",
+        /// Larger than any node it could run on.
+        EdgeTooLarge = "edge_too_large",
+        /// Offload is switched off.
+        EdgeOffloadDisabled = "edge_offload_disabled",
+        /// The pod does not allow offload.
+        EdgeOffloadNotAllowed = "edge_offload_not_allowed",
+        /// The pod uses what exists only here.
+        EdgeNotOffloadable = "edge_not_offloadable",
+        /// No cloud site has a usable node.
+        EdgeCloudSiteMissing = "edge_cloud_site_missing",
+        /// No cloud site answers.
+        EdgeWanUnreachable = "edge_wan_unreachable",
+        /// The WAN is too slow, too lossy, or was not measured lately.
+        EdgeWanDegraded = "edge_wan_degraded",
+        /// The edge is full, but kube-scheduler could evict pods of lower priority for this one.
+        EdgePreempts = "edge_preempts",
+        /// The edge is full and no cloud would do.
+        EdgeNoCapacity = "edge_no_capacity",
+        /// The edge misses the time and no cloud does better, for a pod of high priority.
+        EdgeBestEffort = "edge_best_effort",
+        /// The edge misses the time, which a pod of this priority accepts.
+        EdgeFailSoft = "edge_fail_soft",
+        /// The edge is full and the cloud meets the time.
+        CloudEdgeNoCapacity = "cloud_edge_no_capacity",
+        /// The edge misses the time and the cloud meets it.
+        CloudEdgeDeadlineMissed = "cloud_edge_deadline_missed",
+        /// No site meets the time; the cloud comes closer.
+        CloudBestEffort = "cloud_best_effort",
+        /// The pod's own constraints leave only the cloud.
+        CloudPinnedByPod = "cloud_pinned_by_pod",
+        /// The SLO is invalid, and such pods are refused.
+        DeniedInvalidSlo = "denied_invalid_slo",
+        /// States no SLO.
+        NotManaged = "passthrough_not_managed",
+        /// Labelled as not managed.
+        OptedOut = "passthrough_opted_out",
+        /// Already has a node.
+        NodeName = "passthrough_node_name",
+        /// Belongs to a DaemonSet.
+        DaemonSet = "passthrough_daemonset",
+        /// Mirror of a static pod.
+        Mirror = "passthrough_mirror",
+        /// Created here by Liqo for another cluster.
+        ShadowPod = "passthrough_shadow_pod",
+        /// In a namespace that is left alone.
+        ExcludedNamespace = "passthrough_excluded_namespace",
+        /// Held by a scheduling gate: it will not be scheduled now, so a decision now would be stale.
+        ForeignGate = "passthrough_foreign_gate",
+        /// No node carries the edge site's selector.
+        EdgeSiteMissing = "passthrough_edge_site_missing",
+        /// No site can satisfy the pod's own constraints.
+        NoSiteMatches = "passthrough_no_site_matches",
+        /// Already carries a placement of ours, made a moment ago.
+        Reinvocation = "passthrough_reinvocation",
+        /// Not the creation of a pod, or not a pod that can be read.
+        NotAPodCreate = "passthrough_not_a_pod_create",
+        /// No view of the fleet yet.
+        NotReady = "passthrough_not_ready",
+        /// The decision would have come too late.
+        Deadline = "passthrough_deadline",
+        /// The review failed by a bug.
+        Panic = "passthrough_panic",
+    }
+}
+
+codes! {
+    /// Why a site is refused.
+    RefusalCode {
+        /// No node there is allowed by the pod's constraints and tolerations.
+        NoMatchingNode = "no_matching_node",
+        /// The nodes that would do are cordoned or not ready.
+        NodeNotReady = "node_not_ready",
+        /// No node that would do has room.
+        NoRoom = "no_room",
+        /// The deadline is missed.
+        Deadline = "deadline",
+        /// The latency target is missed.
+        LatencyTarget = "latency_target",
+        /// Nothing answers there.
+        Unreachable = "unreachable",
+        /// RTT or loss is over its threshold.
+        Degraded = "degraded",
+        /// The measurements are too old.
+        Stale = "stale",
+        /// The pod may not leave the edge, or uses what this site does not have.
+        NotOffloadable = "not_offloadable",
+    }
+}
+
+/// A refusal of one site, with the numbers that made it one. Their names carry the unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub code: RefusalCode,
+    /// The numbers, by name.
+    pub numbers: Vec<(String, i64)>,
+}
+
+impl Refusal {
+    /// A refusal without numbers yet.
+    pub fn new(code: RefusalCode) -> Self {
+        Self { code, numbers: Vec::new() }
+    }
+
+    /// Adds a number.
+    pub fn with(mut self, name: impl Into<String>, number: i64) -> Self {
+        self.numbers.push((name.into(), number));
+        self
+    }
+
+    /// The numbers as a JSON object.
+    pub fn numbers_json(&self) -> Value {
+        self.numbers.iter().map(|(name, number)| (name.clone(), Value::from(*number))).collect::<Map<_, _>>().into()
+    }
+}
+
+/// The parts of a pod's estimated time at a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// Waiting behind the pods ahead.
+    pub queue: Micros,
+    /// Processing.
+    pub processing: Micros,
+    /// Crossing the WAN; `None` where the RTT is not known.
+    pub wan: Option<Micros>,
+}
+
+impl Estimate {
+    /// The sum of all parts: what a deadline is held against.
+    pub fn eta(&self) -> Option<Micros> {
+        Some(self.queue + self.latency()?)
+    }
+
+    /// Processing and WAN: what a latency target is held against.
+    pub fn latency(&self) -> Option<Micros> {
+        Some(self.processing + self.wan?)
+    }
+}
+
+/// What one site would mean for the pod.
+#[derive(Debug, Clone)]
+pub struct Assessment<'s> {
+    /// The site.
+    pub site: &'s Site,
+    /// Whether the pod's own nodeSelector and affinity allow a node there.
+    pub allowed: bool,
+    /// Nodes on which the pod fits now.
+    pub fitting_nodes: usize,
+    /// Its time there.
+    pub estimate: Estimate,
+    /// Everything that speaks against the site; empty means feasible.
+    pub refusals: Vec<Refusal>,
+}
+
+impl Assessment<'_> {
+    /// Whether it was refused for this reason.
+    pub fn is_refused(&self, code: RefusalCode) -> bool {
+        self.refusals.iter().any(|refusal| refusal.code == code)
+    }
+
+    /// Whether nothing speaks against the site.
+    pub fn is_feasible(&self) -> bool {
+        self.refusals.is_empty()
+    }
+
+    /// Whether nothing but time speaks against the site: it may be chosen as the lesser evil.
+    pub fn is_usable(&self) -> bool {
+        let time = [RefusalCode::Deadline, RefusalCode::LatencyTarget];
+        self.refusals.iter().all(|refusal| time.contains(&refusal.code))
+    }
+
+    /// Whether a node has room for the pod.
+    pub fn fits(&self) -> bool {
+        self.fitting_nodes > 0
+    }
+
+    /// The RTT that the estimate rests on, where the site's link was alive.
+    pub fn rtt(&self) -> Option<Micros> {
+        let link = self.site.link.filter(|link| link.state != LinkState::Unreachable)?;
+        link.rtt.filter(|_| !self.is_refused(RefusalCode::Stale))
+    }
+}
+
+/// What to do with the pod.
+#[derive(Debug, Clone, Copy)]
+pub enum Action<'s> {
+    /// Add this site's placement.
+    Place(&'s Site),
+    /// Leave the pod as it is.
+    PassThrough,
+    /// Refuse the pod.
+    Deny,
+}
+
+impl Action<'_> {
+    /// `edge`, `cloud`, `passthrough` or `deny`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Action::Place(site) => site.kind.as_str(),
+            Action::PassThrough => "passthrough",
+            Action::Deny => "deny",
+        }
+    }
+}
+
+/// The outcome of a decision. Never an error, always explainable.
+#[derive(Debug, Clone)]
+pub struct Verdict<'s> {
+    /// What to do.
+    pub action: Action<'s>,
+    /// Why.
+    pub reason: Reason,
+    /// Every site in the order of the snapshot; empty for a pod that is not ours.
+    pub sites: Vec<Assessment<'s>>,
+    /// For the person who created the pod.
+    pub warnings: Vec<String>,
+    /// What is wrong with the SLO.
+    pub faults: Vec<SloFault>,
+}
+
+impl<'s> Verdict<'s> {
+    /// A verdict that leaves the pod alone.
+    pub fn pass_through(reason: Reason) -> Self {
+        Self { action: Action::PassThrough, reason, sites: vec![], warnings: vec![], faults: vec![] }
+    }
+
+    /// The chosen site.
+    pub fn site(&self) -> Option<&'s Site> {
+        match self.action {
+            Action::Place(site) => Some(site),
+            Action::PassThrough | Action::Deny => None,
+        }
+    }
+
+    /// What the chosen site means for the pod.
+    pub fn chosen(&self) -> Option<&Assessment<'s>> {
+        let site = self.site()?;
+        self.sites.iter().find(|assessment| std::ptr::eq(assessment.site, site))
+    }
+
+    /// The RTT behind the decision: that of the chosen cloud, or of the nearest cloud that the edge was held
+    /// against.
+    pub fn rtt(&self) -> Option<Micros> {
+        match self.chosen() {
+            Some(chosen) if chosen.site.link.is_some() => chosen.rtt(),
+            _ => self.sites.iter().filter_map(Assessment::rtt).min(),
+        }
+    }
+}

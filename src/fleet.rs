@@ -1,0 +1,160 @@
+//! What exists: sites, their nodes and links, and the [`Snapshot`] of all of it that a decision reads.
+
+pub mod file;
+
+use crate::config::Config;
+use crate::resources::Amounts;
+use crate::units::{Micros, Moment, Permille};
+use crate::workload::Ties;
+use crate::workload::constraints::{Labels, Taint, Toleration};
+use crate::workload::slo::{Class, PerClass};
+
+/// An immutable picture of all sites. Read by many reviews at once, written by none.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// Counts publications.
+    pub revision: u64,
+    /// When the Kubernetes telemetry was true.
+    pub kubernetes_as_of: Moment,
+    /// The edge site first, then the cloud sites by name.
+    pub sites: Vec<Site>,
+}
+
+/// Edge or cloud.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SiteKind {
+    /// The nodes of the local cluster.
+    Edge,
+    /// A remote cluster behind virtual nodes.
+    Cloud,
+}
+
+impl SiteKind {
+    /// The value of the `decision` annotation.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SiteKind::Edge => "edge",
+            SiteKind::Cloud => "cloud",
+        }
+    }
+}
+
+/// A place where pods can run.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// Name, unique in the fleet.
+    pub name: String,
+    /// Edge or cloud.
+    pub kind: SiteKind,
+    /// What a placement adds to the pod's nodeSelector; never empty. A node is of this site when it carries all.
+    pub selector: Vec<(String, String)>,
+    /// What a placement adds to the pod's tolerations.
+    pub tolerations: Vec<Toleration<'static>>,
+    /// How fast its CPUs are: 1000 is the speed the models are stated for.
+    pub speed: Permille,
+    /// Ties to the local cluster that this cloud site can serve.
+    pub supports: Ties,
+    /// Its nodes.
+    pub nodes: Vec<Node>,
+    /// The WAN towards it; `None` at the edge, and at a cloud site nothing is known of.
+    pub link: Option<Link>,
+    /// Pods not yet running there.
+    pub queues: Vec<QueueGroup>,
+    /// Mean processing time per class as observed there, where there were enough observations.
+    pub observed: PerClass<Option<Micros>>,
+}
+
+impl Site {
+    /// The site's selector as pairs of strings.
+    pub fn selector(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.selector.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+}
+
+/// A node, as far as fitting a pod on it goes.
+#[derive(Debug, Clone, Default)]
+pub struct Node {
+    /// Name.
+    pub name: String,
+    /// Labels.
+    pub labels: Labels,
+    /// Taints.
+    pub taints: Vec<Taint>,
+    /// `status.allocatable` without pods.
+    pub allocatable: Amounts,
+    /// Pod slots: `status.allocatable.pods`.
+    pub slots: i64,
+    /// What charges have taken.
+    pub used: Amounts,
+    /// Pods charged to it.
+    pub pods: i64,
+    /// The part of `used` and `pods` held by pods of a known priority, which preemption could free.
+    pub by_priority: Vec<PriorityUse>,
+    /// `spec.unschedulable`.
+    pub cordoned: bool,
+    /// Condition Ready.
+    pub ready: bool,
+}
+
+/// What pods of one priority take from a node.
+#[derive(Debug, Clone, Default)]
+pub struct PriorityUse {
+    /// `spec.priority`.
+    pub priority: i32,
+    /// Sum of their requests.
+    pub used: Amounts,
+    /// Their number.
+    pub pods: i64,
+}
+
+/// The WAN towards a cloud site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// Health, hysteresis included.
+    pub state: LinkState,
+    /// Round-trip time; `None` where nothing was ever answered.
+    pub rtt: Option<Micros>,
+    /// Loss.
+    pub loss: Option<Permille>,
+    /// When this was measured.
+    pub as_of: Moment,
+}
+
+/// Health of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkState {
+    /// Reachable, RTT and loss below their thresholds.
+    Healthy,
+    /// Reachable, but RTT or loss is not.
+    Degraded,
+    /// Nothing answers.
+    Unreachable,
+}
+
+impl LinkState {
+    /// The state that these numbers stand for by the thresholds alone, without history.
+    pub fn judge(reachable: bool, rtt: Option<Micros>, loss: Option<Permille>, config: &Config) -> Self {
+        let over_rtt = rtt.is_none_or(|rtt| rtt >= config.rtt_threshold);
+        let over_loss = loss.is_some_and(|loss| loss >= config.loss_threshold);
+        match (reachable, over_rtt || over_loss) {
+            (false, _) => LinkState::Unreachable,
+            (true, true) => LinkState::Degraded,
+            (true, false) => LinkState::Healthy,
+        }
+    }
+}
+
+/// Pods of one class and priority that are not running yet at a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueGroup {
+    /// Their class.
+    pub class: Class,
+    /// Their `spec.priority`.
+    pub priority: i32,
+    /// Their SLO priority.
+    pub slo_priority: u8,
+    /// How many wait for room.
+    pub waiting: u64,
+    /// How many are in phase Pending, those that wait included.
+    pub pending: u64,
+}

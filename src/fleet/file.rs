@@ -1,0 +1,382 @@
+//! The fleet file: a [`Snapshot`] as a document, for `review`, `demo`, tests, and `serve` without a live view.
+//!
+//! Schema and defaults: `docs/fleet-file.md`.
+
+use serde_json::Value;
+
+use super::{Link, LinkState, Node, PriorityUse, QueueGroup, Site, SiteKind, Snapshot};
+use crate::config::Config;
+use crate::config::document::{self, Faults, Field};
+use crate::resources::{Amounts, ResourceList};
+use crate::units::{Micros, Moment, Permille, Quantity};
+use crate::workload::constraints::{Taint, Toleration};
+use crate::workload::slo::{Class, PerClass, Slo};
+use crate::workload::{Tie, Ties};
+
+/// Reads a fleet file as of `now`: the ages it states are ages at that moment. Links without a stated health are
+/// judged by the thresholds of `config`. Reports every fault.
+pub fn read(document: &Value, config: &Config, now: Moment) -> Result<Snapshot, Faults> {
+    document::read(document, |root| snapshot(root, config, now))
+}
+
+fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
+    let [age, sites_field, nodes_field] = root.object(["ageSeconds", "sites", "nodes"])?;
+    let mut sites = sites_field.clone().required().list().map(|sites| {
+        let sites = sites.into_iter().map(|field| (field.clone(), site(field, config, now)));
+        sites.filter_map(|(field, site)| Some((field, site?))).collect::<Vec<_>>()
+    })?;
+    for (i, (field, site)) in sites.iter().enumerate() {
+        if sites[..i].iter().any(|(_, earlier)| earlier.name == site.name) {
+            field.fault(format!("the name {:?} is taken by an earlier site", site.name));
+        }
+    }
+    let edges = sites.iter().filter(|(_, site)| site.kind == SiteKind::Edge).count();
+    if edges != 1 {
+        sites_field.fault(format!("has {edges} sites of kind edge; there must be exactly one"));
+    }
+
+    let mut names = std::collections::HashSet::new();
+    for field in nodes_field.list().into_iter().flatten() {
+        let Some(node) = node(&field) else { continue };
+        if !names.insert(node.name.clone()) {
+            field.fault(format!("the name {:?} is taken by an earlier node", node.name));
+            continue;
+        }
+        let mut owners = sites.iter_mut().map(|(_, site)| site).filter(|site| node.labels.contain(site.selector()));
+        let Some(owner) = owners.next() else { continue };
+        match owners.next() {
+            None => owner.nodes.push(node),
+            Some(second) => field.fault(format!(
+                "{:?} carries the selectors of two sites, {:?} and {:?}",
+                node.name, owner.name, second.name
+            )),
+        }
+    }
+
+    let mut sites: Vec<Site> = sites.into_iter().map(|(_, site)| site).collect();
+    sites.sort_by(|a, b| (a.kind != SiteKind::Edge, &a.name).cmp(&(b.kind != SiteKind::Edge, &b.name)));
+    Some(Snapshot { revision: 1, kubernetes_as_of: now.before(seconds(&age)), sites })
+}
+
+/// What a `kind` stands for, where the site does not say otherwise.
+#[derive(Clone, Copy)]
+struct Kind {
+    kind: SiteKind,
+    selector: (&'static str, &'static str),
+    toleration: Option<(&'static str, &'static str, &'static str)>,
+}
+
+const EDGE: Kind = Kind { kind: SiteKind::Edge, selector: ("node.role/edge", "true"), toleration: None };
+const CLOUD: Kind = Kind {
+    kind: SiteKind::Cloud,
+    selector: ("node.role/cloud", "true"),
+    toleration: Some(("cloud", "cloud", "NoSchedule")),
+};
+const LIQO: Kind = Kind {
+    kind: SiteKind::Cloud,
+    selector: ("liqo.io/type", "virtual-node"),
+    toleration: Some(("virtual-node.liqo.io/not-allowed", "true", "NoExecute")),
+};
+
+fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
+    let [name, kind, selector, tolerations, speed, supports, wan, queues, observed] = field.object([
+        "name",
+        "kind",
+        "nodeSelector",
+        "tolerations",
+        "speedFactor",
+        "supports",
+        "wan",
+        "queues",
+        "observedProcMs",
+    ])?;
+    let site_name = name.required().non_empty_string();
+    let defaults = kind.required().word(&[("edge", EDGE), ("cloud", CLOUD), ("liqo", LIQO)]);
+    let selector = match selector.string_map() {
+        Some(pairs) if pairs.is_empty() => {
+            selector.fault("is empty, which every node would carry".into());
+            None
+        }
+        Some(pairs) => Some(pairs.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect()),
+        None => defaults.map(|d| vec![(d.selector.0.to_owned(), d.selector.1.to_owned())]),
+    };
+    let tolerations = match tolerations.list() {
+        Some(list) => list.iter().filter_map(toleration).collect(),
+        None => defaults.and_then(|d| d.toleration).map(default_toleration).into_iter().collect(),
+    };
+    let speed = speed.thousandths(1..=1_000_000).map_or(Permille(1_000), |factor| Permille(factor as u32));
+    let supports = ties(&supports);
+    let link = if wan.is_present() { link(&wan, config, now) } else { None };
+    let queues = queues.list().into_iter().flatten().filter_map(|field| queue_group(&field)).collect();
+    let observed = observed_times(&observed);
+    if defaults.is_some_and(|d| d.kind == SiteKind::Edge) && wan.is_present() {
+        wan.fault("is not for the edge site, which no WAN leads to".into());
+    }
+    Some(Site {
+        name: site_name?.to_owned(),
+        kind: defaults?.kind,
+        selector: selector?,
+        tolerations,
+        speed,
+        supports,
+        nodes: Vec::new(),
+        link,
+        queues,
+        observed,
+    })
+}
+
+fn default_toleration((key, value, effect): (&'static str, &'static str, &'static str)) -> Toleration<'static> {
+    Toleration { key: key.into(), operator: "Equal".into(), value: value.into(), effect: effect.into(), seconds: None }
+}
+
+fn toleration(field: &Field<'_>) -> Option<Toleration<'static>> {
+    let [key, operator, value, effect] = field.object(["key", "operator", "value", "effect"])?;
+    let operator = operator.word(&[("Equal", "Equal"), ("Exists", "Exists")]).unwrap_or("Equal");
+    let text = |field: &Field<'_>| field.string().unwrap_or_default().to_owned().into();
+    let toleration = Toleration {
+        key: text(&key),
+        operator: operator.into(),
+        value: text(&value),
+        effect: self::effect(&effect).unwrap_or_default().into(),
+        seconds: None,
+    };
+    if toleration.key.is_empty() && operator == "Equal" {
+        key.fault("may be empty only with operator Exists".into());
+    }
+    if operator == "Exists" && !toleration.value.is_empty() {
+        value.fault("must be empty with operator Exists".into());
+    }
+    Some(toleration)
+}
+
+fn effect(field: &Field<'_>) -> Option<&'static str> {
+    let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    field.word(&effects.map(|effect| (effect, effect)))
+}
+
+fn ties(field: &Field<'_>) -> Ties {
+    let words = Tie::ALL.map(|tie| (tie.as_str(), tie));
+    field.list().into_iter().flatten().filter_map(|field| field.word(&words)).collect()
+}
+
+fn link(field: &Field<'_>, config: &Config, now: Moment) -> Option<Link> {
+    let [reachable, rtt, loss, age, health] =
+        field.object(["reachable", "rttMs", "lossPct", "ageSeconds", "health"])?;
+    let is_reachable = reachable.boolean().unwrap_or(true);
+    let measured_rtt = rtt.thousandths(0..=60_000_000).map(|us| Micros(us as u64));
+    let measured_loss = loss.thousandths(0..=100_000).map(|thousandths| Permille(thousandths as u32 / 100));
+    if is_reachable {
+        rtt.required();
+    }
+    let judged = LinkState::judge(is_reachable, measured_rtt, measured_loss, config);
+    let stated = health.word(&[
+        ("healthy", LinkState::Healthy),
+        ("degraded", LinkState::Degraded),
+        ("unreachable", LinkState::Unreachable),
+    ]);
+    if !is_reachable && stated.is_some_and(|state| state != LinkState::Unreachable) {
+        health.fault("contradicts `reachable: false`".into());
+    }
+    Some(Link {
+        state: stated.unwrap_or(judged),
+        rtt: measured_rtt,
+        loss: measured_loss,
+        as_of: now.before(seconds(&age)),
+    })
+}
+
+fn queue_group(field: &Field<'_>) -> Option<QueueGroup> {
+    let [class, priority, slo_priority, waiting, pending] =
+        field.object(["class", "priority", "sloPriority", "waiting", "pending"])?;
+    let words = Class::ALL.map(|class| (class.as_str(), class));
+    let count = |field: &Field<'_>| field.integer(0..=1_000_000).map(|count| count as u64);
+    let waiting = count(&waiting).unwrap_or(0);
+    let stated_pending = count(&pending);
+    if stated_pending.is_some_and(|pending| pending < waiting) {
+        pending.fault("counts those that wait too, and must not be smaller than `waiting`".into());
+    }
+    Some(QueueGroup {
+        class: class.required().word(&words)?,
+        priority: priority.integer(i64::from(i32::MIN)..=i64::from(i32::MAX)).unwrap_or(0) as i32,
+        slo_priority: slo_priority.integer(0..=10).map_or(Slo::DEFAULT_PRIORITY, |priority| priority as u8),
+        waiting,
+        pending: stated_pending.unwrap_or(waiting),
+    })
+}
+
+fn observed_times(field: &Field<'_>) -> PerClass<Option<Micros>> {
+    let mut observed = PerClass::default();
+    for (name, time) in field.entries().into_iter().flatten() {
+        match Class::parse(name) {
+            Some(class) => observed[class] = time.thousandths(1..=86_400_000_000).map(|us| Micros(us as u64)),
+            None => time.fault("is not a class; there are latency, throughput, batch".into()),
+        }
+    }
+    observed
+}
+
+fn node(field: &Field<'_>) -> Option<Node> {
+    let [name, labels, taints, allocatable, used, used_by_priority, unschedulable, ready] = field.object([
+        "name",
+        "labels",
+        "taints",
+        "allocatable",
+        "used",
+        "usedByPriority",
+        "unschedulable",
+        "ready",
+    ])?;
+    let node_name = name.required().non_empty_string();
+    let allocatable = allocatable.required();
+    let (capacity, slots) = resources(&allocatable);
+    if allocatable.is_present() && slots.is_none() {
+        allocatable.fault("has no `pods`: without pod slots nothing ever fits".into());
+    }
+    let (used, pods) = resources(&used);
+    let by_priority = used_by_priority.list().into_iter().flatten().filter_map(|field| {
+        let [priority, used] = field.object(["priority", "used"])?;
+        let (used, pods) = resources(&used.required());
+        let range = i64::from(i32::MIN)..=i64::from(i32::MAX);
+        let priority = priority.required().integer(range)? as i32;
+        Some(PriorityUse { priority, used, pods: pods.unwrap_or(0) })
+    });
+    let node = Node {
+        labels: labels.string_map().into_iter().flatten().collect(),
+        taints: taints.list().into_iter().flatten().filter_map(|field| taint(&field)).collect(),
+        allocatable: capacity,
+        slots: slots.unwrap_or(0),
+        used,
+        pods: pods.unwrap_or(0),
+        by_priority: by_priority.collect(),
+        cordoned: unschedulable.boolean().unwrap_or(false),
+        ready: ready.boolean().unwrap_or(true),
+        name: String::new(),
+    };
+    Some(Node { name: node_name?.to_owned(), ..node })
+}
+
+fn taint(field: &Field<'_>) -> Option<Taint> {
+    let [key, value, effect] = field.object(["key", "value", "effect"])?;
+    let effect = self::effect(&effect.required());
+    Some(Taint {
+        key: key.required().non_empty_string()?.into(),
+        value: value.string().unwrap_or_default().into(),
+        effect: effect?.into(),
+    })
+}
+
+/// A Kubernetes resource map: the amounts, and apart from them the pods.
+fn resources(field: &Field<'_>) -> (Amounts, Option<i64>) {
+    let mut list = ResourceList::default();
+    for (name, field) in field.entries().into_iter().flatten() {
+        match field.quantity() {
+            Some(quantity) if quantity < Quantity::default() => field.fault("must not be negative".into()),
+            Some(quantity) => list.set(name.into(), quantity),
+            None => {}
+        }
+    }
+    (list.amounts(), list.get("pods").map(Quantity::units))
+}
+
+fn seconds(field: &Field<'_>) -> Micros {
+    field.thousandths(0..=31_536_000_000).map_or(Micros(0), |ms| Micros::from_millis(ms as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn load(document: Value) -> Result<Snapshot, Vec<String>> {
+        read(&document, &Config::default(), Moment(100_000_000))
+            .map_err(|faults| faults.0.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn nodes_belong_to_the_site_whose_selector_they_carry() {
+        let snapshot = load(json!({
+            "ageSeconds": 1.5,
+            "sites": [
+                {"name": "z", "kind": "cloud", "wan": {"rttMs": 25.5, "lossPct": 0.25, "ageSeconds": 2}},
+                {"name": "l", "kind": "liqo", "speedFactor": 2, "supports": ["hostPort"], "wan": {"reachable": false}},
+                {"name": "here", "kind": "edge", "queues": [{"class": "batch", "waiting": 3}],
+                 "observedProcMs": {"batch": 7}},
+            ],
+            "nodes": [
+                {"name": "e", "labels": {"node.role/edge": "true"},
+                 "allocatable": {"cpu": "1500m", "memory": "1Gi", "pods": 10, "example.com/gpu": 1},
+                 "used": {"cpu": 1, "pods": 2}, "taints": [{"key": "k", "effect": "NoSchedule"}]},
+                {"name": "c", "labels": {"node.role/cloud": "true"}, "allocatable": {"pods": "5"}, "ready": false},
+                {"name": "v", "labels": {"liqo.io/type": "virtual-node"}, "allocatable": {"pods": "5"}},
+                {"name": "nobody's", "allocatable": {"pods": "5"}},
+            ],
+        }))
+        .unwrap();
+        let names: Vec<_> = snapshot.sites.iter().map(|site| site.name.as_str()).collect();
+        assert_eq!(names, ["here", "l", "z"]);
+        assert_eq!(snapshot.kubernetes_as_of, Moment(98_500_000));
+        let [edge, liqo, cloud] = &snapshot.sites[..] else { panic!() };
+        assert_eq!(edge.nodes[0].allocatable.scalar("example.com/gpu"), 1);
+        assert_eq!((edge.nodes[0].slots, edge.nodes[0].pods, edge.nodes[0].used.cpu.0), (10, 2, 1000));
+        assert_eq!(edge.queues[0].pending, 3);
+        assert_eq!(edge.observed[Class::Batch], Some(Micros(7_000)));
+        assert_eq!(liqo.link.unwrap().state, LinkState::Unreachable);
+        assert_eq!(liqo.speed, Permille(2_000));
+        assert_eq!(liqo.tolerations[0].key, "virtual-node.liqo.io/not-allowed");
+        assert_eq!(
+            cloud.link.unwrap(),
+            Link {
+                state: LinkState::Healthy,
+                rtt: Some(Micros(25_500)),
+                loss: Some(Permille(2)),
+                as_of: Moment(98_000_000)
+            }
+        );
+        assert!(!cloud.nodes[0].ready);
+    }
+
+    #[test]
+    fn every_fault_with_its_path() {
+        let faults = load(json!({
+            "sites": [
+                {"name": "a", "kind": "edge", "wan": {"rttMs": 1}},
+                {"name": "a", "kind": "edge", "nodeSelector": {"x": "y"}},
+                {"name": "", "kind": "moon", "nodeSelector": {}, "tolerations": [{"operator": "Equal"}],
+                 "supports": ["gpu"], "wan": {"reachable": true}, "queues": [{"waiting": 2, "pending": 1}]},
+            ],
+            "nodes": [
+                {"labels": {"node.role/edge": true}, "allocatable": {"cpu": "two"}},
+                {"name": "n", "allocatable": {"cpu": -1, "pods": 1}, "taints": [{"key": "k", "effect": "Never"}]},
+                {"name": "n", "allocatable": {"pods": 1}},
+                {"name": "both", "labels": {"node.role/edge": "true", "x": "y"}, "allocatable": {"pods": 1}},
+            ],
+        }))
+        .unwrap_err();
+        assert_eq!(
+            faults,
+            [
+                "sites[0].wan: is not for the edge site, which no WAN leads to",
+                "sites[2].name: \"\" is not a non-empty string",
+                "sites[2].kind: \"moon\" is not one of edge, cloud, liqo",
+                "sites[2].nodeSelector: is empty, which every node would carry",
+                "sites[2].tolerations[0].key: may be empty only with operator Exists",
+                "sites[2].supports[0]: \"gpu\" is not one of persistentVolumeClaim, hostPath, hostNetwork, hostPID, \
+                 hostIPC, hostPort, resourceClaims",
+                "sites[2].wan.rttMs: is missing",
+                "sites[2].queues[0].pending: counts those that wait too, and must not be smaller than `waiting`",
+                "sites[2].queues[0].class: is missing",
+                "sites[1]: the name \"a\" is taken by an earlier site",
+                "sites: has 2 sites of kind edge; there must be exactly one",
+                "nodes[0].name: is missing",
+                "nodes[0].allocatable.cpu: `two` is not a quantity (a number such as 2, 0.5, 500m, 1.5Gi or 1e3)",
+                "nodes[0].allocatable: has no `pods`: without pod slots nothing ever fits",
+                "nodes[0].labels[\"node.role/edge\"]: true is not a string",
+                "nodes[1].allocatable.cpu: must not be negative",
+                "nodes[1].taints[0].effect: \"Never\" is not one of NoSchedule, PreferNoSchedule, NoExecute",
+                "nodes[2]: the name \"n\" is taken by an earlier node",
+                "nodes[3]: \"both\" carries the selectors of two sites, \"a\" and \"a\"",
+            ]
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! Verdict and pod to JSONPatch.
+//!
+//! Only `add` operations, whose parents exist or are created first: a patch that does not apply rejects the pod even
+//! under `failurePolicy: Ignore`. The pod is never re-serialised, so fields unknown to us survive.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::config::Config;
+use crate::decide::explain::explain;
+use crate::decide::verdict::Verdict;
+use crate::fleet::Site;
+use crate::pod::Pod;
+use crate::workload::constraints::Toleration;
+
+/// One `add` of a JSONPatch (RFC 6902).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "op", rename = "add")]
+pub struct Add {
+    /// JSON pointer to what is added.
+    pub path: String,
+    /// What is added.
+    pub value: Value,
+}
+
+/// What identifies one decision: when it was made, and its random id.
+#[derive(Debug, Clone)]
+pub struct Stamp {
+    /// Wall-clock time.
+    pub at: jiff::Timestamp,
+    /// Unique among decisions.
+    pub id: String,
+}
+
+/// The operations that write a placement on the pod: the site's selector and tolerations where they are missing, and
+/// our annotations, over whatever stood there under our keys. Empty unless the verdict places the pod, and empty for
+/// a pod that already carries all of it.
+pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<Add> {
+    let Some(site) = verdict.site() else {
+        return Vec::new();
+    };
+    let mut operations = Vec::new();
+    annotate(pod, &annotations(verdict, site, config, stamp), config, &mut operations);
+    select(pod, site, &mut operations);
+    tolerate(pod, site, &mut operations);
+    operations
+}
+
+fn add(operations: &mut Vec<Add>, path: impl Into<String>, value: Value) {
+    operations.push(Add { path: path.into(), value });
+}
+
+fn annotations(verdict: &Verdict<'_>, site: &Site, config: &Config, stamp: &Stamp) -> Vec<(String, String)> {
+    let keys = &config.keys;
+    let optional = [
+        (&keys.wan_rtt_ms, verdict.rtt().map(|rtt| rtt.to_string())),
+        (&keys.explain, explain(verdict, config.explain)),
+    ];
+    let always = [
+        (&keys.decision, site.kind.as_str().to_owned()),
+        (&keys.site, site.name.clone()),
+        (&keys.reason, verdict.reason.as_str().to_owned()),
+        (&keys.timestamp, stamp.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+        (&keys.decision_id, stamp.id.clone()),
+    ];
+    let optional = optional.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    always.into_iter().chain(optional).map(|(key, value)| (key.clone(), value)).collect()
+}
+
+/// Writes `wanted`. A key of ours that the pod brought along and this decision does not write must go: then the map
+/// is added anew as a whole, since a `remove` is not in our vocabulary.
+fn annotate(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config, operations: &mut Vec<Add>) {
+    let parents = pod.parents();
+    let map = |pairs: &[(String, String)]| -> Map<String, Value> {
+        pairs.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect()
+    };
+    let Some(found) = parents.annotations else {
+        if parents.metadata {
+            add(operations, "/metadata/annotations", map(wanted).into());
+        } else {
+            add(operations, "/metadata", json!({ "annotations": map(wanted) }));
+        }
+        return;
+    };
+    let is_wanted = |key: &str| wanted.iter().any(|(k, _)| k == key);
+    let stale = config.keys.written().into_iter().any(|key| found.get(key).is_some() && !is_wanted(key));
+    if stale {
+        let kept = found.iter().filter(|(key, _)| !config.keys.written().contains(key));
+        let mut all: Map<_, _> = kept.map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
+        all.append(&mut map(wanted));
+        add(operations, "/metadata/annotations", all.into());
+        return;
+    }
+    for (key, value) in wanted.iter().filter(|(key, value)| found.get(key) != Some(value)) {
+        add(operations, format!("/metadata/annotations/{}", escape(key)), value.as_str().into());
+    }
+}
+
+fn select(pod: &Pod<'_>, site: &Site, operations: &mut Vec<Add>) {
+    let Some(found) = pod.parents().node_selector else {
+        let selector: Map<_, _> = site.selector().map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
+        add(operations, "/spec/nodeSelector", selector.into());
+        return;
+    };
+    for (key, value) in site.selector().filter(|(key, _)| found.get(key).is_none()) {
+        add(operations, format!("/spec/nodeSelector/{}", escape(key)), value.into());
+    }
+}
+
+fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<Add>) {
+    let missing = |wanted: &&Toleration<'_>| !pod.tolerations().any(|toleration| toleration.covers(wanted));
+    let missing: Vec<Value> = site.tolerations.iter().filter(missing).map(toleration).collect();
+    if missing.is_empty() {
+        return;
+    }
+    if !pod.parents().tolerations {
+        add(operations, "/spec/tolerations", missing.into());
+        return;
+    }
+    for toleration in missing {
+        add(operations, "/spec/tolerations/-", toleration);
+    }
+}
+
+/// The toleration as the API spells it: empty fields left out.
+fn toleration(toleration: &Toleration<'_>) -> Value {
+    let fields = [
+        ("key", &toleration.key),
+        ("operator", &toleration.operator),
+        ("value", &toleration.value),
+        ("effect", &toleration.effect),
+    ];
+    let stated = fields.into_iter().filter(|(_, text)| !text.is_empty());
+    stated.map(|(name, text)| (name.to_owned(), Value::from(&**text))).collect::<Map<_, _>>().into()
+}
+
+/// A JSON pointer token (RFC 6901).
+fn escape(token: &str) -> String {
+    token.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests;

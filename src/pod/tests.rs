@@ -1,0 +1,177 @@
+use super::*;
+use crate::units::{Bytes, Millicores};
+use serde_json::json;
+
+fn request(spec: serde_json::Value) -> crate::resources::Amounts {
+    let text = json!({ "spec": spec }).to_string();
+    Pod::from_json(&text).unwrap().request().amounts()
+}
+
+fn defaulted(spec: serde_json::Value) -> crate::resources::Amounts {
+    let text = json!({ "spec": spec }).to_string();
+    let mut pod = Pod::from_json(&text).unwrap();
+    pod.apply_api_defaults();
+    pod.request().amounts()
+}
+
+fn cpu(quantity: &str) -> serde_json::Value {
+    json!({"resources": {"requests": {"cpu": quantity}}})
+}
+
+fn sidecar(quantity: &str) -> serde_json::Value {
+    json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": quantity}}})
+}
+
+#[test]
+fn golden_vectors_of_the_scheduler() {
+    for (expected, spec) in [
+        (500, json!({"containers": [cpu("100m"), cpu("200m")], "initContainers": [cpu("500m")]})),
+        (600, json!({"containers": [cpu("200m")], "initContainers": [sidecar("100m"), cpu("500m")]})),
+        (500, json!({"containers": [cpu("200m")], "initContainers": [cpu("500m"), sidecar("100m")]})),
+        (550, json!({"containers": [cpu("200m")], "initContainers": [cpu("500m"), sidecar("100m")],
+                     "overhead": {"cpu": "50m"}})),
+        (1050, json!({"containers": [cpu("300m")], "resources": {"requests": {"cpu": "1"}},
+                      "overhead": {"cpu": "50m"}})),
+        (0, json!({"containers": [{}]})),
+        (0, json!({"containers": null, "initContainers": null, "overhead": null})),
+    ] {
+        assert_eq!(request(spec.clone()).cpu, Millicores(expected), "{spec}");
+    }
+}
+
+#[test]
+fn pod_level_replaces_only_what_it_names_and_may_be_smaller() {
+    let amounts = request(json!({
+        "containers": [{"resources": {"requests": {"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}}}],
+        "resources": {"requests": {"cpu": "500m", "example.com/gpu": "9"}},
+    }));
+    assert_eq!(amounts.cpu, Millicores(500));
+    assert_eq!(amounts.memory, Bytes(1 << 30));
+    assert_eq!(amounts.scalar("example.com/gpu"), 1);
+}
+
+#[test]
+fn sums_are_exact_before_they_are_rounded() {
+    let half = json!({"resources": {"requests": {"cpu": "500u", "memory": "500m"}}});
+    let amounts = request(json!({"containers": [half, half]}));
+    assert_eq!((amounts.cpu, amounts.memory), (Millicores(1), Bytes(1)));
+    // The API server rounds every list to thousandths when it decodes the pod.
+    let amounts = defaulted(json!({"containers": [half, half]}));
+    assert_eq!((amounts.cpu, amounts.memory), (Millicores(2), Bytes(1)));
+}
+
+#[test]
+fn limits_count_only_after_the_api_servers_defaults() {
+    let spec = json!({
+        "containers": [{"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "250m"}}}],
+        "initContainers": [{"resources": {"limits": {"cpu": "3"}}}],
+    });
+    assert_eq!(request(spec.clone()).cpu, Millicores(250));
+    assert_eq!(defaulted(spec.clone()).cpu, Millicores(3000));
+    assert_eq!(defaulted(spec).memory, Bytes(1 << 30));
+}
+
+#[test]
+fn pod_level_requests_default_from_containers_then_from_pod_limits() {
+    let amounts = defaulted(json!({
+        "containers": [cpu("300m"), {"resources": {"limits": {"hugepages-2Mi": "4Mi"}}}],
+        "resources": {"limits": {"cpu": "2", "memory": "1Gi"}},
+        "overhead": {"memory": "1Mi"},
+    }));
+    assert_eq!(amounts.cpu, Millicores(300));
+    assert_eq!(amounts.memory, Bytes((1 << 30) + (1 << 20)));
+    assert_eq!(amounts.scalar("hugepages-2Mi"), 4 << 20);
+}
+
+#[test]
+fn escaped_strings_unknown_fields_and_nulls_are_read() {
+    let text = r#"{
+        "metadata": {"annotations": {"slo.example.io/class": "la\u0074ency", "x": "a\nb"}, "labels": null,
+                     "ownerReferences": [{"kind": "ReplicaSet", "controller": true, "new": {"deep": [1]}}]},
+        "spec": {"future": {"field": [{}]}, "tolerations": null, "nodeSelector": null, "priority": null,
+                 "containers": [{"name": "c", "futureToo": 1.5e300}]}
+    }"#;
+    let pod = Pod::from_json(text).unwrap();
+    assert_eq!(pod.annotation("x"), Some("a\nb"));
+    let workload = pod.workload("ns".into(), &Keys::new("example.io"));
+    assert_eq!(workload.intent.unwrap().slo.class, crate::workload::slo::Class::Latency);
+    assert!(!workload.daemonset);
+}
+
+#[test]
+fn facts_that_decide_whose_pod_it_is() {
+    let facts = |pod: serde_json::Value| {
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let workload = pod.workload("ns".into(), &Keys::new("example.io"));
+        (workload.daemonset, workload.mirror, workload.bound, workload.shadow, workload.gates.len())
+    };
+    let owner = |kind: &str, controller: bool| {
+        json!({"metadata": {"ownerReferences": [{"kind": kind, "controller": controller}]}, "spec": {}})
+    };
+    assert_eq!(facts(owner("DaemonSet", true)), (true, false, false, false, 0));
+    assert_eq!(facts(owner("DaemonSet", false)), (false, false, false, false, 0));
+    assert_eq!(facts(owner("Job", true)), (false, false, false, false, 0));
+    assert_eq!(
+        facts(json!({
+            "metadata": {"annotations": {"kubernetes.io/config.mirror": ""},
+                         "labels": {"liqo.io/managed-by": "shadowpod"}},
+            "spec": {"nodeName": "n", "schedulingGates": [{"name": "g"}]},
+        })),
+        (false, true, true, true, 1)
+    );
+    assert_eq!(facts(json!({"spec": {"nodeName": ""}})), (false, false, false, false, 0));
+}
+
+#[test]
+fn ties_to_the_local_cluster() {
+    let ties = |spec: serde_json::Value| {
+        let text = json!({ "spec": spec }).to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let ties = pod.workload("ns".into(), &Keys::new("example.io")).ties;
+        ties.iter().map(Tie::as_str).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        ties(json!({
+            "volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "b", "hostPath": {}}],
+            "hostNetwork": true, "hostPID": true, "hostIPC": true,
+            "initContainers": [{"ports": [{"containerPort": 1, "hostPort": 80}]}],
+            "resourceClaims": [{"name": "gpu"}],
+        })),
+        Tie::ALL.map(Tie::as_str)
+    );
+    assert_eq!(ties(json!({"volumes": [{"ephemeral": {}}]})), ["persistentVolumeClaim"]);
+    assert!(
+        ties(json!({
+            "volumes": [{"emptyDir": {}}, {"configMap": {"name": "x"}}], "hostNetwork": false,
+            "containers": [{"ports": [{"containerPort": 80, "hostPort": 0}]}], "resourceClaims": [],
+        }))
+        .is_empty()
+    );
+}
+
+#[test]
+fn a_placement_claim_needs_all_of_its_annotations() {
+    let claim = |without: &str| {
+        let mut annotations = json!({
+            "scheduling.example.io/decision": "edge", "scheduling.example.io/site": "edge",
+            "scheduling.example.io/reason": "edge_feasible_slo_met", "scheduling.example.io/decision-id": "x",
+            "scheduling.example.io/timestamp": "2026-01-01T00:00:00Z",
+        });
+        annotations.as_object_mut().unwrap().remove(&format!("scheduling.example.io/{without}"));
+        let text = json!({"metadata": {"annotations": annotations}, "spec": {}}).to_string();
+        Pod::from_json(&text).unwrap().workload("ns".into(), &Keys::new("example.io")).placement.is_some()
+    };
+    assert!(claim("nothing"));
+    assert!(claim("reason"));
+    for needed in ["decision", "site", "decision-id", "timestamp"] {
+        assert!(!claim(needed), "{needed}");
+    }
+}
+
+#[test]
+fn what_is_no_pod_says_where() {
+    let error = Pod::from_json(r#"{"spec": {"containers": [{"resources": {"requests": {"cpu": "lots"}}}]}}"#);
+    assert!(error.unwrap_err().to_string().contains("`lots` is not a quantity"));
+    assert!(Pod::from_json(r#"{"metadata": {}}"#).is_err());
+}

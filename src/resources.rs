@@ -1,0 +1,212 @@
+//! Amounts of resources by name: exact sums while a pod is added up, rounded integers once it is compared.
+
+use std::borrow::Cow;
+
+use crate::units::{Bytes, Millicores, Quantity};
+
+/// Resource names to exact quantities, in order of first mention. Few entries, so a vector beats a map.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResourceList<'a>(Vec<(Cow<'a, str>, Quantity)>);
+
+impl<'a> ResourceList<'a> {
+    /// The quantity under `name`, if any.
+    pub fn get(&self, name: &str) -> Option<Quantity> {
+        self.0.iter().find(|(n, _)| n == name).map(|&(_, quantity)| quantity)
+    }
+
+    /// Puts `quantity` under `name`, replacing what was there.
+    pub fn set(&mut self, name: Cow<'a, str>, quantity: Quantity) {
+        match self.0.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, old)) => *old = quantity,
+            None => self.0.push((name, quantity)),
+        }
+    }
+
+    /// Adds `other`, name by name.
+    pub fn add(&mut self, other: &ResourceList<'a>) {
+        for (name, quantity) in &other.0 {
+            match self.0.iter_mut().find(|(n, _)| n == name) {
+                Some((_, sum)) => *sum = *sum + *quantity,
+                None => self.0.push((name.clone(), *quantity)),
+            }
+        }
+    }
+
+    /// Takes the larger of both, name by name.
+    pub fn raise_to(&mut self, other: &ResourceList<'a>) {
+        for (name, quantity) in &other.0 {
+            match self.0.iter_mut().find(|(n, _)| n == name) {
+                Some((_, old)) => *old = (*old).max(*quantity),
+                None => self.0.push((name.clone(), *quantity)),
+            }
+        }
+    }
+
+    /// Names and quantities.
+    pub fn iter(&self) -> impl Iterator<Item = (&Cow<'a, str>, Quantity)> {
+        self.0.iter().map(|(name, quantity)| (name, *quantity))
+    }
+
+    /// Whether no resource is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The integers kube-scheduler compares: CPU in millicores, everything else in whole units, both rounded
+    /// up; names it does not schedule by are left out. Source: `framework.Resource.SetMaxResource`.
+    pub fn amounts(&self) -> Amounts {
+        let mut amounts = Amounts::default();
+        for (name, quantity) in &self.0 {
+            match &**name {
+                "cpu" => amounts.cpu = Millicores(quantity.millis()),
+                "memory" => amounts.memory = Bytes(quantity.units()),
+                "ephemeral-storage" => amounts.ephemeral_storage = Bytes(quantity.units()),
+                name if is_scalar(name) => amounts.scalars.push((name.into(), quantity.units())),
+                _ => {}
+            }
+        }
+        amounts.scalars.sort_unstable();
+        amounts
+    }
+}
+
+impl<'a> FromIterator<(Cow<'a, str>, Quantity)> for ResourceList<'a> {
+    fn from_iter<I: IntoIterator<Item = (Cow<'a, str>, Quantity)>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
+    }
+}
+
+/// Whether the API server lets a pod set this resource for all its containers together.
+/// Source: `component-helpers/resource.IsSupportedPodLevelResource`.
+pub fn is_pod_level(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+}
+
+/// Whether kube-scheduler compares this resource beside CPU, memory and ephemeral storage.
+/// Source: `pkg/scheduler/util.IsScalarResourceName`.
+fn is_scalar(name: &str) -> bool {
+    let native = !name.contains('/') || name.contains("kubernetes.io/");
+    let extended = !native && !name.starts_with("requests.");
+    extended
+        || name.starts_with("hugepages-")
+        || name.contains("kubernetes.io/")
+        || name.starts_with("attachable-volumes-")
+}
+
+/// What a pod asks for, a node has, or a node has given away, in the integers kube-scheduler compares.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Amounts {
+    /// CPU.
+    pub cpu: Millicores,
+    /// Memory.
+    pub memory: Bytes,
+    /// Local ephemeral storage.
+    pub ephemeral_storage: Bytes,
+    /// Extended resources, huge pages and the like, sorted by name; missing is zero.
+    pub scalars: Vec<(Box<str>, i64)>,
+}
+
+impl Amounts {
+    /// The amount of one scalar resource.
+    pub fn scalar(&self, name: &str) -> i64 {
+        self.scalars
+            .iter()
+            .find(|(n, _)| **n == *name)
+            .map_or(0, |&(_, amount)| amount)
+    }
+
+    /// Whether `self` fits into `total` minus `used`. A resource that is not asked for is not compared, so an
+    /// over-committed node still takes a pod that asks for nothing of it. Cost: a few comparisons.
+    /// Source: `noderesources.fitsRequest`.
+    pub fn fits(&self, total: &Amounts, used: &Amounts) -> bool {
+        let fits = |request: i64, total: i64, used: i64| request <= 0 || request <= total.saturating_sub(used);
+        fits(self.cpu.0, total.cpu.0, used.cpu.0)
+            && fits(self.memory.0, total.memory.0, used.memory.0)
+            && fits(self.ephemeral_storage.0, total.ephemeral_storage.0, used.ephemeral_storage.0)
+            && self
+                .scalars
+                .iter()
+                .all(|(name, request)| fits(*request, total.scalar(name), used.scalar(name)))
+    }
+
+    /// `self` minus `other`, resource by resource of `self`.
+    pub fn less(&self, other: &Amounts) -> Amounts {
+        Amounts {
+            cpu: self.cpu - other.cpu,
+            memory: self.memory - other.memory,
+            ephemeral_storage: self.ephemeral_storage - other.ephemeral_storage,
+            scalars: self
+                .scalars
+                .iter()
+                .map(|(name, amount)| (name.clone(), amount.saturating_sub(other.scalar(name))))
+                .collect(),
+        }
+    }
+
+    /// Every resource that is not zero, by its Kubernetes name: CPU in millicores, the rest in bytes or units.
+    pub fn named(&self) -> impl Iterator<Item = (&str, i64)> {
+        [
+            ("cpu", self.cpu.0),
+            ("memory", self.memory.0),
+            ("ephemeral-storage", self.ephemeral_storage.0),
+        ]
+        .into_iter()
+        .chain(self.scalars.iter().map(|(name, amount)| (&**name, *amount)))
+        .filter(|&(_, amount)| amount != 0)
+    }
+
+    /// The amount of any resource, by its Kubernetes name.
+    pub fn get(&self, name: &str) -> i64 {
+        match name {
+            "cpu" => self.cpu.0,
+            "memory" => self.memory.0,
+            "ephemeral-storage" => self.ephemeral_storage.0,
+            scalar => self.scalar(scalar),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(entries: &[(&'static str, &str)]) -> ResourceList<'static> {
+        entries
+            .iter()
+            .map(|&(name, quantity)| (Cow::Borrowed(name), Quantity::parse(quantity).unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn amounts_keep_what_the_scheduler_compares() {
+        let amounts = list(&[
+            ("cpu", "100.5m"),
+            ("memory", "1.5"),
+            ("pods", "3"),
+            ("ephemeral-storage", "1Ki"),
+            ("example.com/gpu", "2"),
+            ("hugepages-2Mi", "4Mi"),
+            ("requests.example.com/x", "1"),
+            ("frobs", "1"),
+        ])
+        .amounts();
+        assert_eq!(amounts.cpu, Millicores(101));
+        assert_eq!(amounts.memory, Bytes(2));
+        assert_eq!(amounts.ephemeral_storage, Bytes(1024));
+        assert_eq!(
+            amounts.scalars,
+            [("example.com/gpu".into(), 2), ("hugepages-2Mi".into(), 4 << 20)]
+        );
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_compared() {
+        let total = list(&[("cpu", "1"), ("memory", "1Gi")]).amounts();
+        let overcommitted = list(&[("cpu", "2")]).amounts();
+        assert!(Amounts::default().fits(&total, &overcommitted));
+        assert!(list(&[("memory", "1Gi")]).amounts().fits(&total, &overcommitted));
+        assert!(!list(&[("cpu", "1m")]).amounts().fits(&total, &overcommitted));
+        assert!(!list(&[("example.com/gpu", "1")]).amounts().fits(&total, &Amounts::default()));
+        assert!(list(&[("example.com/gpu", "0")]).amounts().fits(&total, &Amounts::default()));
+    }
+}

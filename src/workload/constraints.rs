@@ -1,0 +1,306 @@
+//! Where a pod may run by its own word: nodeSelector, required node affinity, tolerations; and the match against
+//! a node, as kube-scheduler does it.
+//!
+//! Source: `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`, `apimachinery/pkg/labels` (a requirement that
+//! does not validate makes its term match nothing), `core/v1.Toleration.ToleratesTaint`.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Labels of a node, sorted by key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Labels(Vec<(Box<str>, Box<str>)>);
+
+impl Labels {
+    /// The value of `key`. Cost: a binary search.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    /// Whether every pair of `selector` is among these labels.
+    pub fn contain<'s>(&self, selector: impl IntoIterator<Item = (&'s str, &'s str)>) -> bool {
+        selector.into_iter().all(|(key, value)| self.get(key) == Some(value))
+    }
+}
+
+impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        let mut pairs: Vec<_> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+        pairs.sort_unstable();
+        Self(pairs)
+    }
+}
+
+/// A pod's nodeSelector and required node affinity.
+#[derive(Debug, Clone, Default)]
+pub struct NodeConstraints<'a> {
+    /// `spec.nodeSelector`.
+    pub selector: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// `requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms`; `None` where there is no required
+    /// affinity, which allows every node, while an empty list allows none.
+    pub affinity: Option<Vec<Term<'a>>>,
+}
+
+impl NodeConstraints<'_> {
+    /// Whether every node is allowed.
+    pub fn is_empty(&self) -> bool {
+        self.selector.is_empty() && self.affinity.is_none()
+    }
+
+    /// Whether a node of this name and these labels is allowed. Cost: a label search per requirement.
+    pub fn allow(&self, name: &str, labels: &Labels) -> bool {
+        labels.contain(self.selector.iter().map(|(k, v)| (&**k, &**v)))
+            && self
+                .affinity
+                .as_ref()
+                .is_none_or(|terms| terms.iter().any(|term| term.matches(name, labels)))
+    }
+}
+
+/// Names the constraints, for a message: `nodeSelector disk=ssd; nodeAffinity zone In [a b]`.
+impl fmt::Display for NodeConstraints<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (key, value) in &self.selector {
+            write!(f, "{separator}nodeSelector {key}={value}")?;
+            separator = "; ";
+        }
+        for term in self.affinity.iter().flatten() {
+            write!(f, "{separator}nodeAffinity {term}")?;
+            separator = " or ";
+        }
+        Ok(())
+    }
+}
+
+/// One node selector term: all its requirements must hold.
+#[derive(Debug, Clone, Default)]
+pub struct Term<'a> {
+    /// On labels.
+    pub expressions: Vec<Requirement<'a>>,
+    /// On node fields; only `metadata.name` exists.
+    pub fields: Vec<Requirement<'a>>,
+}
+
+impl Term<'_> {
+    fn matches(&self, name: &str, labels: &Labels) -> bool {
+        let empty = self.expressions.is_empty() && self.fields.is_empty();
+        !empty
+            && self.expressions.iter().all(|r| r.matches_label(labels))
+            && self.fields.iter().all(|r| r.matches_field(name))
+    }
+}
+
+impl fmt::Display for Term<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, requirement) in self.expressions.iter().chain(&self.fields).enumerate() {
+            let separator = if i == 0 { "" } else { " and " };
+            write!(f, "{separator}{requirement}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A requirement on one label or field.
+#[derive(Debug, Clone)]
+pub struct Requirement<'a> {
+    key: Cow<'a, str>,
+    operator: Operator,
+    values: Vec<Cow<'a, str>>,
+    text: OperatorText<'a>,
+}
+
+/// The operator as the pod spells it, for messages.
+type OperatorText<'a> = Cow<'a, str>;
+
+/// What a requirement asks. `Never` stands for one that kube-scheduler's parser refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Gt(i64),
+    Lt(i64),
+    Never,
+}
+
+impl<'a> Requirement<'a> {
+    /// A requirement on a label. One that kube-scheduler could not parse matches nothing.
+    pub fn on_label(key: Cow<'a, str>, operator: Cow<'a, str>, values: Vec<Cow<'a, str>>) -> Self {
+        let bound = match &values[..] {
+            [value] => value.parse::<i64>().ok(),
+            _ => None,
+        };
+        let parsed = match (&*operator, bound) {
+            ("In", _) if !values.is_empty() => Operator::In,
+            ("NotIn", _) if !values.is_empty() => Operator::NotIn,
+            ("Exists", _) if values.is_empty() => Operator::Exists,
+            ("DoesNotExist", _) if values.is_empty() => Operator::DoesNotExist,
+            ("Gt", Some(bound)) => Operator::Gt(bound),
+            ("Lt", Some(bound)) => Operator::Lt(bound),
+            _ => Operator::Never,
+        };
+        let valid = is_label_key(&key) && values.iter().all(|value| is_label_value(value));
+        Self {
+            key,
+            operator: if valid { parsed } else { Operator::Never },
+            values,
+            text: operator,
+        }
+    }
+
+    /// A requirement on a node field: `In` or `NotIn` with exactly one value, as kube-scheduler takes it.
+    pub fn on_field(key: Cow<'a, str>, operator: Cow<'a, str>, values: Vec<Cow<'a, str>>) -> Self {
+        let parsed = match (&*operator, values.len()) {
+            ("In", 1) => Operator::In,
+            ("NotIn", 1) => Operator::NotIn,
+            _ => Operator::Never,
+        };
+        Self {
+            key,
+            operator: parsed,
+            values,
+            text: operator,
+        }
+    }
+
+    fn matches_label(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        let number = || value.and_then(|v| v.parse::<i64>().ok());
+        match self.operator {
+            Operator::In => value.is_some_and(|v| self.values.iter().any(|allowed| allowed == v)),
+            Operator::NotIn => value.is_none_or(|v| self.values.iter().all(|refused| refused != v)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::Gt(bound) => number().is_some_and(|n| n > bound),
+            Operator::Lt(bound) => number().is_some_and(|n| n < bound),
+            Operator::Never => false,
+        }
+    }
+
+    fn matches_field(&self, node_name: &str) -> bool {
+        // A field that does not exist reads as the empty string.
+        let field = if self.key == "metadata.name" { node_name } else { "" };
+        match self.operator {
+            Operator::In => self.values.iter().all(|v| v == field),
+            Operator::NotIn => self.values.iter().all(|v| v != field),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Requirement<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.key, self.text)?;
+        match &self.values[..] {
+            [] => Ok(()),
+            values => write!(f, " [{}]", values.join(" ")),
+        }
+    }
+}
+
+/// `[prefix/]name`. Source: `apimachinery/pkg/util/validation.IsQualifiedName`.
+fn is_label_key(key: &str) -> bool {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    let subdomain = |prefix: &str| {
+        prefix.len() <= 253
+            && prefix.split('.').all(|part| {
+                let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+                part.bytes().all(|b| inner(b) || b == b'-')
+                    && part.bytes().next().is_some_and(inner)
+                    && part.bytes().last().is_some_and(inner)
+            })
+    };
+    !name.is_empty() && is_label_value(name) && prefix.is_none_or(subdomain)
+}
+
+/// At most 63 of `[A-Za-z0-9_.-]`, alphanumeric at both ends; empty is allowed.
+/// Source: `apimachinery/pkg/util/validation.IsValidLabelValue`.
+fn is_label_value(value: &str) -> bool {
+    let bytes = value.as_bytes();
+    let ends = [bytes.first(), bytes.last()];
+    bytes.len() <= 63
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && ends.into_iter().flatten().all(u8::is_ascii_alphanumeric)
+}
+
+/// A taint of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taint {
+    /// Key.
+    pub key: Box<str>,
+    /// Value; often empty.
+    pub value: Box<str>,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: Box<str>,
+}
+
+impl Taint {
+    /// Whether an untolerated taint of this effect keeps a pod from the node.
+    pub fn is_hard(&self) -> bool {
+        matches!(&*self.effect, "NoSchedule" | "NoExecute")
+    }
+
+    /// The taint that a cordoned node stands for. Source: `nodeunschedulable.Filter`.
+    pub fn unschedulable() -> Taint {
+        Taint {
+            key: "node.kubernetes.io/unschedulable".into(),
+            value: "".into(),
+            effect: "NoSchedule".into(),
+        }
+    }
+}
+
+/// A toleration, of a pod or added with a site's placement.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Toleration<'a> {
+    /// Key; empty with `Exists` tolerates every taint.
+    pub key: Cow<'a, str>,
+    /// `Equal` (also when empty) or `Exists`; `Lt` and `Gt` are alpha in Kubernetes and tolerate nothing here.
+    pub operator: Cow<'a, str>,
+    /// Value for `Equal`.
+    pub value: Cow<'a, str>,
+    /// Effect; empty means every effect.
+    pub effect: Cow<'a, str>,
+    /// How long a `NoExecute` taint is tolerated; `None` means for ever.
+    pub seconds: Option<i64>,
+}
+
+impl Toleration<'_> {
+    /// Whether it tolerates `taint`.
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        (self.effect.is_empty() || *self.effect == *taint.effect)
+            && (self.key.is_empty() || *self.key == *taint.key)
+            && match &*self.operator {
+                "" | "Equal" => *self.value == *taint.value,
+                "Exists" => true,
+                _ => false,
+            }
+    }
+
+    /// Whether whatever `other` tolerates, this one tolerates too and at least as long.
+    pub fn covers(&self, other: &Toleration<'_>) -> bool {
+        let any_value = self.operator == "Exists";
+        let equal = |operator: &str| matches!(operator, "" | "Equal");
+        let same_value = equal(&self.operator) && equal(&other.operator) && self.value == other.value;
+        let as_long = match (self.seconds, other.seconds) {
+            (None, _) => true,
+            (Some(mine), Some(theirs)) => mine >= theirs,
+            (Some(_), None) => false,
+        };
+        (self.effect.is_empty() || self.effect == other.effect)
+            && (self.key == other.key || (self.key.is_empty() && any_value))
+            && (any_value || same_value)
+            && as_long
+    }
+}
+
+#[cfg(test)]
+mod tests;
