@@ -156,7 +156,7 @@ fn trial(name: &'static str, script: Script, run: Option<Arc<Run>>) -> Trial {
         };
         let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
         let scene = Scene::open(&run.plane, &run.runtime, name).map_err(failed)?;
-        script(&scene).map_err(|error| failed(error.context(scene.tails())))?;
+        script(&scene).map_err(|error| Failed::from(format!("{error:#}\n{}", scene.tails())))?;
         Ok(Completion::Completed)
     })
 }

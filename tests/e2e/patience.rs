@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::process::Ended;
 
@@ -16,11 +16,13 @@ pub(crate) fn eventually<T>(what: &str, bound: Duration, mut observe: impl FnMut
     const PAUSE: Duration = Duration::from_millis(100);
     let deadline = Instant::now() + bound;
     loop {
-        let observed = observe();
-        let hopeless = observed.as_ref().is_err_and(|error| error.is::<Ended>());
-        if observed.is_ok() || hopeless || Instant::now() >= deadline {
-            return observed.with_context(|| format!("not within {bound:?}: {what}; last seen"));
+        match observe() {
+            Err(error) if error.is::<Ended>() => return Err(error.context(what.to_owned())),
+            Err(error) if Instant::now() >= deadline => {
+                return Err(error.context(format!("not within {bound:?}: {what}; last seen")));
+            }
+            Err(_) => thread::sleep(PAUSE),
+            Ok(observed) => return Ok(observed),
         }
-        thread::sleep(PAUSE);
     }
 }

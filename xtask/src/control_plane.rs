@@ -78,10 +78,10 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     let dir = cache::root()?
         .join("control-plane")
         .join(key(&[RECIPE, &STAGES.join(" "), &go_mod, &go_sum]));
+    if !dir.is_dir() && output(Command::new("go").arg("version"))?.is_none() {
+        return Err(NoGo.into());
+    }
     cache::once(&dir, |partial| {
-        if output(Command::new("go").arg("version"))?.is_none() {
-            return Err(NoGo.into());
-        }
         eprintln!(
             "building Kubernetes {version} from its Go modules into {}",
             dir.display()
