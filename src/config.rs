@@ -75,7 +75,10 @@ pub struct LinearModel {
 
 impl Default for Config {
     fn default() -> Self {
-        let model = |alpha_us, beta_ms| LinearModel { alpha_us, beta: Micros::from_millis(beta_ms) };
+        let model = |alpha_us, beta_ms| LinearModel {
+            alpha_us,
+            beta: Micros::from_millis(beta_ms),
+        };
         Self {
             keys: Keys::new("example.io"),
             excluded_namespaces: vec!["kube-system".into(), "edgeward-system".into()],
@@ -132,7 +135,9 @@ impl Config {
             if is_domain(name) {
                 config.keys = Keys::new(name);
             } else {
-                domain.fault(format!("{name:?} is not a DNS domain such as example.io of at most 200 characters"));
+                domain.fault(format!(
+                    "{name:?} is not a DNS domain such as example.io of at most 200 characters"
+                ));
             }
         }
         if let Some(names) = excluded_namespaces.list() {
@@ -140,30 +145,51 @@ impl Config {
             config.excluded_namespaces.extend(names.map(str::to_owned));
         }
         set(&mut config.enable_offload, enable_offload.boolean());
-        set(&mut config.invalid_slo, invalid_slo.word(&[("warn", InvalidSlo::Warn), ("deny", InvalidSlo::Deny)]));
+        set(
+            &mut config.invalid_slo,
+            invalid_slo.word(&[("warn", InvalidSlo::Warn), ("deny", InvalidSlo::Deny)]),
+        );
         // `hold` needs the waitlist, which does not exist yet.
         on_no_capacity.word(&[("edge", ())]);
         set(
             &mut config.explain,
-            explain.word(&[("off", Explain::Off), ("short", Explain::Short), ("full", Explain::Full)]),
+            explain.word(&[
+                ("off", Explain::Off),
+                ("short", Explain::Short),
+                ("full", Explain::Full),
+            ]),
         );
-        set(&mut config.rtt_threshold, rtt_threshold.thousandths(1..=60_000_000).map(|us| Micros(us as u64)));
-        set(&mut config.loss_threshold, loss_threshold.thousandths(100..=100_000).and_then(|thousandths| {
-            if thousandths % 100 != 0 {
-                loss_threshold.fault("takes at most one decimal".into());
-                return None;
-            }
-            Some(Permille(thousandths as u32 / 100))
-        }));
+        set(
+            &mut config.rtt_threshold,
+            rtt_threshold.thousandths(1..=60_000_000).map(|us| Micros(us as u64)),
+        );
+        set(
+            &mut config.loss_threshold,
+            loss_threshold.thousandths(100..=100_000).and_then(|thousandths| {
+                if thousandths % 100 != 0 {
+                    loss_threshold.fault("takes at most one decimal".into());
+                    return None;
+                }
+                Some(Permille(thousandths as u32 / 100))
+            }),
+        );
         set(&mut config.telemetry_ttl, duration(&telemetry_ttl));
         for (name, model) in models.entries().into_iter().flatten() {
             let Some(class) = Class::parse(name) else {
                 model.fault("is not a class; there are latency, throughput, batch".into());
                 continue;
             };
-            let Some([alpha, beta]) = model.object(["alpha", "beta"]) else { continue };
-            set(&mut config.models[class].alpha_us, alpha.thousandths(0..=1_000_000).map(|us| us as u64));
-            set(&mut config.models[class].beta, beta.thousandths(0..=86_400_000_000).map(|us| Micros(us as u64)));
+            let Some([alpha, beta]) = model.object(["alpha", "beta"]) else {
+                continue;
+            };
+            set(
+                &mut config.models[class].alpha_us,
+                alpha.thousandths(0..=1_000_000).map(|us| us as u64),
+            );
+            set(
+                &mut config.models[class].beta,
+                beta.thousandths(0..=86_400_000_000).map(|us| Micros(us as u64)),
+            );
         }
         set(
             &mut config.queue_model,
@@ -272,7 +298,12 @@ mod tests {
     use serde_json::json;
 
     fn faults(document: Value) -> Vec<String> {
-        Config::read(&document).unwrap_err().0.iter().map(ToString::to_string).collect()
+        Config::read(&document)
+            .unwrap_err()
+            .0
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -299,8 +330,20 @@ mod tests {
         assert_eq!(config.rtt_threshold, Micros(80_500));
         assert_eq!(config.loss_threshold, Permille(15));
         assert_eq!(config.telemetry_ttl, Micros::from_secs(120));
-        assert_eq!(config.models[Class::Batch], LinearModel { alpha_us: 250, beta: Micros(7_000) });
-        assert_eq!(config.models[Class::Latency], LinearModel { alpha_us: 500, beta: Micros(20_000) });
+        assert_eq!(
+            config.models[Class::Batch],
+            LinearModel {
+                alpha_us: 250,
+                beta: Micros(7_000)
+            }
+        );
+        assert_eq!(
+            config.models[Class::Latency],
+            LinearModel {
+                alpha_us: 500,
+                beta: Micros(20_000)
+            }
+        );
         assert_eq!(config.queue_model, QueueModel::Pending);
     }
 

@@ -31,7 +31,12 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s>, config: &Config, now
         return Verdict::pass_through(Reason::NotManaged);
     };
     let mut warnings: Vec<String> = intent.faults.iter().map(ToString::to_string).collect();
-    warnings.extend(intent.unknown_keys.iter().map(|key| format!("{key} is not an annotation that edgeward reads")));
+    warnings.extend(
+        intent
+            .unknown_keys
+            .iter()
+            .map(|key| format!("{key} is not an annotation that edgeward reads")),
+    );
     if config.invalid_slo == InvalidSlo::Deny && !intent.faults.is_empty() {
         return Verdict {
             action: Action::Deny,
@@ -42,16 +47,30 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s>, config: &Config, now
         };
     }
 
-    let case = Case { workload, intent, config, sites: assess(workload, &intent.slo, room, config, now) };
+    let case = Case {
+        workload,
+        intent,
+        config,
+        sites: assess(workload, &intent.slo, room, config, now),
+    };
     let stale = now.moment.since(room.snapshot.kubernetes_as_of) > config.telemetry_ttl;
     let (action, reason) = case.choose(stale);
     warnings.extend(case.warnings(reason));
-    Verdict { action, reason, sites: case.sites, warnings, faults: intent.faults.clone() }
+    Verdict {
+        action,
+        reason,
+        sites: case.sites,
+        warnings,
+        faults: intent.faults.clone(),
+    }
 }
 
 /// 4.1: why the pod is not ours, if it is not.
 fn bypass(workload: &Workload<'_>, room: &Room<'_>, config: &Config, now: Now) -> Option<Reason> {
-    let excluded = config.excluded_namespaces.iter().any(|name| **name == *workload.namespace);
+    let excluded = config
+        .excluded_namespaces
+        .iter()
+        .any(|name| **name == *workload.namespace);
     let bypasses = [
         (excluded, Reason::ExcludedNamespace),
         (workload.mirror, Reason::Mirror),
@@ -62,7 +81,10 @@ fn bypass(workload: &Workload<'_>, room: &Room<'_>, config: &Config, now: Now) -
         (workload.intent.is_none(), Reason::NotManaged),
         (!workload.gates.is_empty(), Reason::ForeignGate),
     ];
-    let bypass = bypasses.into_iter().find(|(applies, _)| *applies).map(|(_, reason)| reason);
+    let bypass = bypasses
+        .into_iter()
+        .find(|(applies, _)| *applies)
+        .map(|(_, reason)| reason);
     bypass.or_else(|| is_placed(workload, room, now).then_some(Reason::Reinvocation))
 }
 
@@ -71,8 +93,16 @@ fn bypass(workload: &Workload<'_>, room: &Room<'_>, config: &Config, now: Now) -
 /// same selector without us.
 fn is_placed(workload: &Workload<'_>, room: &Room<'_>, now: Now) -> bool {
     let Some(claim) = &workload.placement else { return false };
-    let Some(site) = room.snapshot.sites.iter().find(|site| site.name == claim.site) else { return false };
-    let selected = |(key, value): (&str, &str)| workload.constraints.selector.iter().any(|(k, v)| k == key && v == value);
+    let Some(site) = room.snapshot.sites.iter().find(|site| site.name == claim.site) else {
+        return false;
+    };
+    let selected = |(key, value): (&str, &str)| {
+        workload
+            .constraints
+            .selector
+            .iter()
+            .any(|(k, v)| k == key && v == value)
+    };
     let tolerated = |wanted| workload.tolerations.iter().any(|toleration| toleration.covers(wanted));
     claim.decision == site.kind.as_str()
         && now.wall.duration_since(claim.at).abs() <= REINVOCATION
@@ -81,13 +111,7 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_>, now: Now) -> bool {
 }
 
 /// What each site would mean for the pod, in the order of the snapshot.
-fn assess<'s>(
-    workload: &Workload<'_>,
-    slo: &Slo,
-    room: &Room<'s>,
-    config: &Config,
-    now: Now,
-) -> Vec<Assessment<'s>> {
+fn assess<'s>(workload: &Workload<'_>, slo: &Slo, room: &Room<'s>, config: &Config, now: Now) -> Vec<Assessment<'s>> {
     let offload = config.enable_offload && slo.offload_allowed;
     let assess = |site: &'s Site| {
         let estimate = estimate::estimate(workload, slo, site, config);
@@ -97,7 +121,13 @@ fn assess<'s>(
         refusals.extend((fitting_nodes == 0).then(|| feasibility::refuse_nodes(workload, site)));
         refusals.extend(feasibility::refuse_link(site, config, now.moment));
         refusals.extend(feasibility::refuse_time(slo, &estimate));
-        Assessment { site, allowed: feasibility::allows(workload, site), fitting_nodes, estimate, refusals }
+        Assessment {
+            site,
+            allowed: feasibility::allows(workload, site),
+            fitting_nodes,
+            estimate,
+            refusals,
+        }
     };
     room.snapshot.sites.iter().map(assess).collect()
 }
@@ -131,7 +161,10 @@ impl<'s> Case<'_, 's> {
     fn choose(&self, stale: bool) -> (Action<'s>, Reason) {
         let pass = |reason| (Action::PassThrough, reason);
         let allowed: Vec<_> = self.sites.iter().filter(|site| site.allowed).collect();
-        let narrowed = self.sites.iter().any(|site| !site.allowed && !site.site.nodes.is_empty());
+        let narrowed = self
+            .sites
+            .iter()
+            .any(|site| !site.allowed && !site.site.nodes.is_empty());
         match &allowed[..] {
             [only] if narrowed => return self.pin(only),
             [] if narrowed => return pass(Reason::NoSiteMatches),
@@ -151,12 +184,20 @@ impl<'s> Case<'_, 's> {
         let urgent = self.slo().priority >= HIGH_PRIORITY;
         // (a)
         if edge.is_feasible() {
-            let met = if self.slo().has_time_bound() { Reason::EdgeFeasibleSloMet } else { Reason::EdgeNoSloTarget };
+            let met = if self.slo().has_time_bound() {
+                Reason::EdgeFeasibleSloMet
+            } else {
+                Reason::EdgeNoSloTarget
+            };
             return self.to_edge(edge, met);
         }
         // (b)
         if let Some(cloud) = nearest(usable().filter(|cloud| cloud.is_feasible())) {
-            let reason = if edge.fits() { Reason::CloudEdgeDeadlineMissed } else { Reason::CloudEdgeNoCapacity };
+            let reason = if edge.fits() {
+                Reason::CloudEdgeDeadlineMissed
+            } else {
+                Reason::CloudEdgeNoCapacity
+            };
             return (Action::Place(cloud.site), reason);
         }
         let better = nearest(usable());
@@ -191,7 +232,10 @@ impl<'s> Case<'_, 's> {
     /// The pod's own constraints leave several clouds and no edge. Where none of them will do, kube-scheduler has
     /// the last word: the pod keeps its own constraints and gets none of ours.
     fn choose_among_clouds(&self, stale: bool) -> (Action<'s>, Reason) {
-        let usable = || self.clouds().filter(|cloud| cloud.allowed && cloud.is_usable() && !stale);
+        let usable = || {
+            self.clouds()
+                .filter(|cloud| cloud.allowed && cloud.is_usable() && !stale)
+        };
         let feasible = nearest(usable().filter(|cloud| cloud.is_feasible()));
         match feasible.or_else(|| nearest(usable())) {
             Some(cloud) => (Action::Place(cloud.site), Reason::CloudPinnedByPod),
@@ -200,14 +244,19 @@ impl<'s> Case<'_, 's> {
     }
 
     fn to_edge(&self, edge: &Assessment<'s>, reason: Reason) -> (Action<'s>, Reason) {
-        let reason = if self.intent.faults.is_empty() { reason } else { Reason::EdgeInvalidSlo };
+        let reason = if self.intent.faults.is_empty() {
+            reason
+        } else {
+            Reason::EdgeInvalidSlo
+        };
         (Action::Place(edge.site), reason)
     }
 
     /// Why the edge, when it is not simply good (section 6): the first that holds.
     fn edge_reason(&self, edge: &Assessment<'s>) -> Reason {
         let worst_is = |codes: &[RefusalCode]| {
-            self.clouds().all(|cloud| codes.iter().any(|code| cloud.is_refused(*code)))
+            self.clouds()
+                .all(|cloud| codes.iter().any(|code| cloud.is_refused(*code)))
         };
         let missing = [RefusalCode::NoMatchingNode, RefusalCode::NodeNotReady];
         let unreachable = [&missing[..], &[RefusalCode::Unreachable]].concat();
@@ -220,17 +269,28 @@ impl<'s> Case<'_, 's> {
             (worst_is(&missing), Reason::EdgeCloudSiteMissing),
             (worst_is(&unreachable), Reason::EdgeWanUnreachable),
             (worst_is(&degraded), Reason::EdgeWanDegraded),
-            (!edge.fits() && feasibility::could_preempt(self.workload, edge.site), Reason::EdgePreempts),
+            (
+                !edge.fits() && feasibility::could_preempt(self.workload, edge.site),
+                Reason::EdgePreempts,
+            ),
             (!edge.fits(), Reason::EdgeNoCapacity),
             (self.slo().priority >= HIGH_PRIORITY, Reason::EdgeBestEffort),
         ];
-        reasons.into_iter().find(|(holds, _)| *holds).map_or(Reason::EdgeFailSoft, |(_, reason)| reason)
+        reasons
+            .into_iter()
+            .find(|(holds, _)| *holds)
+            .map_or(Reason::EdgeFailSoft, |(_, reason)| reason)
     }
 
     /// Larger than any node of any site it may go to.
     fn is_too_large(&self) -> bool {
-        let sites = self.sites.iter().filter(|site| !site.is_refused(RefusalCode::NotOffloadable));
-        let mut nodes = sites.flat_map(|site| feasibility::holds_when_empty(self.workload, site.site)).peekable();
+        let sites = self
+            .sites
+            .iter()
+            .filter(|site| !site.is_refused(RefusalCode::NotOffloadable));
+        let mut nodes = sites
+            .flat_map(|site| feasibility::holds_when_empty(self.workload, site.site))
+            .peekable();
         nodes.peek().is_some() && nodes.all(|holds| !holds)
     }
 
@@ -243,7 +303,10 @@ impl<'s> Case<'_, 's> {
     /// Whether processing at the edge alone takes longer than the pod has: waiting could not help.
     fn misses_by_processing(&self, edge: &Assessment<'s>) -> bool {
         let bounds = [self.slo().deadline, self.slo().latency_target];
-        bounds.into_iter().flatten().any(|bound| edge.estimate.processing > bound)
+        bounds
+            .into_iter()
+            .flatten()
+            .any(|bound| edge.estimate.processing > bound)
     }
 
     fn warnings(&self, reason: Reason) -> Vec<String> {
@@ -270,12 +333,17 @@ impl<'s> Case<'_, 's> {
             }
             _ => {}
         }
-        let candidates = self.sites.iter().filter(|site| site.allowed && !site.is_refused(RefusalCode::NotOffloadable));
+        let candidates = self
+            .sites
+            .iter()
+            .filter(|site| site.allowed && !site.is_refused(RefusalCode::NotOffloadable));
         let fastest = candidates.map(|site| site.estimate.processing).min();
         if let (Some(target), Some(fastest)) = (self.slo().latency_target, fastest)
             && fastest > target
         {
-            warnings.push(format!("latency target {target} ms is below the processing time {fastest} ms of every site"));
+            warnings.push(format!(
+                "latency target {target} ms is below the processing time {fastest} ms of every site"
+            ));
         }
         warnings
     }

@@ -26,5 +26,7 @@ pub mod patch;
 pub mod pod;
 pub mod resources;
 pub mod room;
+#[cfg(test)]
+mod testkit;
 pub mod units;
 pub mod workload;

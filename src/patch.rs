@@ -47,7 +47,10 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
 }
 
 fn add(operations: &mut Vec<Add>, path: impl Into<String>, value: Value) {
-    operations.push(Add { path: path.into(), value });
+    operations.push(Add {
+        path: path.into(),
+        value,
+    });
 }
 
 fn annotations(verdict: &Verdict<'_>, site: &Site, config: &Config, stamp: &Stamp) -> Vec<(String, String)> {
@@ -64,7 +67,11 @@ fn annotations(verdict: &Verdict<'_>, site: &Site, config: &Config, stamp: &Stam
         (&keys.decision_id, stamp.id.clone()),
     ];
     let optional = optional.into_iter().filter_map(|(key, value)| Some((key, value?)));
-    always.into_iter().chain(optional).map(|(key, value)| (key.clone(), value)).collect()
+    always
+        .into_iter()
+        .chain(optional)
+        .map(|(key, value)| (key.clone(), value))
+        .collect()
 }
 
 /// Writes `wanted`. A key of ours that the pod brought along and this decision does not write must go: then the map
@@ -72,7 +79,10 @@ fn annotations(verdict: &Verdict<'_>, site: &Site, config: &Config, stamp: &Stam
 fn annotate(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config, operations: &mut Vec<Add>) {
     let parents = pod.parents();
     let map = |pairs: &[(String, String)]| -> Map<String, Value> {
-        pairs.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect()
+        pairs
+            .iter()
+            .map(|(key, value)| (key.clone(), Value::from(value.as_str())))
+            .collect()
     };
     let Some(found) = parents.annotations else {
         if parents.metadata {
@@ -83,7 +93,11 @@ fn annotate(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config, operati
         return;
     };
     let is_wanted = |key: &str| wanted.iter().any(|(k, _)| k == key);
-    let stale = config.keys.written().into_iter().any(|key| found.get(key).is_some() && !is_wanted(key));
+    let stale = config
+        .keys
+        .written()
+        .into_iter()
+        .any(|key| found.get(key).is_some() && !is_wanted(key));
     if stale {
         let kept = found.iter().filter(|(key, _)| !config.keys.written().contains(key));
         let mut all: Map<_, _> = kept.map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
@@ -92,13 +106,20 @@ fn annotate(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config, operati
         return;
     }
     for (key, value) in wanted.iter().filter(|(key, value)| found.get(key) != Some(value)) {
-        add(operations, format!("/metadata/annotations/{}", escape(key)), value.as_str().into());
+        add(
+            operations,
+            format!("/metadata/annotations/{}", escape(key)),
+            value.as_str().into(),
+        );
     }
 }
 
 fn select(pod: &Pod<'_>, site: &Site, operations: &mut Vec<Add>) {
     let Some(found) = pod.parents().node_selector else {
-        let selector: Map<_, _> = site.selector().map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
+        let selector: Map<_, _> = site
+            .selector()
+            .map(|(key, value)| (key.to_owned(), Value::from(value)))
+            .collect();
         add(operations, "/spec/nodeSelector", selector.into());
         return;
     };
@@ -131,7 +152,10 @@ fn toleration(toleration: &Toleration<'_>) -> Value {
         ("effect", &toleration.effect),
     ];
     let stated = fields.into_iter().filter(|(_, text)| !text.is_empty());
-    stated.map(|(name, text)| (name.to_owned(), Value::from(&**text))).collect::<Map<_, _>>().into()
+    stated
+        .map(|(name, text)| (name.to_owned(), Value::from(&**text)))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 /// A JSON pointer token (RFC 6901).

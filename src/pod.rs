@@ -63,7 +63,9 @@ impl<'a> Pod<'a> {
     /// `metadata.name`, or `metadata.generateName` where the name is not given yet; for logs and messages only.
     pub fn name(&self) -> &str {
         let metadata = self.metadata.as_ref();
-        let name = metadata.and_then(|metadata| metadata.name.as_deref()).filter(|name| !name.is_empty());
+        let name = metadata
+            .and_then(|metadata| metadata.name.as_deref())
+            .filter(|name| !name.is_empty());
         name.or_else(|| metadata?.generate_name.as_deref()).unwrap_or_default()
     }
 
@@ -125,14 +127,24 @@ impl<'a> Pod<'a> {
             tolerations: self.tolerations().cloned().collect(),
             ties: self.spec.ties(),
             priority: self.spec.priority.unwrap_or(0),
-            may_preempt: self.spec.preemption_policy.as_ref().is_none_or(|policy| policy != "Never"),
+            may_preempt: self
+                .spec
+                .preemption_policy
+                .as_ref()
+                .is_none_or(|policy| policy != "Never"),
             management,
             intent,
             bound: self.spec.node_name.as_ref().is_some_and(|name| !name.is_empty()),
             mirror: self.annotation(MIRROR_ANNOTATION).is_some(),
             daemonset: self.is_daemonset_owned(),
             shadow: self.label(LIQO_MANAGED_BY) == Some("shadowpod"),
-            gates: self.spec.scheduling_gates.iter().flatten().map(|gate| gate.name.0.clone()).collect(),
+            gates: self
+                .spec
+                .scheduling_gates
+                .iter()
+                .flatten()
+                .map(|gate| gate.name.0.clone())
+                .collect(),
             placement: self.placement_claim(keys),
         }
     }
@@ -143,7 +155,10 @@ impl<'a> Pod<'a> {
     }
 
     fn is_daemonset_owned(&self) -> bool {
-        let owners = self.metadata.iter().flat_map(|metadata| metadata.owner_references.iter().flatten());
+        let owners = self
+            .metadata
+            .iter()
+            .flat_map(|metadata| metadata.owner_references.iter().flatten());
         owners
             .filter(|owner| owner.controller == Some(true))
             .any(|owner| owner.kind == "DaemonSet")
@@ -164,7 +179,10 @@ impl<'a> Pod<'a> {
 impl<'a> Spec<'a> {
     fn request(&self) -> ResourceList<'a> {
         let mut total = self.container_requests();
-        let pod_level = self.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        let pod_level = self
+            .resources
+            .as_ref()
+            .and_then(|resources| resources.requests.as_ref());
         for (name, quantity) in pod_level.into_iter().flat_map(|requests| requests.0.iter()) {
             if is_pod_level(name) {
                 total.set(name.clone(), quantity);
@@ -181,10 +199,7 @@ impl<'a> Spec<'a> {
     }
 
     /// Source: `AggregateContainerRequests`; upstream's `AggregateContainerLimits` is the same sum over limits.
-    fn aggregate<'s>(
-        &'s self,
-        list: impl Fn(&'s Container<'a>) -> Option<&'s ResourceList<'a>>,
-    ) -> ResourceList<'a>
+    fn aggregate<'s>(&'s self, list: impl Fn(&'s Container<'a>) -> Option<&'s ResourceList<'a>>) -> ResourceList<'a>
     where
         'a: 's,
     {
@@ -212,9 +227,15 @@ impl<'a> Spec<'a> {
     }
 
     fn apply_api_defaults(&mut self) {
-        let containers = self.containers.iter_mut().flatten().chain(self.init_containers.iter_mut().flatten());
+        let containers = self
+            .containers
+            .iter_mut()
+            .flatten()
+            .chain(self.init_containers.iter_mut().flatten());
         for container in containers {
-            let Some(resources) = &mut container.resources else { continue };
+            let Some(resources) = &mut container.resources else {
+                continue;
+            };
             resources.round_to_millis();
             if let Some(limits) = &resources.limits {
                 let requests = resources.requests.get_or_insert_default();
@@ -240,11 +261,16 @@ impl<'a> Spec<'a> {
             return;
         }
         let hugepages = limits.iter().filter(|(name, _)| {
-            let requested = resources.requests.as_ref().is_some_and(|requests| requests.0.get(name).is_some());
+            let requested = resources
+                .requests
+                .as_ref()
+                .is_some_and(|requests| requests.0.get(name).is_some());
             name.starts_with("hugepages-") && !requested
         });
         resources.limits.get_or_insert_default().fill_from(hugepages);
-        let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.0.is_empty()) else { return };
+        let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.0.is_empty()) else {
+            return;
+        };
         let from_containers = requests.iter().filter(|(name, _)| matches!(&***name, "cpu" | "memory"));
         let from_limits = limits.0.iter().filter(|(name, _)| is_pod_level(name));
         let pod_requests = resources.requests.get_or_insert_default();
@@ -254,7 +280,10 @@ impl<'a> Spec<'a> {
 
     fn constraints(&self) -> NodeConstraints<'a> {
         let requirements = |list: &Option<Vec<NodeSelectorRequirement<'a>>>, build: RequirementBuilder<'a>| {
-            list.iter().flatten().map(|requirement| requirement.build(build)).collect()
+            list.iter()
+                .flatten()
+                .map(|requirement| requirement.build(build))
+                .collect()
         };
         let required = (|| self.affinity.as_ref()?.node_affinity.as_ref()?.required.as_ref())();
         NodeConstraints {
@@ -278,16 +307,29 @@ impl<'a> Spec<'a> {
             }
         };
         for volume in self.volumes.iter().flatten() {
-            tie(volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some(), Tie::PersistentVolumeClaim);
+            tie(
+                volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some(),
+                Tie::PersistentVolumeClaim,
+            );
             tie(volume.host_path.is_some(), Tie::HostPath);
         }
         tie(self.host_network == Some(true), Tie::HostNetwork);
         tie(self.host_pid == Some(true), Tie::HostPid);
         tie(self.host_ipc == Some(true), Tie::HostIpc);
-        let containers = self.containers.iter().flatten().chain(self.init_containers.iter().flatten());
+        let containers = self
+            .containers
+            .iter()
+            .flatten()
+            .chain(self.init_containers.iter().flatten());
         let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
-        tie(ports.any(|port| port.host_port.is_some_and(|port| port > 0)), Tie::HostPort);
-        tie(self.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()), Tie::ResourceClaims);
+        tie(
+            ports.any(|port| port.host_port.is_some_and(|port| port > 0)),
+            Tie::HostPort,
+        );
+        tie(
+            self.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
+            Tie::ResourceClaims,
+        );
         ties
     }
 }

@@ -122,7 +122,11 @@ impl Amounts {
         let fits = |request: i64, total: i64, used: i64| request <= 0 || request <= total.saturating_sub(used);
         fits(self.cpu.0, total.cpu.0, used.cpu.0)
             && fits(self.memory.0, total.memory.0, used.memory.0)
-            && fits(self.ephemeral_storage.0, total.ephemeral_storage.0, used.ephemeral_storage.0)
+            && fits(
+                self.ephemeral_storage.0,
+                total.ephemeral_storage.0,
+                used.ephemeral_storage.0,
+            )
             && self
                 .scalars
                 .iter()
@@ -206,7 +210,15 @@ mod tests {
         assert!(Amounts::default().fits(&total, &overcommitted));
         assert!(list(&[("memory", "1Gi")]).amounts().fits(&total, &overcommitted));
         assert!(!list(&[("cpu", "1m")]).amounts().fits(&total, &overcommitted));
-        assert!(!list(&[("example.com/gpu", "1")]).amounts().fits(&total, &Amounts::default()));
-        assert!(list(&[("example.com/gpu", "0")]).amounts().fits(&total, &Amounts::default()));
+        assert!(
+            !list(&[("example.com/gpu", "1")])
+                .amounts()
+                .fits(&total, &Amounts::default())
+        );
+        assert!(
+            list(&[("example.com/gpu", "0")])
+                .amounts()
+                .fits(&total, &Amounts::default())
+        );
     }
 }

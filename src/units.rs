@@ -101,10 +101,7 @@ impl Moment {
 
     /// The moment `age` before this one.
     pub fn before(self, age: Micros) -> Moment {
-        Moment(
-            self.0
-                .saturating_sub(i64::try_from(age.0).unwrap_or(i64::MAX)),
-        )
+        Moment(self.0.saturating_sub(i64::try_from(age.0).unwrap_or(i64::MAX)))
     }
 }
 
@@ -150,15 +147,10 @@ impl Quantity {
             b'+' => (false, &text[1..]),
             _ => (false, text),
         };
-        let digits_end = rest
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(rest.len());
+        let digits_end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let (whole, rest) = rest.split_at(digits_end);
         let (fraction, suffix) = match rest.strip_prefix('.') {
-            Some(rest) => rest.split_at(
-                rest.find(|c: char| !c.is_ascii_digit())
-                    .unwrap_or(rest.len()),
-            ),
+            Some(rest) => rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())),
             None => ("", rest),
         };
         let (exponent10, exponent2) = scale_of(suffix)?;
@@ -207,11 +199,7 @@ impl Quantity {
 
     fn rounded(self, unit: u128) -> i64 {
         let magnitude = i128::try_from(self.nanos.unsigned_abs().div_ceil(unit)).unwrap_or(i128::MAX);
-        i64::try_from(magnitude * self.nanos.signum()).unwrap_or(if self.nanos < 0 {
-            i64::MIN
-        } else {
-            i64::MAX
-        })
+        i64::try_from(magnitude * self.nanos.signum()).unwrap_or(if self.nanos < 0 { i64::MIN } else { i64::MAX })
     }
 }
 
@@ -376,7 +364,10 @@ mod tests {
     #[test]
     fn numbers_in_json_are_quantities_too() {
         let q: Vec<Quantity> = serde_json::from_str(r#"[2, 0.5, "500m", -1]"#).unwrap();
-        assert_eq!(q.iter().map(|q| q.millis()).collect::<Vec<_>>(), [2000, 500, 500, -1000]);
+        assert_eq!(
+            q.iter().map(|q| q.millis()).collect::<Vec<_>>(),
+            [2000, 500, 500, -1000]
+        );
     }
 
     #[test]

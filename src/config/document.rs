@@ -43,7 +43,11 @@ impl fmt::Display for Faults {
 /// Reads a whole document: `read` gets its root, and its result stands only if no fault was reported.
 pub fn read<T>(document: &Value, read: impl FnOnce(Field<'_>) -> Option<T>) -> Result<T, Faults> {
     let faults = RefCell::new(Vec::new());
-    let root = Field { path: String::new(), value: Some(document), faults: &faults };
+    let root = Field {
+        path: String::new(),
+        value: Some(document),
+        faults: &faults,
+    };
     let result = read(root.clone());
     if result.is_none() && faults.borrow().is_empty() {
         root.fault("cannot be read".into());
@@ -66,7 +70,10 @@ pub struct Field<'d> {
 impl<'d> Field<'d> {
     /// Reports a fault at this place.
     pub fn fault(&self, message: String) {
-        self.faults.borrow_mut().push(Fault { path: self.path.clone(), message });
+        self.faults.borrow_mut().push(Fault {
+            path: self.path.clone(),
+            message,
+        });
     }
 
     /// Whether there is a value.
@@ -98,7 +105,9 @@ impl<'d> Field<'d> {
 
     /// A string that says something.
     pub fn non_empty_string(&self) -> Option<&'d str> {
-        self.typed("a non-empty string", |value| value.as_str().filter(|text| !text.is_empty()))
+        self.typed("a non-empty string", |value| {
+            value.as_str().filter(|text| !text.is_empty())
+        })
     }
 
     /// `true` or `false`.
@@ -112,7 +121,9 @@ impl<'d> Field<'d> {
             (start, i64::MAX) => format!("a whole number of at least {start}"),
             (start, end) => format!("a whole number from {start} to {end}"),
         };
-        self.typed(&expected, |value| value.as_i64().filter(|number| range.contains(number)))
+        self.typed(&expected, |value| {
+            value.as_i64().filter(|number| range.contains(number))
+        })
     }
 
     /// A number of at most three decimals, within `range`; both the range and the result in thousandths.
@@ -154,35 +165,62 @@ impl<'d> Field<'d> {
     /// The elements of a list.
     pub fn list(&self) -> Option<Vec<Field<'d>>> {
         let elements = self.typed("a list", Value::as_array)?;
-        let field = |(i, value)| Field { path: format!("{}[{i}]", self.path), value: Some(value), faults: self.faults };
+        let field = |(i, value)| Field {
+            path: format!("{}[{i}]", self.path),
+            value: Some(value),
+            faults: self.faults,
+        };
         Some(elements.iter().enumerate().map(field).collect())
     }
 
     /// The entries of a map with keys of the document's own choice.
     pub fn entries(&self) -> Option<Vec<(&'d str, Field<'d>)>> {
         let map = self.typed("a map", Value::as_object)?;
-        let field = |value, key: &str| Field { path: self.child(key), value: Some(value), faults: self.faults };
-        Some(map.iter().map(|(key, value)| (key.as_str(), field(value, key))).collect())
+        let field = |value, key: &str| Field {
+            path: self.child(key),
+            value: Some(value),
+            faults: self.faults,
+        };
+        Some(
+            map.iter()
+                .map(|(key, value)| (key.as_str(), field(value, key)))
+                .collect(),
+        )
     }
 
     /// A map of strings to strings.
     pub fn string_map(&self) -> Option<Vec<(&'d str, &'d str)>> {
         let entries = self.entries()?;
-        Some(entries.into_iter().filter_map(|(key, field)| Some((key, field.string()?))).collect())
+        Some(
+            entries
+                .into_iter()
+                .filter_map(|(key, field)| Some((key, field.string()?)))
+                .collect(),
+        )
     }
 
     /// An object with these fields and no others.
     pub fn object<const N: usize>(&self, fields: [&str; N]) -> Option<[Field<'d>; N]> {
         let map = self.typed("an object", Value::as_object)?;
         for key in map.keys().filter(|key| !fields.contains(&key.as_str())) {
-            let unknown = Field { path: self.child(key), value: None, faults: self.faults };
+            let unknown = Field {
+                path: self.child(key),
+                value: None,
+                faults: self.faults,
+            };
             unknown.fault(format!("is not a field here; there are {}", fields.join(", ")));
         }
-        Some(fields.map(|key| Field { path: self.child(key), value: map.get(key), faults: self.faults }))
+        Some(fields.map(|key| Field {
+            path: self.child(key),
+            value: map.get(key),
+            faults: self.faults,
+        }))
     }
 
     fn child(&self, key: &str) -> String {
-        let plain = key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+        let plain = key
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
         match (&*self.path, plain) {
             ("", true) => key.to_owned(),
             (path, true) => format!("{path}.{key}"),
@@ -210,7 +248,9 @@ fn to_thousandths(text: &str) -> Option<i64> {
     if decimals.len() > 3 || !decimals.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    let magnitude: i64 = format!("{}{decimals:0<3}", whole.trim_start_matches('-')).parse().ok()?;
+    let magnitude: i64 = format!("{}{decimals:0<3}", whole.trim_start_matches('-'))
+        .parse()
+        .ok()?;
     Some(if whole.starts_with('-') { -magnitude } else { magnitude })
 }
 
@@ -270,7 +310,13 @@ mod tests {
 
     #[test]
     fn nothing_read_is_a_fault_too() {
-        assert_eq!(faults(json!([]), |root| root.object(["a"]).map(|_| ())), ["a list is not an object"]);
-        assert_eq!(faults(json!(null), |root| root.object(["a"]).map(|_| ())), ["cannot be read"]);
+        assert_eq!(
+            faults(json!([]), |root| root.object(["a"]).map(|_| ())),
+            ["a list is not an object"]
+        );
+        assert_eq!(
+            faults(json!(null), |root| root.object(["a"]).map(|_| ())),
+            ["cannot be read"]
+        );
     }
 }

@@ -19,7 +19,10 @@ pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
     match how {
         Explain::Off => None,
         Explain::Full => {
-            let sites = verdict.sites.iter().map(|assessment| (assessment.site.name.clone(), full(assessment)));
+            let sites = verdict
+                .sites
+                .iter()
+                .map(|assessment| (assessment.site.name.clone(), full(assessment)));
             Some(Value::from(sites.collect::<Map<_, _>>()).to_string())
         }
         Explain::Short => Some(short(verdict)),
@@ -33,7 +36,11 @@ fn short(verdict: &Verdict<'_>) -> String {
     let mut text = String::from("{");
     for assessment in sites {
         let separator = if text.len() > 1 { "," } else { "" };
-        let entry = format!("{separator}{}:{}", Value::from(assessment.site.name.as_str()), brief(assessment));
+        let entry = format!(
+            "{separator}{}:{}",
+            Value::from(assessment.site.name.as_str()),
+            brief(assessment)
+        );
         if text.len() + entry.len() < SHORT_BYTES {
             text.push_str(&entry);
         }
@@ -48,7 +55,11 @@ fn brief(assessment: &Assessment<'_>) -> Value {
         entry["eta"] = millis(eta);
     }
     if !assessment.refusals.is_empty() {
-        entry["no"] = assessment.refusals.iter().map(|refusal| refusal.code.as_str()).collect();
+        entry["no"] = assessment
+            .refusals
+            .iter()
+            .map(|refusal| refusal.code.as_str())
+            .collect();
     }
     entry
 }
@@ -71,10 +82,17 @@ pub fn times(assessment: &Assessment<'_>) -> Map<String, Value> {
         ("wanMs", estimate.wan),
         ("etaMs", estimate.eta()),
     ];
-    parts.into_iter().map(|(name, time)| (name.to_owned(), time.map_or(Value::Null, millis))).collect()
+    parts
+        .into_iter()
+        .map(|(name, time)| (name.to_owned(), time.map_or(Value::Null, millis)))
+        .collect()
 }
 
 /// Milliseconds as JSON: an integer where it is whole.
 pub fn millis(time: Micros) -> Value {
-    if time.0 % 1_000 == 0 { (time.0 / 1_000).into() } else { time.as_millis_f64().into() }
+    if time.0 % 1_000 == 0 {
+        (time.0 / 1_000).into()
+    } else {
+        time.as_millis_f64().into()
+    }
 }

@@ -18,7 +18,9 @@ pub(super) fn allows(workload: &Workload<'_>, site: &Site) -> bool {
     if workload.constraints.is_empty() {
         return !site.nodes.is_empty();
     }
-    site.nodes.iter().any(|node| workload.constraints.allow(&node.name, &node.labels))
+    site.nodes
+        .iter()
+        .any(|node| workload.constraints.allow(&node.name, &node.labels))
 }
 
 /// Nodes of the site on which the pod fits now. Cost: a pass over its nodes.
@@ -38,11 +40,17 @@ fn may_run(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
 static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(Taint::unschedulable);
 
 fn is_tolerated(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
-    node.taints.iter().filter(|taint| taint.is_hard()).all(|taint| tolerates(workload, site, taint))
+    node.taints
+        .iter()
+        .filter(|taint| taint.is_hard())
+        .all(|taint| tolerates(workload, site, taint))
 }
 
 fn tolerates(workload: &Workload<'_>, site: &Site, taint: &Taint) -> bool {
-    workload.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+    workload
+        .tolerations
+        .iter()
+        .any(|toleration| toleration.tolerates(taint))
         || site.tolerations.iter().any(|toleration| toleration.tolerates(taint))
 }
 
@@ -50,9 +58,10 @@ fn tolerates(workload: &Workload<'_>, site: &Site, taint: &Taint) -> bool {
 /// were empty. Cordon and readiness are left out, for they pass.
 pub(super) fn holds_when_empty(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = bool> {
     let nothing = Amounts::default();
-    let candidates = site.nodes.iter().filter(|node| {
-        workload.constraints.allow(&node.name, &node.labels) && is_tolerated(workload, site, node)
-    });
+    let candidates = site
+        .nodes
+        .iter()
+        .filter(|node| workload.constraints.allow(&node.name, &node.labels) && is_tolerated(workload, site, node));
     candidates.map(move |node| node.slots > 0 && workload.request.fits(&node.allocatable, &nothing))
 }
 
@@ -61,23 +70,41 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site) -> bool {
     let makes_room = |node: &&Node| {
         let mut used = node.used.clone();
         let mut pods = node.pods;
-        for lower in node.by_priority.iter().filter(|lower| lower.priority < workload.priority) {
+        for lower in node
+            .by_priority
+            .iter()
+            .filter(|lower| lower.priority < workload.priority)
+        {
             used = used.less(&lower.used);
             pods -= lower.pods;
         }
         pods < node.pods && pods < node.slots && workload.request.fits(&node.allocatable, &used)
     };
     workload.may_preempt
-        && site.nodes.iter().filter(|node| node.ready && may_run(workload, site, node)).any(|node| makes_room(&node))
+        && site
+            .nodes
+            .iter()
+            .filter(|node| node.ready && may_run(workload, site, node))
+            .any(|node| makes_room(&node))
 }
 
 /// Why no node of the site takes the pod, with the numbers that tell how near it was. Only called when none does.
 pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
-    let selected: Vec<&Node> =
-        site.nodes.iter().filter(|node| workload.constraints.allow(&node.name, &node.labels)).collect();
-    let tolerated: Vec<&Node> = selected.iter().copied().filter(|node| is_tolerated(workload, site, node)).collect();
-    let usable: Vec<&Node> =
-        tolerated.iter().copied().filter(|node| node.ready && may_run(workload, site, node)).collect();
+    let selected: Vec<&Node> = site
+        .nodes
+        .iter()
+        .filter(|node| workload.constraints.allow(&node.name, &node.labels))
+        .collect();
+    let tolerated: Vec<&Node> = selected
+        .iter()
+        .copied()
+        .filter(|node| is_tolerated(workload, site, node))
+        .collect();
+    let usable: Vec<&Node> = tolerated
+        .iter()
+        .copied()
+        .filter(|node| node.ready && may_run(workload, site, node))
+        .collect();
     if tolerated.is_empty() {
         return Refusal::new(RefusalCode::NoMatchingNode)
             .with("nodes", count(site.nodes.len()))
@@ -94,7 +121,9 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
     for (name, request) in workload.request.named() {
         let free = |node: &&&Node| node.allocatable.get(name).saturating_sub(node.used.get(name));
         let largest = usable.iter().map(|node| free(&node)).max().unwrap_or(0);
-        refusal = refusal.with(format!("request {name}"), request).with(format!("largestFree {name}"), largest);
+        refusal = refusal
+            .with(format!("request {name}"), request)
+            .with(format!("largestFree {name}"), largest);
     }
     refusal
 }
@@ -108,7 +137,10 @@ pub(super) fn refuse_offload(workload: &Workload<'_>, offload: bool, site: &Site
     let ties = workload.ties.beyond(site.supports);
     let refused = site.kind == SiteKind::Cloud && (!offload || !ties.is_empty());
     refused.then(|| {
-        ties.iter().fold(Refusal::new(RefusalCode::NotOffloadable), |refusal, tie| refusal.with(tie.as_str(), 1))
+        ties.iter()
+            .fold(Refusal::new(RefusalCode::NotOffloadable), |refusal, tie| {
+                refusal.with(tie.as_str(), 1)
+            })
     })
 }
 
@@ -132,7 +164,9 @@ pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<R
         (_, rtt) => {
             let mut refusal = Refusal::new(RefusalCode::Degraded);
             if let Some(rtt) = rtt {
-                refusal = refusal.with("rttUs", micros(rtt)).with("rttThresholdUs", micros(config.rtt_threshold));
+                refusal = refusal
+                    .with("rttUs", micros(rtt))
+                    .with("rttThresholdUs", micros(config.rtt_threshold));
             }
             if let Some(loss) = link.loss {
                 refusal = refusal
@@ -149,10 +183,19 @@ pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<R
 pub(super) fn refuse_time(slo: &Slo, estimate: &Estimate) -> impl Iterator<Item = Refusal> {
     let missed = |code, bound: Option<Micros>, name: &str, time: Option<Micros>| {
         let (bound, time) = (bound?, time?);
-        (time > bound).then(|| Refusal::new(code).with(name, micros(time)).with("boundUs", micros(bound)))
+        (time > bound).then(|| {
+            Refusal::new(code)
+                .with(name, micros(time))
+                .with("boundUs", micros(bound))
+        })
     };
     let deadline = missed(RefusalCode::Deadline, slo.deadline, "etaUs", estimate.eta());
-    let target = missed(RefusalCode::LatencyTarget, slo.latency_target, "latencyUs", estimate.latency());
+    let target = missed(
+        RefusalCode::LatencyTarget,
+        slo.latency_target,
+        "latencyUs",
+        estimate.latency(),
+    );
     deadline.into_iter().chain(target)
 }
 

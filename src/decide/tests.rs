@@ -1,0 +1,636 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fleet::Snapshot;
+use crate::pod::Pod;
+use crate::testkit::{self, NOW};
+
+/// Site and reason of a decision, or just the reason where the pod is not placed.
+fn outcome(fleet: &Value, pod: &Value) -> String {
+    outcome_with(fleet, pod, &Config::default())
+}
+
+fn outcome_with(fleet: &Value, pod: &Value, config: &Config) -> String {
+    with_verdict(fleet, pod, config, |verdict| match verdict.site() {
+        Some(site) => format!("{}: {}", site.name, verdict.reason.as_str()),
+        None => verdict.reason.as_str().to_owned(),
+    })
+}
+
+fn warnings(fleet: &Value, pod: &Value) -> Vec<String> {
+    with_verdict(fleet, pod, &Config::default(), |verdict| verdict.warnings.clone())
+}
+
+fn with_verdict<T>(fleet: &Value, pod: &Value, config: &Config, read: impl FnOnce(&Verdict<'_>) -> T) -> T {
+    let snapshot = testkit::snapshot(fleet);
+    let text = pod.to_string();
+    let pod = Pod::from_json(&text).unwrap();
+    let workload = pod.workload("shop".into(), &config.keys);
+    read(&decide(&workload, &Room { snapshot: &snapshot }, config, NOW))
+}
+
+/// An edge node of 4 cores with `used` millicores taken, and a cloud node of 64 behind a WAN of 25 ms.
+fn fleet(used_millicores: u32) -> Value {
+    json!({
+        "sites": [
+            {"name": "edge", "kind": "edge"},
+            {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 25, "lossPct": 0.1}},
+        ],
+        "nodes": [
+            {"name": "e1", "labels": {"node.role/edge": "true", "disk": "ssd"},
+             "allocatable": {"cpu": "4", "memory": "8Gi", "pods": 110},
+             "used": {"cpu": format!("{used_millicores}m"), "pods": 5}},
+            {"name": "c1", "labels": {"node.role/cloud": "true"},
+             "taints": [{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}],
+             "allocatable": {"cpu": "64", "memory": "256Gi", "pods": 500}},
+        ],
+    })
+}
+
+/// A pod of class latency that asks for 500 m: 270 ms by the model, 320 ms in the cloud behind 25 ms.
+fn pod(slo: Value) -> Value {
+    let mut annotations = json!({"slo.example.io/class": "latency"});
+    for (name, value) in slo.as_object().unwrap() {
+        annotations[format!("slo.example.io/{name}")] = value.clone();
+    }
+    json!({
+        "metadata": {"name": "web", "annotations": annotations},
+        "spec": {"containers": [{"resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}]},
+    })
+}
+
+fn with(mut document: Value, pointer: &str, value: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    let key = key.replace("~1", "/");
+    match document.pointer_mut(parent).unwrap() {
+        Value::Object(map) => {
+            map.insert(key, value);
+        }
+        Value::Array(list) if key == "-" => list.push(value),
+        other => panic!("{other} at {parent}"),
+    }
+    document
+}
+
+#[test]
+fn the_order_of_choice() {
+    let full = fleet(4000);
+    let behind = with(
+        fleet(0),
+        "/sites/0/queues",
+        json!([{"class": "latency", "waiting": 10, "sloPriority": 10}]),
+    );
+    let bad_wan = |fleet: Value| with(fleet, "/sites/1/wan", json!({"rttMs": 250, "lossPct": 0.1}));
+    let slow_cloud = |fleet: Value| with(fleet, "/sites/1/speedFactor", json!(0.1));
+    for (expected, fleet, pod) in [
+        // (a)
+        (
+            "edge: edge_feasible_slo_met",
+            fleet(0),
+            pod(json!({"deadlineMs": "300"})),
+        ),
+        (
+            "edge: edge_feasible_slo_met",
+            fleet(0),
+            pod(json!({"deadlineMs": "270", "latencyTargetMs": "270"})),
+        ),
+        ("edge: edge_no_slo_target", fleet(3500), pod(json!({}))),
+        // (b)
+        (
+            "cloud: cloud_edge_no_capacity",
+            full.clone(),
+            pod(json!({"deadlineMs": "400"})),
+        ),
+        ("cloud: cloud_edge_no_capacity", fleet(3501), pod(json!({}))),
+        (
+            "cloud: cloud_edge_deadline_missed",
+            behind.clone(),
+            pod(json!({"deadlineMs": "400"})),
+        ),
+        (
+            "cloud: cloud_edge_deadline_missed",
+            behind.clone(),
+            pod(json!({"deadlineMs": "320"})),
+        ),
+        // (c)
+        ("edge: edge_fail_soft", fleet(0), pod(json!({"deadlineMs": "269"}))),
+        (
+            "edge: edge_fail_soft",
+            behind.clone(),
+            pod(json!({"deadlineMs": "319"})),
+        ),
+        (
+            "cloud: cloud_best_effort",
+            behind.clone(),
+            pod(json!({"deadlineMs": "319", "priority": "7"})),
+        ),
+        (
+            "edge: edge_best_effort",
+            fleet(0),
+            pod(json!({"deadlineMs": "269", "priority": "7"})),
+        ),
+        // (d)
+        (
+            "cloud: cloud_best_effort",
+            full.clone(),
+            pod(json!({"deadlineMs": "300", "priority": "9"})),
+        ),
+        (
+            "cloud: cloud_best_effort",
+            full.clone(),
+            pod(json!({"deadlineMs": "269"})),
+        ),
+        // (e)
+        (
+            "edge: edge_no_capacity",
+            full.clone(),
+            pod(json!({"deadlineMs": "300"})),
+        ),
+        (
+            "edge: edge_no_capacity",
+            slow_cloud(full.clone()),
+            pod(json!({"deadlineMs": "300", "priority": "6"})),
+        ),
+        (
+            "edge: edge_wan_degraded",
+            bad_wan(full.clone()),
+            pod(json!({"deadlineMs": "300"})),
+        ),
+        (
+            "edge: edge_wan_degraded",
+            bad_wan(behind.clone()),
+            pod(json!({"deadlineMs": "300", "priority": "10"})),
+        ),
+        // A degraded WAN never pushes onto a full edge what a healthy one would not, and never hides a good edge.
+        (
+            "edge: edge_feasible_slo_met",
+            bad_wan(fleet(0)),
+            pod(json!({"deadlineMs": "300"})),
+        ),
+    ] {
+        assert_eq!(outcome(&fleet, &pod), expected, "{pod} on {fleet}");
+    }
+}
+
+#[test]
+fn why_the_edge_in_order_of_the_contract() {
+    let full = fleet(4000);
+    let web = pod(json!({"deadlineMs": "400"}));
+    let wan = |wan: Value| with(full.clone(), "/sites/1/wan", wan);
+    let big = |cpu: &str| with(web.clone(), "/spec/containers/0/resources/requests/cpu", json!(cpu));
+    let preemptable = with(
+        full.clone(),
+        "/nodes/0/usedByPriority",
+        json!([{"priority": 0, "used": {"cpu": 1, "pods": 2}}]),
+    );
+    let unreachable = json!({"reachable": false});
+    for (expected, fleet, pod) in [
+        (
+            "edge: edge_telemetry_stale",
+            with(fleet(0), "/ageSeconds", json!(60.001)),
+            web.clone(),
+        ),
+        ("edge: edge_too_large", full.clone(), big("65")),
+        ("cloud: cloud_best_effort", full.clone(), big("64")),
+        (
+            "edge: edge_offload_not_allowed",
+            full.clone(),
+            pod(json!({"deadlineMs": "400", "offloadAllowed": "false"})),
+        ),
+        ("edge: edge_too_large", full.clone(), pod_with_cpu_at_home("5")),
+        (
+            "edge: edge_not_offloadable",
+            full.clone(),
+            with(web.clone(), "/spec/hostNetwork", json!(true)),
+        ),
+        (
+            "edge: edge_cloud_site_missing",
+            with(full.clone(), "/nodes/1/labels", json!({})),
+            web.clone(),
+        ),
+        (
+            "edge: edge_cloud_site_missing",
+            with(full.clone(), "/nodes/1/ready", json!(false)),
+            web.clone(),
+        ),
+        (
+            "edge: edge_cloud_site_missing",
+            with(full.clone(), "/nodes/1/unschedulable", json!(true)),
+            web.clone(),
+        ),
+        ("edge: edge_wan_unreachable", wan(unreachable.clone()), web.clone()),
+        ("edge: edge_wan_unreachable", wan(json!(null)), web.clone()),
+        ("edge: edge_wan_degraded", wan(json!({"rttMs": 100})), web.clone()),
+        (
+            "edge: edge_wan_degraded",
+            wan(json!({"rttMs": 5, "lossPct": 2})),
+            web.clone(),
+        ),
+        (
+            "edge: edge_wan_degraded",
+            wan(json!({"rttMs": 5, "ageSeconds": 61})),
+            web.clone(),
+        ),
+        (
+            "edge: edge_wan_degraded",
+            wan(json!({"rttMs": 5, "health": "degraded"})),
+            web.clone(),
+        ),
+        (
+            "cloud: cloud_edge_no_capacity",
+            wan(json!({"rttMs": 99.9, "lossPct": 1.9, "ageSeconds": 60})),
+            pod(json!({})),
+        ),
+        (
+            "edge: edge_no_capacity",
+            with(preemptable.clone(), "/sites/1/speedFactor", json!(0.01)),
+            web.clone(),
+        ),
+        (
+            "edge: edge_preempts",
+            with(preemptable.clone(), "/sites/1/speedFactor", json!(0.01)),
+            with(web.clone(), "/spec/priority", json!(1)),
+        ),
+        (
+            "edge: edge_no_capacity",
+            with(preemptable, "/sites/1/speedFactor", json!(0.01)),
+            with(
+                with(web.clone(), "/spec/priority", json!(1)),
+                "/spec/preemptionPolicy",
+                json!("Never"),
+            ),
+        ),
+    ] {
+        assert_eq!(outcome(&fleet, &pod), expected, "{pod} on {fleet}");
+    }
+
+    let disabled = Config {
+        enable_offload: false,
+        ..Config::default()
+    };
+    assert_eq!(outcome_with(&full, &web, &disabled), "edge: edge_offload_disabled");
+    // The best of several clouds names the reason.
+    let two = with(
+        wan(unreachable),
+        "/sites/-",
+        json!({"name": "b", "kind": "cloud", "nodeSelector": {"b": "b"}}),
+    );
+    assert_eq!(outcome(&two, &web), "edge: edge_wan_unreachable");
+}
+
+/// Fits the cloud only, and may not go there.
+fn pod_with_cpu_at_home(cpu: &str) -> Value {
+    let local = pod(json!({"offloadAllowed": "false"}));
+    with(local, "/spec/containers/0/resources/requests/cpu", json!(cpu))
+}
+
+#[test]
+fn the_pods_own_constraints_come_first() {
+    let selector = |selector: Value| with(pod(json!({"deadlineMs": "1"})), "/spec/nodeSelector", selector);
+    let on_edge = selector(json!({"disk": "ssd"}));
+    let on_cloud = selector(json!({"node.role/cloud": "true"}));
+    let bad_day = with(
+        with(fleet(4000), "/sites/1/wan", json!(null)),
+        "/ageSeconds",
+        json!(999),
+    );
+    assert_eq!(outcome(&bad_day, &on_edge), "edge: edge_pinned_by_pod");
+    assert_eq!(outcome(&bad_day, &on_cloud), "cloud: cloud_pinned_by_pod");
+    assert_eq!(
+        outcome(&fleet(0), &selector(json!({"node.role/edge": "false"}))),
+        "passthrough_no_site_matches"
+    );
+    assert_eq!(
+        outcome(&fleet(0), &selector(json!({"disk": "tape"}))),
+        "passthrough_no_site_matches"
+    );
+    assert_eq!(
+        warnings(&fleet(0), &selector(json!({"disk": "tape"})))[0],
+        "not placed: no site for nodeSelector disk=tape"
+    );
+
+    let local = with(
+        on_cloud,
+        "/metadata/annotations/slo.example.io~1offloadAllowed",
+        json!("false"),
+    );
+    assert_eq!(outcome(&fleet(0), &local), "passthrough_no_site_matches");
+
+    let by_name = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["c1"]}]}
+    ]}}});
+    let named = with(pod(json!({})), "/spec/affinity", by_name);
+    assert_eq!(outcome(&fleet(0), &named), "cloud: cloud_pinned_by_pod");
+}
+
+#[test]
+fn several_clouds_and_no_edge_are_still_a_choice() {
+    let cloud = |name: &str, rtt: u32| json!({"name": name, "kind": "cloud", "nodeSelector": {"c": name}, "wan": {"rttMs": rtt}});
+    let node = |name: &str| json!({"name": name, "labels": {"c": name, "any": "cloud"}, "taints": [{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}], "allocatable": {"cpu": 9, "memory": "9Gi", "pods": 9}});
+    let fleet = json!({
+        "sites": [{"name": "edge", "kind": "edge"}, cloud("far", 80), cloud("near", 20)],
+        "nodes": [fleet(0)["nodes"][0], node("far"), node("near")],
+    });
+    let anywhere_but_here = with(pod(json!({})), "/spec/nodeSelector", json!({"any": "cloud"}));
+    assert_eq!(outcome(&fleet, &anywhere_but_here), "near: cloud_pinned_by_pod");
+    let stale = with(fleet.clone(), "/ageSeconds", json!(99));
+    assert_eq!(outcome(&stale, &anywhere_but_here), "passthrough_no_site_matches");
+    // Ties go to the first by name.
+    let tie = with(fleet, "/sites/1/wan/rttMs", json!(20));
+    assert_eq!(outcome(&tie, &anywhere_but_here), "far: cloud_pinned_by_pod");
+}
+
+#[test]
+fn a_missing_edge_label_makes_no_pod_unschedulable() {
+    let unlabelled = with(fleet(0), "/nodes/0/labels", json!({"disk": "ssd"}));
+    assert_eq!(outcome(&unlabelled, &pod(json!({}))), "passthrough_edge_site_missing");
+    assert_eq!(
+        warnings(&unlabelled, &pod(json!({}))),
+        ["not placed: no node carries the edge label node.role/edge=true"]
+    );
+}
+
+#[test]
+fn pods_that_are_not_ours() {
+    let web = pod(json!({}));
+    let owned = |kind: &str| {
+        with(
+            web.clone(),
+            "/metadata/ownerReferences",
+            json!([{"kind": kind, "controller": true}]),
+        )
+    };
+    let labelled = |value: &str| {
+        with(
+            web.clone(),
+            "/metadata/labels",
+            json!({"scheduling.example.io/managed": value}),
+        )
+    };
+    for (expected, pod) in [
+        ("passthrough_not_managed", json!({"metadata": {}, "spec": {}})),
+        ("passthrough_opted_out", labelled("false")),
+        (
+            "passthrough_node_name",
+            with(web.clone(), "/spec/nodeName", json!("e1")),
+        ),
+        ("passthrough_daemonset", owned("DaemonSet")),
+        ("edge: edge_no_slo_target", owned("ReplicaSet")),
+        (
+            "passthrough_mirror",
+            with(
+                web.clone(),
+                "/metadata/annotations/kubernetes.io~1config.mirror",
+                json!("x"),
+            ),
+        ),
+        (
+            "passthrough_shadow_pod",
+            with(
+                web.clone(),
+                "/metadata/labels",
+                json!({"liqo.io/managed-by": "shadowpod"}),
+            ),
+        ),
+        (
+            "passthrough_foreign_gate",
+            with(
+                web.clone(),
+                "/spec/schedulingGates",
+                json!([{"name": "kueue.x-k8s.io/admission"}]),
+            ),
+        ),
+        ("edge: edge_invalid_slo", labelled("true")),
+    ] {
+        assert_eq!(outcome(&fleet(0), &pod), expected, "{pod}");
+    }
+    let excluded = Config {
+        excluded_namespaces: vec!["shop".into()],
+        ..Config::default()
+    };
+    assert_eq!(
+        outcome_with(&fleet(0), &web, &excluded),
+        "passthrough_excluded_namespace"
+    );
+}
+
+#[test]
+fn an_invalid_slo_stays_at_the_edge_with_a_warning_or_is_denied() {
+    let bad = pod(json!({"deadlineMs": "soon", "priority": "99"}));
+    assert_eq!(outcome(&fleet(4000), &bad), "edge: edge_invalid_slo");
+    assert_eq!(warnings(&fleet(0), &bad).len(), 2);
+    let deny = Config {
+        invalid_slo: InvalidSlo::Deny,
+        ..Config::default()
+    };
+    assert_eq!(outcome_with(&fleet(0), &bad, &deny), "denied_invalid_slo");
+    with_verdict(&fleet(0), &bad, &deny, |verdict| assert_eq!(verdict.faults.len(), 2));
+}
+
+#[test]
+fn a_recent_placement_of_ours_is_repeated() {
+    let placed = |at: &str, decision: &str, site: &str, spec: Value| {
+        let mut pod = pod(json!({}));
+        for (name, value) in [
+            ("decision", decision),
+            ("site", site),
+            ("timestamp", at),
+            ("decision-id", "x"),
+        ] {
+            pod["metadata"]["annotations"][format!("scheduling.example.io/{name}")] = json!(value);
+        }
+        with(pod, "/spec", spec)
+    };
+    let edge = json!({"nodeSelector": {"node.role/edge": "true"}});
+    let half = json!({"nodeSelector": {"node.role/cloud": "true"}});
+    let cloud = with(
+        half.clone(),
+        "/tolerations",
+        json!([{"key": "cloud", "operator": "Exists"}]),
+    );
+    let (now, late) = ("2026-01-01T00:00:20Z", "2026-01-01T00:00:31Z");
+    let is_ours = |pod: Value| outcome(&fleet(0), &pod) == "passthrough_reinvocation";
+    // testkit::NOW is at midnight.
+    assert!(is_ours(placed(now, "edge", "edge", edge.clone())));
+    assert!(is_ours(placed(now, "cloud", "cloud", cloud)));
+    assert!(!is_ours(placed(now, "cloud", "cloud", half)));
+    assert!(!is_ours(placed(late, "edge", "edge", edge.clone())));
+    assert!(!is_ours(placed("soon", "edge", "edge", edge.clone())));
+    assert!(!is_ours(placed(now, "cloud", "edge", edge.clone())));
+    assert!(!is_ours(placed(now, "edge", "moon", edge)));
+    assert!(!is_ours(placed(now, "edge", "edge", json!({}))));
+}
+
+#[test]
+fn queues_count_the_pods_that_stand_ahead() {
+    let queue = |group: Value| with(fleet(0), "/sites/0/queues", json!([group]));
+    let tight = pod(json!({"deadlineMs": "300"}));
+    let is_behind = |group: Value| outcome(&queue(group), &tight) != "edge: edge_feasible_slo_met";
+    assert!(is_behind(json!({"class": "latency", "waiting": 1})));
+    assert!(is_behind(
+        json!({"class": "latency", "waiting": 1, "priority": 1, "sloPriority": 0})
+    ));
+    assert!(!is_behind(json!({"class": "latency", "waiting": 1, "sloPriority": 4})));
+    assert!(!is_behind(
+        json!({"class": "latency", "waiting": 1, "priority": -1, "sloPriority": 10})
+    ));
+    assert!(!is_behind(json!({"class": "batch", "waiting": 9})));
+    assert!(!is_behind(json!({"class": "latency", "pending": 9})));
+    let pending = Config {
+        queue_model: crate::config::QueueModel::Pending,
+        ..Config::default()
+    };
+    let pending_queue = queue(json!({"class": "latency", "pending": 9, "sloPriority": 0}));
+    assert_eq!(outcome_with(&pending_queue, &tight, &pending), "edge: edge_fail_soft");
+}
+
+#[test]
+fn processing_time_is_stated_observed_or_modelled() {
+    let eta = |fleet: Value, pod: Value| {
+        with_verdict(&fleet, &pod, &Config::default(), |verdict| {
+            let etas = verdict
+                .sites
+                .iter()
+                .map(|site| site.estimate.eta().unwrap().to_string());
+            etas.collect::<Vec<_>>().join(" ")
+        })
+    };
+    let observed = with(fleet(0), "/sites/1/observedProcMs", json!({"latency": 7}));
+    let fast = with(fleet(0), "/sites/1/speedFactor", json!(2));
+    assert_eq!(eta(fleet(0), pod(json!({}))), "270 320");
+    assert_eq!(eta(observed.clone(), pod(json!({}))), "270 57");
+    assert_eq!(eta(fast.clone(), pod(json!({}))), "270 185");
+    assert_eq!(eta(fast, pod(json!({"processingMs": "40"}))), "40 70");
+    assert_eq!(eta(observed, pod(json!({"processingMs": "40"}))), "40 90");
+    let batch = |pod: Value| with(pod, "/metadata/annotations/slo.example.io~1class", json!("batch"));
+    assert_eq!(eta(fleet(0), batch(pod(json!({})))), "1100 1125");
+}
+
+#[test]
+fn a_target_no_site_can_meet_is_told() {
+    assert_eq!(
+        warnings(&fleet(0), &pod(json!({"latencyTargetMs": "100"}))),
+        ["latency target 100 ms is below the processing time 270 ms of every site"]
+    );
+}
+
+#[test]
+fn refusals_carry_their_numbers() {
+    let fleet = with(fleet(3900), "/sites/1/wan", json!({"rttMs": 120, "lossPct": 3}));
+    let refusals = with_verdict(
+        &fleet,
+        &pod(json!({"deadlineMs": "100"})),
+        &Config::default(),
+        |verdict| {
+            let all = verdict.sites.iter().flat_map(|site| &site.refusals);
+            all.map(|refusal| format!("{} {}", refusal.code.as_str(), refusal.numbers_json()))
+                .collect::<Vec<_>>()
+        },
+    );
+    assert_eq!(
+        refusals,
+        [
+            r#"no_room {"largestFree cpu":100,"largestFree memory":8589934592,"request cpu":500,"request memory":268435456,"usableNodes":1}"#,
+            r#"deadline {"boundUs":100000,"etaUs":270000}"#,
+            r#"degraded {"lossPermille":30,"lossThresholdPermille":20,"rttThresholdUs":100000,"rttUs":120000}"#,
+            r#"deadline {"boundUs":100000,"etaUs":510000}"#,
+        ]
+    );
+}
+
+#[test]
+fn explanations_stay_short_and_name_no_node() {
+    let short = |fleet: &Value| {
+        with_verdict(fleet, &pod(json!({})), &Config::default(), |verdict| {
+            explain::explain(verdict, crate::config::Explain::Short).unwrap()
+        })
+    };
+    assert_eq!(
+        short(&fleet(4000)),
+        r#"{"cloud":{"eta":320,"fit":1},"edge":{"eta":270,"fit":0,"no":["no_room"]}}"#
+    );
+    let sites = (0..30).map(|i| json!({"name": format!("cloud-with-a-long-name-{i}"), "kind": "cloud", "nodeSelector": {"c": i.to_string()}}));
+    let crowd = with(
+        fleet(0),
+        "/sites",
+        [json!({"name": "edge", "kind": "edge"})]
+            .into_iter()
+            .chain(sites)
+            .collect(),
+    );
+    let text = short(&crowd);
+    assert!(
+        text.len() <= explain::SHORT_BYTES && text.starts_with(r#"{"edge":"#),
+        "{text}"
+    );
+    assert!(serde_json::from_str::<Value>(&text).is_ok());
+}
+
+#[test]
+fn taints_cordon_and_slots_as_the_scheduler_reads_them() {
+    let fits = |node: Value, tolerations: Value| {
+        let mut fleet = fleet(0);
+        for (key, value) in node.as_object().unwrap() {
+            fleet["nodes"][0][key] = value.clone();
+        }
+        let pod = with(pod(json!({})), "/spec/tolerations", tolerations);
+        with_verdict(&fleet, &pod, &Config::default(), |verdict| verdict.sites[0].fits())
+    };
+    let none = json!([]);
+    let taint = |effect: &str| json!({"taints": [{"key": "k", "value": "v", "effect": effect}]});
+    assert!(!fits(taint("NoSchedule"), none.clone()));
+    assert!(!fits(taint("NoExecute"), none.clone()));
+    assert!(fits(taint("PreferNoSchedule"), none.clone()));
+    assert!(fits(taint("NoSchedule"), json!([{"key": "k", "value": "v"}])));
+    assert!(!fits(json!({"unschedulable": true}), none.clone()));
+    assert!(fits(
+        json!({"unschedulable": true}),
+        json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}])
+    ));
+    assert!(!fits(json!({"ready": false}), json!([{"operator": "Exists"}])));
+    assert!(fits(json!({"used": {"pods": 109}}), none.clone()));
+    assert!(!fits(json!({"used": {"pods": 110}}), none));
+}
+
+/// Whether the first verdict says edge and the second cloud.
+fn flips(before: &Snapshot, after: &Snapshot, pod: &Value, config: &Config) -> bool {
+    let text = pod.to_string();
+    let pod = Pod::from_json(&text).unwrap();
+    let workload = pod.workload("shop".into(), &config.keys);
+    let kind = |snapshot: &Snapshot| {
+        let verdict = decide(&workload, &Room { snapshot }, config, NOW);
+        verdict.site().map(|site| site.kind)
+    };
+    kind(before) == Some(SiteKind::Edge) && kind(after) == Some(SiteKind::Cloud)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    #[test]
+    fn more_room_at_the_edge_never_sends_a_pod_away(
+        fleet in testkit::fleet(),
+        pod in testkit::pod(),
+        gained in prop::collection::vec((0_i64..8_000, 0_i64..3, any::<prop::sample::Index>()), 1..4),
+    ) {
+        let before = testkit::snapshot(&fleet);
+        let mut after = before.clone();
+        for (cpu, slots, node) in gained {
+            let nodes = std::sync::Arc::make_mut(&mut after.sites[0].nodes);
+            if !nodes.is_empty() {
+                let node = node.get_mut(nodes);
+                node.allocatable.cpu = node.allocatable.cpu + crate::units::Millicores(cpu);
+                node.allocatable.memory = node.allocatable.memory + crate::units::Bytes(cpu << 20);
+                node.slots += slots;
+            }
+        }
+        prop_assert!(!flips(&before, &after, &pod, &Config::default()));
+    }
+
+    #[test]
+    fn the_same_inputs_give_the_same_verdict(fleet in testkit::fleet(), pod in testkit::pod()) {
+        let shown = || with_verdict(&fleet, &pod, &Config::default(), |verdict| format!("{verdict:?}"));
+        prop_assert_eq!(shown(), shown());
+    }
+}

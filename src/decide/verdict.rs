@@ -142,7 +142,10 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal without numbers yet.
     pub fn new(code: RefusalCode) -> Self {
-        Self { code, numbers: Vec::new() }
+        Self {
+            code,
+            numbers: Vec::new(),
+        }
     }
 
     /// Adds a number.
@@ -153,7 +156,11 @@ impl Refusal {
 
     /// The numbers as a JSON object.
     pub fn numbers_json(&self) -> Value {
-        self.numbers.iter().map(|(name, number)| (name.clone(), Value::from(*number))).collect::<Map<_, _>>().into()
+        self.numbers
+            .iter()
+            .map(|(name, number)| (name.clone(), Value::from(*number)))
+            .collect::<Map<_, _>>()
+            .into()
     }
 }
 
@@ -264,7 +271,13 @@ pub struct Verdict<'s> {
 impl<'s> Verdict<'s> {
     /// A verdict that leaves the pod alone.
     pub fn pass_through(reason: Reason) -> Self {
-        Self { action: Action::PassThrough, reason, sites: vec![], warnings: vec![], faults: vec![] }
+        Self {
+            action: Action::PassThrough,
+            reason,
+            sites: vec![],
+            warnings: vec![],
+            faults: vec![],
+        }
     }
 
     /// The chosen site.

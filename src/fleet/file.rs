@@ -2,6 +2,8 @@
 //!
 //! Schema and defaults: `docs/fleet-file.md`.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{Link, LinkState, Node, PriorityUse, QueueGroup, Site, SiteKind, Snapshot};
@@ -23,7 +25,9 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
     let [age, sites_field, nodes_field] = root.object(["ageSeconds", "sites", "nodes"])?;
     let mut sites = sites_field.clone().required().list().map(|sites| {
         let sites = sites.into_iter().map(|field| (field.clone(), site(field, config, now)));
-        sites.filter_map(|(field, site)| Some((field, site?))).collect::<Vec<_>>()
+        sites
+            .filter_map(|(field, site)| Some((field, site?)))
+            .collect::<Vec<_>>()
     })?;
     for (i, (field, site)) in sites.iter().enumerate() {
         if sites[..i].iter().any(|(_, earlier)| earlier.name == site.name) {
@@ -42,10 +46,13 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
             field.fault(format!("the name {:?} is taken by an earlier node", node.name));
             continue;
         }
-        let mut owners = sites.iter_mut().map(|(_, site)| site).filter(|site| node.labels.contain(site.selector()));
+        let mut owners = sites
+            .iter_mut()
+            .map(|(_, site)| site)
+            .filter(|site| node.labels.contain(site.selector()));
         let Some(owner) = owners.next() else { continue };
         match owners.next() {
-            None => owner.nodes.push(node),
+            None => Arc::make_mut(&mut owner.nodes).push(node),
             Some(second) => field.fault(format!(
                 "{:?} carries the selectors of two sites, {:?} and {:?}",
                 node.name, owner.name, second.name
@@ -55,7 +62,11 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
 
     let mut sites: Vec<Site> = sites.into_iter().map(|(_, site)| site).collect();
     sites.sort_by(|a, b| (a.kind != SiteKind::Edge, &a.name).cmp(&(b.kind != SiteKind::Edge, &b.name)));
-    Some(Snapshot { revision: 1, kubernetes_as_of: now.before(seconds(&age)), sites })
+    Some(Snapshot {
+        revision: 1,
+        kubernetes_as_of: now.before(seconds(&age)),
+        sites,
+    })
 }
 
 /// What a `kind` stands for, where the site does not say otherwise.
@@ -66,7 +77,11 @@ struct Kind {
     toleration: Option<(&'static str, &'static str, &'static str)>,
 }
 
-const EDGE: Kind = Kind { kind: SiteKind::Edge, selector: ("node.role/edge", "true"), toleration: None };
+const EDGE: Kind = Kind {
+    kind: SiteKind::Edge,
+    selector: ("node.role/edge", "true"),
+    toleration: None,
+};
 const CLOUD: Kind = Kind {
     kind: SiteKind::Cloud,
     selector: ("node.role/cloud", "true"),
@@ -79,7 +94,17 @@ const LIQO: Kind = Kind {
 };
 
 fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
-    let [name, kind, selector, tolerations, speed, supports, wan, queues, observed] = field.object([
+    let [
+        name,
+        kind,
+        selector,
+        tolerations,
+        speed,
+        supports,
+        wan,
+        queues,
+        observed,
+    ] = field.object([
         "name",
         "kind",
         "nodeSelector",
@@ -91,7 +116,9 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         "observedProcMs",
     ])?;
     let site_name = name.required().non_empty_string();
-    let defaults = kind.required().word(&[("edge", EDGE), ("cloud", CLOUD), ("liqo", LIQO)]);
+    let defaults = kind
+        .required()
+        .word(&[("edge", EDGE), ("cloud", CLOUD), ("liqo", LIQO)]);
     let selector = match selector.string_map() {
         Some(pairs) if pairs.is_empty() => {
             selector.fault("is empty, which every node would carry".into());
@@ -102,12 +129,27 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
     };
     let tolerations = match tolerations.list() {
         Some(list) => list.iter().filter_map(toleration).collect(),
-        None => defaults.and_then(|d| d.toleration).map(default_toleration).into_iter().collect(),
+        None => defaults
+            .and_then(|d| d.toleration)
+            .map(default_toleration)
+            .into_iter()
+            .collect(),
     };
-    let speed = speed.thousandths(1..=1_000_000).map_or(Permille(1_000), |factor| Permille(factor as u32));
+    let speed = speed
+        .thousandths(1..=1_000_000)
+        .map_or(Permille(1_000), |factor| Permille(factor as u32));
     let supports = ties(&supports);
-    let link = if wan.is_present() { link(&wan, config, now) } else { None };
-    let queues = queues.list().into_iter().flatten().filter_map(|field| queue_group(&field)).collect();
+    let link = if wan.is_present() {
+        link(&wan, config, now)
+    } else {
+        None
+    };
+    let queues = queues
+        .list()
+        .into_iter()
+        .flatten()
+        .filter_map(|field| queue_group(&field))
+        .collect();
     let observed = observed_times(&observed);
     if defaults.is_some_and(|d| d.kind == SiteKind::Edge) && wan.is_present() {
         wan.fault("is not for the edge site, which no WAN leads to".into());
@@ -119,7 +161,7 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         tolerations,
         speed,
         supports,
-        nodes: Vec::new(),
+        nodes: Arc::default(),
         link,
         queues,
         observed,
@@ -127,12 +169,20 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
 }
 
 fn default_toleration((key, value, effect): (&'static str, &'static str, &'static str)) -> Toleration<'static> {
-    Toleration { key: key.into(), operator: "Equal".into(), value: value.into(), effect: effect.into(), seconds: None }
+    Toleration {
+        key: key.into(),
+        operator: "Equal".into(),
+        value: value.into(),
+        effect: effect.into(),
+        seconds: None,
+    }
 }
 
 fn toleration(field: &Field<'_>) -> Option<Toleration<'static>> {
     let [key, operator, value, effect] = field.object(["key", "operator", "value", "effect"])?;
-    let operator = operator.word(&[("Equal", "Equal"), ("Exists", "Exists")]).unwrap_or("Equal");
+    let operator = operator
+        .word(&[("Equal", "Equal"), ("Exists", "Exists")])
+        .unwrap_or("Equal");
     let text = |field: &Field<'_>| field.string().unwrap_or_default().to_owned().into();
     let toleration = Toleration {
         key: text(&key),
@@ -157,7 +207,12 @@ fn effect(field: &Field<'_>) -> Option<&'static str> {
 
 fn ties(field: &Field<'_>) -> Ties {
     let words = Tie::ALL.map(|tie| (tie.as_str(), tie));
-    field.list().into_iter().flatten().filter_map(|field| field.word(&words)).collect()
+    field
+        .list()
+        .into_iter()
+        .flatten()
+        .filter_map(|field| field.word(&words))
+        .collect()
 }
 
 fn link(field: &Field<'_>, config: &Config, now: Moment) -> Option<Link> {
@@ -165,7 +220,9 @@ fn link(field: &Field<'_>, config: &Config, now: Moment) -> Option<Link> {
         field.object(["reachable", "rttMs", "lossPct", "ageSeconds", "health"])?;
     let is_reachable = reachable.boolean().unwrap_or(true);
     let measured_rtt = rtt.thousandths(0..=60_000_000).map(|us| Micros(us as u64));
-    let measured_loss = loss.thousandths(0..=100_000).map(|thousandths| Permille(thousandths as u32 / 100));
+    let measured_loss = loss
+        .thousandths(0..=100_000)
+        .map(|thousandths| Permille(thousandths as u32 / 100));
     if is_reachable {
         rtt.required();
     }
@@ -199,7 +256,9 @@ fn queue_group(field: &Field<'_>) -> Option<QueueGroup> {
     Some(QueueGroup {
         class: class.required().word(&words)?,
         priority: priority.integer(i64::from(i32::MIN)..=i64::from(i32::MAX)).unwrap_or(0) as i32,
-        slo_priority: slo_priority.integer(0..=10).map_or(Slo::DEFAULT_PRIORITY, |priority| priority as u8),
+        slo_priority: slo_priority
+            .integer(0..=10)
+            .map_or(Slo::DEFAULT_PRIORITY, |priority| priority as u8),
         waiting,
         pending: stated_pending.unwrap_or(waiting),
     })
@@ -217,7 +276,16 @@ fn observed_times(field: &Field<'_>) -> PerClass<Option<Micros>> {
 }
 
 fn node(field: &Field<'_>) -> Option<Node> {
-    let [name, labels, taints, allocatable, used, used_by_priority, unschedulable, ready] = field.object([
+    let [
+        name,
+        labels,
+        taints,
+        allocatable,
+        used,
+        used_by_priority,
+        unschedulable,
+        ready,
+    ] = field.object([
         "name",
         "labels",
         "taints",
@@ -239,11 +307,20 @@ fn node(field: &Field<'_>) -> Option<Node> {
         let (used, pods) = resources(&used.required());
         let range = i64::from(i32::MIN)..=i64::from(i32::MAX);
         let priority = priority.required().integer(range)? as i32;
-        Some(PriorityUse { priority, used, pods: pods.unwrap_or(0) })
+        Some(PriorityUse {
+            priority,
+            used,
+            pods: pods.unwrap_or(0),
+        })
     });
     let node = Node {
         labels: labels.string_map().into_iter().flatten().collect(),
-        taints: taints.list().into_iter().flatten().filter_map(|field| taint(&field)).collect(),
+        taints: taints
+            .list()
+            .into_iter()
+            .flatten()
+            .filter_map(|field| taint(&field))
+            .collect(),
         allocatable: capacity,
         slots: slots.unwrap_or(0),
         used,
@@ -253,7 +330,10 @@ fn node(field: &Field<'_>) -> Option<Node> {
         ready: ready.boolean().unwrap_or(true),
         name: String::new(),
     };
-    Some(Node { name: node_name?.to_owned(), ..node })
+    Some(Node {
+        name: node_name?.to_owned(),
+        ..node
+    })
 }
 
 fn taint(field: &Field<'_>) -> Option<Taint> {
@@ -280,7 +360,9 @@ fn resources(field: &Field<'_>) -> (Amounts, Option<i64>) {
 }
 
 fn seconds(field: &Field<'_>) -> Micros {
-    field.thousandths(0..=31_536_000_000).map_or(Micros(0), |ms| Micros::from_millis(ms as u64))
+    field
+        .thousandths(0..=31_536_000_000)
+        .map_or(Micros(0), |ms| Micros::from_millis(ms as u64))
 }
 
 #[cfg(test)]
@@ -316,9 +398,14 @@ mod tests {
         let names: Vec<_> = snapshot.sites.iter().map(|site| site.name.as_str()).collect();
         assert_eq!(names, ["here", "l", "z"]);
         assert_eq!(snapshot.kubernetes_as_of, Moment(98_500_000));
-        let [edge, liqo, cloud] = &snapshot.sites[..] else { panic!() };
+        let [edge, liqo, cloud] = &snapshot.sites[..] else {
+            panic!()
+        };
         assert_eq!(edge.nodes[0].allocatable.scalar("example.com/gpu"), 1);
-        assert_eq!((edge.nodes[0].slots, edge.nodes[0].pods, edge.nodes[0].used.cpu.0), (10, 2, 1000));
+        assert_eq!(
+            (edge.nodes[0].slots, edge.nodes[0].pods, edge.nodes[0].used.cpu.0),
+            (10, 2, 1000)
+        );
         assert_eq!(edge.queues[0].pending, 3);
         assert_eq!(edge.observed[Class::Batch], Some(Micros(7_000)));
         assert_eq!(liqo.link.unwrap().state, LinkState::Unreachable);

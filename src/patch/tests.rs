@@ -1,0 +1,193 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::Explain;
+use crate::decide::decide;
+use crate::room::Room;
+use crate::testkit::{self, NOW};
+
+fn stamp() -> Stamp {
+    Stamp {
+        at: NOW.wall,
+        id: "id-1".into(),
+    }
+}
+
+fn operations(fleet: &Value, pod: &Value, config: &Config) -> Vec<Add> {
+    let snapshot = testkit::snapshot(fleet);
+    let text = pod.to_string();
+    let pod = Pod::from_json(&text).unwrap();
+    let workload = pod.workload("shop".into(), &config.keys);
+    let verdict = decide(&workload, &Room { snapshot: &snapshot }, config, NOW);
+    patch(&pod, &verdict, config, &stamp())
+}
+
+fn apply(pod: &Value, operations: &[Add]) -> Value {
+    let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(operations).unwrap()).unwrap();
+    let mut patched = pod.clone();
+    json_patch::patch(&mut patched, &patch).unwrap();
+    patched
+}
+
+fn fleet() -> Value {
+    json!({
+        "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 12.5}}],
+        "nodes": [
+            {"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"pods": 0}},
+            {"name": "c", "labels": {"node.role/cloud": "true"}, "allocatable": {"pods": 9},
+             "taints": [{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}]},
+        ],
+    })
+}
+
+fn to_the_cloud(metadata: Value, spec: Value) -> Value {
+    let mut metadata = metadata;
+    metadata["annotations"]["slo.example.io/class"] = json!("batch");
+    json!({"metadata": metadata, "spec": spec})
+}
+
+#[test]
+fn parents_are_created_where_they_are_missing() {
+    let pod = to_the_cloud(json!({}), json!({}));
+    let config = Config {
+        explain: Explain::Off,
+        ..Config::default()
+    };
+    let patched = apply(&pod, &operations(&fleet(), &pod, &config));
+    assert_eq!(
+        patched,
+        json!({
+            "metadata": {"annotations": {
+                "slo.example.io/class": "batch",
+                "scheduling.example.io/decision": "cloud",
+                "scheduling.example.io/site": "cloud",
+                "scheduling.example.io/reason": "cloud_edge_no_capacity",
+                "scheduling.example.io/timestamp": "2026-01-01T00:00:00Z",
+                "scheduling.example.io/wanRttMs": "12.5",
+                "scheduling.example.io/decision-id": "id-1",
+            }},
+            "spec": {
+                "nodeSelector": {"node.role/cloud": "true"},
+                "tolerations": [{"key": "cloud", "operator": "Equal", "value": "cloud", "effect": "NoSchedule"}],
+            },
+        })
+    );
+}
+
+#[test]
+fn a_pod_without_metadata_gets_it_when_labels_do_not_decide() {
+    // Only possible where a policy manages the pod; the patch is right all the same.
+    let snapshot = testkit::snapshot(&fleet());
+    let managed = to_the_cloud(json!({}), json!({})).to_string();
+    let managed = Pod::from_json(&managed).unwrap();
+    let config = Config::default();
+    let workload = managed.workload("shop".into(), &config.keys);
+    let verdict = decide(&workload, &Room { snapshot: &snapshot }, &config, NOW);
+    let bare = json!({"metadata": null, "spec": {}});
+    let text = bare.to_string();
+    let operations = patch(&Pod::from_json(&text).unwrap(), &verdict, &config, &stamp());
+    assert_eq!(
+        apply(&bare, &operations)["metadata"]["annotations"]["scheduling.example.io/site"],
+        "cloud"
+    );
+}
+
+#[test]
+fn paths_are_escaped_and_nothing_is_duplicated() {
+    let pod = to_the_cloud(
+        json!({"annotations": {"a~b/c": "kept"}}),
+        json!({"nodeSelector": {"node.role/cloud": "true"}, "tolerations": [{"operator": "Exists"}]}),
+    );
+    let operations = operations(&fleet(), &pod, &Config::default());
+    let paths: Vec<_> = operations.iter().map(|operation| operation.path.as_str()).collect();
+    assert!(
+        paths
+            .iter()
+            .all(|path| path.starts_with("/metadata/annotations/scheduling.example.io~1")),
+        "{paths:?}"
+    );
+    assert_eq!(paths.len(), 7);
+}
+
+#[test]
+fn stale_annotations_of_ours_vanish_and_the_users_stay() {
+    let unmeasured = json!({
+        "sites": [{"name": "edge", "kind": "edge"}],
+        "nodes": [{"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"pods": 9}}],
+    });
+    let pod = to_the_cloud(
+        json!({"annotations": {"scheduling.example.io/wanRttMs": "7", "scheduling.example.io/site": "moon", "mine": "x"}}),
+        json!({}),
+    );
+    let patched = apply(&pod, &operations(&unmeasured, &pod, &Config::default()));
+    let annotations = patched["metadata"]["annotations"].as_object().unwrap();
+    assert!(!annotations.contains_key("scheduling.example.io/wanRttMs"));
+    assert_eq!(annotations["scheduling.example.io/site"], "edge");
+    assert_eq!(annotations["mine"], "x");
+}
+
+/// The pod without what a placement may touch.
+fn rest(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    if let Some(spec) = pod["spec"].as_object_mut() {
+        spec.remove("nodeSelector");
+        spec.remove("tolerations");
+    }
+    // A parent that a patch had to create is no change of the user's fields.
+    if pod["metadata"].is_null() {
+        pod["metadata"] = json!({});
+    }
+    if pod["metadata"]["annotations"].is_null() {
+        pod["metadata"]["annotations"] = json!({});
+    }
+    let config = Config::default();
+    let annotations = pod["metadata"]["annotations"].as_object_mut().unwrap();
+    annotations.retain(|key, _| !config.keys.written().contains(&key.as_str()));
+    pod
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn every_patch_applies_and_touches_nothing_else(
+        fleet in testkit::fleet(),
+        pod in testkit::pod(),
+        explain in prop::sample::select(vec![Explain::Off, Explain::Short, Explain::Full]),
+    ) {
+        let config = Config { explain, ..Config::default() };
+        let operations = operations(&fleet, &pod, &config);
+        let patched = apply(&pod, &operations);
+        prop_assert_eq!(rest(&patched), rest(&pod));
+
+        // The user's selector and tolerations are all still there, in order, and nothing stands twice.
+        let selector = |pod: &Value| pod["spec"]["nodeSelector"].as_object().cloned().unwrap_or_default();
+        let (before, after) = (selector(&pod), selector(&patched));
+        prop_assert!(before.iter().all(|(key, value)| after.get(key) == Some(value)));
+        let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+        let (before, after) = (tolerations(&pod), tolerations(&patched));
+        prop_assert_eq!(&after[..before.len()], &before[..]);
+        prop_assert!(after[before.len()..].iter().all(|added| !before.contains(added)));
+    }
+
+    #[test]
+    fn a_patched_pod_needs_no_patch(fleet in testkit::fleet(), pod in testkit::pod()) {
+        let config = Config::default();
+        let snapshot = testkit::snapshot(&fleet);
+        let text = pod.to_string();
+        let parsed = Pod::from_json(&text).unwrap();
+        let workload = parsed.workload("shop".into(), &config.keys);
+        let verdict = decide(&workload, &Room { snapshot: &snapshot }, &config, NOW);
+        let patched = apply(&pod, &patch(&parsed, &verdict, &config, &stamp())).to_string();
+        let again = Pod::from_json(&patched).unwrap();
+        prop_assert_eq!(patch(&again, &verdict, &config, &stamp()), vec![]);
+
+        // And the second round of admission recognises it.
+        if verdict.site().is_some() {
+            let workload = again.workload("shop".into(), &config.keys);
+            let second = decide(&workload, &Room { snapshot: &snapshot }, &config, NOW);
+            prop_assert_eq!(second.reason, crate::decide::verdict::Reason::Reinvocation);
+        }
+    }
+}

@@ -25,13 +25,28 @@ fn sidecar(quantity: &str) -> serde_json::Value {
 #[test]
 fn golden_vectors_of_the_scheduler() {
     for (expected, spec) in [
-        (500, json!({"containers": [cpu("100m"), cpu("200m")], "initContainers": [cpu("500m")]})),
-        (600, json!({"containers": [cpu("200m")], "initContainers": [sidecar("100m"), cpu("500m")]})),
-        (500, json!({"containers": [cpu("200m")], "initContainers": [cpu("500m"), sidecar("100m")]})),
-        (550, json!({"containers": [cpu("200m")], "initContainers": [cpu("500m"), sidecar("100m")],
-                     "overhead": {"cpu": "50m"}})),
-        (1050, json!({"containers": [cpu("300m")], "resources": {"requests": {"cpu": "1"}},
-                      "overhead": {"cpu": "50m"}})),
+        (
+            500,
+            json!({"containers": [cpu("100m"), cpu("200m")], "initContainers": [cpu("500m")]}),
+        ),
+        (
+            600,
+            json!({"containers": [cpu("200m")], "initContainers": [sidecar("100m"), cpu("500m")]}),
+        ),
+        (
+            500,
+            json!({"containers": [cpu("200m")], "initContainers": [cpu("500m"), sidecar("100m")]}),
+        ),
+        (
+            550,
+            json!({"containers": [cpu("200m")], "initContainers": [cpu("500m"), sidecar("100m")],
+                     "overhead": {"cpu": "50m"}}),
+        ),
+        (
+            1050,
+            json!({"containers": [cpu("300m")], "resources": {"requests": {"cpu": "1"}},
+                      "overhead": {"cpu": "50m"}}),
+        ),
         (0, json!({"containers": [{}]})),
         (0, json!({"containers": null, "initContainers": null, "overhead": null})),
     ] {
@@ -104,11 +119,15 @@ fn facts_that_decide_whose_pod_it_is() {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let workload = pod.workload("ns".into(), &Keys::new("example.io"));
-        (workload.daemonset, workload.mirror, workload.bound, workload.shadow, workload.gates.len())
+        (
+            workload.daemonset,
+            workload.mirror,
+            workload.bound,
+            workload.shadow,
+            workload.gates.len(),
+        )
     };
-    let owner = |kind: &str, controller: bool| {
-        json!({"metadata": {"ownerReferences": [{"kind": kind, "controller": controller}]}, "spec": {}})
-    };
+    let owner = |kind: &str, controller: bool| json!({"metadata": {"ownerReferences": [{"kind": kind, "controller": controller}]}, "spec": {}});
     assert_eq!(facts(owner("DaemonSet", true)), (true, false, false, false, 0));
     assert_eq!(facts(owner("DaemonSet", false)), (false, false, false, false, 0));
     assert_eq!(facts(owner("Job", true)), (false, false, false, false, 0));
@@ -120,7 +139,10 @@ fn facts_that_decide_whose_pod_it_is() {
         })),
         (false, true, true, true, 1)
     );
-    assert_eq!(facts(json!({"spec": {"nodeName": ""}})), (false, false, false, false, 0));
+    assert_eq!(
+        facts(json!({"spec": {"nodeName": ""}})),
+        (false, false, false, false, 0)
+    );
 }
 
 #[test]
@@ -158,9 +180,16 @@ fn a_placement_claim_needs_all_of_its_annotations() {
             "scheduling.example.io/reason": "edge_feasible_slo_met", "scheduling.example.io/decision-id": "x",
             "scheduling.example.io/timestamp": "2026-01-01T00:00:00Z",
         });
-        annotations.as_object_mut().unwrap().remove(&format!("scheduling.example.io/{without}"));
+        annotations
+            .as_object_mut()
+            .unwrap()
+            .remove(&format!("scheduling.example.io/{without}"));
         let text = json!({"metadata": {"annotations": annotations}, "spec": {}}).to_string();
-        Pod::from_json(&text).unwrap().workload("ns".into(), &Keys::new("example.io")).placement.is_some()
+        Pod::from_json(&text)
+            .unwrap()
+            .workload("ns".into(), &Keys::new("example.io"))
+            .placement
+            .is_some()
     };
     assert!(claim("nothing"));
     assert!(claim("reason"));

@@ -126,7 +126,11 @@ pub(super) struct Quantities<'a>(pub(super) ResourceList<'a>);
 
 impl<'a> Quantities<'a> {
     pub(super) fn round_to_millis(&mut self) {
-        self.0 = self.0.iter().map(|(name, quantity)| (name.clone(), quantity.round_to_millis())).collect();
+        self.0 = self
+            .0
+            .iter()
+            .map(|(name, quantity)| (name.clone(), quantity.round_to_millis()))
+            .collect();
     }
 
     /// Adds the entries whose names are not there yet.
@@ -145,7 +149,9 @@ impl<'a> Quantities<'a> {
 impl<'de: 'a, 'a> Deserialize<'de> for Quantities<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Pairs(pairs) = Pairs::<Text<'a>, Option<Quantity>>::deserialize(deserializer)?;
-        let quantities = pairs.into_iter().map(|(name, quantity)| (name.0, quantity.unwrap_or_default()));
+        let quantities = pairs
+            .into_iter()
+            .map(|(name, quantity)| (name.0, quantity.unwrap_or_default()));
         Ok(Self(quantities.collect()))
     }
 }
@@ -235,7 +241,10 @@ pub(super) struct Resources<'a> {
 
 impl Resources<'_> {
     pub(super) fn round_to_millis(&mut self) {
-        [&mut self.requests, &mut self.limits].into_iter().flatten().for_each(Quantities::round_to_millis);
+        [&mut self.requests, &mut self.limits]
+            .into_iter()
+            .flatten()
+            .for_each(Quantities::round_to_millis);
     }
 }
 

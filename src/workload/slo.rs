@@ -178,13 +178,23 @@ pub fn parse<'p>(
         deadline: faults.read("deadlineMs", found.deadline, MILLIS, millis),
         latency_target: faults.read("latencyTargetMs", found.latency_target, MILLIS, millis),
         priority: faults
-            .read("priority", found.priority, "a whole number from 0 to 10", |text| match text.parse() {
-                Ok(priority @ 0..=10) if text.bytes().all(|b| b.is_ascii_digit()) => Some(priority),
-                _ => None,
-            })
+            .read(
+                "priority",
+                found.priority,
+                "a whole number from 0 to 10",
+                |text| match text.parse() {
+                    Ok(priority @ 0..=10) if text.bytes().all(|b| b.is_ascii_digit()) => Some(priority),
+                    _ => None,
+                },
+            )
             .unwrap_or(Slo::DEFAULT_PRIORITY),
         offload_allowed: faults
-            .read("offloadAllowed", found.offload_allowed, "\"true\" or \"false\"", |text| text.parse().ok())
+            .read(
+                "offloadAllowed",
+                found.offload_allowed,
+                "\"true\" or \"false\"",
+                |text| text.parse().ok(),
+            )
             .unwrap_or(true),
         processing: faults.read("processingMs", found.processing, MILLIS, millis),
     };
@@ -242,7 +252,11 @@ impl Faults<'_> {
     }
 
     fn add(&mut self, key: String, value: Option<&str>, allowed: &'static str) {
-        self.list.push(SloFault { key, value: value.map(str::to_owned), allowed });
+        self.list.push(SloFault {
+            key,
+            value: value.map(str::to_owned),
+            allowed,
+        });
     }
 }
 
@@ -255,7 +269,11 @@ mod tests {
             .iter()
             .map(|(name, value)| (format!("slo.example.io/{name}"), *value))
             .collect();
-        parse(annotations.iter().map(|(k, v)| (k.as_str(), *v)), label, &Keys::new("example.io"))
+        parse(
+            annotations.iter().map(|(k, v)| (k.as_str(), *v)),
+            label,
+            &Keys::new("example.io"),
+        )
     }
 
     fn faults(annotations: &[(&str, &str)], label: Option<&str>) -> Vec<String> {
@@ -299,7 +317,10 @@ mod tests {
     fn defaults_and_opting_in_and_out() {
         let (_, intent) = read(&[("class", "batch")], None);
         let slo = intent.unwrap().slo;
-        assert_eq!((slo.priority, slo.offload_allowed, slo.has_time_bound()), (5, true, false));
+        assert_eq!(
+            (slo.priority, slo.offload_allowed, slo.has_time_bound()),
+            (5, true, false)
+        );
         assert_eq!(read(&[("deadlineMs", "5")], None), (Management::Unlabelled, None));
         assert_eq!(read(&[("class", "batch")], Some("false")), (Management::OptedOut, None));
     }

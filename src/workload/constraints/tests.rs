@@ -11,9 +11,14 @@ fn on_name(operator: &'static str, values: &[&'static str]) -> Requirement<'stat
 }
 
 fn labels() -> Labels {
-    [("zone", "a"), ("cores", "8"), ("empty", ""), ("rack.example.com/row", "r-1")]
-        .into_iter()
-        .collect()
+    [
+        ("zone", "a"),
+        ("cores", "8"),
+        ("empty", ""),
+        ("rack.example.com/row", "r-1"),
+    ]
+    .into_iter()
+    .collect()
 }
 
 #[test]
@@ -76,7 +81,10 @@ fn fields_take_exactly_one_value() {
 #[test]
 fn terms_are_alternatives_and_an_empty_one_matches_nothing() {
     let term = |expressions, fields| Term { expressions, fields };
-    let constraints = |terms| NodeConstraints { selector: vec![], affinity: Some(terms) };
+    let constraints = |terms| NodeConstraints {
+        selector: vec![],
+        affinity: Some(terms),
+    };
     let wrong = || term(vec![on_label("zone", "In", &["b"])], vec![]);
     let both = || term(vec![on_label("zone", "In", &["a"])], vec![on_name("In", &["n1"])]);
 
@@ -109,12 +117,22 @@ fn toleration(
     effect: &'static str,
     seconds: Option<i64>,
 ) -> Toleration<'static> {
-    Toleration { key: key.into(), operator: operator.into(), value: value.into(), effect: effect.into(), seconds }
+    Toleration {
+        key: key.into(),
+        operator: operator.into(),
+        value: value.into(),
+        effect: effect.into(),
+        seconds,
+    }
 }
 
 #[test]
 fn tolerations_as_the_api_defines_them() {
-    let taint = Taint { key: "cloud".into(), value: "cloud".into(), effect: "NoSchedule".into() };
+    let taint = Taint {
+        key: "cloud".into(),
+        value: "cloud".into(),
+        effect: "NoSchedule".into(),
+    };
     for (toleration, expected) in [
         (toleration("cloud", "Equal", "cloud", "NoSchedule", None), true),
         (toleration("cloud", "", "cloud", "", None), true),

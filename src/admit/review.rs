@@ -1,0 +1,362 @@
+//! One AdmissionReview: bytes in, bytes out.
+//!
+//! The request is read into structs of our own that borrow from the body and name only the fields used; the response
+//! is written from a struct of our own, its patch as base64 (not as the list of integers that a generic byte vector
+//! becomes).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use base64::Engine as _;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::decide::decide;
+use crate::decide::verdict::{Action, Reason, Verdict};
+use crate::fleet::Snapshot;
+use crate::metrics::Metrics;
+use crate::patch::{Add, Stamp, patch};
+use crate::pod::{Pod, Text};
+use crate::room::Room;
+use crate::units::{Micros, Moment, Now};
+use crate::workload::Workload;
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+/// The longest warning that clients show whole.
+pub const WARNING_CHARS: usize = 120;
+
+/// Why a review is answered without an opinion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoOpinion {
+    /// The answer would have come too late.
+    Deadline,
+    /// The review panicked.
+    Panic,
+    /// Something that decisions need is missing.
+    NotReady,
+}
+
+impl NoOpinion {
+    fn reason(self) -> Reason {
+        match self {
+            NoOpinion::Deadline => Reason::Deadline,
+            NoOpinion::Panic => Reason::Panic,
+            NoOpinion::NotReady => Reason::NotReady,
+        }
+    }
+
+    fn warning(self) -> &'static str {
+        match self {
+            NoOpinion::Deadline => "edgeward could not decide in time; the pod was left as it is",
+            NoOpinion::Panic => "edgeward failed on this pod, which was left as it is; please report its log",
+            NoOpinion::NotReady => "edgeward is not ready yet; the pod was left as it is",
+        }
+    }
+}
+
+/// The body is not an AdmissionReview; the reason.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotAReview(pub String);
+
+/// Answers reviews. Shared by all connections; holds no lock while it decides.
+#[derive(Debug)]
+pub struct Reviewer {
+    /// Settings.
+    pub config: Arc<Config>,
+    /// The view of the fleet, replaced as a whole by its one writer.
+    pub fleet: Arc<ArcSwap<Snapshot>>,
+    /// Where reviews are counted.
+    pub metrics: Arc<Metrics>,
+    /// The process's clock.
+    pub clock: Clock,
+}
+
+impl Reviewer {
+    /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: one pass over the
+    /// body and one over the nodes; logs one line for the creation of a pod.
+    ///
+    /// # Errors
+    /// The body is not an AdmissionReview with a request.
+    pub fn review(&self, body: &[u8]) -> Result<Vec<u8>, NotAReview> {
+        let started = self.clock.monotonic_us();
+        let request = Request::read(body)?;
+        let elapsed = || Duration::from_micros(self.clock.monotonic_us().saturating_sub(started));
+        let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
+            self.count(Action::PassThrough, Reason::NotAPodCreate, "none", elapsed());
+            return Ok(Response::allowed(&request.uid).bytes());
+        };
+        let pod = match Pod::from_json(object.get()) {
+            Ok(pod) => pod,
+            Err(error) => {
+                self.count(Action::PassThrough, Reason::NotAPodCreate, "none", elapsed());
+                let mut response = Response::allowed(&request.uid);
+                response.warn(&format!("edgeward could not read the pod, which was left as it is: {error}"));
+                return Ok(response.bytes());
+            }
+        };
+
+        let namespace = Cow::Borrowed(request.namespace.as_deref().unwrap_or_default());
+        let workload = pod.workload(namespace, &self.config.keys);
+        let snapshot = self.fleet.load();
+        let now = self.now();
+        let verdict = decide(&workload, &Room { snapshot: &snapshot }, &self.config, now);
+        let stamp = Stamp { at: now.wall, id: uuid::Uuid::new_v4().to_string() };
+        let operations = patch(&pod, &verdict, &self.config, &stamp);
+        let bytes = respond(&request, &workload, &verdict, &operations).bytes();
+
+        self.count(verdict.action, verdict.reason, class(&workload), elapsed());
+        log(&request, &pod, &workload, &verdict);
+        Ok(bytes)
+    }
+
+    /// "Allowed, no patch" with a warning that says why, counted. Reads nothing of the body but the uid.
+    ///
+    /// # Errors
+    /// The body is not an AdmissionReview with a request.
+    pub fn no_opinion(&self, body: &[u8], why: NoOpinion) -> Result<Vec<u8>, NotAReview> {
+        let request = Request::read(body)?;
+        self.count(Action::PassThrough, why.reason(), "none", Duration::ZERO);
+        tracing::warn!(
+            uid = &*request.uid.0,
+            namespace = request.namespace.as_deref().unwrap_or_default(),
+            reason = why.reason().as_str(),
+            "no opinion"
+        );
+        let mut response = Response::allowed(&request.uid);
+        response.warn(why.warning());
+        response.audit("reason", why.reason().as_str());
+        Ok(response.bytes())
+    }
+
+    fn now(&self) -> Now {
+        let moment = Moment(i64::try_from(self.clock.monotonic_us()).unwrap_or(i64::MAX));
+        Now { moment, wall: self.clock.wall() }
+    }
+
+    fn count(&self, action: Action<'_>, reason: Reason, class: &'static str, elapsed: Duration) {
+        let site = match action {
+            Action::Place(site) => site.name.as_str(),
+            Action::PassThrough | Action::Deny => "",
+        };
+        self.metrics.review(action.as_str(), reason.as_str(), class, site, elapsed);
+    }
+}
+
+/// The class as logs and metrics name it: `none` for a pod without SLO, `invalid` where it is not one.
+fn class(workload: &Workload<'_>) -> &'static str {
+    match &workload.intent {
+        None => "none",
+        Some(intent) if !intent.class_known => "invalid",
+        Some(intent) => intent.slo.class.as_str(),
+    }
+}
+
+fn respond<'a>(
+    request: &'a Request<'a>,
+    workload: &'a Workload<'a>,
+    verdict: &'a Verdict<'a>,
+    operations: &[Add],
+) -> Response<'a> {
+    let mut response = Response::allowed(&request.uid);
+    verdict.warnings.iter().for_each(|warning| response.warn(warning));
+    match verdict.action {
+        Action::Place(site) => {
+            response.audit("decision", site.kind.as_str());
+            response.audit("site", &site.name);
+            response.patch(operations);
+        }
+        Action::PassThrough => {
+            // A placement that was made a moment ago is repeated.
+            if let Some(claim) = workload.placement.as_ref().filter(|_| verdict.reason == Reason::Reinvocation) {
+                response.audit("decision", &claim.decision);
+                response.audit("site", &claim.site);
+            }
+        }
+        Action::Deny => {
+            let faults = verdict.faults.iter().map(ToString::to_string).collect::<Vec<_>>();
+            response.deny(format!("invalid SLO: {}", faults.join("; ")));
+        }
+    }
+    response.audit("reason", verdict.reason.as_str());
+    response
+}
+
+/// The one line per decision. Names and numbers only: what a pod contains is nobody's business here.
+fn log(request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) {
+    let per_site = |time: fn(&crate::decide::verdict::Estimate) -> Option<Micros>| {
+        let times = verdict.sites.iter().filter_map(|site| Some((&site.site.name, time(&site.estimate)?)));
+        times.map(|(site, time)| format!("{site}={time}")).collect::<Vec<_>>().join(" ")
+    };
+    tracing::info!(
+        uid = &*request.uid.0,
+        namespace = &*workload.namespace,
+        name = pod.name(),
+        class = class(workload),
+        verdict = verdict.action.as_str(),
+        site = verdict.site().map(|site| site.name.as_str()),
+        reason = verdict.reason.as_str(),
+        rtt_ms = verdict.rtt().map(Micros::as_millis_f64),
+        queue_ms = per_site(|estimate| Some(estimate.queue)),
+        eta_ms = per_site(|estimate| estimate.eta()),
+        dry_run = request.dry_run.unwrap_or(false),
+        "decided"
+    );
+}
+
+/// The fields of an AdmissionReview that are read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
+    #[serde(borrow, default)]
+    api_version: Text<'a>,
+    #[serde(default)]
+    kind: Text<'a>,
+    request: Option<Request<'a>>,
+}
+
+/// `AdmissionReview.request`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Request<'a> {
+    #[serde(borrow, default)]
+    uid: Text<'a>,
+    resource: Option<Resource<'a>>,
+    sub_resource: Option<Text<'a>>,
+    #[serde(default)]
+    operation: Text<'a>,
+    /// Namespace of the pod; its own metadata may not name it yet.
+    pub(crate) namespace: Option<Text<'a>>,
+    dry_run: Option<bool>,
+    /// The pod, unparsed.
+    pub(crate) object: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Resource<'a> {
+    #[serde(borrow, default)]
+    group: Text<'a>,
+    #[serde(default)]
+    resource: Text<'a>,
+}
+
+impl<'a> Request<'a> {
+    /// Reads the request of an AdmissionReview.
+    pub(crate) fn read(body: &'a [u8]) -> Result<Self, NotAReview> {
+        let refuse = |reason: String| Err(NotAReview(reason));
+        let review: Review<'a> = match serde_json::from_slice(body) {
+            Ok(review) => review,
+            Err(error) => return refuse(format!("not an AdmissionReview: {error}")),
+        };
+        if review.api_version != API_VERSION || review.kind != KIND {
+            let (found, kind) = (review.api_version.0, review.kind.0);
+            return refuse(format!("expected {API_VERSION} {KIND}, found {found:?} {kind:?}"));
+        }
+        match review.request {
+            Some(request) if !request.uid.is_empty() => Ok(request),
+            Some(_) => refuse("the AdmissionReview's request has no uid".into()),
+            None => refuse("the AdmissionReview has no request".into()),
+        }
+    }
+
+    /// Whether this is the creation of a pod itself, not of one of its subresources.
+    pub(crate) fn is_pod_create(&self) -> bool {
+        let pods = |resource: &Resource<'_>| resource.group.is_empty() && resource.resource == "pods";
+        self.operation == "CREATE"
+            && self.resource.as_ref().is_some_and(pods)
+            && self.sub_resource.as_ref().is_none_or(|name| name.is_empty())
+    }
+}
+
+/// `AdmissionReview.response`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    audit_annotations: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Serialize)]
+struct Status {
+    code: u16,
+    message: String,
+}
+
+impl<'a> Response<'a> {
+    fn allowed(uid: &'a Text<'a>) -> Self {
+        Self {
+            uid,
+            allowed: true,
+            status: None,
+            patch: None,
+            patch_type: None,
+            warnings: vec![],
+            audit_annotations: serde_json::Map::new(),
+        }
+    }
+
+    fn deny(&mut self, message: String) {
+        self.allowed = false;
+        self.status = Some(Status { code: 403, message });
+    }
+
+    /// The API server refuses a patch without its type and a type without its patch.
+    fn patch(&mut self, operations: &[Add]) {
+        // Operations are plain strings and maps, which always serialise.
+        if let Some(json) = serde_json::to_vec(operations).ok().filter(|_| !operations.is_empty()) {
+            self.patch = Some(base64::engine::general_purpose::STANDARD.encode(json));
+            self.patch_type = Some("JSONPatch");
+        }
+    }
+
+    fn warn(&mut self, warning: &str) {
+        self.warnings.push(shorten(warning));
+    }
+
+    fn audit(&mut self, key: &str, value: &str) {
+        self.audit_annotations.insert(key.to_owned(), value.into());
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Envelope<'r> {
+            api_version: &'static str,
+            kind: &'static str,
+            response: &'r Response<'r>,
+        }
+        let envelope = Envelope { api_version: API_VERSION, kind: KIND, response: self };
+        // Strings, booleans and maps of strings: nothing here can fail to serialise.
+        serde_json::to_vec(&envelope).unwrap_or_default()
+    }
+}
+
+/// A warning on one line of at most [`WARNING_CHARS`] characters.
+pub fn shorten(warning: &str) -> String {
+    let line = warning.replace(|c: char| c.is_control(), " ");
+    if line.chars().count() <= WARNING_CHARS {
+        return line;
+    }
+    let mut short: String = line.chars().take(WARNING_CHARS - 1).collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests;
