@@ -15,10 +15,17 @@
 //! | [`room`] | what one decision sees of the fleet |
 //! | [`decide`] | workload and room to verdict |
 //! | [`patch`] | verdict and pod to JSONPatch |
+//! | `admit` | the admission endpoint: reviews in, patches out |
+//! | `observe` | the world into the snapshot |
+//! | `tls` | the serving certificate, and its change under a running server |
+//! | `runtime` | listeners, tasks, readiness, drain |
+//! | `metrics`, `files`, `yaml`, `clock` | what they share |
+//! | `cli` | the command line |
 //!
 //! Invariants: `decide` never fails, a refusal is a value with numbers; time and data are arguments; a patch only
 //! adds; the request path does no I/O.
 
+// Inner ring.
 pub mod config;
 pub mod decide;
 pub mod fleet;
@@ -30,3 +37,23 @@ pub mod room;
 mod testkit;
 pub mod units;
 pub mod workload;
+
+// Outer ring.
+#[cfg(feature = "serve")]
+pub mod admit;
+#[cfg(feature = "serve")]
+pub mod cli;
+#[cfg(feature = "serve")]
+pub mod clock;
+#[cfg(feature = "serve")]
+pub mod files;
+#[cfg(feature = "serve")]
+pub mod metrics;
+#[cfg(feature = "serve")]
+pub mod observe;
+#[cfg(feature = "serve")]
+pub mod runtime;
+#[cfg(feature = "serve")]
+pub mod tls;
+#[cfg(feature = "serve")]
+pub mod yaml;

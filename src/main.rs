@@ -1,1 +1,5 @@
-fn main() {}
+//! The `edgeward` command.
+
+fn main() -> std::process::ExitCode {
+    edgeward::cli::main()
+}

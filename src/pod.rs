@@ -84,6 +84,23 @@ impl<'a> Pod<'a> {
         }
     }
 
+    /// Whether a container leaves out a request for CPU or memory, which a LimitRange could fill in.
+    pub fn lacks_requests(&self) -> bool {
+        let states = |resources: &Option<wire::Resources<'a>>, name: &str| {
+            resources
+                .as_ref()
+                .and_then(|resources| resources.requests.as_ref()?.0.get(name))
+                .is_some()
+        };
+        let mut containers = self
+            .spec
+            .containers
+            .iter()
+            .flatten()
+            .chain(self.spec.init_containers.iter().flatten());
+        containers.any(|container| ["cpu", "memory"].iter().any(|name| !states(&container.resources, name)))
+    }
+
     /// Whether the pod has `metadata` and `metadata.annotations`, `spec.nodeSelector`, `spec.tolerations`: a patch
     /// must create the parents that are missing.
     pub fn parents(&self) -> Parents<'_, 'a> {

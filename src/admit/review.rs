@@ -97,7 +97,9 @@ impl Reviewer {
             Err(error) => {
                 self.count(Action::PassThrough, Reason::NotAPodCreate, "none", elapsed());
                 let mut response = Response::allowed(&request.uid);
-                response.warn(&format!("edgeward could not read the pod, which was left as it is: {error}"));
+                response.warn(&format!(
+                    "edgeward could not read the pod, which was left as it is: {error}"
+                ));
                 return Ok(response.bytes());
             }
         };
@@ -107,7 +109,10 @@ impl Reviewer {
         let snapshot = self.fleet.load();
         let now = self.now();
         let verdict = decide(&workload, &Room { snapshot: &snapshot }, &self.config, now);
-        let stamp = Stamp { at: now.wall, id: uuid::Uuid::new_v4().to_string() };
+        let stamp = Stamp {
+            at: now.wall,
+            id: uuid::Uuid::new_v4().to_string(),
+        };
         let operations = patch(&pod, &verdict, &self.config, &stamp);
         let bytes = respond(&request, &workload, &verdict, &operations).bytes();
 
@@ -137,7 +142,10 @@ impl Reviewer {
 
     fn now(&self) -> Now {
         let moment = Moment(i64::try_from(self.clock.monotonic_us()).unwrap_or(i64::MAX));
-        Now { moment, wall: self.clock.wall() }
+        Now {
+            moment,
+            wall: self.clock.wall(),
+        }
     }
 
     fn count(&self, action: Action<'_>, reason: Reason, class: &'static str, elapsed: Duration) {
@@ -145,7 +153,8 @@ impl Reviewer {
             Action::Place(site) => site.name.as_str(),
             Action::PassThrough | Action::Deny => "",
         };
-        self.metrics.review(action.as_str(), reason.as_str(), class, site, elapsed);
+        self.metrics
+            .review(action.as_str(), reason.as_str(), class, site, elapsed);
     }
 }
 
@@ -174,7 +183,11 @@ fn respond<'a>(
         }
         Action::PassThrough => {
             // A placement that was made a moment ago is repeated.
-            if let Some(claim) = workload.placement.as_ref().filter(|_| verdict.reason == Reason::Reinvocation) {
+            if let Some(claim) = workload
+                .placement
+                .as_ref()
+                .filter(|_| verdict.reason == Reason::Reinvocation)
+            {
                 response.audit("decision", &claim.decision);
                 response.audit("site", &claim.site);
             }
@@ -191,8 +204,14 @@ fn respond<'a>(
 /// The one line per decision. Names and numbers only: what a pod contains is nobody's business here.
 fn log(request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) {
     let per_site = |time: fn(&crate::decide::verdict::Estimate) -> Option<Micros>| {
-        let times = verdict.sites.iter().filter_map(|site| Some((&site.site.name, time(&site.estimate)?)));
-        times.map(|(site, time)| format!("{site}={time}")).collect::<Vec<_>>().join(" ")
+        let times = verdict
+            .sites
+            .iter()
+            .filter_map(|site| Some((&site.site.name, time(&site.estimate)?)));
+        times
+            .map(|(site, time)| format!("{site}={time}"))
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     tracing::info!(
         uid = &*request.uid.0,
@@ -341,7 +360,11 @@ impl<'a> Response<'a> {
             kind: &'static str,
             response: &'r Response<'r>,
         }
-        let envelope = Envelope { api_version: API_VERSION, kind: KIND, response: self };
+        let envelope = Envelope {
+            api_version: API_VERSION,
+            kind: KIND,
+            response: self,
+        };
         // Strings, booleans and maps of strings: nothing here can fail to serialise.
         serde_json::to_vec(&envelope).unwrap_or_default()
     }

@@ -1,0 +1,27 @@
+//! Files named on the command line.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use crate::config::Config;
+use crate::yaml;
+
+/// The text of a file, or of standard input for `-`.
+pub(super) fn text(path: &Path) -> anyhow::Result<String> {
+    if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("standard input")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+/// A configuration file, or the defaults without one.
+pub(super) fn config(path: Option<&Path>) -> anyhow::Result<Config> {
+    let Some(path) = path else { return Ok(Config::default()) };
+    let source = path.display().to_string();
+    let document = yaml::parse_one(&text(path)?, &source)?;
+    Config::read(&document).map_err(|faults| yaml::faulty(&source, &faults))
+}

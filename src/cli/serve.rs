@@ -1,0 +1,119 @@
+//! `edgeward serve`: the webhook itself.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::documents;
+use crate::admit::review::Reviewer;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::observe::FleetFile;
+use crate::runtime::{self, DEFAULT_SHUTDOWN_DELAY, LogFormat, Readiness, ServeOptions, Task};
+use crate::tls;
+
+/// Run the admission webhook.
+///
+/// Takes AdmissionReviews at POST /mutate over TLS, and answers /livez, /readyz and /metrics in plain HTTP on a port of
+/// its own. SIGTERM drains: not ready at once, serving on for the shutdown delay, then exit 0. Log level:
+/// EDGEWARD_LOG (default info).
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// Fleet file (docs/fleet-file.md); read again when it changes.
+    #[arg(long, value_name = "FILE")]
+    fleet: PathBuf,
+
+    /// Configuration file (docs/configuration.md); defaults without.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Address for admission reviews. Port 0 picks one.
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8443")]
+    listen: SocketAddr,
+
+    /// Address for health and metrics. Port 0 picks one.
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080")]
+    health_listen: SocketAddr,
+
+    /// Serving certificate, PEM, chain allowed; read again when it changes.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_key",
+        required_unless_present = "self_signed"
+    )]
+    tls_cert: Option<PathBuf>,
+
+    /// Its private key, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Make a certificate of our own, and write the CA to DIR/ca.crt for a MutatingWebhookConfiguration. For trials:
+    /// it changes with every start.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["tls_cert", "tls_key"])]
+    self_signed: Option<PathBuf>,
+
+    /// Name of our Service, for the self-signed certificate.
+    #[arg(long, default_value = "edgeward")]
+    service: String,
+
+    /// Our own namespace: in the self-signed certificate, and never mutated.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "edgeward-system")]
+    namespace: String,
+
+    /// Seconds to go on serving after SIGTERM, until every API server has heard that we are leaving.
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_SHUTDOWN_DELAY.as_secs())]
+    shutdown_delay: u64,
+
+    /// One JSON object per line, or text for a terminal.
+    #[arg(long, value_enum, default_value_t = LogFormat::Json)]
+    log_format: LogFormat,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let mut config = documents::config(self.config.as_deref())?;
+        config.excluded_namespaces.push(self.namespace.clone());
+        runtime::init_logging(self.log_format)?;
+        runtime::tokio_runtime()?.block_on(self.serve(Arc::new(config)))
+    }
+
+    async fn serve(self, config: Arc<crate::config::Config>) -> anyhow::Result<()> {
+        let clock = Clock::start();
+        let metrics = Arc::new(Metrics::new());
+        let file = FleetFile::open(self.fleet, Arc::clone(&config), clock, Arc::clone(&metrics)).await?;
+        let reviewer = Reviewer {
+            config,
+            fleet: file.fleet(),
+            metrics: Arc::clone(&metrics),
+            clock,
+        };
+        let tls = match (self.tls_cert, self.tls_key, self.self_signed) {
+            (Some(cert), Some(key), _) => tls::Source::Files { cert, key },
+            (_, _, directory) => tls::Source::SelfSigned {
+                service: self.service,
+                namespace: self.namespace,
+                directory,
+            },
+        };
+        let follow = Task::new("fleet file", async {
+            file.follow().await;
+            Ok(())
+        });
+        runtime::serve(ServeOptions {
+            listen: self.listen,
+            health_listen: self.health_listen,
+            tls,
+            answer: Arc::new(reviewer),
+            metrics,
+            readiness: Readiness::default(),
+            clock,
+            shutdown_delay: Duration::from_secs(self.shutdown_delay),
+            tasks: vec![follow],
+        })
+        .await
+    }
+}

@@ -1,0 +1,283 @@
+//! Files that may change while we run: certificates, the fleet, later the configuration.
+//!
+//! A mounted Secret or ConfigMap is a directory of symlinks through `..data`, and an update swaps that one symlink;
+//! nothing ever writes to the file itself, so a watch on the file sees nothing. Here the directory is watched, and
+//! because a watch can be lost (the directory is replaced, the file system sends no events) the content is compared
+//! on a timer as well.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use notify::Watcher as _;
+use tokio::sync::mpsc;
+
+/// How often content is compared when no event arrives.
+pub const POLL: Duration = Duration::from_secs(1);
+
+/// How long the directory must be quiet after an event before the files are read: one swap of a mounted volume
+/// gives several events over a few milliseconds, and the first of them still read the old content.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// A writer that never pauses must not keep us from reading for ever: after this many quiet periods we read anyway.
+const SETTLE_ROUNDS: u32 = 40;
+
+/// A file could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct Unreadable {
+    /// Which file.
+    pub path: PathBuf,
+    /// Why.
+    #[source]
+    pub source: io::Error,
+}
+
+/// The content of every file of a [`Watch`], in the order in which the paths were given.
+pub type Contents = Vec<Vec<u8>>;
+
+/// A set of files that are read together and belong together, such as a certificate and its key.
+///
+/// Only hashes are kept, so that a private key does not stay in memory on our account. Dropping it ends the watch.
+#[derive(Debug)]
+pub struct Watch {
+    paths: Vec<PathBuf>,
+    /// Hash of what the user saw last; `None` when that was an [`Unreadable`].
+    seen: Option<u64>,
+    poll: Duration,
+    events: mpsc::Receiver<()>,
+    /// Held for its `Drop`; absent where the platform or the directory allows no watch, which leaves the poll.
+    _notify: Option<notify::RecommendedWatcher>,
+}
+
+impl Watch {
+    /// Begins to watch `paths` and reads them once, in that order, so that no change in between is missed.
+    ///
+    /// `poll` is how often content is compared besides events, [`POLL`] unless there is a reason.
+    ///
+    /// # Errors
+    /// [`Unreadable`] names the first file that cannot be read now.
+    pub async fn open(paths: Vec<PathBuf>, poll: Duration) -> Result<(Self, Contents), Unreadable> {
+        let (events, notify) = watch_directories(&paths);
+        let mut watch = Self {
+            paths,
+            seen: None,
+            poll,
+            events,
+            _notify: notify,
+        };
+        let contents = watch.read_settled().await?;
+        watch.seen = Some(hash(&contents));
+        Ok((watch, contents))
+    }
+
+    /// Waits until the files differ from what was last returned, and returns all of them.
+    ///
+    /// The files are read twice until both reads agree, so a set that is swapped at once is seen at once; files
+    /// replaced one after the other may be seen in between, and again when the rest has followed.
+    ///
+    /// Cancel-safe: a change that was not returned is found by the next call, after one poll at the latest.
+    ///
+    /// # Errors
+    /// [`Unreadable`] once when files that could be read no longer can. The caller keeps what it has; the next
+    /// call waits until they are readable again, and returns them even if nothing else changed.
+    pub async fn changed(&mut self) -> Result<Contents, Unreadable> {
+        loop {
+            tokio::select! {
+                event = self.events.recv() => match event {
+                    Some(()) => self.settle().await,
+                    // No watch at all: the poll is all there is.
+                    None => tokio::time::sleep(self.poll).await,
+                },
+                () = tokio::time::sleep(self.poll) => {}
+            }
+            match self.read_settled().await {
+                Ok(contents) => {
+                    let hash = hash(&contents);
+                    if self.seen != Some(hash) {
+                        self.seen = Some(hash);
+                        return Ok(contents);
+                    }
+                }
+                Err(unreadable) => {
+                    if self.seen.take().is_some() {
+                        return Err(unreadable);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until a quiet period passes without an event.
+    async fn settle(&mut self) {
+        for _ in 0..SETTLE_ROUNDS {
+            tokio::time::sleep(SETTLE).await;
+            let mut quiet = true;
+            while self.events.try_recv().is_ok() {
+                quiet = false;
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    /// Reads all files until two reads in a row agree, so that one set never mixes the old and the new.
+    async fn read_settled(&self) -> Result<Contents, Unreadable> {
+        let mut before = self.read().await?;
+        for _ in 0..SETTLE_ROUNDS {
+            let now = self.read().await?;
+            if now == before {
+                return Ok(now);
+            }
+            before = now;
+            tokio::time::sleep(SETTLE).await;
+        }
+        Ok(before)
+    }
+
+    async fn read(&self) -> Result<Contents, Unreadable> {
+        let mut contents = Vec::with_capacity(self.paths.len());
+        for path in &self.paths {
+            let content = tokio::fs::read(path).await;
+            contents.push(content.map_err(|source| Unreadable {
+                path: path.clone(),
+                source,
+            })?);
+        }
+        Ok(contents)
+    }
+}
+
+/// Watches the directories of `paths`. Where that fails the channel is closed or silent, and the poll remains.
+fn watch_directories(paths: &[PathBuf]) -> (mpsc::Receiver<()>, Option<notify::RecommendedWatcher>) {
+    // One slot: an event only says "look again", and one that finds the slot taken says nothing new.
+    let (sender, receiver) = mpsc::channel(1);
+    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        // Our own reading of the files must not wake us.
+        if event.is_ok_and(|event| event.kind.is_access()) {
+            return;
+        }
+        let _ = sender.try_send(());
+    });
+    let mut watcher = match watcher {
+        Ok(watcher) => watcher,
+        Err(error) => {
+            tracing::warn!(%error, "no file events on this system, files are polled instead");
+            return (receiver, None);
+        }
+    };
+    let mut directories: Vec<&Path> = paths.iter().map(|path| directory(path)).collect();
+    directories.sort_unstable();
+    directories.dedup();
+    for directory in directories {
+        if let Err(error) = watcher.watch(directory, notify::RecursiveMode::NonRecursive) {
+            tracing::warn!(directory = %directory.display(), %error, "cannot be watched, its files are polled instead");
+        }
+    }
+    (receiver, Some(watcher))
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn hash(contents: &Contents) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    contents.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const NEVER: Duration = Duration::from_secs(3600);
+
+    /// Publishes `files` the way kubelet does: a new directory, then one rename of the `..data` symlink.
+    fn publish(volume: &Path, generation: u32, files: &[(&str, &str)]) {
+        let data = volume.join(format!("..generation_{generation}"));
+        fs::create_dir(&data).expect("create generation");
+        for (name, content) in files {
+            fs::write(data.join(name), content).expect("write");
+        }
+        symlink(data.file_name().expect("a name"), volume.join("..data_tmp")).expect("symlink");
+        fs::rename(volume.join("..data_tmp"), volume.join("..data")).expect("swap");
+        for (name, _) in files {
+            let link = volume.join(name);
+            if fs::symlink_metadata(&link).is_err() {
+                symlink(Path::new("..data").join(name), link).expect("symlink");
+            }
+        }
+    }
+
+    fn text(contents: Contents) -> Vec<String> {
+        contents
+            .into_iter()
+            .map(|content| String::from_utf8(content).expect("UTF-8"))
+            .collect()
+    }
+
+    async fn sees_swaps(poll: Duration, without_events: bool) {
+        let volume = tempfile::tempdir().expect("tempdir");
+        publish(volume.path(), 1, &[("a", "a1"), ("b", "b1")]);
+        let paths = vec![volume.path().join("a"), volume.path().join("b")];
+        let (mut watch, contents) = Watch::open(paths, poll).await.expect("readable");
+        if without_events {
+            watch._notify = None;
+        }
+        assert_eq!(text(contents), ["a1", "b1"]);
+        for generation in 2..5 {
+            let (a, b) = (format!("a{generation}"), format!("b{generation}"));
+            publish(volume.path(), generation, &[("a", &a), ("b", &b)]);
+            assert_eq!(text(watch.changed().await.expect("readable")), [a, b]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_data_swap_is_seen_by_its_events() {
+        sees_swaps(NEVER, false).await;
+    }
+
+    #[tokio::test]
+    async fn a_data_swap_is_seen_by_the_poll_alone() {
+        sees_swaps(Duration::from_millis(5), true).await;
+    }
+
+    #[tokio::test]
+    async fn a_file_that_vanishes_is_reported_once_and_returned_when_it_is_back() {
+        let directory = tempfile::tempdir().expect("tempdir");
+        let path = directory.path().join("fleet.yaml");
+        fs::write(&path, "one").expect("write");
+        let (mut watch, _) = Watch::open(vec![path.clone()], Duration::from_millis(5))
+            .await
+            .expect("readable");
+        fs::remove_file(&path).expect("remove");
+        let error = watch.changed().await.expect_err("gone");
+        assert_eq!(error.path, path);
+        fs::write(directory.path().join("new"), "one").expect("write");
+        fs::rename(directory.path().join("new"), &path).expect("rename");
+        assert_eq!(text(watch.changed().await.expect("back")), ["one"]);
+    }
+
+    #[tokio::test]
+    async fn a_missing_file_at_the_start_is_named() {
+        let directory = tempfile::tempdir().expect("tempdir");
+        let path = directory.path().join("tls.crt");
+        let error = Watch::open(vec![path.clone()], POLL).await.expect_err("missing");
+        assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
+    }
+
+    #[test]
+    fn a_bare_file_name_is_watched_in_the_current_directory() {
+        assert_eq!(directory(Path::new("fleet.yaml")), Path::new("."));
+        assert_eq!(directory(Path::new("/etc/fleet.yaml")), Path::new("/etc"));
+    }
+}

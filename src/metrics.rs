@@ -1,0 +1,484 @@
+//! What we measure. One registry per process, handed around by `Arc`; no global statics, so a test can hold two.
+//!
+//! [`LIST`] is the data from which every metric is registered and with which `docs/metrics.md` is compared. Label
+//! sets are closed: every value is a `&'static str` of ours or a name from the configuration, never anything a pod
+//! brings along.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Metric as Encode, Registry};
+
+/// `Content-Type` of what [`Metrics::encode`] returns.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// How a metric counts, as its `# TYPE` line says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only ever rises; zero at start.
+    Counter,
+    /// The value as of now.
+    Gauge,
+    /// Observations in buckets, with their sum and count.
+    Histogram,
+    /// Constant 1; its labels are the message.
+    Info,
+}
+
+impl Kind {
+    /// The word that the exposition and the documentation use.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+            Self::Info => "info",
+        }
+    }
+}
+
+/// One metric as operators see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Description {
+    /// Full name, unit and `_total` included.
+    pub name: &'static str,
+    /// How it counts.
+    pub kind: Kind,
+    /// Its label names, in order.
+    pub labels: &'static [&'static str],
+    /// One sentence without the final full stop, which the exposition adds.
+    pub help: &'static str,
+}
+
+const REVIEWS: Description = Description {
+    name: "edgeward_reviews_total",
+    kind: Kind::Counter,
+    labels: &["verdict", "reason", "class", "site"],
+    help: "Admission reviews answered, by verdict, reason code, workload class and chosen site",
+};
+const REVIEW_DURATION: Description = Description {
+    name: "edgeward_review_duration_seconds",
+    kind: Kind::Histogram,
+    labels: &[],
+    help: "Time from a complete request body to the answer's bytes",
+};
+const CONNECTIONS: Description = Description {
+    name: "edgeward_connections_total",
+    kind: Kind::Counter,
+    labels: &["protocol"],
+    help: "TLS handshakes completed on the admission port, by negotiated application protocol (none: the client offered none)",
+};
+const HANDSHAKE_FAILURES: Description = Description {
+    name: "edgeward_tls_handshake_failures_total",
+    kind: Kind::Counter,
+    labels: &["cause"],
+    help: "Connections to the admission port that ended before a handshake was complete (rejected: the client refused our certificate, most often a wrong caBundle)",
+};
+const HTTP_ERRORS: Description = Description {
+    name: "edgeward_http_errors_total",
+    kind: Kind::Counter,
+    labels: &["code"],
+    help: "Requests to the admission port that were answered with an HTTP error, by status code",
+};
+const TLS_RELOADS: Description = Description {
+    name: "edgeward_tls_reloads_total",
+    kind: Kind::Counter,
+    labels: &["result"],
+    help: "Changes of the certificate files, by what became of them (anything but loaded keeps the old pair)",
+};
+const TLS_NOT_AFTER: Description = Description {
+    name: "edgeward_tls_certificate_not_after_seconds",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "When the certificate being served expires, in seconds since the Unix epoch",
+};
+const FLEET_REVISION: Description = Description {
+    name: "edgeward_fleet_revision",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Revision of the fleet snapshot that decisions read, 0 before the first",
+};
+const FLEET_RELOADS: Description = Description {
+    name: "edgeward_fleet_reloads_total",
+    kind: Kind::Counter,
+    labels: &["result"],
+    help: "Changes of the fleet file, by what became of them (anything but loaded keeps the old fleet)",
+};
+const BUILD_INFO: Description = Description {
+    name: "edgeward_build_info",
+    kind: Kind::Info,
+    labels: &["version"],
+    help: "The version that is running",
+};
+
+/// Every metric there is, in the order of the documentation.
+pub const LIST: &[Description] = &[
+    REVIEWS,
+    REVIEW_DURATION,
+    CONNECTIONS,
+    HANDSHAKE_FAILURES,
+    HTTP_ERRORS,
+    TLS_RELOADS,
+    TLS_NOT_AFTER,
+    FLEET_REVISION,
+    FLEET_RELOADS,
+    BUILD_INFO,
+];
+
+/// Upper bounds of the review histogram in seconds: 50 µs, where a review should be, to 1 s, the webhook's timeout.
+const REVIEW_BUCKETS: [f64; 14] = [
+    50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1.0,
+];
+
+/// What became of a watched file's new content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reload {
+    /// It is in use.
+    Loaded,
+    /// It was read and found wanting; the old content stays in use.
+    Refused,
+    /// It could not be read; the old content stays in use.
+    Unreadable,
+}
+
+impl Reload {
+    /// The value of the label `result`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Loaded => "loaded",
+            Self::Refused => "refused",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// Why a connection to the admission port never became one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandshakeFailure {
+    /// The client refused our certificate: its CA bundle, the name it expects, or its clock differ from ours.
+    Rejected,
+    /// Client and server have no protocol, version or cipher in common, or what came is not TLS.
+    Protocol,
+    /// The client hung up first. TCP health checks do.
+    Closed,
+    /// The handshake took too long.
+    Timeout,
+}
+
+impl HandshakeFailure {
+    /// The value of the label `cause`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rejected => "rejected",
+            Self::Protocol => "protocol",
+            Self::Closed => "closed",
+            Self::Timeout => "timeout",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReviewLabels {
+    verdict: &'static str,
+    reason: &'static str,
+    class: &'static str,
+    site: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProtocolLabel {
+    protocol: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabel {
+    cause: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CodeLabel {
+    code: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VersionLabel {
+    version: &'static str,
+}
+
+/// The process's metrics. Every method is safe from any thread and costs well under a microsecond.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    reviews: Family<ReviewLabels, Counter>,
+    review_duration: Histogram,
+    connections: Family<ProtocolLabel, Counter>,
+    handshake_failures: Family<CauseLabel, Counter>,
+    http_errors: Family<CodeLabel, Counter>,
+    tls_reloads: Family<ResultLabel, Counter>,
+    tls_not_after: Gauge,
+    fleet_revision: Gauge<u64, AtomicU64>,
+    fleet_reloads: Family<ResultLabel, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// A registry with every metric of [`LIST`], all at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        let version = Info::new(VersionLabel {
+            version: env!("CARGO_PKG_VERSION"),
+        });
+        registry.register(registered_name(&BUILD_INFO), BUILD_INFO.help, version);
+        let metrics = Self {
+            reviews: register(&mut registry, &REVIEWS, Family::default()),
+            review_duration: register(&mut registry, &REVIEW_DURATION, Histogram::new(REVIEW_BUCKETS)),
+            connections: register(&mut registry, &CONNECTIONS, Family::default()),
+            handshake_failures: register(&mut registry, &HANDSHAKE_FAILURES, Family::default()),
+            http_errors: register(&mut registry, &HTTP_ERRORS, Family::default()),
+            tls_reloads: register(&mut registry, &TLS_RELOADS, Family::default()),
+            tls_not_after: register(&mut registry, &TLS_NOT_AFTER, Gauge::default()),
+            fleet_revision: register(&mut registry, &FLEET_REVISION, Gauge::default()),
+            fleet_reloads: register(&mut registry, &FLEET_RELOADS, Family::default()),
+            registry,
+        };
+        // A counter that is absent until it first counts hides its first increase from `rate()`.
+        for result in [Reload::Loaded, Reload::Refused, Reload::Unreadable] {
+            drop(metrics.tls_reloads.get_or_create(&ResultLabel {
+                result: result.as_str(),
+            }));
+            drop(metrics.fleet_reloads.get_or_create(&ResultLabel {
+                result: result.as_str(),
+            }));
+        }
+        metrics
+    }
+
+    /// One review was answered. `verdict`, `reason` and `class` come from enums, `site` from the configuration
+    /// (empty when the verdict names none); `elapsed` runs from the complete body to the answer's bytes.
+    pub fn review(
+        &self,
+        verdict: &'static str,
+        reason: &'static str,
+        class: &'static str,
+        site: &str,
+        elapsed: Duration,
+    ) {
+        let labels = ReviewLabels {
+            verdict,
+            reason,
+            class,
+            site: site.to_owned(),
+        };
+        self.reviews.get_or_create(&labels).inc();
+        self.review_duration.observe(elapsed.as_secs_f64());
+    }
+
+    /// A TLS handshake on the admission port completed with this application protocol, `none` if the client
+    /// offered none.
+    pub fn connection(&self, protocol: &'static str) {
+        self.connections.get_or_create(&ProtocolLabel { protocol }).inc();
+    }
+
+    /// A connection to the admission port ended before its handshake was complete.
+    pub fn handshake_failure(&self, cause: HandshakeFailure) {
+        self.handshake_failures
+            .get_or_create(&CauseLabel { cause: cause.as_str() })
+            .inc();
+    }
+
+    /// A request to the admission port was answered with this HTTP status, 400 or above.
+    pub fn http_error(&self, code: u16) {
+        self.http_errors.get_or_create(&CodeLabel { code }).inc();
+    }
+
+    /// The certificate files changed.
+    pub fn tls_reload(&self, result: Reload) {
+        self.tls_reloads
+            .get_or_create(&ResultLabel {
+                result: result.as_str(),
+            })
+            .inc();
+    }
+
+    /// The certificate now served expires at this moment, in seconds since the Unix epoch.
+    pub fn tls_certificate_not_after(&self, unix_seconds: i64) {
+        self.tls_not_after.set(unix_seconds);
+    }
+
+    /// Decisions now read the snapshot of this revision.
+    pub fn fleet_revision(&self, revision: u64) {
+        self.fleet_revision.set(revision);
+    }
+
+    /// The fleet file changed.
+    pub fn fleet_reload(&self, result: Reload) {
+        self.fleet_reloads
+            .get_or_create(&ResultLabel {
+                result: result.as_str(),
+            })
+            .inc();
+    }
+
+    /// Everything, in the OpenMetrics text format; see [`CONTENT_TYPE`].
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut out = String::with_capacity(8 * 1024);
+        // Writing into a String cannot fail; should an encoder do so all the same, a cut-off page without its
+        // `# EOF` is refused by the scraper, which is the truth.
+        if let Err(error) = text::encode(&mut out, &self.registry) {
+            tracing::error!(%error, "metrics could not be encoded");
+        }
+        out
+    }
+}
+
+fn register<M: Encode + Clone>(registry: &mut Registry, description: &Description, metric: M) -> M {
+    registry.register(registered_name(description), description.help, metric.clone());
+    metric
+}
+
+/// The encoder appends the suffix that the type demands.
+fn registered_name(description: &Description) -> &'static str {
+    let suffix = match description.kind {
+        Kind::Counter => "_total",
+        Kind::Info => "_info",
+        Kind::Gauge | Kind::Histogram => "",
+    };
+    description.name.strip_suffix(suffix).unwrap_or(description.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    fn every_metric_touched() -> String {
+        let metrics = Metrics::new();
+        metrics.review(
+            "edge",
+            "edge_feasible_slo_met",
+            "latency",
+            "edge",
+            Duration::from_micros(70),
+        );
+        metrics.connection("http/1.1");
+        metrics.handshake_failure(HandshakeFailure::Rejected);
+        metrics.http_error(413);
+        metrics.tls_certificate_not_after(1_800_000_000);
+        metrics.fleet_revision(3);
+        metrics.encode()
+    }
+
+    #[test]
+    fn the_exposition_is_the_list() {
+        let page = every_metric_touched();
+        let mut labels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for line in page.lines().filter(|line| !line.starts_with('#')) {
+            let (series, _) = line.rsplit_once(' ').expect("a value");
+            let (name, set) = series.split_once('{').map_or((series, ""), |(name, set)| (name, set));
+            let name = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end))
+                .unwrap_or(name);
+            let names = set
+                .trim_end_matches('}')
+                .split(',')
+                .filter_map(|pair| pair.split_once('='));
+            labels
+                .entry(name.to_owned())
+                .or_default()
+                .extend(names.map(|(label, _)| label.to_owned()).filter(|label| label != "le"));
+        }
+        let expected: BTreeMap<String, BTreeSet<String>> = LIST
+            .iter()
+            .map(|metric| {
+                (
+                    metric.name.to_owned(),
+                    metric.labels.iter().map(|&label| label.to_owned()).collect(),
+                )
+            })
+            .collect();
+        assert_eq!(labels, expected);
+        for metric in LIST {
+            let base = registered_name(metric);
+            assert!(
+                page.contains(&format!("# TYPE {base} {}\n", metric.kind.as_str())),
+                "{base}: type\n{page}"
+            );
+            assert!(
+                page.contains(&format!("# HELP {base} {}.\n", metric.help)),
+                "{base}: help\n{page}"
+            );
+        }
+        assert!(page.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn the_documentation_is_the_list() {
+        let table: Vec<String> = LIST
+            .iter()
+            .map(|metric| {
+                let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+                let labels = if labels.is_empty() {
+                    "–".to_owned()
+                } else {
+                    labels.join(", ")
+                };
+                format!(
+                    "| `{}` | {} | {labels} | {} |",
+                    metric.name,
+                    metric.kind.as_str(),
+                    metric.help
+                )
+            })
+            .collect();
+        let documented: Vec<&str> = include_str!("../docs/metrics.md")
+            .lines()
+            .filter(|line| line.starts_with("| `edgeward_"))
+            .collect();
+        assert_eq!(
+            documented,
+            table,
+            "docs/metrics.md should hold these rows:\n{}",
+            table.join("\n")
+        );
+    }
+
+    #[test]
+    fn the_review_histogram_reaches_from_50_us_to_1_s() {
+        let page = every_metric_touched();
+        assert!(
+            page.contains("edgeward_review_duration_seconds_bucket{le=\"0.00005\"} 0"),
+            "{page}"
+        );
+        assert!(
+            page.contains("edgeward_review_duration_seconds_bucket{le=\"0.0001\"} 1"),
+            "{page}"
+        );
+        assert!(
+            page.contains("edgeward_review_duration_seconds_bucket{le=\"1.0\"} 1"),
+            "{page}"
+        );
+    }
+}

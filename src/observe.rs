@@ -1,0 +1,120 @@
+//! The world into the snapshot. Its one source so far is a fleet file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use tokio::time::MissedTickBehavior;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::files::{self, Watch};
+use crate::fleet::{Snapshot, file};
+use crate::metrics::{Metrics, Reload};
+use crate::units::Moment;
+use crate::yaml;
+
+/// How often an unchanged fleet file is published anew. A file does not age as telemetry does: its ages are true
+/// whenever it is read.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// A fleet file and the snapshot that reviews read.
+#[derive(Debug)]
+pub struct FleetFile {
+    path: PathBuf,
+    watch: Watch,
+    config: Arc<Config>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    /// The file's snapshot as of `read_at`.
+    read: Snapshot,
+    read_at: Moment,
+    fleet: Arc<ArcSwap<Snapshot>>,
+}
+
+impl FleetFile {
+    /// Reads the file and publishes its first snapshot.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no fleet file: then every fault is named.
+    pub async fn open(path: PathBuf, config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> anyhow::Result<Self> {
+        let (watch, contents) = Watch::open(vec![path.clone()], files::POLL).await?;
+        let read_at = moment(clock);
+        let read = parse(&path, &contents, &config, read_at)?;
+        metrics.fleet_revision(read.revision);
+        let fleet = Arc::new(ArcSwap::from_pointee(read.clone()));
+        Ok(Self {
+            path,
+            watch,
+            config,
+            clock,
+            metrics,
+            read,
+            read_at,
+            fleet,
+        })
+    }
+
+    /// The published snapshot, always the newest.
+    pub fn fleet(&self) -> Arc<ArcSwap<Snapshot>> {
+        Arc::clone(&self.fleet)
+    }
+
+    /// Publishes every change of the file, for ever. A file that cannot be read, or has faults, leaves the last good
+    /// fleet in place and is logged and counted.
+    pub async fn follow(mut self) {
+        let mut refresh = tokio::time::interval(REFRESH);
+        refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                changed = self.watch.changed() => match changed {
+                    Ok(contents) => self.replace(&contents),
+                    Err(error) => {
+                        self.metrics.fleet_reload(Reload::Unreadable);
+                        tracing::warn!(%error, "fleet file cannot be read; the last good one stays");
+                    }
+                },
+                _ = refresh.tick() => {}
+            }
+            let by = moment(self.clock).since(self.read_at);
+            self.fleet.store(Arc::new(self.read.younger(by)));
+        }
+    }
+
+    fn replace(&mut self, contents: &files::Contents) {
+        let read_at = moment(self.clock);
+        match parse(&self.path, contents, &self.config, read_at) {
+            Ok(snapshot) => {
+                self.read = Snapshot {
+                    revision: self.read.revision + 1,
+                    ..snapshot
+                };
+                self.read_at = read_at;
+                self.metrics.fleet_reload(Reload::Loaded);
+                self.metrics.fleet_revision(self.read.revision);
+                tracing::info!(revision = self.read.revision, "fleet file loaded");
+            }
+            Err(error) => {
+                self.metrics.fleet_reload(Reload::Refused);
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "fleet file refused; the last good one stays"
+                );
+            }
+        }
+    }
+}
+
+fn moment(clock: Clock) -> Moment {
+    Moment(i64::try_from(clock.monotonic_us()).unwrap_or(i64::MAX))
+}
+
+fn parse(path: &std::path::Path, contents: &files::Contents, config: &Config, now: Moment) -> anyhow::Result<Snapshot> {
+    let source = path.display().to_string();
+    let bytes = contents.first().map(Vec::as_slice).unwrap_or_default();
+    let text = std::str::from_utf8(bytes).with_context(|| source.clone())?;
+    let document = yaml::parse_one(text, &source)?;
+    file::read(&document, config, now).map_err(|faults| yaml::faulty(&source, &faults))
+}

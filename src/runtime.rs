@@ -1,0 +1,308 @@
+//! The composition root: listeners, background tasks, readiness and the way out.
+//!
+//! [`Server`] is the whole of it as a value, so that `demo` and tests run what production runs; [`serve`] is a
+//! server that ends with a signal.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum_server::Handle;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::admit::{Answer, server};
+use crate::clock::Clock;
+use crate::metrics::{self, Metrics};
+use crate::tls::{self, Certificates};
+
+mod logging;
+mod readiness;
+mod supervision;
+
+pub use logging::{FILTER_VARIABLE, LogFormat, init_logging};
+pub use readiness::{Readiness, Requirement};
+pub use supervision::Task;
+
+use supervision::Supervisor;
+
+/// How long we go on serving after being asked to stop, if not told otherwise: long enough for the endpoint's
+/// removal to reach every API server's view of the Service.
+pub const DEFAULT_SHUTDOWN_DELAY: Duration = Duration::from_secs(5);
+
+/// The longest we wait, after that delay, for requests in flight. Delay and limit together must stay below the
+/// pod's `terminationGracePeriodSeconds` (30 s by default).
+pub const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+
+const ADMISSION: &str = "admission listener";
+const HEALTH: &str = "health listener";
+
+/// What a [`Server`] is made of.
+pub struct ServeOptions<A> {
+    /// Where reviews are taken, over TLS. Port 0 picks one.
+    pub listen: SocketAddr,
+    /// Where `/livez`, `/readyz` and `/metrics` are, in plain HTTP. Port 0 picks one.
+    pub health_listen: SocketAddr,
+    /// The serving certificate.
+    pub tls: tls::Source,
+    /// Answers reviews.
+    pub answer: Arc<A>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// What must be there before anything is decided. Requirements are added before the start.
+    pub readiness: Readiness,
+    /// The process's clocks.
+    pub clock: Clock,
+    /// How long to go on serving after being asked to stop; see [`DEFAULT_SHUTDOWN_DELAY`].
+    pub shutdown_delay: Duration,
+    /// What runs beside the listeners for as long as they do.
+    pub tasks: Vec<Task>,
+}
+
+/// A running server. [`Server::shutdown`] is the way to end it; dropping it stops the listeners and the background
+/// tasks and leaves open connections to their clients.
+pub struct Server {
+    admission: SocketAddr,
+    health: SocketAddr,
+    ca_bundle: Option<String>,
+    readiness: Readiness,
+    shutdown_delay: Duration,
+    admission_handle: Handle<SocketAddr>,
+    supervisor: Supervisor,
+}
+
+impl Server {
+    /// Reads the certificate, binds both ports and serves. Must be called within a [`tokio_runtime`].
+    ///
+    /// # Errors
+    /// No certificate, or a port that cannot be had. Nothing is left running then.
+    pub async fn start<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<Self> {
+        let ServeOptions {
+            listen,
+            health_listen,
+            answer,
+            metrics,
+            readiness,
+            clock,
+            shutdown_delay,
+            tasks,
+            ..
+        } = options;
+        let certificates = Certificates::load(&options.tls, clock, Arc::clone(&metrics)).await?;
+        let tls = certificates.server_config()?;
+        let ca_bundle = certificates.ca_bundle().map(str::to_owned);
+        let (admission_socket, admission) = bind(listen, ADMISSION).await?;
+        let (health_socket, health) = bind(health_listen, HEALTH).await?;
+
+        let mut supervisor = Supervisor::default();
+        let admission_handle = Handle::new();
+        let router = server::router(answer, Arc::clone(&metrics), readiness.phase());
+        let listener = server::listen(
+            admission_socket,
+            tls,
+            router,
+            Arc::clone(&metrics),
+            admission_handle.clone(),
+        );
+        supervisor.spawn(Task::new(ADMISSION, async { Ok(listener.await?) }));
+        let plain = axum_server::Server::<SocketAddr>::from_listener(health_socket);
+        let listener = server::bounded(plain).serve(health_router(readiness.clone(), metrics).into_make_service());
+        supervisor.spawn(Task::new(HEALTH, async { Ok(listener.await?) }));
+        if let Some(follow) = certificates.follow() {
+            supervisor.spawn(Task::new("certificate files", async {
+                follow.await;
+                Ok(())
+            }));
+        }
+        for task in tasks {
+            supervisor.spawn(task);
+        }
+        tracing::info!(%admission, %health, "serving");
+        Ok(Self {
+            admission,
+            health,
+            ca_bundle,
+            readiness,
+            shutdown_delay,
+            admission_handle,
+            supervisor,
+        })
+    }
+
+    /// Where reviews are taken, as bound.
+    #[must_use]
+    pub fn admission(&self) -> SocketAddr {
+        self.admission
+    }
+
+    /// Where health and metrics are, as bound.
+    #[must_use]
+    pub fn health(&self) -> SocketAddr {
+        self.health
+    }
+
+    /// The authority that clients must trust, in PEM; `None` when the certificate comes from files.
+    #[must_use]
+    pub fn ca_bundle(&self) -> Option<&str> {
+        self.ca_bundle.as_deref()
+    }
+
+    /// Waits until a background task or a listener ends, which none does by itself, and says which and why.
+    /// Cancel-safe.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        let (name, ended) = self.supervisor.next().await;
+        match ended {
+            Ok(()) => anyhow!("background task `{name}` ended"),
+            Err(error) => error.context(format!("background task `{name}` failed")),
+        }
+    }
+
+    /// Stops as a pod should: not ready at once; every answer says `Connection: close` while the delay passes and
+    /// new connections are still served; then requests in flight are finished, for [`DRAIN_LIMIT`] at most; then
+    /// the background tasks are stopped.
+    ///
+    /// # Errors
+    /// A background task failed meanwhile. The server is stopped all the same.
+    pub async fn shutdown(self) -> anyhow::Result<()> {
+        self.shutdown_unless_hurried(std::future::pending()).await
+    }
+
+    /// [`Server::shutdown`] whose delay also ends when `hurry` resolves.
+    async fn shutdown_unless_hurried(mut self, hurry: impl Future<Output = ()>) -> anyhow::Result<()> {
+        self.readiness.drain();
+        let delay = self.shutdown_delay;
+        tracing::info!(delay_ms = delay.as_millis(), "draining: not ready, still serving");
+        let failure = tokio::select! {
+            biased;
+            failure = self.failed() => Some(failure),
+            () = hurry => None,
+            () = tokio::time::sleep(delay) => None,
+        };
+        let drained = self.drain().await;
+        failure.map_or(drained, Err)
+    }
+
+    /// Takes no more connections, finishes what is in flight and stops everything.
+    async fn drain(mut self) -> anyhow::Result<()> {
+        self.readiness.drain();
+        self.admission_handle.graceful_shutdown(Some(DRAIN_LIMIT));
+        while self.supervisor.is_running(ADMISSION) {
+            let (name, ended) = self.supervisor.next().await;
+            match ended {
+                Ok(()) if name == ADMISSION => {}
+                Ok(()) => tracing::warn!(task = name, "ended while draining"),
+                Err(error) => tracing::warn!(task = name, error = format!("{error:#}"), "failed while draining"),
+            }
+        }
+        let cut_off = self.admission_handle.connection_count();
+        self.supervisor.stop().await;
+        if cut_off > 0 {
+            tracing::warn!(connections = cut_off, "still open at the end of the drain, cut off");
+        }
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+/// Serves until SIGTERM or SIGINT, then drains; a second signal ends the drain's delay. Must be called within a
+/// [`tokio_runtime`].
+///
+/// # Errors
+/// The start failed, or a background task or a listener ended by itself; the error names it. Requests in flight
+/// are finished then too.
+pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
+    // Before anything else: as process 1 of a container, a signal without a handler is ignored.
+    let mut signals = Signals::new()?;
+    let mut server = Server::start(options).await?;
+    let failure = tokio::select! {
+        failure = server.failed() => Some(failure),
+        name = signals.next() => {
+            tracing::info!(signal = name, "asked to stop");
+            None
+        }
+    };
+    match failure {
+        None => {
+            server
+                .shutdown_unless_hurried(async {
+                    signals.next().await;
+                })
+                .await
+        }
+        Some(failure) => {
+            tracing::error!(error = format!("{failure:#}"), "stopping");
+            server.drain().await?;
+            Err(failure)
+        }
+    }
+}
+
+/// The Tokio runtime that a server needs: at least two workers, however few cores there are, so that one that is
+/// busy with an overdue review does not keep its deadline from being noticed.
+///
+/// # Errors
+/// The system gives no threads.
+pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.max(2))
+        .enable_all()
+        .build()
+}
+
+async fn bind(address: SocketAddr, name: &'static str) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let context = || format!("the {name} cannot bind {address}");
+    let socket = TcpListener::bind(address).await.with_context(context)?;
+    let bound = socket.local_addr().with_context(context)?;
+    Ok((socket, bound))
+}
+
+/// `/livez`: this process answers. `/readyz`: `ok`, or 503 and what is missing, one name a line. `/metrics`.
+fn health_router(readiness: Readiness, metrics: Arc<Metrics>) -> Router {
+    let scrape =
+        async |State(metrics): State<Arc<Metrics>>| ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode());
+    let ready = async |State(readiness): State<Readiness>| {
+        let missing = readiness.missing();
+        if missing.is_empty() {
+            return "ok".into_response();
+        }
+        let lines: String = missing.iter().flat_map(|name| [*name, "\n"]).collect();
+        (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()
+    };
+    Router::new()
+        .route("/livez", get(async || "ok"))
+        .merge(Router::new().route("/readyz", get(ready)).with_state(readiness))
+        .merge(Router::new().route("/metrics", get(scrape)).with_state(metrics))
+}
+
+/// What asks a process to stop: SIGTERM from kubelet, SIGINT from a terminal.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let handler = |kind| signal(kind).context("no signal handler can be installed");
+        Ok(Self {
+            terminate: handler(SignalKind::terminate())?,
+            interrupt: handler(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        let (terminate, interrupt) = (pin!(self.terminate.recv()), pin!(self.interrupt.recv()));
+        tokio::select! {
+            _ = terminate => "SIGTERM",
+            _ = interrupt => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Background tasks that may not end unnoticed.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::pin::Pin;
+
+use anyhow::anyhow;
+use tokio::task::{Id, JoinSet};
+
+/// Something that runs for as long as the server does. That it ends, fails or panics before it is stopped is an
+/// error that ends the process and names it; that the server stops it is not, and reaches it as a cancellation at
+/// an await point.
+pub struct Task {
+    name: &'static str,
+    future: Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>,
+}
+
+impl Task {
+    /// A task by the name under which its end is reported, such as `fleet file`.
+    pub fn new(name: &'static str, future: impl Future<Output = anyhow::Result<()>> + Send + 'static) -> Self {
+        Self {
+            name,
+            future: Box::pin(future),
+        }
+    }
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Task").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The tasks that run. Dropping it stops them.
+#[derive(Debug, Default)]
+pub(super) struct Supervisor {
+    tasks: JoinSet<anyhow::Result<()>>,
+    names: HashMap<Id, &'static str>,
+}
+
+impl Supervisor {
+    pub(super) fn spawn(&mut self, task: Task) {
+        let id = self.tasks.spawn(task.future).id();
+        self.names.insert(id, task.name);
+    }
+
+    pub(super) fn is_running(&self, name: &str) -> bool {
+        self.names.values().any(|running| *running == name)
+    }
+
+    /// Waits for the next task that ends, and says which and how; for ever when none is left. Cancel-safe.
+    pub(super) async fn next(&mut self) -> (&'static str, anyhow::Result<()>) {
+        let Some(joined) = self.tasks.join_next_with_id().await else {
+            return std::future::pending().await;
+        };
+        let (id, ended) = match joined {
+            Ok(joined) => joined,
+            Err(error) => (error.id(), Err(describe(error))),
+        };
+        (self.names.remove(&id).unwrap_or("unnamed"), ended)
+    }
+
+    /// Cancels every task and waits until none runs.
+    pub(super) async fn stop(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+fn describe(error: tokio::task::JoinError) -> anyhow::Error {
+    match error.try_into_panic() {
+        Ok(panic) => anyhow!("panicked: {}", panic_message(&*panic)),
+        Err(error) => anyhow!(error),
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("without a message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn end_of(future: impl Future<Output = anyhow::Result<()>> + Send + 'static) -> (&'static str, String) {
+        let mut supervisor = Supervisor::default();
+        supervisor.spawn(Task::new("idle", std::future::pending()));
+        supervisor.spawn(Task::new("watched", future));
+        let (name, ended) = supervisor.next().await;
+        assert!(supervisor.is_running("idle") && !supervisor.is_running("watched"));
+        supervisor.stop().await;
+        (
+            name,
+            ended.map_or_else(|error| format!("{error:#}"), |()| "ended".to_owned()),
+        )
+    }
+
+    #[tokio::test]
+    async fn every_way_to_end_is_told_by_name() {
+        assert_eq!(end_of(async { Ok(()) }).await, ("watched", "ended".to_owned()));
+        assert_eq!(
+            end_of(async { Err(anyhow!("no disk")) }).await,
+            ("watched", "no disk".to_owned())
+        );
+        assert_eq!(
+            end_of(async { panic!("a bug") }).await,
+            ("watched", "panicked: a bug".to_owned())
+        );
+    }
+}

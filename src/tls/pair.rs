@@ -1,0 +1,278 @@
+//! A certificate and its private key, read from PEM and checked before anybody is served with it.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error as TlsError, InconsistentKeys};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+/// How far in the future a certificate may begin: the issuer's clock may be ahead of ours.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
+
+/// Why a pair is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// Not PEM.
+    #[error("the {part} is not valid PEM: {source}")]
+    Pem {
+        /// `certificate` or `private key`.
+        part: &'static str,
+        /// What the parser says.
+        source: pem::Error,
+    },
+    /// PEM without a certificate.
+    #[error("the certificate file holds no CERTIFICATE block")]
+    NoCertificate,
+    /// PEM without a key that we can read.
+    #[error("the key file holds no private key (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block)")]
+    NoKey,
+    /// A block that says CERTIFICATE and is none.
+    #[error("certificate {position} of the chain cannot be parsed: {reason}")]
+    NotACertificate {
+        /// Counted from 1, the leaf.
+        position: usize,
+        /// What the parser says.
+        reason: String,
+    },
+    /// The key is of a kind or size that the crypto provider does not take.
+    #[error("the private key cannot be used: {0}")]
+    Key(#[source] TlsError),
+    /// Key and certificate are not a pair.
+    #[error("the private key does not belong to the first certificate of the file, which must be the server's own")]
+    Mismatch,
+    /// Past its end.
+    #[error("the certificate expired at {not_after}")]
+    Expired {
+        /// Its end.
+        not_after: Timestamp,
+    },
+    /// Before its beginning.
+    #[error("the certificate is not valid before {not_before}")]
+    NotYetValid {
+        /// Its beginning.
+        not_before: Timestamp,
+    },
+}
+
+/// A certificate chain with the private key of its leaf, checked.
+#[derive(Debug)]
+pub struct Pair {
+    /// What rustls serves.
+    pub key: Arc<CertifiedKey>,
+    /// The leaf's end.
+    pub not_after: Timestamp,
+    /// DNS names and addresses the leaf is for.
+    pub names: Vec<String>,
+}
+
+impl Pair {
+    /// Reads a chain and a key from PEM and checks that the key is the leaf's and that the leaf is valid `now`.
+    ///
+    /// Other blocks (parameters, a certificate in the key file) are skipped.
+    ///
+    /// # Errors
+    /// [`Fault`] names the first thing that is wrong.
+    pub fn from_pem(cert: &[u8], key: &[u8], now: Timestamp) -> Result<Self, Fault> {
+        let chain = CertificateDer::pem_slice_iter(cert)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|source| Fault::Pem {
+                part: "certificate",
+                source,
+            })?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
+            pem::Error::NoItemsFound => Fault::NoKey,
+            source => Fault::Pem {
+                part: "private key",
+                source,
+            },
+        })?;
+        Self::from_der(chain, key, now)
+    }
+
+    /// The same from the contents of two watched files, certificate first.
+    ///
+    /// # Errors
+    /// As [`Pair::from_pem`].
+    pub(super) fn from_contents(contents: &[Vec<u8>], now: Timestamp) -> Result<Self, Fault> {
+        match contents {
+            [cert, key] => Self::from_pem(cert, key, now),
+            _ => Err(Fault::NoCertificate),
+        }
+    }
+
+    pub(super) fn from_der(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        now: Timestamp,
+    ) -> Result<Self, Fault> {
+        let mut parsed = Vec::with_capacity(chain.len());
+        for (index, der) in chain.iter().enumerate() {
+            let fault = |reason: String| Fault::NotACertificate {
+                position: index + 1,
+                reason,
+            };
+            let (rest, certificate) = X509Certificate::from_der(der).map_err(|error| fault(error.to_string()))?;
+            if !rest.is_empty() {
+                return Err(fault(format!("{} bytes follow it", rest.len())));
+            }
+            parsed.push(certificate);
+        }
+        let leaf = parsed.first().ok_or(Fault::NoCertificate)?;
+        let (not_before, not_after) = validity(leaf)?;
+        let names = names(leaf);
+        drop(parsed);
+        let key = CertifiedKey::from_der(chain, key, &super::provider()).map_err(|error| match error {
+            TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => Fault::Mismatch,
+            error => Fault::Key(error),
+        })?;
+        if not_after < now {
+            return Err(Fault::Expired { not_after });
+        }
+        if not_before > now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX) {
+            return Err(Fault::NotYetValid { not_before });
+        }
+        Ok(Self {
+            key: Arc::new(key),
+            not_after,
+            names,
+        })
+    }
+}
+
+fn validity(leaf: &X509Certificate<'_>) -> Result<(Timestamp, Timestamp), Fault> {
+    let second = |seconds| {
+        Timestamp::from_second(seconds).map_err(|error| Fault::NotACertificate {
+            position: 1,
+            reason: error.to_string(),
+        })
+    };
+    let validity = leaf.validity();
+    Ok((
+        second(validity.not_before.timestamp())?,
+        second(validity.not_after.timestamp())?,
+    ))
+}
+
+fn names(leaf: &X509Certificate<'_>) -> Vec<String> {
+    let Ok(Some(extension)) = leaf.subject_alternative_name() else {
+        return Vec::new();
+    };
+    let address = |bytes: &[u8]| match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes)
+            .ok()
+            .map(|octets| std::net::Ipv4Addr::from(octets).to_string()),
+        16 => <[u8; 16]>::try_from(bytes)
+            .ok()
+            .map(|octets| std::net::Ipv6Addr::from(octets).to_string()),
+        _ => None,
+    };
+    let name = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => address(bytes),
+        _ => None,
+    };
+    extension.value.general_names.iter().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().expect("a timestamp")
+    }
+
+    /// A certificate with its key, valid in the given years.
+    fn issued(years: std::ops::Range<i32>, key: &KeyPair) -> String {
+        let mut params = CertificateParams::new(vec!["edgeward.example.svc".to_owned(), "127.0.0.1".to_owned()])
+            .expect("valid names");
+        params.not_before = date_time_ymd(years.start, 1, 1);
+        params.not_after = date_time_ymd(years.end, 1, 1);
+        params.self_signed(key).expect("signed").pem()
+    }
+
+    #[test]
+    fn a_good_pair_tells_its_names_and_its_end() {
+        let key = KeyPair::generate().expect("key");
+        let pair = Pair::from_pem(
+            issued(2026..2027, &key).as_bytes(),
+            key.serialize_pem().as_bytes(),
+            now(),
+        )
+        .expect("good");
+        assert_eq!(pair.names, ["edgeward.example.svc", "127.0.0.1"]);
+        assert_eq!(pair.not_after.to_string(), "2027-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn a_chain_and_other_blocks_are_accepted() {
+        let (key, other) = (KeyPair::generate().expect("key"), KeyPair::generate().expect("key"));
+        let chain = format!("comment\n{}{}", issued(2026..2027, &key), issued(2020..2030, &other));
+        let keys = format!("{}{}", other.public_key_pem(), key.serialize_pem());
+        let pair = Pair::from_pem(chain.as_bytes(), keys.as_bytes(), now()).expect("good");
+        assert_eq!(pair.key.cert.len(), 2);
+    }
+
+    #[test]
+    fn every_fault_has_its_name() {
+        let (key, other) = (KeyPair::generate().expect("key"), KeyPair::generate().expect("key"));
+        let (good, pem) = (issued(2026..2027, &key), key.serialize_pem());
+        let refused = |cert: &str, key: &str| {
+            Pair::from_pem(cert.as_bytes(), key.as_bytes(), now())
+                .expect_err("refused")
+                .to_string()
+        };
+        assert!(refused("", &pem).contains("no CERTIFICATE block"));
+        assert!(refused(&good, "").contains("no private key"));
+        assert!(refused(&good, &good).contains("no private key"));
+        assert!(refused(&good.replace("-----END CERTIFICATE-----", ""), &pem).contains("certificate is not valid PEM"));
+        assert!(
+            refused("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", &pem)
+                .contains("certificate 1 of the chain cannot be parsed")
+        );
+        assert!(
+            refused(
+                &format!("{good}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+                &pem
+            )
+            .contains("certificate 2 of the chain cannot be parsed")
+        );
+        assert!(refused(&good, &other.serialize_pem()).contains("does not belong to the first certificate"));
+        assert!(
+            refused(&good, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+                .contains("private key cannot be used")
+        );
+        assert!(refused(&issued(2025..2026, &key), &pem).contains("expired at 2026-01-01T00:00:00Z"));
+        assert!(refused(&issued(2027..2028, &key), &pem).contains("not valid before 2027-01-01T00:00:00Z"));
+    }
+
+    /// A PKCS#8 key wraps the older form of the same key, which is how this test comes by it.
+    fn older_form(key: &KeyPair, label: &str) -> String {
+        let (_, outer) = x509_parser::der_parser::parse_der(key.serialized_der()).expect("DER");
+        let inner = outer.as_sequence().expect("a sequence")[2]
+            .as_slice()
+            .expect("an octet string");
+        let base64 = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, inner);
+        format!("-----BEGIN {label}-----\n{base64}\n-----END {label}-----\n")
+    }
+
+    #[test]
+    fn pkcs8_pkcs1_and_sec1_keys_are_accepted() {
+        let ec = KeyPair::generate().expect("key");
+        let rsa = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).expect("key");
+        for (key, pem) in [
+            (&ec, ec.serialize_pem()),
+            (&ec, older_form(&ec, "EC PRIVATE KEY")),
+            (&rsa, rsa.serialize_pem()),
+            (&rsa, older_form(&rsa, "RSA PRIVATE KEY")),
+        ] {
+            let cert = issued(2026..2027, key);
+            Pair::from_pem(cert.as_bytes(), pem.as_bytes(), now()).unwrap_or_else(|fault| panic!("{fault}\n{pem}"));
+        }
+    }
+}
