@@ -245,9 +245,9 @@ fn scale_decimal(value: u128, exponent: i32, inexact: bool) -> i128 {
     }
     let power = 10_u128.checked_pow(exponent.unsigned_abs());
     let scaled = match (exponent < 0, power) {
-        (false, Some(power)) => value.checked_mul(power).unwrap_or(u128::MAX),
+        (false, Some(power)) => value.saturating_mul(power),
         (false, None) => u128::MAX,
-        (true, Some(power)) => value / power + u128::from(inexact || value % power != 0),
+        (true, Some(power)) => value / power + u128::from(inexact || !value.is_multiple_of(power)),
         (true, None) => 1,
     };
     // Far above every i64 a caller reads, and far enough below i128's end that sums stay sums.

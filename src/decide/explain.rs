@@ -90,7 +90,7 @@ pub fn times(assessment: &Assessment<'_>) -> Map<String, Value> {
 
 /// Milliseconds as JSON: an integer where it is whole.
 pub fn millis(time: Micros) -> Value {
-    if time.0 % 1_000 == 0 {
+    if time.0.is_multiple_of(1_000) {
         (time.0 / 1_000).into()
     } else {
         time.as_millis_f64().into()
