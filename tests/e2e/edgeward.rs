@@ -85,7 +85,7 @@ impl<'run> Edgeward<'run> {
     }
 
     /// Sum of a counter over all series that carry these labels.
-    pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
+    pub(crate) fn count(&self, name: &str, labels: &[(&str, &str)]) -> Result<u64> {
         let text = self.runtime.block_on(async {
             let response = self
                 .client
@@ -99,14 +99,14 @@ impl<'run> Edgeward<'run> {
             let (series, value) = line.rsplit_once(' ')?;
             let labels = series.strip_prefix(name)?;
             let ours = labels.is_empty() || labels.starts_with('{');
-            (ours && wanted.iter().all(|label| labels.contains(label))).then(|| value.parse::<f64>().ok())?
+            (ours && wanted.iter().all(|label| labels.contains(label))).then(|| value.parse::<u64>().ok())?
         });
         Ok(series.sum())
     }
 
     /// Reviews answered so far, whatever the verdict.
-    pub(crate) fn reviews(&self) -> Result<f64> {
-        self.metric("edgeward_reviews_total", &[])
+    pub(crate) fn reviews(&self) -> Result<u64> {
+        self.count("edgeward_reviews_total", &[])
     }
 
     /// Sends an AdmissionReview past the API server.

@@ -78,6 +78,10 @@ const SCRIPTS: &[(&str, Script)] = &[
         "reinvocation::not_after_an_earlier_injector",
         reinvocation::not_after_an_earlier_injector,
     ),
+    (
+        "reinvocation::after_the_token_was_mounted",
+        reinvocation::after_the_token_was_mounted,
+    ),
     ("failure::frozen_and_killed", failure::frozen_and_killed),
     ("failure::edge_label_missing", failure::edge_label_missing),
     ("invalid_slo::warns", invalid_slo::warns),
