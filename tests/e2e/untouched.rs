@@ -20,6 +20,12 @@ pub(crate) fn conditions_of_the_manifest(scene: &Scene<'_>) -> Result<()> {
             expected.push(name);
         }
     }
+    // The API server accepts no mirror pod that is not bound; by the time it says so, webhooks have been called.
+    let mut mirror = workloads::pod("unbound-mirror", workloads::latency());
+    mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("0b9f1a2c");
+    let refused = scene.kubectl.attempt(&["create", "-f", "-"], &mirror.to_string())?;
+    ensure!(!refused.succeeded && refused.stderr.contains("mirror"), "{refused:?}");
+
     let seen = watcher.seen();
     let names = seen
         .iter()
