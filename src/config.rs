@@ -103,6 +103,21 @@ impl Config {
         document::read(document, Self::from_root)
     }
 
+    /// Every setting, by its name in the document.
+    pub const SETTINGS: [&'static str; 11] = [
+        "domain",
+        "excludedNamespaces",
+        "enableOffload",
+        "invalidSlo",
+        "onNoCapacity",
+        "explain",
+        "rttThresholdMs",
+        "lossThresholdPct",
+        "telemetryCacheTTL",
+        "models",
+        "queueModel",
+    ];
+
     fn from_root(root: Field<'_>) -> Option<Self> {
         let mut config = Self::default();
         let [
@@ -117,19 +132,7 @@ impl Config {
             telemetry_ttl,
             models,
             queue_model,
-        ] = root.object([
-            "domain",
-            "excludedNamespaces",
-            "enableOffload",
-            "invalidSlo",
-            "onNoCapacity",
-            "explain",
-            "rttThresholdMs",
-            "lossThresholdPct",
-            "telemetryCacheTTL",
-            "models",
-            "queueModel",
-        ])?;
+        ] = root.object(Self::SETTINGS)?;
 
         if let Some(name) = domain.non_empty_string() {
             if is_domain(name) {
