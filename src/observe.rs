@@ -20,10 +20,6 @@ use crate::yaml;
 /// whenever it is read.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// How often its content is compared where no event tells of a change. Shorter than [`REFRESH`], which interrupts the
-/// wait for a change and would otherwise begin it anew for ever.
-const POLL: Duration = Duration::from_millis(250);
-
 /// A fleet file and the snapshot that reviews read.
 #[derive(Debug)]
 pub struct FleetFile {
@@ -44,7 +40,7 @@ impl FleetFile {
     /// # Errors
     /// The file cannot be read, or is no fleet file: then every fault is named.
     pub async fn open(path: PathBuf, config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> anyhow::Result<Self> {
-        let (watch, contents) = Watch::open(vec![path.clone()], POLL).await?;
+        let (watch, contents) = Watch::open(vec![path.clone()], files::POLL).await?;
         let read_at = moment(clock);
         let read = parse(&path, &contents, &config, read_at)?;
         metrics.fleet_revision(read.revision);

@@ -6,7 +6,12 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 mod cli;
+mod client;
 // mod documentation;
 mod golden;
 mod manifests;
+mod server;
+mod shutdown;
 mod tidy;
+mod tls_reload;
+mod volume;
