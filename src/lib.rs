@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`units`] | integer newtypes for every quantity, and the Kubernetes notation |
 //! | [`resources`] | resource names to amounts |
+//! | [`keys`] | annotation and label keys under the configured domain |
 //! | [`config`] | settings: schema, defaults, validation that names every fault |
 //! | [`pod`] | pod JSON to [`workload::Workload`]; the only reader of a pod's wire form |
 //! | [`workload`] | what is asked: request, constraints, SLO |
@@ -32,6 +33,7 @@
 pub mod config;
 pub mod decide;
 pub mod fleet;
+pub mod keys;
 pub mod patch;
 pub mod pod;
 pub mod resources;

@@ -1,7 +1,7 @@
 //! The manifests say what the code does.
 
 use edgeward::admit::server;
-use edgeward::config::Keys;
+use edgeward::keys::Keys;
 use serde_json::{Value, json};
 
 fn webhook() -> Value {
