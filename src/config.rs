@@ -6,6 +6,7 @@ pub mod document;
 
 use serde_json::Value;
 
+use crate::keys::Keys;
 use crate::units::{Micros, Permille};
 use crate::workload::slo::{Class, PerClass};
 use document::{Faults, Field};
@@ -103,6 +104,21 @@ impl Config {
         document::read(document, Self::from_root)
     }
 
+    /// Every setting, by its name in the document.
+    pub const SETTINGS: [&'static str; 11] = [
+        "domain",
+        "excludedNamespaces",
+        "enableOffload",
+        "invalidSlo",
+        "onNoCapacity",
+        "explain",
+        "rttThresholdMs",
+        "lossThresholdPct",
+        "telemetryCacheTTL",
+        "models",
+        "queueModel",
+    ];
+
     fn from_root(root: Field<'_>) -> Option<Self> {
         let mut config = Self::default();
         let [
@@ -117,19 +133,7 @@ impl Config {
             telemetry_ttl,
             models,
             queue_model,
-        ] = root.object([
-            "domain",
-            "excludedNamespaces",
-            "enableOffload",
-            "invalidSlo",
-            "onNoCapacity",
-            "explain",
-            "rttThresholdMs",
-            "lossThresholdPct",
-            "telemetryCacheTTL",
-            "models",
-            "queueModel",
-        ])?;
+        ] = root.object(Self::SETTINGS)?;
 
         if let Some(name) = domain.non_empty_string() {
             if is_domain(name) {
@@ -236,60 +240,6 @@ fn is_domain(name: &str) -> bool {
             && bytes.iter().all(|&b| inner(b) || b == b'-')
     };
     name.len() <= 200 && name.split('.').all(part)
-}
-
-/// The annotation and label keys of the contract under one domain.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Keys {
-    /// `slo.<domain>/`: the annotations read.
-    pub slo_prefix: String,
-    /// Label that opts a namespace in, and a pod in or out.
-    pub managed: String,
-    /// `edge` or `cloud`.
-    pub decision: String,
-    /// Site name.
-    pub site: String,
-    /// Reason code.
-    pub reason: String,
-    /// When it was decided.
-    pub timestamp: String,
-    /// RTT used, in milliseconds.
-    pub wan_rtt_ms: String,
-    /// Id of the decision.
-    pub decision_id: String,
-    /// The numbers behind the verdict.
-    pub explain: String,
-}
-
-impl Keys {
-    /// The keys under `domain`.
-    pub fn new(domain: &str) -> Self {
-        let scheduling = |name: &str| format!("scheduling.{domain}/{name}");
-        Self {
-            slo_prefix: format!("slo.{domain}/"),
-            managed: scheduling("managed"),
-            decision: scheduling("decision"),
-            site: scheduling("site"),
-            reason: scheduling("reason"),
-            timestamp: scheduling("timestamp"),
-            wan_rtt_ms: scheduling("wanRttMs"),
-            decision_id: scheduling("decision-id"),
-            explain: scheduling("explain"),
-        }
-    }
-
-    /// Every annotation that a decision writes: those of a pod that arrives are not to be believed.
-    pub fn written(&self) -> [&str; 7] {
-        [
-            &self.decision,
-            &self.site,
-            &self.reason,
-            &self.timestamp,
-            &self.wan_rtt_ms,
-            &self.decision_id,
-            &self.explain,
-        ]
-    }
 }
 
 #[cfg(test)]

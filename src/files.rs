@@ -8,10 +8,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::time::Duration;
 
 use notify::Watcher as _;
 use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, Sleep};
 
 /// How often content is compared when no event arrives.
 pub const POLL: Duration = Duration::from_secs(1);
@@ -45,10 +47,31 @@ pub struct Watch {
     paths: Vec<PathBuf>,
     /// Hash of what the user saw last; `None` when that was an [`Unreadable`].
     seen: Option<u64>,
-    poll: Duration,
+    next: Step,
+    poll: Interval,
+    /// Closed where there is nothing that could send.
     events: mpsc::Receiver<()>,
-    /// Held for its `Drop`; absent where the platform or the directory allows no watch, which leaves the poll.
+    /// Held for its `Drop`; absent where the platform allows no watch, which leaves the poll.
     _notify: Option<notify::RecommendedWatcher>,
+}
+
+/// What [`Watch::changed`] does next. Kept with its timers between calls, so that a caller who drops the future every
+/// so often loses nothing.
+#[derive(Debug)]
+enum Step {
+    /// Wait for an event or the poll.
+    Wait,
+    /// There was an event: wait until `quiet` passes without another.
+    Settle { quiet: Pin<Box<Sleep>>, rounds_left: u32 },
+    /// Look at the files.
+    Read,
+}
+
+impl Step {
+    fn settle(rounds_left: u32) -> Self {
+        let quiet = Box::pin(tokio::time::sleep(SETTLE));
+        Self::Settle { quiet, rounds_left }
+    }
 }
 
 impl Watch {
@@ -60,9 +83,13 @@ impl Watch {
     /// [`Unreadable`] names the first file that cannot be read now.
     pub async fn open(paths: Vec<PathBuf>, poll: Duration) -> Result<(Self, Contents), Unreadable> {
         let (events, notify) = watch_directories(&paths);
+        let mut poll = tokio::time::interval(poll);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        poll.reset();
         let mut watch = Self {
             paths,
             seen: None,
+            next: Step::Wait,
             poll,
             events,
             _notify: notify,
@@ -77,48 +104,44 @@ impl Watch {
     /// The files are read twice until both reads agree, so a set that is swapped at once is seen at once; files
     /// replaced one after the other may be seen in between, and again when the rest has followed.
     ///
-    /// Cancel-safe: a change that was not returned is found by the next call, after one poll at the latest.
+    /// Cancel-safe: dropping the future and calling again, however often, neither loses a change nor delays it.
     ///
     /// # Errors
     /// [`Unreadable`] once when files that could be read no longer can. The caller keeps what it has; the next
     /// call waits until they are readable again, and returns them even if nothing else changed.
     pub async fn changed(&mut self) -> Result<Contents, Unreadable> {
         loop {
-            tokio::select! {
-                event = self.events.recv() => match event {
-                    Some(()) => self.settle().await,
-                    // No watch at all: the poll is all there is.
-                    None => tokio::time::sleep(self.poll).await,
+            match &mut self.next {
+                Step::Wait => tokio::select! {
+                    Some(()) = self.events.recv() => self.next = Step::settle(SETTLE_ROUNDS),
+                    _ = self.poll.tick() => self.next = Step::Read,
                 },
-                () = tokio::time::sleep(self.poll) => {}
-            }
-            match self.read_settled().await {
-                Ok(contents) => {
-                    let hash = hash(&contents);
-                    if self.seen != Some(hash) {
-                        self.seen = Some(hash);
-                        return Ok(contents);
+                Step::Settle { quiet, rounds_left } => {
+                    quiet.await;
+                    let rounds_left = *rounds_left;
+                    let mut restless = false;
+                    while self.events.try_recv().is_ok() {
+                        restless = true;
+                    }
+                    self.next = match rounds_left.checked_sub(1) {
+                        Some(rounds_left) if restless => Step::settle(rounds_left),
+                        _ => Step::Read,
+                    };
+                }
+                Step::Read => {
+                    let read = self.read_settled().await;
+                    self.next = Step::Wait;
+                    match read {
+                        Ok(contents) => {
+                            let hash = hash(&contents);
+                            if self.seen.replace(hash) != Some(hash) {
+                                return Ok(contents);
+                            }
+                        }
+                        Err(unreadable) if self.seen.take().is_some() => return Err(unreadable),
+                        Err(_) => {}
                     }
                 }
-                Err(unreadable) => {
-                    if self.seen.take().is_some() {
-                        return Err(unreadable);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Waits until a quiet period passes without an event.
-    async fn settle(&mut self) {
-        for _ in 0..SETTLE_ROUNDS {
-            tokio::time::sleep(SETTLE).await;
-            let mut quiet = true;
-            while self.events.try_recv().is_ok() {
-                quiet = false;
-            }
-            if quiet {
-                return;
             }
         }
     }
@@ -199,6 +222,8 @@ mod tests {
 
     use super::*;
 
+    /// Before a test gives up; none passes or fails by less.
+    const PATIENCE: Duration = Duration::from_secs(60);
     const NEVER: Duration = Duration::from_secs(3600);
 
     /// Publishes `files` the way kubelet does: a new directory, then one rename of the `..data` symlink.
@@ -225,30 +250,71 @@ mod tests {
             .collect()
     }
 
-    async fn sees_swaps(poll: Duration, without_events: bool) {
+    /// Swaps a volume three times; `silence` is done to the watch first.
+    async fn sees_swaps(poll: Duration, silence: impl FnOnce(&mut Watch)) {
         let volume = tempfile::tempdir().expect("tempdir");
         publish(volume.path(), 1, &[("a", "a1"), ("b", "b1")]);
         let paths = vec![volume.path().join("a"), volume.path().join("b")];
         let (mut watch, contents) = Watch::open(paths, poll).await.expect("readable");
-        if without_events {
-            watch._notify = None;
-        }
         assert_eq!(text(contents), ["a1", "b1"]);
+        silence(&mut watch);
         for generation in 2..5 {
             let (a, b) = (format!("a{generation}"), format!("b{generation}"));
             publish(volume.path(), generation, &[("a", &a), ("b", &b)]);
-            assert_eq!(text(watch.changed().await.expect("readable")), [a, b]);
+            let changed = tokio::time::timeout(PATIENCE, watch.changed()).await.expect("seen");
+            assert_eq!(text(changed.expect("readable")), [a, b]);
         }
     }
 
     #[tokio::test]
     async fn a_data_swap_is_seen_by_its_events() {
-        sees_swaps(NEVER, false).await;
+        sees_swaps(NEVER, |_| {}).await;
     }
 
     #[tokio::test]
-    async fn a_data_swap_is_seen_by_the_poll_alone() {
-        sees_swaps(Duration::from_millis(5), true).await;
+    async fn a_data_swap_is_seen_where_no_event_arrives() {
+        let (_sender, silent) = mpsc::channel(1);
+        sees_swaps(Duration::from_millis(5), |watch| watch.events = silent).await;
+    }
+
+    #[tokio::test]
+    async fn a_data_swap_is_seen_where_nothing_can_be_watched() {
+        sees_swaps(Duration::from_millis(5), |watch| {
+            watch._notify = None;
+            watch.events = mpsc::channel(1).1;
+        })
+        .await;
+    }
+
+    /// Drops the future over and over, sooner than a poll or a quiet period passes.
+    async fn changed_in_glimpses(watch: &mut Watch) -> Vec<String> {
+        let glimpses = async {
+            loop {
+                if let Ok(changed) = tokio::time::timeout(SETTLE / 3, watch.changed()).await {
+                    return text(changed.expect("readable"));
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, glimpses).await.expect("seen")
+    }
+
+    #[tokio::test]
+    async fn a_caller_who_keeps_dropping_the_future_misses_nothing() {
+        for (poll, with_events) in [(NEVER, true), (SETTLE, false)] {
+            let volume = tempfile::tempdir().expect("tempdir");
+            publish(volume.path(), 1, &[("a", "a1")]);
+            let (mut watch, _) = Watch::open(vec![volume.path().join("a")], poll)
+                .await
+                .expect("readable");
+            if !with_events {
+                watch._notify = None;
+            }
+            for generation in 2..4 {
+                let content = format!("a{generation}");
+                publish(volume.path(), generation, &[("a", &content)]);
+                assert_eq!(changed_in_glimpses(&mut watch).await, [content]);
+            }
+        }
     }
 
     #[tokio::test]

@@ -118,3 +118,67 @@ fn parse(path: &std::path::Path, contents: &files::Contents, config: &Config, no
     let document = yaml::parse_one(text, &source)?;
     file::read(&document, config, now).map_err(|faults| yaml::faulty(&source, &faults))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLEET: &str = "sites: [{name: edge, kind: edge}]\nnodes: []\n";
+
+    async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+        let waited = tokio::time::timeout(Duration::from_secs(30), async {
+            while !holds() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        waited.await.unwrap_or_else(|_| panic!("never: {what}"));
+    }
+
+    #[tokio::test]
+    async fn a_change_is_published_and_a_bad_one_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fleet.yaml");
+        let write = |text: &str| {
+            std::fs::write(directory.path().join("new"), text).unwrap();
+            std::fs::rename(directory.path().join("new"), &path).unwrap();
+        };
+        write(FLEET);
+        let metrics = Arc::new(Metrics::new());
+        let clock = Clock::start();
+        let file = FleetFile::open(path.clone(), Arc::default(), clock, Arc::clone(&metrics))
+            .await
+            .unwrap();
+        let fleet = file.fleet();
+        let follow = tokio::spawn(file.follow());
+
+        write("sites: [{name: here, kind: edge}]");
+        eventually("the new site", || fleet.load().sites[0].name == "here").await;
+        assert_eq!(fleet.load().revision, 2);
+
+        write("sites: []");
+        let refused = |page: String| page.contains("edgeward_fleet_reloads_total{result=\"refused\"} 1");
+        eventually("the refusal", || refused(metrics.encode())).await;
+        assert_eq!(fleet.load().sites[0].name, "here");
+
+        // A file does not age: it is published anew, as old as it says.
+        let before = fleet.load().kubernetes_as_of;
+        eventually("a younger picture", || fleet.load().kubernetes_as_of > before).await;
+        follow.abort();
+    }
+
+    #[tokio::test]
+    async fn a_faulty_file_at_the_start_names_every_fault() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fleet.yaml");
+        std::fs::write(&path, "sites: [{name: 1}, {kind: 2}]").unwrap();
+        let opened = FleetFile::open(path, Arc::default(), Clock::start(), Arc::default()).await;
+        let error = opened.unwrap_err().to_string();
+        for fault in [
+            "sites[0].name: 1 is not",
+            "sites[0].kind: is missing",
+            "sites[1].kind: 2 is not",
+        ] {
+            assert!(error.contains(fault), "{error}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ mod wire;
 
 use std::borrow::Cow;
 
-use crate::config::Keys;
+use crate::keys::Keys;
 use crate::resources::{ResourceList, is_pod_level};
 use crate::workload::constraints::{NodeConstraints, Requirement, Term, Toleration};
 use crate::workload::slo;

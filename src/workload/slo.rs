@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::config::Keys;
+use crate::keys::Keys;
 use crate::units::Micros;
 
 /// Workload class.

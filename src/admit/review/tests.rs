@@ -1,1 +1,224 @@
+use base64::Engine as _;
+use serde_json::{Value, json};
 
+use super::*;
+use crate::config::InvalidSlo;
+use crate::testkit;
+
+fn reviewer(config: Config) -> Reviewer {
+    let fleet = json!({
+        "sites": [{"name": "edge", "kind": "edge"}],
+        "nodes": [{"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}}],
+    });
+    Reviewer {
+        config: Arc::new(config),
+        fleet: Arc::new(ArcSwap::from_pointee(
+            testkit::snapshot(&fleet).younger(Micros::from_secs(100_000)),
+        )),
+        metrics: Arc::new(Metrics::new()),
+        clock: Clock::start(),
+    }
+}
+
+fn create(pod: Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "operation": "CREATE",
+            "namespace": "shop",
+            "userInfo": {"username": "admin", "groups": ["a"]},
+            "object": pod,
+            "oldObject": null,
+            "options": {"kind": "CreateOptions"},
+        },
+    })
+}
+
+fn latency_pod() -> Value {
+    json!({
+        "metadata": {"generateName": "web-", "annotations": {"slo.example.io/class": "latency"}},
+        "spec": {"containers": [{"name": "c", "futureField": {"x": [1, null]}}]},
+    })
+}
+
+fn answer(reviewer: &Reviewer, review: &Value) -> Value {
+    let bytes = reviewer.review(review.to_string().as_bytes()).unwrap();
+    let answer: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
+    assert_eq!(answer["kind"], "AdmissionReview");
+    assert_eq!(answer["response"]["uid"], review["request"]["uid"]);
+    answer["response"].clone()
+}
+
+fn counted(reviewer: &Reviewer, reason: &str) -> bool {
+    reviewer.metrics.encode().lines().any(|line| {
+        line.starts_with("edgeward_reviews_total{")
+            && line.contains(&format!("reason=\"{reason}\""))
+            && line.ends_with(" 1")
+    })
+}
+
+#[test]
+fn a_pod_is_placed_by_a_base64_json_patch() {
+    let reviewer = reviewer(Config::default());
+    let response = answer(&reviewer, &create(latency_pod()));
+    assert_eq!(response["allowed"], true);
+    assert_eq!(response["patchType"], "JSONPatch");
+    let patch = base64::engine::general_purpose::STANDARD
+        .decode(response["patch"].as_str().unwrap())
+        .unwrap();
+    let patch: Vec<Value> = serde_json::from_slice(&patch).unwrap();
+    assert!(patch.iter().all(|operation| operation["op"] == "add"));
+    assert_eq!(
+        response["auditAnnotations"],
+        json!({"decision": "edge", "site": "edge", "reason": "edge_no_slo_target"})
+    );
+    assert_eq!(response.get("warnings"), None);
+    assert!(counted(&reviewer, "edge_no_slo_target"));
+}
+
+#[test]
+fn what_is_not_the_creation_of_a_pod_is_allowed_untouched() {
+    let with = |pointer: &str, value: Value| {
+        let mut review = create(latency_pod());
+        let request = review["request"].as_object_mut().unwrap();
+        request.insert(pointer.to_owned(), value);
+        review
+    };
+    for review in [
+        with("operation", json!("UPDATE")),
+        with("operation", json!("DELETE")),
+        with(
+            "resource",
+            json!({"group": "apps", "version": "v1", "resource": "pods"}),
+        ),
+        with("resource", json!({"group": "", "version": "v1", "resource": "nodes"})),
+        with("subResource", json!("binding")),
+        with("object", Value::Null),
+    ] {
+        let reviewer = reviewer(Config::default());
+        let response = answer(&reviewer, &review);
+        assert_eq!(
+            response,
+            json!({"uid": review["request"]["uid"], "allowed": true}),
+            "{review}"
+        );
+        assert!(counted(&reviewer, "passthrough_not_a_pod_create"));
+    }
+}
+
+#[test]
+fn a_pod_that_cannot_be_read_is_allowed_with_a_warning() {
+    let reviewer = reviewer(Config::default());
+    let mut pod = latency_pod();
+    pod["spec"]["containers"] = json!("none");
+    let response = answer(&reviewer, &create(pod));
+    assert_eq!(response["allowed"], true);
+    assert_eq!(response.get("patch"), None);
+    let warning = response["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.starts_with("edgeward could not read the pod, which was left as it is: invalid type"),
+        "{warning}"
+    );
+}
+
+#[test]
+fn what_is_no_admission_review_says_why() {
+    let reviewer = reviewer(Config::default());
+    let reason = |body: &str| reviewer.review(body.as_bytes()).unwrap_err().to_string();
+    assert!(reason("{").starts_with("not an AdmissionReview: EOF"));
+    assert!(reason("[]").starts_with("not an AdmissionReview: "));
+    assert_eq!(
+        reason(r#"{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}"#),
+        r#"expected admission.k8s.io/v1 AdmissionReview, found "admission.k8s.io/v1beta1" "AdmissionReview""#
+    );
+    assert_eq!(
+        reason(r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#),
+        "the AdmissionReview has no request"
+    );
+    assert_eq!(
+        reason(r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {}}"#),
+        "the AdmissionReview's request has no uid"
+    );
+}
+
+#[test]
+fn an_invalid_slo_warns_or_denies_with_every_fault() {
+    let mut pod = latency_pod();
+    pod["metadata"]["annotations"]["slo.example.io/deadlineMs"] = json!("soon");
+    pod["metadata"]["annotations"]["slo.example.io/priority"] = json!("eleven");
+    let warned = answer(&reviewer(Config::default()), &create(pod.clone()));
+    assert_eq!(warned["allowed"], true);
+    assert_eq!(warned["warnings"].as_array().unwrap().len(), 2);
+    assert_eq!(warned["auditAnnotations"]["reason"], "edge_invalid_slo");
+
+    let strict = reviewer(Config {
+        invalid_slo: InvalidSlo::Deny,
+        ..Config::default()
+    });
+    let denied = answer(&strict, &create(pod));
+    assert_eq!(denied["allowed"], false);
+    assert_eq!(
+        denied["status"],
+        json!({
+            "code": 403,
+            "message": "invalid SLO: slo.example.io/deadlineMs: \"soon\" is not a whole number of milliseconds from 1 to \
+                        31536000000; slo.example.io/priority: \"eleven\" is not a whole number from 0 to 10",
+        })
+    );
+    assert_eq!(denied.get("patch"), None);
+}
+
+#[test]
+fn no_opinion_is_allowed_and_counted() {
+    for (why, reason) in [
+        (NoOpinion::Deadline, "passthrough_deadline"),
+        (NoOpinion::Panic, "passthrough_panic"),
+        (NoOpinion::NotReady, "passthrough_not_ready"),
+    ] {
+        let reviewer = reviewer(Config::default());
+        let bytes = reviewer
+            .no_opinion(create(latency_pod()).to_string().as_bytes(), why)
+            .unwrap();
+        let response = serde_json::from_slice::<Value>(&bytes).unwrap()["response"].clone();
+        assert_eq!(response["allowed"], true);
+        assert_eq!(response.get("patch"), None);
+        assert_eq!(response["auditAnnotations"], json!({ "reason": reason }));
+        assert!(response["warnings"][0].as_str().unwrap().starts_with("edgeward "));
+        assert!(counted(&reviewer, reason));
+    }
+}
+
+#[test]
+fn a_second_round_repeats_the_first_without_a_patch() {
+    let reviewer = reviewer(Config::default());
+    let mut pod = latency_pod();
+    pod["spec"]["nodeSelector"] = json!({"node.role/edge": "true"});
+    for (name, value) in [
+        ("decision", "edge".to_owned()),
+        ("site", "edge".to_owned()),
+        ("decision-id", "x".to_owned()),
+        ("timestamp", jiff::Timestamp::now().to_string()),
+    ] {
+        pod["metadata"]["annotations"][format!("scheduling.example.io/{name}")] = value.into();
+    }
+    let response = answer(&reviewer, &create(pod));
+    assert_eq!(response.get("patch"), None);
+    assert_eq!(
+        response["auditAnnotations"],
+        json!({"decision": "edge", "site": "edge", "reason": "passthrough_reinvocation"})
+    );
+}
+
+#[test]
+fn warnings_stay_on_one_line_of_120_characters() {
+    assert_eq!(shorten("one\ntwo\t"), "one two ");
+    let long = shorten(&"ü".repeat(200));
+    assert_eq!(long.chars().count(), WARNING_CHARS);
+    assert!(long.ends_with('…'));
+    assert_eq!(shorten(&"x".repeat(120)), "x".repeat(120));
+}

@@ -192,8 +192,10 @@ fn until(released: Receiver<()>) -> impl Fn() + Send + Sync {
 async fn an_overdue_review_is_answered_without_an_opinion() {
     let (release, released) = channel();
     let harness = harness(until(released));
-    let (status, _, body) = harness.send(review("/mutate?timeout=100ms", "{}")).await;
+    let sending = harness.send(review("/mutate?timeout=100ms", "{}"));
+    let answered = tokio::time::timeout(Duration::from_secs(60), sending).await;
     drop(release);
+    let (status, _, body) = answered.expect("answered before the review ended");
     assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: Deadline"));
 }
 

@@ -1,0 +1,122 @@
+//! What one review costs, part by part: a realistic pod of 4 KB, fleets of 10 to 5,000 nodes.
+//!
+//! Read the numbers against each other within one run; docs/performance.md keeps one with its machine.
+
+// A benchmark that cannot be set up should stop.
+#![allow(clippy::unwrap_used)]
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use edgeward::config::Config;
+use edgeward::decide::decide;
+use edgeward::fleet::{Snapshot, file};
+use edgeward::patch::{Stamp, patch};
+use edgeward::pod::Pod;
+use edgeward::room::Room;
+use edgeward::units::{Moment, Now};
+use serde_json::{Value, json};
+
+const POD: &str = include_str!("pod.json");
+const NOW: Now = Now {
+    moment: Moment(0),
+    wall: jiff::Timestamp::constant(1_767_225_600, 0),
+};
+
+/// A fleet of `nodes` edge nodes, all but the last of them full, and one cloud node.
+fn fleet(nodes: usize) -> Snapshot {
+    let edge = (0..nodes).map(|i| {
+        let used = if i + 1 == nodes { "500m" } else { "3900m" };
+        json!({
+            "name": format!("edge-{i}"),
+            "labels": {
+                "node.role/edge": "true", "kubernetes.io/hostname": format!("edge-{i}"), "kubernetes.io/arch": "amd64",
+                "kubernetes.io/os": "linux", "topology.kubernetes.io/zone": format!("zone-{}", i % 3), "disk": "ssd",
+            },
+            "taints": if i % 10 == 0 { json!([{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]) } else { json!([]) },
+            "allocatable": {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "40Gi", "pods": 110},
+            "used": {"cpu": used, "memory": "2Gi", "pods": 20},
+        })
+    });
+    let cloud = json!({
+        "name": "cloud", "labels": {"node.role/cloud": "true"},
+        "taints": [{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}],
+        "allocatable": {"cpu": "640", "memory": "2560Gi", "pods": 5000},
+    });
+    let document = json!({
+        "sites": [
+            {"name": "edge", "kind": "edge", "queues": [{"class": "latency", "waiting": 2}]},
+            {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 25, "lossPct": 0.1}},
+        ],
+        "nodes": edge.chain([cloud]).collect::<Vec<Value>>(),
+    });
+    file::read(&document, &Config::default(), NOW.moment).unwrap()
+}
+
+fn review(c: &mut Criterion) {
+    let config = Config::default();
+    let mut group = c.benchmark_group("pod");
+    group.bench_function("parse", |b| b.iter(|| Pod::from_json(black_box(POD)).unwrap()));
+    let pod = Pod::from_json(POD).unwrap();
+    group.bench_function("effective request", |b| b.iter(|| black_box(&pod).request().amounts()));
+    group.bench_function("workload", |b| {
+        b.iter(|| black_box(&pod).workload("shop".into(), &config.keys))
+    });
+    group.finish();
+
+    let workload = pod.workload("shop".into(), &config.keys);
+    let constrained = POD.replace("\"nodeSelector\": {}", "\"nodeSelector\": {\"disk\": \"ssd\"}");
+    let constrained = Pod::from_json(&constrained)
+        .unwrap()
+        .workload("shop".into(), &config.keys);
+    assert_eq!(constrained.constraints.selector.len(), 1);
+    let mut group = c.benchmark_group("decide");
+    for nodes in [10, 100, 1_000, 5_000] {
+        let snapshot = fleet(nodes);
+        let room = Room { snapshot: &snapshot };
+        assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name, "edge");
+        group.bench_with_input(BenchmarkId::new("plain", nodes), &room, |b, room| {
+            b.iter(|| decide(black_box(&workload), room, &config, NOW));
+        });
+        group.bench_with_input(BenchmarkId::new("with nodeSelector", nodes), &room, |b, room| {
+            b.iter(|| decide(black_box(&constrained), room, &config, NOW));
+        });
+    }
+    group.finish();
+
+    let mut group = c.benchmark_group("patch");
+    let stamp = Stamp {
+        at: NOW.wall,
+        id: "7c11a4a3-b9a6-4a9d-a920-4dc29bac5dcb".into(),
+    };
+    let snapshot = fleet(100);
+    let verdict = decide(&workload, &Room { snapshot: &snapshot }, &config, NOW);
+    group.bench_function("build", |b| {
+        b.iter(|| patch(black_box(&pod), &verdict, &config, &stamp))
+    });
+    group.bench_function("build and serialise", |b| {
+        b.iter(|| serde_json::to_vec(&patch(black_box(&pod), &verdict, &config, &stamp)).unwrap());
+    });
+    group.finish();
+
+    let mut group = c.benchmark_group("whole review");
+    for nodes in [10, 100, 1_000, 5_000] {
+        let snapshot = fleet(nodes);
+        group.bench_with_input(BenchmarkId::from_parameter(nodes), &snapshot, |b, snapshot| {
+            b.iter(|| {
+                let pod = Pod::from_json(black_box(POD)).unwrap();
+                let workload = pod.workload("shop".into(), &config.keys);
+                let verdict = decide(&workload, &Room { snapshot }, &config, NOW);
+                serde_json::to_vec(&patch(&pod, &verdict, &config, &stamp)).unwrap()
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().sample_size(50);
+    targets = review
+}
+criterion_main!(benches);

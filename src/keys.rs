@@ -1,0 +1,55 @@
+//! The keys of the contract with users: annotations and labels under one domain.
+
+/// The annotation and label keys of the contract under one domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keys {
+    /// `slo.<domain>/`: the annotations read.
+    pub slo_prefix: String,
+    /// Label that opts a namespace in, and a pod in or out.
+    pub managed: String,
+    /// `edge` or `cloud`.
+    pub decision: String,
+    /// Site name.
+    pub site: String,
+    /// Reason code.
+    pub reason: String,
+    /// When it was decided.
+    pub timestamp: String,
+    /// RTT used, in milliseconds.
+    pub wan_rtt_ms: String,
+    /// Id of the decision.
+    pub decision_id: String,
+    /// The numbers behind the verdict.
+    pub explain: String,
+}
+
+impl Keys {
+    /// The keys under `domain`.
+    pub fn new(domain: &str) -> Self {
+        let scheduling = |name: &str| format!("scheduling.{domain}/{name}");
+        Self {
+            slo_prefix: format!("slo.{domain}/"),
+            managed: scheduling("managed"),
+            decision: scheduling("decision"),
+            site: scheduling("site"),
+            reason: scheduling("reason"),
+            timestamp: scheduling("timestamp"),
+            wan_rtt_ms: scheduling("wanRttMs"),
+            decision_id: scheduling("decision-id"),
+            explain: scheduling("explain"),
+        }
+    }
+
+    /// Every annotation that a decision writes: those of a pod that arrives are not to be believed.
+    pub fn written(&self) -> [&str; 7] {
+        [
+            &self.decision,
+            &self.site,
+            &self.reason,
+            &self.timestamp,
+            &self.wan_rtt_ms,
+            &self.decision_id,
+            &self.explain,
+        ]
+    }
+}

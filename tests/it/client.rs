@@ -1,0 +1,208 @@
+//! A client that shows what a comfortable one hides: the negotiated protocol, the served chain, the raw answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// How long a condition may take to come true before a test gives up. No test passes or fails by less.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The smallest review there is.
+const REVIEW: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u"}}"#;
+
+/// What a client brings to a handshake.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+    pub(crate) ca_bundle: String,
+    pub(crate) alpn: &'static [&'static [u8]],
+    pub(crate) versions: &'static [&'static SupportedProtocolVersion],
+}
+
+/// A connection after its handshake.
+pub(crate) struct Connection {
+    stream: BufReader<TlsStream<TcpStream>>,
+}
+
+/// One answer.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    /// Lower-case names.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr, ca_bundle: &str) -> Self {
+        Self {
+            address,
+            ca_bundle: ca_bundle.to_owned(),
+            alpn: &[],
+            versions: rustls::DEFAULT_VERSIONS,
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> std::io::Result<Connection> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(self.ca_bundle.as_bytes()) {
+            roots.add(certificate.expect("PEM")).expect("a root");
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(self.versions)
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = self.alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        let stream = TcpStream::connect(self.address).await?;
+        let name = ServerName::try_from("localhost").expect("a name");
+        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        // A TLS 1.3 client is done before the server has judged it; a refusal shows at the next read or write.
+        stream.flush().await?;
+        Ok(Connection {
+            stream: BufReader::new(stream),
+        })
+    }
+
+    /// A review over a connection of its own.
+    pub(crate) async fn post(&self) -> std::io::Result<Answered> {
+        self.connect().await?.post().await
+    }
+}
+
+impl Connection {
+    pub(crate) fn protocol(&self) -> Option<&[u8]> {
+        self.stream.get_ref().get_ref().1.alpn_protocol()
+    }
+
+    pub(crate) fn version(&self) -> Option<rustls::ProtocolVersion> {
+        self.stream.get_ref().get_ref().1.protocol_version()
+    }
+
+    pub(crate) fn chain(&self) -> Vec<Vec<u8>> {
+        let chain = self
+            .stream
+            .get_ref()
+            .get_ref()
+            .1
+            .peer_certificates()
+            .unwrap_or_default();
+        chain.iter().map(|der| der.to_vec()).collect()
+    }
+
+    pub(crate) async fn post(&mut self) -> std::io::Result<Answered> {
+        self.send(&format!("{}\r\n{REVIEW}", head("/mutate"))).await?;
+        self.receive().await
+    }
+
+    /// Sends the head of a review and returns once the server waits for the body.
+    pub(crate) async fn begin_post(&mut self) -> std::io::Result<()> {
+        let head = head("/mutate?timeout=30s");
+        self.send(&format!("{head}expect: 100-continue\r\n\r\n")).await?;
+        let interim = self.receive().await?;
+        assert_eq!(interim.status, 100, "{interim:?}");
+        Ok(())
+    }
+
+    pub(crate) async fn end_post(&mut self) -> std::io::Result<Answered> {
+        self.send(REVIEW).await?;
+        self.receive().await
+    }
+
+    /// Whether the server has closed the connection.
+    pub(crate) async fn is_closed(&mut self) -> bool {
+        matches!(self.stream.read(&mut [0; 1]).await, Ok(0) | Err(_))
+    }
+
+    async fn send(&mut self, text: &str) -> std::io::Result<()> {
+        self.stream.write_all(text.as_bytes()).await?;
+        self.stream.flush().await
+    }
+
+    async fn receive(&mut self) -> std::io::Result<Answered> {
+        receive(&mut self.stream).await
+    }
+}
+
+/// The head of a request that carries [`REVIEW`], without the line that ends it.
+fn head(target: &str) -> String {
+    let length = REVIEW.len();
+    format!("POST {target} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n")
+}
+
+impl Answered {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(header, _)| header == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// `GET` over plain HTTP.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> std::io::Result<Answered> {
+    let mut stream = BufReader::new(TcpStream::connect(address).await?);
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes())
+        .await?;
+    receive(&mut stream).await
+}
+
+/// Asks until the answer is yes.
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .unwrap_or_else(|_| panic!("never happened: {what}"));
+}
+
+async fn receive(stream: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> std::io::Result<Answered> {
+    let status_line = line(stream).await?;
+    let status = status_line
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .unwrap_or_default();
+    let mut headers = Vec::new();
+    loop {
+        let line = line(stream).await?;
+        let Some((name, value)) = line.split_once(':') else {
+            break;
+        };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let mut answered = Answered {
+        status,
+        headers,
+        body: String::new(),
+    };
+    let length = answered
+        .header("content-length")
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(0);
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await?;
+    answered.body = String::from_utf8(body).expect("UTF-8");
+    Ok(answered)
+}
+
+async fn line(stream: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> std::io::Result<String> {
+    let mut line = String::new();
+    if stream.read_line(&mut line).await? == 0 {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(line.trim_end().to_owned())
+}

@@ -1,0 +1,34 @@
+//! Documents that must not lag the code.
+
+use std::collections::BTreeSet;
+
+use edgeward::config::Config;
+use edgeward::decide::verdict::{Reason, RefusalCode};
+
+/// The first cells of table rows, where they are code.
+fn documented(page: &str) -> BTreeSet<String> {
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.filter_map(|row| Some(row.split_once('`')?.0.to_owned())).collect()
+}
+
+#[test]
+fn every_reason_and_refusal_is_explained() {
+    let page = documented(include_str!("../../docs/decision.md"));
+    let codes = Reason::ALL.iter().map(|code| code.as_str());
+    let refusals = RefusalCode::ALL.iter().map(|code| code.as_str());
+    for code in codes.chain(refusals) {
+        assert!(page.contains(code), "docs/decision.md does not explain `{code}`");
+    }
+    let known: BTreeSet<_> = Reason::ALL.iter().map(|code| code.as_str()).collect();
+    for code in page.iter().filter(|code| ["edge_", "cloud_", "passthrough_", "denied_"].iter().any(|p| code.starts_with(p))) {
+        assert!(known.contains(code.as_str()), "docs/decision.md explains `{code}`, which does not exist");
+    }
+}
+
+#[test]
+fn every_setting_is_documented() {
+    let page = documented(include_str!("../../docs/configuration.md"));
+    for setting in Config::SETTINGS {
+        assert!(page.contains(setting), "docs/configuration.md does not document `{setting}`");
+    }
+}

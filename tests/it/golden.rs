@@ -1,0 +1,71 @@
+//! `tests/golden/<case>/`: an input, a fleet, perhaps a configuration, and what `edgeward review -o json` says. Every
+//! folder is found by itself. `EDGEWARD_BLESS=1` writes what it says now.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+#[test]
+fn every_case_is_decided_as_recorded() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut cases = 0;
+    for entry in fs::read_dir(root).unwrap() {
+        let case = entry.unwrap().path();
+        if case.join("input.yaml").exists() {
+            check(&case);
+            cases += 1;
+        }
+    }
+    assert!(cases >= 8, "only {cases} cases found");
+}
+
+fn check(case: &Path) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_edgeward"));
+    command
+        .current_dir(case)
+        .args(["review", "-f", "input.yaml", "--fleet", "fleet.yaml", "-o", "json"]);
+    if case.join("config.yaml").exists() {
+        command.args(["--config", "config.yaml"]);
+    }
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", case.display());
+    let mut found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    mask(&mut found);
+    let found = serde_json::to_string_pretty(&found).unwrap() + "\n";
+
+    let expected = case.join("output.json");
+    if std::env::var_os("EDGEWARD_BLESS").is_some() {
+        fs::write(&expected, &found).unwrap();
+    }
+    let recorded = fs::read_to_string(&expected).unwrap_or_default();
+    assert!(found == recorded, "{}: differs; now it is\n{found}", case.display());
+}
+
+/// Hides what differs from run to run: the decision's time and id.
+fn mask(value: &mut Value) {
+    let is_volatile = |key: &str| key.ends_with("/timestamp") || key.ends_with("/decision-id");
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(mask),
+        Value::Object(map) => {
+            let path = map
+                .get("path")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .replace("~1", "/");
+            if is_volatile(&path) {
+                map.insert("value".into(), "<masked>".into());
+            }
+            for (key, value) in map {
+                if is_volatile(key) {
+                    *value = "<masked>".into();
+                } else {
+                    mask(value);
+                }
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,237 @@
+//! What a client of a running server sees.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use edgeward::admit::Answer;
+use edgeward::admit::review::{NoOpinion, NotAReview};
+use edgeward::clock::Clock;
+use edgeward::metrics::Metrics;
+use edgeward::runtime::{self, Readiness, ServeOptions, Server, Task};
+use edgeward::tls::Source;
+use rustls::SupportedProtocolVersion;
+use rustls::version::{TLS12, TLS13};
+
+use crate::client::{Client, eventually, get};
+use crate::volume::{Authority, Volume};
+
+/// Tells which way it was asked.
+pub(crate) struct Told;
+
+impl Answer for Told {
+    fn review(&self, _: &[u8]) -> Result<Vec<u8>, NotAReview> {
+        Ok(b"reviewed".to_vec())
+    }
+
+    fn no_opinion(&self, _: &[u8], why: NoOpinion) -> Result<Vec<u8>, NotAReview> {
+        Ok(format!("no opinion: {why:?}").into_bytes())
+    }
+}
+
+pub(crate) fn options(tls: Source) -> ServeOptions<Told> {
+    let loopback = "127.0.0.1:0".parse().expect("an address");
+    ServeOptions {
+        listen: loopback,
+        health_listen: loopback,
+        tls,
+        answer: Arc::new(Told),
+        metrics: Arc::new(Metrics::new()),
+        readiness: Readiness::new(),
+        clock: Clock::start(),
+        shutdown_delay: Duration::ZERO,
+        tasks: Vec::new(),
+    }
+}
+
+pub(crate) fn self_signed() -> Source {
+    Source::SelfSigned {
+        directory: None,
+        service: "edgeward".into(),
+        namespace: "edgeward-system".into(),
+    }
+}
+
+fn client(server: &Server) -> Client {
+    Client::new(server.admission(), server.ca_bundle().expect("self-signed"))
+}
+
+#[tokio::test]
+async fn http_1_1_is_negotiated_and_nothing_else() {
+    let options = options(self_signed());
+    let metrics = Arc::clone(&options.metrics);
+    let server = Server::start(options).await.expect("started");
+    let client = client(&server);
+
+    let both = Client {
+        alpn: &[b"h2", b"http/1.1"],
+        ..client.clone()
+    };
+    let mut connection = both.connect().await.expect("handshake");
+    assert_eq!(connection.protocol(), Some(b"http/1.1".as_slice()));
+    for _ in 0..2 {
+        let answered = connection.post().await.expect("answered on the same connection");
+        assert_eq!((answered.status, answered.body.as_str()), (200, "reviewed"));
+        assert_eq!(answered.header("connection"), None);
+    }
+    let silent = client.connect().await.expect("handshake");
+    assert_eq!(silent.protocol(), None);
+    let h2_only = Client {
+        alpn: &[b"h2"],
+        ..client.clone()
+    };
+    assert!(h2_only.connect().await.is_err());
+    assert!(
+        Client {
+            ca_bundle: Authority::new().pem(),
+            ..client
+        }
+        .connect()
+        .await
+        .is_err()
+    );
+
+    eventually("every handshake is counted", async || {
+        let page = metrics.encode();
+        [
+            "edgeward_connections_total{protocol=\"http/1.1\"} 1\n",
+            "edgeward_connections_total{protocol=\"none\"} 1\n",
+            "edgeward_tls_handshake_failures_total{cause=\"protocol\"} 1\n",
+            "edgeward_tls_handshake_failures_total{cause=\"rejected\"} 1\n",
+        ]
+        .iter()
+        .all(|line| page.contains(line))
+    })
+    .await;
+    server.shutdown().await.expect("stopped");
+}
+
+const ONLY_1_2: &[&SupportedProtocolVersion] = &[&TLS12];
+const ONLY_1_3: &[&SupportedProtocolVersion] = &[&TLS13];
+
+#[tokio::test]
+async fn tls_1_2_and_1_3_are_spoken() {
+    let server = Server::start(options(self_signed())).await.expect("started");
+    for (versions, version) in [
+        (ONLY_1_2, rustls::ProtocolVersion::TLSv1_2),
+        (ONLY_1_3, rustls::ProtocolVersion::TLSv1_3),
+    ] {
+        let mut connection = Client {
+            versions,
+            ..client(&server)
+        }
+        .connect()
+        .await
+        .expect("handshake");
+        assert_eq!(connection.version(), Some(version));
+        assert_eq!(connection.post().await.expect("answered").status, 200);
+    }
+    server.shutdown().await.expect("stopped");
+}
+
+#[tokio::test]
+async fn a_chain_is_served_whole() {
+    let root = Authority::new();
+    let intermediate = root.intermediate();
+    let leaf = intermediate.leaf();
+    let mut volume = Volume::new();
+    volume.publish(&format!("{}{}", leaf.cert, intermediate.pem()), &leaf.key);
+    let files = Source::Files {
+        cert: volume.path("tls.crt"),
+        key: volume.path("tls.key"),
+    };
+    let server = Server::start(options(files)).await.expect("started");
+    assert_eq!(server.ca_bundle(), None);
+    let connection = Client::new(server.admission(), &root.pem())
+        .connect()
+        .await
+        .expect("the chain leads to the root");
+    assert_eq!(connection.chain().len(), 2);
+    assert_eq!(connection.chain()[0], leaf.der);
+    server.shutdown().await.expect("stopped");
+}
+
+#[tokio::test]
+async fn a_bad_pair_at_the_start_is_an_error_that_names_the_file() {
+    let authority = Authority::new();
+    let mut volume = Volume::new();
+    let files = || Source::Files {
+        cert: volume.path("tls.crt"),
+        key: volume.path("tls.key"),
+    };
+    let missing = Server::start(options(files()))
+        .await
+        .err()
+        .expect("refused")
+        .to_string();
+    assert!(
+        missing.contains("tls.crt") && missing.contains("cannot be read"),
+        "{missing}"
+    );
+    let source = files();
+    volume.publish(&authority.leaf().cert, &authority.leaf().key);
+    let mismatch = Server::start(options(source)).await.err().expect("refused").to_string();
+    assert!(
+        mismatch.contains("tls.crt") && mismatch.contains("does not belong"),
+        "{mismatch}"
+    );
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_an_error_that_names_it() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = taken.local_addr().expect("an address");
+    let options = ServeOptions {
+        listen: address,
+        ..options(self_signed())
+    };
+    let error = format!("{:#}", Server::start(options).await.err().expect("refused"));
+    assert!(
+        error.contains(&format!("the admission listener cannot bind {address}")),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn readiness_lists_what_is_missing_and_reviews_get_no_opinion_until_then() {
+    let options = options(self_signed());
+    let fleet = options.readiness.require("fleet file");
+    let server = Server::start(options).await.expect("started");
+    let client = client(&server);
+
+    let ready = get(server.health(), "/readyz").await.expect("answered");
+    assert_eq!((ready.status, ready.body.as_str()), (503, "fleet file\n"));
+    assert_eq!(get(server.health(), "/livez").await.expect("answered").status, 200);
+    assert_eq!(client.post().await.expect("answered").body, "no opinion: NotReady");
+    fleet.met();
+    let ready = get(server.health(), "/readyz").await.expect("answered");
+    assert_eq!((ready.status, ready.body.as_str()), (200, "ok"));
+    assert_eq!(client.post().await.expect("answered").body, "reviewed");
+
+    let page = get(server.health(), "/metrics").await.expect("answered");
+    assert_eq!(page.header("content-type"), Some(edgeward::metrics::CONTENT_TYPE));
+    assert!(
+        page.body.contains("edgeward_connections_total{protocol=\"none\"} 2\n"),
+        "{}",
+        page.body
+    );
+    server.shutdown().await.expect("stopped");
+}
+
+#[tokio::test]
+async fn a_task_that_ends_ends_the_server_by_name() {
+    for (future, expected) in [
+        (
+            Box::pin(async { Ok(()) }) as std::pin::Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>,
+            "ended",
+        ),
+        (Box::pin(async { anyhow::bail!("no disk") }), "failed: no disk"),
+        (Box::pin(async { panic!("a bug") }), "failed: panicked: a bug"),
+    ] {
+        let options = ServeOptions {
+            tasks: vec![Task::new("fleet file", future)],
+            ..options(self_signed())
+        };
+        let error = format!("{:#}", runtime::serve(options).await.expect_err("failed"));
+        assert_eq!(error, format!("background task `fleet file` {expected}"));
+    }
+}

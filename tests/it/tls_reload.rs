@@ -1,0 +1,115 @@
+//! A certificate that changes under a running server.
+
+use std::sync::Arc;
+
+use edgeward::metrics::Metrics;
+use edgeward::runtime::Server;
+use edgeward::tls::Source;
+
+use crate::client::{Client, eventually};
+use crate::server::options;
+use crate::volume::{Authority, Leaf, Volume};
+
+struct Running {
+    server: Server,
+    client: Client,
+    metrics: Arc<Metrics>,
+    volume: Volume,
+    authority: Authority,
+}
+
+async fn start(leaf: impl FnOnce(&Authority) -> Leaf) -> Running {
+    let authority = Authority::new();
+    let leaf = leaf(&authority);
+    let mut volume = Volume::new();
+    volume.publish(&leaf.cert, &leaf.key);
+    let options = options(Source::Files {
+        cert: volume.path("tls.crt"),
+        key: volume.path("tls.key"),
+    });
+    let metrics = Arc::clone(&options.metrics);
+    let server = Server::start(options).await.expect("started");
+    let client = Client::new(server.admission(), &authority.pem());
+    Running {
+        server,
+        client,
+        metrics,
+        volume,
+        authority,
+    }
+}
+
+impl Running {
+    async fn served(&self) -> Vec<u8> {
+        self.client.connect().await.expect("handshake").chain()[0].clone()
+    }
+
+    async fn counted(&self, line: &str) {
+        eventually(line, async || self.metrics.encode().contains(line)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_data_swap_changes_the_certificate_and_open_connections_stay() {
+    let mut running = start(Authority::leaf).await;
+    let mut open = running.client.connect().await.expect("handshake");
+    for year in [3001, 3002] {
+        let next = running.authority.leaf_until(year);
+        running.volume.publish(&next.cert, &next.key);
+        eventually("the new certificate is served", async || {
+            running.served().await == next.der
+        })
+        .await;
+    }
+    assert_eq!(open.post().await.expect("answered").status, 200);
+    running
+        .counted("edgeward_tls_reloads_total{result=\"loaded\"} 2\n")
+        .await;
+    running
+        .counted("edgeward_tls_reloads_total{result=\"refused\"} 0\n")
+        .await;
+    // 3002-01-01T00:00:00Z
+    running
+        .counted("edgeward_tls_certificate_not_after_seconds 32566752000\n")
+        .await;
+    running.server.shutdown().await.expect("stopped");
+}
+
+#[tokio::test]
+async fn a_bad_pair_is_refused_counted_and_followed_by_a_good_one() {
+    let mut running = start(Authority::leaf).await;
+    let first = running.served().await;
+    let (good, expired) = (running.authority.leaf(), running.authority.leaf_until(2001));
+    let bad = [
+        ("garbage".to_owned(), good.key.clone()),
+        (good.cert.clone(), "garbage".to_owned()),
+        (good.cert.clone(), running.authority.leaf().key),
+        (expired.cert.clone(), expired.key.clone()),
+        (String::new(), String::new()),
+    ];
+    for (index, (cert, key)) in bad.iter().enumerate() {
+        running.volume.publish(cert, key);
+        running
+            .counted(&format!(
+                "edgeward_tls_reloads_total{{result=\"refused\"}} {}\n",
+                index + 1
+            ))
+            .await;
+        assert_eq!(running.served().await, first);
+    }
+    running.volume.publish(&good.cert, &good.key);
+    eventually("the good pair is served", async || running.served().await == good.der).await;
+    running.server.shutdown().await.expect("stopped");
+}
+
+#[tokio::test]
+async fn files_that_vanish_keep_the_certificate() {
+    let running = start(Authority::leaf).await;
+    let first = running.served().await;
+    std::fs::remove_file(running.volume.path("..data")).expect("removed");
+    running
+        .counted("edgeward_tls_reloads_total{result=\"unreadable\"} 1\n")
+        .await;
+    assert_eq!(running.served().await, first);
+    running.server.shutdown().await.expect("stopped");
+}

@@ -1,0 +1,101 @@
+//! Certificates, and a directory that changes the way a mounted Secret does.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+
+/// A mounted Secret with `tls.crt` and `tls.key`.
+pub(crate) struct Volume {
+    directory: tempfile::TempDir,
+    generation: u32,
+}
+
+impl Volume {
+    pub(crate) fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().expect("tempdir"),
+            generation: 0,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Publishes both files at once, as kubelet does: a new directory, then one rename of the `..data` symlink.
+    pub(crate) fn publish(&mut self, cert: &str, key: &str) {
+        self.generation += 1;
+        let root = self.directory.path();
+        let data = root.join(format!("..generation_{}", self.generation));
+        fs::create_dir(&data).expect("create generation");
+        for (name, content) in [("tls.crt", cert), ("tls.key", key)] {
+            fs::write(data.join(name), content).expect("write");
+            if self.generation == 1 {
+                symlink(Path::new("..data").join(name), root.join(name)).expect("symlink");
+            }
+        }
+        symlink(data.file_name().expect("a name"), root.join("..data_tmp")).expect("symlink");
+        fs::rename(root.join("..data_tmp"), root.join("..data")).expect("swap");
+    }
+}
+
+/// A certificate authority for one test.
+pub(crate) struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// A certificate for `localhost` with its key.
+pub(crate) struct Leaf {
+    pub(crate) cert: String,
+    pub(crate) der: Vec<u8>,
+    pub(crate) key: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let issuer = CertifiedIssuer::self_signed(authority_params("root"), KeyPair::generate().expect("key"));
+        Self {
+            issuer: issuer.expect("signed"),
+        }
+    }
+
+    /// An authority below this one.
+    pub(crate) fn intermediate(&self) -> Self {
+        let key = KeyPair::generate().expect("key");
+        let issuer = CertifiedIssuer::signed_by(authority_params("intermediate"), key, &*self.issuer);
+        Self {
+            issuer: issuer.expect("signed"),
+        }
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    pub(crate) fn leaf(&self) -> Leaf {
+        self.leaf_until(4000)
+    }
+
+    /// A leaf that ends with the beginning of the year.
+    pub(crate) fn leaf_until(&self, year: i32) -> Leaf {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        params.not_after = date_time_ymd(year, 1, 1);
+        let key = KeyPair::generate().expect("key");
+        let issuer: &Issuer<'_, KeyPair> = &self.issuer;
+        let certificate = params.signed_by(&key, issuer).expect("signed");
+        Leaf {
+            cert: certificate.pem(),
+            der: certificate.der().to_vec(),
+            key: key.serialize_pem(),
+        }
+    }
+}
+
+fn authority_params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params
+}
