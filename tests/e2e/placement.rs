@@ -74,15 +74,19 @@ fn play(scene: &Scene<'_>, fleet: &Value, decision: &str, reason: &str, nodes: &
     Ok(())
 }
 
-/// The pods of a workload, once all of them are in `phase`.
+/// The pods of a workload, once all of them are in `phase` and no controller has anything left to write: that of a Job
+/// takes its finalizer off a pod that it has counted.
 fn settled(scene: &Scene<'_>, app: &str, replicas: usize, phase: &str) -> Result<Vec<Value>> {
     eventually(&format!("{replicas} pods of {app} are {phase}"), BOUND, || {
         let pods = scene.kubectl.list("pods", &format!("app={app}"))?;
-        let phases: Vec<&Value> = pods.iter().map(|pod| &pod["status"]["phase"]).collect();
-        ensure!(
-            pods.len() == replicas && phases.iter().all(|now| *now == phase),
-            "{phases:?}"
-        );
+        let states: Vec<_> = pods
+            .iter()
+            .map(|pod| (&pod["status"]["phase"], &pod["metadata"]["finalizers"]))
+            .collect();
+        let done = states
+            .iter()
+            .all(|(now, finalizers)| *now == phase && finalizers.is_null());
+        ensure!(pods.len() == replicas && done, "{states:?}");
         Ok(pods)
     })
 }
