@@ -23,10 +23,10 @@ const NOW: Now = Now {
     wall: jiff::Timestamp::constant(1_767_225_600, 0),
 };
 
-/// A fleet of `nodes` edge nodes, all but the last of them full, and one cloud node.
-fn fleet(nodes: usize) -> Snapshot {
+/// A fleet of `nodes` edge nodes, all but the last `free` of them full, and one cloud node.
+fn fleet(nodes: usize, free: usize) -> Snapshot {
     let edge = (0..nodes).map(|i| {
-        let used = if i + 1 == nodes { "500m" } else { "3900m" };
+        let used = if i + free >= nodes { "500m" } else { "3900m" };
         json!({
             "name": format!("edge-{i}"),
             "labels": {
@@ -72,7 +72,7 @@ fn review(c: &mut Criterion) {
     assert_eq!(constrained.constraints.selector.len(), 1);
     let mut group = c.benchmark_group("decide");
     for nodes in [10, 100, 1_000, 5_000] {
-        let snapshot = fleet(nodes);
+        let snapshot = fleet(nodes, 1);
         let room = Room { snapshot: &snapshot };
         assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name, "edge");
         group.bench_with_input(BenchmarkId::new("plain", nodes), &room, |b, room| {
@@ -80,6 +80,12 @@ fn review(c: &mut Criterion) {
         });
         group.bench_with_input(BenchmarkId::new("with nodeSelector", nodes), &room, |b, room| {
             b.iter(|| decide(black_box(&constrained), room, &config, NOW));
+        });
+        let full = fleet(nodes, 0);
+        let room = Room { snapshot: &full };
+        assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name, "cloud");
+        group.bench_with_input(BenchmarkId::new("full edge", nodes), &room, |b, room| {
+            b.iter(|| decide(black_box(&workload), room, &config, NOW));
         });
     }
     group.finish();
@@ -89,7 +95,7 @@ fn review(c: &mut Criterion) {
         at: NOW.wall,
         id: "7c11a4a3-b9a6-4a9d-a920-4dc29bac5dcb".into(),
     };
-    let snapshot = fleet(100);
+    let snapshot = fleet(100, 1);
     let verdict = decide(&workload, &Room { snapshot: &snapshot }, &config, NOW);
     group.bench_function("build", |b| {
         b.iter(|| patch(black_box(&pod), &verdict, &config, &stamp))
@@ -101,7 +107,7 @@ fn review(c: &mut Criterion) {
 
     let mut group = c.benchmark_group("whole review");
     for nodes in [10, 100, 1_000, 5_000] {
-        let snapshot = fleet(nodes);
+        let snapshot = fleet(nodes, 1);
         group.bench_with_input(BenchmarkId::from_parameter(nodes), &snapshot, |b, snapshot| {
             b.iter(|| {
                 let pod = Pod::from_json(black_box(POD)).unwrap();

@@ -1,1 +1,63 @@
-fn main() {}
+//! Developer commands of edgeward, run as `cargo xtask <command>`.
+//!
+//! Everything that continuous integration does is a command here, so that a person at a terminal, the
+//! `justfile` and `.ci/run` cannot drift apart.
+
+mod cache;
+mod checks;
+mod control_plane;
+mod shell;
+
+use std::env;
+use std::process::ExitCode;
+
+use crate::control_plane::NoGo;
+
+const HELP: &str = "\
+Developer commands of edgeward
+
+Usage: cargo xtask <command>
+
+Commands:
+  test [ARGS]      everything: `cargo test --workspace --locked ARGS`, with the end-to-end tests on a real control plane
+  check            formatting, lints, the pure core, documentation, dependencies
+  control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
+                   cache; prints their directory
+
+Environment:
+  EDGEWARD_CONTROL_PLANE   directory with ready-made binaries, instead of building them
+  EDGEWARD_CACHE           where built tools are kept [default: $XDG_CACHE_HOME/edgeward or ~/.cache/edgeward]
+
+Exit codes: 0 success, 1 failure, 2 usage, 3 the control plane has to be built and Go is not installed";
+
+const FAILURE: u8 = 1;
+const USAGE: u8 = 2;
+const NO_GO: u8 = 3;
+
+fn main() -> ExitCode {
+    let mut args = env::args().skip(1);
+    let command = args.next();
+    let rest: Vec<String> = args.collect();
+
+    let outcome = match (command.as_deref(), rest.as_slice()) {
+        (Some("test"), extra) => checks::test(extra),
+        (Some("check"), []) => checks::check(),
+        (Some("control-plane"), []) => control_plane::obtain().map(|dir| println!("{}", dir.display())),
+        (Some("help" | "--help" | "-h"), _) => {
+            println!("{HELP}");
+            Ok(())
+        }
+        _ => {
+            eprintln!("{HELP}");
+            return ExitCode::from(USAGE);
+        }
+    };
+
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(if error.is::<NoGo>() { NO_GO } else { FAILURE })
+        }
+    }
+}

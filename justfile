@@ -1,0 +1,33 @@
+# The same commands without just: `cargo xtask --help`.
+
+# List the recipes.
+default:
+    @just --list
+
+# Three scenarios against the real TLS server, on loopback; needs nothing but cargo.
+demo:
+    cargo run --release -- demo
+
+# Everything, the end-to-end tests on a real control plane included.
+test *args:
+    cargo xtask test {{args}}
+
+# Formatting, lints, the pure core, documentation, dependencies.
+check:
+    cargo xtask check
+
+# The end-to-end tests alone: `just e2e placement`.
+e2e *args:
+    cargo test --locked --test e2e -- {{args}}
+
+# Build the control plane of the end-to-end tests into the cache.
+control-plane:
+    cargo xtask control-plane
+
+# Write the goldens of the end-to-end tests anew.
+bless:
+    EDGEWARD_BLESS=1 cargo test --locked --test e2e placement
+
+# What continuous integration runs.
+ci:
+    .ci/run

@@ -1,0 +1,309 @@
+//! etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as processes on loopback, with certificates
+//! and ports of their own. One for the whole run: it takes seconds to start and trials live in namespaces of their own.
+
+use std::env;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::kubectl::Kubectl;
+use crate::patience::{BOUND, eventually};
+use crate::pki::Authority;
+use crate::process::{Process, free_addresses};
+
+/// Nodes of the cluster, run by kwok: labelled and tainted as edgeward's documentation tells operators to.
+pub(crate) const EDGE_NODES: [&str; 2] = ["edge-1", "edge-2"];
+pub(crate) const CLOUD_NODE: &str = "cloud-1";
+
+/// A running control plane. Dropping it ends every process and removes its files.
+pub(crate) struct ControlPlane {
+    pub(crate) kubectl: Kubectl,
+    processes: Vec<Process>,
+    dir: TempDir,
+}
+
+/// The directory with the binaries; `None` when they have to be built and Go is not installed.
+///
+/// `cargo xtask control-plane` knows where they are, builds them once and says on stderr what it does.
+pub(crate) fn binaries() -> Result<Option<PathBuf>> {
+    const NO_GO: i32 = 3;
+    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["xtask", "control-plane"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start `cargo xtask control-plane`")?;
+    match output.status.code() {
+        Some(0) => Ok(Some(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))),
+        Some(NO_GO) => Ok(None),
+        _ => bail!("`cargo xtask control-plane`: {}", output.status),
+    }
+}
+
+impl ControlPlane {
+    /// Starts everything and waits until the nodes are Ready.
+    ///
+    /// Call it from the main thread: the processes end with the thread that started them.
+    pub(crate) fn start(binaries: &Path) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("edgeward-e2e-").tempdir()?;
+        let ports = Ports::free()?;
+        let files = Files::write(dir.path(), ports.api)?;
+        let kubectl = Kubectl::new(binaries, &files.kubeconfig, &dir.path().join("kubectl-cache"));
+
+        let mut plane = Self {
+            kubectl,
+            processes: Vec::new(),
+            dir,
+        };
+        if let Err(error) = plane.start_processes(binaries, &files, &ports) {
+            eprintln!("{}", plane.tails());
+            plane.keep();
+            return Err(error);
+        }
+        Ok(plane)
+    }
+
+    fn start_processes(&mut self, binaries: &Path, files: &Files, ports: &Ports) -> Result<()> {
+        let dir = self.dir.path().to_owned();
+        let start = |name: &str, args: Vec<String>| Process::start(name, &binaries.join(name), &args, &dir);
+
+        self.processes.push(start("etcd", etcd_args(&dir, ports))?);
+        self.processes
+            .push(start("kube-apiserver", api_server_args(files, ports))?);
+        eventually("kube-apiserver is ready", BOUND, || {
+            self.processes.iter_mut().try_for_each(Process::ensure_running)?;
+            self.kubectl.run(&["get", "--raw", "/readyz"], "")
+        })?;
+
+        self.processes.push(start(
+            "kube-controller-manager",
+            controller_manager_args(&dir, files, ports),
+        )?);
+        self.processes
+            .push(start("kube-scheduler", component_args(&dir, files, ports.scheduler))?);
+        self.processes.push(start("kwok", kwok_args(binaries, files, ports)?)?);
+
+        for node in EDGE_NODES {
+            self.kubectl.create(&edge_node(node))?;
+        }
+        self.kubectl.create(&cloud_node(CLOUD_NODE))?;
+        let timeout = format!("--timeout={}s", BOUND.as_secs());
+        self.kubectl
+            .run(&["wait", "--for=condition=Ready", "node", "--all", &timeout], "")?;
+        self.processes.iter_mut().try_for_each(Process::ensure_running)
+    }
+
+    /// Where the run keeps its files.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Every creation of a pod, as the API server saw it, in order.
+    pub(crate) fn audit_log(&self) -> Result<Vec<Value>> {
+        let log = fs::read_to_string(self.dir.path().join(AUDIT_LOG))?;
+        // The last line may still be on its way.
+        Ok(log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// Leaves the files of the run, with every log, for a person to read.
+    pub(crate) fn keep(&mut self) {
+        self.dir.disable_cleanup(true);
+        eprintln!("e2e: logs are kept in {}", self.dir.path().display());
+    }
+
+    fn tails(&self) -> String {
+        self.processes.iter().map(Process::tail).collect::<Vec<_>>().join("\n")
+    }
+}
+
+const AUDIT_LOG: &str = "audit.log";
+
+struct Ports {
+    etcd: SocketAddr,
+    etcd_peer: SocketAddr,
+    api: SocketAddr,
+    controllers: SocketAddr,
+    scheduler: SocketAddr,
+    kwok: SocketAddr,
+}
+
+impl Ports {
+    fn free() -> Result<Self> {
+        let [etcd, etcd_peer, api, controllers, scheduler, kwok] = free_addresses()?;
+        Ok(Self {
+            etcd,
+            etcd_peer,
+            api,
+            controllers,
+            scheduler,
+            kwok,
+        })
+    }
+}
+
+/// Certificates, keys and configuration of one run.
+struct Files {
+    ca: PathBuf,
+    serving: (PathBuf, PathBuf),
+    service_accounts: (PathBuf, PathBuf),
+    kubeconfig: PathBuf,
+    audit_policy: PathBuf,
+    audit_log: PathBuf,
+}
+
+impl Files {
+    fn write(dir: &Path, api: SocketAddr) -> Result<Self> {
+        let authority = Authority::new()?;
+        let ca = dir.join("ca.crt");
+        fs::write(&ca, &authority.certificate)?;
+        let serving = authority
+            .server(&["kubernetes.default.svc"])?
+            .write(dir, "kube-apiserver")?;
+        let (admin_certificate, admin_key) = authority.client("admin", "system:masters")?.write(dir, "admin")?;
+        // Any key pair will do; the public half is read from its certificate.
+        let service_accounts = authority
+            .client("service-accounts", "none")?
+            .write(dir, "service-accounts")?;
+
+        let kubeconfig = dir.join("kubeconfig");
+        let named = |kind: &str, body: Value| json!([{ "name": "e2e", kind: body }]);
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "e2e",
+            "contexts": named("context", json!({"cluster": "e2e", "user": "e2e"})),
+            "clusters": named("cluster", json!({"server": format!("https://{api}"), "certificate-authority": ca})),
+            "users": named("user", json!({"client-certificate": admin_certificate, "client-key": admin_key})),
+        });
+        fs::write(&kubeconfig, config.to_string())?;
+
+        // The API server's own account of which webhooks it called for a pod, and in which round.
+        let audit_policy = dir.join("audit-policy.yaml");
+        let policy = json!({
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "rules": [
+                {"level": "RequestResponse", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
+                {"level": "None"},
+            ],
+        });
+        fs::write(&audit_policy, policy.to_string())?;
+        Ok(Self {
+            ca,
+            serving,
+            service_accounts,
+            kubeconfig,
+            audit_policy,
+            audit_log: dir.join(AUDIT_LOG),
+        })
+    }
+}
+
+fn flag(name: &str, value: impl AsRef<Path>) -> String {
+    format!("--{name}={}", value.as_ref().display())
+}
+
+fn etcd_args(dir: &Path, ports: &Ports) -> Vec<String> {
+    let (client, peer) = (ports.etcd, ports.etcd_peer);
+    vec![
+        flag("data-dir", dir.join("etcd")),
+        format!("--listen-client-urls=http://{client}"),
+        format!("--advertise-client-urls=http://{client}"),
+        format!("--listen-peer-urls=http://{peer}"),
+        format!("--initial-advertise-peer-urls=http://{peer}"),
+        format!("--initial-cluster=default=http://{peer}"),
+        "--unsafe-no-fsync".to_owned(),
+    ]
+}
+
+fn api_server_args(files: &Files, ports: &Ports) -> Vec<String> {
+    vec![
+        format!("--etcd-servers=http://{}", ports.etcd),
+        format!("--bind-address={}", ports.api.ip()),
+        format!("--secure-port={}", ports.api.port()),
+        flag("tls-cert-file", &files.serving.0),
+        flag("tls-private-key-file", &files.serving.1),
+        flag("client-ca-file", &files.ca),
+        // Without it the controller manager and the scheduler report an error for ever. No certificate has the name, as
+        // no proxy stands in front.
+        flag("requestheader-client-ca-file", &files.ca),
+        "--requestheader-allowed-names=front-proxy".to_owned(),
+        "--authorization-mode=RBAC".to_owned(),
+        flag("service-account-key-file", &files.service_accounts.0),
+        flag("service-account-signing-key-file", &files.service_accounts.1),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        flag("audit-policy-file", &files.audit_policy),
+        flag("audit-log-path", &files.audit_log),
+    ]
+}
+
+/// What the scheduler and the controller manager have in common.
+fn component_args(dir: &Path, files: &Files, address: SocketAddr) -> Vec<String> {
+    vec![
+        flag("kubeconfig", &files.kubeconfig),
+        flag("authentication-kubeconfig", &files.kubeconfig),
+        flag("authorization-kubeconfig", &files.kubeconfig),
+        format!("--bind-address={}", address.ip()),
+        format!("--secure-port={}", address.port()),
+        flag("cert-dir", dir.join(format!("certificates-{}", address.port()))),
+        "--leader-elect=false".to_owned(),
+    ]
+}
+
+fn controller_manager_args(dir: &Path, files: &Files, ports: &Ports) -> Vec<String> {
+    let mut args = component_args(dir, files, ports.controllers);
+    args.push(flag("service-account-private-key-file", &files.service_accounts.1));
+    args.push(flag("root-ca-file", &files.ca));
+    args.push("--controllers=*,-node-ipam-controller".to_owned());
+    args
+}
+
+fn kwok_args(binaries: &Path, files: &Files, ports: &Ports) -> Result<Vec<String>> {
+    let mut args = vec![
+        flag("kubeconfig", &files.kubeconfig),
+        "--manage-all-nodes=true".to_owned(),
+        format!("--server-address={}", ports.kwok),
+    ];
+    let stages = binaries.join("stages");
+    for stage in fs::read_dir(&stages).with_context(|| format!("{}", stages.display()))? {
+        args.push(flag("config", stage?.path()));
+    }
+    Ok(args)
+}
+
+fn edge_node(name: &str) -> Value {
+    node(
+        name,
+        json!({"node.role/edge": "true"}),
+        json!([]),
+        json!({"cpu": "4", "memory": "8Gi", "pods": "110"}),
+    )
+}
+
+fn cloud_node(name: &str) -> Value {
+    let taints = json!([{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}]);
+    node(
+        name,
+        json!({"node.role/cloud": "true"}),
+        taints,
+        json!({"cpu": "64", "memory": "256Gi", "pods": "500"}),
+    )
+}
+
+fn node(name: &str, mut labels: Value, taints: Value, resources: Value) -> Value {
+    labels["kubernetes.io/hostname"] = json!(name);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        "spec": {"taints": taints},
+        "status": {"allocatable": resources, "capacity": resources},
+    })
+}

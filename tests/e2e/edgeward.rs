@@ -1,0 +1,147 @@
+//! The program under test, as a process of its own.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use reqwest::Certificate;
+use reqwest::header::CONTENT_TYPE;
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::patience::{BOUND, eventually};
+use crate::process::{Process, free_addresses};
+
+/// A ready `edgeward serve`.
+pub(crate) struct Edgeward<'run> {
+    process: Process,
+    runtime: &'run Runtime,
+    client: reqwest::Client,
+    health: SocketAddr,
+    fleet: PathBuf,
+    /// Where the API server calls it.
+    pub(crate) url: String,
+    /// PEM; what a registration's `caBundle` needs.
+    pub(crate) ca: String,
+}
+
+impl<'run> Edgeward<'run> {
+    pub(crate) fn start(runtime: &'run Runtime, dir: &Path, fleet: &Value, config: &Value) -> Result<Self> {
+        let fleet_file = dir.join("fleet.yaml");
+        replace(&fleet_file, fleet)?;
+        let config_file = dir.join("config.yaml");
+        replace(&config_file, config)?;
+        let tls = dir.join("tls");
+        fs::create_dir_all(&tls)?;
+        let [admission, health] = free_addresses()?;
+
+        // JSON is YAML, so both files can be written by serde_json.
+        let path = |path: &Path| path.display().to_string();
+        let args = [
+            "serve".to_owned(),
+            format!("--fleet={}", path(&fleet_file)),
+            format!("--config={}", path(&config_file)),
+            format!("--listen={admission}"),
+            format!("--health-listen={health}"),
+            format!("--self-signed={}", path(&tls)),
+            "--log-format=json".to_owned(),
+        ];
+        let mut process = Process::start("edgeward", Path::new(env!("CARGO_BIN_EXE_edgeward")), &args, dir)?;
+
+        let plain = reqwest::Client::builder().timeout(Duration::from_secs(5)).build()?;
+        eventually("edgeward is ready", BOUND, || {
+            process.ensure_running()?;
+            let answer = runtime.block_on(async {
+                let response = plain.get(format!("http://{health}/readyz")).send().await?;
+                anyhow::Ok((response.status(), response.text().await?))
+            })?;
+            ensure!(answer.0.is_success(), "{}: {}", answer.0, answer.1);
+            Ok(())
+        })?;
+
+        let ca = fs::read_to_string(tls.join("ca.crt")).context("--self-signed writes ca.crt")?;
+        let client = reqwest::Client::builder()
+            .timeout(Duration::from_secs(5))
+            .tls_certs_only([Certificate::from_pem(ca.as_bytes())?])
+            .build()?;
+        let url = format!("https://{admission}/mutate");
+        Ok(Self {
+            process,
+            runtime,
+            client,
+            health,
+            fleet: fleet_file,
+            url,
+            ca,
+        })
+    }
+
+    /// Puts another fleet file in place, at once.
+    pub(crate) fn set_fleet(&self, fleet: &Value) -> Result<()> {
+        replace(&self.fleet, fleet)
+    }
+
+    /// Sum of a counter over all series that carry these labels.
+    pub(crate) fn count(&self, name: &str, labels: &[(&str, &str)]) -> Result<u64> {
+        let text = self.runtime.block_on(async {
+            let response = self
+                .client
+                .get(format!("http://{}/metrics", self.health))
+                .send()
+                .await?;
+            response.error_for_status()?.text().await
+        })?;
+        let wanted: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
+        let series = text.lines().filter_map(|line| {
+            let (series, value) = line.rsplit_once(' ')?;
+            let labels = series.strip_prefix(name)?;
+            let ours = labels.is_empty() || labels.starts_with('{');
+            (ours && wanted.iter().all(|label| labels.contains(label))).then(|| value.parse::<u64>().ok())?
+        });
+        Ok(series.sum())
+    }
+
+    /// Reviews answered so far, whatever the verdict.
+    pub(crate) fn reviews(&self) -> Result<u64> {
+        self.count("edgeward_reviews_total", &[])
+    }
+
+    /// Sends an AdmissionReview past the API server.
+    pub(crate) fn post(&self, review: &Value) -> Result<Value> {
+        let answer = self.runtime.block_on(async {
+            let request = self.client.post(&self.url).header(CONTENT_TYPE, "application/json");
+            request
+                .body(review.to_string())
+                .send()
+                .await?
+                .error_for_status()?
+                .text()
+                .await
+        })?;
+        Ok(serde_json::from_str(&answer)?)
+    }
+
+    /// SIGSTOP: it neither answers nor closes anything.
+    pub(crate) fn freeze(&self) -> Result<()> {
+        self.process.signal(Signal::STOP)
+    }
+
+    /// SIGCONT.
+    pub(crate) fn thaw(&self) -> Result<()> {
+        self.process.signal(Signal::CONT)
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.process.kill()
+    }
+}
+
+fn replace(file: &Path, content: &Value) -> Result<()> {
+    let new = file.with_extension("new");
+    fs::write(&new, format!("{content:#}\n"))?;
+    fs::rename(&new, file).with_context(|| format!("cannot replace {}", file.display()))
+}

@@ -1,0 +1,78 @@
+//! Pods as `kubectl get pod -o yaml` shows them, kept in `tests/e2e/golden`.
+//!
+//! What differs from run to run is masked as `<key>`. `EDGEWARD_BLESS=1` writes the files anew.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use anyhow::{Context, Result, bail};
+
+/// Keys whose value is another one in every run.
+const VOLATILE: [&str; 14] = [
+    "batch.kubernetes.io/controller-uid",
+    "controller-uid",
+    "creationTimestamp",
+    "finishedAt",
+    "hostIP",
+    "ip",
+    "lastTransitionTime",
+    "podIP",
+    "resourceVersion",
+    "scheduling.example.io/decision-id",
+    "scheduling.example.io/timestamp",
+    "startTime",
+    "startedAt",
+    "uid",
+];
+
+/// Compares `yaml`, as kubectl printed it, with the golden of this name. `random` are words of it that are made up in
+/// every run, each with what stands for it.
+pub(crate) fn check(name: &str, yaml: &str, random: &[(&str, &str)]) -> Result<()> {
+    let masked = mask(yaml, random);
+    let path = golden(name);
+    if env::var_os("EDGEWARD_BLESS").is_some() {
+        return fs::write(&path, masked).with_context(|| format!("cannot write {}", path.display()));
+    }
+    let expected =
+        fs::read_to_string(&path).with_context(|| format!("no golden {name}: EDGEWARD_BLESS=1 writes it"))?;
+    if expected != masked {
+        bail!(
+            "golden {name} differs (EDGEWARD_BLESS=1 writes it anew)\n{}",
+            difference(&expected, &masked)
+        );
+    }
+    Ok(())
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/e2e/golden")
+        .join(format!("{name}.yaml"))
+}
+
+fn mask(yaml: &str, random: &[(&str, &str)]) -> String {
+    yaml.lines().map(|line| mask_line(line, random) + "\n").collect()
+}
+
+fn mask_line(line: &str, random: &[(&str, &str)]) -> String {
+    let content = line.trim_start().trim_start_matches("- ");
+    if let Some((key, value)) = content.split_once(": ")
+        && VOLATILE.contains(&key)
+        && !value.is_empty()
+    {
+        let indent = &line[..line.len() - content.len()];
+        return format!("{indent}{key}: <{key}>");
+    }
+    random
+        .iter()
+        .fold(line.to_owned(), |line, (word, mask)| line.replace(word, mask))
+}
+
+/// The lines that only one of the two has, in order.
+fn difference(expected: &str, found: &str) -> String {
+    let only = |sign: &str, left: &str, right: &str| {
+        let lines = left.lines().filter(|line| !right.lines().any(|other| other == *line));
+        lines.map(|line| format!("{sign}{line}\n")).collect::<String>()
+    };
+    only("-", expected, found) + &only("+", found, expected)
+}

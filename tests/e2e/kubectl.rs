@@ -1,0 +1,116 @@
+//! The client is kubectl: what a test sees is what a user sees, warnings included.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// kubectl with the rights of a cluster administrator, in one namespace.
+#[derive(Clone)]
+pub(crate) struct Kubectl {
+    program: PathBuf,
+    options: Vec<String>,
+}
+
+/// What kubectl printed.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) succeeded: bool,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Kubectl {
+    pub(crate) fn new(binaries: &Path, kubeconfig: &Path, cache: &Path) -> Self {
+        let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
+        Self {
+            program: binaries.join("kubectl"),
+            options: vec![option("kubeconfig", kubeconfig), option("cache-dir", cache)],
+        }
+    }
+
+    pub(crate) fn in_namespace(&self, namespace: &str) -> Self {
+        let mut other = self.clone();
+        other.options.retain(|option| !option.starts_with("--namespace="));
+        other.options.push(format!("--namespace={namespace}"));
+        other
+    }
+
+    /// Runs kubectl with `stdin`, whatever comes of it.
+    pub(crate) fn attempt(&self, args: &[&str], stdin: &str) -> Result<Said> {
+        let mut child = Command::new(&self.program)
+            .args(args)
+            .args(&self.options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.program.display()))?;
+        // Small enough for the pipe; dropped at the end of the statement, which is the end of input.
+        child
+            .stdin
+            .take()
+            .context("kubectl's stdin is a pipe")?
+            .write_all(stdin.as_bytes())?;
+        let output = child.wait_with_output()?;
+        Ok(Said {
+            succeeded: output.status.success(),
+            stdout: String::from_utf8(output.stdout)?,
+            stderr: String::from_utf8(output.stderr)?,
+        })
+    }
+
+    /// Runs kubectl; a refusal is an error that repeats its words.
+    pub(crate) fn run(&self, args: &[&str], stdin: &str) -> Result<Said> {
+        let said = self.attempt(args, stdin)?;
+        if !said.succeeded {
+            bail!("kubectl {}: {}", args.join(" "), said.stderr.trim_end());
+        }
+        Ok(said)
+    }
+
+    pub(crate) fn apply(&self, object: &Value) -> Result<Said> {
+        self.run(&["apply", "-f", "-"], &object.to_string())
+    }
+
+    /// Creates the object and returns it as stored (unlike `apply`, nothing of kubectl's is added to it).
+    pub(crate) fn create(&self, object: &Value) -> Result<Value> {
+        Ok(serde_json::from_str(
+            &self
+                .run(&["create", "-f", "-", "-o", "json"], &object.to_string())?
+                .stdout,
+        )?)
+    }
+
+    /// What would be stored: goes through all of admission, leaves nothing behind.
+    pub(crate) fn dry_run(&self, object: &Value) -> Result<Value> {
+        let args = ["create", "--dry-run=server", "-f", "-", "-o", "json"];
+        Ok(serde_json::from_str(&self.run(&args, &object.to_string())?.stdout)?)
+    }
+
+    pub(crate) fn get(&self, kind: &str, name: &str) -> Result<Value> {
+        Ok(serde_json::from_str(
+            &self.run(&["get", kind, name, "-o", "json"], "")?.stdout,
+        )?)
+    }
+
+    pub(crate) fn list(&self, kind: &str, selector: &str) -> Result<Vec<Value>> {
+        let said = self.run(&["get", kind, "-l", selector, "-o", "json"], "")?;
+        match serde_json::from_str::<Value>(&said.stdout)?["items"].take() {
+            Value::Array(items) => Ok(items),
+            other => bail!("kubectl get {kind}: no items in {other}"),
+        }
+    }
+}
+
+impl Said {
+    /// The admission warnings, as kubectl shows them.
+    pub(crate) fn warnings(&self) -> Vec<&str> {
+        self.stderr
+            .lines()
+            .filter_map(|line| line.strip_prefix("Warning: "))
+            .collect()
+    }
+}

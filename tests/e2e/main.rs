@@ -1,0 +1,166 @@
+//! edgeward on a real control plane: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as processes on
+//! loopback, and kwok for nodes that run pods without running anything.
+//!
+//! One control plane serves all trials. Each has a namespace, a registration of the webhook and an edgeward process of
+//! its own. `EDGEWARD_CONTROL_PLANE=<dir>` uses ready-made binaries; `EDGEWARD_BLESS=1` rewrites the goldens.
+
+mod connection;
+mod constraints;
+mod control_plane;
+mod edgeward;
+mod failure;
+mod fleet;
+mod golden;
+mod hook;
+mod invalid_slo;
+mod kubectl;
+mod patience;
+mod pki;
+mod placement;
+mod process;
+mod reinvocation;
+mod scene;
+mod untouched;
+mod workloads;
+
+use std::env;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use tokio::runtime::Runtime;
+
+use crate::control_plane::ControlPlane;
+use crate::scene::Scene;
+
+type Script = fn(&Scene<'_>) -> Result<()>;
+
+/// Every trial, by the name it is listed under. Its last part names the trial's namespace.
+const SCRIPTS: &[(&str, Script)] = &[
+    ("placement::good_wan_and_low_load", placement::good_wan_and_low_load),
+    (
+        "placement::overloaded_edge_and_good_wan",
+        placement::overloaded_edge_and_good_wan,
+    ),
+    (
+        "placement::overloaded_edge_and_bad_wan",
+        placement::overloaded_edge_and_bad_wan,
+    ),
+    (
+        "placement::fleet_file_is_read_again",
+        placement::fleet_file_is_read_again,
+    ),
+    (
+        "untouched::conditions_of_the_manifest",
+        untouched::conditions_of_the_manifest,
+    ),
+    ("untouched::pods_of_nobody_here", untouched::pods_of_nobody_here),
+    ("untouched::daemon_sets", untouched::daemon_sets),
+    (
+        "constraints::own_constraints_survive",
+        constraints::own_constraints_survive,
+    ),
+    ("constraints::new_fields_survive", constraints::new_fields_survive),
+    (
+        "constraints::unknown_fields_survive",
+        constraints::unknown_fields_survive,
+    ),
+    (
+        "constraints::stale_annotations_are_replaced",
+        constraints::stale_annotations_are_replaced,
+    ),
+    (
+        "reinvocation::after_a_later_injector",
+        reinvocation::after_a_later_injector,
+    ),
+    (
+        "reinvocation::not_after_an_earlier_injector",
+        reinvocation::not_after_an_earlier_injector,
+    ),
+    (
+        "reinvocation::after_the_token_was_mounted",
+        reinvocation::after_the_token_was_mounted,
+    ),
+    ("failure::frozen_and_killed", failure::frozen_and_killed),
+    ("failure::edge_label_missing", failure::edge_label_missing),
+    ("invalid_slo::warns", invalid_slo::warns),
+    ("invalid_slo::denies", invalid_slo::denies),
+    ("connection::speaks_http_1_1", connection::speaks_http_1_1),
+];
+
+/// What the trials share.
+struct Run {
+    // First, so that the servers of the trials are gone before the control plane is.
+    runtime: Runtime,
+    plane: ControlPlane,
+}
+
+fn main() -> ExitCode {
+    let mut args = Arguments::from_args();
+    // Trials mostly wait; more at once than this would only slow the API server down.
+    args.test_threads.get_or_insert(3);
+
+    let wanted = SCRIPTS
+        .iter()
+        .any(|(name, _)| !args.is_filtered_out(&Trial::test(*name, || Ok(()))));
+    let run = if args.list || !wanted { Ok(None) } else { start() };
+    let run = match run {
+        Ok(run) => run.map(Arc::new),
+        Err(error) => {
+            eprintln!("e2e: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+
+    let trials = SCRIPTS
+        .iter()
+        .map(|&(name, script)| trial(name, script, run.clone()))
+        .collect();
+    let conclusion = libtest_mimic::run(&args, trials);
+
+    // The trials are gone, so this is the last owner: everything ends here.
+    if let Some(mut run) = run.and_then(Arc::into_inner)
+        && conclusion.has_failed()
+    {
+        run.plane.keep();
+    }
+    conclusion.exit_code()
+}
+
+/// `None`: there is no control plane to be had and nobody insists.
+fn start() -> Result<Option<Run>> {
+    let Some(binaries) = control_plane::binaries()? else {
+        anyhow::ensure!(
+            env::var_os("CI").is_none_or(|ci| ci != "true"),
+            "Go is not installed, and CI runs every test"
+        );
+        println!("e2e: skipped, Go is not installed and EDGEWARD_CONTROL_PLANE is not set");
+        return Ok(None);
+    };
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider
+        .install_default()
+        .ok()
+        .context("another TLS provider is installed")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    Ok(Some(Run {
+        runtime,
+        plane: ControlPlane::start(&binaries)?,
+    }))
+}
+
+fn trial(name: &'static str, script: Script, run: Option<Arc<Run>>) -> Trial {
+    Trial::ignorable_test(name, move || {
+        let Some(run) = run else {
+            return Ok(Completion::ignored_with("no control plane"));
+        };
+        let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
+        let scene = Scene::open(&run.plane, &run.runtime, name).map_err(failed)?;
+        script(&scene).map_err(|error| Failed::from(format!("{error:#}\n{}", scene.tails())))?;
+        Ok(Completion::Completed)
+    })
+}

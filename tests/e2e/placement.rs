@@ -1,0 +1,129 @@
+//! The three scenarios of the first design: pods of a Deployment and of a Job go where the fleet says, and
+//! kube-scheduler binds them there.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::control_plane::{CLOUD_NODE, EDGE_NODES};
+use crate::patience::{BOUND, eventually};
+use crate::scene::Scene;
+use crate::{fleet, golden, workloads};
+
+/// Good WAN, low load: the edge.
+pub(crate) fn good_wan_and_low_load(scene: &Scene<'_>) -> Result<()> {
+    play(scene, &fleet::relaxed(), "edge", "edge_feasible_slo_met", &EDGE_NODES)
+}
+
+/// The edge is full and behind, the WAN is good: the cloud.
+pub(crate) fn overloaded_edge_and_good_wan(scene: &Scene<'_>) -> Result<()> {
+    play(
+        scene,
+        &fleet::overloaded(),
+        "cloud",
+        "cloud_edge_no_capacity",
+        &[CLOUD_NODE],
+    )
+}
+
+/// The edge is full and behind, and so is the WAN: the edge.
+pub(crate) fn overloaded_edge_and_bad_wan(scene: &Scene<'_>) -> Result<()> {
+    play(
+        scene,
+        &fleet::overloaded_behind_a_bad_wan(),
+        "edge",
+        "edge_wan_degraded",
+        &EDGE_NODES,
+    )
+}
+
+/// Another fleet file changes the next decision, without a restart.
+pub(crate) fn fleet_file_is_read_again(scene: &Scene<'_>) -> Result<()> {
+    let edgeward = scene.edgeward(&fleet::relaxed())?;
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    let decision = || -> Result<Value> {
+        let pod = scene.kubectl.dry_run(&workloads::pod("asking", workloads::latency()))?;
+        Ok(pod["metadata"]["annotations"]["scheduling.example.io/decision"].clone())
+    };
+    let first = decision()?;
+    ensure!(first == "edge", "{first}");
+
+    edgeward.set_fleet(&fleet::overloaded())?;
+    eventually("the decision follows the file", BOUND, || {
+        let now = decision()?;
+        ensure!(now == "cloud", "{now}");
+        Ok(())
+    })
+}
+
+fn play(scene: &Scene<'_>, fleet: &Value, decision: &str, reason: &str, nodes: &[&str]) -> Result<()> {
+    let edgeward = scene.edgeward(fleet)?;
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+
+    scene
+        .kubectl
+        .apply(&workloads::deployment("answers", 2, workloads::latency()))?;
+    scene.kubectl.apply(&workloads::job("piles", workloads::batch()))?;
+    for (app, replicas, phase) in [("answers", 2, "Running"), ("piles", 1, "Succeeded")] {
+        let pods = settled(scene, app, replicas, phase)?;
+        for pod in &pods {
+            placed(pod, decision, reason, nodes).with_context(|| format!("{pod:#}"))?;
+        }
+        let pod = pods.first().context("no pod")?;
+        check_golden(scene, pod, &format!("{}-{app}", scene.namespace))?;
+    }
+    Ok(())
+}
+
+/// The pods of a workload, once all of them are in `phase`.
+fn settled(scene: &Scene<'_>, app: &str, replicas: usize, phase: &str) -> Result<Vec<Value>> {
+    eventually(&format!("{replicas} pods of {app} are {phase}"), BOUND, || {
+        let pods = scene.kubectl.list("pods", &format!("app={app}"))?;
+        let phases: Vec<&Value> = pods.iter().map(|pod| &pod["status"]["phase"]).collect();
+        ensure!(
+            pods.len() == replicas && phases.iter().all(|now| *now == phase),
+            "{phases:?}"
+        );
+        Ok(pods)
+    })
+}
+
+fn placed(pod: &Value, decision: &str, reason: &str, nodes: &[&str]) -> Result<()> {
+    let annotation = |name: &str| &pod["metadata"]["annotations"][format!("scheduling.example.io/{name}")];
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    ensure!(nodes.contains(&node), "bound to {node}, not to one of {nodes:?}");
+    ensure!(
+        annotation("decision") == decision,
+        "decision {}",
+        annotation("decision")
+    );
+    ensure!(annotation("site") == decision, "site {}", annotation("site"));
+    ensure!(annotation("reason") == reason, "reason {}", annotation("reason"));
+    for name in ["timestamp", "decision-id", "wanRttMs", "explain"] {
+        ensure!(annotation(name).is_string(), "no {name}");
+    }
+    let selector = &pod["spec"]["nodeSelector"];
+    ensure!(
+        selector[format!("node.role/{decision}")] == "true",
+        "nodeSelector {selector}"
+    );
+    Ok(())
+}
+
+fn check_golden(scene: &Scene<'_>, pod: &Value, name: &str) -> Result<()> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let pod_name = text(&pod["metadata"]["name"]);
+    let node = text(&pod["spec"]["nodeName"]);
+    // The volume that holds the service account's token, where that is on.
+    let volumes = pod["spec"]["volumes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let token = volumes.first().map(|volume| text(&volume["name"])).unwrap_or_default();
+
+    let mut random = vec![(pod_name.as_str(), "<pod>")];
+    if EDGE_NODES.contains(&node.as_str()) {
+        random.push((node.as_str(), "<edge node>"));
+    }
+    if !token.is_empty() {
+        random.push((token.as_str(), "<token volume>"));
+    }
+    let yaml = scene.kubectl.run(&["get", "pod", &pod_name, "-o", "yaml"], "")?.stdout;
+    golden::check(name, &yaml, &random)
+}

@@ -1,0 +1,235 @@
+//! What a trial gets: a namespace that opted in, a directory, and the means to start edgeward and register webhooks.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::control_plane::ControlPlane;
+use crate::edgeward::Edgeward;
+use crate::hook::{Answer, Hook};
+use crate::kubectl::Kubectl;
+use crate::patience::{BOUND, eventually};
+use crate::process::tail;
+use crate::workloads;
+
+/// Label by which a namespace opts in.
+pub(crate) const MANAGED: &str = "scheduling.example.io/managed";
+
+/// The stage of one trial.
+pub(crate) struct Scene<'run> {
+    plane: &'run ControlPlane,
+    pub(crate) runtime: &'run Runtime,
+    /// Name of the trial's own namespace, which opted in.
+    pub(crate) namespace: String,
+    /// kubectl in that namespace.
+    pub(crate) kubectl: Kubectl,
+    pub(crate) dir: PathBuf,
+}
+
+impl<'run> Scene<'run> {
+    /// For the trial of this name.
+    pub(crate) fn open(plane: &'run ControlPlane, runtime: &'run Runtime, name: &str) -> Result<Self> {
+        let namespace = name.rsplit("::").next().unwrap_or(name).replace('_', "-");
+        let dir = plane.dir().join(&namespace);
+        fs::create_dir(&dir)?;
+        let kubectl = plane.kubectl.in_namespace(&namespace);
+        let scene = Self {
+            plane,
+            runtime,
+            namespace,
+            kubectl,
+            dir,
+        };
+        scene.create_namespace(&scene.namespace, json!({MANAGED: "true"}))?;
+        Ok(scene)
+    }
+
+    /// kubectl in another namespace of this trial, created with `labels`.
+    pub(crate) fn another_namespace(&self, suffix: &str, labels: Value) -> Result<(String, Kubectl)> {
+        let name = format!("{}-{suffix}", self.namespace);
+        self.create_namespace(&name, labels)?;
+        let kubectl = self.plane.kubectl.in_namespace(&name);
+        Ok((name, kubectl))
+    }
+
+    /// Creates a namespace and waits until pods can be created in it.
+    pub(crate) fn create_namespace(&self, name: &str, labels: Value) -> Result<()> {
+        let metadata = json!({"name": name, "labels": labels});
+        let kubectl = self.plane.kubectl.in_namespace(name);
+        kubectl.run(
+            &["create", "-f", "-"],
+            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}).to_string(),
+        )?;
+        eventually(
+            "the controller manager has made the default service account",
+            BOUND,
+            || kubectl.run(&["get", "serviceaccount", "default"], ""),
+        )
+        .map(drop)
+    }
+
+    /// kubectl in a namespace that exists already.
+    pub(crate) fn kubectl_in(&self, namespace: &str) -> Kubectl {
+        self.plane.kubectl.in_namespace(namespace)
+    }
+
+    /// Starts edgeward with this view of the fleet and waits until it is ready.
+    pub(crate) fn edgeward(&self, fleet: &Value) -> Result<Edgeward<'run>> {
+        self.edgeward_with(fleet, &json!({}))
+    }
+
+    /// The same with a configuration.
+    pub(crate) fn edgeward_with(&self, fleet: &Value, config: &Value) -> Result<Edgeward<'run>> {
+        Edgeward::start(self.runtime, &self.dir, fleet, config)
+    }
+
+    /// Starts a webhook inside the test.
+    pub(crate) fn hook(&self, answer: Answer) -> Result<Hook> {
+        Hook::start(self.runtime, answer)
+    }
+
+    /// Registers a webhook as `webhook/base` says, for this trial's namespace, and waits until it is called.
+    pub(crate) fn register(&self, url: &str, ca: &str) -> Result<Registration> {
+        self.register_as("zz-edgeward", &[&self.namespace], url, ca)
+    }
+
+    /// The same under another name, which decides the order, and for more namespaces, in front of the selector that the
+    /// manifest has. The first namespace is the one whose pods show that the webhook is in force.
+    pub(crate) fn register_as(&self, prefix: &str, namespaces: &[&str], url: &str, ca: &str) -> Result<Registration> {
+        let mut manifest = manifest()?;
+        let name = format!("{prefix}-{}", self.namespace);
+        manifest["metadata"]["name"] = json!(name);
+        let webhook = &mut manifest["webhooks"][0];
+        webhook["clientConfig"] = json!({"url": url, "caBundle": STANDARD.encode(ca)});
+        webhook["namespaceSelector"]["matchExpressions"]
+            .as_array_mut()
+            .context("the manifest selects namespaces by expressions")?
+            .push(json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}));
+
+        let registration = Registration {
+            name,
+            kubectl: self.plane.kubectl.clone(),
+        };
+        registration.kubectl.create(&manifest)?;
+
+        // The API server reads configurations and namespaces through caches of its own.
+        let first = namespaces.first().context("no namespace")?;
+        let kubectl = self.kubectl_in(first);
+        let probe = workloads::pod("probe", workloads::latency());
+        eventually("the API server calls the webhook", BOUND, || {
+            kubectl.dry_run(&probe)?;
+            let creations = self.creations(first)?;
+            let called = creations
+                .iter()
+                .any(|creation| !creation.rounds(&registration.name).is_empty());
+            ensure!(called, "{} dry runs, no call of {}", creations.len(), registration.name);
+            Ok(())
+        })?;
+        Ok(registration)
+    }
+
+    /// The pods created in a namespace, as the API server's audit log has them.
+    pub(crate) fn creations(&self, namespace: &str) -> Result<Vec<Creation>> {
+        let events = self.plane.audit_log()?;
+        Ok(events
+            .into_iter()
+            .map(Creation)
+            .filter(|creation| creation.0["objectRef"]["namespace"] == namespace)
+            .collect())
+    }
+
+    /// The creation of this pod, once the audit log has it.
+    pub(crate) fn creation_of(&self, namespace: &str, pod: &str) -> Result<Creation> {
+        eventually(&format!("the audit log has pod {pod}"), BOUND, || {
+            let mut creations = self.creations(namespace)?.into_iter();
+            creations
+                .find(|creation| creation.pod() == pod && !creation.is_dry_run())
+                .context("it has not")
+        })
+    }
+
+    /// The ends of the logs of this trial's processes.
+    pub(crate) fn tails(&self) -> String {
+        let logs = fs::read_dir(&self.dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
+        let logs = logs.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.map(|log| tail(&log)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// `webhook/base/mutatingwebhookconfiguration.yaml`.
+pub(crate) fn manifest() -> Result<Value> {
+    Ok(serde_saphyr::from_str(include_str!(
+        "../../webhook/base/mutatingwebhookconfiguration.yaml"
+    ))?)
+}
+
+/// A registered webhook; dropped with the trial.
+pub(crate) struct Registration {
+    pub(crate) name: String,
+    kubectl: Kubectl,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let deleted = self
+            .kubectl
+            .run(&["delete", "mutatingwebhookconfiguration", &self.name], "");
+        if let Err(error) = deleted {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// One event of the audit log: a pod was created, or would have been.
+#[derive(Debug)]
+pub(crate) struct Creation(Value);
+
+impl Creation {
+    /// The pod's name, also when the API server made it up.
+    pub(crate) fn pod(&self) -> &str {
+        self.0["responseObject"]["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.0["requestURI"].as_str().is_some_and(|uri| uri.contains("dryRun"))
+    }
+
+    /// The rounds in which the API server called this configuration, and whether the pod was changed by it.
+    pub(crate) fn rounds(&self, configuration: &str) -> Vec<(u32, bool)> {
+        let calls = self.annotations("mutation.webhook.admission.k8s.io/");
+        calls
+            .filter_map(|(round, call)| {
+                let call: Value = serde_json::from_str(call).ok()?;
+                let round = round.strip_prefix("round_")?.split('_').next()?.parse().ok()?;
+                (call["configuration"] == configuration).then(|| (round, call["mutated"] == true))
+            })
+            .collect()
+    }
+
+    /// The webhooks that could not be called and were passed over.
+    pub(crate) fn failed_open(&self) -> usize {
+        self.annotations("failed-open.mutation.webhook.admission.k8s.io/")
+            .count()
+    }
+
+    /// An audit annotation that edgeward's answer carried.
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.0["annotations"][format!("pods.edgeward.io/{key}")].as_str()
+    }
+
+    fn annotations<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let all = self.0["annotations"].as_object().into_iter().flatten();
+        all.filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value.as_str()?)))
+    }
+}

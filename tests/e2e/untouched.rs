@@ -1,0 +1,188 @@
+//! Pods that are none of edgeward's business: they are not changed, and the API server does not even ask.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::control_plane::{CLOUD_NODE, EDGE_NODES};
+use crate::patience::{BOUND, eventually};
+use crate::scene::{MANAGED, Scene};
+use crate::{fleet, hook, workloads};
+
+/// Which pods the manifest's conditions let through to the webhook, asked of the API server itself.
+pub(crate) fn conditions_of_the_manifest(scene: &Scene<'_>) -> Result<()> {
+    let watcher = scene.hook(hook::watches)?;
+    let _registered = scene.register(&watcher.url, &watcher.ca)?;
+
+    let mut expected = Vec::new();
+    for (name, pod, reaches) in variants() {
+        scene.kubectl.dry_run(&pod).with_context(|| name.to_owned())?;
+        if reaches {
+            expected.push(name);
+        }
+    }
+    // The API server accepts no mirror pod that is not bound; by the time it says so, webhooks have been called.
+    let mut mirror = workloads::pod("unbound-mirror", workloads::latency());
+    mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("0b9f1a2c");
+    let refused = scene.kubectl.attempt(&["create", "-f", "-"], &mirror.to_string())?;
+    ensure!(!refused.succeeded && refused.stderr.contains("mirror"), "{refused:?}");
+
+    let seen = watcher.seen();
+    let names = seen
+        .iter()
+        .filter_map(|request| request["object"]["metadata"]["name"].as_str());
+    let reached: Vec<&str> = names.filter(|name| *name != "probe").collect();
+    ensure!(
+        reached == expected,
+        "reached the webhook: {reached:?}, expected: {expected:?}"
+    );
+    Ok(())
+}
+
+/// Pods in namespaces that did not opt in, or may not, and pods in one that did which edgeward leaves alone.
+pub(crate) fn pods_of_nobody_here(scene: &Scene<'_>) -> Result<()> {
+    const KUBE_SYSTEM: &str = "kube-system";
+    const OURS: &str = "edgeward-system";
+    let (plain, _) = scene.another_namespace("plain", json!({}))?;
+    let (declined, _) = scene.another_namespace("declined", json!({MANAGED: "false"}))?;
+    // The label does not help where the cluster's own pods are.
+    scene.create_namespace(OURS, json!({MANAGED: "true"}))?;
+    scene
+        .kubectl_in(KUBE_SYSTEM)
+        .run(&["label", "namespace", KUBE_SYSTEM, &format!("{MANAGED}=true")], "")?;
+
+    let edgeward = scene.edgeward(&fleet::relaxed())?;
+    let namespaces = [scene.namespace.as_str(), &plain, &declined, OURS, KUBE_SYSTEM];
+    let registered = scene.register_as("zz-edgeward", &namespaces, &edgeward.url, &edgeward.ca)?;
+    let before = edgeward.reviews()?;
+
+    let mut created = Vec::new();
+    for namespace in &namespaces[1..] {
+        scene
+            .kubectl_in(namespace)
+            .create(&workloads::pod("managed-elsewhere", workloads::latency()))?;
+        created.push((*namespace, "managed-elsewhere"));
+    }
+    // The garbage collector deletes a pod whose owner does not exist; `daemon_sets` has real ones.
+    let left_alone = variants()
+        .into_iter()
+        .filter(|(name, _, reaches)| !reaches && *name != "of-a-daemonset");
+    for (name, pod, _) in left_alone {
+        scene.kubectl.create(&pod).with_context(|| name.to_owned())?;
+        created.push((&scene.namespace, name));
+    }
+
+    for (namespace, name) in created {
+        let rounds = scene.creation_of(namespace, name)?.rounds(&registered.name);
+        ensure!(
+            rounds.is_empty(),
+            "{namespace}/{name}: the webhook was called in rounds {rounds:?}"
+        );
+        let pod = eventually(&format!("{namespace}/{name} is bound"), BOUND, || {
+            let pod = scene.kubectl_in(namespace).get("pod", name)?;
+            ensure!(pod["spec"]["nodeName"].is_string(), "{}", pod["status"]);
+            Ok(pod)
+        })?;
+        undecided(&pod)?;
+    }
+    let after = edgeward.reviews()?;
+    // The dry run by which the registration was awaited is counted.
+    ensure!(before > 0 && after == before, "{before} reviews before, {after} after");
+    Ok(())
+}
+
+/// A DaemonSet with an SLO in its template still gets a pod on every node whose taints it tolerates.
+pub(crate) fn daemon_sets(scene: &Scene<'_>) -> Result<()> {
+    let edgeward = scene.edgeward(&fleet::relaxed())?;
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    let before = edgeward.reviews()?;
+
+    let near = workloads::daemon_set("near", workloads::latency());
+    let mut everywhere = workloads::daemon_set("everywhere", workloads::latency());
+    everywhere["spec"]["template"]["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+
+    let all = [CLOUD_NODE, EDGE_NODES[0], EDGE_NODES[1]];
+    for (daemon_set, nodes) in [(&near, &all[1..]), (&everywhere, &all[..])] {
+        scene.kubectl.apply(daemon_set)?;
+        let app = daemon_set["metadata"]["name"].as_str().unwrap_or_default();
+        let pods = eventually(&format!("{app} runs on {nodes:?}"), BOUND, || {
+            let pods = scene.kubectl.list("pods", &format!("app={app}"))?;
+            let mut bound: Vec<&str> = pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
+            bound.sort_unstable();
+            ensure!(bound == nodes, "{bound:?}");
+            Ok(pods)
+        })?;
+        pods.iter().try_for_each(undecided)?;
+    }
+    let after = edgeward.reviews()?;
+    // The dry run by which the registration was awaited is counted.
+    ensure!(before > 0 && after == before, "{before} reviews before, {after} after");
+    Ok(())
+}
+
+/// The pod carries nothing of edgeward's.
+pub(crate) fn undecided(pod: &Value) -> Result<()> {
+    let annotations = pod["metadata"]["annotations"].as_object().into_iter().flatten();
+    let ours: Vec<&String> = annotations
+        .map(|(key, _)| key)
+        .filter(|key| key.starts_with("scheduling."))
+        .collect();
+    ensure!(ours.is_empty(), "{}: annotations {ours:?}", pod["metadata"]["name"]);
+    ensure!(
+        pod["spec"]["nodeSelector"].is_null(),
+        "nodeSelector {}",
+        pod["spec"]["nodeSelector"]
+    );
+    Ok(())
+}
+
+/// Pods of an opted-in namespace, and whether the API server is to ask about them.
+fn variants() -> Vec<(&'static str, Value, bool)> {
+    let pod = |name| workloads::pod(name, workloads::latency());
+    let with = |name: &'static str, reaches: bool, change: &dyn Fn(&mut Value)| {
+        let mut pod = pod(name);
+        change(&mut pod);
+        (name, pod, reaches)
+    };
+    let owner = |kind: &str, controller: bool| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "owner", "uid": "0b9f1a2c", "controller": controller}]);
+    vec![
+        with("with-a-class", true, &|_| {}),
+        with("no-objective", false, &|pod| {
+            pod["metadata"]["annotations"] = json!({"team": "a"})
+        }),
+        with("nothing-at-all", false, &|pod| {
+            drop(pod["metadata"].as_object_mut().map(|m| m.remove("annotations")))
+        }),
+        with("empty-class", true, &|pod| {
+            pod["metadata"]["annotations"] = json!({"slo.example.io/class": ""})
+        }),
+        with("forced-without-class", true, &|pod| {
+            pod["metadata"] = json!({"name": "forced-without-class", "labels": {MANAGED: "true"}});
+        }),
+        with("odd-label-without-class", false, &|pod| {
+            pod["metadata"] = json!({"name": "odd-label-without-class", "labels": {MANAGED: "maybe"}});
+        }),
+        with("other-labels", true, &|pod| {
+            pod["metadata"]["labels"] = json!({"app": "a"})
+        }),
+        with("opted-out", false, &|pod| {
+            pod["metadata"]["labels"] = json!({MANAGED: "false"})
+        }),
+        with("bound", false, &|pod| pod["spec"]["nodeName"] = json!(EDGE_NODES[0])),
+        with("of-a-daemonset", false, &|pod| {
+            pod["metadata"]["ownerReferences"] = owner("DaemonSet", true)
+        }),
+        with("beside-a-daemonset", true, &|pod| {
+            pod["metadata"]["ownerReferences"] = owner("DaemonSet", false)
+        }),
+        with("of-a-replicaset", true, &|pod| {
+            pod["metadata"]["ownerReferences"] = owner("ReplicaSet", true)
+        }),
+        with("mirror", false, &|pod| {
+            pod["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("0b9f1a2c");
+            pod["spec"]["nodeName"] = json!(EDGE_NODES[0]);
+        }),
+        with("shadow", false, &|pod| {
+            pod["metadata"]["labels"] = json!({"liqo.io/managed-by": "shadowpod"})
+        }),
+    ]
+}

@@ -1,0 +1,80 @@
+//! Where tools that take minutes to build are kept between runs and between checkouts.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// `$EDGEWARD_CACHE`, else `edgeward` in the user's cache directory.
+pub(crate) fn root() -> Result<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("EDGEWARD_CACHE")
+        .or_else(|| set("XDG_CACHE_HOME").map(|dir| dir.join("edgeward")))
+        .or_else(|| set("HOME").map(|dir| dir.join(".cache/edgeward")))
+        .context("no place for the cache: set EDGEWARD_CACHE, XDG_CACHE_HOME or HOME")
+}
+
+/// The directory `dir`, filled once by `build`.
+///
+/// `build` gets a directory beside it, which takes the final name only when everything in it is complete. Two runs at
+/// once build once: the second waits. The lock goes away with the process, whatever ends it.
+pub(crate) fn once(dir: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let parent = dir.parent().context("a cache entry has a parent directory")?;
+    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+
+    let lock_path = beside(dir, "lock");
+    let lock = File::create(&lock_path).with_context(|| format!("cannot create {}", lock_path.display()))?;
+    if lock.try_lock().is_err() {
+        eprintln!("waiting for another build of {}", dir.display());
+        lock.lock()
+            .with_context(|| format!("cannot lock {}", lock_path.display()))?;
+    }
+    if dir.is_dir() {
+        return Ok(());
+    }
+
+    let partial = beside(dir, "partial");
+    if partial.exists() {
+        fs::remove_dir_all(&partial).with_context(|| format!("cannot clear {}", partial.display()))?;
+    }
+    fs::create_dir(&partial).with_context(|| format!("cannot create {}", partial.display()))?;
+    build(&partial)?;
+    fs::rename(&partial, dir).with_context(|| format!("cannot move {} into place", dir.display()))
+}
+
+fn beside(dir: &Path, what: &str) -> PathBuf {
+    let mut name = dir.as_os_str().to_owned();
+    name.push(".");
+    name.push(what);
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_build_leaves_nothing_under_the_final_name_and_the_next_one_starts_clean() {
+        let cache = tempfile::tempdir().unwrap();
+        let dir = cache.path().join("tools/0123");
+
+        once(&dir, |partial| {
+            fs::write(partial.join("half"), "")?;
+            bail!("disk full")
+        })
+        .unwrap_err();
+        assert!(!dir.exists());
+
+        once(&dir, |partial| Ok(fs::write(partial.join("whole"), "")?)).unwrap();
+        assert!(dir.join("whole").exists());
+        assert!(!dir.join("half").exists());
+
+        once(&dir, |_| bail!("built twice")).unwrap();
+    }
+}
