@@ -20,8 +20,15 @@ fn every_reason_and_refusal_is_explained() {
         assert!(page.contains(code), "docs/decision.md does not explain `{code}`");
     }
     let known: BTreeSet<_> = Reason::ALL.iter().map(|code| code.as_str()).collect();
-    for code in page.iter().filter(|code| ["edge_", "cloud_", "passthrough_", "denied_"].iter().any(|p| code.starts_with(p))) {
-        assert!(known.contains(code.as_str()), "docs/decision.md explains `{code}`, which does not exist");
+    for code in page.iter().filter(|code| {
+        ["edge_", "cloud_", "passthrough_", "denied_"]
+            .iter()
+            .any(|p| code.starts_with(p))
+    }) {
+        assert!(
+            known.contains(code.as_str()),
+            "docs/decision.md explains `{code}`, which does not exist"
+        );
     }
 }
 
@@ -29,6 +36,9 @@ fn every_reason_and_refusal_is_explained() {
 fn every_setting_is_documented() {
     let page = documented(include_str!("../../docs/configuration.md"));
     for setting in Config::SETTINGS {
-        assert!(page.contains(setting), "docs/configuration.md does not document `{setting}`");
+        assert!(
+            page.contains(setting),
+            "docs/configuration.md does not document `{setting}`"
+        );
     }
 }

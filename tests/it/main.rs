@@ -7,7 +7,7 @@
 
 mod cli;
 mod client;
-// mod documentation;
+mod documentation;
 mod golden;
 mod manifests;
 mod server;
