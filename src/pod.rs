@@ -126,9 +126,10 @@ impl<'a> Pod<'a> {
         self.spec.request()
     }
 
-    /// The effective request by the API server's defaults, for a pod that has not been through it: resource lists
-    /// rounded up to thousandths, a request defaulting to the limit, pod-level requests defaulting to what the
-    /// containers ask for or to the pod-level limit. Source: `pkg/apis/core/v1/defaults.go` `SetDefaults_Pod`.
+    /// The API server's defaults, for a pod that has not been through it: a request defaulting to the limit,
+    /// pod-level requests defaulting to what the containers ask for or to the pod-level limit, then resource lists
+    /// rounded up to thousandths; on the host's network, a container's ports are ports of the host. Source:
+    /// `pkg/apis/core/v1` `SetObjectDefaults_Pod`.
     pub fn apply_api_defaults(&mut self) {
         self.spec.apply_api_defaults();
     }
@@ -250,22 +251,29 @@ impl<'a> Spec<'a> {
             .flatten()
             .chain(self.init_containers.iter_mut().flatten());
         for container in containers {
-            let Some(resources) = &mut container.resources else {
-                continue;
-            };
-            resources.round_to_millis();
-            if let Some(limits) = &resources.limits {
+            if let Some(resources) = &mut container.resources
+                && let Some(limits) = &resources.limits
+            {
                 let requests = resources.requests.get_or_insert_default();
                 requests.fill_from(limits.0.iter());
             }
-        }
-        if let Some(overhead) = &mut self.overhead {
-            overhead.round_to_millis();
-        }
-        if let Some(resources) = &mut self.resources {
-            resources.round_to_millis();
+            if self.host_network == Some(true) {
+                for port in container.ports.iter_mut().flatten() {
+                    port.host_port = port.host_port.filter(|&port| port != 0).or(port.container_port);
+                }
+            }
         }
         self.default_pod_level_requests();
+        self.round_to_millis();
+    }
+
+    fn round_to_millis(&mut self) {
+        let containers = self.containers.iter_mut().chain(&mut self.init_containers).flatten();
+        let resources = containers.flat_map(|container| &mut container.resources);
+        resources
+            .chain(&mut self.resources)
+            .for_each(wire::Resources::round_to_millis);
+        self.overhead.iter_mut().for_each(wire::Quantities::round_to_millis);
     }
 
     /// Source: `defaultHugePagePodLimits`, then `defaultPodRequests`.

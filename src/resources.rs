@@ -53,15 +53,17 @@ impl<'a> ResourceList<'a> {
     }
 
     /// The integers kube-scheduler compares: CPU in millicores, everything else in whole units, both rounded
-    /// up; names it does not schedule by are left out. Source: `framework.Resource.SetMaxResource`.
+    /// up and never below zero; names it does not schedule by are left out. Source:
+    /// `framework.Resource.SetMaxResource`.
     pub fn amounts(&self) -> Amounts {
         let mut amounts = Amounts::default();
         for (name, quantity) in &self.0 {
+            let units = quantity.units().max(0);
             match &**name {
-                "cpu" => amounts.cpu = Millicores(quantity.millis()),
-                "memory" => amounts.memory = Bytes(quantity.units()),
-                "ephemeral-storage" => amounts.ephemeral_storage = Bytes(quantity.units()),
-                name if is_scalar(name) => amounts.scalars.push((name.into(), quantity.units())),
+                "cpu" => amounts.cpu = Millicores(quantity.millis().max(0)),
+                "memory" => amounts.memory = Bytes(units),
+                "ephemeral-storage" => amounts.ephemeral_storage = Bytes(units),
+                name if is_scalar(name) => amounts.scalars.push((name.into(), units)),
                 _ => {}
             }
         }
@@ -201,6 +203,12 @@ mod tests {
             amounts.scalars,
             [("example.com/gpu".into(), 2), ("hugepages-2Mi".into(), 4 << 20)]
         );
+    }
+
+    #[test]
+    fn a_negative_amount_is_none() {
+        let amounts = list(&[("cpu", "-1"), ("memory", "-1Gi"), ("example.com/gpu", "-2")]).amounts();
+        assert_eq!(amounts.named().count(), 0);
     }
 
     #[test]

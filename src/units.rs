@@ -117,7 +117,8 @@ pub struct Now {
 /// A Kubernetes quantity (`100m`, `1.5Gi`, `2e3`) held exactly, in billionths.
 ///
 /// Source: `k8s.io/apimachinery/pkg/api/resource`. A magnitude below one billionth rounds up to one, binary
-/// suffixes stop at 2^63−1, larger decimal values saturate. Exact up to 20 significant digits.
+/// suffixes stop at 2^63−1, larger decimal values saturate. Exact up to 38 significant digits, three
+/// less for every step of a binary suffix.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity {
     nanos: i128,
@@ -129,7 +130,7 @@ pub struct Quantity {
 pub struct QuantityError(pub String);
 
 const NANO_DIGITS: i32 = 9;
-const SIGNIFICANT_DIGITS: usize = 20;
+const SIGNIFICANT_DIGITS: u32 = 38;
 const MAX_BINARY: i128 = (i64::MAX as i128) * 1_000_000_000;
 
 impl Quantity {
@@ -157,13 +158,15 @@ impl Quantity {
 
         let mut mantissa: u128 = 0;
         let mut digits = 0;
+        // As many as still fit a u128 once they are shifted.
+        let significant = SIGNIFICANT_DIGITS - exponent2 * 3 / 10;
         let mut exponent = exponent10.saturating_add(NANO_DIGITS);
         let mut inexact = false;
         for (i, digit) in whole.bytes().chain(fraction.bytes()).enumerate() {
             let in_fraction = i >= whole.len();
-            if digits < SIGNIFICANT_DIGITS {
+            if digits < significant {
                 mantissa = mantissa * 10 + u128::from(digit - b'0');
-                digits += usize::from(mantissa > 0);
+                digits += u32::from(mantissa > 0);
                 exponent = exponent.saturating_sub(i32::from(in_fraction));
             } else {
                 inexact |= digit != b'0';
@@ -192,14 +195,19 @@ impl Quantity {
 
     /// Rounds away from zero to thousandths, as the API server does to every resource list it decodes.
     pub fn round_to_millis(self) -> Self {
+        const MILLI: i128 = 1_000_000;
         Self {
-            nanos: i128::from(self.millis()) * 1_000_000,
+            nanos: self.in_units_of(MILLI).saturating_mul(MILLI),
         }
     }
 
-    fn rounded(self, unit: u128) -> i64 {
-        let magnitude = i128::try_from(self.nanos.unsigned_abs().div_ceil(unit)).unwrap_or(i128::MAX);
-        i64::try_from(magnitude * self.nanos.signum()).unwrap_or(if self.nanos < 0 { i64::MIN } else { i64::MAX })
+    fn rounded(self, unit: i128) -> i64 {
+        i64::try_from(self.in_units_of(unit)).unwrap_or(if self.nanos < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    /// How many of `unit` nanos this is, rounded away from zero.
+    fn in_units_of(self, unit: i128) -> i128 {
+        self.nanos / unit + (self.nanos % unit).signum()
     }
 }
 
@@ -266,7 +274,8 @@ impl<'de> Deserialize<'de> for Quantity {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
-                Quantity::parse(text).map_err(E::custom)
+                // The API server's decoder trims too.
+                Quantity::parse(text.trim()).map_err(E::custom)
             }
 
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<Quantity, E> {
@@ -357,13 +366,18 @@ mod tests {
         assert_eq!(q("1n").units(), 1);
         assert_eq!((q("500u") + q("500u")).millis(), 1);
         assert_eq!((q("500u").round_to_millis() + q("500u").round_to_millis()).millis(), 2);
+        assert_eq!(q("10P").round_to_millis(), q("10P"));
+        assert_eq!(q("-10P").round_to_millis(), q("-10P"));
+        assert_eq!(q("9000000000000000000001m").units(), 9_000_000_000_000_000_001);
+        assert_eq!(q("500000000000.00000000005Ki").millis(), 512_000_000_000_000_001);
+        assert_eq!(q("7.9999999999999999999999999Ei").units(), i64::MAX);
         assert_eq!(q("1e40").units(), i64::MAX);
         assert_eq!(q("99999999999999999999999999999999999999999999").units(), i64::MAX);
     }
 
     #[test]
     fn numbers_in_json_are_quantities_too() {
-        let q: Vec<Quantity> = serde_json::from_str(r#"[2, 0.5, "500m", -1]"#).unwrap();
+        let q: Vec<Quantity> = serde_json::from_str(r#"[2, 0.5, " 500m ", -1]"#).unwrap();
         assert_eq!(
             q.iter().map(|q| q.millis()).collect::<Vec<_>>(),
             [2000, 500, 500, -1000]

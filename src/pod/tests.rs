@@ -99,15 +99,43 @@ fn pod_level_requests_default_from_containers_then_from_pod_limits() {
 }
 
 #[test]
+fn pod_level_requests_default_before_lists_are_rounded() {
+    let half = json!({"resources": {"requests": {"cpu": "500u"}}});
+    let amounts = defaulted(json!({"containers": [half, half], "resources": {"limits": {"cpu": "1"}}}));
+    assert_eq!(amounts.cpu, Millicores(1));
+}
+
+#[test]
+fn rounding_keeps_large_amounts() {
+    let amounts = defaulted(json!({"containers": [{"resources": {"limits": {"memory": "100P"}}}]}));
+    assert_eq!(amounts.memory, Bytes(100_000_000_000_000_000));
+}
+
+#[test]
+fn on_the_hosts_network_ports_default_to_ports_of_the_host() {
+    let ties = |host_network: bool| {
+        let port = json!({"ports": [{"containerPort": 80, "hostPort": 0}]});
+        let text = json!({"spec": {"hostNetwork": host_network, "containers": [port]}}).to_string();
+        let mut pod = Pod::from_json(&text).unwrap();
+        pod.apply_api_defaults();
+        let ties = pod.workload("ns".into(), &Keys::new("example.io")).ties;
+        ties.iter().collect::<Vec<_>>()
+    };
+    assert_eq!(ties(true), [Tie::HostNetwork, Tie::HostPort]);
+    assert_eq!(ties(false), []);
+}
+
+#[test]
 fn escaped_strings_unknown_fields_and_nulls_are_read() {
     let text = r#"{
-        "metadata": {"annotations": {"slo.example.io/class": "la\u0074ency", "x": "a\nb"}, "labels": null,
+        "metadata": {"annotations": {"slo.example.io/class": "la\u0074ency", "x": "a\nb", "none": null}, "labels": null,
                      "ownerReferences": [{"kind": "ReplicaSet", "controller": true, "new": {"deep": [1]}}]},
         "spec": {"future": {"field": [{}]}, "tolerations": null, "nodeSelector": null, "priority": null,
                  "containers": [{"name": "c", "futureToo": 1.5e300}]}
     }"#;
     let pod = Pod::from_json(text).unwrap();
     assert_eq!(pod.annotation("x"), Some("a\nb"));
+    assert_eq!(pod.annotation("none"), Some(""));
     let workload = pod.workload("ns".into(), &Keys::new("example.io"));
     assert_eq!(workload.intent.unwrap().slo.class, crate::workload::slo::Class::Latency);
     assert!(!workload.daemonset);

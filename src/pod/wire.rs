@@ -10,7 +10,7 @@ use crate::units::Quantity;
 use crate::workload::constraints::Toleration;
 
 /// A string that borrows from the document where it holds no escapes. (serde borrows a `Cow` only as a direct
-/// field, not inside lists and maps.)
+/// field, not inside lists and maps.) A null in a list or map is the empty string, as it is in Go.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
@@ -51,9 +51,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<'de>, E> {
                 Ok(Text(Cow::Owned(text.to_owned())))
             }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Text<'de>, E> {
+                Ok(Text::default())
+            }
         }
 
-        deserializer.deserialize_str(TextVisitor)
+        deserializer.deserialize_any(TextVisitor)
     }
 }
 
@@ -229,6 +233,7 @@ impl Container<'_> {
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Port {
+    pub(super) container_port: Option<i64>,
     pub(super) host_port: Option<i64>,
 }
 
