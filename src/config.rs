@@ -167,16 +167,7 @@ impl Config {
             &mut config.rtt_threshold,
             rtt_threshold.thousandths(1..=60_000_000).map(|us| Micros(us as u64)),
         );
-        set(
-            &mut config.loss_threshold,
-            loss_threshold.thousandths(100..=100_000).and_then(|thousandths| {
-                if thousandths % 100 != 0 {
-                    loss_threshold.fault("takes at most one decimal".into());
-                    return None;
-                }
-                Some(Permille(thousandths as u32 / 100))
-            }),
-        );
+        set(&mut config.loss_threshold, loss_threshold.percent(Permille(1)));
         set(&mut config.telemetry_ttl, duration(&telemetry_ttl));
         for (name, model) in models.entries().into_iter().flatten() {
             let Some(class) = Class::parse(name) else {
@@ -315,7 +306,7 @@ mod tests {
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
                 "onNoCapacity: \"hold\" is not \"edge\", the only value allowed",
                 "rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
-                "lossThresholdPct: takes at most one decimal",
+                "lossThresholdPct: 2.25 is not a percentage from 0.1 to 100 with at most one decimal",
                 "telemetryCacheTTL: \"soon\" is not a duration from 1ms to 24h, such as 60s or 2m",
                 "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
                 "models.quick: is not a class; there are latency, throughput, batch",

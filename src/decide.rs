@@ -11,7 +11,7 @@ pub mod verdict;
 use crate::config::{Config, InvalidSlo};
 use crate::fleet::{Site, SiteKind};
 use crate::room::Room;
-use crate::units::{Micros, Now};
+use crate::units::{Micros, Now, Permille};
 use crate::workload::Workload;
 use crate::workload::slo::{Intent, Management, Slo};
 use verdict::{Action, Assessment, Reason, RefusalCode, Verdict};
@@ -113,8 +113,14 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_>, now: Now) -> bool {
 /// What each site would mean for the pod, in the order of the snapshot.
 fn assess<'s>(workload: &Workload<'_>, slo: &Slo, room: &Room<'s>, config: &Config, now: Now) -> Vec<Assessment<'s>> {
     let offload = config.enable_offload && slo.offload_allowed;
+    let edge_speed = room
+        .snapshot
+        .sites
+        .iter()
+        .find(|site| site.kind == SiteKind::Edge)
+        .map_or(Permille::ONE, |edge| edge.speed);
     let assess = |site: &'s Site| {
-        let estimate = estimate::estimate(workload, slo, site, config);
+        let estimate = estimate::estimate(workload, slo, site, edge_speed, config);
         let fitting_nodes = feasibility::fitting_nodes(workload, site, room);
         let mut refusals = Vec::new();
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
@@ -153,26 +159,22 @@ impl<'s> Case<'_, 's> {
         self.sites.iter().filter(|site| site.site.kind == SiteKind::Cloud)
     }
 
-    fn offload_allowed(&self) -> bool {
-        self.config.enable_offload && self.slo().offload_allowed
-    }
-
     /// 4.3 and 4.7.
     fn choose(&self, stale: bool) -> (Action<'s>, Reason) {
         let pass = |reason| (Action::PassThrough, reason);
+        let Some(edge) = self.edge().filter(|edge| !edge.site.nodes.is_empty()) else {
+            return pass(Reason::EdgeSiteMissing);
+        };
         let allowed: Vec<_> = self.sites.iter().filter(|site| site.allowed).collect();
         let narrowed = self
             .sites
             .iter()
             .any(|site| !site.allowed && !site.site.nodes.is_empty());
         match &allowed[..] {
+            [] => return pass(Reason::NoSiteMatches),
             [only] if narrowed => return self.pin(only),
-            [] if narrowed => return pass(Reason::NoSiteMatches),
             _ => {}
         }
-        let Some(edge) = self.edge().filter(|edge| !edge.site.nodes.is_empty()) else {
-            return pass(Reason::EdgeSiteMissing);
-        };
         if !edge.allowed {
             return self.choose_among_clouds(stale);
         }
@@ -220,12 +222,15 @@ impl<'s> Case<'_, 's> {
         }
     }
 
-    /// The pod's own constraints leave one site: it goes there, whatever we know of it.
+    /// The pod's own constraints leave one site: it goes there, whatever telemetry, WAN and room say; but not to a
+    /// cloud that it may not, or cannot, leave the edge for.
     fn pin(&self, only: &Assessment<'s>) -> (Action<'s>, Reason) {
         match only.site.kind {
             SiteKind::Edge => self.to_edge(only, Reason::EdgePinnedByPod),
-            SiteKind::Cloud if self.offload_allowed() => (Action::Place(only.site), Reason::CloudPinnedByPod),
-            SiteKind::Cloud => (Action::PassThrough, Reason::NoSiteMatches),
+            SiteKind::Cloud if only.is_refused(RefusalCode::NotOffloadable) => {
+                (Action::PassThrough, Reason::NoSiteMatches)
+            }
+            SiteKind::Cloud => (Action::Place(only.site), Reason::CloudPinnedByPod),
         }
     }
 

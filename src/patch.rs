@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::decide::explain::explain;
 use crate::decide::verdict::Verdict;
 use crate::fleet::Site;
-use crate::pod::Pod;
+use crate::pod::{Pod, StringMap};
 use crate::workload::constraints::Toleration;
 
 /// One `add` of a JSONPatch (RFC 6902).
@@ -32,15 +32,27 @@ pub struct Stamp {
     pub id: String,
 }
 
+/// The most bytes that all keys and values of a pod's annotations may take; with more the API server refuses the pod.
+/// Source: `apimachinery/pkg/api/validation.TotalAnnotationSizeLimitB`.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
 /// The operations that write a placement on the pod: the site's selector and tolerations where they are missing, and
 /// our annotations, over whatever stood there under our keys. Empty unless the verdict places the pod, and empty for
-/// a pod that already carries all of it.
+/// a pod that already carries all of it. Where the pod's own annotations leave no room for ours, the explanation is
+/// left out, then all of them: the placement counts.
 pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<Add> {
     let Some(site) = verdict.site() else {
         return Vec::new();
     };
     let mut operations = Vec::new();
-    annotate(pod, &annotations(verdict, site, config, stamp), config, &mut operations);
+    let explanation = explain(verdict, config.explain);
+    let mut wanted = annotations(verdict, site, config, stamp, explanation);
+    if !fit(pod, &wanted, config) {
+        wanted.retain(|(key, _)| *key != config.keys.explain);
+    }
+    if fit(pod, &wanted, config) {
+        annotate(pod, &wanted, config, &mut operations);
+    }
     select(pod, site, &mut operations);
     tolerate(pod, site, &mut operations);
     operations
@@ -53,11 +65,26 @@ fn add(operations: &mut Vec<Add>, path: impl Into<String>, value: Value) {
     });
 }
 
-fn annotations(verdict: &Verdict<'_>, site: &Site, config: &Config, stamp: &Stamp) -> Vec<(String, String)> {
+/// Whether the pod may carry these annotations beside its own.
+fn fit(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config) -> bool {
+    let own = pod.annotations().into_iter().flat_map(StringMap::iter);
+    let own = own.filter(|(key, _)| !config.keys.written().contains(key));
+    let own: usize = own.map(|(key, value)| key.len() + value.len()).sum();
+    let ours: usize = wanted.iter().map(|(key, value)| key.len() + value.len()).sum();
+    own + ours <= ANNOTATIONS_LIMIT
+}
+
+fn annotations(
+    verdict: &Verdict<'_>,
+    site: &Site,
+    config: &Config,
+    stamp: &Stamp,
+    explanation: Option<String>,
+) -> Vec<(String, String)> {
     let keys = &config.keys;
     let optional = [
         (&keys.wan_rtt_ms, verdict.rtt().map(|rtt| rtt.to_string())),
-        (&keys.explain, explain(verdict, config.explain)),
+        (&keys.explain, explanation),
     ];
     let always = [
         (&keys.decision, site.kind.as_str().to_owned()),

@@ -188,7 +188,6 @@ impl<'a> Pod<'a> {
         Some(PlacementClaim {
             decision: annotations.cow(&keys.decision)?,
             site: annotations.cow(&keys.site)?,
-            reason: annotations.cow(&keys.reason).unwrap_or_default(),
             at: annotations.get(&keys.timestamp)?.parse().ok()?,
         })
     }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde_json::Value;
 
 macro_rules! integer_unit {
     ($(#[$doc:meta])* $name:ident($int:ty)) => {
@@ -47,6 +48,11 @@ integer_unit! {
     Permille(u32)
 }
 
+impl Permille {
+    /// 1.0: the speed factor that models are stated for.
+    pub const ONE: Self = Self(1_000);
+}
+
 impl Micros {
     /// A duration of whole milliseconds.
     pub const fn from_millis(ms: u64) -> Self {
@@ -63,16 +69,39 @@ impl Micros {
         Self(self.0.saturating_mul(count))
     }
 
-    /// This duration divided by a speed factor, rounded up. A factor of zero counts as one thousandth.
-    pub fn at_speed(self, speed: Permille) -> Self {
-        let scaled = u128::from(self.0) * 1_000;
-        let us = scaled.div_ceil(u128::from(speed.0.max(1)));
+    /// What takes this long at the speed factor `from`, at the speed factor `to`; rounded up. A factor of zero counts
+    /// as one thousandth.
+    pub fn rescaled(self, from: Permille, to: Permille) -> Self {
+        let scaled = u128::from(self.0) * u128::from(from.0.max(1));
+        let us = scaled.div_ceil(u128::from(to.0.max(1)));
         Self(u64::try_from(us).unwrap_or(u64::MAX))
     }
 
-    /// Milliseconds with the microseconds as decimals, for people and JSON.
+    /// Milliseconds with the microseconds as decimals.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1_000.0
+    }
+}
+
+/// Milliseconds; an integer where they are whole.
+impl From<Micros> for Value {
+    fn from(time: Micros) -> Self {
+        if time.0.is_multiple_of(1_000) {
+            (time.0 / 1_000).into()
+        } else {
+            time.as_millis_f64().into()
+        }
+    }
+}
+
+/// Percent; an integer where it is whole.
+impl From<Permille> for Value {
+    fn from(ratio: Permille) -> Self {
+        if ratio.0.is_multiple_of(10) {
+            (ratio.0 / 10).into()
+        } else {
+            (f64::from(ratio.0) / 10.0).into()
+        }
     }
 }
 
@@ -389,7 +418,8 @@ mod tests {
         assert_eq!(Micros(25_000).to_string(), "25");
         assert_eq!(Micros(12_340).to_string(), "12.34");
         assert_eq!(Micros(7).to_string(), "0.007");
-        assert_eq!(Micros(1_000).at_speed(Permille(3_000)), Micros(334));
+        assert_eq!(Micros(1_000).rescaled(Permille(1_000), Permille(3_000)), Micros(334));
+        assert_eq!(Micros(1_000).rescaled(Permille(500), Permille(0)), Micros(500_000));
         assert_eq!(Moment(5).since(Moment(9)), Micros(0));
     }
 }

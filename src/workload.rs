@@ -52,8 +52,6 @@ pub struct PlacementClaim<'a> {
     pub decision: Cow<'a, str>,
     /// Site name, as found.
     pub site: Cow<'a, str>,
-    /// Reason code, as found; empty if absent.
-    pub reason: Cow<'a, str>,
     /// When it was written.
     pub at: jiff::Timestamp,
 }

@@ -89,14 +89,14 @@ impl Reviewer {
         let request = Request::read(body)?;
         let elapsed = || Duration::from_micros(self.clock.monotonic_us().saturating_sub(started));
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
-            self.count(Action::PassThrough, Reason::NotAPodCreate, "none", elapsed());
-            return Ok(Response::allowed(&request.uid).bytes());
+            return Ok(self
+                .untouched(&request, "is not the creation of a pod", elapsed())
+                .bytes());
         };
         let pod = match Pod::from_json(object.get()) {
             Ok(pod) => pod,
             Err(error) => {
-                self.count(Action::PassThrough, Reason::NotAPodCreate, "none", elapsed());
-                let mut response = Response::allowed(&request.uid);
+                let mut response = self.untouched(&request, &error.to_string(), elapsed());
                 response.warn(&format!(
                     "edgeward could not read the pod, which was left as it is: {error}"
                 ));
@@ -138,6 +138,21 @@ impl Reviewer {
         response.warn(why.warning());
         response.audit("reason", why.reason().as_str());
         Ok(response.bytes())
+    }
+
+    /// The answer to a review that there is nothing to decide about, which a registration as ours does not send.
+    fn untouched<'r>(&self, request: &'r Request<'r>, why: &str, elapsed: Duration) -> Response<'r> {
+        self.count(Action::PassThrough, Reason::NotAPodCreate, "none", elapsed);
+        tracing::warn!(
+            uid = &*request.uid.0,
+            namespace = request.namespace.as_deref().unwrap_or_default(),
+            reason = Reason::NotAPodCreate.as_str(),
+            why,
+            "untouched"
+        );
+        let mut response = Response::allowed(&request.uid);
+        response.audit("reason", Reason::NotAPodCreate.as_str());
+        response
     }
 
     fn now(&self) -> Now {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::documents;
 use crate::admit::review::{Request, shorten};
@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::decide;
 use crate::decide::explain::times;
-use crate::decide::verdict::{Assessment, Refusal, Verdict};
+use crate::decide::verdict::{Assessment, Refusal};
 use crate::fleet::{Snapshot, file};
 use crate::patch::{Add, Stamp, patch};
 use crate::pod::Pod;
@@ -145,7 +145,7 @@ struct Item {
     reason: &'static str,
     request: BTreeMap<String, i64>,
     sites: Vec<SiteItem>,
-    faults: Vec<FaultItem>,
+    faults: Vec<SloFault>,
     warnings: Vec<String>,
     assumptions: Vec<String>,
     patch: Vec<Add>,
@@ -158,21 +158,14 @@ struct SiteItem {
     feasible: bool,
     refusals: Vec<RefusalItem>,
     #[serde(flatten)]
-    times: serde_json::Map<String, Value>,
+    times: Map<String, Value>,
     fitting_nodes: usize,
 }
 
 #[derive(Serialize)]
 struct RefusalItem {
     code: &'static str,
-    numbers: Value,
-}
-
-#[derive(Serialize)]
-struct FaultItem {
-    key: String,
-    value: Option<String>,
-    allowed: &'static str,
+    numbers: Map<String, Value>,
 }
 
 impl From<&Assessment<'_>> for SiteItem {
@@ -191,14 +184,8 @@ impl From<&Refusal> for RefusalItem {
     fn from(refusal: &Refusal) -> Self {
         Self {
             code: refusal.code.as_str(),
-            numbers: refusal.numbers_json(),
+            numbers: refusal.numbers.clone(),
         }
-    }
-}
-
-impl From<SloFault> for FaultItem {
-    fn from(SloFault { key, value, allowed }: SloFault) -> Self {
-        Self { key, value, allowed }
     }
 }
 
@@ -291,7 +278,7 @@ impl Offline<'_> {
             sites: verdict.sites.iter().map(SiteItem::from).collect(),
             patch: patch(pod, &verdict, self.config, &stamp),
             warnings: verdict.warnings.iter().map(|warning| shorten(warning)).collect(),
-            faults: faults(verdict),
+            faults: verdict.faults,
             assumptions,
         }
     }
@@ -341,10 +328,6 @@ fn message(error: &serde_json::Error) -> String {
         .map_or(text.clone(), |(message, _)| message.to_owned())
 }
 
-fn faults(verdict: Verdict<'_>) -> Vec<FaultItem> {
-    verdict.faults.into_iter().map(FaultItem::from).collect()
-}
-
 /// Every resource name to an integer: CPU in millicores, everything else in bytes or units, rounded up.
 fn integers(request: &ResourceList<'_>) -> BTreeMap<String, i64> {
     let integer = |name: &str, quantity: crate::units::Quantity| match name {
@@ -382,6 +365,10 @@ impl ReviewList {
             let _ = write!(text, "\n{}\n", item.title());
             for site in &item.sites {
                 let _ = writeln!(text, "  {}", site.line());
+            }
+            let faults = item.faults.iter().filter(|_| item.warnings.is_empty());
+            for fault in faults {
+                let _ = writeln!(text, "  fault: {fault}");
             }
             let warnings = item.warnings.iter().map(|warning| ("warning", warning));
             let assumptions = item.assumptions.iter().map(|assumption| ("assumed", assumption));
@@ -432,7 +419,7 @@ impl SiteItem {
             count => format!("fits {count} nodes"),
         };
         let refusals = self.refusals.iter().map(|refusal| {
-            let numbers = refusal.numbers.as_object().into_iter().flatten();
+            let numbers = refusal.numbers.iter();
             let numbers = numbers
                 .map(|(name, number)| format!("{name} {number}"))
                 .collect::<Vec<_>>()

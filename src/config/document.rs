@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::Value;
 
-use crate::units::Quantity;
+use crate::units::{Permille, Quantity};
 
 /// Something wrong at one place of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +136,20 @@ impl<'d> Field<'d> {
         self.typed(&expected, |value| {
             let Value::Number(number) = value else { return None };
             to_thousandths(&number.to_string()).filter(|number| range.contains(number))
+        })
+    }
+
+    /// A percentage with at most one decimal, from `least` to 100.
+    pub fn percent(&self, least: Permille) -> Option<Permille> {
+        let expected = format!(
+            "a percentage from {} to 100 with at most one decimal",
+            decimal(i64::from(least.0) * 100)
+        );
+        self.typed(&expected, |value| {
+            let Value::Number(number) = value else { return None };
+            let thousandths = to_thousandths(&number.to_string())?;
+            let permille = u32::try_from(thousandths / 100).ok().map(Permille)?;
+            (thousandths % 100 == 0 && (least..=Permille(1_000)).contains(&permille)).then_some(permille)
         })
     }
 

@@ -3,16 +3,22 @@
 use super::verdict::Estimate;
 use crate::config::{Config, QueueModel};
 use crate::fleet::{Site, SiteKind};
-use crate::units::Micros;
+use crate::units::{Micros, Permille};
 use crate::workload::Workload;
 use crate::workload::slo::{Class, Slo};
 
-/// The pod's time at `site`.
-pub(super) fn estimate(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Estimate {
+/// The pod's time at `site`. `edge_speed` is the speed factor of the edge, which the pod's own `processingMs` is stated
+/// for.
+pub(super) fn estimate(
+    workload: &Workload<'_>,
+    slo: &Slo,
+    site: &Site,
+    edge_speed: Permille,
+    config: &Config,
+) -> Estimate {
     let model = model(workload, slo, site, config);
     let processing = match slo.processing {
-        // What the team states holds for a site of speed 1.
-        Some(stated) => stated.at_speed(site.speed),
+        Some(stated) => stated.rescaled(edge_speed, site.speed),
         None => site.observed[slo.class].unwrap_or(model),
     };
     let mean = site.observed[slo.class].unwrap_or(model);
@@ -27,7 +33,7 @@ pub(super) fn estimate(workload: &Workload<'_>, slo: &Slo, site: &Site, config: 
 fn model(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Micros {
     let model = config.models[slo.class];
     let millicores = u64::try_from(workload.request.cpu.0).unwrap_or(0);
-    (Micros(model.alpha_us).times(millicores) + model.beta).at_speed(site.speed)
+    (Micros(model.alpha_us).times(millicores) + model.beta).rescaled(Permille::ONE, site.speed)
 }
 
 /// Pods of the class that are served before this one. It is the youngest, so its equals stand ahead.

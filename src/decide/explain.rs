@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use super::verdict::{Assessment, Verdict};
 use crate::config::Explain;
-use crate::units::Micros;
 
 /// The most a short explanation takes on the pod.
 pub const SHORT_BYTES: usize = 256;
@@ -52,7 +51,7 @@ fn short(verdict: &Verdict<'_>) -> String {
 fn brief(assessment: &Assessment<'_>) -> Value {
     let mut entry = json!({"fit": assessment.fitting_nodes});
     if let Some(eta) = assessment.estimate.eta() {
-        entry["eta"] = millis(eta);
+        entry["eta"] = eta.into();
     }
     if !assessment.refusals.is_empty() {
         entry["no"] = assessment
@@ -66,7 +65,7 @@ fn brief(assessment: &Assessment<'_>) -> Value {
 
 fn full(assessment: &Assessment<'_>) -> Value {
     let refusals = assessment.refusals.iter();
-    let refusals = refusals.map(|refusal| (refusal.code.as_str().to_owned(), refusal.numbers_json()));
+    let refusals = refusals.map(|refusal| (refusal.code.as_str().to_owned(), refusal.numbers.clone().into()));
     let mut entry = times(assessment);
     entry.insert("fittingNodes".into(), assessment.fitting_nodes.into());
     entry.insert("refusals".into(), refusals.collect::<Map<_, _>>().into());
@@ -84,15 +83,6 @@ pub fn times(assessment: &Assessment<'_>) -> Map<String, Value> {
     ];
     parts
         .into_iter()
-        .map(|(name, time)| (name.to_owned(), time.map_or(Value::Null, millis)))
+        .map(|(name, time)| (name.to_owned(), time.map_or(Value::Null, Value::from)))
         .collect()
-}
-
-/// Milliseconds as JSON: an integer where it is whole.
-pub fn millis(time: Micros) -> Value {
-    if time.0.is_multiple_of(1_000) {
-        (time.0 / 1_000).into()
-    } else {
-        time.as_millis_f64().into()
-    }
 }

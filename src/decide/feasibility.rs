@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use serde_json::{Map, Value};
+
 use super::verdict::{Estimate, Refusal, RefusalCode};
 use crate::config::Config;
 use crate::fleet::{LinkState, Node, Site, SiteKind};
@@ -107,29 +109,33 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
         .collect();
     if tolerated.is_empty() {
         return Refusal::new(RefusalCode::NoMatchingNode)
-            .with("nodes", count(site.nodes.len()))
-            .with("selectedNodes", count(selected.len()));
+            .with("nodes", site.nodes.len())
+            .with("selectedNodes", selected.len());
     }
     if usable.is_empty() {
-        return Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", count(tolerated.len()));
+        return Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", tolerated.len());
     }
-    let mut refusal = Refusal::new(RefusalCode::NoRoom).with("usableNodes", count(usable.len()));
-    let free_slots = usable.iter().map(|node| node.slots - node.pods).max().unwrap_or(0);
-    if free_slots < 1 {
-        refusal = refusal.with("largestFree pods", free_slots);
-    }
-    for (name, request) in workload.request.named() {
-        let free = |node: &&&Node| node.allocatable.get(name).saturating_sub(node.used.get(name));
-        let largest = usable.iter().map(|node| free(&node)).max().unwrap_or(0);
-        refusal = refusal
-            .with(format!("request {name}"), request)
-            .with(format!("largestFree {name}"), largest);
-    }
-    refusal
-}
-
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+    let largest_free = |name: &str| {
+        let free = usable.iter().map(|node| match name {
+            "pods" => node.slots.saturating_sub(node.pods),
+            name => node.allocatable.get(name).saturating_sub(node.used.get(name)),
+        });
+        free.max().unwrap_or(0)
+    };
+    let request = || workload.request.named().chain([("pods", 1)]);
+    let object = |numbers: &mut dyn Iterator<Item = (&str, i64)>| -> Value {
+        numbers
+            .map(|(name, number)| (name.to_owned(), number.into()))
+            .collect::<Map<_, _>>()
+            .into()
+    };
+    Refusal::new(RefusalCode::NoRoom)
+        .with("usableNodes", usable.len())
+        .with("request", object(&mut request()))
+        .with(
+            "largestFree",
+            object(&mut request().map(|(name, _)| (name, largest_free(name)))),
+        )
 }
 
 /// What speaks against the pod leaving the edge for this site: offload switched off, or ties it cannot serve.
@@ -157,24 +163,17 @@ pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<R
         (LinkState::Unreachable, _) => Some(Refusal::new(RefusalCode::Unreachable)),
         _ if age > config.telemetry_ttl => Some(
             Refusal::new(RefusalCode::Stale)
-                .with("ageUs", micros(age))
-                .with("telemetryCacheTTLUs", micros(config.telemetry_ttl)),
+                .with("ageMs", age)
+                .with("telemetryCacheTTLMs", config.telemetry_ttl),
         ),
         (LinkState::Healthy, Some(_)) => None,
-        (_, rtt) => {
-            let mut refusal = Refusal::new(RefusalCode::Degraded);
-            if let Some(rtt) = rtt {
-                refusal = refusal
-                    .with("rttUs", micros(rtt))
-                    .with("rttThresholdUs", micros(config.rtt_threshold));
-            }
-            if let Some(loss) = link.loss {
-                refusal = refusal
-                    .with("lossPermille", i64::from(loss.0))
-                    .with("lossThresholdPermille", i64::from(config.loss_threshold.0));
-            }
-            Some(refusal)
-        }
+        (_, rtt) => Some(
+            Refusal::new(RefusalCode::Degraded)
+                .with("rttMs", rtt)
+                .with("rttThresholdMs", config.rtt_threshold)
+                .with("lossPct", link.loss)
+                .with("lossThresholdPct", config.loss_threshold),
+        ),
     }
 }
 
@@ -183,22 +182,14 @@ pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<R
 pub(super) fn refuse_time(slo: &Slo, estimate: &Estimate) -> impl Iterator<Item = Refusal> {
     let missed = |code, bound: Option<Micros>, name: &str, time: Option<Micros>| {
         let (bound, time) = (bound?, time?);
-        (time > bound).then(|| {
-            Refusal::new(code)
-                .with(name, micros(time))
-                .with("boundUs", micros(bound))
-        })
+        (time > bound).then(|| Refusal::new(code).with(name, time).with("boundMs", bound))
     };
-    let deadline = missed(RefusalCode::Deadline, slo.deadline, "etaUs", estimate.eta());
+    let deadline = missed(RefusalCode::Deadline, slo.deadline, "etaMs", estimate.eta());
     let target = missed(
         RefusalCode::LatencyTarget,
         slo.latency_target,
-        "latencyUs",
+        "latencyMs",
         estimate.latency(),
     );
     deadline.into_iter().chain(target)
-}
-
-fn micros(time: Micros) -> i64 {
-    i64::try_from(time.0).unwrap_or(i64::MAX)
 }

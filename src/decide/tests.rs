@@ -324,14 +324,19 @@ fn the_pods_own_constraints_come_first() {
     assert_eq!(outcome(&fleet(0), &named), "cloud: cloud_pinned_by_pod");
 }
 
-#[test]
-fn several_clouds_and_no_edge_are_still_a_choice() {
+/// The edge, and two clouds whose nodes share the label `any: cloud`.
+fn two_clouds() -> Value {
     let cloud = |name: &str, rtt: u32| json!({"name": name, "kind": "cloud", "nodeSelector": {"c": name}, "wan": {"rttMs": rtt}});
     let node = |name: &str| json!({"name": name, "labels": {"c": name, "any": "cloud"}, "taints": [{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}], "allocatable": {"cpu": 9, "memory": "9Gi", "pods": 9}});
-    let fleet = json!({
+    json!({
         "sites": [{"name": "edge", "kind": "edge"}, cloud("far", 80), cloud("near", 20)],
         "nodes": [fleet(0)["nodes"][0], node("far"), node("near")],
-    });
+    })
+}
+
+#[test]
+fn several_clouds_and_no_edge_are_still_a_choice() {
+    let fleet = two_clouds();
     let anywhere_but_here = with(pod(json!({})), "/spec/nodeSelector", json!({"any": "cloud"}));
     assert_eq!(outcome(&fleet, &anywhere_but_here), "near: cloud_pinned_by_pod");
     let stale = with(fleet.clone(), "/ageSeconds", json!(99));
@@ -342,9 +347,65 @@ fn several_clouds_and_no_edge_are_still_a_choice() {
 }
 
 #[test]
+fn clouds_left_by_the_pod_that_will_not_do_leave_it_to_the_scheduler() {
+    let anywhere = |pod: Value| with(pod, "/spec/nodeSelector", json!({"any": "cloud"}));
+    assert_eq!(
+        outcome(&two_clouds(), &anywhere(pod(json!({"offloadAllowed": "false"})))),
+        "passthrough_no_site_matches"
+    );
+    let degraded = with(two_clouds(), "/sites/1/wan/rttMs", json!(200));
+    assert_eq!(
+        outcome(&degraded, &anywhere(pod(json!({})))),
+        "near: cloud_pinned_by_pod"
+    );
+    let degraded = with(degraded, "/sites/2/wan/rttMs", json!(200));
+    assert_eq!(
+        outcome(&degraded, &anywhere(pod(json!({})))),
+        "passthrough_no_site_matches"
+    );
+}
+
+#[test]
+fn a_pod_tied_to_the_edge_is_not_completed_for_the_cloud_it_asks_for() {
+    let tied = with(pod(json!({})), "/spec/hostPID", json!(true));
+    let tied = with(tied, "/spec/nodeSelector", json!({"node.role/cloud": "true"}));
+    assert_eq!(outcome(&fleet(0), &tied), "passthrough_no_site_matches");
+    let served = with(fleet(0), "/sites/1/supports", json!(["hostPID"]));
+    assert_eq!(outcome(&served, &tied), "cloud: cloud_pinned_by_pod");
+}
+
+#[test]
+fn the_rtt_is_on_every_cloud_decision_that_has_one() {
+    let rtt = |wan: Value, selector: &str| {
+        let pinned = with(pod(json!({})), "/spec/nodeSelector", json!({selector: "true"}));
+        let fleet = with(fleet(0), "/sites/1/wan", wan);
+        with_verdict(&fleet, &pinned, &Config::default(), |verdict| {
+            verdict.rtt().map(|rtt| rtt.to_string())
+        })
+    };
+    let stale = json!({"rttMs": 31, "ageSeconds": 999});
+    assert_eq!(rtt(stale.clone(), "node.role/cloud").as_deref(), Some("31"));
+    assert_eq!(
+        rtt(json!({"reachable": false, "rttMs": 31}), "node.role/cloud").as_deref(),
+        Some("31")
+    );
+    assert_eq!(rtt(json!(null), "node.role/cloud"), None);
+    assert_eq!(rtt(stale, "node.role/edge"), None);
+}
+
+#[test]
+fn a_fleet_without_clouds_is_a_fleet() {
+    let mut alone = fleet(4000);
+    alone["sites"].as_array_mut().unwrap().truncate(1);
+    assert_eq!(outcome(&alone, &pod(json!({}))), "edge: edge_cloud_site_missing");
+}
+
+#[test]
 fn a_missing_edge_label_makes_no_pod_unschedulable() {
     let unlabelled = with(fleet(0), "/nodes/0/labels", json!({"disk": "ssd"}));
     assert_eq!(outcome(&unlabelled, &pod(json!({}))), "passthrough_edge_site_missing");
+    let pinned = with(pod(json!({})), "/spec/nodeSelector", json!({"node.role/cloud": "true"}));
+    assert_eq!(outcome(&unlabelled, &pinned), "passthrough_edge_site_missing");
     assert_eq!(
         warnings(&unlabelled, &pod(json!({}))),
         ["not placed: no node carries the edge label node.role/edge=true"]
@@ -398,6 +459,14 @@ fn pods_that_are_not_ours() {
             with(
                 web.clone(),
                 "/spec/schedulingGates",
+                json!([{"name": "scheduling.example.io/awaiting-capacity"}]),
+            ),
+        ),
+        (
+            "passthrough_foreign_gate",
+            with(
+                web.clone(),
+                "/spec/schedulingGates",
                 json!([{"name": "kueue.x-k8s.io/admission"}]),
             ),
         ),
@@ -426,6 +495,12 @@ fn an_invalid_slo_stays_at_the_edge_with_a_warning_or_is_denied() {
     };
     assert_eq!(outcome_with(&fleet(0), &bad, &deny), "denied_invalid_slo");
     with_verdict(&fleet(0), &bad, &deny, |verdict| assert_eq!(verdict.faults.len(), 2));
+    let misspelt = pod(json!({"deadlineMS": "5"}));
+    assert_eq!(outcome_with(&fleet(0), &misspelt, &deny), "edge: edge_no_slo_target");
+    assert_eq!(
+        warnings(&fleet(0), &misspelt),
+        ["slo.example.io/deadlineMS is not an annotation that edgeward reads"]
+    );
 }
 
 #[test]
@@ -503,6 +578,16 @@ fn processing_time_is_stated_observed_or_modelled() {
     assert_eq!(eta(fast.clone(), pod(json!({}))), "270 185");
     assert_eq!(eta(fast, pod(json!({"processingMs": "40"}))), "40 70");
     assert_eq!(eta(observed, pod(json!({"processingMs": "40"}))), "40 90");
+    let slow_edge = with(fleet(0), "/sites/0/speedFactor", json!(0.5));
+    assert_eq!(eta(slow_edge.clone(), pod(json!({}))), "540 320");
+    // What the team states is the time at the edge, whatever its speed.
+    assert_eq!(eta(slow_edge, pod(json!({"processingMs": "40"}))), "40 70");
+    let observed = with(
+        with(fleet(0), "/sites/1/observedProcMs", json!({"latency": 7})),
+        "/sites/1/speedFactor",
+        json!(2),
+    );
+    assert_eq!(eta(observed, pod(json!({}))), "270 57");
     let batch = |pod: Value| with(pod, "/metadata/annotations/slo.example.io~1class", json!("batch"));
     assert_eq!(eta(fleet(0), batch(pod(json!({})))), "1100 1125");
 }
@@ -524,17 +609,17 @@ fn refusals_carry_their_numbers() {
         &Config::default(),
         |verdict| {
             let all = verdict.sites.iter().flat_map(|site| &site.refusals);
-            all.map(|refusal| format!("{} {}", refusal.code.as_str(), refusal.numbers_json()))
+            all.map(|refusal| format!("{} {}", refusal.code.as_str(), Value::from(refusal.numbers.clone())))
                 .collect::<Vec<_>>()
         },
     );
     assert_eq!(
         refusals,
         [
-            r#"no_room {"largestFree cpu":100,"largestFree memory":8589934592,"request cpu":500,"request memory":268435456,"usableNodes":1}"#,
-            r#"deadline {"boundUs":100000,"etaUs":270000}"#,
-            r#"degraded {"lossPermille":30,"lossThresholdPermille":20,"rttThresholdUs":100000,"rttUs":120000}"#,
-            r#"deadline {"boundUs":100000,"etaUs":510000}"#,
+            r#"no_room {"largestFree":{"cpu":100,"memory":8589934592,"pods":105},"request":{"cpu":500,"memory":268435456,"pods":1},"usableNodes":1}"#,
+            r#"deadline {"boundMs":100,"etaMs":270}"#,
+            r#"degraded {"lossPct":3,"lossThresholdPct":2,"rttMs":120,"rttThresholdMs":100}"#,
+            r#"deadline {"boundMs":100,"etaMs":510}"#,
         ]
     );
 }

@@ -130,13 +130,14 @@ codes! {
     }
 }
 
-/// A refusal of one site, with the numbers that made it one. Their names carry the unit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A refusal of one site, with the numbers that made it one.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
     /// Why.
     pub code: RefusalCode,
-    /// The numbers, by name.
-    pub numbers: Vec<(String, i64)>,
+    /// The numbers by name, which carries the unit: `…Ms`, `…Pct`, counts without; resources in objects by
+    /// Kubernetes name, CPU in millicores and the rest in bytes or units.
+    pub numbers: Map<String, Value>,
 }
 
 impl Refusal {
@@ -144,23 +145,14 @@ impl Refusal {
     pub fn new(code: RefusalCode) -> Self {
         Self {
             code,
-            numbers: Vec::new(),
+            numbers: Map::new(),
         }
     }
 
-    /// Adds a number.
-    pub fn with(mut self, name: impl Into<String>, number: i64) -> Self {
-        self.numbers.push((name.into(), number));
+    /// Adds a number, or an object of them.
+    pub fn with(mut self, name: &str, number: impl Into<Value>) -> Self {
+        self.numbers.insert(name.to_owned(), number.into());
         self
-    }
-
-    /// The numbers as a JSON object.
-    pub fn numbers_json(&self) -> Value {
-        self.numbers
-            .iter()
-            .map(|(name, number)| (name.clone(), Value::from(*number)))
-            .collect::<Map<_, _>>()
-            .into()
     }
 }
 
@@ -225,7 +217,7 @@ impl Assessment<'_> {
     }
 
     /// The RTT that the estimate rests on, where the site's link was alive.
-    pub fn rtt(&self) -> Option<Micros> {
+    fn live_rtt(&self) -> Option<Micros> {
         let link = self.site.link.filter(|link| link.state != LinkState::Unreachable)?;
         link.rtt.filter(|_| !self.is_refused(RefusalCode::Stale))
     }
@@ -294,12 +286,12 @@ impl<'s> Verdict<'s> {
         self.sites.iter().find(|assessment| std::ptr::eq(assessment.site, site))
     }
 
-    /// The RTT behind the decision: that of the chosen cloud, or of the nearest cloud that the edge was held
-    /// against.
+    /// The RTT behind the decision: the last one measured to the chosen cloud, or that of the nearest live cloud that
+    /// the edge was held against.
     pub fn rtt(&self) -> Option<Micros> {
-        match self.chosen() {
-            Some(chosen) if chosen.site.link.is_some() => chosen.rtt(),
-            _ => self.sites.iter().filter_map(Assessment::rtt).min(),
+        match self.chosen().and_then(|chosen| chosen.site.link) {
+            Some(link) => link.rtt,
+            None => self.sites.iter().filter_map(Assessment::live_rtt).min(),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::config::document::{self, Faults, Field};
 use crate::resources::{Amounts, ResourceList};
 use crate::units::{Micros, Moment, Permille, Quantity};
-use crate::workload::constraints::{Taint, Toleration};
+use crate::workload::constraints::{Taint, Toleration, is_label_key, is_label_value};
 use crate::workload::slo::{Class, PerClass, Slo};
 use crate::workload::{Tie, Ties};
 
@@ -115,16 +115,23 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         "queues",
         "observedProcMs",
     ])?;
-    let site_name = name.required().non_empty_string();
+    let site_name = label(&name.required(), "a site name", |name| {
+        !name.is_empty() && is_label_value(name)
+    });
     let defaults = kind
         .required()
         .word(&[("edge", EDGE), ("cloud", CLOUD), ("liqo", LIQO)]);
-    let selector = match selector.string_map() {
+    let selector = match selector.entries() {
         Some(pairs) if pairs.is_empty() => {
             selector.fault("is empty, which every node would carry".into());
             None
         }
-        Some(pairs) => Some(pairs.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect()),
+        Some(pairs) => Some(
+            pairs
+                .iter()
+                .filter_map(|(key, value)| selector_pair(key, value))
+                .collect(),
+        ),
         None => defaults.map(|d| vec![(d.selector.0.to_owned(), d.selector.1.to_owned())]),
     };
     let tolerations = match tolerations.list() {
@@ -168,6 +175,27 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
     })
 }
 
+/// A string that the API server would accept where a placement puts it. One that it would not makes it refuse every pod
+/// placed there.
+fn label<'d>(field: &Field<'d>, what: &str, is_valid: impl FnOnce(&str) -> bool) -> Option<&'d str> {
+    let text = field.string()?;
+    if !is_valid(text) {
+        field.fault(format!(
+            "{text:?} is not {what}: letters, digits, `-`, `_` and `.`, at most 63"
+        ));
+        return None;
+    }
+    Some(text)
+}
+
+fn selector_pair(key: &str, value: &Field<'_>) -> Option<(String, String)> {
+    if !is_label_key(key) {
+        value.fault("is not a label key: `[domain/]name`".into());
+    }
+    let value = label(value, "a label value", is_label_value)?;
+    Some((key.to_owned(), value.to_owned()))
+}
+
 fn default_toleration((key, value, effect): (&'static str, &'static str, &'static str)) -> Toleration<'static> {
     Toleration {
         key: key.into(),
@@ -183,15 +211,16 @@ fn toleration(field: &Field<'_>) -> Option<Toleration<'static>> {
     let operator = operator
         .word(&[("Equal", "Equal"), ("Exists", "Exists")])
         .unwrap_or("Equal");
-    let text = |field: &Field<'_>| field.string().unwrap_or_default().to_owned().into();
+    let stated_key = label(&key, "a taint key", |key| key.is_empty() || is_label_key(key));
+    let text = |text: Option<&str>| text.unwrap_or_default().to_owned().into();
     let toleration = Toleration {
-        key: text(&key),
+        key: text(stated_key),
         operator: operator.into(),
-        value: text(&value),
+        value: text(label(&value, "a taint value", is_label_value)),
         effect: self::effect(&effect).unwrap_or_default().into(),
         seconds: None,
     };
-    if toleration.key.is_empty() && operator == "Equal" {
+    if operator == "Equal" && (!key.is_present() || stated_key == Some("")) {
         key.fault("may be empty only with operator Exists".into());
     }
     if operator == "Exists" && !toleration.value.is_empty() {
@@ -220,9 +249,7 @@ fn link(field: &Field<'_>, config: &Config, now: Moment) -> Option<Link> {
         field.object(["reachable", "rttMs", "lossPct", "ageSeconds", "health"])?;
     let is_reachable = reachable.boolean().unwrap_or(true);
     let measured_rtt = rtt.thousandths(0..=60_000_000).map(|us| Micros(us as u64));
-    let measured_loss = loss
-        .thousandths(0..=100_000)
-        .map(|thousandths| Permille(thousandths as u32 / 100));
+    let measured_loss = loss.percent(Permille(0));
     if is_reachable {
         rtt.required();
     }
@@ -313,6 +340,14 @@ fn node(field: &Field<'_>) -> Option<Node> {
             pods: pods.unwrap_or(0),
         })
     });
+    let by_priority: Vec<PriorityUse> = by_priority.collect();
+    let pods = pods.unwrap_or(0);
+    let sum = |name: &str| by_priority.iter().map(|part| part.used.get(name)).sum::<i64>();
+    let named = || by_priority.iter().flat_map(|part| part.used.named());
+    let beyond = named().any(|(name, _)| sum(name) > used.get(name));
+    if beyond || by_priority.iter().map(|part| part.pods).sum::<i64>() > pods {
+        used_by_priority.fault("adds up to more than `used`, of which it is a part".into());
+    }
     let node = Node {
         labels: labels.string_map().into_iter().flatten().collect(),
         taints: taints
@@ -324,8 +359,8 @@ fn node(field: &Field<'_>) -> Option<Node> {
         allocatable: capacity,
         slots: slots.unwrap_or(0),
         used,
-        pods: pods.unwrap_or(0),
-        by_priority: by_priority.collect(),
+        pods,
+        by_priority,
         cordoned: unschedulable.boolean().unwrap_or(false),
         ready: ready.boolean().unwrap_or(true),
         name: String::new(),
@@ -380,7 +415,7 @@ mod tests {
         let snapshot = load(json!({
             "ageSeconds": 1.5,
             "sites": [
-                {"name": "z", "kind": "cloud", "wan": {"rttMs": 25.5, "lossPct": 0.25, "ageSeconds": 2}},
+                {"name": "z", "kind": "cloud", "wan": {"rttMs": 25.5, "lossPct": 0.2, "ageSeconds": 2}},
                 {"name": "l", "kind": "liqo", "speedFactor": 2, "supports": ["hostPort"], "wan": {"reachable": false}},
                 {"name": "here", "kind": "edge", "queues": [{"class": "batch", "waiting": 3}],
                  "observedProcMs": {"batch": 7}},
@@ -424,6 +459,32 @@ mod tests {
     }
 
     #[test]
+    fn what_the_api_server_would_refuse_on_a_pod_is_refused_here() {
+        let faults = load(json!({
+            "sites": [
+                {"name": "edge", "kind": "edge", "nodeSelector": {"a b": "x", "ok": "no spaces please"}},
+                {"name": "north/1", "kind": "cloud", "tolerations": [{"key": "a b", "value": "c d"}]},
+            ],
+            "nodes": [{"name": "n", "labels": {}, "allocatable": {"pods": 1}, "used": {"cpu": 1, "pods": 1},
+                       "usedByPriority": [{"priority": 0, "used": {"cpu": "600m"}},
+                                          {"priority": 1, "used": {"cpu": "500m"}}]}],
+        }))
+        .unwrap_err();
+        let rule = "letters, digits, `-`, `_` and `.`, at most 63";
+        assert_eq!(
+            faults,
+            [
+                "sites[0].nodeSelector[\"a b\"]: is not a label key: `[domain/]name`".to_owned(),
+                format!("sites[0].nodeSelector.ok: \"no spaces please\" is not a label value: {rule}"),
+                format!("sites[1].name: \"north/1\" is not a site name: {rule}"),
+                format!("sites[1].tolerations[0].key: \"a b\" is not a taint key: {rule}"),
+                format!("sites[1].tolerations[0].value: \"c d\" is not a taint value: {rule}"),
+                "nodes[0].usedByPriority: adds up to more than `used`, of which it is a part".to_owned(),
+            ]
+        );
+    }
+
+    #[test]
     fn every_fault_with_its_path() {
         let faults = load(json!({
             "sites": [
@@ -444,7 +505,7 @@ mod tests {
             faults,
             [
                 "sites[0].wan: is not for the edge site, which no WAN leads to",
-                "sites[2].name: \"\" is not a non-empty string",
+                "sites[2].name: \"\" is not a site name: letters, digits, `-`, `_` and `.`, at most 63",
                 "sites[2].kind: \"moon\" is not one of edge, cloud, liqo",
                 "sites[2].nodeSelector: is empty, which every node would carry",
                 "sites[2].tolerations[0].key: may be empty only with operator Exists",

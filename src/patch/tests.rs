@@ -127,6 +127,28 @@ fn stale_annotations_of_ours_vanish_and_the_users_stay() {
     assert_eq!(annotations["mine"], "x");
 }
 
+#[test]
+fn annotations_stay_within_what_the_api_server_takes() {
+    let with_bytes = |bytes: usize| to_the_cloud(json!({"annotations": {"filler": "x".repeat(bytes)}}), json!({}));
+    let annotations = |pod: &Value| {
+        let patched = apply(pod, &operations(&fleet(), pod, &Config::default()));
+        assert_eq!(patched["spec"]["nodeSelector"]["node.role/cloud"], "true");
+        patched["metadata"]["annotations"].as_object().unwrap().clone()
+    };
+    let total = |map: &Map<String, Value>| {
+        map.iter()
+            .map(|(k, v)| k.len() + v.as_str().unwrap().len())
+            .sum::<usize>()
+    };
+    let full = total(&annotations(&with_bytes(0)));
+    let all = annotations(&with_bytes(ANNOTATIONS_LIMIT - full));
+    assert_eq!((total(&all), all.len()), (ANNOTATIONS_LIMIT, 9));
+    let unexplained = annotations(&with_bytes(ANNOTATIONS_LIMIT - full + 1));
+    assert!(unexplained.len() == 8 && !unexplained.contains_key("scheduling.example.io/explain"));
+    let own = annotations(&with_bytes(ANNOTATIONS_LIMIT - 100));
+    assert_eq!(own.len(), 2);
+}
+
 /// The pod without what a placement may touch.
 fn rest(pod: &Value) -> Value {
     let mut pod = pod.clone();

@@ -201,8 +201,8 @@ impl fmt::Display for Requirement<'_> {
     }
 }
 
-/// `[prefix/]name`. Source: `apimachinery/pkg/util/validation.IsQualifiedName`.
-fn is_label_key(key: &str) -> bool {
+/// Whether this is a key of labels and taints, `[prefix/]name`. Source: `apimachinery/pkg/util/validation.IsQualifiedName`.
+pub fn is_label_key(key: &str) -> bool {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
@@ -219,9 +219,9 @@ fn is_label_key(key: &str) -> bool {
     !name.is_empty() && is_label_value(name) && prefix.is_none_or(subdomain)
 }
 
-/// At most 63 of `[A-Za-z0-9_.-]`, alphanumeric at both ends; empty is allowed.
+/// Whether this is a value of labels and taints: at most 63 of `[A-Za-z0-9_.-]`, alphanumeric at both ends; empty is allowed.
 /// Source: `apimachinery/pkg/util/validation.IsValidLabelValue`.
-fn is_label_value(value: &str) -> bool {
+pub fn is_label_value(value: &str) -> bool {
     let bytes = value.as_bytes();
     let ends = [bytes.first(), bytes.last()];
     bytes.len() <= 63

@@ -79,8 +79,8 @@ impl Slo {
     }
 }
 
-/// An annotation or label that does not say what it should.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An annotation or label that does not say what it should. Serialises as it stands in `review`'s output.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SloFault {
     /// The annotation or label.
     pub key: String,

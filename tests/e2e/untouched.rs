@@ -158,7 +158,7 @@ fn variants() -> Vec<(&'static str, Value, bool)> {
         with("forced-without-class", true, &|pod| {
             pod["metadata"] = json!({"name": "forced-without-class", "labels": {MANAGED: "true"}});
         }),
-        with("odd-label-without-class", false, &|pod| {
+        with("odd-label-without-class", true, &|pod| {
             pod["metadata"] = json!({"name": "odd-label-without-class", "labels": {MANAGED: "maybe"}});
         }),
         with("other-labels", true, &|pod| {

@@ -14,4 +14,5 @@ mod server;
 mod shutdown;
 mod tidy;
 mod tls_reload;
+mod upstream;
 mod volume;

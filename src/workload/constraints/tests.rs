@@ -142,10 +142,23 @@ fn tolerations_as_the_api_defines_them() {
         (toleration("cloud", "Exists", "", "NoExecute", None), false),
         (toleration("other", "Exists", "", "", None), false),
         (toleration("", "Exists", "", "NoExecute", None), false),
-        (toleration("cloud", "Lt", "5", "", None), false),
     ] {
         assert_eq!(toleration.tolerates(&taint), expected, "{toleration:?}");
     }
+}
+
+/// Alpha in Kubernetes and off by default: kube-scheduler tolerates nothing by them either.
+#[test]
+fn comparison_operators_tolerate_nothing() {
+    let three = Taint {
+        key: "level".into(),
+        value: "3".into(),
+        effect: "NoSchedule".into(),
+    };
+    let below_five = toleration("level", "Lt", "5", "", None);
+    assert!(!below_five.tolerates(&three));
+    assert!(!toleration("level", "Gt", "1", "", None).tolerates(&three));
+    assert!(!below_five.covers(&toleration("level", "Equal", "3", "NoSchedule", None)));
 }
 
 #[test]
