@@ -23,6 +23,32 @@
 //! | `metrics`, `files`, `yaml`, `clock` | what they share |
 //! | `cli` | the command line |
 //!
+//! The inner ring in one look: a pod, a fleet, a verdict, a patch.
+//!
+//! ```
+//! use edgeward::{config::Config, decide::decide, fleet::file, patch::{Stamp, patch}, pod::Pod, room::Room};
+//! use edgeward::units::{Moment, Now};
+//! use serde_json::json;
+//!
+//! let config = Config::default();
+//! let now = Now { moment: Moment(0), wall: "2026-01-01T00:00:00Z".parse()? };
+//! let fleet = json!({
+//!     "sites": [{"name": "edge", "kind": "edge"}],
+//!     "nodes": [{"name": "e1", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 110}}],
+//! });
+//! let snapshot = file::read(&fleet, &config, now.moment)?;
+//!
+//! let pod = r#"{"metadata": {"annotations": {"slo.example.io/class": "latency"}}, "spec": {"containers": []}}"#;
+//! let pod = Pod::from_json(pod)?;
+//! let workload = pod.workload("shop".into(), &config.keys);
+//! let verdict = decide(&workload, &Room { snapshot: &snapshot }, &config, now);
+//! assert_eq!(verdict.reason.as_str(), "edge_no_slo_target");
+//!
+//! let operations = patch(&pod, &verdict, &config, &Stamp { at: now.wall, id: "id".into() });
+//! assert!(operations.iter().any(|add| add.path == "/spec/nodeSelector"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Invariants: `decide` never fails, a refusal is a value with numbers; time and data are arguments; a patch only
 //! adds; the request path does no I/O.
 
