@@ -216,6 +216,32 @@ fn every_fault_of_a_file_is_listed() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let review = ["review", "-f", "examples/pods.yaml", "--fleet", "examples/fleet.yaml"];
+    for arguments in [&["demo"][..], &review] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_edgeward"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_manifest_cannot_draw_on_the_terminal() {
+    let pod = r#"{"kind": "Pod", "metadata": {"name": "a\u001b[31m\nb"}, "spec": {}}"#;
+    let output = edgeward(&REVIEW, pod);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(table.contains("default/a\u{fffd}[31m\u{fffd}b"), "{table}");
+}
+
+#[test]
 fn wrong_usage_is_exit_code_2() {
     for arguments in [
         &["review"][..],
