@@ -53,6 +53,14 @@ fn the_demo_plays_three_scenarios() {
     })
     .into();
     assert_eq!(verdicts, [["edge"; 3], ["cloud"; 3], ["edge"; 3]], "{stdout}");
+    let shown_in_the_readme = stdout.split("edge overloaded, bad WAN").next().unwrap().lines().skip(1);
+    for line in shown_in_the_readme {
+        let readme = include_str!("../../README.md");
+        assert!(
+            readme.contains(line.trim()),
+            "README.md does not show what the demo prints: {line}"
+        );
+    }
     assert!(
         !stdout
             .split("edge overloaded, bad WAN")
