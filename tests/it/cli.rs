@@ -2,12 +2,14 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
+use crate::program::{self, is_recorded};
+
 fn edgeward(arguments: &[&str], stdin: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_edgeward"))
+    let mut child = program::edgeward()
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(arguments)
         .stdin(Stdio::piped())
@@ -227,7 +229,7 @@ fn every_fault_of_a_file_is_listed() {
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let review = ["review", "-f", "examples/pods.yaml", "--fleet", "examples/fleet.yaml"];
     for arguments in [&["demo"][..], &review] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_edgeward"))
+        let mut child = program::edgeward()
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .args(arguments)
             .stdout(Stdio::piped())
@@ -269,7 +271,7 @@ fn the_help_is_the_one_in_the_documentation() {
             .into_iter()
             .filter(|argument| !argument.is_empty())
             .collect();
-        let output = Command::new(env!("CARGO_BIN_EXE_edgeward"))
+        let output = program::edgeward()
             .args(&arguments)
             .env("COLUMNS", "100")
             .output()
@@ -283,9 +285,6 @@ fn the_help_is_the_one_in_the_documentation() {
         );
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli.md");
-    if std::env::var_os("EDGEWARD_BLESS").is_some() {
-        std::fs::write(&path, &found).unwrap();
-    }
-    let recorded = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == recorded, "docs/cli.md lags; EDGEWARD_BLESS=1 writes it anew");
+    let recorded = is_recorded(&path, &found);
+    assert!(recorded, "docs/cli.md lags; EDGEWARD_BLESS=1 writes it anew");
 }

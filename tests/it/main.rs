@@ -10,6 +10,7 @@ mod client;
 mod documentation;
 mod golden;
 mod manifests;
+mod program;
 mod server;
 mod shutdown;
 mod tidy;

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use edgeward::runtime::Server;
 
 use crate::client::{Client, eventually, get};
+use crate::program::edgeward;
 use crate::server::{options, self_signed};
 
 /// Longer than any test: only a second signal ends it.
@@ -22,7 +23,7 @@ struct Process {
 impl Process {
     /// Starts the child and reads its log until it says where it serves.
     fn start(directory: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_edgeward"))
+        let mut child = edgeward()
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .args([
                 "serve",
@@ -39,7 +40,6 @@ impl Process {
                 "--self-signed",
             ])
             .arg(directory)
-            .env_remove("EDGEWARD_LOG")
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
