@@ -28,7 +28,7 @@ mod logging;
 mod readiness;
 mod supervision;
 
-pub use logging::{FILTER_VARIABLE, LogFormat, init_logging};
+pub use logging::{FILTER_VARIABLE, LogFormat, Logs, init_logging};
 pub use readiness::{Readiness, Requirement};
 pub use supervision::Task;
 
