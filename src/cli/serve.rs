@@ -79,7 +79,10 @@ impl Serve {
         config.excluded_namespaces.push(self.namespace.clone());
         let metrics = Arc::new(Metrics::new());
         let _logs = runtime::init_logging(self.log_format, Arc::clone(&metrics))?;
-        runtime::tokio_runtime()?.block_on(self.serve(Arc::new(config), metrics))
+        let runtime = runtime::tokio_runtime()?;
+        let ended = runtime.block_on(self.serve(Arc::new(config), metrics));
+        runtime.shutdown_background();
+        ended
     }
 
     async fn serve(self, config: Arc<crate::config::Config>, metrics: Arc<Metrics>) -> anyhow::Result<()> {

@@ -100,11 +100,11 @@ impl Connection {
     }
 
     pub(crate) async fn post(&mut self) -> std::io::Result<Answered> {
-        self.post_review(REVIEW).await
+        self.post_to("/mutate", REVIEW).await
     }
 
-    pub(crate) async fn post_review(&mut self, review: &str) -> std::io::Result<Answered> {
-        self.send(&format!("{}\r\n{review}", head("/mutate", review.len())))
+    pub(crate) async fn post_to(&mut self, target: &str, review: &str) -> std::io::Result<Answered> {
+        self.send(&format!("{}\r\n{review}", head(target, review.len())))
             .await?;
         self.receive().await
     }

@@ -9,7 +9,7 @@ const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionRev
 "object":{"metadata":{"name":"camera"},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
 
 async fn create(connection: &mut Connection) {
-    let answered = tokio::time::timeout(PATIENCE, connection.post_review(CREATE))
+    let answered = tokio::time::timeout(PATIENCE, connection.post_to("/mutate", CREATE))
         .await
         .expect("in time")
         .expect("answered");
