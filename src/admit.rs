@@ -5,32 +5,41 @@
 mod deadline;
 pub mod review;
 pub mod server;
+mod ticket;
+
+pub use ticket::Ticket;
+
+use std::time::Duration;
 
 use review::{NoOpinion, NotAReview, Reviewer};
 
 /// What the server asks. [`Reviewer`] is the answer in production; tests bring slow and broken ones.
 pub trait Answer: Send + Sync + 'static {
     /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Synchronous,
-    /// microseconds. May panic: a bug in one review must not cost another.
+    /// microseconds; runs on a thread where it may also take long. May panic: a bug in one review must not cost
+    /// another.
+    ///
+    /// Claims the ticket when the answer is made, and counts and logs only then: otherwise the review is overdue, has
+    /// been answered, and what is returned goes nowhere.
     ///
     /// # Errors
     /// The body is not an AdmissionReview.
-    fn review(&self, body: &[u8]) -> Result<Vec<u8>, NotAReview>;
+    fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview>;
 
-    /// "Allowed, no patch" with a warning that says why, counted.
+    /// "Allowed, no patch" with a warning that says why, counted with this time since the body was complete.
     ///
     /// # Errors
     /// The body is not even a review to which "allowed" could be said.
-    fn no_opinion(&self, body: &[u8], why: NoOpinion) -> Result<Vec<u8>, NotAReview>;
+    fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview>;
 }
 
 impl Answer for Reviewer {
-    fn review(&self, body: &[u8]) -> Result<Vec<u8>, NotAReview> {
-        Self::review(self, body)
+    fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview> {
+        Self::review(self, body, ticket)
     }
 
-    fn no_opinion(&self, body: &[u8], why: NoOpinion) -> Result<Vec<u8>, NotAReview> {
-        Self::no_opinion(self, body, why)
+    fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
+        Self::no_opinion(self, body, why, elapsed)
     }
 }
 

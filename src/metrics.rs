@@ -111,6 +111,12 @@ const FLEET_RELOADS: Description = Description {
     labels: &["result"],
     help: "Changes of the fleet file, by what became of them (anything but loaded keeps the old fleet)",
 };
+const LOG_LINES_DROPPED: Description = Description {
+    name: "edgeward_log_lines_dropped_total",
+    kind: Kind::Counter,
+    labels: &[],
+    help: "Log lines that standard error did not take, or not fast enough",
+};
 const BUILD_INFO: Description = Description {
     name: "edgeward_build_info",
     kind: Kind::Info,
@@ -129,6 +135,7 @@ pub const LIST: &[Description] = &[
     TLS_NOT_AFTER,
     FLEET_REVISION,
     FLEET_RELOADS,
+    LOG_LINES_DROPPED,
     BUILD_INFO,
 ];
 
@@ -232,6 +239,7 @@ pub struct Metrics {
     tls_not_after: Gauge,
     fleet_revision: Gauge<u64, AtomicU64>,
     fleet_reloads: Family<ResultLabel, Counter>,
+    log_lines_dropped: Counter,
 }
 
 impl Default for Metrics {
@@ -259,6 +267,7 @@ impl Metrics {
             tls_not_after: register(&mut registry, &TLS_NOT_AFTER, Gauge::default()),
             fleet_revision: register(&mut registry, &FLEET_REVISION, Gauge::default()),
             fleet_reloads: register(&mut registry, &FLEET_RELOADS, Family::default()),
+            log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
         };
         // A counter that is absent until it first counts hides its first increase from `rate()`.
@@ -337,6 +346,11 @@ impl Metrics {
                 result: result.as_str(),
             })
             .inc();
+    }
+
+    /// So many log lines were lost.
+    pub fn log_lines_dropped(&self, lines: usize) {
+        self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
     }
 
     /// Everything, in the OpenMetrics text format; see [`CONTENT_TYPE`].

@@ -236,11 +236,11 @@ impl<'a> Spec<'a> {
             // While it runs, so do the sidecars before it. What it does not ask for itself cannot be a peak: all
             // sidecars together are in `running`.
             for (name, quantity) in list.iter() {
-                peak.raise(name, sidecars.get(name).unwrap_or_default() + quantity);
+                peak.raise(name.clone(), sidecars.get(name).unwrap_or_default() + quantity);
             }
         }
         for (name, quantity) in peak.iter() {
-            running.raise(name, quantity);
+            running.raise(name.clone(), quantity);
         }
         running
     }

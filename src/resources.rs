@@ -29,8 +29,8 @@ impl<'a> ResourceList<'a> {
     }
 
     /// Raises the quantity under `name` to `quantity`, if it is smaller or missing.
-    pub fn raise(&mut self, name: &Cow<'a, str>, quantity: Quantity) {
-        let old = self.0.entry(name.clone()).or_insert(quantity);
+    pub fn raise(&mut self, name: Cow<'a, str>, quantity: Quantity) {
+        let old = self.0.entry(name).or_insert(quantity);
         *old = (*old).max(quantity);
     }
 

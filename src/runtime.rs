@@ -9,26 +9,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
-use axum::routing::get;
 use axum_server::Handle;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admit::{Answer, server};
 use crate::clock::Clock;
-use crate::metrics::{self, Metrics};
+use crate::metrics::Metrics;
 use crate::tls::{self, Certificates};
 
+mod health;
 mod logging;
 mod readiness;
 mod supervision;
 
-pub use logging::{FILTER_VARIABLE, LogFormat, init_logging};
+pub use logging::{FILTER_VARIABLE, LogFormat, Logs, init_logging};
 pub use readiness::{Readiness, Requirement};
 pub use supervision::Task;
 
@@ -104,7 +99,7 @@ impl Server {
 
         let mut supervisor = Supervisor::default();
         let admission_handle = Handle::new();
-        let router = server::router(answer, Arc::clone(&metrics), readiness.phase());
+        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock);
         let listener = server::listen(
             admission_socket,
             tls,
@@ -113,9 +108,8 @@ impl Server {
             admission_handle.clone(),
         );
         supervisor.spawn(Task::new(ADMISSION, async { Ok(listener.await?) }));
-        let plain = axum_server::Server::<SocketAddr>::from_listener(health_socket);
-        let listener = server::bounded(plain).serve(health_router(readiness.clone(), metrics).into_make_service());
-        supervisor.spawn(Task::new(HEALTH, async { Ok(listener.await?) }));
+        let listener = health::serve(health_socket, readiness.clone(), metrics)?;
+        supervisor.spawn(Task::new(HEALTH, listener));
         if let Some(follow) = certificates.follow() {
             supervisor.spawn(Task::new("certificate files", async {
                 follow.await;
@@ -245,17 +239,14 @@ pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
     }
 }
 
-/// The Tokio runtime that a server needs: at least two workers, however few cores there are, so that one that is
-/// busy with an overdue review does not keep its deadline from being noticed.
+/// The Tokio runtime that a server needs. Its workers wait for nothing but the network: reviews, files and logs have
+/// threads of their own. A review that never ends keeps the runtime from being dropped, so a process that ends shuts
+/// it down in the background.
 ///
 /// # Errors
 /// The system gives no threads.
 pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores.max(2))
-        .enable_all()
-        .build()
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }
 
 async fn bind(address: SocketAddr, name: &'static str) -> anyhow::Result<(TcpListener, SocketAddr)> {
@@ -263,24 +254,6 @@ async fn bind(address: SocketAddr, name: &'static str) -> anyhow::Result<(TcpLis
     let socket = TcpListener::bind(address).await.with_context(context)?;
     let bound = socket.local_addr().with_context(context)?;
     Ok((socket, bound))
-}
-
-/// `/livez`: this process answers. `/readyz`: `ok`, or 503 and what is missing, one name a line. `/metrics`.
-fn health_router(readiness: Readiness, metrics: Arc<Metrics>) -> Router {
-    let scrape =
-        async |State(metrics): State<Arc<Metrics>>| ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode());
-    let ready = async |State(readiness): State<Readiness>| {
-        let missing = readiness.missing();
-        if missing.is_empty() {
-            return "ok".into_response();
-        }
-        let lines: String = missing.iter().flat_map(|name| [*name, "\n"]).collect();
-        (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()
-    };
-    Router::new()
-        .route("/livez", get(async || "ok"))
-        .merge(Router::new().route("/readyz", get(ready)).with_state(readiness))
-        .merge(Router::new().route("/metrics", get(scrape)).with_state(metrics))
 }
 
 /// What asks a process to stop: SIGTERM from kubelet, SIGINT from a terminal.

@@ -13,6 +13,7 @@ use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::Ticket;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::decide;
@@ -80,23 +81,20 @@ pub struct Reviewer {
 
 impl Reviewer {
     /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: one pass over the
-    /// body and one over the nodes; logs one line for the creation of a pod.
+    /// body and one over the nodes; logs one line for the creation of a pod. Counts and logs nothing if somebody else
+    /// has claimed the ticket.
     ///
     /// # Errors
     /// The body is not an AdmissionReview with a request.
-    pub fn review(&self, body: &[u8]) -> Result<Vec<u8>, NotAReview> {
-        let started = self.clock.monotonic_us();
+    pub fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview> {
         let request = Request::read(body)?;
-        let elapsed = || Duration::from_micros(self.clock.monotonic_us().saturating_sub(started));
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
-            return Ok(self
-                .untouched(&request, "is not the creation of a pod", elapsed())
-                .bytes());
+            return Ok(self.untouched(&request, "is not the creation of a pod", ticket).bytes());
         };
         let pod = match Pod::from_json(object.get()) {
             Ok(pod) => pod,
             Err(error) => {
-                let mut response = self.untouched(&request, &error.to_string(), elapsed());
+                let mut response = self.untouched(&request, &error.to_string(), ticket);
                 response.warn(&format!(
                     "edgeward could not read the pod, which was left as it is: {error}"
                 ));
@@ -116,18 +114,20 @@ impl Reviewer {
         let operations = patch(&pod, &verdict, &self.config, &stamp);
         let bytes = respond(&request, &workload, &verdict, &operations).bytes();
 
-        self.count(verdict.action, verdict.reason, class(&workload), elapsed());
-        log(&request, &pod, &workload, &verdict);
+        if ticket.claim() {
+            self.count(verdict.action, verdict.reason, class(&workload), ticket.elapsed());
+            log(&request, &pod, &workload, &verdict);
+        }
         Ok(bytes)
     }
 
-    /// "Allowed, no patch" with a warning that says why, counted. Reads nothing of the body but the uid.
+    /// "Allowed, no patch" with a warning that says why, counted with this time. Reads nothing of the body but the uid.
     ///
     /// # Errors
     /// The body is not an AdmissionReview with a request.
-    pub fn no_opinion(&self, body: &[u8], why: NoOpinion) -> Result<Vec<u8>, NotAReview> {
+    pub fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
         let request = Request::read(body)?;
-        self.count(Action::PassThrough, why.reason(), "none", Duration::ZERO);
+        self.count(Action::PassThrough, why.reason(), "none", elapsed);
         tracing::warn!(
             uid = shown(&request.uid.0),
             namespace = shown(request.namespace.as_deref().unwrap_or_default()),
@@ -141,15 +141,17 @@ impl Reviewer {
     }
 
     /// The answer to a review that there is nothing to decide about, which a registration as ours does not send.
-    fn untouched<'r>(&self, request: &'r Request<'r>, why: &str, elapsed: Duration) -> Response<'r> {
-        self.count(Action::PassThrough, Reason::NotAPodCreate, "none", elapsed);
-        tracing::warn!(
-            uid = shown(&request.uid.0),
-            namespace = shown(request.namespace.as_deref().unwrap_or_default()),
-            reason = Reason::NotAPodCreate.as_str(),
-            why,
-            "untouched"
-        );
+    fn untouched<'r>(&self, request: &'r Request<'r>, why: &str, ticket: &Ticket) -> Response<'r> {
+        if ticket.claim() {
+            self.count(Action::PassThrough, Reason::NotAPodCreate, "none", ticket.elapsed());
+            tracing::warn!(
+                uid = shown(&request.uid.0),
+                namespace = shown(request.namespace.as_deref().unwrap_or_default()),
+                reason = Reason::NotAPodCreate.as_str(),
+                why,
+                "untouched"
+            );
+        }
         let mut response = Response::allowed(&request.uid);
         response.audit("reason", Reason::NotAPodCreate.as_str());
         response

@@ -1,5 +1,5 @@
-//! `POST /mutate` over TLS: bounds on everything a client may take from us, the caller's deadline, and a panic that
-//! costs one review its opinion and nothing else.
+//! `POST /mutate` over TLS: bounds on everything a client may take from us, the caller's deadline, and a review that
+//! panics or takes long costs its own opinion and nothing else.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,12 +23,13 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper_util::rt::TokioTimer;
 use rustls::{AlertDescription, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::server::TlsStream;
 
 use super::deadline::answer_within;
 use super::review::{NoOpinion, NotAReview};
-use super::{Answer, Phase};
+use super::{Answer, Phase, Ticket};
+use crate::clock::Clock;
 use crate::metrics::{HandshakeFailure, Metrics};
 use crate::tls::ALPN;
 
@@ -52,11 +53,21 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
 /// size of one read from the socket.
 pub const HEAD_LIMIT: usize = 64 * 1024;
 
+/// How many reviews are decided at the same time; the others wait, until their deadline at most. Twice as many as
+/// there are cores: the system then shares the cores out, so that a short review passes a few long ones.
+#[must_use]
+pub fn reviews_at_a_time() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// What a handler shares.
 struct Endpoint<A> {
     answer: Arc<A>,
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
+    clock: Clock,
+    /// [`reviews_at_a_time`]; never closed.
+    turns: Arc<Semaphore>,
 }
 
 /// The admission endpoint without a listener.
@@ -70,11 +81,18 @@ struct Endpoint<A> {
 /// | the body is larger than [`BODY_LIMIT`] | 413 |
 /// | the body is not `application/json` | 415 |
 ///
-/// A review that panics, overruns its `timeout` or comes before everything needed is there is answered "allowed, no
-/// patch". While draining every answer carries `Connection: close`, so that the client's next request goes to
+/// A review that panics, is not decided within its `timeout` or comes before everything needed is there is answered
+/// "allowed, no patch". Reviews are decided on threads of their own, [`reviews_at_a_time`]; one that overruns its
+/// `timeout` runs to its end there and keeps its turn for so long. While draining every answer carries `Connection: close`, so that the client's next request goes to
 /// another replica.
-pub fn router<A: Answer>(answer: Arc<A>, metrics: Arc<Metrics>, phase: watch::Receiver<Phase>) -> Router {
-    let endpoint = Arc::new(Endpoint { answer, metrics, phase });
+pub fn router<A: Answer>(answer: Arc<A>, metrics: Arc<Metrics>, phase: watch::Receiver<Phase>, clock: Clock) -> Router {
+    let endpoint = Arc::new(Endpoint {
+        answer,
+        metrics,
+        phase,
+        clock,
+        turns: Arc::new(Semaphore::new(reviews_at_a_time())),
+    });
     Router::new()
         .route(PATH, post(mutate::<A>))
         .fallback(async || (StatusCode::NOT_FOUND, "reviews are posted to /mutate\n"))
@@ -148,29 +166,46 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
         }
         Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}\n")),
     };
+    let ticket = Arc::new(Ticket::new(endpoint.clock));
+    let no_opinion = |why| no_opinion(&*endpoint.answer, &body, why, &ticket);
     let phase = *endpoint.phase.borrow();
     if phase == Phase::NotReady {
-        return no_opinion(&*endpoint.answer, &body, NoOpinion::NotReady);
+        return no_opinion(NoOpinion::NotReady);
     }
-    // A task of its own, so that the runtime catches a panic, and so that this one is woken at the deadline. An
-    // overdue review runs to its end, which nobody waits for.
-    let review = tokio::spawn({
-        let (answer, body) = (Arc::clone(&endpoint.answer), body.clone());
-        async move { answer.review(&body) }
-    });
-    tokio::select! {
+    let mut review = pin!(review(&endpoint, body.clone(), Arc::clone(&ticket)));
+    let answered = tokio::select! {
         biased;
-        answered = review => match answered {
-            Ok(answered) => respond(answered),
-            Err(_) => no_opinion(&*endpoint.answer, &body, NoOpinion::Panic),
-        },
-        () = &mut deadline => no_opinion(&*endpoint.answer, &body, NoOpinion::Deadline),
-    }
+        answered = &mut review => answered,
+        () = &mut deadline => {
+            if ticket.claim() {
+                return no_opinion(NoOpinion::Deadline);
+            }
+            // Decided in this very moment, and about to arrive.
+            review.await
+        }
+    };
+    answered.map_or_else(no_opinion, respond)
+}
+
+/// Waits for a turn and has the review decided, away from the threads that serve connections and notice deadlines. A
+/// panic is caught there. Once it has its turn, it keeps it to its end, whether or not anybody waits for the answer.
+async fn review<A: Answer>(
+    endpoint: &Endpoint<A>,
+    body: Bytes,
+    ticket: Arc<Ticket>,
+) -> Result<Result<Vec<u8>, NotAReview>, NoOpinion> {
+    let turn = Arc::clone(&endpoint.turns).acquire_owned().await;
+    let answer = Arc::clone(&endpoint.answer);
+    let review = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        answer.review(&body, &ticket)
+    });
+    review.await.map_err(|_| NoOpinion::Panic)
 }
 
 /// The answer of last resort. Should it panic too, the client gets a 500, which `failurePolicy: Ignore` admits.
-fn no_opinion(answer: &impl Answer, body: &Bytes, why: NoOpinion) -> Response {
-    match catch_unwind(AssertUnwindSafe(|| answer.no_opinion(body, why))) {
+fn no_opinion(answer: &impl Answer, body: &Bytes, why: NoOpinion, ticket: &Ticket) -> Response {
+    match catch_unwind(AssertUnwindSafe(|| answer.no_opinion(body, why, ticket.elapsed()))) {
         Ok(answered) => respond(answered),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the review failed\n").into_response(),
     }

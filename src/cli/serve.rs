@@ -77,13 +77,16 @@ impl Serve {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let mut config = documents::config(self.config.as_deref())?;
         config.excluded_namespaces.push(self.namespace.clone());
-        runtime::init_logging(self.log_format)?;
-        runtime::tokio_runtime()?.block_on(self.serve(Arc::new(config)))
+        let metrics = Arc::new(Metrics::new());
+        let _logs = runtime::init_logging(self.log_format, Arc::clone(&metrics))?;
+        let runtime = runtime::tokio_runtime()?;
+        let ended = runtime.block_on(self.serve(Arc::new(config), metrics));
+        runtime.shutdown_background();
+        ended
     }
 
-    async fn serve(self, config: Arc<crate::config::Config>) -> anyhow::Result<()> {
+    async fn serve(self, config: Arc<crate::config::Config>, metrics: Arc<Metrics>) -> anyhow::Result<()> {
         let clock = Clock::start();
-        let metrics = Arc::new(Metrics::new());
         let file = FleetFile::open(self.fleet, Arc::clone(&config), clock, Arc::clone(&metrics)).await?;
         let reviewer = Reviewer {
             config,

@@ -2,10 +2,17 @@
 
 use std::io::IsTerminal as _;
 use std::panic;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::metrics::Metrics;
+
+mod lines;
+
+use lines::Lines;
 
 /// The environment variable with the log filter, in the notation of tracing-subscriber: `debug`,
 /// `info,edgeward::tls=debug`. Unset or empty is `info`.
@@ -20,17 +27,35 @@ pub enum LogFormat {
     Pretty,
 }
 
+/// The process's logs. Dropping it waits, for a second at most, until the last lines are written.
+#[derive(Debug)]
+#[must_use = "the last lines are lost unless it lives as long as the process"]
+pub struct Logs(Lines);
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        self.0.settle();
+    }
+}
+
 /// Sends the process's logs, panics included, to standard error. Once per process.
 ///
+/// Nobody who logs ever waits for standard error: while it takes no line, 1 MiB of them is kept, and more are
+/// dropped and counted.
+///
 /// # Errors
-/// The filter in [`FILTER_VARIABLE`] cannot be read, or logs already go elsewhere.
-pub fn init_logging(format: LogFormat) -> anyhow::Result<()> {
+/// The filter in [`FILTER_VARIABLE`] cannot be read, logs already go elsewhere, or the system gives no thread.
+pub fn init_logging(format: LogFormat, metrics: Arc<Metrics>) -> anyhow::Result<Logs> {
     let filter = std::env::var(FILTER_VARIABLE).unwrap_or_default();
     let filter = if filter.is_empty() { "info" } else { &filter };
     let filter = EnvFilter::try_new(filter).with_context(|| format!("{FILTER_VARIABLE}={filter} is no log filter"))?;
+    let lines = Lines::start(std::io::stderr(), metrics).context("logs cannot be set up")?;
+    let writer = lines.clone();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        // It would tell standard error, and panic where that is closed.
+        .log_internal_errors(false)
+        .with_writer(move || writer.clone());
     match format {
         LogFormat::Json => builder
             .json()
@@ -42,10 +67,11 @@ pub fn init_logging(format: LogFormat) -> anyhow::Result<()> {
     }
     .context("logs cannot be set up")?;
     log_panics();
-    Ok(())
+    Ok(Logs(lines))
 }
 
-/// A panic is a log line like any other, so that it reaches whoever reads the others.
+/// A panic is a log line like any other, so that it reaches whoever reads the others. Nothing in here may panic: a
+/// panic in the hook aborts the process.
 fn log_panics() {
     panic::set_hook(Box::new(|info| {
         let payload = info.payload();

@@ -100,13 +100,18 @@ impl Connection {
     }
 
     pub(crate) async fn post(&mut self) -> std::io::Result<Answered> {
-        self.send(&format!("{}\r\n{REVIEW}", head("/mutate"))).await?;
+        self.post_to("/mutate", REVIEW).await
+    }
+
+    pub(crate) async fn post_to(&mut self, target: &str, review: &str) -> std::io::Result<Answered> {
+        self.send(&format!("{}\r\n{review}", head(target, review.len())))
+            .await?;
         self.receive().await
     }
 
     /// Sends the head of a review and returns once the server waits for the body.
     pub(crate) async fn begin_post(&mut self) -> std::io::Result<()> {
-        let head = head("/mutate?timeout=30s");
+        let head = head("/mutate?timeout=30s", REVIEW.len());
         self.send(&format!("{head}expect: 100-continue\r\n\r\n")).await?;
         let interim = self.receive().await?;
         assert_eq!(interim.status, 100, "{interim:?}");
@@ -133,9 +138,8 @@ impl Connection {
     }
 }
 
-/// The head of a request that carries [`REVIEW`], without the line that ends it.
-fn head(target: &str) -> String {
-    let length = REVIEW.len();
+/// The head of a review of this length, without the line that ends it.
+fn head(target: &str, length: usize) -> String {
     format!("POST {target} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n")
 }
 

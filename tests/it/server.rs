@@ -1,10 +1,13 @@
 //! What a client of a running server sees.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use edgeward::admit::Answer;
 use edgeward::admit::review::{NoOpinion, NotAReview};
+use edgeward::admit::server::reviews_at_a_time;
+use edgeward::admit::{Answer, Ticket};
 use edgeward::clock::Clock;
 use edgeward::metrics::Metrics;
 use edgeward::runtime::{self, Readiness, ServeOptions, Server, Task};
@@ -19,22 +22,26 @@ use crate::volume::{Authority, Volume};
 pub(crate) struct Told;
 
 impl Answer for Told {
-    fn review(&self, _: &[u8]) -> Result<Vec<u8>, NotAReview> {
+    fn review(&self, _: &[u8], _: &Ticket) -> Result<Vec<u8>, NotAReview> {
         Ok(b"reviewed".to_vec())
     }
 
-    fn no_opinion(&self, _: &[u8], why: NoOpinion) -> Result<Vec<u8>, NotAReview> {
+    fn no_opinion(&self, _: &[u8], why: NoOpinion, _: Duration) -> Result<Vec<u8>, NotAReview> {
         Ok(format!("no opinion: {why:?}").into_bytes())
     }
 }
 
 pub(crate) fn options(tls: Source) -> ServeOptions<Told> {
+    answering(Told, tls)
+}
+
+fn answering<A: Answer>(answer: A, tls: Source) -> ServeOptions<A> {
     let loopback = "127.0.0.1:0".parse().expect("an address");
     ServeOptions {
         listen: loopback,
         health_listen: loopback,
         tls,
-        answer: Arc::new(Told),
+        answer: Arc::new(answer),
         metrics: Arc::new(Metrics::new()),
         readiness: Readiness::new(),
         clock: Clock::start(),
@@ -214,6 +221,72 @@ async fn readiness_lists_what_is_missing_and_reviews_get_no_opinion_until_then()
         "{}",
         page.body
     );
+    server.shutdown().await.expect("stopped");
+}
+
+/// Takes as long over a `long` review as the test wants.
+struct Stuck {
+    begun: AtomicUsize,
+    released: Mutex<Receiver<()>>,
+}
+
+impl Answer for Stuck {
+    fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview> {
+        if body == b"long" {
+            self.begun.fetch_add(1, Ordering::Relaxed);
+            let _ = self.released.lock().expect("not poisoned").recv();
+        }
+        Told.review(body, ticket)
+    }
+
+    fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
+        Told.no_opinion(body, why, elapsed)
+    }
+}
+
+#[tokio::test]
+async fn long_reviews_keep_neither_health_nor_deadlines_from_being_served() {
+    let (release, released) = channel();
+    let options = answering(
+        Stuck {
+            begun: AtomicUsize::new(0),
+            released: Mutex::new(released),
+        },
+        self_signed(),
+    );
+    let answer = Arc::clone(&options.answer);
+    let server = Server::start(options).await.expect("started");
+    let client = client(&server);
+    let posting = |target: &'static str, body: &'static str| {
+        let client = client.clone();
+        async move { client.connect().await?.post_to(target, body).await }
+    };
+    let turns = reviews_at_a_time();
+    let long: Vec<_> = (0..turns)
+        .map(|_| tokio::spawn(posting("/mutate?timeout=30s", "long")))
+        .collect();
+    eventually("every turn is taken", async || {
+        answer.begun.load(Ordering::Relaxed) == turns
+    })
+    .await;
+
+    for path in ["/livez", "/readyz", "/metrics"] {
+        assert_eq!(
+            get(server.health(), path).await.expect("answered").status,
+            200,
+            "{path}"
+        );
+    }
+    let short = || posting("/mutate?timeout=200ms", "short");
+    assert_eq!(short().await.expect("answered").body, "no opinion: Deadline");
+    drop(release);
+    for long in long {
+        long.await.expect("joined").expect("answered");
+    }
+    eventually("short ones are reviewed again", async || {
+        short().await.expect("answered").body == "reviewed"
+    })
+    .await;
     server.shutdown().await.expect("stopped");
 }
 

@@ -46,7 +46,9 @@ fn latency_pod() -> Value {
 }
 
 fn answer(reviewer: &Reviewer, review: &Value) -> Value {
-    let bytes = reviewer.review(review.to_string().as_bytes()).unwrap();
+    let bytes = reviewer
+        .review(review.to_string().as_bytes(), &Ticket::new(reviewer.clock))
+        .unwrap();
     let answer: Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
     assert_eq!(answer["kind"], "AdmissionReview");
@@ -127,7 +129,12 @@ fn a_pod_that_cannot_be_read_is_allowed_with_a_warning() {
 #[test]
 fn what_is_no_admission_review_says_why() {
     let reviewer = reviewer(Config::default());
-    let reason = |body: &str| reviewer.review(body.as_bytes()).unwrap_err().to_string();
+    let reason = |body: &str| {
+        reviewer
+            .review(body.as_bytes(), &Ticket::new(reviewer.clock))
+            .unwrap_err()
+            .to_string()
+    };
     assert!(reason("{").starts_with("not an AdmissionReview: EOF"));
     assert_eq!(reason(" []"), "not an AdmissionReview: the body is not a JSON object");
     assert_eq!(
@@ -186,7 +193,11 @@ fn no_opinion_is_allowed_and_counted() {
     ] {
         let reviewer = reviewer(Config::default());
         let bytes = reviewer
-            .no_opinion(create(latency_pod()).to_string().as_bytes(), why)
+            .no_opinion(
+                create(latency_pod()).to_string().as_bytes(),
+                why,
+                Duration::from_millis(900),
+            )
             .unwrap();
         let response = serde_json::from_slice::<Value>(&bytes).unwrap()["response"].clone();
         assert_eq!(response["allowed"], true);
@@ -194,7 +205,23 @@ fn no_opinion_is_allowed_and_counted() {
         assert_eq!(response["auditAnnotations"], json!({ "reason": reason }));
         assert!(response["warnings"][0].as_str().unwrap().starts_with("edgeward "));
         assert!(counted(&reviewer, reason));
+        let page = reviewer.metrics.encode();
+        assert!(page.contains("edgeward_review_duration_seconds_sum 0.9\n"), "{page}");
     }
+}
+
+#[test]
+fn a_review_that_somebody_else_has_answered_is_not_counted() {
+    let reviewer = reviewer(Config::default());
+    let mut other = create(latency_pod());
+    other["request"]["operation"] = "UPDATE".into();
+    for review in [create(latency_pod()), other] {
+        let ticket = Ticket::new(reviewer.clock);
+        assert!(ticket.claim());
+        reviewer.review(review.to_string().as_bytes(), &ticket).unwrap();
+    }
+    let page = reviewer.metrics.encode();
+    assert!(page.contains("edgeward_review_duration_seconds_count 0\n"), "{page}");
 }
 
 #[test]

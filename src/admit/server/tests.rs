@@ -1,7 +1,7 @@
 //! The router without a port, and the acceptor on a socket pair.
 
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
@@ -16,16 +16,16 @@ use crate::tls::{Certificates, Source};
 /// Says which way it was asked; `review` does what the test wants first.
 struct Scripted<F>(F);
 
-impl<F: Fn() + Send + Sync + 'static> Answer for Scripted<F> {
-    fn review(&self, body: &[u8]) -> Result<Vec<u8>, NotAReview> {
-        (self.0)();
+impl<F: Fn(&Ticket) + Send + Sync + 'static> Answer for Scripted<F> {
+    fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview> {
+        (self.0)(ticket);
         match body {
             b"{}" => Ok(b"reviewed".to_vec()),
             _ => Err(NotAReview("kind is missing".to_owned())),
         }
     }
 
-    fn no_opinion(&self, body: &[u8], why: NoOpinion) -> Result<Vec<u8>, NotAReview> {
+    fn no_opinion(&self, body: &[u8], why: NoOpinion, _: Duration) -> Result<Vec<u8>, NotAReview> {
         assert!(body != b"panic again", "no opinion on this either");
         Ok(format!("no opinion: {why:?}").into_bytes())
     }
@@ -37,11 +37,16 @@ struct Harness {
     phase: watch::Sender<Phase>,
 }
 
-fn harness(behaviour: impl Fn() + Send + Sync + 'static) -> Harness {
+fn harness(behaviour: impl Fn(&Ticket) + Send + Sync + 'static) -> Harness {
     let metrics = Arc::new(Metrics::new());
     let (phase, receiver) = watch::channel(Phase::Serving);
     Harness {
-        router: router(Arc::new(Scripted(behaviour)), Arc::clone(&metrics), receiver),
+        router: router(
+            Arc::new(Scripted(behaviour)),
+            Arc::clone(&metrics),
+            receiver,
+            Clock::start(),
+        ),
         metrics,
         phase,
     }
@@ -77,7 +82,7 @@ fn review(uri: &str, body: impl Into<Body>) -> Request {
 
 #[tokio::test]
 async fn a_review_is_answered_in_json() {
-    let (status, headers, body) = harness(|| {}).post("{}").await;
+    let (status, headers, body) = harness(|_| {}).post("{}").await;
     assert_eq!((status, body.as_str()), (StatusCode::OK, "reviewed"));
     assert_eq!(headers[CONTENT_TYPE], "application/json");
     assert!(!headers.contains_key(CONNECTION));
@@ -85,7 +90,7 @@ async fn a_review_is_answered_in_json() {
 
 #[tokio::test]
 async fn what_is_no_review_is_answered_with_the_reason() {
-    let harness = harness(|| {});
+    let harness = harness(|_| {});
     let (status, _, body) = harness.post("[]").await;
     assert_eq!((status, body.as_str()), (StatusCode::BAD_REQUEST, "kind is missing\n"));
     assert!(harness.counted("edgeward_http_errors_total{code=\"400\"} 1"));
@@ -93,7 +98,7 @@ async fn what_is_no_review_is_answered_with_the_reason() {
 
 #[tokio::test]
 async fn only_json_is_taken() {
-    let harness = harness(|| {});
+    let harness = harness(|_| {});
     let with = |content_type: Option<&str>| {
         let mut request = Request::post("/mutate");
         if let Some(content_type) = content_type {
@@ -126,7 +131,7 @@ async fn only_json_is_taken() {
 
 #[tokio::test]
 async fn another_path_or_method_is_named_as_such() {
-    let harness = harness(|| {});
+    let harness = harness(|_| {});
     assert_eq!(harness.send(review("/validate", "{}")).await.0, StatusCode::NOT_FOUND);
     let get = Request::builder()
         .method(Method::GET)
@@ -144,7 +149,7 @@ async fn another_path_or_method_is_named_as_such() {
 
 #[tokio::test]
 async fn a_body_of_7_mib_is_taken_and_one_byte_more_is_not() {
-    let harness = harness(|| {});
+    let harness = harness(|_| {});
     assert_eq!(harness.post(vec![b' '; BODY_LIMIT]).await.0, StatusCode::BAD_REQUEST);
     let (status, headers, _) = harness.post(vec![b' '; BODY_LIMIT + 1]).await;
     assert_eq!(
@@ -171,7 +176,7 @@ impl HttpBody for Silent {
 
 #[tokio::test]
 async fn a_body_that_does_not_arrive_is_given_up() {
-    let harness = harness(|| {});
+    let harness = harness(|_| {});
     let (status, headers, _) = harness.send(review("/mutate?timeout=20ms", Body::new(Silent))).await;
     assert_eq!(
         (status, headers[CONNECTION].as_bytes()),
@@ -180,28 +185,66 @@ async fn a_body_that_does_not_arrive_is_given_up() {
     assert!(harness.counted("edgeward_http_errors_total{code=\"408\"} 1"));
 }
 
-/// A review that lasts until the test lets go of the other end.
-fn until(released: Receiver<()>) -> impl Fn() + Send + Sync {
+/// A review that lasts until the test lets go of the other end, and tells then whether it still was the one to answer.
+fn until(released: Receiver<()>, claimed: Sender<bool>) -> impl Fn(&Ticket) + Send + Sync {
     let released = Mutex::new(released);
-    move || {
+    move |ticket| {
         let _ = released.lock().expect("not poisoned").recv();
+        let _ = claimed.send(ticket.claim());
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_overdue_review_is_answered_without_an_opinion() {
-    let (release, released) = channel();
-    let harness = harness(until(released));
-    let sending = harness.send(review("/mutate?timeout=100ms", "{}"));
-    let answered = tokio::time::timeout(Duration::from_secs(60), sending).await;
+#[tokio::test]
+async fn an_overdue_review_is_answered_once_and_without_an_opinion() {
+    let ((release, released), (claimed, claims)) = (channel(), channel());
+    let harness = harness(until(released, claimed));
+    let answered = harness.send(review("/mutate?timeout=100ms", "{}")).await;
     drop(release);
-    let (status, _, body) = answered.expect("answered before the review ended");
+    let (status, _, body) = answered;
     assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: Deadline"));
+    assert!(!claims.recv().expect("it ran to its end"), "it was answered already");
+    let (_, _, body) = harness.post("{}").await;
+    assert_eq!(body, "reviewed");
+    assert!(claims.recv().expect("it ran to its end"));
+}
+
+#[tokio::test]
+async fn a_review_that_claimed_its_answer_before_the_deadline_is_waited_for() {
+    let (claimed, claims) = channel();
+    let harness = harness(move |ticket| {
+        let _ = claimed.send(ticket.claim());
+        // Past the deadline, which finds the answer claimed.
+        while ticket.elapsed() < Duration::from_millis(100) {
+            std::thread::yield_now();
+        }
+    });
+    let (_, _, body) = harness.send(review("/mutate?timeout=100ms", "{}")).await;
+    let claimed = claims.recv().expect("it ran");
+    assert_eq!(body, if claimed { "reviewed" } else { "no opinion: Deadline" });
+}
+
+#[tokio::test]
+async fn reviews_without_a_turn_are_answered_in_time_and_served_again_afterwards() {
+    let ((release, released), (claimed, claims)) = (channel(), channel());
+    let harness = harness(until(released, claimed));
+    for _ in 0..=reviews_at_a_time() {
+        let (_, _, body) = harness.send(review("/mutate?timeout=20ms", "{}")).await;
+        assert_eq!(body, "no opinion: Deadline");
+    }
+    drop(release);
+    let (_, _, body) = harness.post("{}").await;
+    assert_eq!(body, "reviewed");
+    let answered = claims.iter().take(reviews_at_a_time() + 1).filter(|claimed| *claimed);
+    assert_eq!(
+        answered.count(),
+        1,
+        "one more than had a turn, and only the last was in time"
+    );
 }
 
 #[tokio::test]
 async fn a_panic_is_answered_without_an_opinion() {
-    let harness = harness(|| panic!("a bug"));
+    let harness = harness(|_| panic!("a bug"));
     let (status, _, body) = harness.post("{}").await;
     assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: Panic"));
     let (status, _, _) = harness.post("panic again").await;
@@ -210,7 +253,7 @@ async fn a_panic_is_answered_without_an_opinion() {
 
 #[tokio::test]
 async fn nothing_is_decided_before_everything_is_there() {
-    let harness = harness(|| panic!("must not be asked"));
+    let harness = harness(|_| panic!("must not be asked"));
     harness.phase.send_replace(Phase::NotReady);
     let (status, headers, body) = harness.post("{}").await;
     assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: NotReady"));
@@ -219,7 +262,7 @@ async fn nothing_is_decided_before_everything_is_there() {
 
 #[tokio::test]
 async fn a_draining_server_decides_and_says_goodbye() {
-    let harness = harness(|| {});
+    let harness = harness(|_| {});
     harness.phase.send_replace(Phase::Draining);
     for request in [
         review("/mutate", "{}"),

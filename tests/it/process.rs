@@ -1,0 +1,94 @@
+//! The real program as a child process.
+
+use std::io::{BufRead as _, BufReader, Lines};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::program::edgeward;
+
+/// Longer than any test: only a second signal ends it.
+const ENDLESS_SECONDS: &str = "86400";
+
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) admission: SocketAddr,
+    pub(crate) health: SocketAddr,
+    /// The reading end of its log. While this is held and not read, the pipe fills up; dropping it closes the pipe.
+    pub(crate) log: Option<Lines<BufReader<ChildStderr>>>,
+    directory: TempDir,
+}
+
+impl Process {
+    /// Starts the child and reads its log until it says where it serves.
+    pub(crate) fn start() -> Self {
+        let directory = tempfile::tempdir().expect("tempdir");
+        let mut child = edgeward()
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args([
+                "serve",
+                "--fleet",
+                "examples/fleet.yaml",
+                "--shutdown-delay",
+                ENDLESS_SECONDS,
+            ])
+            .args([
+                "--listen",
+                "127.0.0.1:0",
+                "--health-listen",
+                "127.0.0.1:0",
+                "--self-signed",
+            ])
+            .arg(directory.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut log = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let serving = log
+            .by_ref()
+            .map_while(Result::ok)
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(&line).ok())
+            .find(|line| line["message"] == "serving")
+            .expect("it says that it serves");
+        let address = |field: &str| {
+            serving[field]
+                .as_str()
+                .and_then(|text| text.parse().ok())
+                .expect("an address")
+        };
+        Self {
+            child,
+            admission: address("admission"),
+            health: address("health"),
+            log: Some(log),
+            directory,
+        }
+    }
+
+    /// Reads its log from here on, and forgets it.
+    pub(crate) fn discard_log(&mut self) {
+        let log = self.log.take().expect("not discarded before");
+        std::thread::spawn(move || log.for_each(drop));
+    }
+
+    /// A client that trusts it.
+    pub(crate) fn client(&self) -> Client {
+        let ca_bundle = std::fs::read_to_string(self.directory.path().join("ca.crt")).expect("the CA bundle");
+        Client::new(self.admission, &ca_bundle)
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh").success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
