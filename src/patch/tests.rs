@@ -170,7 +170,7 @@ fn rest(pod: &Value) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12_000))]
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
 
     #[test]
     fn every_patch_applies_and_touches_nothing_else(
