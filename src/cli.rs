@@ -31,6 +31,15 @@ enum Command {
     Demo(demo::Demo),
 }
 
+/// Writes to standard output. A reader that has seen enough, such as `head`, is no failure.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
 /// Runs the command of this process's arguments.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {

@@ -19,6 +19,11 @@ use verdict::{Action, Assessment, Reason, RefusalCode, Verdict};
 /// SLO priority from which a pod takes a cloud that is merely better, not good enough.
 pub const HIGH_PRIORITY: u8 = 7;
 
+/// The most comparisons of the pod's constraints and tolerations with the fleet's nodes that one decision may take: a
+/// few hundredths of a second. A pod of a few kilobytes on ten thousand nodes stays far below; one that was written to
+/// keep us busy does not.
+const MAX_COMPARISONS: usize = 2_000_000;
+
 /// How long a placement we wrote is recognised as our own.
 const REINVOCATION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
@@ -30,6 +35,15 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s>, config: &Config, now
     let Some(intent) = &workload.intent else {
         return Verdict::pass_through(Reason::NotManaged);
     };
+    let comparisons = comparisons(workload, room);
+    if comparisons > MAX_COMPARISONS {
+        let warning =
+            format!("not placed: {comparisons} comparisons of constraints with nodes, over {MAX_COMPARISONS}");
+        return Verdict {
+            warnings: vec![warning],
+            ..Verdict::pass_through(Reason::Deadline)
+        };
+    }
     let mut warnings: Vec<String> = intent.faults.iter().map(ToString::to_string).collect();
     warnings.extend(
         intent
@@ -86,6 +100,13 @@ fn bypass(workload: &Workload<'_>, room: &Room<'_>, config: &Config, now: Now) -
         .find(|(applies, _)| *applies)
         .map(|(_, reason)| reason);
     bypass.or_else(|| is_placed(workload, room, now).then_some(Reason::Reinvocation))
+}
+
+/// How many comparisons the pod's constraints and tolerations take on all nodes, at most and once.
+fn comparisons(workload: &Workload<'_>, room: &Room<'_>) -> usize {
+    let per_node = workload.constraints.comparisons() + workload.tolerations.len();
+    let nodes: usize = room.snapshot.sites.iter().map(|site| site.nodes.len()).sum();
+    per_node.saturating_mul(nodes)
 }
 
 /// Whether the pod carries a complete and recent placement of ours: the annotations, and in its spec the whole
@@ -176,7 +197,7 @@ impl<'s> Case<'_, 's> {
             _ => {}
         }
         if !edge.allowed {
-            return self.choose_among_clouds(stale);
+            return self.choose_among_clouds();
         }
         if stale {
             return self.to_edge(edge, Reason::EdgeTelemetryStale);
@@ -234,15 +255,16 @@ impl<'s> Case<'_, 's> {
         }
     }
 
-    /// The pod's own constraints leave several clouds and no edge. Where none of them will do, kube-scheduler has
-    /// the last word: the pod keeps its own constraints and gets none of ours.
-    fn choose_among_clouds(&self, stale: bool) -> (Action<'s>, Reason) {
-        let usable = || {
+    /// The pod's own constraints leave several clouds and no edge: it goes to one of them, whatever we know, and to the
+    /// best by what we know.
+    fn choose_among_clouds(&self) -> (Action<'s>, Reason) {
+        let clouds = || {
             self.clouds()
-                .filter(|cloud| cloud.allowed && cloud.is_usable() && !stale)
+                .filter(|cloud| cloud.allowed && !cloud.is_refused(RefusalCode::NotOffloadable))
         };
-        let feasible = nearest(usable().filter(|cloud| cloud.is_feasible()));
-        match feasible.or_else(|| nearest(usable())) {
+        let feasible = nearest(clouds().filter(|cloud| cloud.is_feasible()));
+        let usable = || nearest(clouds().filter(|cloud| cloud.is_usable()));
+        match feasible.or_else(usable).or_else(|| nearest(clouds())) {
             Some(cloud) => (Action::Place(cloud.site), Reason::CloudPinnedByPod),
             None => (Action::PassThrough, Reason::NoSiteMatches),
         }
@@ -260,8 +282,11 @@ impl<'s> Case<'_, 's> {
     /// Why the edge, when it is not simply good (section 6): the first that holds.
     fn edge_reason(&self, edge: &Assessment<'s>) -> Reason {
         let worst_is = |codes: &[RefusalCode]| {
-            self.clouds()
-                .all(|cloud| codes.iter().any(|code| cloud.is_refused(*code)))
+            // A cloud that the pod cannot go to says nothing about those that it can.
+            let mut candidates = self
+                .clouds()
+                .filter(|cloud| !cloud.is_refused(RefusalCode::NotOffloadable));
+            candidates.all(|cloud| codes.iter().any(|code| cloud.is_refused(*code)))
         };
         let missing = [RefusalCode::NoMatchingNode, RefusalCode::NodeNotReady];
         let unreachable = [&missing[..], &[RefusalCode::Unreachable]].concat();

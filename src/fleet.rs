@@ -147,10 +147,11 @@ pub enum LinkState {
 }
 
 impl LinkState {
-    /// The state that these numbers stand for by the thresholds alone, without history.
+    /// The state that these numbers stand for by the thresholds alone, without history. A number that is missing is
+    /// never a good one.
     pub fn judge(reachable: bool, rtt: Option<Micros>, loss: Option<Permille>, config: &Config) -> Self {
         let over_rtt = rtt.is_none_or(|rtt| rtt >= config.rtt_threshold);
-        let over_loss = loss.is_some_and(|loss| loss >= config.loss_threshold);
+        let over_loss = loss.is_none_or(|loss| loss >= config.loss_threshold);
         match (reachable, over_rtt || over_loss) {
             (false, _) => LinkState::Unreachable,
             (true, true) => LinkState::Degraded,

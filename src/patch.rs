@@ -50,9 +50,10 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
     if !fit(pod, &wanted, config) {
         wanted.retain(|(key, _)| *key != config.keys.explain);
     }
-    if fit(pod, &wanted, config) {
-        annotate(pod, &wanted, config, &mut operations);
+    if !fit(pod, &wanted, config) {
+        wanted.clear();
     }
+    annotate(pod, &wanted, config, &mut operations);
     select(pod, site, &mut operations);
     tolerate(pod, site, &mut operations);
     operations
@@ -112,6 +113,9 @@ fn annotate(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config, operati
             .collect()
     };
     let Some(found) = parents.annotations else {
+        if wanted.is_empty() {
+            return;
+        }
         if parents.metadata {
             add(operations, "/metadata/annotations", map(wanted).into());
         } else {

@@ -227,19 +227,21 @@ impl<'a> Spec<'a> {
         let mut sidecars = ResourceList::default();
         let mut peak = ResourceList::default();
         for container in self.init_containers.iter().flatten() {
+            let Some(list) = list(container) else { continue };
             if container.is_sidecar() {
-                if let Some(list) = list(container) {
-                    running.add(list);
-                    sidecars.add(list);
-                }
-                peak.raise_to(&sidecars);
-            } else {
-                let mut step = sidecars.clone();
-                list(container).into_iter().for_each(|list| step.add(list));
-                peak.raise_to(&step);
+                running.add(list);
+                sidecars.add(list);
+                continue;
+            }
+            // While it runs, so do the sidecars before it. What it does not ask for itself cannot be a peak: all
+            // sidecars together are in `running`.
+            for (name, quantity) in list.iter() {
+                peak.raise(name.clone(), sidecars.get(name).unwrap_or_default() + quantity);
             }
         }
-        running.raise_to(&peak);
+        for (name, quantity) in peak.iter() {
+            running.raise(name.clone(), quantity);
+        }
         running
     }
 

@@ -1,48 +1,40 @@
 //! Amounts of resources by name: exact sums while a pod is added up, rounded integers once it is compared.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use crate::units::{Bytes, Millicores, Quantity};
 
-/// Resource names to exact quantities, in order of first mention. Few entries, so a vector beats a map.
+/// Resource names to exact quantities.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ResourceList<'a>(Vec<(Cow<'a, str>, Quantity)>);
+pub struct ResourceList<'a>(BTreeMap<Cow<'a, str>, Quantity>);
 
 impl<'a> ResourceList<'a> {
     /// The quantity under `name`, if any.
     pub fn get(&self, name: &str) -> Option<Quantity> {
-        self.0.iter().find(|(n, _)| n == name).map(|&(_, quantity)| quantity)
+        self.0.get(name).copied()
     }
 
     /// Puts `quantity` under `name`, replacing what was there.
     pub fn set(&mut self, name: Cow<'a, str>, quantity: Quantity) {
-        match self.0.iter_mut().find(|(n, _)| *n == name) {
-            Some((_, old)) => *old = quantity,
-            None => self.0.push((name, quantity)),
-        }
+        self.0.insert(name, quantity);
     }
 
     /// Adds `other`, name by name.
     pub fn add(&mut self, other: &ResourceList<'a>) {
         for (name, quantity) in &other.0 {
-            match self.0.iter_mut().find(|(n, _)| n == name) {
-                Some((_, sum)) => *sum = *sum + *quantity,
-                None => self.0.push((name.clone(), *quantity)),
-            }
+            let sum = self.0.entry(name.clone()).or_default();
+            *sum = *sum + *quantity;
         }
     }
 
-    /// Takes the larger of both, name by name.
-    pub fn raise_to(&mut self, other: &ResourceList<'a>) {
-        for (name, quantity) in &other.0 {
-            match self.0.iter_mut().find(|(n, _)| n == name) {
-                Some((_, old)) => *old = (*old).max(*quantity),
-                None => self.0.push((name.clone(), *quantity)),
-            }
-        }
+    /// Raises the quantity under `name` to `quantity`, if it is smaller or missing.
+    pub fn raise(&mut self, name: Cow<'a, str>, quantity: Quantity) {
+        let old = self.0.entry(name).or_insert(quantity);
+        *old = (*old).max(quantity);
     }
 
-    /// Names and quantities.
+    /// Names and quantities, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Cow<'a, str>, Quantity)> {
         self.0.iter().map(|(name, quantity)| (name, *quantity))
     }
@@ -67,7 +59,6 @@ impl<'a> ResourceList<'a> {
                 _ => {}
             }
         }
-        amounts.scalars.sort_unstable();
         amounts
     }
 }
@@ -111,10 +102,8 @@ pub struct Amounts {
 impl Amounts {
     /// The amount of one scalar resource.
     pub fn scalar(&self, name: &str) -> i64 {
-        self.scalars
-            .iter()
-            .find(|(n, _)| **n == *name)
-            .map_or(0, |&(_, amount)| amount)
+        let at = self.scalars.binary_search_by(|(n, _)| (**n).cmp(name));
+        at.map_or(0, |at| self.scalars[at].1)
     }
 
     /// Whether `self` fits into `total` minus `used`. A resource that is not asked for is not compared, so an

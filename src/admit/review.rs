@@ -129,8 +129,8 @@ impl Reviewer {
         let request = Request::read(body)?;
         self.count(Action::PassThrough, why.reason(), "none", elapsed);
         tracing::warn!(
-            uid = &*request.uid.0,
-            namespace = request.namespace.as_deref().unwrap_or_default(),
+            uid = shown(&request.uid.0),
+            namespace = shown(request.namespace.as_deref().unwrap_or_default()),
             reason = why.reason().as_str(),
             "no opinion"
         );
@@ -145,8 +145,8 @@ impl Reviewer {
         if ticket.claim() {
             self.count(Action::PassThrough, Reason::NotAPodCreate, "none", ticket.elapsed());
             tracing::warn!(
-                uid = &*request.uid.0,
-                namespace = request.namespace.as_deref().unwrap_or_default(),
+                uid = shown(&request.uid.0),
+                namespace = shown(request.namespace.as_deref().unwrap_or_default()),
                 reason = Reason::NotAPodCreate.as_str(),
                 why,
                 "untouched"
@@ -231,9 +231,9 @@ fn log(request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &
             .join(" ")
     };
     tracing::info!(
-        uid = &*request.uid.0,
-        namespace = &*workload.namespace,
-        name = pod.name(),
+        uid = shown(&request.uid.0),
+        namespace = shown(&workload.namespace),
+        name = shown(pod.name()),
         class = class(workload),
         verdict = verdict.action.as_str(),
         site = verdict.site().map(|site| site.name.as_str()),
@@ -244,6 +244,12 @@ fn log(request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &
         dry_run = request.dry_run.unwrap_or(false),
         "decided"
     );
+}
+
+/// A name as far as a line of the log goes: none that the API server keeps is longer, but it asks us before it looks.
+fn shown(name: &str) -> &str {
+    const BYTES: usize = 253;
+    &name[..name.floor_char_boundary(BYTES)]
 }
 
 /// The fields of an AdmissionReview that are read.
@@ -285,7 +291,11 @@ struct Resource<'a> {
 impl<'a> Request<'a> {
     /// Reads the request of an AdmissionReview.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, NotAReview> {
-        let refuse = |reason: String| Err(NotAReview(reason));
+        let refuse = |reason: String| Err(NotAReview(shorten(&reason)));
+        // serde reads a list into a struct as well.
+        if !body.trim_ascii_start().starts_with(b"{") {
+            return refuse("not an AdmissionReview: the body is not a JSON object".into());
+        }
         let review: Review<'a> = match serde_json::from_slice(body) {
             Ok(review) => review,
             Err(error) => return refuse(format!("not an AdmissionReview: {error}")),
@@ -387,7 +397,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// A warning on one line of at most [`WARNING_CHARS`] characters.
+/// A message on one line of at most [`WARNING_CHARS`] characters.
 pub fn shorten(warning: &str) -> String {
     let line = warning.replace(|c: char| c.is_control(), " ");
     if line.chars().count() <= WARNING_CHARS {

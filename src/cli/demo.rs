@@ -81,10 +81,10 @@ async fn play() -> anyhow::Result<()> {
     .await?;
     let api_server = ApiServer::trusting(&server)?;
 
-    println!(
-        "Three pods arrive at https://{}/mutate, as the API server would send them.",
+    super::print(&format!(
+        "Three pods arrive at https://{}/mutate, as the API server would send them.\n",
         server.admission()
-    );
+    ))?;
     let pods = yaml::parse_all(PODS, "examples/pods.yaml")?;
     let mut shown = None;
     for (title, document) in SCENARIOS {
@@ -112,19 +112,19 @@ async fn play() -> anyhow::Result<()> {
                 shown.get_or_insert((pod["metadata"]["name"].clone(), patch));
             }
         }
-        print!("\n{title}\n{}", indented(&trimmed(&table)));
+        super::print(&format!("\n{title}\n{}", indented(&trimmed(&table))))?;
     }
     if let Some((name, patch)) = shown {
-        println!(
-            "The patch that sent {} to the cloud, in full:",
-            name.as_str().unwrap_or_default()
-        );
         let operations = patch
             .as_array()
             .into_iter()
             .flatten()
             .map(|operation| format!("{operation}\n"));
-        print!("{}", indented(&operations.collect::<String>()));
+        let operations = indented(&operations.collect::<String>());
+        let name = name.as_str().unwrap_or_default();
+        super::print(&format!(
+            "\nThe patch that sent {name} to the cloud, in full:\n{operations}"
+        ))?;
     }
     server.shutdown().await
 }

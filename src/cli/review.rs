@@ -106,8 +106,7 @@ impl Review {
             kind: "ReviewList",
             items,
         };
-        print!("{}", self.output.render(&list)?);
-        Ok(())
+        super::print(&self.output.render(&list)?)
     }
 }
 
@@ -387,11 +386,9 @@ pub(super) fn trimmed(table: &Table) -> String {
 
 impl Item {
     fn title(&self) -> String {
-        format!(
-            "{}/{}",
-            self.namespace,
-            if self.name.is_empty() { "(no name)" } else { &self.name }
-        )
+        let name = if self.name.is_empty() { "(no name)" } else { &self.name };
+        // Somebody else's manifest must not be able to draw on the terminal.
+        format!("{}/{name}", self.namespace).replace(char::is_control, "�")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use super::verdict::{Estimate, Refusal, RefusalCode};
 use crate::config::Config;
@@ -90,6 +90,9 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site) -> bool {
             .any(|node| makes_room(&node))
 }
 
+/// The most resources that a refusal names: their number is the pod's choice, and each costs a pass over the nodes.
+const MAX_NAMED_RESOURCES: usize = 16;
+
 /// Why no node of the site takes the pod, with the numbers that tell how near it was. Only called when none does.
 pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
     let selected: Vec<&Node> = site
@@ -122,20 +125,19 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
         });
         free.max().unwrap_or(0)
     };
-    let request = || workload.request.named().chain([("pods", 1)]);
-    let object = |numbers: &mut dyn Iterator<Item = (&str, i64)>| -> Value {
-        numbers
-            .map(|(name, number)| (name.to_owned(), number.into()))
-            .collect::<Map<_, _>>()
-            .into()
-    };
+    let (mut requests, mut free) = (Map::new(), Map::new());
+    for (name, request) in [("pods", 1)]
+        .into_iter()
+        .chain(workload.request.named())
+        .take(MAX_NAMED_RESOURCES)
+    {
+        requests.insert(name.to_owned(), request.into());
+        free.insert(name.to_owned(), largest_free(name).into());
+    }
     Refusal::new(RefusalCode::NoRoom)
         .with("usableNodes", usable.len())
-        .with("request", object(&mut request()))
-        .with(
-            "largestFree",
-            object(&mut request().map(|(name, _)| (name, largest_free(name)))),
-        )
+        .with("request", requests)
+        .with("largestFree", free)
 }
 
 /// What speaks against the pod leaving the edge for this site: offload switched off, or ties it cannot serve.

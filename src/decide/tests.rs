@@ -326,7 +326,7 @@ fn the_pods_own_constraints_come_first() {
 
 /// The edge, and two clouds whose nodes share the label `any: cloud`.
 fn two_clouds() -> Value {
-    let cloud = |name: &str, rtt: u32| json!({"name": name, "kind": "cloud", "nodeSelector": {"c": name}, "wan": {"rttMs": rtt}});
+    let cloud = |name: &str, rtt: u32| json!({"name": name, "kind": "cloud", "nodeSelector": {"c": name}, "wan": {"rttMs": rtt, "lossPct": 0}});
     let node = |name: &str| json!({"name": name, "labels": {"c": name, "any": "cloud"}, "taints": [{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}], "allocatable": {"cpu": 9, "memory": "9Gi", "pods": 9}});
     json!({
         "sites": [{"name": "edge", "kind": "edge"}, cloud("far", 80), cloud("near", 20)],
@@ -340,29 +340,82 @@ fn several_clouds_and_no_edge_are_still_a_choice() {
     let anywhere_but_here = with(pod(json!({})), "/spec/nodeSelector", json!({"any": "cloud"}));
     assert_eq!(outcome(&fleet, &anywhere_but_here), "near: cloud_pinned_by_pod");
     let stale = with(fleet.clone(), "/ageSeconds", json!(99));
-    assert_eq!(outcome(&stale, &anywhere_but_here), "passthrough_no_site_matches");
+    assert_eq!(outcome(&stale, &anywhere_but_here), "near: cloud_pinned_by_pod");
     // Ties go to the first by name.
     let tie = with(fleet, "/sites/1/wan/rttMs", json!(20));
     assert_eq!(outcome(&tie, &anywhere_but_here), "far: cloud_pinned_by_pod");
 }
 
 #[test]
-fn clouds_left_by_the_pod_that_will_not_do_leave_it_to_the_scheduler() {
+fn a_pod_that_leaves_only_clouds_goes_to_the_best_of_them_whatever_is_known() {
     let anywhere = |pod: Value| with(pod, "/spec/nodeSelector", json!({"any": "cloud"}));
+    let slow = |site: usize, fleet: Value| with(fleet, &format!("/sites/{site}/wan/rttMs"), json!(200));
+    let web = anywhere(pod(json!({})));
+    assert_eq!(outcome(&slow(1, two_clouds()), &web), "near: cloud_pinned_by_pod");
+    assert_eq!(outcome(&slow(2, two_clouds()), &web), "far: cloud_pinned_by_pod");
     assert_eq!(
-        outcome(&two_clouds(), &anywhere(pod(json!({"offloadAllowed": "false"})))),
+        outcome(&slow(1, slow(2, two_clouds())), &web),
+        "far: cloud_pinned_by_pod"
+    );
+    let full = with(
+        with(two_clouds(), "/nodes/1/used", json!({"pods": 9})),
+        "/nodes/2/used",
+        json!({"pods": 9}),
+    );
+    assert_eq!(outcome(&full, &web), "near: cloud_pinned_by_pod");
+    let at_home = anywhere(pod(json!({"offloadAllowed": "false"})));
+    assert_eq!(outcome(&two_clouds(), &at_home), "passthrough_no_site_matches");
+}
+
+#[test]
+fn an_unknown_loss_is_not_a_good_one() {
+    let unmeasured = with(fleet(4000), "/sites/1/wan", json!({"rttMs": 5}));
+    assert_eq!(outcome(&unmeasured, &pod(json!({}))), "edge: edge_wan_degraded");
+    let stated = with(fleet(4000), "/sites/1/wan", json!({"rttMs": 5, "health": "healthy"}));
+    assert_eq!(outcome(&stated, &pod(json!({}))), "cloud: cloud_edge_no_capacity");
+}
+
+#[test]
+fn a_cloud_that_the_pod_cannot_go_to_does_not_hide_why_the_others_will_not_do() {
+    let full_edge = |fleet: Value| with(fleet, "/nodes/0/used", json!({"cpu": "4"}));
+    let fleet = with(full_edge(two_clouds()), "/sites/1/supports", json!(["hostIPC"]));
+    let fleet = with(fleet, "/sites/1/wan", json!({"reachable": false}));
+    let tied = with(pod(json!({})), "/spec/hostIPC", json!(true));
+    assert_eq!(outcome(&fleet, &tied), "edge: edge_wan_unreachable");
+}
+
+#[test]
+fn a_pod_that_would_keep_us_busy_is_passed_through() {
+    let values: Vec<String> = (0..1_000_000).map(|i| i.to_string()).collect();
+    let busy = |values: &[String]| {
+        let requirement = json!({"key": "zone", "operator": "In", "values": values});
+        let required = json!({"nodeSelectorTerms": [{"matchExpressions": [requirement]}]});
+        let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
+        with(pod(json!({})), "/spec/affinity", affinity)
+    };
+    // Two nodes: the requirement itself counts for one more.
+    assert_eq!(
+        outcome(&fleet(0), &busy(&values[..999_999])),
         "passthrough_no_site_matches"
     );
-    let degraded = with(two_clouds(), "/sites/1/wan/rttMs", json!(200));
+    assert_eq!(outcome(&fleet(0), &busy(&values)), "passthrough_deadline");
     assert_eq!(
-        outcome(&degraded, &anywhere(pod(json!({})))),
-        "near: cloud_pinned_by_pod"
+        warnings(&fleet(0), &busy(&values)),
+        ["not placed: 2000002 comparisons of constraints with nodes, over 2000000"]
     );
-    let degraded = with(degraded, "/sites/2/wan/rttMs", json!(200));
-    assert_eq!(
-        outcome(&degraded, &anywhere(pod(json!({})))),
-        "passthrough_no_site_matches"
-    );
+}
+
+#[test]
+fn a_refusal_names_only_so_many_resources() {
+    let gpus: serde_json::Map<String, Value> = (0..100).map(|i| (format!("example.com/gpu-{i}"), json!("1"))).collect();
+    let greedy = with(pod(json!({})), "/spec/containers/0/resources/requests", gpus.into());
+    with_verdict(&fleet(0), &greedy, &Config::default(), |verdict| {
+        let refusal = &verdict.sites[0].refusals[0];
+        assert_eq!(
+            refusal.numbers["request"].as_object().map(serde_json::Map::len),
+            Some(16)
+        );
+    });
 }
 
 #[test]

@@ -342,10 +342,11 @@ fn node(field: &Field<'_>) -> Option<Node> {
     });
     let by_priority: Vec<PriorityUse> = by_priority.collect();
     let pods = pods.unwrap_or(0);
-    let sum = |name: &str| by_priority.iter().map(|part| part.used.get(name)).sum::<i64>();
+    let total = |parts: &mut dyn Iterator<Item = i64>| parts.fold(0_i64, i64::saturating_add);
+    let sum = |name: &str| total(&mut by_priority.iter().map(|part| part.used.get(name)));
     let named = || by_priority.iter().flat_map(|part| part.used.named());
     let beyond = named().any(|(name, _)| sum(name) > used.get(name));
-    if beyond || by_priority.iter().map(|part| part.pods).sum::<i64>() > pods {
+    if beyond || total(&mut by_priority.iter().map(|part| part.pods)) > pods {
         used_by_priority.fault("adds up to more than `used`, of which it is a part".into());
     }
     let node = Node {
@@ -467,7 +468,8 @@ mod tests {
             ],
             "nodes": [{"name": "n", "labels": {}, "allocatable": {"pods": 1}, "used": {"cpu": 1, "pods": 1},
                        "usedByPriority": [{"priority": 0, "used": {"cpu": "600m"}},
-                                          {"priority": 1, "used": {"cpu": "500m"}}]}],
+                                          {"priority": 1, "used": {"cpu": "500m", "pods": 9223372036854775807_i64}},
+                                          {"priority": 2, "used": {"pods": 9223372036854775807_i64}}]}],
         }))
         .unwrap_err();
         let rule = "letters, digits, `-`, `_` and `.`, at most 63";

@@ -32,7 +32,7 @@ fn apply(pod: &Value, operations: &[Add]) -> Value {
 
 fn fleet() -> Value {
     json!({
-        "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 12.5}}],
+        "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 12.5, "lossPct": 0}}],
         "nodes": [
             {"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"pods": 0}},
             {"name": "c", "labels": {"node.role/cloud": "true"}, "allocatable": {"pods": 9},

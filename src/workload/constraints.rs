@@ -48,6 +48,16 @@ impl NodeConstraints<'_> {
         self.selector.is_empty() && self.affinity.is_none()
     }
 
+    /// How many comparisons a match against one node takes at most.
+    pub fn comparisons(&self) -> usize {
+        let terms = self.affinity.iter().flatten();
+        let requirements = terms.flat_map(|term| term.expressions.iter().chain(&term.fields));
+        self.selector.len()
+            + requirements
+                .map(|requirement| 1 + requirement.values.len())
+                .sum::<usize>()
+    }
+
     /// Whether a node of this name and these labels is allowed. Cost: a label search per requirement.
     pub fn allow(&self, name: &str, labels: &Labels) -> bool {
         labels.contain(self.selector.iter().map(|(k, v)| (&**k, &**v)))

@@ -79,6 +79,9 @@ impl Slo {
     }
 }
 
+/// As much of a faulty value as a message shows: what is allowed must still be seen on the line.
+const SHOWN_CHARS: usize = 24;
+
 /// An annotation or label that does not say what it should. Serialises as it stands in `review`'s output.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SloFault {
@@ -93,6 +96,10 @@ pub struct SloFault {
 impl fmt::Display for SloFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
+            Some(value) if value.chars().nth(SHOWN_CHARS).is_some() => {
+                let start: String = value.chars().take(SHOWN_CHARS).collect();
+                write!(f, "{}: {start:?}… is not {}", self.key, self.allowed)
+            }
             Some(value) => write!(f, "{}: {value:?} is not {}", self.key, self.allowed),
             None => write!(f, "{} is missing: {}", self.key, self.allowed),
         }
@@ -108,7 +115,7 @@ pub struct Intent {
     pub class_known: bool,
     /// Every fault, in the order of the contract's table.
     pub faults: Vec<SloFault>,
-    /// Annotations of the SLO prefix that nothing reads: most likely misspelt.
+    /// Annotations of the SLO prefix that nothing reads, most likely misspelt; the first few.
     pub unknown_keys: Vec<String>,
 }
 
@@ -123,6 +130,9 @@ pub enum Management {
     /// `true`: ours, and an incomplete SLO is a fault.
     Forced,
 }
+
+/// The most misspelt annotations that are named.
+const MAX_UNKNOWN_KEYS: usize = 5;
 
 /// The longest time an annotation may state: a year.
 const MAX_MILLIS: u64 = 365 * 24 * 3600 * 1000;
@@ -146,7 +156,8 @@ pub fn parse<'p>(
             "priority" => found.priority = Some(value),
             "offloadAllowed" => found.offload_allowed = Some(value),
             "processingMs" => found.processing = Some(value),
-            _ => found.unknown.push(key),
+            _ if found.unknown.len() < MAX_UNKNOWN_KEYS => found.unknown.push(key),
+            _ => {}
         }
     }
 
@@ -371,8 +382,24 @@ mod tests {
     }
 
     #[test]
+    fn a_long_value_does_not_hide_what_is_allowed() {
+        let long = "9".repeat(5_000);
+        assert_eq!(
+            faults(&[("class", "batch"), ("priority", &long)], None),
+            [r#"slo.example.io/priority: "999999999999999999999999"… is not a whole number from 0 to 10"#]
+        );
+    }
+
+    #[test]
     fn misspelt_keys_are_named() {
         let (_, intent) = read(&[("class", "batch"), ("deadlineMS", "5")], None);
         assert_eq!(intent.unwrap().unknown_keys, ["slo.example.io/deadlineMS"]);
+        let many: Vec<String> = (0..1_000).map(|i| format!("x{i}")).collect();
+        let many: Vec<_> = many
+            .iter()
+            .map(|name| (name.as_str(), ""))
+            .chain([("class", "batch")])
+            .collect();
+        assert_eq!(read(&many, None).1.unwrap().unknown_keys.len(), MAX_UNKNOWN_KEYS);
     }
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ pub(crate) struct ControlPlane {
     dir: TempDir,
 }
 
-/// The directory with the binaries; `None` when they have to be built and Go is not installed.
+/// The directory with the binaries; `None` when they have to be built and there is no Go that could.
 ///
 /// `cargo xtask control-plane` knows where they are, builds them once and says on stderr what it does.
 pub(crate) fn binaries() -> Result<Option<PathBuf>> {
@@ -50,7 +51,8 @@ impl ControlPlane {
     ///
     /// Call it from the main thread: the processes end with the thread that started them.
     pub(crate) fn start(binaries: &Path) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("edgeward-e2e-").tempdir()?;
+        remove_forgotten_runs();
+        let dir = tempfile::Builder::new().prefix(RUN).tempdir()?;
         let ports = Ports::free()?;
         let files = Files::write(dir.path(), ports.api)?;
         let kubectl = Kubectl::new(binaries, &files.kubeconfig, &dir.path().join("kubectl-cache"));
@@ -122,6 +124,22 @@ impl ControlPlane {
 }
 
 const AUDIT_LOG: &str = "audit.log";
+
+/// How the directories of runs begin.
+const RUN: &str = "edgeward-e2e-";
+
+/// Removes what runs that failed or were killed left behind more than a day ago.
+fn remove_forgotten_runs() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let entries = fs::read_dir(env::temp_dir()).into_iter().flatten().flatten();
+    for run in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(RUN)) {
+        let modified = run.metadata().and_then(|metadata| metadata.modified()).ok();
+        if modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > DAY) {
+            // Perhaps another user's: it is theirs to remove.
+            let _ = fs::remove_dir_all(run.path());
+        }
+    }
+}
 
 struct Ports {
     etcd: SocketAddr,

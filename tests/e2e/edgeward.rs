@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use reqwest::Certificate;
@@ -13,7 +12,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::patience::{BOUND, eventually};
-use crate::process::{Process, free_addresses};
+use crate::process::Process;
 
 /// A ready `edgeward serve`.
 pub(crate) struct Edgeward<'run> {
@@ -36,7 +35,6 @@ impl<'run> Edgeward<'run> {
         replace(&config_file, config)?;
         let tls = dir.join("tls");
         fs::create_dir_all(&tls)?;
-        let [admission, health] = free_addresses()?;
 
         // JSON is YAML, so both files can be written by serde_json.
         let path = |path: &Path| path.display().to_string();
@@ -44,14 +42,22 @@ impl<'run> Edgeward<'run> {
             "serve".to_owned(),
             format!("--fleet={}", path(&fleet_file)),
             format!("--config={}", path(&config_file)),
-            format!("--listen={admission}"),
-            format!("--health-listen={health}"),
+            "--listen=127.0.0.1:0".to_owned(),
+            "--health-listen=127.0.0.1:0".to_owned(),
             format!("--self-signed={}", path(&tls)),
             "--log-format=json".to_owned(),
         ];
         let mut process = Process::start("edgeward", Path::new(env!("CARGO_BIN_EXE_edgeward")), &args, dir)?;
 
-        let plain = reqwest::Client::builder().timeout(Duration::from_secs(5)).build()?;
+        let [admission, health] = eventually("edgeward says where it serves", BOUND, || {
+            process.ensure_running()?;
+            let serving = process.said("serving").context("it has not")?;
+            let address = |field: &str| serving[field].as_str().and_then(|text| text.parse::<SocketAddr>().ok());
+            let addresses = address("admission").zip(address("health"));
+            addresses.map(<[_; 2]>::from).with_context(|| serving.to_string())
+        })?;
+
+        let plain = reqwest::Client::builder().no_proxy().timeout(BOUND).build()?;
         eventually("edgeward is ready", BOUND, || {
             process.ensure_running()?;
             let answer = runtime.block_on(async {
@@ -64,7 +70,8 @@ impl<'run> Edgeward<'run> {
 
         let ca = fs::read_to_string(tls.join("ca.crt")).context("--self-signed writes ca.crt")?;
         let client = reqwest::Client::builder()
-            .timeout(Duration::from_secs(5))
+            .no_proxy()
+            .timeout(BOUND)
             .tls_certs_only([Certificate::from_pem(ca.as_bytes())?])
             .build()?;
         let url = format!("https://{admission}/mutate");

@@ -20,7 +20,7 @@ pub(crate) fn frozen_and_killed(scene: &Scene<'_>) -> Result<()> {
 
     edgeward.freeze()?;
     let took = created_unmodified(scene, "while-frozen")?;
-    ensure!(took >= TIMEOUT && took < TIMEOUT * 5, "created in {took:?}");
+    ensure!(took >= TIMEOUT, "created in {took:?}, without waiting for the answer");
     edgeward.thaw()?;
     eventually("it decides again", BOUND, || {
         let pod = scene.kubectl.dry_run(&workloads::pod("thawed", workloads::latency()))?;
@@ -30,17 +30,12 @@ pub(crate) fn frozen_and_killed(scene: &Scene<'_>) -> Result<()> {
     })?;
 
     edgeward.kill()?;
-    let took = created_unmodified(scene, "while-dead")?;
-    ensure!(took < TIMEOUT * 5, "created in {took:?}");
+    created_unmodified(scene, "while-dead")?;
     scene
         .kubectl
         .apply(&workloads::deployment("replicas", 3, workloads::latency()))?;
-    let wait = [
-        "wait",
-        "--for=condition=Available",
-        "deployment/replicas",
-        "--timeout=45s",
-    ];
+    let timeout = format!("--timeout={}s", BOUND.as_secs());
+    let wait = ["wait", "--for=condition=Available", "deployment/replicas", &timeout];
     scene.kubectl.run(&wait, "")?;
     scene
         .kubectl

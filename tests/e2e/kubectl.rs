@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::process::on_loopback;
+
 /// kubectl with the rights of a cluster administrator, in one namespace.
 #[derive(Clone)]
 pub(crate) struct Kubectl {
@@ -40,7 +42,7 @@ impl Kubectl {
 
     /// Runs kubectl with `stdin`, whatever comes of it.
     pub(crate) fn attempt(&self, args: &[&str], stdin: &str) -> Result<Said> {
-        let mut child = Command::new(&self.program)
+        let mut child = on_loopback(&mut Command::new(&self.program))
             .args(args)
             .args(&self.options)
             .stdin(Stdio::piped())

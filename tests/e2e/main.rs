@@ -136,9 +136,9 @@ fn start() -> Result<Option<Run>> {
     let Some(binaries) = control_plane::binaries()? else {
         anyhow::ensure!(
             env::var_os("CI").is_none_or(|ci| ci != "true"),
-            "Go is not installed, and CI runs every test"
+            "there is no Go to build the control plane with, and CI runs every test"
         );
-        println!("e2e: skipped, Go is not installed and EDGEWARD_CONTROL_PLANE is not set");
+        println!("e2e: skipped, there is no Go to build the control plane with and EDGEWARD_CONTROL_PLANE is not set");
         return Ok(None);
     };
     let provider = rustls::crypto::aws_lc_rs::default_provider();

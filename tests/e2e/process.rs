@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
 
 /// A running program whose output goes to a file.
 pub(crate) struct Process {
@@ -38,7 +39,7 @@ impl Process {
             // Stays in the runner's process group, so that at least Ctrl-C reaches it.
             Command::new(program)
         };
-        let child = command
+        let child = on_loopback(&mut command)
             .args(args)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -66,6 +67,13 @@ impl Process {
 
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         kill_process(self.pid()?, signal).with_context(|| format!("cannot send {signal:?} to {}", self.name))
+    }
+
+    /// The fields of the first event of its JSON log with this message, if it has said it.
+    pub(crate) fn said(&self, message: &str) -> Option<Value> {
+        let log = fs::read_to_string(&self.log).ok()?;
+        let mut events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events.find(|event| event["message"] == message)
     }
 
     /// The last lines of its log.
@@ -117,6 +125,15 @@ impl fmt::Display for Ended {
 }
 
 impl std::error::Error for Ended {}
+
+/// Keeps from a program what the caller's environment would tell it: a proxy, which does not know our loopback, and
+/// edgeward's own settings.
+pub(crate) fn on_loopback(command: &mut Command) -> &mut Command {
+    for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        command.env_remove(proxy).env_remove(proxy.to_lowercase());
+    }
+    command.env_remove("EDGEWARD_LOG").env_remove("POD_NAMESPACE")
+}
 
 /// The last lines of a log file.
 pub(crate) fn tail(log: &Path) -> String {

@@ -2,12 +2,14 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
+use crate::program::{self, is_recorded};
+
 fn edgeward(arguments: &[&str], stdin: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_edgeward"))
+    let mut child = program::edgeward()
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(arguments)
         .stdin(Stdio::piped())
@@ -53,6 +55,14 @@ fn the_demo_plays_three_scenarios() {
     })
     .into();
     assert_eq!(verdicts, [["edge"; 3], ["cloud"; 3], ["edge"; 3]], "{stdout}");
+    let shown_in_the_readme = stdout.split("edge overloaded, bad WAN").next().unwrap().lines().skip(1);
+    for line in shown_in_the_readme {
+        let readme = include_str!("../../README.md");
+        assert!(
+            readme.contains(line.trim()),
+            "README.md does not show what the demo prints: {line}"
+        );
+    }
     assert!(
         !stdout
             .split("edge overloaded, bad WAN")
@@ -216,6 +226,32 @@ fn every_fault_of_a_file_is_listed() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let review = ["review", "-f", "examples/pods.yaml", "--fleet", "examples/fleet.yaml"];
+    for arguments in [&["demo"][..], &review] {
+        let mut child = program::edgeward()
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_manifest_cannot_draw_on_the_terminal() {
+    let pod = r#"{"kind": "Pod", "metadata": {"name": "a\u001b[31m\nb"}, "spec": {}}"#;
+    let output = edgeward(&REVIEW, pod);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(table.contains("default/a\u{fffd}[31m\u{fffd}b"), "{table}");
+}
+
+#[test]
 fn wrong_usage_is_exit_code_2() {
     for arguments in [
         &["review"][..],
@@ -235,7 +271,7 @@ fn the_help_is_the_one_in_the_documentation() {
             .into_iter()
             .filter(|argument| !argument.is_empty())
             .collect();
-        let output = Command::new(env!("CARGO_BIN_EXE_edgeward"))
+        let output = program::edgeward()
             .args(&arguments)
             .env("COLUMNS", "100")
             .output()
@@ -249,9 +285,6 @@ fn the_help_is_the_one_in_the_documentation() {
         );
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli.md");
-    if std::env::var_os("EDGEWARD_BLESS").is_some() {
-        std::fs::write(&path, &found).unwrap();
-    }
-    let recorded = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == recorded, "docs/cli.md lags; EDGEWARD_BLESS=1 writes it anew");
+    let recorded = is_recorded(&path, &found);
+    assert!(recorded, "docs/cli.md lags; EDGEWARD_BLESS=1 writes it anew");
 }

@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
+
+use crate::program::{edgeward, is_recorded};
 
 #[test]
 fn every_case_is_decided_as_recorded() {
@@ -22,7 +23,7 @@ fn every_case_is_decided_as_recorded() {
 }
 
 fn check(case: &Path) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_edgeward"));
+    let mut command = edgeward();
     command
         .current_dir(case)
         .args(["review", "-f", "input.yaml", "--fleet", "fleet.yaml", "-o", "json"]);
@@ -36,12 +37,8 @@ fn check(case: &Path) {
     mask(&mut found);
     let found = serde_json::to_string_pretty(&found).unwrap() + "\n";
 
-    let expected = case.join("output.json");
-    if std::env::var_os("EDGEWARD_BLESS").is_some() {
-        fs::write(&expected, &found).unwrap();
-    }
-    let recorded = fs::read_to_string(&expected).unwrap_or_default();
-    assert!(found == recorded, "{}: differs; now it is\n{found}", case.display());
+    let recorded = is_recorded(&case.join("output.json"), &found);
+    assert!(recorded, "{}: differs; now it is\n{found}", case.display());
 }
 
 /// Hides what differs from run to run: the decision's time and id.

@@ -12,6 +12,7 @@ mod golden;
 mod logs;
 mod manifests;
 mod process;
+mod program;
 mod server;
 mod shutdown;
 mod tidy;

@@ -4,6 +4,8 @@ use edgeward::admit::server;
 use edgeward::keys::Keys;
 use serde_json::{Value, json};
 
+use crate::program::edgeward;
+
 fn webhook() -> Value {
     let text = include_str!("../../webhook/base/mutatingwebhookconfiguration.yaml");
     let configuration: Value = serde_saphyr::from_str(text).unwrap();
@@ -42,14 +44,23 @@ fn the_api_server_calls_us_where_we_listen_and_for_what_we_decide() {
 #[test]
 fn the_certificate_is_for_the_service_that_is_called() {
     let service = webhook()["clientConfig"]["service"].clone();
-    let help = include_str!("../../docs/cli.md");
-    for name in ["name", "namespace"] {
-        let default = format!("[default: {}]", service[name].as_str().unwrap());
-        assert!(
-            help.contains(&default),
-            "serve's default for the Service is not {default}"
-        );
+    let help = edgeward().args(["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for (option, field) in [("--service", "name"), ("--namespace", "namespace")] {
+        assert_eq!(service[field], default_of(option, &help), "{option}");
     }
+}
+
+/// The default that the help states for an option, in the lines between this option and the next.
+fn default_of<'h>(option: &str, help: &'h str) -> &'h str {
+    let mut lines = help.lines().map(str::trim);
+    lines
+        .find(|line| line.split_whitespace().next() == Some(option))
+        .unwrap_or_else(|| panic!("no {option} in {help}"));
+    lines
+        .take_while(|line| !line.starts_with('-'))
+        .find_map(|line| line.strip_prefix("[default: ")?.strip_suffix(']'))
+        .unwrap_or_else(|| panic!("no default for {option} in {help}"))
 }
 
 #[test]
@@ -67,22 +78,38 @@ fn selectors_and_conditions_use_the_keys_of_the_contract() {
         json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded})
     );
 
-    let conditions = webhook["matchConditions"].as_array().unwrap();
-    let expressions: String = conditions
-        .iter()
-        .map(|condition| condition["expression"].as_str().unwrap())
-        .collect();
-    let class = format!("{}class", keys.slo_prefix);
-    for needed in [
-        &*class,
-        &*keys.managed,
-        "DaemonSet",
-        "kubernetes.io/config.mirror",
-        "nodeName",
-        "shadowpod",
-    ] {
-        assert!(expressions.contains(needed), "no condition reads {needed}");
-    }
-    // A condition that reads an absent field without `?` fails, and a failing condition is a call that fails.
-    assert!(!expressions.contains("object.metadata.annotations") && !expressions.contains("object.metadata.labels"));
+    let (class, managed) = (format!("{}class", keys.slo_prefix), &keys.managed);
+    let expected = [
+        (
+            "states-an-objective",
+            format!(
+                "object.metadata.?annotations[?'{class}'].hasValue() || object.metadata.?labels[?'{managed}'].hasValue()"
+            ),
+        ),
+        (
+            "not-opted-out",
+            format!("object.metadata.?labels[?'{managed}'].orValue('') != 'false'"),
+        ),
+        ("not-bound", "object.spec.?nodeName.orValue('') == ''".into()),
+        (
+            "not-of-a-daemonset",
+            "!object.metadata.?ownerReferences.orValue([]).exists(owner, \
+             owner.kind == 'DaemonSet' && owner.?controller.orValue(false))"
+                .into(),
+        ),
+        (
+            "not-a-mirror-pod",
+            "!object.metadata.?annotations[?'kubernetes.io/config.mirror'].hasValue()".into(),
+        ),
+        (
+            "not-a-shadow-pod",
+            "object.metadata.?labels[?'liqo.io/managed-by'].orValue('') != 'shadowpod'".into(),
+        ),
+    ];
+    let conditions = webhook["matchConditions"].as_array().unwrap().iter().map(|condition| {
+        let expression = condition["expression"].as_str().unwrap();
+        let words: Vec<_> = expression.split_whitespace().collect();
+        (condition["name"].as_str().unwrap(), words.join(" "))
+    });
+    assert_eq!(conditions.collect::<Vec<_>>(), expected);
 }

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use tempfile::TempDir;
 
 use crate::client::Client;
+use crate::program::edgeward;
 
 /// Longer than any test: only a second signal ends it.
 const ENDLESS_SECONDS: &str = "86400";
@@ -24,7 +25,7 @@ impl Process {
     /// Starts the child and reads its log until it says where it serves.
     pub(crate) fn start() -> Self {
         let directory = tempfile::tempdir().expect("tempdir");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_edgeward"))
+        let mut child = edgeward()
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .args([
                 "serve",
@@ -41,7 +42,6 @@ impl Process {
                 "--self-signed",
             ])
             .arg(directory.path())
-            .env_remove("EDGEWARD_LOG")
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

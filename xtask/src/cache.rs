@@ -1,8 +1,9 @@
 //! Where tools that take minutes to build are kept between runs and between checkouts.
 
 use std::env;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
@@ -21,6 +22,7 @@ pub(crate) fn root() -> Result<PathBuf> {
 /// once build once: the second waits. The lock goes away with the process, whatever ends it.
 pub(crate) fn once(dir: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if dir.is_dir() {
+        note_use(dir);
         return Ok(());
     }
     let parent = dir.parent().context("a cache entry has a parent directory")?;
@@ -43,7 +45,35 @@ pub(crate) fn once(dir: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Resul
     }
     fs::create_dir(&partial).with_context(|| format!("cannot create {}", partial.display()))?;
     build(&partial)?;
-    fs::rename(&partial, dir).with_context(|| format!("cannot move {} into place", dir.display()))
+    fs::rename(&partial, dir).with_context(|| format!("cannot move {} into place", dir.display()))?;
+    note_use(dir);
+    remove_disused(parent);
+    Ok(())
+}
+
+/// The directory's time is that of its last use. That of a cache we may not write stays as it is.
+fn note_use(dir: &Path) {
+    let _ = File::open(dir).and_then(|dir| dir.set_modified(SystemTime::now()));
+}
+
+/// Keeps the entries that were used last, as many as there may be branches at work.
+fn remove_disused(parent: &Path) {
+    const KEPT: usize = 3;
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let mut built: Vec<_> = entries
+        .filter(|entry| !entry.file_name().to_string_lossy().ends_with(".partial"))
+        .filter_map(|entry| {
+            Some((
+                entry.metadata().ok().filter(Metadata::is_dir)?.modified().ok()?,
+                entry.path(),
+            ))
+        })
+        .collect();
+    built.sort();
+    for (_, disused) in built.iter().rev().skip(KEPT) {
+        eprintln!("removing {}, not used lately", disused.display());
+        let _ = fs::remove_dir_all(disused);
+    }
 }
 
 fn beside(dir: &Path, what: &str) -> PathBuf {
@@ -55,6 +85,8 @@ fn beside(dir: &Path, what: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use anyhow::bail;
 
     use super::*;
@@ -76,5 +108,26 @@ mod tests {
         assert!(!dir.join("half").exists());
 
         once(&dir, |_| bail!("built twice")).unwrap();
+    }
+
+    #[test]
+    fn the_three_entries_used_last_are_kept() {
+        let cache = tempfile::tempdir().unwrap();
+        let dir = |name: &str| cache.path().join(name);
+        let long_ago = |name: &str, seconds: u64| {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            File::open(dir(name)).unwrap().set_modified(at).unwrap();
+        };
+        for (name, at) in [("a", 1), ("b", 2), ("c", 3)] {
+            once(&dir(name), |_| Ok(())).unwrap();
+            long_ago(name, at);
+        }
+        fs::create_dir(dir("x.partial")).unwrap();
+        long_ago("x.partial", 0);
+
+        once(&dir("a"), |_| bail!("built twice")).unwrap();
+        once(&dir("d"), |_| Ok(())).unwrap();
+        let kept = ["a", "b", "c", "d", "x.partial"].map(|name| dir(name).is_dir());
+        assert_eq!(kept, [true, false, true, true, true]);
     }
 }

@@ -43,14 +43,26 @@ const RECIPE: &str = "1: trimpath, stripped, version flag";
 
 /// There is nothing ready-made and no `go` to build it with.
 #[derive(Debug)]
-pub(crate) struct NoGo;
+pub(crate) enum NoGo {
+    Missing,
+    /// Older than go.mod asks for, and not allowed to fetch a newer one (`GOTOOLCHAIN`).
+    Old {
+        found: String,
+        needed: String,
+    },
+}
 
 impl fmt::Display for NoGo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the control plane has to be built and Go is not installed: install it from https://go.dev/dl, or set {VARIABLE}"
-        )
+        f.write_str("the control plane has to be built and ")?;
+        match self {
+            NoGo::Missing => f.write_str("Go is not installed: install it from https://go.dev/dl")?,
+            NoGo::Old { found, needed } => write!(
+                f,
+                "Go is {found} where {needed} is needed: install that from https://go.dev/dl, set GOTOOLCHAIN=auto"
+            )?,
+        }
+        write!(f, ", or set {VARIABLE}")
     }
 }
 
@@ -78,8 +90,8 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     let dir = cache::root()?
         .join("control-plane")
         .join(key(&[RECIPE, &STAGES.join(" "), &go_mod, &go_sum]));
-    if !dir.is_dir() && output(Command::new("go").arg("version"))?.is_none() {
-        return Err(NoGo.into());
+    if !dir.is_dir() {
+        ensure_go(&module, &go_mod)?;
     }
     cache::once(&dir, |partial| {
         eprintln!(
@@ -93,6 +105,32 @@ pub(crate) fn obtain() -> Result<PathBuf> {
         Ok(())
     })?;
     Ok(dir)
+}
+
+/// Fails with [`NoGo`] unless there is a Go that is as new as go.mod wants it.
+fn ensure_go(module: &Path, go_mod: &str) -> Result<()> {
+    // In the module's directory it is the Go that would build it: where it may, an older one has fetched a newer one.
+    let version = output(Command::new("go").arg("version").current_dir(module))?.ok_or(NoGo::Missing)?;
+    let found = version.split_whitespace().find_map(|word| {
+        word.strip_prefix("go")
+            .filter(|number| number.starts_with(|c: char| c.is_ascii_digit()))
+    });
+    let needed = go_mod.lines().find_map(|line| line.strip_prefix("go "));
+    let (found, needed) = found.zip(needed).with_context(|| format!("`go version`: {version}"))?;
+    if numbers(found) < numbers(needed) {
+        let (found, needed) = (found.to_owned(), needed.trim().to_owned());
+        return Err(NoGo::Old { found, needed }.into());
+    }
+    Ok(())
+}
+
+/// `1.26rc1` is [1, 26, 0]: a release candidate is good enough.
+fn numbers(version: &str) -> [u32; 3] {
+    let mut parts = version.split('.').map(|part| {
+        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        part[..digits].parse().unwrap_or(0)
+    });
+    std::array::from_fn(|_| parts.next().unwrap_or(0))
 }
 
 /// What `dir` would need to be a control plane.
@@ -225,6 +263,15 @@ mod tests {
             required_version("replace k8s.io/api => k8s.io/api v0.1.0", "k8s.io/api"),
             None
         );
+    }
+
+    #[test]
+    fn versions_of_go_are_compared_by_their_numbers() {
+        assert!(numbers("1.9.7") < numbers("1.26.0"));
+        assert!(numbers("1.25.9") < numbers("1.26"));
+        assert!(numbers("1.26.0-x") >= numbers("1.26.0"));
+        assert!(numbers("1.26rc1") >= numbers("1.26"));
+        assert!(numbers("2") > numbers("1.26.8"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ Environment:
   EDGEWARD_CONTROL_PLANE   directory with ready-made binaries, instead of building them
   EDGEWARD_CACHE           where built tools are kept [default: $XDG_CACHE_HOME/edgeward or ~/.cache/edgeward]
 
-Exit codes: 0 success, 1 failure, 2 usage, 3 the control plane has to be built and Go is not installed";
+Exit codes: 0 success, 1 failure, 2 usage, 3 the control plane has to be built and there is no Go that could";
 
 const FAILURE: u8 = 1;
 const USAGE: u8 = 2;

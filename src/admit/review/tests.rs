@@ -136,7 +136,13 @@ fn what_is_no_admission_review_says_why() {
             .to_string()
     };
     assert!(reason("{").starts_with("not an AdmissionReview: EOF"));
-    assert!(reason("[]").starts_with("not an AdmissionReview: "));
+    assert_eq!(reason(" []"), "not an AdmissionReview: the body is not a JSON object");
+    assert_eq!(
+        reason(&json!({"apiVersion": "x".repeat(5000)}).to_string())
+            .chars()
+            .count(),
+        WARNING_CHARS
+    );
     assert_eq!(
         reason(r#"{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}"#),
         r#"expected admission.k8s.io/v1 AdmissionReview, found "admission.k8s.io/v1beta1" "AdmissionReview""#

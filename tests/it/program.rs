@@ -1,0 +1,23 @@
+//! The built program, deaf to the caller's environment, and the records of what it says.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+/// `edgeward`, without the variables that it reads: they would change what it says.
+pub(crate) fn edgeward() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_edgeward"));
+    command.env_remove("EDGEWARD_LOG").env_remove("POD_NAMESPACE");
+    command
+}
+
+/// Whether `found` is what the file holds. `EDGEWARD_BLESS=1` makes it so; not in continuous integration, which would
+/// then agree with everything.
+pub(crate) fn is_recorded(file: &Path, found: &str) -> bool {
+    if env::var_os("EDGEWARD_BLESS").is_some() {
+        let in_ci = env::var_os("CI").is_some_and(|ci| ci == "true");
+        assert!(!in_ci, "EDGEWARD_BLESS is set with CI=true: nothing is recorded there");
+        std::fs::write(file, found).unwrap();
+    }
+    std::fs::read_to_string(file).is_ok_and(|recorded| recorded == found)
+}
