@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -99,9 +100,10 @@ pub async fn listen(
     tls: Arc<ServerConfig>,
     router: Router,
     metrics: Arc<Metrics>,
+    clock: Clock,
     handle: Handle<SocketAddr>,
 ) -> io::Result<()> {
-    let server = Server::from_listener(socket).acceptor(acceptor(tls, Arc::clone(&metrics)));
+    let server = Server::from_listener(socket).acceptor(acceptor(tls, Arc::clone(&metrics), clock));
     bounded(server, ADMISSION, handle, metrics)
         .serve(router.into_make_service())
         .await
@@ -215,14 +217,47 @@ fn is_json(headers: &HeaderMap) -> bool {
 struct CountedAcceptor {
     inner: RustlsAcceptor<NoDelayAcceptor>,
     metrics: Arc<Metrics>,
+    clock: Clock,
+    rejected: Arc<Seldom>,
 }
 
 /// `TCP_NODELAY`, then the handshake within [`HANDSHAKE_TIMEOUT`].
-fn acceptor(tls: Arc<ServerConfig>, metrics: Arc<Metrics>) -> CountedAcceptor {
+fn acceptor(tls: Arc<ServerConfig>, metrics: Arc<Metrics>, clock: Clock) -> CountedAcceptor {
     let inner = RustlsAcceptor::new(RustlsConfig::from_config(tls))
         .handshake_timeout(HANDSHAKE_TIMEOUT)
         .acceptor(NoDelayAcceptor::new());
-    CountedAcceptor { inner, metrics }
+    CountedAcceptor {
+        inner,
+        metrics,
+        clock,
+        rejected: Arc::default(),
+    }
+}
+
+/// Says when a line that anybody can cause is due: once a second.
+#[derive(Debug, Default)]
+struct Seldom {
+    next_us: AtomicU64,
+    held_back: AtomicU64,
+}
+
+impl Seldom {
+    /// How many were held back since the last line; `None` if this one is held back too.
+    fn due(&self, now_us: u64) -> Option<u64> {
+        let next = self.next_us.load(Ordering::Relaxed);
+        let advance = || {
+            let then = now_us.saturating_add(1_000_000);
+            let advanced = self
+                .next_us
+                .compare_exchange(next, then, Ordering::Relaxed, Ordering::Relaxed);
+            advanced.is_ok()
+        };
+        if now_us >= next && advance() {
+            return Some(self.held_back.swap(0, Ordering::Relaxed));
+        }
+        self.held_back.fetch_add(1, Ordering::Relaxed);
+        None
+    }
 }
 
 impl<S: Send + 'static> Accept<TcpStream, S> for CountedAcceptor {
@@ -233,6 +268,7 @@ impl<S: Send + 'static> Accept<TcpStream, S> for CountedAcceptor {
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
         let accepting = self.inner.accept(stream, service);
         let metrics = Arc::clone(&self.metrics);
+        let (clock, rejected) = (self.clock, Arc::clone(&self.rejected));
         Box::pin(async move {
             let accepted = accepting.await;
             match &accepted {
@@ -243,8 +279,9 @@ impl<S: Send + 'static> Accept<TcpStream, S> for CountedAcceptor {
                 Err(error) => {
                     let cause = cause(error);
                     metrics.handshake_failure(cause);
-                    if cause == HandshakeFailure::Rejected {
-                        tracing::warn!(%error, "a client does not trust our certificate; is its caBundle ours?");
+                    let due = (cause == HandshakeFailure::Rejected).then(|| rejected.due(clock.monotonic_us()));
+                    if let Some(held_back) = due.flatten() {
+                        tracing::warn!(%error, held_back, "a client does not trust our certificate; is its caBundle ours?");
                     } else {
                         tracing::debug!(%error, cause = cause.as_str(), "handshake failed");
                     }

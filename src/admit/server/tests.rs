@@ -324,6 +324,7 @@ async fn accepted_connections_have_nodelay() {
     let acceptor = acceptor(
         certificates.server_config().expect("a configuration"),
         Arc::clone(&metrics),
+        Clock::start(),
     );
 
     let socket = TcpListener::bind("127.0.0.1:0").await.expect("bound");
@@ -359,4 +360,11 @@ async fn accepted_connections_have_nodelay() {
             .encode()
             .contains("edgeward_connections_total{protocol=\"none\"} 1")
     );
+}
+
+#[test]
+fn a_line_that_anybody_can_cause_comes_once_a_second_with_a_count() {
+    let seldom = Seldom::default();
+    let due = [0, 1, 999_999, 1_000_000, 1_000_001, 5_000_000].map(|now| seldom.due(now));
+    assert_eq!(due, [Some(0), None, None, Some(2), None, Some(1)]);
 }
