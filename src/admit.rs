@@ -2,11 +2,16 @@
 //!
 //! [`server`] is HTTP and TLS around the synchronous [`Answer`]; [`review`] is the answer itself.
 
+mod body;
+mod connections;
 mod deadline;
 pub mod review;
 pub mod server;
 mod ticket;
 
+pub use body::{BODIES_LIMIT, BODY_LIMIT};
+pub use connections::{HEAD_LIMIT, HEAD_TIMEOUT};
+pub(crate) use connections::{HEALTH, bounded};
 pub use ticket::Ticket;
 
 use std::time::Duration;

@@ -146,6 +146,13 @@ impl Watch {
         }
     }
 
+    /// The next call of [`Watch::changed`] returns at the next poll, even if nothing has changed: for content that may
+    /// be of use later.
+    pub fn again(&mut self) {
+        // Anything but what was seen, and still something: files that vanish meanwhile are reported.
+        self.seen = self.seen.map(|hash| !hash);
+    }
+
     /// Reads all files until two reads in a row agree, so that one set never mixes the old and the new.
     async fn read_settled(&self) -> Result<Contents, Unreadable> {
         let mut before = self.read().await?;
@@ -331,6 +338,21 @@ mod tests {
         fs::write(directory.path().join("new"), "one").expect("write");
         fs::rename(directory.path().join("new"), &path).expect("rename");
         assert_eq!(text(watch.changed().await.expect("back")), ["one"]);
+    }
+
+    #[tokio::test]
+    async fn the_same_content_is_returned_again_on_demand() {
+        let directory = tempfile::tempdir().expect("tempdir");
+        let path = directory.path().join("tls.crt");
+        fs::write(&path, "one").expect("write");
+        let (mut watch, _) = Watch::open(vec![path.clone()], Duration::from_millis(5))
+            .await
+            .expect("readable");
+        watch.again();
+        assert_eq!(text(watch.changed().await.expect("readable")), ["one"]);
+        watch.again();
+        fs::remove_file(&path).expect("remove");
+        assert_eq!(watch.changed().await.expect_err("gone").path, path);
     }
 
     #[tokio::test]

@@ -75,6 +75,12 @@ const CONNECTIONS: Description = Description {
     labels: &["protocol"],
     help: "TLS handshakes completed on the admission port, by negotiated application protocol (none: the client offered none)",
 };
+const CONNECTIONS_REFUSED: Description = Description {
+    name: "edgeward_connections_refused_total",
+    kind: Kind::Counter,
+    labels: &["port"],
+    help: "Connections closed at once because too many were open, by port",
+};
 const HANDSHAKE_FAILURES: Description = Description {
     name: "edgeward_tls_handshake_failures_total",
     kind: Kind::Counter,
@@ -129,6 +135,7 @@ pub const LIST: &[Description] = &[
     REVIEWS,
     REVIEW_DURATION,
     CONNECTIONS,
+    CONNECTIONS_REFUSED,
     HANDSHAKE_FAILURES,
     HTTP_ERRORS,
     TLS_RELOADS,
@@ -207,6 +214,11 @@ struct ProtocolLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PortLabel {
+    port: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CauseLabel {
     cause: &'static str,
 }
@@ -233,6 +245,7 @@ pub struct Metrics {
     reviews: Family<ReviewLabels, Counter>,
     review_duration: Histogram,
     connections: Family<ProtocolLabel, Counter>,
+    connections_refused: Family<PortLabel, Counter>,
     handshake_failures: Family<CauseLabel, Counter>,
     http_errors: Family<CodeLabel, Counter>,
     tls_reloads: Family<ResultLabel, Counter>,
@@ -261,6 +274,7 @@ impl Metrics {
             reviews: register(&mut registry, &REVIEWS, Family::default()),
             review_duration: register(&mut registry, &REVIEW_DURATION, Histogram::new(REVIEW_BUCKETS)),
             connections: register(&mut registry, &CONNECTIONS, Family::default()),
+            connections_refused: register(&mut registry, &CONNECTIONS_REFUSED, Family::default()),
             handshake_failures: register(&mut registry, &HANDSHAKE_FAILURES, Family::default()),
             http_errors: register(&mut registry, &HTTP_ERRORS, Family::default()),
             tls_reloads: register(&mut registry, &TLS_RELOADS, Family::default()),
@@ -306,6 +320,11 @@ impl Metrics {
     /// offered none.
     pub fn connection(&self, protocol: &'static str) {
         self.connections.get_or_create(&ProtocolLabel { protocol }).inc();
+    }
+
+    /// A connection to this port was closed at once because too many were open.
+    pub fn connection_refused(&self, port: &'static str) {
+        self.connections_refused.get_or_create(&PortLabel { port }).inc();
     }
 
     /// A connection to the admission port ended before its handshake was complete.
@@ -397,6 +416,7 @@ mod tests {
             Duration::from_micros(70),
         );
         metrics.connection("http/1.1");
+        metrics.connection_refused("admission");
         metrics.handshake_failure(HandshakeFailure::Rejected);
         metrics.http_error(413);
         metrics.tls_certificate_not_after(1_800_000_000);

@@ -105,6 +105,7 @@ impl Server {
             tls,
             router,
             Arc::clone(&metrics),
+            clock,
             admission_handle.clone(),
         );
         supervisor.spawn(Task::new(ADMISSION, async { Ok(listener.await?) }));

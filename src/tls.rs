@@ -154,7 +154,7 @@ impl Certificates {
     }
 
     /// Takes over every good pair that appears in the files, for ever; a bad one is refused and the old one kept,
-    /// with a warning and a count. `None` when nothing can change, because the pair was made here.
+    /// with a warning and a count. One that is not valid yet is tried again until it is. `None` when nothing can change, because the pair was made here.
     pub fn follow(self) -> Option<impl Future<Output = ()> + Send + 'static> {
         let Self {
             current,
@@ -165,6 +165,8 @@ impl Certificates {
         } = self;
         let mut watch = watch?;
         Some(async move {
+            // Beginning of the pair in the files, while it is refused for that.
+            let mut early = None;
             loop {
                 let contents = match watch.changed().await {
                     Ok(contents) => contents,
@@ -179,10 +181,21 @@ impl Certificates {
                         announce(&pair, "certificate reloaded", &metrics);
                         current.0.store(pair.key);
                         metrics.tls_reload(Reload::Loaded);
+                        early = None;
                     }
                     Err(fault) => {
-                        metrics.tls_reload(Reload::Refused);
-                        tracing::warn!(error = %fault, "new certificate refused, the old certificate stays");
+                        let begins = match &fault {
+                            Fault::NotYetValid { not_before } => Some(*not_before),
+                            _ => None,
+                        };
+                        if begins.is_none() || begins != early {
+                            metrics.tls_reload(Reload::Refused);
+                            tracing::warn!(error = %fault, "new certificate refused, the old certificate stays");
+                        }
+                        if begins.is_some() {
+                            watch.again();
+                        }
+                        early = begins;
                     }
                 }
             }

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::header::{CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -19,13 +19,13 @@ use axum::routing::post;
 use axum_server::accept::{Accept, NoDelayAcceptor};
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use axum_server::{Handle, Server};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper_util::rt::TokioTimer;
 use rustls::{AlertDescription, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::server::TlsStream;
 
+use super::body::{self, Buffered, Fault};
+use super::connections::{ADMISSION, bounded};
 use super::deadline::answer_within;
 use super::review::{NoOpinion, NotAReview};
 use super::{Answer, Phase, Ticket};
@@ -36,22 +36,8 @@ use crate::tls::ALPN;
 /// Where reviews are posted.
 pub const PATH: &str = "/mutate";
 
-/// The largest request body in bytes. A review can hold a pod twice and the API server takes objects of 3 MiB, so
-/// this is what webhooks commonly accept.
-pub const BODY_LIMIT: usize = 7 * 1024 * 1024;
-
 /// The longest a handshake may take; the API server gives up after as long.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The longest a client may take to send a request's head, and also the longest a connection may idle between two
-/// requests: hyper has one timer for both. It must exceed the 90 s after which the API server drops an idle
-/// connection: were ours the shorter, a review could meet a connection that we are just closing, and under
-/// `failurePolicy: Ignore` its pod would be admitted undecided.
-pub const HEAD_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The largest request head in bytes; hyper answers 431 beyond it, and beyond 100 header fields. It is also the
-/// size of one read from the socket.
-pub const HEAD_LIMIT: usize = 64 * 1024;
 
 /// How many reviews are decided at the same time; the others wait, until their deadline at most. Twice as many as
 /// there are cores: the system then shares the cores out, so that a short review passes a few long ones.
@@ -68,6 +54,8 @@ struct Endpoint<A> {
     clock: Clock,
     /// [`reviews_at_a_time`]; never closed.
     turns: Arc<Semaphore>,
+    /// For bodies, in bytes.
+    room: Arc<Semaphore>,
 }
 
 /// The admission endpoint without a listener.
@@ -78,8 +66,9 @@ struct Endpoint<A> {
 /// | what is sent is no AdmissionReview | 400 with the reason |
 /// | another path, another method | 404, 405 |
 /// | the body does not arrive before the deadline | 408 |
-/// | the body is larger than [`BODY_LIMIT`] | 413 |
+/// | the body is larger than [`BODY_LIMIT`](super::BODY_LIMIT) | 413 |
 /// | the body is not `application/json` | 415 |
+/// | with the body, [`BODIES_LIMIT`](super::BODIES_LIMIT) would be exceeded | 503 |
 ///
 /// A review that panics, is not decided within its `timeout` or comes before everything needed is there is answered
 /// "allowed, no patch". Reviews are decided on threads of their own, [`reviews_at_a_time`]; one that overruns its
@@ -92,6 +81,7 @@ pub fn router<A: Answer>(answer: Arc<A>, metrics: Arc<Metrics>, phase: watch::Re
         phase,
         clock,
         turns: Arc::new(Semaphore::new(reviews_at_a_time())),
+        room: body::room(),
     });
     Router::new()
         .route(PATH, post(mutate::<A>))
@@ -110,24 +100,13 @@ pub async fn listen(
     tls: Arc<ServerConfig>,
     router: Router,
     metrics: Arc<Metrics>,
+    clock: Clock,
     handle: Handle<SocketAddr>,
 ) -> io::Result<()> {
-    let server = Server::from_listener(socket)
-        .acceptor(acceptor(tls, metrics))
-        .handle(handle);
-    bounded(server).serve(router.into_make_service()).await
-}
-
-/// HTTP/1 only, with bounds on what a request's head may cost.
-pub(crate) fn bounded<Acceptor>(server: Server<SocketAddr, Acceptor>) -> Server<SocketAddr, Acceptor> {
-    let mut server = server.http1_only();
-    server
-        .http_builder()
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(HEAD_LIMIT);
-    server
+    let server = Server::from_listener(socket).acceptor(acceptor(tls, Arc::clone(&metrics), clock));
+    bounded(server, ADMISSION, handle, metrics)
+        .serve(router.into_make_service())
+        .await
 }
 
 /// Every answer passes here: errors are counted, and a draining server says goodbye.
@@ -153,18 +132,18 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
             "the body must be application/json\n",
         );
     }
-    let collect = Limited::new(request.into_body(), BODY_LIMIT).collect();
     let body = tokio::select! {
         biased;
-        body = collect => body,
+        body = body::read(request.into_body(), &endpoint.room) => body,
         () = &mut deadline => return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n"),
     };
     let body = match body {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => {
-            return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 7 MiB\n");
+        Ok(body) => Arc::new(body),
+        Err(Fault::TooLarge) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 7 MiB\n"),
+        Err(Fault::NoRoom) => return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many reviews at a time\n"),
+        Err(Fault::Broken(error)) => {
+            return refuse(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}\n"));
         }
-        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}\n")),
     };
     let ticket = Arc::new(Ticket::new(endpoint.clock));
     let no_opinion = |why| no_opinion(&*endpoint.answer, &body, why, &ticket);
@@ -172,7 +151,7 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
     if phase == Phase::NotReady {
         return no_opinion(NoOpinion::NotReady);
     }
-    let mut review = pin!(review(&endpoint, body.clone(), Arc::clone(&ticket)));
+    let mut review = pin!(review(&endpoint, Arc::clone(&body), Arc::clone(&ticket)));
     let answered = tokio::select! {
         biased;
         answered = &mut review => answered,
@@ -191,7 +170,7 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
 /// panic is caught there. Once it has its turn, it keeps it to its end, whether or not anybody waits for the answer.
 async fn review<A: Answer>(
     endpoint: &Endpoint<A>,
-    body: Bytes,
+    body: Arc<Buffered>,
     ticket: Arc<Ticket>,
 ) -> Result<Result<Vec<u8>, NotAReview>, NoOpinion> {
     let turn = Arc::clone(&endpoint.turns).acquire_owned().await;
@@ -204,7 +183,7 @@ async fn review<A: Answer>(
 }
 
 /// The answer of last resort. Should it panic too, the client gets a 500, which `failurePolicy: Ignore` admits.
-fn no_opinion(answer: &impl Answer, body: &Bytes, why: NoOpinion, ticket: &Ticket) -> Response {
+fn no_opinion(answer: &impl Answer, body: &[u8], why: NoOpinion, ticket: &Ticket) -> Response {
     match catch_unwind(AssertUnwindSafe(|| answer.no_opinion(body, why, ticket.elapsed()))) {
         Ok(answered) => respond(answered),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the review failed\n").into_response(),
@@ -238,14 +217,47 @@ fn is_json(headers: &HeaderMap) -> bool {
 struct CountedAcceptor {
     inner: RustlsAcceptor<NoDelayAcceptor>,
     metrics: Arc<Metrics>,
+    clock: Clock,
+    rejected: Arc<Seldom>,
 }
 
 /// `TCP_NODELAY`, then the handshake within [`HANDSHAKE_TIMEOUT`].
-fn acceptor(tls: Arc<ServerConfig>, metrics: Arc<Metrics>) -> CountedAcceptor {
+fn acceptor(tls: Arc<ServerConfig>, metrics: Arc<Metrics>, clock: Clock) -> CountedAcceptor {
     let inner = RustlsAcceptor::new(RustlsConfig::from_config(tls))
         .handshake_timeout(HANDSHAKE_TIMEOUT)
         .acceptor(NoDelayAcceptor::new());
-    CountedAcceptor { inner, metrics }
+    CountedAcceptor {
+        inner,
+        metrics,
+        clock,
+        rejected: Arc::default(),
+    }
+}
+
+/// Says when a line that anybody can cause is due: once a second.
+#[derive(Debug, Default)]
+struct Seldom {
+    next_us: AtomicU64,
+    held_back: AtomicU64,
+}
+
+impl Seldom {
+    /// How many were held back since the last line; `None` if this one is held back too.
+    fn due(&self, now_us: u64) -> Option<u64> {
+        let next = self.next_us.load(Ordering::Relaxed);
+        let advance = || {
+            let then = now_us.saturating_add(1_000_000);
+            let advanced = self
+                .next_us
+                .compare_exchange(next, then, Ordering::Relaxed, Ordering::Relaxed);
+            advanced.is_ok()
+        };
+        if now_us >= next && advance() {
+            return Some(self.held_back.swap(0, Ordering::Relaxed));
+        }
+        self.held_back.fetch_add(1, Ordering::Relaxed);
+        None
+    }
 }
 
 impl<S: Send + 'static> Accept<TcpStream, S> for CountedAcceptor {
@@ -256,6 +268,7 @@ impl<S: Send + 'static> Accept<TcpStream, S> for CountedAcceptor {
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
         let accepting = self.inner.accept(stream, service);
         let metrics = Arc::clone(&self.metrics);
+        let (clock, rejected) = (self.clock, Arc::clone(&self.rejected));
         Box::pin(async move {
             let accepted = accepting.await;
             match &accepted {
@@ -266,8 +279,9 @@ impl<S: Send + 'static> Accept<TcpStream, S> for CountedAcceptor {
                 Err(error) => {
                     let cause = cause(error);
                     metrics.handshake_failure(cause);
-                    if cause == HandshakeFailure::Rejected {
-                        tracing::warn!(%error, "a client does not trust our certificate; is its caBundle ours?");
+                    let due = (cause == HandshakeFailure::Rejected).then(|| rejected.due(clock.monotonic_us()));
+                    if let Some(held_back) = due.flatten() {
+                        tracing::warn!(%error, held_back, "a client does not trust our certificate; is its caBundle ours?");
                     } else {
                         tracing::debug!(%error, cause = cause.as_str(), "handshake failed");
                     }

@@ -10,11 +10,12 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use axum_server::Handle;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use super::readiness::Readiness;
-use crate::admit::server;
+use crate::admit;
 use crate::metrics::{self, Metrics};
 
 /// Serves on a thread of its own with a runtime of its own. Resolves if that ends; dropping the future ends it.
@@ -30,12 +31,14 @@ pub(super) fn serve(
         .enable_all()
         .build()
         .context(context)?;
-    let service = router(readiness, metrics).into_make_service();
+    let service = router(readiness, Arc::clone(&metrics)).into_make_service();
     let (stop, stopped) = oneshot::channel::<()>();
     let (end, ended) = oneshot::channel();
     let listener = async move {
         let plain = axum_server::Server::<SocketAddr>::from_listener(TcpListener::from_std(socket)?);
-        server::bounded(plain).serve(service).await
+        admit::bounded(plain, admit::HEALTH, Handle::new(), metrics)
+            .serve(service)
+            .await
     };
     let thread = move || {
         runtime.block_on(async {

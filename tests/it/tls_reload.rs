@@ -1,6 +1,7 @@
 //! A certificate that changes under a running server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use edgeward::metrics::Metrics;
 use edgeward::runtime::Server;
@@ -99,6 +100,25 @@ async fn a_bad_pair_is_refused_counted_and_followed_by_a_good_one() {
     }
     running.volume.publish(&good.cert, &good.key);
     eventually("the good pair is served", async || running.served().await == good.der).await;
+    running.server.shutdown().await.expect("stopped");
+}
+
+#[tokio::test]
+async fn a_pair_that_is_not_valid_yet_is_served_once_it_is() {
+    let mut running = start(Authority::leaf).await;
+    // Three seconds more than clocks may differ. Our own client allows no difference, so it is not asked.
+    let next = running.authority.leaf_in(Duration::from_secs(5 * 60 + 3));
+    running.volume.publish(&next.cert, &next.key);
+    running
+        .counted("edgeward_tls_reloads_total{result=\"loaded\"} 1\n")
+        .await;
+    let page = running.metrics.encode();
+    assert!(
+        ["0", "1"]
+            .iter()
+            .any(|count| page.contains(&format!("result=\"refused\"}} {count}\n"))),
+        "counted once at most: {page}"
+    );
     running.server.shutdown().await.expect("stopped");
 }
 

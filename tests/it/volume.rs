@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
@@ -80,8 +81,18 @@ impl Authority {
 
     /// A leaf that ends with the beginning of the year.
     pub(crate) fn leaf_until(&self, year: i32) -> Leaf {
+        self.leaf_with(|params| params.not_after = date_time_ymd(year, 1, 1))
+    }
+
+    /// A leaf that begins this long from now.
+    pub(crate) fn leaf_in(&self, wait: Duration) -> Leaf {
+        let begin = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970") + wait;
+        self.leaf_with(|params| params.not_before = date_time_ymd(1970, 1, 1) + begin)
+    }
+
+    fn leaf_with(&self, set: impl FnOnce(&mut CertificateParams)) -> Leaf {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
-        params.not_after = date_time_ymd(year, 1, 1);
+        set(&mut params);
         let key = KeyPair::generate().expect("key");
         let issuer: &Issuer<'_, KeyPair> = &self.issuer;
         let certificate = params.signed_by(&key, issuer).expect("signed");

@@ -2,14 +2,16 @@
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
-use axum::body::{Body, HttpBody};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Method;
+use http_body_util::BodyExt as _;
 use rustls::pki_types::ServerName;
 use tower::ServiceExt as _;
 
 use super::*;
+use crate::admit::{BODIES_LIMIT, BODY_LIMIT};
 use crate::clock::Clock;
 use crate::tls::{Certificates, Source};
 
@@ -159,30 +161,63 @@ async fn a_body_of_7_mib_is_taken_and_one_byte_more_is_not() {
     assert!(harness.counted("edgeward_http_errors_total{code=\"413\"} 1"));
 }
 
-/// Promises a body and never sends it.
-struct Silent;
+/// Sends this much, and never the rest.
+struct Stalled(Option<Bytes>);
 
-impl HttpBody for Silent {
+impl HttpBody for Stalled {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
-        Poll::Pending
+        match self.0.take() {
+            Some(data) => Poll::Ready(Some(Ok(http_body::Frame::data(data)))),
+            None => Poll::Pending,
+        }
     }
 }
 
 #[tokio::test]
 async fn a_body_that_does_not_arrive_is_given_up() {
     let harness = harness(|_| {});
-    let (status, headers, _) = harness.send(review("/mutate?timeout=20ms", Body::new(Silent))).await;
+    let (status, headers, _) = harness
+        .send(review("/mutate?timeout=20ms", Body::new(Stalled(None))))
+        .await;
     assert_eq!(
         (status, headers[CONNECTION].as_bytes()),
         (StatusCode::REQUEST_TIMEOUT, b"close".as_slice())
     );
     assert!(harness.counted("edgeward_http_errors_total{code=\"408\"} 1"));
+}
+
+#[tokio::test]
+async fn bodies_together_are_bounded_by_what_has_arrived() {
+    let harness = harness(|_| {});
+    let begin = |data: Bytes| {
+        let mut sending = Box::pin(harness.post(Body::new(Stalled(Some(data)))));
+        let polled = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        sending
+    };
+    let announced: Vec<_> = (0..100).map(|_| begin(Bytes::new())).collect();
+    assert_eq!(harness.post("{}").await.0, StatusCode::OK);
+    let largest = Bytes::from(vec![b' '; BODY_LIMIT]);
+    let arrived: Vec<_> = (0..BODIES_LIMIT / BODY_LIMIT).map(|_| begin(largest.clone())).collect();
+    assert_eq!(harness.post("{}").await.0, StatusCode::OK);
+    let (status, headers, _) = harness.post(largest.clone()).await;
+    assert_eq!(
+        (status, headers[CONNECTION].as_bytes()),
+        (StatusCode::SERVICE_UNAVAILABLE, b"close".as_slice())
+    );
+    assert!(harness.counted("edgeward_http_errors_total{code=\"503\"} 1"));
+    drop((announced, arrived));
+    assert_eq!(
+        harness.post(largest).await.0,
+        StatusCode::BAD_REQUEST,
+        "taken, and no review"
+    );
 }
 
 /// A review that lasts until the test lets go of the other end, and tells then whether it still was the one to answer.
@@ -289,6 +324,7 @@ async fn accepted_connections_have_nodelay() {
     let acceptor = acceptor(
         certificates.server_config().expect("a configuration"),
         Arc::clone(&metrics),
+        Clock::start(),
     );
 
     let socket = TcpListener::bind("127.0.0.1:0").await.expect("bound");
@@ -324,4 +360,11 @@ async fn accepted_connections_have_nodelay() {
             .encode()
             .contains("edgeward_connections_total{protocol=\"none\"} 1")
     );
+}
+
+#[test]
+fn a_line_that_anybody_can_cause_comes_once_a_second_with_a_count() {
+    let seldom = Seldom::default();
+    let due = [0, 1, 999_999, 1_000_000, 1_000_001, 5_000_000].map(|now| seldom.due(now));
+    assert_eq!(due, [Some(0), None, None, Some(2), None, Some(1)]);
 }
