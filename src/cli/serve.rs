@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::documents;
 use crate::admit::review::Reviewer;
@@ -21,6 +21,7 @@ use crate::tls;
 /// its own. SIGTERM drains: not ready at once, serving on for the shutdown delay, then exit 0. Log level:
 /// EDGEWARD_LOG (default info).
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("certificate").required(true).args(["tls_cert", "self_signed"])))]
 pub(super) struct Serve {
     /// Fleet file (docs/fleet-file.md); read again when it changes.
     #[arg(long, value_name = "FILE")]
@@ -39,12 +40,7 @@ pub(super) struct Serve {
     health_listen: SocketAddr,
 
     /// Serving certificate, PEM, chain allowed; read again when it changes.
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "tls_key",
-        required_unless_present = "self_signed"
-    )]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
     /// Its private key, PEM.
@@ -53,7 +49,7 @@ pub(super) struct Serve {
 
     /// Make a certificate of our own, and write the CA to DIR/ca.crt for a MutatingWebhookConfiguration. For trials:
     /// it changes with every start.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["tls_cert", "tls_key"])]
+    #[arg(long, value_name = "DIR", conflicts_with = "tls_key")]
     self_signed: Option<PathBuf>,
 
     /// Name of our Service, for the self-signed certificate.

@@ -264,6 +264,15 @@ fn wrong_usage_is_exit_code_2() {
 }
 
 #[test]
+fn serve_without_a_certificate_names_both_ways_to_one() {
+    let stderr = text(&edgeward(&["serve", "--fleet", "x"], "").stderr);
+    assert!(
+        stderr.contains("--tls-cert <FILE>") && stderr.contains("--self-signed <DIR>"),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn the_help_is_the_one_in_the_documentation() {
     let mut found = String::from("# Command line\n\nWhat `--help` prints, recorded by a test.\n");
     for command in ["", "serve", "review", "demo"] {
