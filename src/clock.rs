@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 
+use crate::units::{Moment, Now};
+
 /// The process's clocks: a monotonic one for ages, dwell times and durations, and the wall clock for what is
 /// written down or compared with a certificate.
 ///
@@ -25,6 +27,21 @@ impl Clock {
     #[must_use]
     pub fn monotonic_us(&self) -> u64 {
         u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// The moment it is, as the inner ring counts it.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        Moment(i64::try_from(self.monotonic_us()).unwrap_or(i64::MAX))
+    }
+
+    /// What time it is, by both clocks.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        Now {
+            moment: self.moment(),
+            wall: self.wall(),
+        }
     }
 
     /// The wall clock, UTC. May jump in either direction.

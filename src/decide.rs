@@ -186,18 +186,12 @@ impl<'s> Case<'_, 's> {
         let Some(edge) = self.edge().filter(|edge| !edge.site.nodes.is_empty()) else {
             return pass(Reason::EdgeSiteMissing);
         };
-        let allowed: Vec<_> = self.sites.iter().filter(|site| site.allowed).collect();
-        let narrowed = self
-            .sites
-            .iter()
-            .any(|site| !site.allowed && !site.site.nodes.is_empty());
-        match &allowed[..] {
-            [] => return pass(Reason::NoSiteMatches),
-            [only] if narrowed => return self.pin(only),
-            _ => {}
-        }
         if !edge.allowed {
             return self.choose_among_clouds();
+        }
+        let mut clouds = self.clouds().filter(|cloud| !cloud.site.nodes.is_empty()).peekable();
+        if clouds.peek().is_some() && clouds.all(|cloud| !cloud.allowed) {
+            return self.to_edge(edge, Reason::EdgePinnedByPod);
         }
         if stale {
             return self.to_edge(edge, Reason::EdgeTelemetryStale);
@@ -243,20 +237,8 @@ impl<'s> Case<'_, 's> {
         }
     }
 
-    /// The pod's own constraints leave one site: it goes there, whatever telemetry, WAN and room say; but not to a
-    /// cloud that it may not, or cannot, leave the edge for.
-    fn pin(&self, only: &Assessment<'s>) -> (Action<'s>, Reason) {
-        match only.site.kind {
-            SiteKind::Edge => self.to_edge(only, Reason::EdgePinnedByPod),
-            SiteKind::Cloud if only.is_refused(RefusalCode::NotOffloadable) => {
-                (Action::PassThrough, Reason::NoSiteMatches)
-            }
-            SiteKind::Cloud => (Action::Place(only.site), Reason::CloudPinnedByPod),
-        }
-    }
-
-    /// The pod's own constraints leave several clouds and no edge: it goes to one of them, whatever we know, and to the
-    /// best by what we know.
+    /// The pod's own constraints leave no edge: it goes to a cloud that they leave, whatever telemetry, WAN and room
+    /// say, and to the best by what we know; but to none that it may not, or cannot, leave the edge for.
     fn choose_among_clouds(&self) -> (Action<'s>, Reason) {
         let clouds = || {
             self.clouds()
@@ -288,28 +270,30 @@ impl<'s> Case<'_, 's> {
                 .filter(|cloud| !cloud.is_refused(RefusalCode::NotOffloadable));
             candidates.all(|cloud| codes.iter().any(|code| cloud.is_refused(*code)))
         };
-        let missing = [RefusalCode::NoMatchingNode, RefusalCode::NodeNotReady];
-        let unreachable = [&missing[..], &[RefusalCode::Unreachable]].concat();
-        let degraded = [&unreachable[..], &[RefusalCode::Degraded, RefusalCode::Stale]].concat();
-        let reasons = [
-            (!edge.fits() && self.is_too_large(), Reason::EdgeTooLarge),
-            (!self.config.enable_offload, Reason::EdgeOffloadDisabled),
-            (!self.slo().offload_allowed, Reason::EdgeOffloadNotAllowed),
-            (self.has_ties_everywhere(), Reason::EdgeNotOffloadable),
-            (worst_is(&missing), Reason::EdgeCloudSiteMissing),
-            (worst_is(&unreachable), Reason::EdgeWanUnreachable),
-            (worst_is(&degraded), Reason::EdgeWanDegraded),
-            (
-                !edge.fits() && feasibility::could_preempt(self.workload, edge.site),
-                Reason::EdgePreempts,
-            ),
-            (!edge.fits(), Reason::EdgeNoCapacity),
-            (self.slo().priority >= HIGH_PRIORITY, Reason::EdgeBestEffort),
-        ];
-        reasons
-            .into_iter()
-            .find(|(holds, _)| *holds)
-            .map_or(Reason::EdgeFailSoft, |(_, reason)| reason)
+        use verdict::RefusalCode::{Degraded, NoMatchingNode, NodeNotReady, Stale, Unreachable};
+        if !edge.fits() && self.is_too_large() {
+            Reason::EdgeTooLarge
+        } else if !self.config.enable_offload {
+            Reason::EdgeOffloadDisabled
+        } else if !self.slo().offload_allowed {
+            Reason::EdgeOffloadNotAllowed
+        } else if self.has_ties_everywhere() {
+            Reason::EdgeNotOffloadable
+        } else if worst_is(&[NoMatchingNode, NodeNotReady]) {
+            Reason::EdgeCloudSiteMissing
+        } else if worst_is(&[NoMatchingNode, NodeNotReady, Unreachable]) {
+            Reason::EdgeWanUnreachable
+        } else if worst_is(&[NoMatchingNode, NodeNotReady, Unreachable, Degraded, Stale]) {
+            Reason::EdgeWanDegraded
+        } else if !edge.fits() && feasibility::could_preempt(self.workload, edge.site) {
+            Reason::EdgePreempts
+        } else if !edge.fits() {
+            Reason::EdgeNoCapacity
+        } else if self.slo().priority >= HIGH_PRIORITY {
+            Reason::EdgeBestEffort
+        } else {
+            Reason::EdgeFailSoft
+        }
     }
 
     /// Larger than any node of any site it may go to.

@@ -41,7 +41,7 @@ impl FleetFile {
     /// The file cannot be read, or is no fleet file: then every fault is named.
     pub async fn open(path: PathBuf, config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> anyhow::Result<Self> {
         let (watch, contents) = Watch::open(vec![path.clone()], files::POLL).await?;
-        let read_at = moment(clock);
+        let read_at = clock.moment();
         let read = parse(&path, &contents, &config, read_at)?;
         metrics.fleet_revision(read.revision);
         let fleet = Arc::new(ArcSwap::from_pointee(read.clone()));
@@ -78,13 +78,13 @@ impl FleetFile {
                 },
                 _ = refresh.tick() => {}
             }
-            let by = moment(self.clock).since(self.read_at);
+            let by = self.clock.moment().since(self.read_at);
             self.fleet.store(Arc::new(self.read.younger(by)));
         }
     }
 
     fn replace(&mut self, contents: &files::Contents) {
-        let read_at = moment(self.clock);
+        let read_at = self.clock.moment();
         match parse(&self.path, contents, &self.config, read_at) {
             Ok(snapshot) => {
                 self.read = Snapshot {
@@ -105,10 +105,6 @@ impl FleetFile {
             }
         }
     }
-}
-
-fn moment(clock: Clock) -> Moment {
-    Moment(i64::try_from(clock.monotonic_us()).unwrap_or(i64::MAX))
 }
 
 fn parse(path: &std::path::Path, contents: &files::Contents, config: &Config, now: Moment) -> anyhow::Result<Snapshot> {

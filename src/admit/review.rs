@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::patch::{Add, Stamp, patch};
 use crate::pod::{Pod, Text};
 use crate::room::Room;
-use crate::units::{Micros, Moment, Now};
+use crate::units::Micros;
 use crate::workload::Workload;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -105,7 +105,7 @@ impl Reviewer {
         let namespace = Cow::Borrowed(request.namespace.as_deref().unwrap_or_default());
         let workload = pod.workload(namespace, &self.config.keys);
         let snapshot = self.fleet.load();
-        let now = self.now();
+        let now = self.clock.now();
         let verdict = decide(&workload, &Room { snapshot: &snapshot }, &self.config, now);
         let stamp = Stamp {
             at: now.wall,
@@ -155,14 +155,6 @@ impl Reviewer {
         let mut response = Response::allowed(&request.uid);
         response.audit("reason", Reason::NotAPodCreate.as_str());
         response
-    }
-
-    fn now(&self) -> Now {
-        let moment = Moment(i64::try_from(self.clock.monotonic_us()).unwrap_or(i64::MAX));
-        Now {
-            moment,
-            wall: self.clock.wall(),
-        }
     }
 
     fn count(&self, action: Action<'_>, reason: Reason, class: &'static str, elapsed: Duration) {

@@ -19,7 +19,6 @@ use crate::fleet::{Snapshot, file};
 use crate::metrics::Metrics;
 use crate::runtime::{self, Readiness, ServeOptions, Server};
 use crate::tls;
-use crate::units::Moment;
 use crate::yaml;
 
 const PODS: &str = include_str!("../../examples/pods.yaml");
@@ -89,8 +88,7 @@ async fn play() -> anyhow::Result<()> {
     let mut shown = None;
     for (title, document) in SCENARIOS {
         let document = yaml::parse_one(document, title)?;
-        let now = Moment(i64::try_from(clock.monotonic_us()).unwrap_or(i64::MAX));
-        let snapshot = file::read(&document, &config, now).map_err(|faults| yaml::faulty(title, &faults))?;
+        let snapshot = file::read(&document, &config, clock.moment()).map_err(|faults| yaml::faulty(title, &faults))?;
         fleet.store(Arc::new(snapshot));
 
         let mut table = Table::new();
