@@ -74,7 +74,7 @@ fn review(c: &mut Criterion) {
     for nodes in [10, 100, 1_000, 5_000] {
         let snapshot = fleet(nodes, 1);
         let room = Room { snapshot: &snapshot };
-        assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name, "edge");
+        assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name(), "edge");
         group.bench_with_input(BenchmarkId::new("plain", nodes), &room, |b, room| {
             b.iter(|| decide(black_box(&workload), room, &config, NOW));
         });
@@ -83,7 +83,7 @@ fn review(c: &mut Criterion) {
         });
         let full = fleet(nodes, 0);
         let room = Room { snapshot: &full };
-        assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name, "cloud");
+        assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name(), "cloud");
         group.bench_with_input(BenchmarkId::new("full edge", nodes), &room, |b, room| {
             b.iter(|| decide(black_box(&workload), room, &config, NOW));
         });

@@ -4,8 +4,11 @@
 
 pub mod document;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
+use crate::fleet::SiteDefinition;
 use crate::keys::Keys;
 use crate::units::{Micros, Permille};
 use crate::workload::slo::{Class, PerClass};
@@ -18,6 +21,8 @@ pub struct Config {
     pub keys: Keys,
     /// Namespaces whose pods pass through: `kube-system`, edgeward's own, and those the operator adds.
     pub excluded_namespaces: Vec<String>,
+    /// The sites of the live view: exactly one edge, and any number of clouds.
+    pub sites: Vec<Arc<SiteDefinition>>,
     /// Whether any pod may be sent to a cloud.
     pub enable_offload: bool,
     /// What becomes of a pod whose SLO is invalid.
@@ -83,6 +88,7 @@ impl Default for Config {
         Self {
             keys: Keys::new("example.io"),
             excluded_namespaces: vec!["kube-system".into(), "edgeward-system".into()],
+            sites: vec![Arc::new(SiteDefinition::edge()), Arc::new(SiteDefinition::cloud())],
             enable_offload: true,
             invalid_slo: InvalidSlo::Warn,
             explain: Explain::Short,

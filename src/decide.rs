@@ -114,7 +114,7 @@ fn comparisons(workload: &Workload<'_>, room: &Room<'_>) -> usize {
 /// same selector without us.
 fn is_placed(workload: &Workload<'_>, room: &Room<'_>, now: Now) -> bool {
     let Some(claim) = &workload.placement else { return false };
-    let Some(site) = room.snapshot.sites.iter().find(|site| site.name == claim.site) else {
+    let Some(site) = room.snapshot.sites.iter().find(|site| site.name() == claim.site) else {
         return false;
     };
     let selected = |(key, value): (&str, &str)| {
@@ -125,10 +125,10 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_>, now: Now) -> bool {
             .any(|(k, v)| k == key && v == value)
     };
     let tolerated = |wanted| workload.tolerations.iter().any(|toleration| toleration.covers(wanted));
-    claim.decision == site.kind.as_str()
+    claim.decision == site.kind().as_str()
         && now.wall.duration_since(claim.at).abs() <= REINVOCATION
-        && site.selector().all(selected)
-        && site.tolerations.iter().all(tolerated)
+        && site.definition.selector().all(selected)
+        && site.definition.tolerations.iter().all(tolerated)
 }
 
 /// What each site would mean for the pod, in the order of the snapshot.
@@ -138,14 +138,15 @@ fn assess<'s>(workload: &Workload<'_>, slo: &Slo, room: &Room<'s>, config: &Conf
         .snapshot
         .sites
         .iter()
-        .find(|site| site.kind == SiteKind::Edge)
-        .map_or(Permille::ONE, |edge| edge.speed);
+        .find(|site| site.kind() == SiteKind::Edge)
+        .map_or(Permille::ONE, |edge| edge.definition.speed);
     let assess = |site: &'s Site| {
         let estimate = estimate::estimate(workload, slo, site, edge_speed, config);
         let fitting_nodes = feasibility::fitting_nodes(workload, site, room);
         let mut refusals = Vec::new();
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
         refusals.extend((fitting_nodes == 0).then(|| feasibility::refuse_nodes(workload, site)));
+        refusals.extend(feasibility::refuse_closed(workload, site));
         refusals.extend(feasibility::refuse_link(site, config, now.moment));
         refusals.extend(feasibility::refuse_time(slo, &estimate));
         Assessment {
@@ -173,11 +174,11 @@ impl<'s> Case<'_, 's> {
     }
 
     fn edge(&self) -> Option<&Assessment<'s>> {
-        self.sites.iter().find(|site| site.site.kind == SiteKind::Edge)
+        self.sites.iter().find(|site| site.site.kind() == SiteKind::Edge)
     }
 
     fn clouds(&self) -> impl Iterator<Item = &Assessment<'s>> {
-        self.sites.iter().filter(|site| site.site.kind == SiteKind::Cloud)
+        self.sites.iter().filter(|site| site.site.kind() == SiteKind::Cloud)
     }
 
     /// 4.3 and 4.7.
@@ -210,7 +211,7 @@ impl<'s> Case<'_, 's> {
         }
         // (b)
         if let Some(cloud) = nearest(usable().filter(|cloud| cloud.is_feasible())) {
-            let reason = if edge.fits() {
+            let reason = if edge.takes() {
                 Reason::CloudEdgeDeadlineMissed
             } else {
                 Reason::CloudEdgeNoCapacity
@@ -218,7 +219,7 @@ impl<'s> Case<'_, 's> {
             return (Action::Place(cloud.site), reason);
         }
         let better = nearest(usable());
-        if edge.fits() {
+        if edge.takes() {
             // (c)
             return match better {
                 Some(cloud) if urgent && cloud.estimate.eta() < edge.estimate.eta() => {
@@ -287,7 +288,7 @@ impl<'s> Case<'_, 's> {
             Reason::EdgeWanDegraded
         } else if !edge.fits() && feasibility::could_preempt(self.workload, edge.site) {
             Reason::EdgePreempts
-        } else if !edge.fits() {
+        } else if !edge.takes() {
             Reason::EdgeNoCapacity
         } else if self.slo().priority >= HIGH_PRIORITY {
             Reason::EdgeBestEffort
@@ -331,7 +332,11 @@ impl<'s> Case<'_, 's> {
             }
             Reason::EdgeSiteMissing => {
                 let selector = self.edge().map(|edge| {
-                    let pairs = edge.site.selector().map(|(key, value)| format!("{key}={value}"));
+                    let pairs = edge
+                        .site
+                        .definition
+                        .selector()
+                        .map(|(key, value)| format!("{key}={value}"));
                     pairs.collect::<Vec<_>>().join(",")
                 });
                 let selector = selector.unwrap_or_default();

@@ -1,7 +1,9 @@
 //! What exists: sites, their nodes and links, and the [`Snapshot`] of all of it that a decision reads.
 
+pub mod definition;
 pub mod file;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::Config;
@@ -54,9 +56,9 @@ impl SiteKind {
     }
 }
 
-/// A place where pods can run.
-#[derive(Debug, Clone)]
-pub struct Site {
+/// A place where pods can run, as an operator defines it. What is seen of it is a [`Site`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteDefinition {
     /// Name, unique in the fleet.
     pub name: String,
     /// Edge or cloud.
@@ -69,26 +71,118 @@ pub struct Site {
     pub speed: Permille,
     /// Ties to the local cluster that this cloud site can serve.
     pub supports: Ties,
+}
+
+impl SiteDefinition {
+    /// The selector as pairs of strings.
+    pub fn selector(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.selector.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+}
+
+/// A place where pods can run, as it is.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// What it is.
+    pub definition: Arc<SiteDefinition>,
     /// Its nodes, shared between snapshots that do not differ in them.
-    pub nodes: Arc<Vec<Node>>,
+    pub nodes: Arc<Vec<Arc<Node>>>,
     /// The WAN towards it; `None` at the edge, and at a cloud site nothing is known of.
     pub link: Option<Link>,
     /// Pods not yet running there.
     pub queues: Vec<QueueGroup>,
     /// Mean processing time per class as observed there, where there were enough observations.
     pub observed: PerClass<Option<Micros>>,
+    /// The same per controller, which knows better than its class.
+    pub observed_of: Arc<ByController<Micros>>,
+    /// Controllers to whose pods kube-scheduler closes the site, with the number of pods that wait there for something
+    /// we do not evaluate.
+    pub closed: Arc<ByController<u64>>,
 }
 
 impl Site {
-    /// The site's selector as pairs of strings.
-    pub fn selector(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.selector.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    /// A site of which nothing is seen yet.
+    pub fn new(definition: Arc<SiteDefinition>) -> Self {
+        Self {
+            definition,
+            nodes: Arc::default(),
+            link: None,
+            queues: vec![],
+            observed: PerClass::default(),
+            observed_of: Arc::default(),
+            closed: Arc::default(),
+        }
+    }
+
+    /// Its nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().map(|node| &**node)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// Edge or cloud.
+    pub fn kind(&self) -> SiteKind {
+        self.definition.kind
     }
 }
+
+/// Something known of controllers. A pod names its controller's uid itself, so one counts within its namespace only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByController<T>(BTreeMap<Box<str>, BTreeMap<Box<str>, T>>);
+
+impl<T> Default for ByController<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T> ByController<T> {
+    /// What is known of the controller with this uid. Cost: two searches.
+    pub fn get(&self, namespace: &str, uid: &str) -> Option<&T> {
+        self.0.get(namespace)?.get(uid)
+    }
+
+    /// The entry of the controller with this uid, made if it is missing.
+    pub fn entry(&mut self, namespace: &str, uid: &str) -> std::collections::btree_map::Entry<'_, Box<str>, T> {
+        self.0.entry(namespace.into()).or_default().entry(uid.into())
+    }
+
+    /// Forgets the controller with this uid.
+    pub fn remove(&mut self, namespace: &str, uid: &str) {
+        if let Some(uids) = self.0.get_mut(namespace) {
+            uids.remove(uid);
+            if uids.is_empty() {
+                self.0.remove(namespace);
+            }
+        }
+    }
+
+    /// Namespace, uid and what is known, sorted.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &T)> {
+        self.0
+            .iter()
+            .flat_map(|(namespace, uids)| uids.iter().map(|(uid, known)| (&**namespace, &**uid, known)))
+    }
+
+    /// Whether nothing is known of any.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Names a node in this process, also beyond the life of the snapshot it was read in. Never used again for another node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
 
 /// A node, as far as fitting a pod on it goes.
 #[derive(Debug, Clone, Default)]
 pub struct Node {
+    /// What reservations name it by.
+    pub id: NodeId,
     /// Name.
     pub name: String,
     /// Labels.

@@ -148,13 +148,13 @@ mod tests {
         let follow = tokio::spawn(file.follow());
 
         write("sites: [{name: here, kind: edge}]");
-        eventually("the new site", || fleet.load().sites[0].name == "here").await;
+        eventually("the new site", || fleet.load().sites[0].name() == "here").await;
         assert_eq!(fleet.load().revision, 2);
 
         write("sites: []");
         let refused = |page: String| page.contains("edgeward_fleet_reloads_total{result=\"refused\"} 1");
         eventually("the refusal", || refused(metrics.encode())).await;
-        assert_eq!(fleet.load().sites[0].name, "here");
+        assert_eq!(fleet.load().sites[0].name(), "here");
 
         // A file does not age: it is published anew, as old as it says.
         let before = fleet.load().kubernetes_as_of;

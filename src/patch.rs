@@ -88,8 +88,8 @@ fn annotations(
         (&keys.explain, explanation),
     ];
     let always = [
-        (&keys.decision, site.kind.as_str().to_owned()),
-        (&keys.site, site.name.clone()),
+        (&keys.decision, site.kind().as_str().to_owned()),
+        (&keys.site, site.name().to_owned()),
         (&keys.reason, verdict.reason.as_str().to_owned()),
         (&keys.timestamp, stamp.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
         (&keys.decision_id, stamp.id.clone()),
@@ -148,20 +148,27 @@ fn annotate(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config, operati
 fn select(pod: &Pod<'_>, site: &Site, operations: &mut Vec<Add>) {
     let Some(found) = pod.parents().node_selector else {
         let selector: Map<_, _> = site
+            .definition
             .selector()
             .map(|(key, value)| (key.to_owned(), Value::from(value)))
             .collect();
         add(operations, "/spec/nodeSelector", selector.into());
         return;
     };
-    for (key, value) in site.selector().filter(|(key, _)| found.get(key).is_none()) {
+    for (key, value) in site.definition.selector().filter(|(key, _)| found.get(key).is_none()) {
         add(operations, format!("/spec/nodeSelector/{}", escape(key)), value.into());
     }
 }
 
 fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<Add>) {
     let missing = |wanted: &&Toleration<'_>| !pod.tolerations().any(|toleration| toleration.covers(wanted));
-    let missing: Vec<Value> = site.tolerations.iter().filter(missing).map(toleration).collect();
+    let missing: Vec<Value> = site
+        .definition
+        .tolerations
+        .iter()
+        .filter(missing)
+        .map(toleration)
+        .collect();
     if missing.is_empty() {
         return;
     }

@@ -154,7 +154,8 @@ impl<'a> Pod<'a> {
             intent,
             bound: self.spec.node_name.as_ref().is_some_and(|name| !name.is_empty()),
             mirror: self.annotation(MIRROR_ANNOTATION).is_some(),
-            daemonset: self.is_daemonset_owned(),
+            controller: self.controller().and_then(|owner| Some(owner.uid.as_ref()?.0.clone())),
+            daemonset: self.controller().is_some_and(|owner| owner.kind == "DaemonSet"),
             shadow: self.label(LIQO_MANAGED_BY) == Some("shadowpod"),
             gates: self
                 .spec
@@ -172,14 +173,9 @@ impl<'a> Pod<'a> {
         self.spec.tolerations.iter().flatten().map(|toleration| &toleration.0)
     }
 
-    fn is_daemonset_owned(&self) -> bool {
-        let owners = self
-            .metadata
-            .iter()
-            .flat_map(|metadata| metadata.owner_references.iter().flatten());
-        owners
-            .filter(|owner| owner.controller == Some(true))
-            .any(|owner| owner.kind == "DaemonSet")
+    fn controller(&self) -> Option<&wire::OwnerReference<'a>> {
+        let owners = self.metadata.as_ref()?.owner_references.iter().flatten();
+        owners.into_iter().find(|owner| owner.controller == Some(true))
     }
 
     fn placement_claim(&self, keys: &Keys) -> Option<PlacementClaim<'a>> {

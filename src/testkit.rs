@@ -568,11 +568,11 @@ fn the_cases_are_not_vacuous() {
         let workload = pod.workload("shop".into(), &config.keys);
         let verdict = decide(&workload, &Room { snapshot: &snapshot }, &config, NOW);
 
-        let clouds = verdict.sites.iter().filter(|site| site.site.kind == SiteKind::Cloud);
+        let clouds = verdict.sites.iter().filter(|site| site.site.kind() == SiteKind::Cloud);
         let edge_allowed = verdict
             .sites
             .iter()
-            .any(|site| site.site.kind == SiteKind::Edge && site.allowed);
+            .any(|site| site.site.kind() == SiteKind::Edge && site.allowed);
         let several = !edge_allowed && clouds.clone().filter(|site| site.allowed).count() > 1;
         let full = verdict.site().is_some() && verdict.sites[0].allowed && !verdict.sites[0].fits();
         let stamp = Stamp {

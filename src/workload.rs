@@ -34,6 +34,8 @@ pub struct Workload<'a> {
     pub bound: bool,
     /// Mirror of a static pod.
     pub mirror: bool,
+    /// Uid of its controller.
+    pub controller: Option<Cow<'a, str>>,
     /// Controlled by a DaemonSet.
     pub daemonset: bool,
     /// Created by Liqo on behalf of another cluster.

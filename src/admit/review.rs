@@ -159,7 +159,7 @@ impl Reviewer {
 
     fn count(&self, action: Action<'_>, reason: Reason, class: &'static str, elapsed: Duration) {
         let site = match action {
-            Action::Place(site) => site.name.as_str(),
+            Action::Place(site) => site.name(),
             Action::PassThrough | Action::Deny => "",
         };
         self.metrics
@@ -186,8 +186,8 @@ fn respond<'a>(
     verdict.warnings.iter().for_each(|warning| response.warn(warning));
     match verdict.action {
         Action::Place(site) => {
-            response.audit("decision", site.kind.as_str());
-            response.audit("site", &site.name);
+            response.audit("decision", site.kind().as_str());
+            response.audit("site", site.name());
             response.patch(operations);
         }
         Action::PassThrough => {
@@ -216,7 +216,7 @@ fn log(request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &
         let times = verdict
             .sites
             .iter()
-            .filter_map(|site| Some((&site.site.name, time(&site.estimate)?)));
+            .filter_map(|site| Some((site.site.name(), time(&site.estimate)?)));
         times
             .map(|(site, time)| format!("{site}={time}"))
             .collect::<Vec<_>>()
@@ -228,7 +228,7 @@ fn log(request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &
         name = shown(pod.name()),
         class = class(workload),
         verdict = verdict.action.as_str(),
-        site = verdict.site().map(|site| site.name.as_str()),
+        site = verdict.site().map(|site| site.name()),
         reason = verdict.reason.as_str(),
         rtt_ms = verdict.rtt().map(Micros::as_millis_f64),
         queue_ms = per_site(|estimate| Some(estimate.queue)),

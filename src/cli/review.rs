@@ -170,7 +170,7 @@ struct RefusalItem {
 impl From<&Assessment<'_>> for SiteItem {
     fn from(assessment: &Assessment<'_>) -> Self {
         Self {
-            name: assessment.site.name.clone(),
+            name: assessment.site.name().to_owned(),
             feasible: assessment.is_feasible(),
             refusals: assessment.refusals.iter().map(RefusalItem::from).collect(),
             times: times(assessment),
@@ -271,7 +271,7 @@ impl Offline<'_> {
                 .filter(|intent| intent.class_known)
                 .map(|intent| intent.slo.class.as_str()),
             verdict: verdict.action.as_str(),
-            site: verdict.site().map(|site| site.name.clone()),
+            site: verdict.site().map(|site| site.name().to_owned()),
             reason: verdict.reason.as_str(),
             request: integers(&pod.request()),
             sites: verdict.sites.iter().map(SiteItem::from).collect(),

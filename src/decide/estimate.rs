@@ -18,7 +18,7 @@ pub(super) fn estimate(
 ) -> Estimate {
     let model = model(workload, slo, site, config);
     let processing = match slo.processing {
-        Some(stated) => stated.rescaled(edge_speed, site.speed),
+        Some(stated) => stated.rescaled(edge_speed, site.definition.speed),
         None => site.observed[slo.class].unwrap_or(model),
     };
     let mean = site.observed[slo.class].unwrap_or(model);
@@ -33,7 +33,7 @@ pub(super) fn estimate(
 fn model(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Micros {
     let model = config.models[slo.class];
     let millicores = u64::try_from(workload.request.cpu.0).unwrap_or(0);
-    (Micros(model.alpha_us).times(millicores) + model.beta).rescaled(Permille::ONE, site.speed)
+    (Micros(model.alpha_us).times(millicores) + model.beta).rescaled(Permille::ONE, site.definition.speed)
 }
 
 /// Pods of the class that are served before this one. It is the youngest, so its equals stand ahead.
@@ -50,7 +50,7 @@ fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) 
 
 /// Interactive and steady work crosses the WAN both ways twice, batch once; at the edge there is none.
 fn wan(slo: &Slo, site: &Site) -> Option<Micros> {
-    let round_trips = match (site.kind, slo.class) {
+    let round_trips = match (site.kind(), slo.class) {
         (SiteKind::Edge, _) => return Some(Micros(0)),
         (SiteKind::Cloud, Class::Latency | Class::Throughput) => 2,
         (SiteKind::Cloud, Class::Batch) => 1,

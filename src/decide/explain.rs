@@ -21,7 +21,7 @@ pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
             let sites = verdict
                 .sites
                 .iter()
-                .map(|assessment| (assessment.site.name.clone(), full(assessment)));
+                .map(|assessment| (assessment.site.name().to_owned(), full(assessment)));
             Some(Value::from(sites.collect::<Map<_, _>>()).to_string())
         }
         Explain::Short => Some(short(verdict)),
@@ -29,15 +29,15 @@ pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
 }
 
 fn short(verdict: &Verdict<'_>) -> String {
-    let chosen = verdict.chosen().map(|chosen| &chosen.site.name);
+    let chosen = verdict.chosen().map(|chosen| chosen.site.name());
     let mut sites: Vec<_> = verdict.sites.iter().collect();
-    sites.sort_by_key(|assessment| Some(&assessment.site.name) != chosen);
+    sites.sort_by_key(|assessment| Some(assessment.site.name()) != chosen);
     let mut text = String::from("{");
     for assessment in sites {
         let separator = if text.len() > 1 { "," } else { "" };
         let entry = format!(
             "{separator}{}:{}",
-            Value::from(assessment.site.name.as_str()),
+            Value::from(assessment.site.name()),
             brief(assessment)
         );
         if text.len() + entry.len() < SHORT_BYTES {

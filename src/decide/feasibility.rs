@@ -20,15 +20,14 @@ pub(super) fn allows(workload: &Workload<'_>, site: &Site) -> bool {
     if workload.constraints.is_empty() {
         return !site.nodes.is_empty();
     }
-    site.nodes
-        .iter()
+    site.nodes()
         .any(|node| workload.constraints.allow(&node.name, &node.labels))
 }
 
 /// Nodes of the site on which the pod fits now. Cost: a pass over its nodes.
 pub(super) fn fitting_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_>) -> usize {
     let fits = |node: &&Node| node.ready && room.fits(&workload.request, node) && may_run(workload, site, node);
-    site.nodes.iter().filter(fits).count()
+    site.nodes().filter(fits).count()
 }
 
 /// Whether the scheduler's filters on labels, taints and cordon let the pod onto the node, once it carries the
@@ -53,7 +52,11 @@ fn tolerates(workload: &Workload<'_>, site: &Site, taint: &Taint) -> bool {
         .tolerations
         .iter()
         .any(|toleration| toleration.tolerates(taint))
-        || site.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+        || site
+            .definition
+            .tolerations
+            .iter()
+            .any(|toleration| toleration.tolerates(taint))
 }
 
 /// For each node of the site that the pod's constraints and tolerations allow: whether it could hold the pod if it
@@ -61,15 +64,14 @@ fn tolerates(workload: &Workload<'_>, site: &Site, taint: &Taint) -> bool {
 pub(super) fn holds_when_empty(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = bool> {
     let nothing = Amounts::default();
     let candidates = site
-        .nodes
-        .iter()
+        .nodes()
         .filter(|node| workload.constraints.allow(&node.name, &node.labels) && is_tolerated(workload, site, node));
     candidates.map(move |node| node.slots > 0 && workload.request.fits(&node.allocatable, &nothing))
 }
 
 /// Whether the pod would fit a node of the site once pods of lower priority had left it.
 pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site) -> bool {
-    let makes_room = |node: &&Node| {
+    let makes_room = |node: &Node| {
         let mut used = node.used.clone();
         let mut pods = node.pods;
         for lower in node
@@ -84,10 +86,9 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site) -> bool {
     };
     workload.may_preempt
         && site
-            .nodes
-            .iter()
+            .nodes()
             .filter(|node| node.ready && may_run(workload, site, node))
-            .any(|node| makes_room(&node))
+            .any(makes_room)
 }
 
 /// The most resources that a refusal names: their number is the pod's choice, and each costs a pass over the nodes.
@@ -96,8 +97,7 @@ const MAX_NAMED_RESOURCES: usize = 16;
 /// Why no node of the site takes the pod, with the numbers that tell how near it was. Only called when none does.
 pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
     let selected: Vec<&Node> = site
-        .nodes
-        .iter()
+        .nodes()
         .filter(|node| workload.constraints.allow(&node.name, &node.labels))
         .collect();
     let tolerated: Vec<&Node> = selected
@@ -140,10 +140,16 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
         .with("largestFree", free)
 }
 
+/// Whether kube-scheduler closes the site to pods of this one's controller (DESIGN 4.4).
+pub(super) fn refuse_closed(workload: &Workload<'_>, site: &Site) -> Option<Refusal> {
+    let waiting = site.closed.get(&workload.namespace, workload.controller.as_deref()?)?;
+    Some(Refusal::new(RefusalCode::ClosedByScheduler).with("waitingPods", *waiting))
+}
+
 /// What speaks against the pod leaving the edge for this site: offload switched off, or ties it cannot serve.
 pub(super) fn refuse_offload(workload: &Workload<'_>, offload: bool, site: &Site) -> Option<Refusal> {
-    let ties = workload.ties.beyond(site.supports);
-    let refused = site.kind == SiteKind::Cloud && (!offload || !ties.is_empty());
+    let ties = workload.ties.beyond(site.definition.supports);
+    let refused = site.kind() == SiteKind::Cloud && (!offload || !ties.is_empty());
     refused.then(|| {
         ties.iter()
             .fold(Refusal::new(RefusalCode::NotOffloadable), |refusal, tie| {
@@ -154,7 +160,7 @@ pub(super) fn refuse_offload(workload: &Workload<'_>, offload: bool, site: &Site
 
 /// What speaks against the WAN towards the site. A cloud site of which nothing is known is unreachable.
 pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<Refusal> {
-    if site.kind == SiteKind::Edge {
+    if site.kind() == SiteKind::Edge {
         return None;
     }
     let Some(link) = site.link else {

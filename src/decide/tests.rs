@@ -14,7 +14,7 @@ fn outcome(fleet: &Value, pod: &Value) -> String {
 
 fn outcome_with(fleet: &Value, pod: &Value, config: &Config) -> String {
     with_verdict(fleet, pod, config, |verdict| match verdict.site() {
-        Some(site) => format!("{}: {}", site.name, verdict.reason.as_str()),
+        Some(site) => format!("{}: {}", site.name(), verdict.reason.as_str()),
         None => verdict.reason.as_str().to_owned(),
     })
 }
@@ -72,6 +72,38 @@ fn with(mut document: Value, pointer: &str, value: Value) -> Value {
         other => panic!("{other} at {parent}"),
     }
     document
+}
+
+#[test]
+fn a_closed_site_takes_no_more_pods_of_the_controller() {
+    let closed = with(
+        fleet(0),
+        "/sites/0/closed",
+        json!([{"namespace": "shop", "controller": "rs-1", "pods": 2}]),
+    );
+    let of = |uid: &str| {
+        let owners = json!([{"kind": "ReplicaSet", "uid": uid, "controller": true}]);
+        with(pod(json!({"deadlineMs": "1000"})), "/metadata/ownerReferences", owners)
+    };
+    assert_eq!(outcome(&closed, &of("rs-1")), "cloud: cloud_edge_no_capacity");
+    assert_eq!(outcome(&closed, &of("rs-2")), "edge: edge_feasible_slo_met");
+    with_verdict(&closed, &of("rs-1"), &Config::default(), |verdict| {
+        assert_eq!(verdict.sites[0].refusals[0].numbers["waitingPods"], 2);
+    });
+
+    // Where no cloud takes the pod either, the edge has no room for it although a node has.
+    let alone = with(
+        closed,
+        "/sites/1/closed",
+        json!([{"namespace": "shop", "controller": "rs-1"}]),
+    );
+    assert_eq!(outcome(&alone, &of("rs-1")), "edge: edge_no_capacity");
+    let elsewhere = with(
+        fleet(0),
+        "/sites/0/closed",
+        json!([{"namespace": "x", "controller": "rs-1"}]),
+    );
+    assert_eq!(outcome(&elsewhere, &of("rs-1")), "edge: edge_feasible_slo_met");
 }
 
 #[test]
@@ -739,7 +771,7 @@ fn flips(before: &Snapshot, after: &Snapshot, pod: &Value, config: &Config) -> b
     let workload = pod.workload("shop".into(), &config.keys);
     let kind = |snapshot: &Snapshot| {
         let verdict = decide(&workload, &Room { snapshot }, config, NOW);
-        verdict.site().map(|site| site.kind)
+        verdict.site().map(|site| site.kind())
     };
     kind(before) == Some(SiteKind::Edge) && kind(after) == Some(SiteKind::Cloud)
 }
@@ -776,11 +808,11 @@ fn relief() -> impl Strategy<Value = Relief> {
     })
 }
 
-fn relieve(nodes: &mut [Node], relief: &Relief) {
+fn relieve(nodes: &mut [std::sync::Arc<Node>], relief: &Relief) {
     if nodes.is_empty() {
         return;
     }
-    let node = relief.node.get_mut(nodes);
+    let node = std::sync::Arc::make_mut(relief.node.get_mut(nodes));
     node.allocatable.cpu = node.allocatable.cpu + Millicores(relief.grown);
     node.allocatable.memory = node.allocatable.memory + Bytes(relief.grown << 20);
     node.slots += relief.slots;

@@ -115,6 +115,8 @@ codes! {
         NodeNotReady = "node_not_ready",
         /// No node that would do has room.
         NoRoom = "no_room",
+        /// kube-scheduler cannot place a pod of the same controller there, for a reason we do not evaluate.
+        ClosedByScheduler = "closed_by_scheduler",
         /// The deadline is missed.
         Deadline = "deadline",
         /// The latency target is missed.
@@ -216,6 +218,11 @@ impl Assessment<'_> {
         self.fitting_nodes > 0
     }
 
+    /// Whether the site takes the pod as far as room goes: a node has it, and kube-scheduler would use it.
+    pub fn takes(&self) -> bool {
+        self.fits() && !self.is_refused(RefusalCode::ClosedByScheduler)
+    }
+
     /// The RTT that the estimate rests on, where the site's link was alive.
     fn live_rtt(&self) -> Option<Micros> {
         let link = self.site.link.filter(|link| link.state != LinkState::Unreachable)?;
@@ -238,7 +245,7 @@ impl Action<'_> {
     /// `edge`, `cloud`, `passthrough` or `deny`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Action::Place(site) => site.kind.as_str(),
+            Action::Place(site) => site.kind().as_str(),
             Action::PassThrough => "passthrough",
             Action::Deny => "deny",
         }

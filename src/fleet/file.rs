@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Link, LinkState, Node, PriorityUse, QueueGroup, Site, SiteKind, Snapshot};
+use super::definition::{self, effect};
+use super::{ByController, Link, LinkState, Node, NodeId, PriorityUse, QueueGroup, Site, SiteKind, Snapshot};
 use crate::config::Config;
 use crate::config::document::{self, Faults, Field};
 use crate::resources::{Amounts, ResourceList};
 use crate::units::{Micros, Moment, Permille, Quantity};
-use crate::workload::constraints::{Taint, Toleration, is_label_key, is_label_value};
+use crate::workload::constraints::Taint;
 use crate::workload::slo::{Class, PerClass, Slo};
-use crate::workload::{Tie, Ties};
 
 /// Reads a fleet file as of `now`: the ages it states are ages at that moment. Links without a stated health are
 /// judged by the thresholds of `config`. Reports every fault.
@@ -30,18 +30,20 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
             .collect::<Vec<_>>()
     })?;
     for (i, (field, site)) in sites.iter().enumerate() {
-        if sites[..i].iter().any(|(_, earlier)| earlier.name == site.name) {
-            field.fault(format!("the name {:?} is taken by an earlier site", site.name));
+        if sites[..i].iter().any(|(_, earlier)| earlier.name() == site.name()) {
+            field.fault(format!("the name {:?} is taken by an earlier site", site.name()));
         }
     }
-    let edges = sites.iter().filter(|(_, site)| site.kind == SiteKind::Edge).count();
+    let edges = sites.iter().filter(|(_, site)| site.kind() == SiteKind::Edge).count();
     if edges != 1 {
         sites_field.fault(format!("has {edges} sites of kind edge; there must be exactly one"));
     }
 
     let mut names = std::collections::HashSet::new();
     for field in nodes_field.list().into_iter().flatten() {
-        let Some(node) = node(&field) else { continue };
+        let Some(node) = node(&field, NodeId(names.len() as u32)) else {
+            continue;
+        };
         if !names.insert(node.name.clone()) {
             field.fault(format!("the name {:?} is taken by an earlier node", node.name));
             continue;
@@ -49,49 +51,27 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         let mut owners = sites
             .iter_mut()
             .map(|(_, site)| site)
-            .filter(|site| node.labels.contain(site.selector()));
+            .filter(|site| node.labels.contain(site.definition.selector()));
         let Some(owner) = owners.next() else { continue };
         match owners.next() {
-            None => Arc::make_mut(&mut owner.nodes).push(node),
+            None => Arc::make_mut(&mut owner.nodes).push(Arc::new(node)),
             Some(second) => field.fault(format!(
                 "{:?} carries the selectors of two sites, {:?} and {:?}",
-                node.name, owner.name, second.name
+                node.name,
+                owner.name(),
+                second.name()
             )),
         }
     }
 
     let mut sites: Vec<Site> = sites.into_iter().map(|(_, site)| site).collect();
-    sites.sort_by(|a, b| (a.kind != SiteKind::Edge, &a.name).cmp(&(b.kind != SiteKind::Edge, &b.name)));
+    sites.sort_by(|a, b| (a.kind() != SiteKind::Edge, a.name()).cmp(&(b.kind() != SiteKind::Edge, b.name())));
     Some(Snapshot {
         revision: 1,
         kubernetes_as_of: now.before(seconds(&age)),
         sites,
     })
 }
-
-/// What a `kind` stands for, where the site does not say otherwise.
-#[derive(Clone, Copy)]
-struct Kind {
-    kind: SiteKind,
-    selector: (&'static str, &'static str),
-    toleration: Option<(&'static str, &'static str, &'static str)>,
-}
-
-const EDGE: Kind = Kind {
-    kind: SiteKind::Edge,
-    selector: ("node.role/edge", "true"),
-    toleration: None,
-};
-const CLOUD: Kind = Kind {
-    kind: SiteKind::Cloud,
-    selector: ("node.role/cloud", "true"),
-    toleration: Some(("cloud", "cloud", "NoSchedule")),
-};
-const LIQO: Kind = Kind {
-    kind: SiteKind::Cloud,
-    selector: ("liqo.io/type", "virtual-node"),
-    toleration: Some(("virtual-node.liqo.io/not-allowed", "true", "NoExecute")),
-};
 
 fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
     let [
@@ -104,6 +84,7 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         wan,
         queues,
         observed,
+        closed,
     ] = field.object([
         "name",
         "kind",
@@ -114,38 +95,9 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         "wan",
         "queues",
         "observedProcMs",
+        "closed",
     ])?;
-    let site_name = label(&name.required(), "a site name", |name| {
-        !name.is_empty() && is_label_value(name)
-    });
-    let defaults = kind
-        .required()
-        .word(&[("edge", EDGE), ("cloud", CLOUD), ("liqo", LIQO)]);
-    let selector = match selector.entries() {
-        Some(pairs) if pairs.is_empty() => {
-            selector.fault("is empty, which every node would carry".into());
-            None
-        }
-        Some(pairs) => Some(
-            pairs
-                .iter()
-                .filter_map(|(key, value)| selector_pair(key, value))
-                .collect(),
-        ),
-        None => defaults.map(|d| vec![(d.selector.0.to_owned(), d.selector.1.to_owned())]),
-    };
-    let tolerations = match tolerations.list() {
-        Some(list) => list.iter().filter_map(toleration).collect(),
-        None => defaults
-            .and_then(|d| d.toleration)
-            .map(default_toleration)
-            .into_iter()
-            .collect(),
-    };
-    let speed = speed
-        .thousandths(1..=1_000_000)
-        .map_or(Permille(1_000), |factor| Permille(factor as u32));
-    let supports = ties(&supports);
+    let definition = definition::read([name, kind, selector, tolerations, speed, supports]);
     let link = if wan.is_present() {
         link(&wan, config, now)
     } else {
@@ -158,90 +110,34 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         .filter_map(|field| queue_group(&field))
         .collect();
     let observed = observed_times(&observed);
-    if defaults.is_some_and(|d| d.kind == SiteKind::Edge) && wan.is_present() {
+    let closed = closed_to(&closed);
+    let definition = definition?;
+    if definition.kind == SiteKind::Edge && wan.is_present() {
         wan.fault("is not for the edge site, which no WAN leads to".into());
     }
     Some(Site {
-        name: site_name?.to_owned(),
-        kind: defaults?.kind,
-        selector: selector?,
-        tolerations,
-        speed,
-        supports,
-        nodes: Arc::default(),
         link,
         queues,
         observed,
+        closed: Arc::new(closed),
+        ..Site::new(Arc::new(definition))
     })
 }
 
-/// A string that the API server would accept where a placement puts it. One that it would not makes it refuse every pod
-/// placed there.
-fn label<'d>(field: &Field<'d>, what: &str, is_valid: impl FnOnce(&str) -> bool) -> Option<&'d str> {
-    let text = field.string()?;
-    if !is_valid(text) {
-        field.fault(format!(
-            "{text:?} is not {what}: letters, digits, `-`, `_` and `.`, at most 63"
-        ));
-        return None;
+fn closed_to(field: &Field<'_>) -> ByController<u64> {
+    let mut closed = ByController::default();
+    for field in field.list().into_iter().flatten() {
+        let Some([namespace, controller, pods]) = field.object(["namespace", "controller", "pods"]) else {
+            continue;
+        };
+        let namespace = namespace.required().non_empty_string();
+        let controller = controller.required().non_empty_string();
+        let pods = pods.integer(1..=1_000_000).unwrap_or(1) as u64;
+        if let (Some(namespace), Some(controller)) = (namespace, controller) {
+            *closed.entry(namespace, controller).or_default() += pods;
+        }
     }
-    Some(text)
-}
-
-fn selector_pair(key: &str, value: &Field<'_>) -> Option<(String, String)> {
-    if !is_label_key(key) {
-        value.fault("is not a label key: `[domain/]name`".into());
-    }
-    let value = label(value, "a label value", is_label_value)?;
-    Some((key.to_owned(), value.to_owned()))
-}
-
-fn default_toleration((key, value, effect): (&'static str, &'static str, &'static str)) -> Toleration<'static> {
-    Toleration {
-        key: key.into(),
-        operator: "Equal".into(),
-        value: value.into(),
-        effect: effect.into(),
-        seconds: None,
-    }
-}
-
-fn toleration(field: &Field<'_>) -> Option<Toleration<'static>> {
-    let [key, operator, value, effect] = field.object(["key", "operator", "value", "effect"])?;
-    let operator = operator
-        .word(&[("Equal", "Equal"), ("Exists", "Exists")])
-        .unwrap_or("Equal");
-    let stated_key = label(&key, "a taint key", |key| key.is_empty() || is_label_key(key));
-    let text = |text: Option<&str>| text.unwrap_or_default().to_owned().into();
-    let toleration = Toleration {
-        key: text(stated_key),
-        operator: operator.into(),
-        value: text(label(&value, "a taint value", is_label_value)),
-        effect: self::effect(&effect).unwrap_or_default().into(),
-        seconds: None,
-    };
-    if operator == "Equal" && (!key.is_present() || stated_key == Some("")) {
-        key.fault("may be empty only with operator Exists".into());
-    }
-    if operator == "Exists" && !toleration.value.is_empty() {
-        value.fault("must be empty with operator Exists".into());
-    }
-    Some(toleration)
-}
-
-fn effect(field: &Field<'_>) -> Option<&'static str> {
-    let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-    field.word(&effects.map(|effect| (effect, effect)))
-}
-
-fn ties(field: &Field<'_>) -> Ties {
-    let words = Tie::ALL.map(|tie| (tie.as_str(), tie));
-    field
-        .list()
-        .into_iter()
-        .flatten()
-        .filter_map(|field| field.word(&words))
-        .collect()
+    closed
 }
 
 fn link(field: &Field<'_>, config: &Config, now: Moment) -> Option<Link> {
@@ -302,7 +198,7 @@ fn observed_times(field: &Field<'_>) -> PerClass<Option<Micros>> {
     observed
 }
 
-fn node(field: &Field<'_>) -> Option<Node> {
+fn node(field: &Field<'_>, id: NodeId) -> Option<Node> {
     let [
         name,
         labels,
@@ -350,6 +246,7 @@ fn node(field: &Field<'_>) -> Option<Node> {
         used_by_priority.fault("adds up to more than `used`, of which it is a part".into());
     }
     let node = Node {
+        id,
         labels: labels.string_map().into_iter().flatten().collect(),
         taints: taints
             .list()
@@ -431,7 +328,7 @@ mod tests {
             ],
         }))
         .unwrap();
-        let names: Vec<_> = snapshot.sites.iter().map(|site| site.name.as_str()).collect();
+        let names: Vec<_> = snapshot.sites.iter().map(Site::name).collect();
         assert_eq!(names, ["here", "l", "z"]);
         assert_eq!(snapshot.kubernetes_as_of, Moment(98_500_000));
         let [edge, liqo, cloud] = &snapshot.sites[..] else {
@@ -445,8 +342,8 @@ mod tests {
         assert_eq!(edge.queues[0].pending, 3);
         assert_eq!(edge.observed[Class::Batch], Some(Micros(7_000)));
         assert_eq!(liqo.link.unwrap().state, LinkState::Unreachable);
-        assert_eq!(liqo.speed, Permille(2_000));
-        assert_eq!(liqo.tolerations[0].key, "virtual-node.liqo.io/not-allowed");
+        assert_eq!(liqo.definition.speed, Permille(2_000));
+        assert_eq!(liqo.definition.tolerations[0].key, "virtual-node.liqo.io/not-allowed");
         assert_eq!(
             cloud.link.unwrap(),
             Link {

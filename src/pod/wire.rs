@@ -185,6 +185,7 @@ pub(super) struct Metadata<'a> {
 pub(super) struct OwnerReference<'a> {
     #[serde(borrow, default)]
     pub(super) kind: Text<'a>,
+    pub(super) uid: Option<Text<'a>>,
     pub(super) controller: Option<bool>,
 }
 

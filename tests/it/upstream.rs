@@ -128,7 +128,9 @@ fn pods_fit_where_upstream_would_put_them() {
             let workload = pod.workload("default".into(), &config.keys);
             let verdict = decide(&workload, &room, &config, now);
             let sites = verdict.sites.iter();
-            let fitting: BTreeMap<_, _> = sites.map(|site| (site.site.name.clone(), site.fitting_nodes)).collect();
+            let fitting: BTreeMap<_, _> = sites
+                .map(|site| (site.site.name().to_owned(), site.fitting_nodes))
+                .collect();
             assert_eq!(fitting, case.fitting, "{topic}: {}", case.rule);
         }
     }

@@ -1,0 +1,170 @@
+//! What an operator writes down about a site, in the configuration and in the fleet file alike.
+
+use crate::config::document::Field;
+use crate::units::Permille;
+use crate::workload::constraints::{Toleration, is_label_key, is_label_value};
+use crate::workload::{Tie, Ties};
+
+use super::{SiteDefinition, SiteKind};
+
+/// What a `kind` stands for, where the site does not say otherwise.
+#[derive(Clone, Copy)]
+struct Kind {
+    kind: SiteKind,
+    selector: (&'static str, &'static str),
+    toleration: Option<(&'static str, &'static str, &'static str)>,
+}
+
+const EDGE: Kind = Kind {
+    kind: SiteKind::Edge,
+    selector: ("node.role/edge", "true"),
+    toleration: None,
+};
+const CLOUD: Kind = Kind {
+    kind: SiteKind::Cloud,
+    selector: ("node.role/cloud", "true"),
+    toleration: Some(("cloud", "cloud", "NoSchedule")),
+};
+const LIQO: Kind = Kind {
+    kind: SiteKind::Cloud,
+    selector: ("liqo.io/type", "virtual-node"),
+    toleration: Some(("virtual-node.liqo.io/not-allowed", "true", "NoExecute")),
+};
+
+/// Reads a site's definition from its fields `name`, `kind`, `nodeSelector`, `tolerations`, `speedFactor`, `supports`.
+pub(crate) fn read([name, kind, selector, tolerations, speed, supports]: [Field<'_>; 6]) -> Option<SiteDefinition> {
+    let site_name = label(&name.required(), "a site name", |name| {
+        !name.is_empty() && is_label_value(name)
+    });
+    let defaults = kind
+        .required()
+        .word(&[("edge", EDGE), ("cloud", CLOUD), ("liqo", LIQO)]);
+    let selector = match selector.entries() {
+        Some(pairs) if pairs.is_empty() => {
+            selector.fault("is empty, which every node would carry".into());
+            None
+        }
+        Some(pairs) => Some(
+            pairs
+                .iter()
+                .filter_map(|(key, value)| selector_pair(key, value))
+                .collect(),
+        ),
+        None => defaults.map(|d| vec![(d.selector.0.to_owned(), d.selector.1.to_owned())]),
+    };
+    let tolerations = match tolerations.list() {
+        Some(list) => list.iter().filter_map(toleration).collect(),
+        None => defaults
+            .and_then(|d| d.toleration)
+            .map(default_toleration)
+            .into_iter()
+            .collect(),
+    };
+    let speed = speed
+        .thousandths(1..=1_000_000)
+        .map_or(Permille(1_000), |factor| Permille(factor as u32));
+    let supports = ties(&supports);
+    Some(SiteDefinition {
+        name: site_name?.to_owned(),
+        kind: defaults?.kind,
+        selector: selector?,
+        tolerations,
+        speed,
+        supports,
+    })
+}
+
+/// A string that the API server would accept where a placement puts it. One that it would not makes it refuse every pod
+/// placed there.
+fn label<'d>(field: &Field<'d>, what: &str, is_valid: impl FnOnce(&str) -> bool) -> Option<&'d str> {
+    let text = field.string()?;
+    if !is_valid(text) {
+        field.fault(format!(
+            "{text:?} is not {what}: letters, digits, `-`, `_` and `.`, at most 63"
+        ));
+        return None;
+    }
+    Some(text)
+}
+
+fn selector_pair(key: &str, value: &Field<'_>) -> Option<(String, String)> {
+    if !is_label_key(key) {
+        value.fault("is not a label key: `[domain/]name`".into());
+    }
+    let value = label(value, "a label value", is_label_value)?;
+    Some((key.to_owned(), value.to_owned()))
+}
+
+fn default_toleration((key, value, effect): (&'static str, &'static str, &'static str)) -> Toleration<'static> {
+    Toleration {
+        key: key.into(),
+        operator: "Equal".into(),
+        value: value.into(),
+        effect: effect.into(),
+        seconds: None,
+    }
+}
+
+fn toleration(field: &Field<'_>) -> Option<Toleration<'static>> {
+    let [key, operator, value, effect] = field.object(["key", "operator", "value", "effect"])?;
+    let operator = operator
+        .word(&[("Equal", "Equal"), ("Exists", "Exists")])
+        .unwrap_or("Equal");
+    let stated_key = label(&key, "a taint key", |key| key.is_empty() || is_label_key(key));
+    let text = |text: Option<&str>| text.unwrap_or_default().to_owned().into();
+    let toleration = Toleration {
+        key: text(stated_key),
+        operator: operator.into(),
+        value: text(label(&value, "a taint value", is_label_value)),
+        effect: self::effect(&effect).unwrap_or_default().into(),
+        seconds: None,
+    };
+    if operator == "Equal" && (!key.is_present() || stated_key == Some("")) {
+        key.fault("may be empty only with operator Exists".into());
+    }
+    if operator == "Exists" && !toleration.value.is_empty() {
+        value.fault("must be empty with operator Exists".into());
+    }
+    Some(toleration)
+}
+
+pub(super) fn effect(field: &Field<'_>) -> Option<&'static str> {
+    let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    field.word(&effects.map(|effect| (effect, effect)))
+}
+
+fn ties(field: &Field<'_>) -> Ties {
+    let words = Tie::ALL.map(|tie| (tie.as_str(), tie));
+    field
+        .list()
+        .into_iter()
+        .flatten()
+        .filter_map(|field| field.word(&words))
+        .collect()
+}
+
+/// The definition that `kind` stands for when nothing else is said.
+fn by_default(name: &str, kind: Kind) -> SiteDefinition {
+    let (key, value) = kind.selector;
+    SiteDefinition {
+        name: name.to_owned(),
+        kind: kind.kind,
+        selector: vec![(key.to_owned(), value.to_owned())],
+        tolerations: kind.toleration.map(default_toleration).into_iter().collect(),
+        speed: Permille::ONE,
+        supports: Ties::default(),
+    }
+}
+
+impl SiteDefinition {
+    /// The site `edge` as nobody has changed it: nodes with the label `node.role/edge: "true"`.
+    pub fn edge() -> Self {
+        by_default("edge", EDGE)
+    }
+
+    /// The site `cloud` as nobody has changed it: nodes with the label `node.role/cloud: "true"` and the taint
+    /// `cloud=cloud:NoSchedule`.
+    pub fn cloud() -> Self {
+        by_default("cloud", CLOUD)
+    }
+}
