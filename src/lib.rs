@@ -14,6 +14,7 @@
 //! | [`workload`] | what is asked: request, constraints, SLO |
 //! | [`fleet`] | what exists: sites, nodes, links; the snapshot, and its file form |
 //! | [`room`] | what one decision sees of the fleet |
+//! | [`score`] | which node kube-scheduler would take |
 //! | [`decide`] | workload and room to verdict |
 //! | [`patch`] | verdict and pod to JSONPatch |
 //! | `admit` | the admission endpoint: reviews in, patches out |
@@ -64,6 +65,7 @@ pub mod patch;
 pub mod pod;
 pub mod resources;
 pub mod room;
+pub mod score;
 #[cfg(test)]
 mod testkit;
 pub mod units;
