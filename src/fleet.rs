@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment, Permille};
 use crate::workload::Ties;
-use crate::workload::constraints::{Labels, Taint, Toleration};
+use crate::workload::constraints::{Labels, NodeConstraints, Taint, Toleration};
 use crate::workload::slo::{Class, PerClass};
 
 /// An immutable picture of all sites. Read by many reviews at once, written by none.
@@ -27,7 +27,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// The same picture, every part of it `by` younger. Cost: does not copy nodes.
     pub fn younger(&self, by: Micros) -> Snapshot {
-        let shift = |moment: Moment| Moment(moment.0.saturating_add(i64::try_from(by.0).unwrap_or(i64::MAX)));
+        let shift = |moment: Moment| moment.after(by);
         let mut snapshot = self.clone();
         snapshot.kubernetes_as_of = shift(self.kubernetes_as_of);
         for link in snapshot.sites.iter_mut().filter_map(|site| site.link.as_mut()) {
@@ -179,12 +179,12 @@ impl<T> ByController<T> {
 pub struct NodeId(pub u32);
 
 /// A node, as far as fitting a pod on it goes.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
     /// What reservations name it by.
     pub id: NodeId,
     /// Name.
-    pub name: String,
+    pub name: Arc<str>,
     /// Labels.
     pub labels: Labels,
     /// Taints.
@@ -205,8 +205,24 @@ pub struct Node {
     pub ready: bool,
 }
 
+impl Node {
+    /// Whether kube-scheduler's filters on readiness, cordon, taints, labels and name let a pod with these constraints
+    /// and tolerations onto the node, if it has room.
+    pub fn admits<'t>(
+        &self,
+        constraints: &NodeConstraints<'_>,
+        tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone,
+    ) -> bool {
+        let tolerated = |taint: &Taint| tolerations.clone().any(|toleration| toleration.tolerates(taint));
+        self.ready
+            && self.taints.iter().filter(|taint| taint.is_hard()).all(tolerated)
+            && (!self.cordoned || tolerated(&Taint::unschedulable()))
+            && (constraints.is_empty() || constraints.allow(&self.name, &self.labels))
+    }
+}
+
 /// What pods of one priority take from a node.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PriorityUse {
     /// `spec.priority`.
     pub priority: i32,

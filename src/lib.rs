@@ -11,8 +11,10 @@
 //! | [`keys`] | annotation and label keys under the configured domain |
 //! | [`config`] | settings: schema, defaults, validation that names every fault |
 //! | [`pod`] | pod JSON to [`workload::Workload`]; the only reader of a pod's wire form |
+//! | [`node`] | node JSON to [`fleet::Node`]; the only reader of a node's wire form |
 //! | [`workload`] | what is asked: request, constraints, SLO |
 //! | [`fleet`] | what exists: sites, nodes, links; the snapshot, and its file form |
+//! | [`index`] | events of nodes and pods to the snapshot: charges, queues, closed sites |
 //! | [`room`] | what one decision sees of the fleet |
 //! | [`score`] | which node kube-scheduler would take |
 //! | [`decide`] | workload and room to verdict |
@@ -60,7 +62,9 @@
 pub mod config;
 pub mod decide;
 pub mod fleet;
+pub mod index;
 pub mod keys;
+pub mod node;
 pub mod patch;
 pub mod pod;
 pub mod resources;

@@ -3,6 +3,7 @@
 //! Reads only the fields a decision or a patch needs, borrowing their strings from the JSON; every other field,
 //! known to us or not, is skipped and so survives (a patch is built beside the raw object, never from these types).
 
+mod record;
 mod wire;
 
 use std::borrow::Cow;
@@ -12,8 +13,9 @@ use crate::resources::{ResourceList, is_pod_level};
 use crate::workload::constraints::{NodeConstraints, Requirement, Term, Toleration};
 use crate::workload::slo;
 use crate::workload::{PlacementClaim, Tie, Ties, Workload};
-use wire::{Container, NodeSelectorRequirement, Spec};
+use wire::{Container, NodeSelectorRequirement, Resources, Spec};
 
+pub(crate) use wire::Quantities;
 pub use wire::{Pod, StringMap, Text};
 
 /// The places of a pod that a patch adds to, as far as they exist.
@@ -86,7 +88,7 @@ impl<'a> Pod<'a> {
 
     /// Whether a container leaves out a request for CPU or memory, which a LimitRange could fill in.
     pub fn lacks_requests(&self) -> bool {
-        let states = |resources: &Option<wire::Resources<'a>>, name: &str| {
+        let states = |resources: &Option<Resources<'a>>, name: &str| {
             resources
                 .as_ref()
                 .and_then(|resources| resources.requests.as_ref()?.0.get(name))
@@ -191,12 +193,21 @@ impl<'a> Pod<'a> {
 
 impl<'a> Spec<'a> {
     fn request(&self) -> ResourceList<'a> {
-        let mut total = self.container_requests();
-        let pod_level = self
-            .resources
-            .as_ref()
-            .and_then(|resources| resources.requests.as_ref());
-        for (name, quantity) in pod_level.into_iter().flat_map(|requests| requests.0.iter()) {
+        let of_pod = self.resources.as_ref().and_then(Resources::requests);
+        self.total(Container::stated, of_pod.map(Cow::Borrowed))
+    }
+
+    /// What the pod takes in all, from what each container takes and what is stated for the pod as a whole.
+    fn total<'s>(
+        &'s self,
+        of_container: impl Fn(&'s Container<'a>) -> Option<Cow<'s, ResourceList<'a>>>,
+        of_pod: Option<Cow<'s, ResourceList<'a>>>,
+    ) -> ResourceList<'a>
+    where
+        'a: 's,
+    {
+        let mut total = self.aggregate(of_container);
+        for (name, quantity) in of_pod.iter().flat_map(|list| list.iter()) {
             if is_pod_level(name) {
                 total.set(name.clone(), quantity);
             }
@@ -207,26 +218,25 @@ impl<'a> Spec<'a> {
         total
     }
 
-    fn container_requests(&self) -> ResourceList<'a> {
-        self.aggregate(|container| container.resources.as_ref()?.requests.as_ref().map(|list| &list.0))
-    }
-
     /// Source: `AggregateContainerRequests`; upstream's `AggregateContainerLimits` is the same sum over limits.
-    fn aggregate<'s>(&'s self, list: impl Fn(&'s Container<'a>) -> Option<&'s ResourceList<'a>>) -> ResourceList<'a>
+    fn aggregate<'s>(
+        &'s self,
+        list: impl Fn(&'s Container<'a>) -> Option<Cow<'s, ResourceList<'a>>>,
+    ) -> ResourceList<'a>
     where
         'a: 's,
     {
         let mut running = ResourceList::default();
         for container in self.containers.iter().flatten() {
-            list(container).into_iter().for_each(|list| running.add(list));
+            list(container).iter().for_each(|list| running.add(list));
         }
         let mut sidecars = ResourceList::default();
         let mut peak = ResourceList::default();
         for container in self.init_containers.iter().flatten() {
             let Some(list) = list(container) else { continue };
             if container.is_sidecar() {
-                running.add(list);
-                sidecars.add(list);
+                running.add(&list);
+                sidecars.add(&list);
                 continue;
             }
             // While it runs, so do the sidecars before it. What it does not ask for itself cannot be a peak: all
@@ -269,14 +279,14 @@ impl<'a> Spec<'a> {
         let resources = containers.flat_map(|container| &mut container.resources);
         resources
             .chain(&mut self.resources)
-            .for_each(wire::Resources::round_to_millis);
+            .for_each(Resources::round_to_millis);
         self.overhead.iter_mut().for_each(wire::Quantities::round_to_millis);
     }
 
     /// Source: `defaultHugePagePodLimits`, then `defaultPodRequests`.
     fn default_pod_level_requests(&mut self) {
-        let requests = self.container_requests();
-        let limits = self.aggregate(|container| container.resources.as_ref()?.limits.as_ref().map(|list| &list.0));
+        let requests = self.aggregate(Container::stated);
+        let limits = self.aggregate(|container| Some(Cow::Borrowed(&container.resources.as_ref()?.limits.as_ref()?.0)));
         let Some(resources) = &mut self.resources else { return };
         let stated = |list: &Option<wire::Quantities<'a>>| list.as_ref().is_some_and(|list| !list.0.is_empty());
         if !stated(&resources.limits) && !stated(&resources.requests) {

@@ -128,6 +128,11 @@ impl Moment {
         Micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// The moment `delay` after this one.
+    pub fn after(self, delay: Micros) -> Moment {
+        Moment(self.0.saturating_add(i64::try_from(delay.0).unwrap_or(i64::MAX)))
+    }
+
     /// The moment `age` before this one.
     pub fn before(self, age: Micros) -> Moment {
         Moment(self.0.saturating_sub(i64::try_from(age.0).unwrap_or(i64::MAX)))

@@ -261,10 +261,10 @@ fn node(field: &Field<'_>, id: NodeId) -> Option<Node> {
         by_priority,
         cordoned: unschedulable.boolean().unwrap_or(false),
         ready: ready.boolean().unwrap_or(true),
-        name: String::new(),
+        name: Arc::default(),
     };
     Some(Node {
-        name: node_name?.to_owned(),
+        name: node_name?.into(),
         ..node
     })
 }

@@ -126,7 +126,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for StringMap<'a> {
 
 /// A resource list on the wire.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Quantities<'a>(pub(super) ResourceList<'a>);
+pub(crate) struct Quantities<'a>(pub(crate) ResourceList<'a>);
 
 impl<'a> Quantities<'a> {
     pub(super) fn round_to_millis(&mut self) {
@@ -166,6 +166,7 @@ pub struct Pod<'a> {
     #[serde(borrow)]
     pub(super) metadata: Option<Metadata<'a>>,
     pub(super) spec: Spec<'a>,
+    pub(super) status: Option<Status<'a>>,
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]
@@ -175,6 +176,8 @@ pub(super) struct Metadata<'a> {
     pub(super) name: Option<Text<'a>>,
     pub(super) generate_name: Option<Text<'a>>,
     pub(super) namespace: Option<Text<'a>>,
+    pub(super) uid: Option<Text<'a>>,
+    pub(super) creation_timestamp: Option<Text<'a>>,
     pub(super) labels: Option<StringMap<'a>>,
     pub(super) annotations: Option<StringMap<'a>>,
     pub(super) owner_references: Option<Vec<OwnerReference<'a>>>,
@@ -218,13 +221,23 @@ pub(super) struct Spec<'a> {
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Container<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default)]
+    pub(super) name: Text<'a>,
     pub(super) resources: Option<Resources<'a>>,
     pub(super) restart_policy: Option<Text<'a>>,
     pub(super) ports: Option<Vec<Port>>,
 }
 
-impl Container<'_> {
+impl<'a> Container<'a> {
+    pub(super) fn requests(&self) -> Option<&ResourceList<'a>> {
+        self.resources.as_ref()?.requests()
+    }
+
+    /// The requests, for sums over containers.
+    pub(super) fn stated(&self) -> Option<Cow<'_, ResourceList<'a>>> {
+        self.requests().map(Cow::Borrowed)
+    }
+
     /// A restartable init container (KEP-753).
     pub(super) fn is_sidecar(&self) -> bool {
         self.restart_policy.as_ref().is_some_and(|policy| policy == "Always")
@@ -245,7 +258,11 @@ pub(super) struct Resources<'a> {
     pub(super) limits: Option<Quantities<'a>>,
 }
 
-impl Resources<'_> {
+impl<'a> Resources<'a> {
+    pub(super) fn requests(&self) -> Option<&ResourceList<'a>> {
+        self.requests.as_ref().map(|requests| &requests.0)
+    }
+
     pub(super) fn round_to_millis(&mut self) {
         [&mut self.requests, &mut self.limits]
             .into_iter()
@@ -289,6 +306,39 @@ pub(super) struct NodeSelectorRequirement<'a> {
     #[serde(default)]
     pub(super) operator: Text<'a>,
     pub(super) values: Option<Vec<Text<'a>>>,
+}
+
+/// What the cluster says of a pod that exists.
+#[derive(Debug, Clone, Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Status<'a> {
+    #[serde(borrow)]
+    pub(super) phase: Option<Text<'a>>,
+    pub(super) conditions: Option<Vec<Condition<'a>>>,
+    pub(super) nominated_node_name: Option<Text<'a>>,
+    pub(super) container_statuses: Option<Vec<ContainerStatus<'a>>>,
+    pub(super) init_container_statuses: Option<Vec<ContainerStatus<'a>>>,
+    pub(super) resources: Option<Resources<'a>>,
+    pub(super) allocated_resources: Option<Quantities<'a>>,
+}
+
+#[derive(Debug, Clone, serde::Deserialize)]
+pub(super) struct Condition<'a> {
+    #[serde(borrow, default, rename = "type")]
+    pub(super) kind: Text<'a>,
+    #[serde(default)]
+    pub(super) status: Text<'a>,
+    pub(super) reason: Option<Text<'a>>,
+    pub(super) message: Option<Text<'a>>,
+}
+
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ContainerStatus<'a> {
+    #[serde(borrow, default)]
+    pub(super) name: Text<'a>,
+    pub(super) resources: Option<Resources<'a>>,
+    pub(super) allocated_resources: Option<Quantities<'a>>,
 }
 
 /// A toleration on the wire; the domain's own type behind it.

@@ -6,10 +6,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
-/// Labels of a node, sorted by key.
+/// Labels of a node, sorted by key. Clones share them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Labels(Vec<(Box<str>, Box<str>)>);
+pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
 
 impl Labels {
     /// The value of `key`. Cost: a binary search.
@@ -28,7 +29,7 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let mut pairs: Vec<_> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
         pairs.sort_unstable();
-        Self(pairs)
+        Self(pairs.into())
     }
 }
 
@@ -46,6 +47,17 @@ impl NodeConstraints<'_> {
     /// Whether every node is allowed.
     pub fn is_empty(&self) -> bool {
         self.selector.is_empty() && self.affinity.is_none()
+    }
+
+    /// The same, independent of the document it was read from.
+    pub fn into_owned(self) -> NodeConstraints<'static> {
+        let selector = self.selector.into_iter();
+        NodeConstraints {
+            selector: selector.map(|(key, value)| (owned(key), owned(value))).collect(),
+            affinity: self
+                .affinity
+                .map(|terms| terms.into_iter().map(Term::into_owned).collect()),
+        }
     }
 
     /// How many comparisons a match against one node takes at most.
@@ -93,7 +105,19 @@ pub struct Term<'a> {
     pub fields: Vec<Requirement<'a>>,
 }
 
+fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
+    Cow::Owned(text.into_owned())
+}
+
 impl Term<'_> {
+    fn into_owned(self) -> Term<'static> {
+        let owned = |list: Vec<Requirement<'_>>| list.into_iter().map(Requirement::into_owned).collect();
+        Term {
+            expressions: owned(self.expressions),
+            fields: owned(self.fields),
+        }
+    }
+
     fn matches(&self, name: &str, labels: &Labels) -> bool {
         let empty = self.expressions.is_empty() && self.fields.is_empty();
         !empty
@@ -173,6 +197,15 @@ impl<'a> Requirement<'a> {
             operator: parsed,
             values,
             text: operator,
+        }
+    }
+
+    fn into_owned(self) -> Requirement<'static> {
+        Requirement {
+            key: owned(self.key),
+            operator: self.operator,
+            values: self.values.into_iter().map(owned).collect(),
+            text: owned(self.text),
         }
     }
 
@@ -284,6 +317,17 @@ pub struct Toleration<'a> {
 }
 
 impl Toleration<'_> {
+    /// The same, independent of the document it was read from.
+    pub fn into_owned(self) -> Toleration<'static> {
+        Toleration {
+            key: owned(self.key),
+            operator: owned(self.operator),
+            value: owned(self.value),
+            effect: owned(self.effect),
+            seconds: self.seconds,
+        }
+    }
+
     /// Whether it tolerates `taint`.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         (self.effect.is_empty() || *self.effect == *taint.effect)

@@ -6,7 +6,7 @@ use crate::keys::Keys;
 use crate::units::Micros;
 
 /// Workload class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Interactive: the user waits.
     Latency,

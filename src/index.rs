@@ -1,0 +1,438 @@
+//! Events of nodes and pods to the fleet: what each node has left, who stands in a queue, which sites are closed.
+//!
+//! A plain struct, fed with what was decoded from watches and published as [`Snapshot`]s. Charges are those of DESIGN
+//! section 5; [`standing`] decides the one of a pod that has no node yet.
+
+mod pods;
+mod queues;
+mod standing;
+mod tally;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::fleet::{Link, Node, NodeId, PriorityUse, Site, SiteDefinition, SiteKind, Snapshot};
+use crate::resources::Amounts;
+use crate::units::Moment;
+
+pub use pods::{Phase, Placement, PodRecord};
+use pods::{PodEntry, Rank};
+use queues::Queues;
+use standing::Unsettled;
+use tally::Tally;
+
+/// What is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Nodes.
+    Nodes,
+    /// Pods.
+    Pods,
+    /// Namespaces, for their opt-in label.
+    Namespaces,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Kind; 3] = [Kind::Nodes, Kind::Pods, Kind::Namespaces];
+
+    /// The name in metrics, logs and readiness.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Nodes => "nodes",
+            Kind::Pods => "pods",
+            Kind::Namespaces => "namespaces",
+        }
+    }
+}
+
+/// A node that carries the selectors of several sites, which cannot be: it counts to the first of them that is a cloud.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeFault {
+    /// The node.
+    pub node: Arc<str>,
+    /// The sites, in the order of the fleet.
+    pub sites: Vec<String>,
+}
+
+/// Nodes and pods as events tell of them. Every change costs as much as it changes; a [`publication`](Self::publish)
+/// costs a pointer for each node of a site in which something changed.
+#[derive(Debug)]
+pub struct Index {
+    sites: Vec<SiteEntry>,
+    nodes: HashMap<NodeId, NodeEntry>,
+    names: HashMap<Arc<str>, NodeId>,
+    next_node: u32,
+    pods: HashMap<Arc<str>, PodEntry>,
+    managed: HashSet<Arc<str>>,
+    queues: Queues,
+    unsettled: Unsettled,
+    /// Namespaces and controllers that many pods share.
+    names_seen: HashSet<Arc<str>>,
+    lists: BTreeMap<Kind, List>,
+    faults: BTreeSet<NodeFault>,
+    revision: u64,
+}
+
+/// How far the picture of one kind is whole.
+#[derive(Debug, Clone, Copy, Default)]
+struct List {
+    /// Counts lists; what was last seen before the newest began and not since is gone when it ends.
+    began: u32,
+    complete: bool,
+    as_of: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct SiteEntry {
+    /// As published last; its nodes are brought up to date by [`Index::publish`].
+    site: Site,
+    /// Its nodes by name, which is the order in which they are published.
+    members: BTreeMap<Arc<str>, NodeId>,
+    /// Members whose published form is out of date.
+    unpublished: BTreeSet<NodeId>,
+    /// Whether nodes came or went since.
+    moved: bool,
+    /// When a node was last added, or changed in anything but its pods.
+    changed: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct NodeEntry {
+    /// As it would be published now.
+    node: Arc<Node>,
+    /// Whether the node itself was seen, not just pods that name it.
+    known: bool,
+    listed: u32,
+    site: Option<usize>,
+    used: Tally,
+    by_priority: BTreeMap<i32, Tally>,
+    /// Pods that charge it without being bound or nominated to it.
+    on_their_way: BTreeSet<Rank>,
+}
+
+impl NodeEntry {
+    fn charge(&mut self, request: &Amounts, priority: i32) {
+        self.used.add(request);
+        self.by_priority.entry(priority).or_default().add(request);
+        self.refresh();
+    }
+
+    fn discharge(&mut self, request: &Amounts, priority: i32) {
+        self.used.take(request);
+        if let Some(tally) = self.by_priority.get_mut(&priority) {
+            tally.take(request);
+            if tally.pods() == 0 {
+                self.by_priority.remove(&priority);
+            }
+        }
+        self.refresh();
+    }
+
+    fn refresh(&mut self) {
+        let node = Arc::make_mut(&mut self.node);
+        node.used = self.used.amounts();
+        node.pods = self.used.pods();
+        let parts = self.by_priority.iter().map(|(&priority, tally)| PriorityUse {
+            priority,
+            used: tally.amounts(),
+            pods: tally.pods(),
+        });
+        node.by_priority = parts.collect();
+    }
+}
+
+impl Index {
+    /// An empty index of these sites: the edge first, then the clouds by name.
+    pub fn new(sites: &[Arc<SiteDefinition>]) -> Self {
+        let entry = |definition: &Arc<SiteDefinition>| SiteEntry {
+            site: Site::new(Arc::clone(definition)),
+            members: BTreeMap::new(),
+            unpublished: BTreeSet::new(),
+            moved: false,
+            changed: None,
+        };
+        Self {
+            sites: sites.iter().map(entry).collect(),
+            nodes: HashMap::new(),
+            names: HashMap::new(),
+            next_node: 0,
+            pods: HashMap::new(),
+            managed: HashSet::new(),
+            queues: Queues::default(),
+            unsettled: Unsettled::default(),
+            names_seen: HashSet::new(),
+            lists: BTreeMap::new(),
+            faults: BTreeSet::new(),
+            revision: 0,
+        }
+    }
+
+    /// A node as it is now; its pods are known from themselves.
+    pub fn apply_node(&mut self, node: Node, now: Moment) {
+        let id = self.node_id(&node.name);
+        let listed = self.list(Kind::Nodes).began;
+        let (site, claimants) = self.claimants(&node);
+        let Some(entry) = self.nodes.get_mut(&id) else { return };
+        entry.listed = listed;
+        let is_same = |old: &Node| {
+            old.labels == node.labels
+                && old.taints == node.taints
+                && old.allocatable == node.allocatable
+                && (old.slots, old.cordoned, old.ready) == (node.slots, node.cordoned, node.ready)
+        };
+        if entry.known && is_same(&entry.node) {
+            return;
+        }
+        let old = Arc::clone(&entry.node);
+        entry.known = true;
+        entry.node = Arc::new(Node {
+            id,
+            name: Arc::clone(&old.name),
+            used: old.used.clone(),
+            pods: old.pods,
+            by_priority: old.by_priority.clone(),
+            ..node
+        });
+        self.faults.retain(|fault| fault.node != old.name);
+        if claimants.len() > 1 {
+            self.faults.insert(NodeFault {
+                node: Arc::clone(&old.name),
+                sites: claimants,
+            });
+        }
+        self.move_to(id, site);
+        if let Some(site) = site {
+            self.sites[site].changed = Some(now);
+        }
+        self.touch(id);
+        self.unsettled.node_gained(id);
+    }
+
+    /// A node is gone. Its pods stay until they are gone themselves.
+    pub fn delete_node(&mut self, name: &str) {
+        let Some(&id) = self.names.get(name) else { return };
+        self.faults.retain(|fault| *fault.node != *name);
+        self.move_to(id, None);
+        if let Some(entry) = self.nodes.get_mut(&id) {
+            entry.known = false;
+        }
+        self.unsettled.node_lost(id);
+        self.forget_unused(id);
+    }
+
+    /// A list of everything begins: what it does not name is gone when it ends.
+    pub fn list_began(&mut self, kind: Kind) {
+        let list = self.lists.entry(kind).or_default();
+        list.began = list.began.wrapping_add(1);
+    }
+
+    /// A list of everything is complete.
+    pub fn list_ended(&mut self, kind: Kind) {
+        let list = self.lists.entry(kind).or_default();
+        list.complete = true;
+        let began = list.began;
+        match kind {
+            Kind::Nodes => {
+                let gone = self.nodes.values().filter(|entry| entry.known && entry.listed != began);
+                let gone: Vec<_> = gone.map(|entry| Arc::clone(&entry.node.name)).collect();
+                gone.iter().for_each(|name| self.delete_node(name));
+            }
+            Kind::Pods => {
+                let gone = self.pods.iter().filter(|(_, entry)| entry.listed != began);
+                let gone: Vec<_> = gone.map(|(uid, _)| Arc::clone(uid)).collect();
+                gone.iter().for_each(|uid| self.delete_pod(uid));
+            }
+            // Few and small: a list states them all.
+            Kind::Namespaces => {}
+        }
+    }
+
+    /// Whether every kind was listed once.
+    pub fn is_complete(&self) -> bool {
+        Kind::ALL.iter().all(|kind| self.list(*kind).complete)
+    }
+
+    /// Something was heard of this kind: an event, or that there is none.
+    pub fn heard(&mut self, kind: Kind, at: Moment) {
+        let list = self.lists.entry(kind).or_default();
+        list.as_of = list.as_of.max(Some(at));
+    }
+
+    /// The WAN towards a site, as measured.
+    pub fn set_link(&mut self, site: &str, link: Option<Link>) {
+        if let Some(entry) = self.sites.iter_mut().find(|entry| entry.site.name() == site) {
+            entry.site.link = link;
+        }
+    }
+
+    /// Nodes that carry the selectors of several sites.
+    pub fn faults(&self) -> impl Iterator<Item = &NodeFault> {
+        self.faults.iter()
+    }
+
+    /// How many pods are cached, finished ones included.
+    pub fn pods(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// When something changes by the mere passing of time.
+    pub fn next_change(&self) -> Option<Moment> {
+        self.unsettled.next_timer()
+    }
+
+    /// The revision that [`Self::publish`] publishes next.
+    pub fn next_revision(&self) -> u64 {
+        self.revision + 1
+    }
+
+    /// Settles the pods that have no node yet, and returns the picture as of now under a new revision.
+    pub fn publish(&mut self, now: Moment) -> Snapshot {
+        self.settle(now);
+        self.recount();
+        self.revision += 1;
+        let queues = self.queues.by_site(self.sites.len());
+        for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
+            entry.publish_nodes(&self.nodes);
+            entry.site.queues = queues;
+            if let Some(closed) = self.queues.closed_if_changed(at) {
+                entry.site.closed = Arc::new(closed);
+            }
+        }
+        let as_of = |kind| self.list(kind).as_of.unwrap_or(Moment(i64::MIN));
+        Snapshot {
+            revision: self.revision,
+            kubernetes_as_of: as_of(Kind::Nodes).min(as_of(Kind::Pods)),
+            sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
+        }
+    }
+
+    fn list(&self, kind: Kind) -> List {
+        self.lists.get(&kind).copied().unwrap_or_default()
+    }
+
+    /// The id of the node of this name, which need not have been seen yet.
+    fn node_id(&mut self, name: &str) -> NodeId {
+        if let Some(id) = self.names.get(name) {
+            return *id;
+        }
+        let (id, name) = (NodeId(self.next_node), Arc::<str>::from(name));
+        self.next_node += 1;
+        let node = Node {
+            id,
+            name: Arc::clone(&name),
+            ..Node::default()
+        };
+        let entry = NodeEntry {
+            node: Arc::new(node),
+            known: false,
+            listed: 0,
+            site: None,
+            used: Tally::default(),
+            by_priority: BTreeMap::new(),
+            on_their_way: BTreeSet::new(),
+        };
+        self.nodes.insert(id, entry);
+        self.names.insert(name, id);
+        id
+    }
+
+    /// Drops what is known of a node that is gone and that no pod names any more.
+    fn forget_unused(&mut self, id: NodeId) {
+        let unused = |entry: &NodeEntry| !entry.known && entry.used.pods() == 0;
+        if self.nodes.get(&id).is_some_and(unused)
+            && let Some(entry) = self.nodes.remove(&id)
+        {
+            self.names.remove(&entry.node.name);
+        }
+    }
+
+    /// The site a node is of, and every site whose selector it carries. A cloud's label makes it that cloud's.
+    fn claimants(&self, node: &Node) -> (Option<usize>, Vec<String>) {
+        let carries = |entry: &SiteEntry| node.labels.contain(entry.site.definition.selector());
+        let claims: Vec<usize> = (0..self.sites.len()).filter(|&at| carries(&self.sites[at])).collect();
+        let is_cloud = |at: &&usize| self.sites[**at].site.kind() == SiteKind::Cloud;
+        let site = claims.iter().find(is_cloud).or(claims.first()).copied();
+        let names = claims.iter().map(|&at| self.sites[at].site.name().to_owned());
+        (site, names.collect())
+    }
+
+    fn move_to(&mut self, id: NodeId, site: Option<usize>) {
+        let Some(entry) = self.nodes.get_mut(&id) else { return };
+        if entry.site == site {
+            return;
+        }
+        let name = Arc::clone(&entry.node.name);
+        let left = std::mem::replace(&mut entry.site, site);
+        if let Some(left) = left.and_then(|at| self.sites.get_mut(at)) {
+            left.members.remove(&name);
+            left.unpublished.remove(&id);
+            left.moved = true;
+        }
+        if let Some(entered) = site.and_then(|at| self.sites.get_mut(at)) {
+            entered.members.insert(name, id);
+            entered.moved = true;
+        }
+        self.queues.outdated = true;
+    }
+
+    /// The published form of the node is out of date.
+    fn touch(&mut self, id: NodeId) {
+        let site = self.nodes.get(&id).and_then(|entry| entry.site);
+        if let Some(site) = site.and_then(|at| self.sites.get_mut(at)) {
+            site.unpublished.insert(id);
+        }
+    }
+
+    fn charge(&mut self, id: NodeId, request: &Amounts, priority: i32) {
+        if let Some(entry) = self.nodes.get_mut(&id) {
+            entry.charge(request, priority);
+            self.touch(id);
+            self.unsettled.node_lost(id);
+        }
+    }
+
+    fn discharge(&mut self, id: NodeId, request: &Amounts, priority: i32) {
+        if let Some(entry) = self.nodes.get_mut(&id) {
+            entry.discharge(request, priority);
+            self.touch(id);
+            self.unsettled.node_gained(id);
+            self.forget_unused(id);
+        }
+    }
+
+    /// The one copy of a string that many pods share.
+    fn shared(&mut self, text: &str) -> Arc<str> {
+        if let Some(shared) = self.names_seen.get(text) {
+            return Arc::clone(shared);
+        }
+        // Once in a while, drop those that nobody shares any more.
+        if self.names_seen.len() == self.names_seen.capacity() {
+            self.names_seen.retain(|text| Arc::strong_count(text) > 1);
+        }
+        let shared = Arc::<str>::from(text);
+        self.names_seen.insert(Arc::clone(&shared));
+        shared
+    }
+}
+
+impl SiteEntry {
+    fn publish_nodes(&mut self, nodes: &HashMap<NodeId, NodeEntry>) {
+        let current = |id: &NodeId| nodes.get(id).map(|entry| Arc::clone(&entry.node));
+        if std::mem::take(&mut self.moved) {
+            self.unpublished.clear();
+            self.site.nodes = Arc::new(self.members.values().filter_map(current).collect());
+        } else if !self.unpublished.is_empty() {
+            let published = Arc::make_mut(&mut self.site.nodes);
+            for id in std::mem::take(&mut self.unpublished) {
+                let Some(node) = current(&id) else { continue };
+                if let Ok(at) = published.binary_search_by(|other| other.name.cmp(&node.name)) {
+                    published[at] = node;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! Pods that exist.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::queues::Counted;
+use super::standing::{Before, Unbound};
+use super::{Index, Kind};
+use crate::fleet::NodeId;
+use crate::resources::Amounts;
+use crate::units::Moment;
+use crate::workload::constraints::{NodeConstraints, Toleration};
+use crate::workload::slo::Class;
+
+/// A pod that exists, reduced to what charges and queues are made of. Read by [`crate::pod::Pod::record`].
+#[derive(Debug, Clone)]
+pub struct PodRecord {
+    /// `metadata.uid`.
+    pub uid: Box<str>,
+    /// Namespace.
+    pub namespace: Box<str>,
+    /// Uid of its controller.
+    pub controller: Option<Box<str>>,
+    /// When it was created, to the second.
+    pub created: Option<jiff::Timestamp>,
+    /// `spec.nodeName`.
+    pub node: Option<Box<str>>,
+    /// `status.nominatedNodeName`.
+    pub nominated: Option<Box<str>>,
+    /// What it takes from its node, a resize in place included.
+    pub request: Amounts,
+    /// `spec.priority`.
+    pub priority: i32,
+    /// Its class and SLO priority, where it states a class.
+    pub slo: Option<(Class, u8)>,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// Whether a scheduling gate keeps it from kube-scheduler.
+    pub gated: bool,
+    /// That kube-scheduler found no node for it: a number that differs when it says so in other words.
+    pub unschedulable: Option<u64>,
+    /// The id of the decision it carries.
+    pub decision: Option<Box<str>>,
+    /// Where it may run; kept as long as it has no node.
+    pub placement: Option<Box<Placement>>,
+}
+
+/// Where a pod may run by its spec, our own placement included.
+#[derive(Debug, Clone, Default)]
+pub struct Placement {
+    /// nodeSelector and required node affinity.
+    pub constraints: NodeConstraints<'static>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration<'static>>,
+}
+
+/// Where a pod is in its life, as far as charges go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Not running yet.
+    Pending,
+    /// Running, or of a phase that we do not know.
+    Running,
+    /// Succeeded or failed: charges nothing.
+    Finished,
+}
+
+/// The order in which kube-scheduler takes waiting pods.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    priority: Reverse<i32>,
+    /// Seconds since the epoch.
+    created: i64,
+    pub(super) uid: Arc<str>,
+}
+
+#[derive(Debug)]
+pub(super) struct PodEntry {
+    pub(super) namespace: Arc<str>,
+    pub(super) controller: Option<Arc<str>>,
+    created: i64,
+    pub(super) request: Amounts,
+    pub(super) priority: i32,
+    pub(super) slo: Option<(Class, u8)>,
+    pub(super) phase: Phase,
+    gated: bool,
+    pub(super) listed: u32,
+    /// The node it is bound to.
+    pub(super) node: Option<NodeId>,
+    /// The node it charges, bound to it or not.
+    pub(super) charged: Option<NodeId>,
+    /// What becomes of it until it is bound; `None` for a pod with a node, a gate, or an end.
+    pub(super) unbound: Option<Box<Unbound>>,
+    pub(super) counted: Counted,
+}
+
+impl PodEntry {
+    pub(super) fn rank(&self, uid: &Arc<str>) -> Rank {
+        Rank {
+            priority: Reverse(self.priority),
+            created: self.created,
+            uid: Arc::clone(uid),
+        }
+    }
+
+    /// Whether it charges a node that nobody has promised it.
+    fn is_on_its_way(&self) -> bool {
+        let free_to_move = |unbound: &Unbound| unbound.nominated.is_none();
+        self.unbound.as_deref().is_some_and(free_to_move)
+    }
+
+    /// Whether it stands in line for a site: pending, and not held by a gate.
+    pub(super) fn is_pending(&self) -> bool {
+        self.phase == Phase::Pending && !self.gated
+    }
+}
+
+impl Index {
+    /// A pod as it is now. `inherited` is the node of the reservation that this pod, seen for the first time, confirms.
+    pub fn apply_pod(&mut self, record: PodRecord, inherited: Option<NodeId>, now: Moment) {
+        let listed = self.list(Kind::Pods).began;
+        let (uid, old) = match self.pods.remove_entry(&*record.uid) {
+            Some((uid, old)) => (uid, Some(old)),
+            None => (Arc::from(record.uid), None),
+        };
+        if let Some(old) = &old {
+            self.withdraw(&uid, old);
+        }
+        let node = record.node.as_deref().map(|name| self.node_id(name));
+        let nominated = record
+            .nominated
+            .as_deref()
+            .and_then(|name| self.names.get(name))
+            .copied();
+        let mut entry = PodEntry {
+            namespace: self.shared(&record.namespace),
+            controller: record.controller.as_deref().map(|uid| self.shared(uid)),
+            created: record.created.map_or(0, jiff::Timestamp::as_second),
+            request: record.request,
+            priority: record.priority,
+            slo: record.slo,
+            phase: record.phase,
+            gated: record.gated,
+            listed,
+            node,
+            charged: None,
+            unbound: None,
+            counted: Counted::default(),
+        };
+        let is_standing = entry.phase != Phase::Finished && !entry.gated;
+        if let (true, None, Some(placement)) = (is_standing, node, record.placement) {
+            let site = self.site_of_placement(&placement);
+            let before = match old {
+                None => Before::Unseen { inherited },
+                Some(old) => Before::Seen(old.unbound),
+            };
+            let unbound = Unbound::new(*placement, site, nominated, record.unschedulable, before, now);
+            entry.unbound = Some(Box::new(unbound));
+        }
+        entry.charged = match &entry.unbound {
+            Some(unbound) => unbound.charges(),
+            None => node.filter(|_| is_standing),
+        };
+        if entry.unbound.is_some() {
+            self.unsettled.look_at(entry.rank(&uid));
+        }
+        self.enter(uid, entry);
+    }
+
+    /// A pod is gone.
+    pub fn delete_pod(&mut self, uid: &str) {
+        if let Some((uid, old)) = self.pods.remove_entry(uid) {
+            self.withdraw(&uid, &old);
+        }
+    }
+
+    /// Whether this pod was seen before.
+    pub fn has_seen(&self, uid: &str) -> bool {
+        self.pods.contains_key(uid)
+    }
+
+    /// The site that a pod is of by its spec: that of its node, or the one whose whole selector it carries.
+    pub fn site_of(&self, record: &PodRecord) -> Option<&str> {
+        let of_node = |name: &str| self.nodes.get(self.names.get(name)?)?.site;
+        let at = match (&record.node, &record.placement) {
+            (Some(node), _) => of_node(node),
+            (None, Some(placement)) => self.site_of_placement(placement),
+            (None, None) => None,
+        };
+        Some(self.sites[at?].site.name())
+    }
+
+    /// A namespace, and whether it is opted in: only its pods stand in our queues.
+    pub fn apply_namespace(&mut self, name: &str, is_managed: bool) {
+        let name = self.shared(name);
+        let changed = if is_managed {
+            self.managed.insert(name)
+        } else {
+            self.managed.remove(&name)
+        };
+        self.queues.outdated |= changed;
+    }
+
+    fn site_of_placement(&self, placement: &Placement) -> Option<usize> {
+        let selector = &placement.constraints.selector;
+        let carries = |(key, value): (&str, &str)| selector.iter().any(|(k, v)| k == key && v == value);
+        self.sites
+            .iter()
+            .position(|entry| entry.site.definition.selector().all(carries))
+    }
+
+    /// Takes back everything that this pod adds.
+    fn withdraw(&mut self, uid: &Arc<str>, entry: &PodEntry) {
+        self.uncount(entry);
+        if let Some(unbound) = &entry.unbound {
+            self.unsettled.forget(&entry.rank(uid), unbound);
+        }
+        self.release(uid, entry);
+    }
+
+    /// Adds everything that this pod adds.
+    fn enter(&mut self, uid: Arc<str>, mut entry: PodEntry) {
+        self.take(&uid, &entry);
+        self.count(&mut entry);
+        self.pods.insert(uid, entry);
+    }
+
+    /// Charges the node that the pod says it charges.
+    pub(super) fn take(&mut self, uid: &Arc<str>, entry: &PodEntry) {
+        let Some(id) = entry.charged else { return };
+        if entry.is_on_its_way()
+            && let Some(node) = self.nodes.get_mut(&id)
+        {
+            node.on_their_way.insert(entry.rank(uid));
+        }
+        self.charge(id, &entry.request, entry.priority);
+    }
+
+    /// The reverse of [`Self::take`].
+    pub(super) fn release(&mut self, uid: &Arc<str>, entry: &PodEntry) {
+        let Some(id) = entry.charged else { return };
+        if entry.is_on_its_way()
+            && let Some(node) = self.nodes.get_mut(&id)
+        {
+            node.on_their_way.remove(&entry.rank(uid));
+        }
+        self.discharge(id, &entry.request, entry.priority);
+    }
+}

@@ -1,0 +1,81 @@
+//! Exact sums of what pods take.
+
+use std::collections::BTreeMap;
+
+use crate::resources::Amounts;
+use crate::units::{Bytes, Millicores};
+
+/// A sum of requests to which pods are added and from which they are taken again. Wider than an amount, so that no order
+/// of the two ever loses a unit, whatever a pod asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    cpu: i128,
+    memory: i128,
+    ephemeral_storage: i128,
+    scalars: BTreeMap<Box<str>, i128>,
+    pods: i64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, request: &Amounts) {
+        self.change(request, 1);
+    }
+
+    pub(super) fn take(&mut self, request: &Amounts) {
+        self.change(request, -1);
+    }
+
+    fn change(&mut self, request: &Amounts, sign: i128) {
+        self.cpu += sign * i128::from(request.cpu.0);
+        self.memory += sign * i128::from(request.memory.0);
+        self.ephemeral_storage += sign * i128::from(request.ephemeral_storage.0);
+        for (name, amount) in request.scalars.iter().filter(|(_, amount)| *amount != 0) {
+            let sum = self.scalars.entry(name.clone()).or_default();
+            *sum += sign * i128::from(*amount);
+            if *sum == 0 {
+                self.scalars.remove(name);
+            }
+        }
+        self.pods += if sign > 0 { 1 } else { -1 };
+    }
+
+    pub(super) fn pods(&self) -> i64 {
+        self.pods
+    }
+
+    /// The sum as an amount; the largest one where it is larger.
+    pub(super) fn amounts(&self) -> Amounts {
+        let clamp = |sum: i128| i64::try_from(sum).unwrap_or(i64::MAX);
+        Amounts {
+            cpu: Millicores(clamp(self.cpu)),
+            memory: Bytes(clamp(self.memory)),
+            ephemeral_storage: Bytes(clamp(self.ephemeral_storage)),
+            scalars: self
+                .scalars
+                .iter()
+                .map(|(name, sum)| (name.clone(), clamp(*sum)))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_can_be_taken_again() {
+        let huge = Amounts {
+            memory: Bytes(i64::MAX),
+            scalars: vec![("example.com/gpu".into(), i64::MAX)],
+            ..Amounts::default()
+        };
+        let mut tally = Tally::default();
+        tally.add(&huge);
+        tally.add(&huge);
+        assert_eq!((tally.amounts(), tally.pods()), (huge.clone(), 2));
+        tally.take(&huge);
+        tally.take(&huge);
+        assert_eq!(tally, Tally::default());
+    }
+}

@@ -1,0 +1,649 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::standing::Standing;
+use super::*;
+use crate::keys::Keys;
+use crate::node;
+use crate::pod::Pod;
+use crate::units::Micros;
+
+const SECOND: i64 = 1_000_000;
+
+/// An index of an edge and a cloud, fed with JSON.
+struct Scene {
+    index: Index,
+    now: Moment,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let sites = [SiteDefinition::edge(), SiteDefinition::cloud()].map(Arc::new);
+        let mut index = Index::new(&sites);
+        index.apply_namespace("shop", true);
+        Self {
+            index,
+            now: Moment(1_000 * SECOND),
+        }
+    }
+
+    fn wait(&mut self, seconds: i64) {
+        self.now = Moment(self.now.0 + seconds * SECOND);
+    }
+
+    fn node(&mut self, node: &Value) {
+        self.index
+            .apply_node(node::from_json(&node.to_string()).unwrap(), self.now);
+    }
+
+    fn pod(&mut self, pod: &Value) {
+        self.pod_with(pod, None);
+    }
+
+    fn pod_with(&mut self, pod: &Value, inherited: Option<NodeId>) {
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let record = pod.record(&Keys::new("example.io")).unwrap();
+        self.index.apply_pod(record, inherited, self.now);
+    }
+
+    fn publish(&mut self) -> Snapshot {
+        self.index.publish(self.now)
+    }
+
+    /// Millicores taken of each edge node.
+    fn used(&mut self) -> Vec<i64> {
+        self.publish().sites[0].nodes().map(|node| node.used.cpu.0).collect()
+    }
+
+    fn waiting(&mut self) -> u64 {
+        self.publish().sites[0].queues.iter().map(|group| group.waiting).sum()
+    }
+
+    fn closed(&mut self) -> Vec<String> {
+        let snapshot = self.publish();
+        let closed = snapshot.sites[0].closed.iter();
+        closed
+            .map(|(namespace, uid, pods)| format!("{namespace}/{uid}: {pods}"))
+            .collect()
+    }
+}
+
+fn edge_node(name: &str, millicores: u32) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"node.role/edge": "true"}},
+        "status": {
+            "allocatable": {"cpu": format!("{millicores}m"), "memory": "8Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    })
+}
+
+/// A pod of class batch that carries the edge's selector and asks for so much.
+fn pod(uid: &str, millicores: u32) -> Value {
+    json!({
+        "metadata": {
+            "uid": uid, "namespace": "shop", "name": uid, "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"},
+            "ownerReferences": [{"kind": "ReplicaSet", "uid": "rs", "controller": true}],
+        },
+        "spec": {
+            "nodeSelector": {"node.role/edge": "true"},
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": format!("{millicores}m")}}}],
+        },
+        "status": {"phase": "Pending"},
+    })
+}
+
+fn with(mut document: Value, pointer: &str, value: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    document.pointer_mut(parent).unwrap()[key.replace("~1", "/")] = value;
+    document
+}
+
+fn bound(pod: Value, node: &str) -> Value {
+    with(pod, "/spec/nodeName", node.into())
+}
+
+fn unschedulable(pod: Value, message: &str) -> Value {
+    let word = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]);
+    with(pod, "/status/conditions", word)
+}
+
+#[test]
+fn a_bound_pod_charges_its_node_until_it_ends() {
+    let mut scene = Scene::new();
+    scene.node(&edge_node("a", 4000));
+    scene.node(&edge_node("b", 4000));
+    scene.pod(&bound(pod("1", 500), "b"));
+    scene.pod(&bound(pod("2", 700), "c"));
+    assert_eq!(scene.used(), [0, 500]);
+    // The node of a pod may be seen after the pod.
+    scene.node(&edge_node("c", 1000));
+    assert_eq!(scene.used(), [0, 500, 700]);
+    // Terminating pods count until they are gone.
+    scene.pod(&with(
+        bound(pod("1", 500), "b"),
+        "/metadata/deletionTimestamp",
+        "2026-01-01T00:00:00Z".into(),
+    ));
+    assert_eq!(scene.used(), [0, 500, 700]);
+    scene.pod(&with(bound(pod("1", 500), "b"), "/status/phase", "Succeeded".into()));
+    scene.index.delete_pod("2");
+    assert_eq!(scene.used(), [0, 0, 0]);
+}
+
+#[test]
+fn a_resize_in_place_charges_the_most_of_it() {
+    let mut scene = Scene::new();
+    scene.node(&edge_node("a", 4000));
+    let resized = |stated: u32, allocated: &str, actual: &str, reason: &str| {
+        let status = json!([{
+            "name": "main",
+            "allocatedResources": {"cpu": allocated},
+            "resources": {"requests": {"cpu": actual}},
+        }]);
+        let pod = with(bound(pod("1", stated), "a"), "/status/containerStatuses", status);
+        with(
+            pod,
+            "/status/conditions",
+            json!([{"type": "PodResizePending", "status": "True", "reason": reason}]),
+        )
+    };
+    for (pod, used) in [
+        (resized(500, "500m", "500m", ""), 500),
+        (resized(900, "500m", "500m", "Deferred"), 900),
+        (resized(200, "500m", "400m", "Deferred"), 500),
+        (resized(200, "200m", "400m", ""), 400),
+        // The node can never give it: it stays with what it has.
+        (resized(9000, "500m", "500m", "Infeasible"), 500),
+    ] {
+        scene.pod(&pod);
+        assert_eq!(scene.used(), [used]);
+    }
+}
+
+#[test]
+fn a_pod_on_its_way_charges_the_node_that_the_scheduler_would_take() {
+    let mut scene = Scene::new();
+    scene.node(&edge_node("a", 4000));
+    scene.node(&edge_node("b", 4000));
+    scene.pod(&bound(pod("1", 1000), "a"));
+    scene.pod(&pod("2", 500));
+    assert_eq!(scene.used(), [1000, 500]);
+    // Chosen once: it stays where it is although `a` is emptier now.
+    scene.pod(&bound(pod("3", 2000), "b"));
+    scene.index.delete_pod("1");
+    assert_eq!(scene.used(), [0, 2500]);
+    // It no longer fits there.
+    scene.pod(&bound(pod("4", 1800), "b"));
+    assert_eq!(scene.used(), [500, 3800]);
+    // It was bound to another one after all.
+    scene.pod(&bound(pod("2", 500), "b"));
+    assert_eq!(scene.used(), [0, 4300]);
+    // Gates and ends charge nothing; a nomination charges its node, fit or not.
+    scene.pod(&with(pod("5", 500), "/spec/schedulingGates", json!([{"name": "x"}])));
+    scene.pod(&with(pod("6", 500), "/status/phase", "Failed".into()));
+    assert_eq!(scene.used(), [0, 4300]);
+    scene.pod(&with(pod("7", 500), "/status/nominatedNodeName", "b".into()));
+    assert_eq!(scene.used(), [0, 4800]);
+}
+
+#[test]
+fn the_node_of_a_reservation_is_inherited() {
+    let mut scene = Scene::new();
+    scene.node(&edge_node("a", 4000));
+    scene.node(&edge_node("b", 4000));
+    let b = scene.publish().sites[0].nodes[1].id;
+    scene.pod_with(&pod("1", 500), Some(b));
+    assert_eq!(scene.used(), [0, 500]);
+}
+
+#[test]
+fn a_pod_that_fits_nowhere_waits_for_room() {
+    let mut scene = Scene::new();
+    scene.node(&edge_node("a", 1000));
+    scene.pod(&bound(pod("1", 800), "a"));
+    scene.pod(&pod("2", 500));
+    // kube-scheduler has not said so yet.
+    assert_eq!((scene.used(), scene.waiting()), (vec![800], 0));
+    scene.pod(&unschedulable(pod("2", 500), "0/1 nodes"));
+    assert_eq!((scene.used(), scene.waiting()), (vec![800], 1));
+    scene.pod(&unschedulable(pod("3", 600), "0/1 nodes"));
+    assert_eq!(scene.waiting(), 2);
+    // Room for one of the two: it begins to fit, and is on its way for a while.
+    scene.index.delete_pod("1");
+    assert_eq!((scene.used(), scene.waiting()), (vec![500], 1));
+    assert!(scene.closed().is_empty());
+    // It was not taken: something else is in its way. The other one fits in its stead, and takes the room from it.
+    assert_eq!(scene.index.next_change(), Some(scene.now.after(Micros::from_secs(15))));
+    scene.wait(15);
+    assert_eq!((scene.used(), scene.waiting(), scene.closed().len()), (vec![600], 1, 0));
+    // A namespace that leaves takes its pods out of the queues.
+    scene.index.apply_namespace("shop", false);
+    assert_eq!(scene.waiting(), 0);
+}
+
+#[test]
+fn a_pod_that_fits_and_is_not_taken_closes_its_site() {
+    let mut scene = Scene::new();
+    scene.node(&edge_node("a", 1000));
+    scene.pod(&pod("1", 500));
+    assert_eq!((scene.used(), scene.closed().len()), (vec![500], 0));
+    scene.wait(1);
+    scene.pod(&unschedulable(pod("1", 500), "anti-affinity"));
+    assert_eq!((scene.used(), scene.closed()), (vec![0], vec!["shop/rs: 1".into()]));
+    assert_eq!(scene.waiting(), 0);
+    // A changed node is a chance, until kube-scheduler says something new.
+    scene.wait(60);
+    scene.node(&with(edge_node("a", 1000), "/metadata/labels/zone", "x".into()));
+    assert_eq!((scene.used(), scene.closed().len()), (vec![500], 0));
+    scene.wait(1);
+    scene.pod(&unschedulable(pod("1", 500), "other words"));
+    assert_eq!((scene.used(), scene.closed().len()), (vec![0], 1));
+    // The same words again say nothing new.
+    scene.wait(1);
+    scene.node(&edge_node("a", 1000));
+    scene.pod(&unschedulable(pod("1", 500), "other words"));
+    assert_eq!((scene.used(), scene.closed().len()), (vec![500], 0));
+    scene.wait(20);
+    assert_eq!((scene.used(), scene.closed().len()), (vec![0], 1));
+    scene.pod(&bound(pod("1", 500), "a"));
+    assert_eq!((scene.used(), scene.closed().len()), (vec![500], 0));
+}
+
+#[test]
+fn what_was_before_we_came_is_no_verdict() {
+    let mut scene = Scene::new();
+    scene.node(&edge_node("a", 1000));
+    scene.pod(&unschedulable(pod("1", 500), "long ago"));
+    assert_eq!((scene.used(), scene.closed().len()), (vec![500], 0));
+    scene.wait(15);
+    assert_eq!((scene.used(), scene.closed().len()), (vec![0], 1));
+}
+
+#[test]
+fn a_node_is_of_one_site() {
+    let mut scene = Scene::new();
+    let names = |snapshot: &Snapshot| {
+        let of = |at: usize| {
+            snapshot.sites[at]
+                .nodes()
+                .map(|node| node.name.to_string())
+                .collect::<Vec<_>>()
+        };
+        (of(0), of(1))
+    };
+    scene.node(&edge_node("b", 1));
+    scene.node(&edge_node("a", 1));
+    let both = with(edge_node("c", 1), "/metadata/labels/node.role~1cloud", "true".into());
+    scene.node(&both);
+    let of = |edge: &[&str], cloud: &[&str]| {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        (names(edge), names(cloud))
+    };
+    assert_eq!(names(&scene.publish()), of(&["a", "b"], &["c"]));
+    let fault = scene.index.faults().next().unwrap().clone();
+    assert_eq!(
+        (&*fault.node, &fault.sites[..]),
+        ("c", &["edge".to_owned(), "cloud".to_owned()][..])
+    );
+    scene.node(&edge_node("c", 1));
+    assert_eq!(names(&scene.publish()), of(&["a", "b", "c"], &[]));
+    assert_eq!(scene.index.faults().count(), 0);
+    scene.index.delete_node("b");
+    assert_eq!(names(&scene.publish()), of(&["a", "c"], &[]));
+}
+
+#[test]
+fn a_new_list_replaces_the_old() {
+    let mut scene = Scene::new();
+    assert!(!scene.index.is_complete());
+    for kind in Kind::ALL {
+        scene.index.list_began(kind);
+    }
+    scene.node(&edge_node("a", 1000));
+    scene.node(&edge_node("b", 1000));
+    scene.pod(&bound(pod("1", 100), "a"));
+    scene.pod(&bound(pod("2", 100), "a"));
+    for kind in Kind::ALL {
+        scene.index.list_ended(kind);
+    }
+    assert!(scene.index.is_complete());
+    assert_eq!(scene.used(), [200, 0]);
+    scene.index.list_began(Kind::Pods);
+    scene.pod(&bound(pod("2", 100), "a"));
+    assert_eq!(scene.used(), [200, 0], "nothing is gone before the list is complete");
+    scene.index.list_ended(Kind::Pods);
+    assert_eq!(scene.used(), [100, 0]);
+    scene.index.list_began(Kind::Nodes);
+    scene.node(&edge_node("b", 1000));
+    scene.index.list_ended(Kind::Nodes);
+    assert_eq!(scene.used(), [0]);
+}
+
+#[test]
+fn the_oldest_source_tells_the_age() {
+    let mut scene = Scene::new();
+    scene.index.heard(Kind::Nodes, Moment(5));
+    assert_eq!(scene.publish().kubernetes_as_of, Moment(i64::MIN));
+    scene.index.heard(Kind::Pods, Moment(3));
+    scene.index.heard(Kind::Pods, Moment(2));
+    let snapshot = scene.publish();
+    assert_eq!(snapshot.kubernetes_as_of, Moment(3));
+    assert_eq!(snapshot.revision, 2);
+}
+
+#[test]
+fn snapshots_share_what_did_not_change() {
+    let mut scene = Scene::new();
+    scene.node(&edge_node("a", 1000));
+    scene.node(&edge_node("b", 1000));
+    let before = scene.publish();
+    scene.pod(&bound(pod("1", 100), "a"));
+    let after = scene.publish();
+    let same = |at: usize| Arc::ptr_eq(&before.sites[0].nodes[at], &after.sites[0].nodes[at]);
+    assert!(!same(0) && same(1));
+    assert_eq!(before.sites[0].nodes[0].pods, 0);
+    assert!(Arc::ptr_eq(&after.sites[0].nodes, &scene.publish().sites[0].nodes));
+}
+
+/// Something that a watch may tell.
+#[derive(Debug, Clone)]
+enum Event {
+    Node {
+        name: usize,
+        millicores: u32,
+        label: usize,
+        cordoned: bool,
+        ready: bool,
+    },
+    NodeGone {
+        name: usize,
+    },
+    Pod {
+        uid: usize,
+        millicores: u32,
+        priority: i32,
+        site: usize,
+        at: At,
+        word: Option<u8>,
+        controlled: bool,
+    },
+    PodGone {
+        uid: usize,
+    },
+    Listed {
+        kept: usize,
+    },
+    Managed(bool),
+    Wait(i64),
+    Publish,
+}
+
+#[derive(Debug, Clone)]
+enum At {
+    Nowhere,
+    Bound(usize),
+    Nominated(usize),
+    Gated,
+    Finished(usize),
+}
+
+const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
+const PODS: [&str; 8] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"];
+
+fn event() -> impl Strategy<Value = Event> {
+    let at = prop_oneof![
+        4 => Just(At::Nowhere),
+        3 => (0..4_usize).prop_map(At::Bound),
+        1 => (0..4_usize).prop_map(At::Nominated),
+        1 => Just(At::Gated),
+        1 => (0..4_usize).prop_map(At::Finished),
+    ];
+    let size = prop::sample::select(vec![0_u32, 100, 300, 500, 900, 5000]);
+    let pod = (
+        0..8_usize,
+        size,
+        -1..2_i32,
+        0..3_usize,
+        at,
+        prop::option::of(0..2_u8),
+        any::<bool>(),
+    );
+    let pod = pod.prop_map(|(uid, millicores, priority, site, at, word, controlled)| Event::Pod {
+        uid,
+        millicores,
+        priority,
+        site,
+        at,
+        word,
+        controlled,
+    });
+    let sizes = prop::sample::select(vec![0_u32, 400, 1000, 1000, 2000]);
+    let node = (
+        0..4_usize,
+        sizes,
+        0..4_usize,
+        prop::bool::weighted(0.1),
+        prop::bool::weighted(0.9),
+    );
+    let node = node.prop_map(|(name, millicores, label, cordoned, ready)| Event::Node {
+        name,
+        millicores,
+        label,
+        cordoned,
+        ready,
+    });
+    prop_oneof![
+        6 => pod,
+        3 => node,
+        1 => (0..4_usize).prop_map(|name| Event::NodeGone { name }),
+        2 => (0..8_usize).prop_map(|uid| Event::PodGone { uid }),
+        1 => (0..256_usize).prop_map(|kept| Event::Listed { kept }),
+        1 => any::<bool>().prop_map(Event::Managed),
+        2 => (0..20_i64).prop_map(Event::Wait),
+        4 => Just(Event::Publish),
+    ]
+}
+
+impl Scene {
+    fn happen(&mut self, event: &Event, seen: &mut BTreeMap<usize, Value>) {
+        match event {
+            Event::Node {
+                name,
+                millicores,
+                label,
+                cordoned,
+                ready,
+            } => {
+                let labels = [
+                    json!({"node.role/edge": "true"}),
+                    json!({"node.role/cloud": "true"}),
+                    json!({"node.role/edge": "true", "node.role/cloud": "true"}),
+                    json!({}),
+                ];
+                let node = with(
+                    edge_node(NODES[*name], *millicores),
+                    "/metadata/labels",
+                    labels[*label].clone(),
+                );
+                let node = with(node, "/spec", json!({"unschedulable": cordoned}));
+                let state = if *ready { "True" } else { "Unknown" };
+                self.node(&with(
+                    node,
+                    "/status/conditions",
+                    json!([{"type": "Ready", "status": state}]),
+                ));
+            }
+            Event::NodeGone { name } => self.index.delete_node(NODES[*name]),
+            Event::Pod {
+                uid,
+                millicores,
+                priority,
+                site,
+                at,
+                word,
+                controlled,
+            } => {
+                let selectors = [
+                    json!({"node.role/edge": "true"}),
+                    json!({"node.role/cloud": "true"}),
+                    json!({}),
+                ];
+                let pod = pod(PODS[*uid], *millicores);
+                let pod = with(pod, "/spec/nodeSelector", selectors[*site].clone());
+                let pod = with(pod, "/spec/priority", (*priority).into());
+                let pod = if *controlled {
+                    pod
+                } else {
+                    with(pod, "/metadata/ownerReferences", Value::Null)
+                };
+                let pod = match word {
+                    Some(word) => unschedulable(pod, &word.to_string()),
+                    None => pod,
+                };
+                let pod = match at {
+                    At::Nowhere => pod,
+                    At::Bound(node) => bound(pod, NODES[*node]),
+                    At::Nominated(node) => with(pod, "/status/nominatedNodeName", NODES[*node].into()),
+                    At::Gated => with(pod, "/spec/schedulingGates", json!([{"name": "x"}])),
+                    At::Finished(node) => with(bound(pod, NODES[*node]), "/status/phase", "Failed".into()),
+                };
+                self.pod(&pod);
+                seen.insert(*uid, pod);
+            }
+            Event::PodGone { uid } => {
+                self.index.delete_pod(PODS[*uid]);
+                seen.remove(uid);
+            }
+            Event::Listed { kept } => {
+                self.index.list_began(Kind::Pods);
+                seen.retain(|uid, _| kept >> uid & 1 == 1);
+                for pod in seen.values() {
+                    self.pod(pod);
+                }
+                self.index.list_ended(Kind::Pods);
+            }
+            Event::Managed(managed) => self.index.apply_namespace("shop", *managed),
+            Event::Wait(seconds) => self.wait(*seconds),
+            Event::Publish => {
+                let snapshot = self.publish();
+                self.check(&snapshot);
+            }
+        }
+    }
+
+    /// What was kept up to date bit by bit is what a look at everything gives.
+    fn check(&self, snapshot: &Snapshot) {
+        let index = &self.index;
+        for node in snapshot.sites.iter().flat_map(Site::nodes) {
+            let charging = || index.pods.values().filter(|pod| pod.charged == Some(node.id));
+            let cpu: i64 = charging().map(|pod| pod.request.cpu.0).sum();
+            assert_eq!(
+                (node.used.cpu.0, node.pods),
+                (cpu, charging().count() as i64),
+                "{}",
+                node.name
+            );
+            let part: i64 = node.by_priority.iter().map(|part| part.used.cpu.0).sum();
+            assert_eq!(part, cpu);
+            assert!(index.nodes[&node.id].known);
+        }
+        for (at, entry) in index.sites.iter().enumerate() {
+            let members = index.nodes.values().filter(|node| node.site == Some(at));
+            let mut names: Vec<_> = members.map(|node| Arc::clone(&node.node.name)).collect();
+            names.sort();
+            let published: Vec<_> = snapshot.sites[at].nodes().map(|node| Arc::clone(&node.name)).collect();
+            assert_eq!(published, names, "{}", entry.site.name());
+        }
+        let mut waiting = 0;
+        let mut closing = 0;
+        for (uid, pod) in &index.pods {
+            let Some(unbound) = &pod.unbound else {
+                let expected = pod.node.filter(|_| pod.phase != Phase::Finished);
+                assert_eq!(pod.charged, expected, "{uid}");
+                continue;
+            };
+            let fitting: Vec<_> = index.nodes.keys().copied().filter(|id| self.fits(*id, uid)).collect();
+            match unbound.standing {
+                Standing::OnItsWay if unbound.nominated.is_some() => assert_eq!(pod.charged, unbound.nominated),
+                Standing::OnItsWay => assert!(fitting.contains(&pod.charged.unwrap()), "{uid}"),
+                Standing::New | Standing::WaitsForRoom => assert!(fitting.is_empty() && pod.charged.is_none(), "{uid}"),
+                Standing::Closes => assert!(!fitting.is_empty() && pod.charged.is_none(), "{uid}"),
+            }
+            waiting += u64::from(unbound.standing == Standing::WaitsForRoom && unbound.site.is_some());
+            closing +=
+                u64::from(unbound.standing == Standing::Closes && unbound.site.is_some() && pod.controller.is_some());
+        }
+        let counted = |count: fn(&crate::fleet::QueueGroup) -> u64| -> u64 {
+            snapshot.sites.iter().flat_map(|site| &site.queues).map(count).sum()
+        };
+        let managed = index.managed.contains("shop");
+        assert_eq!(counted(|group| group.waiting), if managed { waiting } else { 0 });
+        let pending = index.pods.values().filter(|pod| pod.is_pending());
+        let at_site = pending.filter(|pod| match (pod.node, &pod.unbound) {
+            (Some(node), _) => index.nodes[&node].site.is_some(),
+            (None, unbound) => unbound.as_ref().is_some_and(|unbound| unbound.site.is_some()),
+        });
+        assert_eq!(
+            counted(|group| group.pending),
+            if managed { at_site.count() as u64 } else { 0 }
+        );
+        let closed: u64 = snapshot
+            .sites
+            .iter()
+            .flat_map(|site| site.closed.iter())
+            .map(|(_, _, pods)| pods)
+            .sum();
+        assert_eq!(closed, closing);
+    }
+
+    /// Whether the pod fits the node beside all others, by first principles.
+    fn fits(&self, id: NodeId, uid: &Arc<str>) -> bool {
+        let entry = &self.index.nodes[&id];
+        let pod = &self.index.pods[uid];
+        let others = self.index.pods.iter().filter(|(other, _)| *other != uid);
+        let charging: Vec<_> = others.filter(|(_, other)| other.charged == Some(id)).collect();
+        let used: i64 = charging.iter().map(|(_, other)| other.request.cpu.0).sum();
+        let free = entry.node.allocatable.cpu.0 - used;
+        // A pod of a site looks for a node of that site only.
+        let site = pod.unbound.as_ref().unwrap().site;
+        let selector = site.is_none() || site == entry.site;
+        entry.known
+            && entry.node.ready
+            && !entry.node.cordoned
+            && selector
+            && (pod.request.cpu.0 == 0 || pod.request.cpu.0 <= free)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn bit_by_bit_is_all_at_once(events in prop::collection::vec(event(), 1..60)) {
+        let mut scene = Scene::new();
+        let mut seen = BTreeMap::new();
+        for event in &events {
+            scene.happen(event, &mut seen);
+        }
+        scene.happen(&Event::Publish, &mut seen);
+
+        // Nothing is left behind.
+        for uid in PODS {
+            scene.index.delete_pod(uid);
+        }
+        let snapshot = scene.publish();
+        prop_assert!(snapshot.sites.iter().flat_map(Site::nodes).all(|node| node.pods == 0 && node.used == Amounts::default()));
+        prop_assert!(snapshot.sites.iter().all(|site| site.queues.is_empty() && site.closed.is_empty()));
+        for name in NODES {
+            scene.index.delete_node(name);
+        }
+        scene.publish();
+        prop_assert!(scene.index.nodes.is_empty() && scene.index.names.is_empty());
+        prop_assert_eq!(scene.index.next_change(), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! A pod that exists, as the index keeps it.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use super::wire::{Condition, Container, ContainerStatus, Quantities, Resources, Status};
+use super::{Pod, ResourceList, Toleration, slo};
+use crate::index::{Phase, Placement, PodRecord};
+use crate::keys::Keys;
+
+impl<'a> Pod<'a> {
+    /// What is kept of a pod that exists; `None` for one without uid or namespace, which no API server sends. Cost:
+    /// allocates a few strings, more for a pod without node.
+    pub fn record(&self, keys: &Keys) -> Option<PodRecord> {
+        let metadata = self.metadata.as_ref()?;
+        let text = |text: &Option<super::Text<'a>>| {
+            let text = text.as_deref().filter(|text| !text.is_empty())?;
+            Some(Box::<str>::from(text))
+        };
+        let annotations = self.annotations().into_iter().flat_map(super::StringMap::iter);
+        let (_, intent) = slo::parse(annotations, self.label(&keys.managed), keys);
+        let node = text(&self.spec.node_name);
+        let status = self.status.as_ref();
+        let phase = match status.and_then(|status| status.phase.as_deref()) {
+            Some("Running") => Phase::Running,
+            Some("Succeeded" | "Failed") => Phase::Finished,
+            _ => Phase::Pending,
+        };
+        Some(PodRecord {
+            uid: text(&metadata.uid)?,
+            namespace: text(&metadata.namespace)?,
+            controller: self.controller().and_then(|owner| text(&owner.uid)),
+            created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
+            nominated: status.and_then(|status| text(&status.nominated_node_name)),
+            request: self.charged_request().amounts(),
+            priority: self.spec.priority.unwrap_or(0),
+            slo: intent
+                .filter(|intent| intent.class_known)
+                .map(|intent| (intent.slo.class, intent.slo.priority)),
+            phase,
+            gated: self.spec.scheduling_gates.iter().flatten().next().is_some(),
+            unschedulable: status.and_then(Status::unschedulable),
+            decision: self.annotation(&keys.decision_id).map(Box::from),
+            placement: node.is_none().then(|| Box::new(self.placement())),
+            node,
+        })
+    }
+
+    fn placement(&self) -> Placement {
+        Placement {
+            constraints: self.spec.constraints().into_owned(),
+            tolerations: self.tolerations().cloned().map(Toleration::into_owned).collect(),
+        }
+    }
+
+    /// The effective request of a pod that exists: as [`Pod::request`], but a container that is being resized in place
+    /// counts with the most of what it asks for, was promised and has.
+    ///
+    /// Source: `component-helpers/resource.PodRequests` of 1.36 with `UseStatusResources`, as kube-scheduler's
+    /// `NodeInfo` calls it.
+    pub fn charged_request(&self) -> ResourceList<'a> {
+        let Some(status) = &self.status else {
+            return self.request();
+        };
+        let of_pod = self.spec.resources.as_ref().and_then(Resources::requests);
+        self.spec.total(
+            |container| match status.container(container) {
+                Some(found) => status.effective(container.requests(), &found.resources, &found.allocated_resources),
+                None => container.stated(),
+            },
+            of_pod.and_then(|stated| status.effective(Some(stated), &status.resources, &status.allocated_resources)),
+        )
+    }
+}
+
+impl<'a> Status<'a> {
+    fn condition(&self, kind: &str) -> Option<&Condition<'a>> {
+        self.conditions
+            .iter()
+            .flatten()
+            .find(|condition| condition.kind == *kind)
+    }
+
+    /// The most of what is asked for, what is in effect and what was promised; of the last two only, when the node can
+    /// never give what is asked for. Source: `determineEffectiveRequests`.
+    fn effective<'s>(
+        &self,
+        stated: Option<&'s ResourceList<'a>>,
+        actual: &Option<Resources<'a>>,
+        allocated: &Option<Quantities<'a>>,
+    ) -> Option<Cow<'s, ResourceList<'a>>> {
+        let Some(actual) = actual else {
+            return stated.map(Cow::Borrowed);
+        };
+        let stated = stated.filter(|_| !self.is_resize_infeasible());
+        let allocated = allocated.as_ref().map(|allocated| &allocated.0);
+        let mut most = ResourceList::default();
+        for list in [stated, actual.requests(), allocated].into_iter().flatten() {
+            for (name, quantity) in list.iter() {
+                most.raise(name.clone(), quantity);
+            }
+        }
+        Some(Cow::Owned(most))
+    }
+
+    fn is_resize_infeasible(&self) -> bool {
+        let pending = self.condition("PodResizePending");
+        pending.and_then(|condition| condition.reason.as_deref()) == Some("Infeasible")
+    }
+
+    /// What kube-scheduler said when it found no node, as a number that differs when it says something else.
+    fn unschedulable(&self) -> Option<u64> {
+        let condition = self.condition("PodScheduled")?;
+        let is_unschedulable = condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable");
+        is_unschedulable.then(|| {
+            let mut hasher = DefaultHasher::new();
+            condition.message.as_deref().hash(&mut hasher);
+            hasher.finish()
+        })
+    }
+
+    /// The status of a container that can be resized: an init container that ends cannot.
+    fn container(&self, container: &Container<'a>) -> Option<&ContainerStatus<'a>> {
+        let init = self.init_container_statuses.iter().filter(|_| container.is_sidecar());
+        let mut statuses = self.container_statuses.iter().chain(init).flatten();
+        statuses.find(|status| status.name == container.name)
+    }
+}
