@@ -248,9 +248,9 @@ impl Index {
         }
     }
 
-    /// Whether every kind was listed once.
-    pub fn is_complete(&self) -> bool {
-        Kind::ALL.iter().all(|kind| self.list(*kind).complete)
+    /// Whether everything of this kind was listed once.
+    pub fn is_listed(&self, kind: Kind) -> bool {
+        self.list(kind).complete
     }
 
     /// Something was heard of this kind: an event, or that there is none.

@@ -117,6 +117,18 @@ const FLEET_RELOADS: Description = Description {
     labels: &["result"],
     help: "Changes of the fleet file, by what became of them (anything but loaded keeps the old fleet)",
 };
+const WATCH_LISTS: Description = Description {
+    name: "edgeward_watch_lists_total",
+    kind: Kind::Counter,
+    labels: &["kind"],
+    help: "Lists of everything of a kind that were begun: the first, and one after each loss of a watch's place",
+};
+const WATCH_FAILURES: Description = Description {
+    name: "edgeward_watch_failures_total",
+    kind: Kind::Counter,
+    labels: &["kind"],
+    help: "Failures of a watch or list, each tried again after a pause",
+};
 const LOG_LINES_DROPPED: Description = Description {
     name: "edgeward_log_lines_dropped_total",
     kind: Kind::Counter,
@@ -142,6 +154,8 @@ pub const LIST: &[Description] = &[
     TLS_NOT_AFTER,
     FLEET_REVISION,
     FLEET_RELOADS,
+    WATCH_LISTS,
+    WATCH_FAILURES,
     LOG_LINES_DROPPED,
     BUILD_INFO,
 ];
@@ -234,6 +248,11 @@ struct ResultLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct VersionLabel {
     version: &'static str,
 }
@@ -252,6 +271,8 @@ pub struct Metrics {
     tls_not_after: Gauge,
     fleet_revision: Gauge<u64, AtomicU64>,
     fleet_reloads: Family<ResultLabel, Counter>,
+    watch_lists: Family<KindLabel, Counter>,
+    watch_failures: Family<KindLabel, Counter>,
     log_lines_dropped: Counter,
 }
 
@@ -281,6 +302,8 @@ impl Metrics {
             tls_not_after: register(&mut registry, &TLS_NOT_AFTER, Gauge::default()),
             fleet_revision: register(&mut registry, &FLEET_REVISION, Gauge::default()),
             fleet_reloads: register(&mut registry, &FLEET_RELOADS, Family::default()),
+            watch_lists: register(&mut registry, &WATCH_LISTS, Family::default()),
+            watch_failures: register(&mut registry, &WATCH_FAILURES, Family::default()),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
         };
@@ -367,6 +390,16 @@ impl Metrics {
             .inc();
     }
 
+    /// A list of everything of this kind began.
+    pub fn watch_list(&self, kind: &'static str) {
+        self.watch_lists.get_or_create(&KindLabel { kind }).inc();
+    }
+
+    /// A watch or list of this kind failed.
+    pub fn watch_failure(&self, kind: &'static str) {
+        self.watch_failures.get_or_create(&KindLabel { kind }).inc();
+    }
+
     /// So many log lines were lost.
     pub fn log_lines_dropped(&self, lines: usize) {
         self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
@@ -421,6 +454,8 @@ mod tests {
         metrics.http_error(413);
         metrics.tls_certificate_not_after(1_800_000_000);
         metrics.fleet_revision(3);
+        metrics.watch_list("nodes");
+        metrics.watch_failure("nodes");
         metrics.encode()
     }
 

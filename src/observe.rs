@@ -1,180 +1,190 @@
-//! The world into the snapshot. Its one source so far is a fleet file.
+//! The world into the snapshot: a live cluster, or a fleet file.
+//!
+//! [`Observer`] is the only writer of the snapshot that reviews read. Watches, probes and queries send it [`Change`]s; it
+//! folds them into the index and publishes.
 
-use std::path::PathBuf;
+mod fleet_file;
+mod raw;
+mod watch;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use tokio::time::MissedTickBehavior;
+use tokio::sync::mpsc;
 
 use crate::clock::Clock;
-use crate::config::Config;
-use crate::files::{self, Watch};
-use crate::fleet::{Snapshot, file};
-use crate::metrics::{Metrics, Reload};
-use crate::units::Moment;
-use crate::yaml;
+use crate::fleet::{Node, Snapshot};
+use crate::index::{Index, Kind, PodRecord};
+use crate::metrics::Metrics;
+use crate::units::{Micros, Moment};
 
-/// How often an unchanged fleet file is published anew. A file does not age as telemetry does: its ages are true
-/// whenever it is read.
-const REFRESH: Duration = Duration::from_secs(1);
+pub use fleet_file::FleetFile;
+pub use watch::Cluster;
 
-/// A fleet file and the snapshot that reviews read.
+/// The shortest time between two publications: a burst of events becomes one picture.
+const COALESCE: Micros = Micros::from_millis(20);
+
+/// How many changes may wait for the observer. Watches wait when it is full.
+const BACKLOG: usize = 4096;
+
+/// How many changes are folded before the clock is looked at again.
+const BATCH: usize = 256;
+
+/// Something that was seen.
 #[derive(Debug)]
-pub struct FleetFile {
-    path: PathBuf,
-    watch: Watch,
-    config: Arc<Config>,
-    clock: Clock,
-    metrics: Arc<Metrics>,
-    /// The file's snapshot as of `read_at`.
-    read: Snapshot,
-    read_at: Moment,
-    fleet: Arc<ArcSwap<Snapshot>>,
+pub enum Change {
+    /// A node is there, or is another now.
+    Node(Box<Node>),
+    /// A node is gone.
+    NodeGone(Box<str>),
+    /// A pod is there, or is another now.
+    Pod(Box<PodRecord>),
+    /// The pod of this uid is gone.
+    PodGone(Box<str>),
+    /// A namespace is there, and whether it is opted in.
+    Namespace(Box<str>, bool),
+    /// A list of everything of this kind begins.
+    ListBegan(Kind),
+    /// That list is complete.
+    ListEnded(Kind),
+    /// The API server was heard about this kind.
+    Heard(Kind),
 }
 
-impl FleetFile {
-    /// Reads the file and publishes its first snapshot.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is no fleet file: then every fault is named.
-    pub async fn open(path: PathBuf, config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> anyhow::Result<Self> {
-        let (watch, contents) = Watch::open(vec![path.clone()], files::POLL).await?;
-        let read_at = clock.moment();
-        let read = parse(&path, &contents, &config, read_at)?;
-        metrics.fleet_revision(read.revision);
-        let fleet = Arc::new(ArcSwap::from_pointee(read.clone()));
-        Ok(Self {
-            path,
-            watch,
-            config,
-            clock,
-            metrics,
-            read,
-            read_at,
-            fleet,
-        })
+impl Change {
+    fn kind(&self) -> Kind {
+        match self {
+            Change::Node(_) | Change::NodeGone(_) => Kind::Nodes,
+            Change::Pod(_) | Change::PodGone(_) => Kind::Pods,
+            Change::Namespace(..) => Kind::Namespaces,
+            Change::ListBegan(kind) | Change::ListEnded(kind) | Change::Heard(kind) => *kind,
+        }
+    }
+}
+
+/// Where changes are sent, each with the moment at which it was seen.
+#[derive(Debug, Clone)]
+pub struct Changes {
+    sender: mpsc::Sender<(Moment, Change)>,
+    clock: Clock,
+}
+
+impl Changes {
+    /// Sends a change, and waits while the observer is behind.
+    pub async fn send(&self, change: Change) {
+        // Without an observer, the process is ending.
+        let _ = self.sender.send((self.clock.moment(), change)).await;
     }
 
-    /// The published snapshot, always the newest.
+    /// Sends what may be left out when the observer is behind.
+    pub fn hint(&self, change: Change) {
+        let _ = self.sender.try_send((self.clock.moment(), change));
+    }
+}
+
+/// Folds changes into the index and publishes snapshots.
+pub struct Observer {
+    index: Index,
+    changes: mpsc::Receiver<(Moment, Change)>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    fleet: Arc<ArcSwap<Snapshot>>,
+    /// When the last snapshot was published.
+    published: Option<Moment>,
+    /// Told once when everything of a kind was listed for the first time and is published.
+    listed: Vec<(Kind, Box<dyn FnOnce() + Send>)>,
+}
+
+impl Observer {
+    /// An observer of these sites, and where to send it changes.
+    pub fn new(index: Index, clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
+        let (sender, changes) = mpsc::channel(BACKLOG);
+        let observer = Self {
+            index,
+            changes,
+            clock,
+            metrics,
+            fleet: Arc::default(),
+            published: None,
+            listed: vec![],
+        };
+        (observer, Changes { sender, clock })
+    }
+
+    /// The published snapshot, always the newest. Before the first it is empty.
     pub fn fleet(&self) -> Arc<ArcSwap<Snapshot>> {
         Arc::clone(&self.fleet)
     }
 
-    /// Publishes every change of the file, for ever. A file that cannot be read, or has faults, leaves the last good
-    /// fleet in place and is logged and counted.
-    pub async fn follow(mut self) {
-        let mut refresh = tokio::time::interval(REFRESH);
-        refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    /// Calls `then` once a snapshot is published for which everything of this kind was listed.
+    pub fn when_listed(&mut self, kind: Kind, then: impl FnOnce() + Send + 'static) {
+        self.listed.push((kind, Box::new(then)));
+    }
+
+    /// Publishes what changes, until nobody sends changes any more.
+    pub async fn run(mut self) {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut is_due = false;
         loop {
+            let due_at = if is_due {
+                Some(self.published.map_or(Moment(i64::MIN), |at| at.after(COALESCE)))
+            } else {
+                self.index.next_change()
+            };
+            let wait = due_at.map(|at| Duration::from_micros(at.since(self.clock.moment()).0));
             tokio::select! {
-                changed = self.watch.changed() => match changed {
-                    Ok(contents) => self.replace(&contents),
-                    Err(error) => {
-                        self.metrics.fleet_reload(Reload::Unreadable);
-                        tracing::warn!(%error, "fleet file cannot be read; the last good one stays");
+                biased;
+                () = sleep(wait) => {
+                    self.publish();
+                    is_due = false;
+                }
+                received = self.changes.recv_many(&mut batch, BATCH) => {
+                    if received == 0 {
+                        return;
                     }
-                },
-                _ = refresh.tick() => {}
+                    for (at, change) in batch.drain(..) {
+                        self.fold(at, change);
+                    }
+                    is_due = true;
+                }
             }
-            let by = self.clock.moment().since(self.read_at);
-            self.fleet.store(Arc::new(self.read.younger(by)));
         }
     }
 
-    fn replace(&mut self, contents: &files::Contents) {
-        let read_at = self.clock.moment();
-        match parse(&self.path, contents, &self.config, read_at) {
-            Ok(snapshot) => {
-                self.read = Snapshot {
-                    revision: self.read.revision + 1,
-                    ..snapshot
-                };
-                self.read_at = read_at;
-                self.metrics.fleet_reload(Reload::Loaded);
-                self.metrics.fleet_revision(self.read.revision);
-                tracing::info!(revision = self.read.revision, "fleet file loaded");
-            }
-            Err(error) => {
-                self.metrics.fleet_reload(Reload::Refused);
-                tracing::warn!(
-                    error = format!("{error:#}"),
-                    "fleet file refused; the last good one stays"
-                );
+    fn fold(&mut self, at: Moment, change: Change) {
+        let index = &mut self.index;
+        index.heard(change.kind(), at);
+        match change {
+            Change::Node(node) => index.apply_node(*node, at),
+            Change::NodeGone(name) => index.delete_node(&name),
+            Change::Pod(pod) => index.apply_pod(*pod, None, at),
+            Change::PodGone(uid) => index.delete_pod(&uid),
+            Change::Namespace(name, is_managed) => index.apply_namespace(&name, is_managed),
+            Change::ListBegan(kind) => index.list_began(kind),
+            Change::ListEnded(kind) => index.list_ended(kind),
+            Change::Heard(_) => {}
+        }
+    }
+
+    fn publish(&mut self) {
+        let now = self.clock.moment();
+        let snapshot = self.index.publish(now);
+        self.published = Some(now);
+        self.metrics.fleet_revision(snapshot.revision);
+        self.fleet.store(Arc::new(snapshot));
+        for (kind, then) in std::mem::take(&mut self.listed) {
+            match self.index.is_listed(kind) {
+                true => then(),
+                false => self.listed.push((kind, then)),
             }
         }
     }
 }
 
-fn parse(path: &std::path::Path, contents: &files::Contents, config: &Config, now: Moment) -> anyhow::Result<Snapshot> {
-    let source = path.display().to_string();
-    let bytes = contents.first().map(Vec::as_slice).unwrap_or_default();
-    let text = std::str::from_utf8(bytes).with_context(|| source.clone())?;
-    let document = yaml::parse_one(text, &source)?;
-    file::read(&document, config, now).map_err(|faults| yaml::faulty(&source, &faults))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FLEET: &str = "sites: [{name: edge, kind: edge}]\nnodes: []\n";
-
-    async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-        let waited = tokio::time::timeout(Duration::from_secs(30), async {
-            while !holds() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        });
-        waited.await.unwrap_or_else(|_| panic!("never: {what}"));
-    }
-
-    #[tokio::test]
-    async fn a_change_is_published_and_a_bad_one_is_not() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("fleet.yaml");
-        let write = |text: &str| {
-            std::fs::write(directory.path().join("new"), text).unwrap();
-            std::fs::rename(directory.path().join("new"), &path).unwrap();
-        };
-        write(FLEET);
-        let metrics = Arc::new(Metrics::new());
-        let clock = Clock::start();
-        let file = FleetFile::open(path.clone(), Arc::default(), clock, Arc::clone(&metrics))
-            .await
-            .unwrap();
-        let fleet = file.fleet();
-        let follow = tokio::spawn(file.follow());
-
-        write("sites: [{name: here, kind: edge}]");
-        eventually("the new site", || fleet.load().sites[0].name() == "here").await;
-        assert_eq!(fleet.load().revision, 2);
-
-        write("sites: []");
-        let refused = |page: String| page.contains("edgeward_fleet_reloads_total{result=\"refused\"} 1");
-        eventually("the refusal", || refused(metrics.encode())).await;
-        assert_eq!(fleet.load().sites[0].name(), "here");
-
-        // A file does not age: it is published anew, as old as it says.
-        let before = fleet.load().kubernetes_as_of;
-        eventually("a younger picture", || fleet.load().kubernetes_as_of > before).await;
-        follow.abort();
-    }
-
-    #[tokio::test]
-    async fn a_faulty_file_at_the_start_names_every_fault() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("fleet.yaml");
-        std::fs::write(&path, "sites: [{name: 1}, {kind: 2}]").unwrap();
-        let opened = FleetFile::open(path, Arc::default(), Clock::start(), Arc::default()).await;
-        let error = opened.unwrap_err().to_string();
-        for fault in [
-            "sites[0].name: 1 is not",
-            "sites[0].kind: is missing",
-            "sites[1].kind: 2 is not",
-        ] {
-            assert!(error.contains(fault), "{error}");
-        }
+async fn sleep(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
     }
 }

@@ -5,13 +5,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use clap::{ArgGroup, Args};
 
 use super::documents;
 use crate::admit::review::Reviewer;
 use crate::clock::Clock;
+use crate::config::Config;
+use crate::fleet::Snapshot;
+use crate::index::{Index, Kind};
 use crate::metrics::Metrics;
-use crate::observe::FleetFile;
+use crate::observe::{Cluster, FleetFile, Observer};
 use crate::runtime::{self, DEFAULT_SHUTDOWN_DELAY, LogFormat, Readiness, ServeOptions, Task};
 use crate::tls;
 
@@ -23,9 +27,10 @@ use crate::tls;
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("certificate").required(true).args(["tls_cert", "self_signed"])))]
 pub(super) struct Serve {
-    /// Fleet file (docs/fleet-file.md); read again when it changes.
+    /// Fleet file (docs/fleet-file.md) instead of the live cluster; read again when it changes. Without, the cluster of
+    /// the pod that this runs in is watched, or that of the current context of the kubeconfig.
     #[arg(long, value_name = "FILE")]
-    fleet: PathBuf,
+    fleet: Option<PathBuf>,
 
     /// Configuration file (docs/configuration.md); defaults without.
     #[arg(long, value_name = "FILE")]
@@ -81,12 +86,16 @@ impl Serve {
         ended
     }
 
-    async fn serve(self, config: Arc<crate::config::Config>, metrics: Arc<Metrics>) -> anyhow::Result<()> {
+    async fn serve(self, config: Arc<Config>, metrics: Arc<Metrics>) -> anyhow::Result<()> {
         let clock = Clock::start();
-        let file = FleetFile::open(self.fleet, Arc::clone(&config), clock, Arc::clone(&metrics)).await?;
+        let readiness = Readiness::default();
+        let (fleet, tasks) = match self.fleet {
+            Some(path) => from_file(path, &config, clock, &metrics).await?,
+            None => from_cluster(&config, clock, &metrics, &readiness).await?,
+        };
         let reviewer = Reviewer {
             config,
-            fleet: file.fleet(),
+            fleet,
             metrics: Arc::clone(&metrics),
             clock,
         };
@@ -98,21 +107,62 @@ impl Serve {
                 directory,
             },
         };
-        let follow = Task::new("fleet file", async {
-            file.follow().await;
-            Ok(())
-        });
         runtime::serve(ServeOptions {
             listen: self.listen,
             health_listen: self.health_listen,
             tls,
             answer: Arc::new(reviewer),
             metrics,
-            readiness: Readiness::default(),
+            readiness,
             clock,
             shutdown_delay: Duration::from_secs(self.shutdown_delay),
-            tasks: vec![follow],
+            tasks,
         })
         .await
     }
+}
+
+/// The view that decisions read, and the tasks that keep it up to date.
+type View = (Arc<ArcSwap<Snapshot>>, Vec<Task>);
+
+async fn from_file(path: PathBuf, config: &Arc<Config>, clock: Clock, metrics: &Arc<Metrics>) -> anyhow::Result<View> {
+    let file = FleetFile::open(path, Arc::clone(config), clock, Arc::clone(metrics)).await?;
+    let fleet = file.fleet();
+    let follow = Task::new("fleet file", async {
+        file.follow().await;
+        Ok(())
+    });
+    Ok((fleet, vec![follow]))
+}
+
+async fn from_cluster(
+    config: &Arc<Config>,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+    readiness: &Readiness,
+) -> anyhow::Result<View> {
+    let (mut observer, changes) = Observer::new(Index::new(&config.sites), clock, Arc::clone(metrics));
+    for kind in Kind::ALL {
+        let listed = readiness.require(kind.as_str());
+        observer.when_listed(kind, || listed.met());
+    }
+    let cluster = Cluster::infer(changes).await?;
+    let fleet = observer.fleet();
+    let watch = |kind: Kind| {
+        let (cluster, metrics, keys) = (cluster.clone(), Arc::clone(metrics), config.keys.clone());
+        Task::new(kind.as_str(), async move {
+            match kind {
+                Kind::Nodes => cluster.watch_nodes(&metrics).await,
+                Kind::Pods => cluster.watch_pods(&metrics, keys).await,
+                Kind::Namespaces => cluster.watch_namespaces(&metrics, keys).await,
+            }
+            Ok(())
+        })
+    };
+    let mut tasks: Vec<_> = Kind::ALL.map(watch).into();
+    tasks.push(Task::new("observer", async {
+        observer.run().await;
+        Ok(())
+    }));
+    Ok((fleet, tasks))
 }

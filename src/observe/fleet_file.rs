@@ -1,0 +1,180 @@
+//! The world into the snapshot. Its one source so far is a fleet file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use tokio::time::MissedTickBehavior;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::files::{self, Watch};
+use crate::fleet::{Snapshot, file};
+use crate::metrics::{Metrics, Reload};
+use crate::units::Moment;
+use crate::yaml;
+
+/// How often an unchanged fleet file is published anew. A file does not age as telemetry does: its ages are true
+/// whenever it is read.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// A fleet file and the snapshot that reviews read.
+#[derive(Debug)]
+pub struct FleetFile {
+    path: PathBuf,
+    watch: Watch,
+    config: Arc<Config>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    /// The file's snapshot as of `read_at`.
+    read: Snapshot,
+    read_at: Moment,
+    fleet: Arc<ArcSwap<Snapshot>>,
+}
+
+impl FleetFile {
+    /// Reads the file and publishes its first snapshot.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no fleet file: then every fault is named.
+    pub async fn open(path: PathBuf, config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> anyhow::Result<Self> {
+        let (watch, contents) = Watch::open(vec![path.clone()], files::POLL).await?;
+        let read_at = clock.moment();
+        let read = parse(&path, &contents, &config, read_at)?;
+        metrics.fleet_revision(read.revision);
+        let fleet = Arc::new(ArcSwap::from_pointee(read.clone()));
+        Ok(Self {
+            path,
+            watch,
+            config,
+            clock,
+            metrics,
+            read,
+            read_at,
+            fleet,
+        })
+    }
+
+    /// The published snapshot, always the newest.
+    pub fn fleet(&self) -> Arc<ArcSwap<Snapshot>> {
+        Arc::clone(&self.fleet)
+    }
+
+    /// Publishes every change of the file, for ever. A file that cannot be read, or has faults, leaves the last good
+    /// fleet in place and is logged and counted.
+    pub async fn follow(mut self) {
+        let mut refresh = tokio::time::interval(REFRESH);
+        refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                changed = self.watch.changed() => match changed {
+                    Ok(contents) => self.replace(&contents),
+                    Err(error) => {
+                        self.metrics.fleet_reload(Reload::Unreadable);
+                        tracing::warn!(%error, "fleet file cannot be read; the last good one stays");
+                    }
+                },
+                _ = refresh.tick() => {}
+            }
+            let by = self.clock.moment().since(self.read_at);
+            self.fleet.store(Arc::new(self.read.younger(by)));
+        }
+    }
+
+    fn replace(&mut self, contents: &files::Contents) {
+        let read_at = self.clock.moment();
+        match parse(&self.path, contents, &self.config, read_at) {
+            Ok(snapshot) => {
+                self.read = Snapshot {
+                    revision: self.read.revision + 1,
+                    ..snapshot
+                };
+                self.read_at = read_at;
+                self.metrics.fleet_reload(Reload::Loaded);
+                self.metrics.fleet_revision(self.read.revision);
+                tracing::info!(revision = self.read.revision, "fleet file loaded");
+            }
+            Err(error) => {
+                self.metrics.fleet_reload(Reload::Refused);
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "fleet file refused; the last good one stays"
+                );
+            }
+        }
+    }
+}
+
+fn parse(path: &std::path::Path, contents: &files::Contents, config: &Config, now: Moment) -> anyhow::Result<Snapshot> {
+    let source = path.display().to_string();
+    let bytes = contents.first().map(Vec::as_slice).unwrap_or_default();
+    let text = std::str::from_utf8(bytes).with_context(|| source.clone())?;
+    let document = yaml::parse_one(text, &source)?;
+    file::read(&document, config, now).map_err(|faults| yaml::faulty(&source, &faults))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLEET: &str = "sites: [{name: edge, kind: edge}]\nnodes: []\n";
+
+    async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+        let waited = tokio::time::timeout(Duration::from_secs(30), async {
+            while !holds() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        waited.await.unwrap_or_else(|_| panic!("never: {what}"));
+    }
+
+    #[tokio::test]
+    async fn a_change_is_published_and_a_bad_one_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fleet.yaml");
+        let write = |text: &str| {
+            std::fs::write(directory.path().join("new"), text).unwrap();
+            std::fs::rename(directory.path().join("new"), &path).unwrap();
+        };
+        write(FLEET);
+        let metrics = Arc::new(Metrics::new());
+        let clock = Clock::start();
+        let file = FleetFile::open(path.clone(), Arc::default(), clock, Arc::clone(&metrics))
+            .await
+            .unwrap();
+        let fleet = file.fleet();
+        let follow = tokio::spawn(file.follow());
+
+        write("sites: [{name: here, kind: edge}]");
+        eventually("the new site", || fleet.load().sites[0].name() == "here").await;
+        assert_eq!(fleet.load().revision, 2);
+
+        write("sites: []");
+        let refused = |page: String| page.contains("edgeward_fleet_reloads_total{result=\"refused\"} 1");
+        eventually("the refusal", || refused(metrics.encode())).await;
+        assert_eq!(fleet.load().sites[0].name(), "here");
+
+        // A file does not age: it is published anew, as old as it says.
+        let before = fleet.load().kubernetes_as_of;
+        eventually("a younger picture", || fleet.load().kubernetes_as_of > before).await;
+        follow.abort();
+    }
+
+    #[tokio::test]
+    async fn a_faulty_file_at_the_start_names_every_fault() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fleet.yaml");
+        std::fs::write(&path, "sites: [{name: 1}, {kind: 2}]").unwrap();
+        let opened = FleetFile::open(path, Arc::default(), Clock::start(), Arc::default()).await;
+        let error = opened.unwrap_err().to_string();
+        for fault in [
+            "sites[0].name: 1 is not",
+            "sites[0].kind: is missing",
+            "sites[1].kind: 2 is not",
+        ] {
+            assert!(error.contains(fault), "{error}");
+        }
+    }
+}

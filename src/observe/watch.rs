@@ -1,0 +1,292 @@
+//! Watches of nodes, pods and namespaces.
+//!
+//! An object is read by the inner ring's readers and sent on as a [`Change`]; nothing of it is kept here. Each watch is
+//! opened for 20 to 30 seconds: that it could be opened again is how a quiet cluster is told from a dead connection.
+
+use std::fmt::Debug;
+use std::ops::RangeInclusive;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use http::{Request, Response, Uri};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::client::{Body, ClientBuilder};
+use kube::runtime::utils::{Backoff, ResetTimerBackoff};
+use kube::runtime::watcher::{Config, Error, Event, ExponentialBackoff, InitialListStrategy};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Resource};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tower::Service;
+
+use super::raw::Raw;
+use super::{Change, Changes};
+use crate::index::Kind;
+use crate::keys::Keys;
+use crate::metrics::Metrics;
+use crate::node;
+use crate::pod::{self, StringMap};
+
+/// The seconds for which a watch is opened; each picks one, so that those of several kinds and replicas do not end together.
+const OPEN_SECONDS: RangeInclusive<u32> = 20..=30;
+
+/// How many lists may break off before pages are tried instead of a stream: a list that takes longer than a watch is open
+/// would never end.
+const BROKEN_LISTS: u32 = 2;
+
+/// The first and the longest pause after a failure.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
+
+/// A connection to the API server of the cluster that is watched.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    changes: Changes,
+}
+
+impl Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// The cluster of the pod that we run in, or of the current context of the kubeconfig. Does not connect yet.
+    ///
+    /// # Errors
+    /// There is no such configuration, or it cannot be used.
+    pub async fn infer(changes: Changes) -> anyhow::Result<Self> {
+        const NONE: &str = "neither a kubeconfig nor a pod's service account leads to a cluster";
+        let config = kube::Config::infer().await.context(NONE)?;
+        let layer = tower::layer::layer_fn({
+            let changes = changes.clone();
+            move |service| Listening {
+                service,
+                changes: changes.clone(),
+            }
+        });
+        let builder = ClientBuilder::try_from(config).context(NONE)?;
+        Ok(Self {
+            client: builder.with_layer(&layer).build(),
+            changes,
+        })
+    }
+
+    /// A client of this cluster.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Watches nodes, for ever. A failure is logged, counted and tried again after a pause.
+    pub async fn watch_nodes(self, metrics: &Metrics) {
+        let read = |object: &Raw<Node>| match node::from_json(object.json()) {
+            Ok(node) => Some(Change::Node(Box::new(node))),
+            Err(error) => unreadable(Kind::Nodes, object, &error),
+        };
+        let gone = |object: &Raw<Node>| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
+        self.watch(Kind::Nodes, metrics, read, gone).await;
+    }
+
+    /// Watches pods, for ever, as [`Self::watch_nodes`] does.
+    pub async fn watch_pods(self, metrics: &Metrics, keys: Keys) {
+        let read = |object: &Raw<Pod>| match pod::Pod::from_json(object.json()) {
+            Ok(pod) => Some(Change::Pod(Box::new(pod.record(&keys)?))),
+            Err(error) => unreadable(Kind::Pods, object, &error),
+        };
+        let gone = |object: &Raw<Pod>| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
+        self.watch(Kind::Pods, metrics, read, gone).await;
+    }
+
+    /// Watches namespaces, for ever, as [`Self::watch_nodes`] does.
+    pub async fn watch_namespaces(self, metrics: &Metrics, keys: Keys) {
+        let read = |object: &Raw<Namespace>| match opted_in(object.json(), &keys) {
+            Ok(is_managed) => Some(Change::Namespace(object.meta().name.as_deref()?.into(), is_managed)),
+            Err(error) => unreadable(Kind::Namespaces, object, &error),
+        };
+        let gone = |object: &Raw<Namespace>| Some(Change::Namespace(object.meta().name.as_deref()?.into(), false));
+        self.watch(Kind::Namespaces, metrics, read, gone).await;
+    }
+
+    async fn watch<K>(
+        self,
+        kind: Kind,
+        metrics: &Metrics,
+        read: impl Fn(&Raw<K>) -> Option<Change>,
+        gone: impl Fn(&Raw<K>) -> Option<Change>,
+    ) where
+        K: Resource<DynamicType = ()> + 'static,
+        Raw<K>: DeserializeOwned,
+    {
+        let mut strategy = InitialListStrategy::StreamingList;
+        loop {
+            let mut events = Box::pin(self.events::<K>(strategy.clone()));
+            let mut broken_lists = 0;
+            while let Some(event) = events.next().await {
+                let change = match event {
+                    Ok(Event::Init) => {
+                        metrics.watch_list(kind.as_str());
+                        broken_lists += 1;
+                        Some(Change::ListBegan(kind))
+                    }
+                    Ok(Event::InitDone) => {
+                        broken_lists = 0;
+                        Some(Change::ListEnded(kind))
+                    }
+                    Ok(Event::InitApply(object) | Event::Apply(object)) => read(&object),
+                    Ok(Event::Delete(object)) => gone(&object),
+                    Err(error) => {
+                        metrics.watch_failure(kind.as_str());
+                        let error = format!("{:#}", anyhow::Error::from(error));
+                        tracing::warn!(kind = kind.as_str(), error, "watch failed; it is tried again");
+                        None
+                    }
+                };
+                if let Some(change) = change {
+                    self.changes.send(change).await;
+                }
+                if broken_lists > BROKEN_LISTS && strategy == InitialListStrategy::StreamingList {
+                    tracing::info!(
+                        kind = kind.as_str(),
+                        "no list came through as a stream; asking for pages"
+                    );
+                    strategy = InitialListStrategy::ListWatch;
+                    break;
+                }
+            }
+        }
+    }
+
+    fn events<K>(
+        &self,
+        strategy: InitialListStrategy,
+    ) -> impl Stream<Item = Result<Event<Raw<K>>, Error>> + Send + use<K>
+    where
+        K: Resource<DynamicType = ()> + 'static,
+        Raw<K>: DeserializeOwned,
+    {
+        let choice = uuid::Uuid::new_v4().as_u128() % (OPEN_SECONDS.count() as u128);
+        let seconds = OPEN_SECONDS.start() + u32::try_from(choice).unwrap_or(0);
+        let config = Config {
+            timeout: Some(seconds),
+            initial_list_strategy: strategy,
+            ..Config::default()
+        };
+        watcher(Api::<Raw<K>>::all(self.client()), config).backoff(pauses())
+    }
+}
+
+fn pauses() -> impl Backoff {
+    let [first, longest] = PAUSES;
+    let builder = backon::ExponentialBuilder::new()
+        .with_min_delay(first)
+        .with_max_delay(longest);
+    let pauses = ExponentialBackoff::from(builder.without_max_times().with_jitter());
+    ResetTimerBackoff::new(pauses, 2 * longest)
+}
+
+/// What cannot be read is left out, which is said: a charge is missing then.
+fn unreadable<K: Resource>(kind: Kind, object: &Raw<K>, error: &serde_json::Error) -> Option<Change> {
+    tracing::error!(
+        kind = kind.as_str(),
+        namespace = object.meta().namespace,
+        name = object.meta().name,
+        %error,
+        "cannot be read, and does not count"
+    );
+    None
+}
+
+/// Whether a namespace carries the label that opts it in.
+fn opted_in(json: &str, keys: &Keys) -> Result<bool, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Metadata<'a> {
+        #[serde(borrow)]
+        labels: Option<StringMap<'a>>,
+    }
+    let Object { metadata } = serde_json::from_str(json)?;
+    Ok(metadata
+        .labels
+        .is_some_and(|labels| labels.get(&keys.managed) == Some("true")))
+}
+
+/// Tells when the API server took a watch: bookmarks never get this far, and without events there is nothing else to tell
+/// a quiet cluster from a broken connection.
+#[derive(Clone)]
+struct Listening<S> {
+    service: S,
+    changes: Changes,
+}
+
+impl<S, B> Service<Request<Body>> for Listening<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let kind = watched(request.uri());
+        let changes = self.changes.clone();
+        let response = self.service.call(request);
+        async move {
+            let response = response.await?;
+            if let Some(kind) = kind.filter(|_| response.status().is_success()) {
+                changes.hint(Change::Heard(kind));
+            }
+            Ok(response)
+        }
+        .boxed()
+    }
+}
+
+/// The kind that this request watches.
+fn watched(uri: &Uri) -> Option<Kind> {
+    let is_watch = uri
+        .query()?
+        .split('&')
+        .any(|pair| matches!(pair, "watch=true" | "watch=1"));
+    let of_path = |kind: &Kind| uri.path().strip_prefix("/api/v1/") == Some(kind.as_str());
+    Kind::ALL.into_iter().find(|kind| is_watch && of_path(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_is_known_by_its_request() {
+        let of = |uri: &'static str| watched(&Uri::from_static(uri));
+        assert_eq!(
+            of("https://x/api/v1/pods?&watch=true&timeoutSeconds=25"),
+            Some(Kind::Pods)
+        );
+        assert_eq!(of("/api/v1/nodes?watch=1"), Some(Kind::Nodes));
+        assert_eq!(of("/api/v1/pods?limit=500"), None);
+        assert_eq!(of("/api/v1/namespaces/x/pods?watch=true"), None);
+    }
+
+    #[test]
+    fn a_namespace_opts_in_by_its_label() {
+        let keys = Keys::new("example.io");
+        let labelled = |value: &str| {
+            let label = format!(r#"{{"scheduling.example.io/managed": "{value}"}}"#);
+            opted_in(&format!(r#"{{"metadata": {{"name": "a", "labels": {label}}}}}"#), &keys).unwrap()
+        };
+        assert!(labelled("true") && !labelled("false"));
+        assert!(!opted_in(r#"{"metadata": {"name": "a"}}"#, &keys).unwrap());
+    }
+}
