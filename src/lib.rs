@@ -13,6 +13,7 @@
 //! | [`pod`] | pod JSON to [`workload::Workload`]; the only reader of a pod's wire form |
 //! | [`workload`] | what is asked: request, constraints, SLO |
 //! | [`fleet`] | what exists: sites, nodes, links; the snapshot, and its file form |
+//! | [`wan`] | what probes of a link say, and when its state changes |
 //! | [`room`] | what one decision sees of the fleet |
 //! | [`score`] | which node kube-scheduler would take |
 //! | [`decide`] | workload and room to verdict |
@@ -69,6 +70,7 @@ pub mod score;
 #[cfg(test)]
 mod testkit;
 pub mod units;
+pub mod wan;
 pub mod workload;
 
 // Outer ring.
