@@ -3,6 +3,8 @@
 //! Each setting is listed in `docs/configuration.md`.
 
 pub mod document;
+pub mod map;
+mod sites;
 
 use std::sync::Arc;
 
@@ -11,18 +13,22 @@ use serde_json::Value;
 use crate::fleet::SiteDefinition;
 use crate::keys::Keys;
 use crate::units::{Micros, Permille};
+use crate::wan::Probing;
 use crate::workload::slo::{Class, PerClass};
-use document::{Faults, Field};
+use document::{Fault, Faults, Field};
 
 /// Everything an operator can set about decisions. [`Config::default`] is the documented default.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Annotation and label keys, made from the domain.
     pub keys: Keys,
     /// Namespaces whose pods pass through: `kube-system`, edgeward's own, and those the operator adds.
     pub excluded_namespaces: Vec<String>,
-    /// The sites of the live view: exactly one edge, and any number of clouds.
+    /// The sites of the live view: the one edge first, then any number of clouds by name. No site's nodeSelector holds
+    /// all of another's.
     pub sites: Vec<Arc<SiteDefinition>>,
+    /// How the WAN towards cloud sites is probed.
+    pub probing: Probing,
     /// Whether any pod may be sent to a cloud.
     pub enable_offload: bool,
     /// What becomes of a pod whose SLO is invalid.
@@ -89,6 +95,7 @@ impl Default for Config {
             keys: Keys::new("example.io"),
             excluded_namespaces: vec!["kube-system".into(), "edgeward-system".into()],
             sites: vec![Arc::new(SiteDefinition::edge()), Arc::new(SiteDefinition::cloud())],
+            probing: Probing::default(),
             enable_offload: true,
             invalid_slo: InvalidSlo::Warn,
             explain: Explain::Short,
@@ -107,13 +114,28 @@ impl Config {
         if document.is_null() {
             return Ok(Self::default());
         }
-        document::read(document, Self::from_root)
+        document::read(document, |root| Some(Self::from_settings(root.object(Self::SETTINGS)?)))
+    }
+
+    /// This configuration, if it can replace `running` without a restart. The domain cannot change: the webhook
+    /// configuration, the labels of namespaces and every placed pod name it.
+    pub fn replacing(self, running: &Self) -> Result<Self, Faults> {
+        let (new, old) = (&self.keys.domain, &running.keys.domain);
+        if new != old {
+            let message =
+                format!("{new:?} cannot replace {old:?} while edgeward runs; restart it to change the domain");
+            let path = "domain".to_owned();
+            return Err(Faults(vec![Fault { path, message }]));
+        }
+        Ok(self)
     }
 
     /// Every setting, by its name in the document.
-    pub const SETTINGS: [&'static str; 11] = [
+    pub const SETTINGS: [&'static str; 13] = [
         "domain",
         "excludedNamespaces",
+        "sites",
+        "probing",
         "enableOffload",
         "invalidSlo",
         "onNoCapacity",
@@ -125,11 +147,13 @@ impl Config {
         "queueModel",
     ];
 
-    fn from_root(root: Field<'_>) -> Option<Self> {
+    fn from_settings(settings: [Field<'_>; Self::SETTINGS.len()]) -> Self {
         let mut config = Self::default();
         let [
             domain,
             excluded_namespaces,
+            sites,
+            probing,
             enable_offload,
             invalid_slo,
             on_no_capacity,
@@ -139,7 +163,7 @@ impl Config {
             telemetry_ttl,
             models,
             queue_model,
-        ] = root.object(Self::SETTINGS)?;
+        ] = settings;
 
         if let Some(name) = domain.non_empty_string() {
             if is_domain(name) {
@@ -151,8 +175,16 @@ impl Config {
             }
         }
         if let Some(names) = excluded_namespaces.list() {
-            let names = names.iter().filter_map(|name| name.non_empty_string());
-            config.excluded_namespaces.extend(names.map(str::to_owned));
+            config
+                .excluded_namespaces
+                .extend(names.iter().filter_map(namespace).map(str::to_owned));
+        }
+        set(&mut config.sites, sites::read(&sites));
+        if let Some([probes, period, timeout]) = probing.object(["probes", "period", "timeout"]) {
+            let probing = &mut config.probing;
+            set(&mut probing.probes, probes.integer(1..=100).map(|probes| probes as u32));
+            set(&mut probing.period, duration(&period, ["1s", "1h"]));
+            set(&mut probing.timeout, duration(&timeout, ["1ms", "1m"]));
         }
         set(&mut config.enable_offload, enable_offload.boolean());
         set(
@@ -174,7 +206,7 @@ impl Config {
             rtt_threshold.thousandths(1..=60_000_000).map(|us| Micros(us as u64)),
         );
         set(&mut config.loss_threshold, loss_threshold.percent(Permille(1)));
-        set(&mut config.telemetry_ttl, duration(&telemetry_ttl));
+        set(&mut config.telemetry_ttl, duration(&telemetry_ttl, ["1ms", "24h"]));
         for (name, model) in models.entries().into_iter().flatten() {
             let Some(class) = Class::parse(name) else {
                 model.fault("is not a class; there are latency, throughput, batch".into());
@@ -196,7 +228,7 @@ impl Config {
             &mut config.queue_model,
             queue_model.word(&[("waiting", QueueModel::Waiting), ("pending", QueueModel::Pending)]),
         );
-        Some(config)
+        config
     }
 }
 
@@ -206,37 +238,63 @@ fn set<T>(setting: &mut T, value: Option<T>) {
     }
 }
 
-/// A duration such as `60s`, `1500ms` or `2m`, from one millisecond to a day.
-fn duration(field: &Field<'_>) -> Option<Micros> {
+/// A duration such as `60s` or `1m30s`, between the two given (both included).
+fn duration(field: &Field<'_>, [least, most]: [&str; 2]) -> Option<Micros> {
     let text = field.string()?;
-    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit_at);
-    let unit_ms = match unit {
-        "ms" => Some(1),
-        "s" => Some(1_000),
-        "m" => Some(60_000),
-        "h" => Some(3_600_000),
-        _ => None,
-    };
-    let ms = unit_ms.and_then(|unit_ms: u64| number.parse::<u64>().ok()?.checked_mul(unit_ms));
-    match ms {
-        Some(ms @ 1..=86_400_000) => Some(Micros::from_millis(ms)),
-        _ => {
-            field.fault(format!("{text:?} is not a duration from 1ms to 24h, such as 60s or 2m"));
-            None
+    let duration =
+        parse_duration(text).filter(|us| (parse_duration(least)..=parse_duration(most)).contains(&Some(*us)));
+    if duration.is_none() {
+        field.fault(format!(
+            "{text:?} is not a duration from {least} to {most}, such as 60s or 1m30s"
+        ));
+    }
+    duration
+}
+
+/// One or more whole numbers with a unit each, as Go prints durations: `1500ms`, `60s`, `1m0s`, `1h`.
+fn parse_duration(text: &str) -> Option<Micros> {
+    let mut rest = text;
+    let mut sum = 0_u64;
+    loop {
+        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
+        let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len()));
+        let unit_ms: u64 = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return None,
+        };
+        sum = sum.checked_add(number.parse::<u64>().ok()?.checked_mul(unit_ms)?)?;
+        rest = after;
+        if rest.is_empty() {
+            return Some(Micros::from_millis(sum));
         }
     }
 }
 
+/// The name of a namespace.
+fn namespace<'d>(field: &Field<'d>) -> Option<&'d str> {
+    let name = field.string()?;
+    if name.len() > 63 || !is_dns_label(name) {
+        field.fault(format!(
+            "{name:?} is not the name of a namespace: lower-case letters, digits and `-`, at most 63"
+        ));
+        return None;
+    }
+    Some(name)
+}
+
 fn is_domain(name: &str) -> bool {
-    let part = |part: &str| {
-        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let bytes = part.as_bytes();
-        bytes.first().copied().is_some_and(inner)
-            && bytes.last().copied().is_some_and(inner)
-            && bytes.iter().all(|&b| inner(b) || b == b'-')
-    };
-    name.len() <= 200 && name.split('.').all(part)
+    name.len() <= 200 && name.split('.').all(is_dns_label)
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let bytes = text.as_bytes();
+    bytes.first().copied().is_some_and(inner)
+        && bytes.last().copied().is_some_and(inner)
+        && bytes.iter().all(|&b| inner(b) || b == b'-')
 }
 
 #[cfg(test)]
@@ -258,6 +316,8 @@ mod tests {
         let config = Config::read(&json!({
             "domain": "acme.dev",
             "excludedNamespaces": ["infra"],
+            "sites": [{"name": "here", "kind": "edge"}],
+            "probing": {"probes": 3, "period": "1m30s", "timeout": "500ms"},
             "enableOffload": false,
             "invalidSlo": "deny",
             "onNoCapacity": "edge",
@@ -271,6 +331,15 @@ mod tests {
         .unwrap();
         assert_eq!(config.keys.decision_id, "scheduling.acme.dev/decision-id");
         assert_eq!(config.excluded_namespaces, ["kube-system", "edgeward-system", "infra"]);
+        assert_eq!(config.sites[0].name, "here");
+        assert_eq!(
+            config.probing,
+            Probing {
+                probes: 3,
+                period: Micros::from_secs(90),
+                timeout: Micros::from_millis(500)
+            }
+        );
         assert!(!config.enable_offload);
         assert_eq!(config.invalid_slo, InvalidSlo::Deny);
         assert_eq!(config.explain, Explain::Full);
@@ -299,6 +368,8 @@ mod tests {
         assert_eq!(
             faults(json!({
                 "domain": "Example",
+                "excludedNamespaces": ["team-a", "Team_B", ""],
+                "probing": {"probes": 0, "period": "500ms", "timeout": 2},
                 "onNoCapacity": "hold",
                 "rttThresholdMs": 0,
                 "lossThresholdPct": 2.25,
@@ -307,16 +378,58 @@ mod tests {
                 "thresholds": {},
             })),
             [
-                "thresholds: is not a field here; there are domain, excludedNamespaces, enableOffload, invalidSlo, \
-                 onNoCapacity, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, models, queueModel",
+                "thresholds: is not a field here; there are domain, excludedNamespaces, sites, probing, enableOffload, \
+                 invalidSlo, onNoCapacity, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, models, \
+                 queueModel",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
+                "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
+                 at most 63",
+                "excludedNamespaces[2]: \"\" is not the name of a namespace: lower-case letters, digits and `-`, at most \
+                 63",
+                "probing.probes: 0 is not a whole number from 1 to 100",
+                "probing.period: \"500ms\" is not a duration from 1s to 1h, such as 60s or 1m30s",
+                "probing.timeout: 2 is not a string",
                 "onNoCapacity: \"hold\" is not \"edge\", the only value allowed",
                 "rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
                 "lossThresholdPct: 2.25 is not a percentage from 0.1 to 100 with at most one decimal",
-                "telemetryCacheTTL: \"soon\" is not a duration from 1ms to 24h, such as 60s or 2m",
+                "telemetryCacheTTL: \"soon\" is not a duration from 1ms to 24h, such as 60s or 1m30s",
                 "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
                 "models.quick: is not a class; there are latency, throughput, batch",
             ]
+        );
+    }
+
+    #[test]
+    fn durations_are_those_that_go_prints() {
+        for (text, expected) in [
+            ("60s", Some(60_000)),
+            ("1m0s", Some(60_000)),
+            ("1h2m3s4ms", Some(3_723_004)),
+            ("0s", Some(0)),
+            ("", None),
+            ("60", None),
+            ("s", None),
+            ("1m30", None),
+            ("1.5s", None),
+            ("-1s", None),
+            ("1 s", None),
+            ("1d", None),
+            ("18446744073709551615h", None),
+        ] {
+            assert_eq!(parse_duration(text), expected.map(Micros::from_millis), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_domain_cannot_change() {
+        let read = |document: Value| Config::read(&document).unwrap();
+        let running = read(json!({"domain": "acme.dev"}));
+        let other = read(json!({"domain": "acme.dev", "explain": "off"}));
+        assert_eq!(other.clone().replacing(&running), Ok(other));
+        let faults = Config::default().replacing(&running).unwrap_err();
+        assert_eq!(
+            faults.to_string(),
+            "domain: \"example.io\" cannot replace \"acme.dev\" while edgeward runs; restart it to change the domain"
         );
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment, Permille};
+use crate::wan::Endpoint;
 use crate::workload::Ties;
 use crate::workload::constraints::{Labels, NodeConstraints, Taint, Toleration};
 use crate::workload::slo::{Class, PerClass};
@@ -71,6 +72,8 @@ pub struct SiteDefinition {
     pub speed: Permille,
     /// Ties to the local cluster that this cloud site can serve.
     pub supports: Ties,
+    /// What the WAN towards a cloud site is measured by; none of a site in a fleet file, which states its link.
+    pub probes: Vec<Endpoint>,
 }
 
 impl SiteDefinition {

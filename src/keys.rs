@@ -3,6 +3,8 @@
 /// The annotation and label keys of the contract under one domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keys {
+    /// The domain itself.
+    pub domain: String,
     /// `slo.<domain>/`: the annotations read.
     pub slo_prefix: String,
     /// Label that opts a namespace in, and a pod in or out.
@@ -28,6 +30,7 @@ impl Keys {
     pub fn new(domain: &str) -> Self {
         let scheduling = |name: &str| format!("scheduling.{domain}/{name}");
         Self {
+            domain: domain.to_owned(),
             slo_prefix: format!("slo.{domain}/"),
             managed: scheduling("managed"),
             decision: scheduling("decision"),

@@ -15,6 +15,7 @@
 //! | [`workload`] | what is asked: request, constraints, SLO |
 //! | [`fleet`] | what exists: sites, nodes, links; the snapshot, and its file form |
 //! | [`index`] | events of nodes and pods to the snapshot: charges, queues, closed sites |
+//! | [`wan`] | what probes of a link say, and when its state changes |
 //! | [`room`] | what one decision sees of the fleet |
 //! | [`score`] | which node kube-scheduler would take |
 //! | [`decide`] | workload and room to verdict |
@@ -73,6 +74,7 @@ pub mod score;
 #[cfg(test)]
 mod testkit;
 pub mod units;
+pub mod wan;
 pub mod workload;
 
 // Outer ring.

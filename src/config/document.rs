@@ -68,6 +68,19 @@ pub struct Field<'d> {
 }
 
 impl<'d> Field<'d> {
+    /// The same place under another name: `config.yaml` reads better than `["config.yaml"]` before a dot.
+    pub fn called(self, path: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            ..self
+        }
+    }
+
+    /// Where this is, as faults name it.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     /// Reports a fault at this place.
     pub fn fault(&self, message: String) {
         self.faults.borrow_mut().push(Fault {

@@ -1,5 +1,7 @@
 //! What an operator writes down about a site, in the configuration and in the fleet file alike.
 
+use std::collections::HashSet;
+
 use crate::config::document::Field;
 use crate::units::Permille;
 use crate::workload::constraints::{Toleration, is_label_key, is_label_value};
@@ -71,7 +73,26 @@ pub(crate) fn read([name, kind, selector, tolerations, speed, supports]: [Field<
         tolerations,
         speed,
         supports,
+        probes: vec![],
     })
+}
+
+/// Whether these definitions make a fleet: names are unique and exactly one is the edge. `list` is where they stand.
+pub(crate) fn check_fleet<'s, 'd: 's>(
+    list: &Field<'_>,
+    sites: impl Iterator<Item = (&'s Field<'d>, &'s SiteDefinition)>,
+) {
+    let mut names = HashSet::new();
+    let mut edges = 0;
+    for (field, site) in sites {
+        if !names.insert(&site.name) {
+            field.fault(format!("the name {:?} is taken by an earlier site", site.name));
+        }
+        edges += usize::from(site.kind == SiteKind::Edge);
+    }
+    if edges != 1 {
+        list.fault(format!("has {edges} sites of kind edge; there must be exactly one"));
+    }
 }
 
 /// A string that the API server would accept where a placement puts it. One that it would not makes it refuse every pod
@@ -153,10 +174,16 @@ fn by_default(name: &str, kind: Kind) -> SiteDefinition {
         tolerations: kind.toleration.map(default_toleration).into_iter().collect(),
         speed: Permille::ONE,
         supports: Ties::default(),
+        probes: vec![],
     }
 }
 
 impl SiteDefinition {
+    /// By which a fleet is sorted: the edge first, then the clouds by name.
+    pub(crate) fn rank(&self) -> (bool, &str) {
+        (self.kind != SiteKind::Edge, &self.name)
+    }
+
     /// The site `edge` as nobody has changed it: nodes with the label `node.role/edge: "true"`.
     pub fn edge() -> Self {
         by_default("edge", EDGE)

@@ -29,15 +29,8 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
             .filter_map(|(field, site)| Some((field, site?)))
             .collect::<Vec<_>>()
     })?;
-    for (i, (field, site)) in sites.iter().enumerate() {
-        if sites[..i].iter().any(|(_, earlier)| earlier.name() == site.name()) {
-            field.fault(format!("the name {:?} is taken by an earlier site", site.name()));
-        }
-    }
-    let edges = sites.iter().filter(|(_, site)| site.kind() == SiteKind::Edge).count();
-    if edges != 1 {
-        sites_field.fault(format!("has {edges} sites of kind edge; there must be exactly one"));
-    }
+    let definitions = sites.iter().map(|(field, site)| (field, &*site.definition));
+    definition::check_fleet(&sites_field, definitions);
 
     let mut names = std::collections::HashSet::new();
     for field in nodes_field.list().into_iter().flatten() {
@@ -65,7 +58,7 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
     }
 
     let mut sites: Vec<Site> = sites.into_iter().map(|(_, site)| site).collect();
-    sites.sort_by(|a, b| (a.kind() != SiteKind::Edge, a.name()).cmp(&(b.kind() != SiteKind::Edge, b.name())));
+    sites.sort_by(|a, b| a.definition.rank().cmp(&b.definition.rank()));
     Some(Snapshot {
         revision: 1,
         kubernetes_as_of: now.before(seconds(&age)),

@@ -1,0 +1,323 @@
+//! The ConfigMap: the flat keys of the first design, every value a string, and `config.yaml` for everything else.
+//!
+//! `docs/configuration.md` tells it to operators.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::Config;
+use super::document::{self, Faults, Field};
+use crate::fleet::{SiteDefinition, SiteKind};
+use crate::wan::{BadEndpoint, Endpoint};
+
+/// The key whose value is a document of its own, with every setting.
+pub const STRUCTURED: &str = "config.yaml";
+
+/// The site that `cloudEndpoint` belongs to.
+const CLOUD: &str = "cloud";
+
+/// Every key.
+pub const KEYS: [&str; 7] = [
+    "rttThresholdMs",
+    "lossThresholdPct",
+    "pollingIntervalMs",
+    "telemetryCacheTTL",
+    "cloudEndpoint",
+    "enableOffload",
+    STRUCTURED,
+];
+
+/// What an operator should know of a configuration that is in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// The key.
+    pub key: &'static str,
+    /// What became of it.
+    pub message: String,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.message)
+    }
+}
+
+/// Reads the `data` of a ConfigMap; `yaml` parses the text under [`STRUCTURED`], and its error says what is wrong with
+/// it. An absent setting keeps its default. Reports every fault.
+pub fn read(
+    data: &BTreeMap<String, String>,
+    yaml: impl FnOnce(&str) -> Result<Value, String>,
+) -> Result<(Config, Vec<Notice>), Faults> {
+    let mut document: Map<String, Value> = data
+        .iter()
+        .map(|(key, text)| (key.clone(), scalar(key, text.trim())))
+        .collect();
+    let mut unreadable = None;
+    let structured = match data.get(STRUCTURED).map(|text| yaml(text)) {
+        None | Some(Ok(Value::Null)) => Map::new(),
+        Some(Ok(Value::Object(settings))) => settings,
+        Some(Ok(_)) => {
+            unreadable = Some("is not a map of settings".to_owned());
+            Map::new()
+        }
+        Some(Err(error)) => {
+            unreadable = Some(error);
+            Map::new()
+        }
+    };
+    document.insert(STRUCTURED.to_owned(), Value::Object(structured));
+
+    document::read(&Value::Object(document), |root| {
+        let [rtt, loss, polling, ttl, endpoint, offload, structured] = root.object(KEYS)?;
+        let structured = structured.called(STRUCTURED);
+        if let Some(error) = unreadable {
+            structured.fault(error);
+        }
+        let mut notices = Vec::new();
+        if polling.integer(1..=86_400_000).is_some() {
+            notices.push(Notice {
+                key: "pollingIntervalMs",
+                message: "has no effect: a webhook does not poll".into(),
+            });
+        }
+        let mut settings = structured.object(Config::SETTINGS)?;
+        for (name, flat) in [
+            ("rttThresholdMs", rtt),
+            ("lossThresholdPct", loss),
+            ("telemetryCacheTTL", ttl),
+            ("enableOffload", offload),
+        ] {
+            let setting = Config::SETTINGS.iter().position(|setting| *setting == name);
+            let Some(setting) = setting.map(|i| &mut settings[i]).filter(|_| flat.is_present()) else {
+                continue;
+            };
+            if setting.is_present() {
+                flat.fault(format!("is also set as {}; keep one of them", setting.path()));
+            }
+            *setting = flat;
+        }
+        let mut config = Config::from_settings(settings);
+        if let Some(probe) = cloud_endpoint(&endpoint, &mut notices) {
+            add_probe(&mut config, probe, &endpoint);
+        }
+        Some((config, notices))
+    })
+}
+
+/// What the text under a flat key stands for. Text of another kind stays text, which the setting's reader refuses.
+fn scalar(key: &str, text: &str) -> Value {
+    let number = |unit: &str| {
+        let number = text.strip_suffix(unit).unwrap_or(text).trim_end();
+        serde_json::from_str(number).ok().map(Value::Number)
+    };
+    let value = match key {
+        "rttThresholdMs" | "pollingIntervalMs" => number("ms"),
+        "lossThresholdPct" => number("%"),
+        "enableOffload" => text.to_ascii_lowercase().parse().ok().map(Value::Bool),
+        _ => None,
+    };
+    value.unwrap_or_else(|| text.into())
+}
+
+/// A WAN endpoint, which may be written without a scheme here: `host:port` is probed by TCP, a bare host by ICMP.
+fn cloud_endpoint(field: &Field<'_>, notices: &mut Vec<Notice>) -> Option<Endpoint> {
+    let text = field.string()?;
+    let has_scheme = text.contains("://");
+    let probed = match text.parse::<Ipv6Addr>() {
+        _ if has_scheme => text.to_owned(),
+        Ok(address) => format!("icmp://[{address}]"),
+        Err(_) if text.rsplit(']').next().is_some_and(|end| end.contains(':')) => format!("tcp://{text}"),
+        Err(_) => format!("icmp://{text}"),
+    };
+    let value = text.to_owned();
+    let endpoint = Endpoint::parse(&probed)
+        .map_err(|bad| field.fault(BadEndpoint { value, ..bad }.to_string()))
+        .ok()?;
+    if !has_scheme {
+        notices.push(Notice {
+            key: "cloudEndpoint",
+            message: format!("names no scheme and is probed as {endpoint}"),
+        });
+    }
+    Some(endpoint)
+}
+
+fn add_probe(config: &mut Config, probe: Endpoint, endpoint: &Field<'_>) {
+    let is_cloud = |site: &SiteDefinition| site.name == CLOUD && site.kind == SiteKind::Cloud;
+    let mut sites = config.sites.iter_mut();
+    match sites.find(|site| is_cloud(site)).map(Arc::make_mut) {
+        Some(site) if site.probes.is_empty() => site.probes.push(probe),
+        Some(_) => endpoint.fault(format!(
+            "is the probe of the site {CLOUD:?}, whose probes are also set in {STRUCTURED}.sites; keep one of them"
+        )),
+        None => endpoint.fault(format!(
+            "is the probe of the site {CLOUD:?}, and {STRUCTURED}.sites has no such cloud site"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Micros, Permille};
+    use serde_json::json;
+
+    /// JSON is YAML enough here.
+    fn read_map(data: &[(&str, &str)]) -> Result<(Config, Vec<String>), Vec<String>> {
+        let data = data.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned()));
+        let yaml = |text: &str| serde_json::from_str(text).map_err(|error| error.to_string());
+        match read(&data.collect(), yaml) {
+            Ok((config, notices)) => Ok((config, notices.iter().map(ToString::to_string).collect())),
+            Err(faults) => Err(faults.0.iter().map(ToString::to_string).collect()),
+        }
+    }
+
+    fn probes(config: &Config) -> Vec<String> {
+        let sites = config.sites.iter();
+        sites
+            .flat_map(|site| site.probes.iter().map(|probe| format!("{}={probe}", site.name)))
+            .collect()
+    }
+
+    #[test]
+    fn nothing_is_the_default() {
+        assert_eq!(read_map(&[]), Ok((Config::default(), vec![])));
+        assert_eq!(read_map(&[(STRUCTURED, "null")]), Ok((Config::default(), vec![])));
+    }
+
+    #[test]
+    fn flat_keys_and_the_structured_one_are_one_configuration() {
+        let (config, notices) = read_map(&[
+            ("rttThresholdMs", "80.5"),
+            ("lossThresholdPct", "1.50"),
+            ("pollingIntervalMs", "5000"),
+            ("telemetryCacheTTL", "1m30s"),
+            ("cloudEndpoint", "https://cloud.example.com:6443"),
+            ("enableOffload", "false"),
+            (STRUCTURED, r#"{"explain": "full", "sites": [{"name": "here", "kind": "edge"}, {"name": "cloud", "kind": "liqo"}]}"#),
+        ])
+        .unwrap();
+        let mut expected = Config::read(&json!({
+            "rttThresholdMs": 80.5,
+            "lossThresholdPct": 1.5,
+            "telemetryCacheTTL": "90s",
+            "enableOffload": false,
+            "explain": "full",
+            "sites": [
+                {"name": "here", "kind": "edge"},
+                {"name": "cloud", "kind": "liqo", "probes": ["https://cloud.example.com:6443"]},
+            ],
+        }))
+        .unwrap();
+        assert_eq!(config, expected);
+        assert_eq!(notices, ["pollingIntervalMs: has no effect: a webhook does not poll"]);
+
+        expected.enable_offload = true;
+        assert_ne!(config, expected);
+    }
+
+    #[test]
+    fn a_value_may_be_written_in_every_way_that_has_one_meaning() {
+        for (key, texts) in [
+            ("rttThresholdMs", &["80", "80.0", "80ms", "80 ms", " 80\n"][..]),
+            ("lossThresholdPct", &["1.5", "1.50", "1.5%", "1.5 %"]),
+            ("telemetryCacheTTL", &["90s", "1m30s", "90000ms", "1m30s\n"]),
+            ("enableOffload", &["false", "False", "FALSE"]),
+        ] {
+            let read = |text: &str| read_map(&[(key, text)]).unwrap().0;
+            let expected = read(texts[0]);
+            assert_ne!(expected, Config::default(), "{key}");
+            for text in texts {
+                assert_eq!(read(text), expected, "{key}: {text:?}");
+            }
+        }
+        assert_eq!(
+            read_map(&[("rttThresholdMs", "80ms")]).unwrap().0.rtt_threshold,
+            Micros(80_000)
+        );
+        assert_eq!(
+            read_map(&[("lossThresholdPct", "2.5%")]).unwrap().0.loss_threshold,
+            Permille(25)
+        );
+    }
+
+    #[test]
+    fn the_cloud_endpoint_is_the_probe_of_the_cloud() {
+        for (text, probed, is_said) in [
+            (
+                "https://cloud.example.com:6443",
+                "https://cloud.example.com:6443",
+                false,
+            ),
+            ("icmp://cloud", "icmp://cloud", false),
+            ("cloud.example.com", "icmp://cloud.example.com", true),
+            ("cloud.example.com:6443", "tcp://cloud.example.com:6443", true),
+            ("192.0.2.1", "icmp://192.0.2.1", true),
+            ("2001:db8::1", "icmp://[2001:db8::1]", true),
+            ("[2001:db8::1]", "icmp://[2001:db8::1]", true),
+            ("[2001:db8::1]:6443", "tcp://[2001:db8::1]:6443", true),
+        ] {
+            let (config, notices) = read_map(&[("cloudEndpoint", text)]).unwrap();
+            assert_eq!(probes(&config), [format!("cloud={probed}")], "{text}");
+            let expected = format!("cloudEndpoint: names no scheme and is probed as {probed}");
+            assert_eq!(notices, is_said.then_some(expected).into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        assert_eq!(
+            read_map(&[
+                ("rttThresholdMs", "fast"),
+                ("lossThresholdPct", "-1"),
+                ("pollingIntervalMs", "0"),
+                ("telemetryCacheTTL", "60"),
+                ("cloudEndpoint", "http://cloud"),
+                ("enableOffload", "yes"),
+                ("rttThreshold", "5"),
+                (
+                    STRUCTURED,
+                    r#"{"lossThresholdPct": 1, "sites": [{"name": "e", "kind": "moon"}], "cloudEndpoint": "c"}"#
+                ),
+            ])
+            .unwrap_err(),
+            [
+                "rttThreshold: is not a field here; there are rttThresholdMs, lossThresholdPct, pollingIntervalMs, \
+                 telemetryCacheTTL, cloudEndpoint, enableOffload, config.yaml",
+                "pollingIntervalMs: 0 is not a whole number from 1 to 86400000",
+                "config.yaml.cloudEndpoint: is not a field here; there are domain, excludedNamespaces, sites, probing, \
+                 enableOffload, invalidSlo, onNoCapacity, explain, rttThresholdMs, lossThresholdPct, \
+                 telemetryCacheTTL, models, queueModel",
+                "lossThresholdPct: is also set as config.yaml.lossThresholdPct; keep one of them",
+                "config.yaml.sites[0].kind: \"moon\" is not one of edge, cloud, liqo",
+                "config.yaml.sites: has 0 sites of kind edge; there must be exactly one",
+                "enableOffload: \"yes\" is not true or false",
+                "rttThresholdMs: \"fast\" is not a number from 0.001 to 60000 with at most three decimals",
+                "lossThresholdPct: -1 is not a percentage from 0.1 to 100 with at most one decimal",
+                "telemetryCacheTTL: \"60\" is not a duration from 1ms to 24h, such as 60s or 1m30s",
+                "cloudEndpoint: \"http://cloud\" is not a WAN endpoint: it begins with none of the schemes; allowed are \
+                 icmp://host, tcp://host:port and https://host[:port][/path], an IPv6 address in brackets",
+            ]
+        );
+        for (structured, expected) in [
+            ("[1]", "config.yaml: is not a map of settings"),
+            ("{", "config.yaml: EOF while parsing an object at line 1 column 1"),
+            (
+                r#"{"sites": [{"name": "edge", "kind": "edge"}]}"#,
+                "cloudEndpoint: is the probe of the site \"cloud\", and config.yaml.sites has no such cloud site",
+            ),
+            (
+                r#"{"sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "probes": ["icmp://c"]}]}"#,
+                "cloudEndpoint: is the probe of the site \"cloud\", whose probes are also set in config.yaml.sites; \
+                 keep one of them",
+            ),
+        ] {
+            let faults = read_map(&[("cloudEndpoint", "c"), (STRUCTURED, structured)]).unwrap_err();
+            assert_eq!(faults, [expected]);
+        }
+    }
+}

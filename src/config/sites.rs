@@ -1,0 +1,142 @@
+//! The sites of the live view.
+
+use std::sync::Arc;
+
+use super::document::Field;
+use crate::fleet::definition::{self, check_fleet};
+use crate::fleet::{SiteDefinition, SiteKind};
+use crate::wan::Endpoint;
+
+/// Reads a list of sites, sorted as a snapshot is: the edge first, then the clouds by name.
+pub(super) fn read(list: &Field<'_>) -> Option<Vec<Arc<SiteDefinition>>> {
+    let sites: Vec<_> = list
+        .list()?
+        .into_iter()
+        .filter_map(|field| Some((site(&field)?, field)))
+        .collect();
+    check_fleet(list, sites.iter().map(|(site, field)| (field, site)));
+    for (i, (later, field)) in sites.iter().enumerate() {
+        for (earlier, _) in &sites[..i] {
+            check_apart(earlier, later, field);
+        }
+    }
+    let mut sites: Vec<_> = sites.into_iter().map(|(site, _)| Arc::new(site)).collect();
+    sites.sort_by(|a, b| a.rank().cmp(&b.rank()));
+    Some(sites)
+}
+
+fn site(field: &Field<'_>) -> Option<SiteDefinition> {
+    let [name, kind, selector, tolerations, speed, supports, probes] = field.object([
+        "name",
+        "kind",
+        "nodeSelector",
+        "tolerations",
+        "speedFactor",
+        "supports",
+        "probes",
+    ])?;
+    let definition = definition::read([name, kind, selector, tolerations, speed, supports]);
+    let mut endpoints = Vec::new();
+    for field in probes.list().into_iter().flatten() {
+        match field.string().map(Endpoint::parse) {
+            Some(Ok(endpoint)) if endpoints.contains(&endpoint) => {
+                field.fault(format!("\"{endpoint}\" is listed twice"))
+            }
+            Some(Ok(endpoint)) => endpoints.push(endpoint),
+            Some(Err(error)) => field.fault(error.to_string()),
+            None => {}
+        }
+    }
+    let definition = definition?;
+    if definition.kind == SiteKind::Edge && probes.is_present() {
+        probes.fault("is not for the edge site, which no WAN leads to".into());
+    }
+    Some(SiteDefinition {
+        probes: endpoints,
+        ..definition
+    })
+}
+
+/// A node belongs to the site whose whole selector it carries, so no selector may hold all of another's.
+fn check_apart(earlier: &SiteDefinition, later: &SiteDefinition, field: &Field<'_>) {
+    let holds = |outer: &SiteDefinition, inner: &SiteDefinition| {
+        inner.selector.iter().all(|pair| outer.selector.contains(pair))
+    };
+    let (contains, is_contained) = (holds(later, earlier), holds(earlier, later));
+    let relation = match (contains, is_contained) {
+        (true, true) => "is that of",
+        (true, false) => "contains that of",
+        (false, true) => "is contained in that of",
+        (false, false) => return,
+    };
+    field.fault(format!(
+        "the nodeSelector of {:?} {relation} {:?}: nodes would belong to both",
+        later.name, earlier.name
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::config::Config;
+
+    fn read(sites: Value) -> Result<Config, Vec<String>> {
+        Config::read(&json!({"sites": sites})).map_err(|faults| faults.0.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn sites_are_sorted_as_snapshots_are() {
+        let config = read(json!([
+            {"name": "west", "kind": "cloud", "nodeSelector": {"region": "west"}, "probes": ["tcp://west:6443", "icmp://west"]},
+            {"name": "liqo", "kind": "liqo", "speedFactor": 2, "supports": ["hostPort"]},
+            {"name": "factory", "kind": "edge", "nodeSelector": {"here": "yes"}},
+        ]))
+        .unwrap();
+        let names: Vec<_> = config.sites.iter().map(|site| &*site.name).collect();
+        assert_eq!(names, ["factory", "liqo", "west"]);
+        let probes: Vec<_> = config.sites[2].probes.iter().map(ToString::to_string).collect();
+        assert_eq!(probes, ["tcp://west:6443", "icmp://west"]);
+        assert_eq!(
+            config.sites[1].selector,
+            [("liqo.io/type".into(), "virtual-node".into())]
+        );
+    }
+
+    #[test]
+    fn every_fault_of_the_sites_is_named() {
+        assert_eq!(
+            read(json!([
+                {"name": "a", "kind": "cloud", "probes": ["a:6443", "icmp://a", "icmp://a", 7]},
+                {"name": "a", "kind": "cloud", "nodeSelector": {"node.role/cloud": "true", "zone": "b"}},
+                {"name": "c", "kind": "cloud"},
+                {"name": "d", "kind": "edge", "probes": [], "wan": {}},
+                {"name": "e", "kind": "edge", "nodeSelector": {"e": "e"}},
+                {"kind": "moon"},
+                {"name": "f", "kind": "cloud", "nodeSelector": {"zone": "b"}},
+            ]))
+            .unwrap_err(),
+            [
+                "sites[0].probes[0]: \"a:6443\" is not a WAN endpoint: it begins with none of the schemes; allowed are \
+                 icmp://host, tcp://host:port and https://host[:port][/path], an IPv6 address in brackets",
+                "sites[0].probes[2]: \"icmp://a\" is listed twice",
+                "sites[0].probes[3]: 7 is not a string",
+                "sites[3].wan: is not a field here; there are name, kind, nodeSelector, tolerations, speedFactor, \
+                 supports, probes",
+                "sites[3].probes: is not for the edge site, which no WAN leads to",
+                "sites[5].name: is missing",
+                "sites[5].kind: \"moon\" is not one of edge, cloud, liqo",
+                "sites[1]: the name \"a\" is taken by an earlier site",
+                "sites: has 2 sites of kind edge; there must be exactly one",
+                "sites[1]: the nodeSelector of \"a\" contains that of \"a\": nodes would belong to both",
+                "sites[2]: the nodeSelector of \"c\" is that of \"a\": nodes would belong to both",
+                "sites[2]: the nodeSelector of \"c\" is contained in that of \"a\": nodes would belong to both",
+                "sites[6]: the nodeSelector of \"f\" is contained in that of \"a\": nodes would belong to both",
+            ]
+        );
+        assert_eq!(
+            read(json!([])).unwrap_err(),
+            ["sites: has 0 sites of kind edge; there must be exactly one"]
+        );
+    }
+}
