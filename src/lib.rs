@@ -13,6 +13,7 @@
 //! | [`pod`] | pod JSON to [`workload::Workload`]; the only reader of a pod's wire form |
 //! | [`workload`] | what is asked: request, constraints, SLO |
 //! | [`fleet`] | what exists: sites, nodes, links; the snapshot, and its file form |
+//! | [`wan`] | what probes of a link say, and when its state changes |
 //! | [`room`] | what one decision sees of the fleet |
 //! | [`decide`] | workload and room to verdict |
 //! | [`patch`] | verdict and pod to JSONPatch |
@@ -67,6 +68,7 @@ pub mod room;
 #[cfg(test)]
 mod testkit;
 pub mod units;
+pub mod wan;
 pub mod workload;
 
 // Outer ring.
