@@ -15,6 +15,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric as Encode, Registry};
 
+mod wan;
+
+pub use wan::WanMetrics;
+
 /// `Content-Type` of what [`Metrics::encode`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -142,6 +146,14 @@ pub const LIST: &[Description] = &[
     TLS_NOT_AFTER,
     FLEET_REVISION,
     FLEET_RELOADS,
+    wan::STATE,
+    wan::RTT,
+    wan::LOSS,
+    wan::PROBES,
+    wan::PROBE_RTT,
+    wan::PROBE_JITTER,
+    wan::PROBE_LOSS,
+    wan::LAST_ANSWER,
     LOG_LINES_DROPPED,
     BUILD_INFO,
 ];
@@ -252,6 +264,7 @@ pub struct Metrics {
     tls_not_after: Gauge,
     fleet_revision: Gauge<u64, AtomicU64>,
     fleet_reloads: Family<ResultLabel, Counter>,
+    wan: WanMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -281,6 +294,7 @@ impl Metrics {
             tls_not_after: register(&mut registry, &TLS_NOT_AFTER, Gauge::default()),
             fleet_revision: register(&mut registry, &FLEET_REVISION, Gauge::default()),
             fleet_reloads: register(&mut registry, &FLEET_RELOADS, Family::default()),
+            wan: WanMetrics::new(&mut registry),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
         };
@@ -367,6 +381,12 @@ impl Metrics {
             .inc();
     }
 
+    /// What probes say of the WAN.
+    #[must_use]
+    pub fn wan(&self) -> &WanMetrics {
+        &self.wan
+    }
+
     /// So many log lines were lost.
     pub fn log_lines_dropped(&self, lines: usize) {
         self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
@@ -404,7 +424,12 @@ fn registered_name(description: &Description) -> &'static str {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
+    use jiff::Timestamp;
+
     use super::*;
+    use crate::config::Config;
+    use crate::units::{Micros, Moment};
+    use crate::wan::{LinkHealth, Thresholds};
 
     fn every_metric_touched() -> String {
         let metrics = Metrics::new();
@@ -421,6 +446,14 @@ mod tests {
         metrics.http_error(413);
         metrics.tls_certificate_not_after(1_800_000_000);
         metrics.fleet_revision(3);
+        let mut health = LinkHealth::new(1);
+        let thresholds = Thresholds::from(&Config::default());
+        (0..5).for_each(|us| health.record(0, Some(Micros(us)), Moment(0), thresholds));
+        metrics.wan().answered("cloud", "icmp://gw", Timestamp::UNIX_EPOCH);
+        metrics
+            .wan()
+            .statistics("cloud", "icmp://gw", health.statistics(0).unwrap());
+        metrics.wan().link("cloud", &health.link().unwrap());
         metrics.encode()
     }
 

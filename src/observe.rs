@@ -1,4 +1,4 @@
-//! The world into the snapshot. Its one source so far is a fleet file.
+//! The world into the snapshot. Its one source so far is a fleet file; [`probe`] measures the WAN.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use crate::fleet::{Snapshot, file};
 use crate::metrics::{Metrics, Reload};
 use crate::units::Moment;
 use crate::yaml;
+
+pub mod probe;
 
 /// How often an unchanged fleet file is published anew. A file does not age as telemetry does: its ages are true
 /// whenever it is read.
