@@ -260,6 +260,19 @@ pub enum LinkState {
 }
 
 impl LinkState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Healthy, Self::Degraded, Self::Unreachable];
+
+    /// The word for metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unreachable => "unreachable",
+        }
+    }
+
     /// The state that these numbers stand for by the thresholds alone, without history. A number that is missing is
     /// never a good one.
     pub fn judge(reachable: bool, rtt: Option<Micros>, loss: Option<Permille>, config: &Config) -> Self {

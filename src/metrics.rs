@@ -15,6 +15,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric as Encode, Registry};
 
+mod wan;
+
+pub use wan::WanMetrics;
+
 /// `Content-Type` of what [`Metrics::encode`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -156,6 +160,14 @@ pub const LIST: &[Description] = &[
     FLEET_RELOADS,
     WATCH_LISTS,
     WATCH_FAILURES,
+    wan::STATE,
+    wan::RTT,
+    wan::LOSS,
+    wan::PROBES,
+    wan::PROBE_RTT,
+    wan::PROBE_JITTER,
+    wan::PROBE_LOSS,
+    wan::LAST_ANSWER,
     LOG_LINES_DROPPED,
     BUILD_INFO,
 ];
@@ -273,6 +285,7 @@ pub struct Metrics {
     fleet_reloads: Family<ResultLabel, Counter>,
     watch_lists: Family<KindLabel, Counter>,
     watch_failures: Family<KindLabel, Counter>,
+    wan: WanMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -304,6 +317,7 @@ impl Metrics {
             fleet_reloads: register(&mut registry, &FLEET_RELOADS, Family::default()),
             watch_lists: register(&mut registry, &WATCH_LISTS, Family::default()),
             watch_failures: register(&mut registry, &WATCH_FAILURES, Family::default()),
+            wan: WanMetrics::new(&mut registry),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
         };
@@ -400,6 +414,12 @@ impl Metrics {
         self.watch_failures.get_or_create(&KindLabel { kind }).inc();
     }
 
+    /// What probes say of the WAN.
+    #[must_use]
+    pub fn wan(&self) -> &WanMetrics {
+        &self.wan
+    }
+
     /// So many log lines were lost.
     pub fn log_lines_dropped(&self, lines: usize) {
         self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
@@ -437,7 +457,12 @@ fn registered_name(description: &Description) -> &'static str {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
+    use jiff::Timestamp;
+
     use super::*;
+    use crate::config::Config;
+    use crate::units::{Micros, Moment};
+    use crate::wan::{LinkHealth, Thresholds};
 
     fn every_metric_touched() -> String {
         let metrics = Metrics::new();
@@ -456,6 +481,14 @@ mod tests {
         metrics.fleet_revision(3);
         metrics.watch_list("nodes");
         metrics.watch_failure("nodes");
+        let mut health = LinkHealth::new(1);
+        let thresholds = Thresholds::from(&Config::default());
+        (0..5).for_each(|us| health.record(0, Some(Micros(us)), Moment(0), thresholds));
+        metrics.wan().answered("cloud", "icmp://gw", Timestamp::UNIX_EPOCH);
+        metrics
+            .wan()
+            .statistics("cloud", "icmp://gw", health.statistics(0).unwrap());
+        metrics.wan().link("cloud", &health.link().unwrap());
         metrics.encode()
     }
 

@@ -4,6 +4,7 @@
 //! folds them into the index and publishes.
 
 mod fleet_file;
+pub mod probe;
 mod raw;
 mod watch;
 
