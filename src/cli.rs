@@ -2,6 +2,7 @@
 
 mod demo;
 mod documents;
+mod live;
 mod review;
 mod serve;
 

@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
-use crate::fleet::{Node, Snapshot};
+use crate::fleet::{Link, Node, Snapshot};
 use crate::index::{Index, Kind, PodRecord};
 use crate::metrics::Metrics;
 use crate::units::{Micros, Moment};
@@ -45,6 +45,8 @@ pub enum Change {
     PodGone(Box<str>),
     /// A namespace is there, and whether it is opted in.
     Namespace(Box<str>, bool),
+    /// The WAN towards a site, as probes have it.
+    Link(String, Option<Link>),
     /// A list of everything of this kind begins.
     ListBegan(Kind),
     /// That list is complete.
@@ -54,13 +56,15 @@ pub enum Change {
 }
 
 impl Change {
-    fn kind(&self) -> Kind {
-        match self {
+    /// What the API server was heard about by this.
+    fn kind(&self) -> Option<Kind> {
+        Some(match self {
             Change::Node(_) | Change::NodeGone(_) => Kind::Nodes,
             Change::Pod(_) | Change::PodGone(_) => Kind::Pods,
             Change::Namespace(..) => Kind::Namespaces,
             Change::ListBegan(kind) | Change::ListEnded(kind) | Change::Heard(kind) => *kind,
-        }
+            Change::Link(..) => return None,
+        })
     }
 }
 
@@ -155,13 +159,16 @@ impl Observer {
 
     fn fold(&mut self, at: Moment, change: Change) {
         let index = &mut self.index;
-        index.heard(change.kind(), at);
+        if let Some(kind) = change.kind() {
+            index.heard(kind, at);
+        }
         match change {
             Change::Node(node) => index.apply_node(*node, at),
             Change::NodeGone(name) => index.delete_node(&name),
             Change::Pod(pod) => index.apply_pod(*pod, None, at),
             Change::PodGone(uid) => index.delete_pod(&uid),
             Change::Namespace(name, is_managed) => index.apply_namespace(&name, is_managed),
+            Change::Link(site, link) => index.set_link(&site, link),
             Change::ListBegan(kind) => index.list_began(kind),
             Change::ListEnded(kind) => index.list_ended(kind),
             Change::Heard(_) => {}

@@ -5,17 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use clap::{ArgGroup, Args};
 
 use super::documents;
+use super::live::{self, View};
 use crate::admit::review::Reviewer;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::fleet::Snapshot;
-use crate::index::{Index, Kind};
 use crate::metrics::Metrics;
-use crate::observe::{Cluster, FleetFile, Observer};
+use crate::observe::FleetFile;
 use crate::runtime::{self, DEFAULT_SHUTDOWN_DELAY, LogFormat, Readiness, ServeOptions, Task};
 use crate::tls;
 
@@ -89,9 +87,9 @@ impl Serve {
     async fn serve(self, config: Arc<Config>, metrics: Arc<Metrics>) -> anyhow::Result<()> {
         let clock = Clock::start();
         let readiness = Readiness::default();
-        let (fleet, tasks) = match self.fleet {
+        let View { fleet, tasks } = match self.fleet {
             Some(path) => from_file(path, &config, clock, &metrics).await?,
-            None => from_cluster(&config, clock, &metrics, &readiness).await?,
+            None => live::view(&config, clock, &metrics, &readiness).await?,
         };
         let reviewer = Reviewer {
             config,
@@ -122,47 +120,13 @@ impl Serve {
     }
 }
 
-/// The view that decisions read, and the tasks that keep it up to date.
-type View = (Arc<ArcSwap<Snapshot>>, Vec<Task>);
-
 async fn from_file(path: PathBuf, config: &Arc<Config>, clock: Clock, metrics: &Arc<Metrics>) -> anyhow::Result<View> {
     let file = FleetFile::open(path, Arc::clone(config), clock, Arc::clone(metrics)).await?;
-    let fleet = file.fleet();
-    let follow = Task::new("fleet file", async {
-        file.follow().await;
-        Ok(())
-    });
-    Ok((fleet, vec![follow]))
-}
-
-async fn from_cluster(
-    config: &Arc<Config>,
-    clock: Clock,
-    metrics: &Arc<Metrics>,
-    readiness: &Readiness,
-) -> anyhow::Result<View> {
-    let (mut observer, changes) = Observer::new(Index::new(&config.sites), clock, Arc::clone(metrics));
-    for kind in Kind::ALL {
-        let listed = readiness.require(kind.as_str());
-        observer.when_listed(kind, || listed.met());
-    }
-    let cluster = Cluster::infer(changes).await?;
-    let fleet = observer.fleet();
-    let watch = |kind: Kind| {
-        let (cluster, metrics, keys) = (cluster.clone(), Arc::clone(metrics), config.keys.clone());
-        Task::new(kind.as_str(), async move {
-            match kind {
-                Kind::Nodes => cluster.watch_nodes(&metrics).await,
-                Kind::Pods => cluster.watch_pods(&metrics, keys).await,
-                Kind::Namespaces => cluster.watch_namespaces(&metrics, keys).await,
-            }
+    Ok(View {
+        fleet: file.fleet(),
+        tasks: vec![Task::new("fleet file", async {
+            file.follow().await;
             Ok(())
-        })
-    };
-    let mut tasks: Vec<_> = Kind::ALL.map(watch).into();
-    tasks.push(Task::new("observer", async {
-        observer.run().await;
-        Ok(())
-    }));
-    Ok((fleet, tasks))
+        })],
+    })
 }

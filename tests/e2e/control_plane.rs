@@ -21,6 +21,8 @@ use crate::process::{Process, free_addresses};
 pub(crate) const EDGE_NODES: [&str; 2] = ["edge-1", "edge-2"];
 pub(crate) const CLOUD_NODE: &str = "cloud-1";
 
+const KUBECONFIG: &str = "kubeconfig";
+
 /// A running control plane. Dropping it ends every process and removes its files.
 pub(crate) struct ControlPlane {
     pub(crate) kubectl: Kubectl,
@@ -98,6 +100,11 @@ impl ControlPlane {
         self.kubectl
             .run(&["wait", "--for=condition=Ready", "node", "--all", &timeout], "")?;
         self.processes.iter_mut().try_for_each(Process::ensure_running)
+    }
+
+    /// A kubeconfig with the rights of a cluster administrator.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join(KUBECONFIG)
     }
 
     /// Where the run keeps its files.
@@ -188,7 +195,7 @@ impl Files {
             .client("service-accounts", "none")?
             .write(dir, "service-accounts")?;
 
-        let kubeconfig = dir.join("kubeconfig");
+        let kubeconfig = dir.join(KUBECONFIG);
         let named = |kind: &str, body: Value| json!([{ "name": "e2e", kind: body }]);
         let config = json!({
             "apiVersion": "v1",
@@ -315,7 +322,8 @@ fn cloud_node(name: &str) -> Value {
     )
 }
 
-fn node(name: &str, mut labels: Value, taints: Value, resources: Value) -> Value {
+/// A node that kwok runs.
+pub(crate) fn node(name: &str, mut labels: Value, taints: Value, resources: Value) -> Value {
     labels["kubernetes.io/hostname"] = json!(name);
     json!({
         "apiVersion": "v1",

@@ -28,26 +28,42 @@ pub(crate) struct Edgeward<'run> {
 }
 
 impl<'run> Edgeward<'run> {
+    /// With a fleet file for its view.
     pub(crate) fn start(runtime: &'run Runtime, dir: &Path, fleet: &Value, config: &Value) -> Result<Self> {
         let fleet_file = dir.join("fleet.yaml");
         replace(&fleet_file, fleet)?;
+        Self::launch(runtime, dir, config, &[option("fleet", &fleet_file)], &[])
+    }
+
+    /// With the live view of the cluster that this kubeconfig leads to.
+    pub(crate) fn start_live(runtime: &'run Runtime, dir: &Path, kubeconfig: &Path, config: &Value) -> Result<Self> {
+        Self::launch(runtime, dir, config, &[], &[("KUBECONFIG", kubeconfig)])
+    }
+
+    fn launch(
+        runtime: &'run Runtime,
+        dir: &Path,
+        config: &Value,
+        view: &[String],
+        environment: &[(&str, &Path)],
+    ) -> Result<Self> {
         let config_file = dir.join("config.yaml");
         replace(&config_file, config)?;
         let tls = dir.join("tls");
         fs::create_dir_all(&tls)?;
 
         // JSON is YAML, so both files can be written by serde_json.
-        let path = |path: &Path| path.display().to_string();
-        let args = [
+        let mut args = vec![
             "serve".to_owned(),
-            format!("--fleet={}", path(&fleet_file)),
-            format!("--config={}", path(&config_file)),
+            option("config", &config_file),
             "--listen=127.0.0.1:0".to_owned(),
             "--health-listen=127.0.0.1:0".to_owned(),
-            format!("--self-signed={}", path(&tls)),
+            option("self-signed", &tls),
             "--log-format=json".to_owned(),
         ];
-        let mut process = Process::start("edgeward", Path::new(env!("CARGO_BIN_EXE_edgeward")), &args, dir)?;
+        args.extend_from_slice(view);
+        let program = Path::new(env!("CARGO_BIN_EXE_edgeward"));
+        let mut process = Process::start_with("edgeward", program, &args, dir, environment)?;
 
         let [admission, health] = eventually("edgeward says where it serves", BOUND, || {
             process.ensure_running()?;
@@ -80,7 +96,7 @@ impl<'run> Edgeward<'run> {
             runtime,
             client,
             health,
-            fleet: fleet_file,
+            fleet: dir.join("fleet.yaml"),
             url,
             ca,
         })
@@ -145,6 +161,10 @@ impl<'run> Edgeward<'run> {
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.process.kill()
     }
+}
+
+fn option(name: &str, path: &Path) -> String {
+    format!("--{name}={}", path.display())
 }
 
 fn replace(file: &Path, content: &Value) -> Result<()> {

@@ -17,12 +17,14 @@ mod golden;
 mod hook;
 mod invalid_slo;
 mod kubectl;
+mod live;
 mod patience;
 mod pki;
 mod placement;
 mod process;
 mod reinvocation;
 mod scene;
+mod stage;
 mod untouched;
 mod workloads;
 
@@ -90,6 +92,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("invalid_slo::warns", invalid_slo::warns),
     ("invalid_slo::denies", invalid_slo::denies),
     ("connection::speaks_http_1_1", connection::speaks_http_1_1),
+    ("live::capacity_comes_and_goes", live::capacity_comes_and_goes),
 ];
 
 /// What the trials share.

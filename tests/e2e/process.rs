@@ -25,6 +25,17 @@ impl Process {
     /// The kernel kills it when the *thread* that called this ends, so call it from one that lives as long as the
     /// process is needed: the main thread, or the one of the trial that owns it.
     pub(crate) fn start(name: &str, program: &Path, args: &[String], dir: &Path) -> Result<Self> {
+        Self::start_with(name, program, args, dir, &[])
+    }
+
+    /// The same with more in its environment.
+    pub(crate) fn start_with(
+        name: &str,
+        program: &Path,
+        args: &[String],
+        dir: &Path,
+        environment: &[(&str, &Path)],
+    ) -> Result<Self> {
         let log = dir.join(format!("{name}.log"));
         let output = File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
 
@@ -41,6 +52,7 @@ impl Process {
         };
         let child = on_loopback(&mut command)
             .args(args)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

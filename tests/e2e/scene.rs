@@ -88,6 +88,11 @@ impl<'run> Scene<'run> {
         Edgeward::start(self.runtime, &self.dir, fleet, config)
     }
 
+    /// Starts edgeward with the live view of the cluster, and waits until it is ready.
+    pub(crate) fn live_edgeward(&self, config: &Value) -> Result<Edgeward<'run>> {
+        Edgeward::start_live(self.runtime, &self.dir, &self.plane.kubeconfig(), config)
+    }
+
     /// Starts a webhook inside the test.
     pub(crate) fn hook(&self, answer: Answer) -> Result<Hook> {
         Hook::start(self.runtime, answer)
