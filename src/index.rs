@@ -1,7 +1,7 @@
 //! Events of nodes and pods to the fleet: what each node has left, who stands in a queue, which sites are closed.
 //!
 //! A plain struct, fed with what was decoded from watches and published as [`Snapshot`]s. Charges are those of DESIGN
-//! section 5; [`standing`] decides the one of a pod that has no node yet.
+//! section 5; `standing` decides the one of a pod that has no node yet.
 
 mod pods;
 mod queues;
