@@ -259,6 +259,11 @@ impl Index {
         list.as_of = list.as_of.max(Some(at));
     }
 
+    /// When something was last heard of this kind.
+    pub fn last_heard(&self, kind: Kind) -> Option<Moment> {
+        self.list(kind).as_of
+    }
+
     /// The WAN towards a site, as measured.
     pub fn set_link(&mut self, site: &str, link: Option<Link>) {
         if let Some(entry) = self.sites.iter_mut().find(|entry| entry.site.name() == site) {
@@ -299,7 +304,7 @@ impl Index {
                 entry.site.closed = Arc::new(closed);
             }
         }
-        let as_of = |kind| self.list(kind).as_of.unwrap_or(Moment(i64::MIN));
+        let as_of = |kind| self.last_heard(kind).unwrap_or(Moment(i64::MIN));
         Snapshot {
             revision: self.revision,
             kubernetes_as_of: as_of(Kind::Nodes).min(as_of(Kind::Pods)),

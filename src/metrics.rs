@@ -15,8 +15,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric as Encode, Registry};
 
+mod view;
 mod wan;
 
+pub use view::ViewMetrics;
 pub use wan::WanMetrics;
 
 /// `Content-Type` of what [`Metrics::encode`] returns.
@@ -121,18 +123,6 @@ const FLEET_RELOADS: Description = Description {
     labels: &["result"],
     help: "Changes of the fleet file, by what became of them (anything but loaded keeps the old fleet)",
 };
-const WATCH_LISTS: Description = Description {
-    name: "edgeward_watch_lists_total",
-    kind: Kind::Counter,
-    labels: &["kind"],
-    help: "Lists of everything of a kind that were begun: the first, and one after each loss of a watch's place",
-};
-const WATCH_FAILURES: Description = Description {
-    name: "edgeward_watch_failures_total",
-    kind: Kind::Counter,
-    labels: &["kind"],
-    help: "Failures of a watch or list, each tried again after a pause",
-};
 const LOG_LINES_DROPPED: Description = Description {
     name: "edgeward_log_lines_dropped_total",
     kind: Kind::Counter,
@@ -158,8 +148,19 @@ pub const LIST: &[Description] = &[
     TLS_NOT_AFTER,
     FLEET_REVISION,
     FLEET_RELOADS,
-    WATCH_LISTS,
-    WATCH_FAILURES,
+    view::NODES,
+    view::FREE_CPU,
+    view::FREE_MEMORY,
+    view::CHARGED_CPU,
+    view::CHARGED_MEMORY,
+    view::CHARGED_PODS,
+    view::QUEUE,
+    view::CLOSED,
+    view::CACHED_PODS,
+    view::NODE_FAULTS,
+    view::HEARD,
+    view::LISTS,
+    view::FAILURES,
     wan::STATE,
     wan::RTT,
     wan::LOSS,
@@ -260,11 +261,6 @@ struct ResultLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindLabel {
-    kind: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct VersionLabel {
     version: &'static str,
 }
@@ -283,8 +279,7 @@ pub struct Metrics {
     tls_not_after: Gauge,
     fleet_revision: Gauge<u64, AtomicU64>,
     fleet_reloads: Family<ResultLabel, Counter>,
-    watch_lists: Family<KindLabel, Counter>,
-    watch_failures: Family<KindLabel, Counter>,
+    view: ViewMetrics,
     wan: WanMetrics,
     log_lines_dropped: Counter,
 }
@@ -315,8 +310,7 @@ impl Metrics {
             tls_not_after: register(&mut registry, &TLS_NOT_AFTER, Gauge::default()),
             fleet_revision: register(&mut registry, &FLEET_REVISION, Gauge::default()),
             fleet_reloads: register(&mut registry, &FLEET_RELOADS, Family::default()),
-            watch_lists: register(&mut registry, &WATCH_LISTS, Family::default()),
-            watch_failures: register(&mut registry, &WATCH_FAILURES, Family::default()),
+            view: ViewMetrics::new(&mut registry),
             wan: WanMetrics::new(&mut registry),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
@@ -404,14 +398,10 @@ impl Metrics {
             .inc();
     }
 
-    /// A list of everything of this kind began.
-    pub fn watch_list(&self, kind: &'static str) {
-        self.watch_lists.get_or_create(&KindLabel { kind }).inc();
-    }
-
-    /// A watch or list of this kind failed.
-    pub fn watch_failure(&self, kind: &'static str) {
-        self.watch_failures.get_or_create(&KindLabel { kind }).inc();
+    /// What the live view holds.
+    #[must_use]
+    pub fn view(&self) -> &ViewMetrics {
+        &self.view
     }
 
     /// What probes say of the WAN.
@@ -461,6 +451,8 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::fleet::{Site, SiteDefinition, Snapshot};
+    use crate::index;
     use crate::units::{Micros, Moment};
     use crate::wan::{LinkHealth, Thresholds};
 
@@ -479,8 +471,14 @@ mod tests {
         metrics.http_error(413);
         metrics.tls_certificate_not_after(1_800_000_000);
         metrics.fleet_revision(3);
-        metrics.watch_list("nodes");
-        metrics.watch_failure("nodes");
+        let edge = Site::new(std::sync::Arc::new(SiteDefinition::edge()));
+        metrics.view().snapshot(&Snapshot {
+            sites: vec![edge],
+            ..Snapshot::default()
+        });
+        metrics.view().heard(index::Kind::Nodes, 1_800_000_000);
+        metrics.view().list(index::Kind::Nodes);
+        metrics.view().failure(index::Kind::Nodes);
         let mut health = LinkHealth::new(1);
         let thresholds = Thresholds::from(&Config::default());
         (0..5).for_each(|us| health.record(0, Some(Micros(us)), Moment(0), thresholds));

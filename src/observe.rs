@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::fleet::{Link, Node, Snapshot};
-use crate::index::{Index, Kind, PodRecord};
+use crate::index::{Index, Kind, NodeFault, PodRecord};
 use crate::metrics::Metrics;
 use crate::units::{Micros, Moment};
 
@@ -97,6 +97,8 @@ pub struct Observer {
     fleet: Arc<ArcSwap<Snapshot>>,
     /// When the last snapshot was published.
     published: Option<Moment>,
+    /// The faults of nodes that were logged last.
+    faults: Vec<NodeFault>,
     /// Told once when everything of a kind was listed for the first time and is published.
     listed: Vec<(Kind, Box<dyn FnOnce() + Send>)>,
 }
@@ -112,6 +114,7 @@ impl Observer {
             metrics,
             fleet: Arc::default(),
             published: None,
+            faults: vec![],
             listed: vec![],
         };
         (observer, Changes { sender, clock })
@@ -179,12 +182,47 @@ impl Observer {
         let now = self.clock.moment();
         let snapshot = self.index.publish(now);
         self.published = Some(now);
-        self.metrics.fleet_revision(snapshot.revision);
         self.fleet.store(Arc::new(snapshot));
+        self.measure(now);
+        self.report_faults();
         for (kind, then) in std::mem::take(&mut self.listed) {
             match self.index.is_listed(kind) {
                 true => then(),
                 false => self.listed.push((kind, then)),
+            }
+        }
+    }
+}
+
+impl Observer {
+    /// Logs each fault of a node once.
+    fn report_faults(&mut self) {
+        if self.index.faults().eq(&self.faults) {
+            return;
+        }
+        let faults: Vec<_> = self.index.faults().cloned().collect();
+        for fault in faults.iter().filter(|fault| !self.faults.contains(fault)) {
+            let (node, sites) = (&*fault.node, fault.sites.join(" "));
+            tracing::warn!(
+                node,
+                sites,
+                "carries the selectors of several sites; it counts to the first cloud of them"
+            );
+        }
+        self.faults = faults;
+    }
+
+    fn measure(&self, now: Moment) {
+        let snapshot = self.fleet.load();
+        self.metrics.fleet_revision(snapshot.revision);
+        let view = self.metrics.view();
+        view.snapshot(&snapshot);
+        view.cache(self.index.pods(), self.index.faults().count());
+        let wall = self.clock.wall().as_second();
+        for kind in Kind::ALL {
+            if let Some(heard) = self.index.last_heard(kind) {
+                let age = now.since(heard).0 / 1_000_000;
+                view.heard(kind, wall - i64::try_from(age).unwrap_or(0));
             }
         }
     }

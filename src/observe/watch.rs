@@ -127,7 +127,7 @@ impl Cluster {
             while let Some(event) = events.next().await {
                 let change = match event {
                     Ok(Event::Init) => {
-                        metrics.watch_list(kind.as_str());
+                        metrics.view().list(kind);
                         broken_lists += 1;
                         Some(Change::ListBegan(kind))
                     }
@@ -138,7 +138,7 @@ impl Cluster {
                     Ok(Event::InitApply(object) | Event::Apply(object)) => read(&object),
                     Ok(Event::Delete(object)) => gone(&object),
                     Err(error) => {
-                        metrics.watch_failure(kind.as_str());
+                        metrics.view().failure(kind);
                         let error = format!("{:#}", anyhow::Error::from(error));
                         tracing::warn!(kind = kind.as_str(), error, "watch failed; it is tried again");
                         None
