@@ -15,6 +15,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric as Encode, Registry};
 
+use crate::ledger::Ledger;
+
 mod wan;
 
 pub use wan::WanMetrics;
@@ -121,6 +123,24 @@ const FLEET_RELOADS: Description = Description {
     labels: &["result"],
     help: "Changes of the fleet file, by what became of them (anything but loaded keeps the old fleet)",
 };
+const RESERVATIONS: Description = Description {
+    name: "edgeward_reservations",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Reservations whose pod has not been seen yet",
+};
+const RESERVATIONS_EXPIRED: Description = Description {
+    name: "edgeward_reservations_expired_total",
+    kind: Kind::Counter,
+    labels: &[],
+    help: "Reservations whose pod was not seen in time",
+};
+const OWNERS_SUSPENDED: Description = Description {
+    name: "edgeward_reservation_owners_suspended",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Controllers and namespaces that get no reservations because their last three expired",
+};
 const WATCH_LISTS: Description = Description {
     name: "edgeward_watch_lists_total",
     kind: Kind::Counter,
@@ -158,6 +178,9 @@ pub const LIST: &[Description] = &[
     TLS_NOT_AFTER,
     FLEET_REVISION,
     FLEET_RELOADS,
+    RESERVATIONS,
+    RESERVATIONS_EXPIRED,
+    OWNERS_SUSPENDED,
     WATCH_LISTS,
     WATCH_FAILURES,
     wan::STATE,
@@ -283,6 +306,9 @@ pub struct Metrics {
     tls_not_after: Gauge,
     fleet_revision: Gauge<u64, AtomicU64>,
     fleet_reloads: Family<ResultLabel, Counter>,
+    reservations: Gauge<u64, AtomicU64>,
+    reservations_expired: Counter,
+    owners_suspended: Gauge<u64, AtomicU64>,
     watch_lists: Family<KindLabel, Counter>,
     watch_failures: Family<KindLabel, Counter>,
     wan: WanMetrics,
@@ -315,6 +341,9 @@ impl Metrics {
             tls_not_after: register(&mut registry, &TLS_NOT_AFTER, Gauge::default()),
             fleet_revision: register(&mut registry, &FLEET_REVISION, Gauge::default()),
             fleet_reloads: register(&mut registry, &FLEET_RELOADS, Family::default()),
+            reservations: register(&mut registry, &RESERVATIONS, Gauge::default()),
+            reservations_expired: register(&mut registry, &RESERVATIONS_EXPIRED, Counter::default()),
+            owners_suspended: register(&mut registry, &OWNERS_SUSPENDED, Gauge::default()),
             watch_lists: register(&mut registry, &WATCH_LISTS, Family::default()),
             watch_failures: register(&mut registry, &WATCH_FAILURES, Family::default()),
             wan: WanMetrics::new(&mut registry),
@@ -402,6 +431,13 @@ impl Metrics {
                 result: result.as_str(),
             })
             .inc();
+    }
+
+    /// The ledger as it is now, after so many reservations expired.
+    pub fn reservations(&self, ledger: &Ledger, expired: u64) {
+        self.reservations.set(ledger.open() as u64);
+        self.reservations_expired.inc_by(expired);
+        self.owners_suspended.set(ledger.suspended() as u64);
     }
 
     /// A list of everything of this kind began.
