@@ -73,7 +73,7 @@ fn review(c: &mut Criterion) {
     let mut group = c.benchmark_group("decide");
     for nodes in [10, 100, 1_000, 5_000] {
         let snapshot = fleet(nodes, 1);
-        let room = Room { snapshot: &snapshot };
+        let room = Room::of(&snapshot);
         assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name(), "edge");
         group.bench_with_input(BenchmarkId::new("plain", nodes), &room, |b, room| {
             b.iter(|| decide(black_box(&workload), room, &config, NOW));
@@ -82,7 +82,7 @@ fn review(c: &mut Criterion) {
             b.iter(|| decide(black_box(&constrained), room, &config, NOW));
         });
         let full = fleet(nodes, 0);
-        let room = Room { snapshot: &full };
+        let room = Room::of(&full);
         assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name(), "cloud");
         group.bench_with_input(BenchmarkId::new("full edge", nodes), &room, |b, room| {
             b.iter(|| decide(black_box(&workload), room, &config, NOW));
@@ -96,7 +96,7 @@ fn review(c: &mut Criterion) {
         id: "7c11a4a3-b9a6-4a9d-a920-4dc29bac5dcb".into(),
     };
     let snapshot = fleet(100, 1);
-    let verdict = decide(&workload, &Room { snapshot: &snapshot }, &config, NOW);
+    let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
     group.bench_function("build", |b| {
         b.iter(|| patch(black_box(&pod), &verdict, &config, &stamp))
     });
@@ -112,7 +112,7 @@ fn review(c: &mut Criterion) {
             b.iter(|| {
                 let pod = Pod::from_json(black_box(POD)).unwrap();
                 let workload = pod.workload("shop".into(), &config.keys);
-                let verdict = decide(&workload, &Room { snapshot }, &config, NOW);
+                let verdict = decide(&workload, &Room::of(snapshot), &config, NOW);
                 serde_json::to_vec(&patch(&pod, &verdict, &config, &stamp)).unwrap()
             });
         });

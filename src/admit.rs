@@ -24,8 +24,8 @@ pub trait Answer: Send + Sync + 'static {
     /// microseconds; runs on a thread where it may also take long. May panic: a bug in one review must not cost
     /// another.
     ///
-    /// Claims the ticket when the answer is made, and counts and logs only then: otherwise the review is overdue, has
-    /// been answered, and what is returned goes nowhere.
+    /// Claims the ticket when it has decided, and reserves, counts and logs only then: otherwise the review is overdue,
+    /// has been answered, and what is returned goes nowhere.
     ///
     /// # Errors
     /// The body is not an AdmissionReview.

@@ -41,6 +41,8 @@ pub struct Config {
     pub loss_threshold: Permille,
     /// Age from which telemetry is stale.
     pub telemetry_ttl: Micros,
+    /// How long a reservation waits for its pod; zero switches reservations off.
+    pub reservation_ttl: Micros,
     /// Processing time by CPU request, per class.
     pub models: PerClass<LinearModel>,
     /// Which pods stand in a queue.
@@ -102,6 +104,7 @@ impl Default for Config {
             rtt_threshold: Micros::from_millis(100),
             loss_threshold: Permille(20),
             telemetry_ttl: Micros::from_secs(60),
+            reservation_ttl: Micros::from_secs(3),
             models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
             queue_model: QueueModel::Waiting,
         }
@@ -131,7 +134,7 @@ impl Config {
     }
 
     /// Every setting, by its name in the document.
-    pub const SETTINGS: [&'static str; 13] = [
+    pub const SETTINGS: [&'static str; 14] = [
         "domain",
         "excludedNamespaces",
         "sites",
@@ -143,6 +146,7 @@ impl Config {
         "rttThresholdMs",
         "lossThresholdPct",
         "telemetryCacheTTL",
+        "reservationTTL",
         "models",
         "queueModel",
     ];
@@ -161,6 +165,7 @@ impl Config {
             rtt_threshold,
             loss_threshold,
             telemetry_ttl,
+            reservation_ttl,
             models,
             queue_model,
         ] = settings;
@@ -207,6 +212,7 @@ impl Config {
         );
         set(&mut config.loss_threshold, loss_threshold.percent(Permille(1)));
         set(&mut config.telemetry_ttl, duration(&telemetry_ttl, ["1ms", "24h"]));
+        set(&mut config.reservation_ttl, duration(&reservation_ttl, ["0s", "24h"]));
         for (name, model) in models.entries().into_iter().flatten() {
             let Some(class) = Class::parse(name) else {
                 model.fault("is not a class; there are latency, throughput, batch".into());
@@ -325,6 +331,7 @@ mod tests {
             "rttThresholdMs": 80.5,
             "lossThresholdPct": 1.5,
             "telemetryCacheTTL": "2m",
+            "reservationTTL": "0s",
             "models": {"batch": {"alpha": 0.25, "beta": 7}},
             "queueModel": "pending",
         }))
@@ -346,6 +353,7 @@ mod tests {
         assert_eq!(config.rtt_threshold, Micros(80_500));
         assert_eq!(config.loss_threshold, Permille(15));
         assert_eq!(config.telemetry_ttl, Micros::from_secs(120));
+        assert_eq!(config.reservation_ttl, Micros(0));
         assert_eq!(
             config.models[Class::Batch],
             LinearModel {
@@ -374,13 +382,14 @@ mod tests {
                 "rttThresholdMs": 0,
                 "lossThresholdPct": 2.25,
                 "telemetryCacheTTL": "soon",
+                "reservationTTL": "25h",
                 "models": {"quick": {}, "batch": {"alpha": -1}},
                 "thresholds": {},
             })),
             [
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, probing, enableOffload, \
-                 invalidSlo, onNoCapacity, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, models, \
-                 queueModel",
+                 invalidSlo, onNoCapacity, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
+                 reservationTTL, models, queueModel",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
                 "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
                  at most 63",
@@ -393,6 +402,7 @@ mod tests {
                 "rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
                 "lossThresholdPct: 2.25 is not a percentage from 0.1 to 100 with at most one decimal",
                 "telemetryCacheTTL: \"soon\" is not a duration from 1ms to 24h, such as 60s or 1m30s",
+                "reservationTTL: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
                 "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
                 "models.quick: is not a class; there are latency, throughput, batch",
             ]

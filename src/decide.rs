@@ -28,7 +28,7 @@ const MAX_COMPARISONS: usize = 2_000_000;
 const REINVOCATION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
 /// Decides where the pod runs. Never fails, does no I/O; cost: a pass over the nodes of every site.
-pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s>, config: &Config, now: Now) -> Verdict<'s> {
+pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config, now: Now) -> Verdict<'s> {
     if let Some(reason) = bypass(workload, room, config, now) {
         return Verdict::pass_through(reason);
     }
@@ -55,6 +55,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s>, config: &Config, now
         return Verdict {
             action: Action::Deny,
             reason: Reason::DeniedInvalidSlo,
+            node: None,
             sites: vec![],
             warnings: vec![],
             faults: intent.faults.clone(),
@@ -64,15 +65,21 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s>, config: &Config, now
     let case = Case {
         workload,
         intent,
+        room,
         config,
         sites: assess(workload, &intent.slo, room, config, now),
     };
     let stale = now.moment.since(room.snapshot.kubernetes_as_of) > config.telemetry_ttl;
     let (action, reason) = case.choose(stale);
     warnings.extend(case.warnings(reason));
+    let node = match action {
+        Action::Place(site) => room.best_node(&workload.request, feasibility::fitting_nodes(workload, site, room)),
+        Action::PassThrough | Action::Deny => None,
+    };
     Verdict {
         action,
         reason,
+        node: node.map(|node| node.id),
         sites: case.sites,
         warnings,
         faults: intent.faults.clone(),
@@ -80,7 +87,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s>, config: &Config, now
 }
 
 /// 4.1: why the pod is not ours, if it is not.
-fn bypass(workload: &Workload<'_>, room: &Room<'_>, config: &Config, now: Now) -> Option<Reason> {
+fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: Now) -> Option<Reason> {
     let excluded = config
         .excluded_namespaces
         .iter()
@@ -103,7 +110,7 @@ fn bypass(workload: &Workload<'_>, room: &Room<'_>, config: &Config, now: Now) -
 }
 
 /// How many comparisons the pod's constraints and tolerations take on all nodes, at most and once.
-fn comparisons(workload: &Workload<'_>, room: &Room<'_>) -> usize {
+fn comparisons(workload: &Workload<'_>, room: &Room<'_, '_>) -> usize {
     let per_node = workload.constraints.comparisons() + workload.tolerations.len();
     let nodes: usize = room.snapshot.sites.iter().map(|site| site.nodes.len()).sum();
     per_node.saturating_mul(nodes)
@@ -112,7 +119,7 @@ fn comparisons(workload: &Workload<'_>, room: &Room<'_>) -> usize {
 /// Whether the pod carries a complete and recent placement of ours: the annotations, and in its spec the whole
 /// selector and tolerations of the site they name. This needs no trust: whoever wrote them could have written the
 /// same selector without us.
-fn is_placed(workload: &Workload<'_>, room: &Room<'_>, now: Now) -> bool {
+fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
     let Some(claim) = &workload.placement else { return false };
     let Some(site) = room.snapshot.sites.iter().find(|site| site.name() == claim.site) else {
         return false;
@@ -132,7 +139,13 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_>, now: Now) -> bool {
 }
 
 /// What each site would mean for the pod, in the order of the snapshot.
-fn assess<'s>(workload: &Workload<'_>, slo: &Slo, room: &Room<'s>, config: &Config, now: Now) -> Vec<Assessment<'s>> {
+fn assess<'s>(
+    workload: &Workload<'_>,
+    slo: &Slo,
+    room: &Room<'s, '_>,
+    config: &Config,
+    now: Now,
+) -> Vec<Assessment<'s>> {
     let offload = config.enable_offload && slo.offload_allowed;
     let edge_speed = room
         .snapshot
@@ -142,10 +155,10 @@ fn assess<'s>(workload: &Workload<'_>, slo: &Slo, room: &Room<'s>, config: &Conf
         .map_or(Permille::ONE, |edge| edge.definition.speed);
     let assess = |site: &'s Site| {
         let estimate = estimate::estimate(workload, slo, site, edge_speed, config);
-        let fitting_nodes = feasibility::fitting_nodes(workload, site, room);
+        let fitting_nodes = feasibility::fitting_nodes(workload, site, room).count();
         let mut refusals = Vec::new();
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
-        refusals.extend((fitting_nodes == 0).then(|| feasibility::refuse_nodes(workload, site)));
+        refusals.extend((fitting_nodes == 0).then(|| feasibility::refuse_nodes(workload, site, room)));
         refusals.extend(feasibility::refuse_closed(workload, site));
         refusals.extend(feasibility::refuse_link(site, config, now.moment));
         refusals.extend(feasibility::refuse_time(slo, &estimate));
@@ -164,6 +177,7 @@ fn assess<'s>(workload: &Workload<'_>, slo: &Slo, room: &Room<'s>, config: &Conf
 struct Case<'c, 's> {
     workload: &'c Workload<'c>,
     intent: &'c Intent,
+    room: &'c Room<'s, 'c>,
     config: &'c Config,
     sites: Vec<Assessment<'s>>,
 }
@@ -286,7 +300,7 @@ impl<'s> Case<'_, 's> {
             Reason::EdgeWanUnreachable
         } else if worst_is(&[NoMatchingNode, NodeNotReady, Unreachable, Degraded, Stale]) {
             Reason::EdgeWanDegraded
-        } else if !edge.fits() && feasibility::could_preempt(self.workload, edge.site) {
+        } else if !edge.fits() && feasibility::could_preempt(self.workload, edge.site, self.room) {
             Reason::EdgePreempts
         } else if !edge.takes() {
             Reason::EdgeNoCapacity

@@ -14,6 +14,7 @@
 //! | [`node`] | node JSON to [`fleet::Node`]; the only reader of a node's wire form |
 //! | [`workload`] | what is asked: request, constraints, SLO |
 //! | [`fleet`] | what exists: sites, nodes, links; the snapshot, and its file form |
+//! | [`ledger`] | what decisions have promised to pods that are not seen yet |
 //! | [`index`] | events of nodes and pods to the snapshot: charges, queues, closed sites |
 //! | [`wan`] | what probes of a link say, and when its state changes |
 //! | [`room`] | what one decision sees of the fleet |
@@ -45,7 +46,7 @@
 //! let pod = r#"{"metadata": {"annotations": {"slo.example.io/class": "latency"}}, "spec": {"containers": []}}"#;
 //! let pod = Pod::from_json(pod)?;
 //! let workload = pod.workload("shop".into(), &config.keys);
-//! let verdict = decide(&workload, &Room { snapshot: &snapshot }, &config, now);
+//! let verdict = decide(&workload, &Room::of(&snapshot), &config, now);
 //! assert_eq!(verdict.reason.as_str(), "edge_no_slo_target");
 //!
 //! let operations = patch(&pod, &verdict, &config, &Stamp { at: now.wall, id: "id".into() });
@@ -65,6 +66,7 @@ pub mod decide;
 pub mod fleet;
 pub mod index;
 pub mod keys;
+pub mod ledger;
 pub mod node;
 pub mod patch;
 pub mod pod;

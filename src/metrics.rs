@@ -18,6 +18,8 @@ use prometheus_client::registry::{Metric as Encode, Registry};
 mod view;
 mod wan;
 
+use crate::ledger::Ledger;
+
 pub use view::ViewMetrics;
 pub use wan::WanMetrics;
 
@@ -123,6 +125,24 @@ const FLEET_RELOADS: Description = Description {
     labels: &["result"],
     help: "Changes of the fleet file, by what became of them (anything but loaded keeps the old fleet)",
 };
+const RESERVATIONS: Description = Description {
+    name: "edgeward_reservations",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Reservations whose pod has not been seen yet",
+};
+const RESERVATIONS_EXPIRED: Description = Description {
+    name: "edgeward_reservations_expired_total",
+    kind: Kind::Counter,
+    labels: &[],
+    help: "Reservations whose pod was not seen in time",
+};
+const OWNERS_SUSPENDED: Description = Description {
+    name: "edgeward_reservation_owners_suspended",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Controllers and namespaces that get no reservations because their last three expired",
+};
 const LOG_LINES_DROPPED: Description = Description {
     name: "edgeward_log_lines_dropped_total",
     kind: Kind::Counter,
@@ -161,6 +181,9 @@ pub const LIST: &[Description] = &[
     view::HEARD,
     view::LISTS,
     view::FAILURES,
+    RESERVATIONS,
+    RESERVATIONS_EXPIRED,
+    OWNERS_SUSPENDED,
     wan::STATE,
     wan::RTT,
     wan::LOSS,
@@ -280,6 +303,9 @@ pub struct Metrics {
     fleet_revision: Gauge<u64, AtomicU64>,
     fleet_reloads: Family<ResultLabel, Counter>,
     view: ViewMetrics,
+    reservations: Gauge<u64, AtomicU64>,
+    reservations_expired: Counter,
+    owners_suspended: Gauge<u64, AtomicU64>,
     wan: WanMetrics,
     log_lines_dropped: Counter,
 }
@@ -311,6 +337,9 @@ impl Metrics {
             fleet_revision: register(&mut registry, &FLEET_REVISION, Gauge::default()),
             fleet_reloads: register(&mut registry, &FLEET_RELOADS, Family::default()),
             view: ViewMetrics::new(&mut registry),
+            reservations: register(&mut registry, &RESERVATIONS, Gauge::default()),
+            reservations_expired: register(&mut registry, &RESERVATIONS_EXPIRED, Counter::default()),
+            owners_suspended: register(&mut registry, &OWNERS_SUSPENDED, Gauge::default()),
             wan: WanMetrics::new(&mut registry),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
@@ -402,6 +431,13 @@ impl Metrics {
     #[must_use]
     pub fn view(&self) -> &ViewMetrics {
         &self.view
+    }
+
+    /// The ledger as it is now, after so many reservations expired.
+    pub fn reservations(&self, ledger: &Ledger, expired: u64) {
+        self.reservations.set(ledger.open() as u64);
+        self.reservations_expired.inc_by(expired);
+        self.owners_suspended.set(ledger.suspended() as u64);
     }
 
     /// What probes say of the WAN.

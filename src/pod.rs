@@ -9,6 +9,7 @@ mod wire;
 use std::borrow::Cow;
 
 use crate::keys::Keys;
+use crate::ledger::DecisionId;
 use crate::resources::{ResourceList, is_pod_level};
 use crate::workload::constraints::{NodeConstraints, Requirement, Term, Toleration};
 use crate::workload::slo;
@@ -182,10 +183,11 @@ impl<'a> Pod<'a> {
 
     fn placement_claim(&self, keys: &Keys) -> Option<PlacementClaim<'a>> {
         let annotations = self.annotations()?;
-        annotations.get(&keys.decision_id).filter(|id| !id.is_empty())?;
+        let id = annotations.get(&keys.decision_id).filter(|id| !id.is_empty())?;
         Some(PlacementClaim {
             decision: annotations.cow(&keys.decision)?,
             site: annotations.cow(&keys.site)?,
+            id: DecisionId::parse(id),
             at: annotations.get(&keys.timestamp)?.parse().ok()?,
         })
     }

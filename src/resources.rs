@@ -124,6 +124,25 @@ impl Amounts {
                 .all(|(name, request)| fits(*request, total.scalar(name), used.scalar(name)))
     }
 
+    /// Adds `other`, so many times over.
+    pub fn add(&mut self, other: &Amounts, times: u32) {
+        let plus = |amount: i64, more: i64| amount.saturating_add(more.saturating_mul(times.into()));
+        self.cpu.0 = plus(self.cpu.0, other.cpu.0);
+        self.memory.0 = plus(self.memory.0, other.memory.0);
+        self.ephemeral_storage.0 = plus(self.ephemeral_storage.0, other.ephemeral_storage.0);
+        for (name, more) in &other.scalars {
+            match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
+                Ok(at) => self.scalars[at].1 = plus(self.scalars[at].1, *more),
+                Err(at) => self.scalars.insert(at, (name.clone(), plus(0, *more))),
+            }
+        }
+    }
+
+    /// Drops the names of which the amount is zero: a pod may list any number of them.
+    pub fn forget_zeros(&mut self) {
+        self.scalars.retain(|(_, amount)| *amount != 0);
+    }
+
     /// `self` minus `other`, resource by resource of `self`.
     pub fn less(&self, other: &Amounts) -> Amounts {
         Amounts {
@@ -198,6 +217,21 @@ mod tests {
     fn a_negative_amount_is_none() {
         let amounts = list(&[("cpu", "-1"), ("memory", "-1Gi"), ("example.com/gpu", "-2")]).amounts();
         assert_eq!(amounts.named().count(), 0);
+    }
+
+    #[test]
+    fn a_sum_has_the_names_of_both() {
+        let mut sum = list(&[("cpu", "1"), ("example.com/b", "1"), ("example.com/c", "0")]).amounts();
+        sum.add(
+            &list(&[("cpu", "500m"), ("example.com/a", "1"), ("example.com/b", "2")]).amounts(),
+            2,
+        );
+        sum.forget_zeros();
+        assert_eq!(sum.cpu, Millicores(2_000));
+        assert_eq!(sum.scalars, [("example.com/a".into(), 2), ("example.com/b".into(), 5)]);
+        let huge = list(&[("cpu", "9E")]).amounts();
+        sum.add(&huge, u32::MAX);
+        assert_eq!(sum.cpu, Millicores(i64::MAX));
     }
 
     #[test]

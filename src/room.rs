@@ -1,20 +1,81 @@
 //! What one decision sees of the fleet, at one revision.
 
-use crate::fleet::{Node, Snapshot};
-use crate::resources::Amounts;
+use std::borrow::Cow;
+use std::cmp::Reverse;
 
-/// The snapshot together with everything promised since. The first version promises nothing: reservations and
-/// claims join here, and `decide` goes on asking the room alone.
+use crate::fleet::{Node, Snapshot};
+use crate::ledger::{Charge, Ledger};
+use crate::resources::Amounts;
+use crate::score::score;
+use crate::units::Micros;
+
+/// The snapshot together with everything promised since. A verdict borrows from the snapshot alone, so the ledger's
+/// lock need not outlive the decision.
 #[derive(Debug, Clone, Copy)]
-pub struct Room<'s> {
+pub struct Room<'s, 'l> {
     /// The picture of all sites.
     pub snapshot: &'s Snapshot,
+    /// What is promised and not in that picture.
+    pub ledger: &'l Ledger,
 }
 
-impl Room<'_> {
+/// What is taken from a node.
+#[derive(Debug)]
+pub struct Taken<'n> {
+    /// Of its resources.
+    pub amounts: Cow<'n, Amounts>,
+    /// Of its pod slots.
+    pub pods: i64,
+}
+
+impl<'s> Room<'s, 'static> {
+    /// A snapshot since which nothing was promised.
+    pub fn of(snapshot: &'s Snapshot) -> Self {
+        static NOTHING: Ledger = Ledger::new(Micros(0));
+        Self {
+            snapshot,
+            ledger: &NOTHING,
+        }
+    }
+}
+
+impl Room<'_, '_> {
     /// Whether `request` fits on `node` now: a free pod slot, and enough of every resource it asks for. Taints,
     /// labels and readiness are not the room's matter.
     pub fn fits(&self, request: &Amounts, node: &Node) -> bool {
-        node.pods < node.slots && request.fits(&node.allocatable, &node.used)
+        let fits = |used: &Amounts, pods| pods < node.slots && request.fits(&node.allocatable, used);
+        // A node that is full without reservations is not looked up.
+        fits(&node.used, node.pods) && {
+            let taken = self.taken(node);
+            fits(&taken.amounts, taken.pods)
+        }
+    }
+
+    /// Of nodes on which `request` fits, the one that kube-scheduler would take; of equals, the first by name.
+    /// Cost: a score for each.
+    pub fn best_node<'n>(&self, request: &Amounts, fitting: impl Iterator<Item = &'n Node>) -> Option<&'n Node> {
+        let rank = |node: &&'n Node| {
+            let score = score(request, &node.allocatable, &self.taken(node).amounts);
+            (Reverse(score), &*node.name)
+        };
+        fitting.min_by_key(rank)
+    }
+
+    /// What is reserved on `node` for pods that the snapshot does not show. Cost: a search if anything is reserved at all.
+    pub fn charges(&self, node: &Node) -> impl Iterator<Item = Charge<'_>> {
+        self.ledger.charges(node.id, self.snapshot.revision)
+    }
+
+    /// What pods and reservations take from `node`. Cost: a search; copies only where something is reserved.
+    pub fn taken<'n>(&self, node: &'n Node) -> Taken<'n> {
+        let mut taken = Taken {
+            amounts: Cow::Borrowed(&node.used),
+            pods: node.pods,
+        };
+        for charge in self.charges(node) {
+            taken.amounts.to_mut().add(charge.amount, charge.times);
+            taken.pods = taken.pods.saturating_add(charge.times.into());
+        }
+        taken
     }
 }

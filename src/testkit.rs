@@ -566,7 +566,7 @@ fn the_cases_are_not_vacuous() {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let workload = pod.workload("shop".into(), &config.keys);
-        let verdict = decide(&workload, &Room { snapshot: &snapshot }, &config, NOW);
+        let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
 
         let clouds = verdict.sites.iter().filter(|site| site.site.kind() == SiteKind::Cloud);
         let edge_allowed = verdict

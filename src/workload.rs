@@ -5,6 +5,7 @@ pub mod slo;
 
 use std::borrow::Cow;
 
+use crate::ledger::DecisionId;
 use crate::resources::Amounts;
 use constraints::{NodeConstraints, Toleration};
 use slo::{Intent, Management};
@@ -54,6 +55,8 @@ pub struct PlacementClaim<'a> {
     pub decision: Cow<'a, str>,
     /// Site name, as found.
     pub site: Cow<'a, str>,
+    /// Its id; `None` where what stands there is not one that we write.
+    pub id: Option<DecisionId>,
     /// When it was written.
     pub at: jiff::Timestamp,
 }

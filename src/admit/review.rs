@@ -5,7 +5,7 @@
 //! becomes).
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -19,11 +19,12 @@ use crate::config::Config;
 use crate::decide::decide;
 use crate::decide::verdict::{Action, Reason, Verdict};
 use crate::fleet::Snapshot;
+use crate::ledger::{DecisionId, Ledger, Owner, Reservation};
 use crate::metrics::Metrics;
 use crate::patch::{Add, Stamp, patch};
 use crate::pod::{Pod, Text};
 use crate::room::Room;
-use crate::units::Micros;
+use crate::units::{Micros, Moment};
 use crate::workload::Workload;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -66,13 +67,16 @@ impl NoOpinion {
 #[error("{0}")]
 pub struct NotAReview(pub String);
 
-/// Answers reviews. Shared by all connections; holds no lock while it decides.
+/// Answers reviews. Shared by all connections. One review decides at a time: under the ledger's lock, so that a burst
+/// cannot be promised the same room twice.
 #[derive(Debug)]
 pub struct Reviewer {
     /// Settings.
     pub config: Arc<Config>,
     /// The view of the fleet, replaced as a whole by its one writer.
     pub fleet: Arc<ArcSwap<Snapshot>>,
+    /// What is promised and not in that view yet. Shared with whoever sees pods and publishes the view.
+    pub ledger: Arc<Mutex<Ledger>>,
     /// Where reviews are counted.
     pub metrics: Arc<Metrics>,
     /// The process's clock.
@@ -81,8 +85,8 @@ pub struct Reviewer {
 
 impl Reviewer {
     /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: one pass over the
-    /// body and one over the nodes; logs one line for the creation of a pod. Counts and logs nothing if somebody else
-    /// has claimed the ticket.
+    /// body and one over the nodes; logs one line for the creation of a pod. Reserves, counts and logs nothing if
+    /// somebody else has claimed the ticket.
     ///
     /// # Errors
     /// The body is not an AdmissionReview with a request.
@@ -104,17 +108,35 @@ impl Reviewer {
 
         let namespace = Cow::Borrowed(request.namespace.as_deref().unwrap_or_default());
         let workload = pod.workload(namespace, &self.config.keys);
-        let snapshot = self.fleet.load();
-        let now = self.clock.now();
-        let verdict = decide(&workload, &Room { snapshot: &snapshot }, &self.config, now);
+        let id = DecisionId(uuid::Uuid::new_v4().as_u128());
+        let (snapshot, now, verdict, is_ours);
+        {
+            // A review that panicked has left no half a reservation behind.
+            let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            // Not before: a reservation dropped meanwhile would be in neither.
+            snapshot = self.fleet.load();
+            now = self.clock.now();
+            let expired = ledger.expire(now);
+            let room = Room {
+                snapshot: &snapshot,
+                ledger: &ledger,
+            };
+            verdict = decide(&workload, &room, &self.config, now);
+            // An answer that nobody waits for is followed by no pod.
+            is_ours = ticket.claim();
+            if is_ours && request.dry_run != Some(true) {
+                promise(&mut ledger, &workload, &verdict, id, now.moment);
+            }
+            self.metrics.reservations(&ledger, expired);
+        }
         let stamp = Stamp {
             at: now.wall,
-            id: uuid::Uuid::new_v4().to_string(),
+            id: id.to_string(),
         };
         let operations = patch(&pod, &verdict, &self.config, &stamp);
         let bytes = respond(&request, &workload, &verdict, &operations).bytes();
 
-        if ticket.claim() {
+        if is_ours {
             self.count(verdict.action, verdict.reason, class(&workload), ticket.elapsed());
             log(&request, &pod, &workload, &verdict);
         }
@@ -164,6 +186,26 @@ impl Reviewer {
         };
         self.metrics
             .review(action.as_str(), reason.as_str(), class, site, elapsed);
+    }
+}
+
+/// Takes the room that the verdict gives away. A pod that fits no node takes none; one that is here again has it, but
+/// may have grown or shrunk.
+fn promise(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, id: DecisionId, now: Moment) {
+    if let (Some(site), Some(node)) = (verdict.site(), verdict.node) {
+        let reservation = Reservation {
+            id,
+            owner: Owner::new(&workload.namespace, workload.controller.as_deref()),
+            site: site.name().into(),
+            node,
+            amount: workload.request.clone(),
+            priority: workload.priority,
+        };
+        ledger.reserve(reservation, now);
+    } else if verdict.reason == Reason::Reinvocation
+        && let Some(id) = workload.placement.as_ref().and_then(|claim| claim.id)
+    {
+        ledger.adjust(id, &workload.namespace, &workload.request, now);
     }
 }
 

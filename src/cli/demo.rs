@@ -59,6 +59,7 @@ async fn play() -> anyhow::Result<()> {
     let reviewer = Reviewer {
         config: Arc::clone(&config),
         fleet: Arc::clone(&fleet),
+        ledger: Arc::default(),
         metrics: Arc::clone(&metrics),
         clock,
     };

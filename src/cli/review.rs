@@ -249,14 +249,7 @@ impl Offline<'_> {
     }
 
     fn item(&self, pod: &Pod<'_>, workload: &Workload<'_>, source: &str, assumptions: Vec<String>) -> Item {
-        let verdict = decide(
-            workload,
-            &Room {
-                snapshot: self.snapshot,
-            },
-            self.config,
-            self.now,
-        );
+        let verdict = decide(workload, &Room::of(self.snapshot), self.config, self.now);
         let stamp = Stamp {
             at: self.now.wall,
             id: uuid::Uuid::new_v4().to_string(),

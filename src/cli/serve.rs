@@ -94,6 +94,7 @@ impl Serve {
         let reviewer = Reviewer {
             config,
             fleet,
+            ledger: Arc::default(),
             metrics: Arc::clone(&metrics),
             clock,
         };

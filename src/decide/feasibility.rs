@@ -8,7 +8,7 @@ use super::verdict::{Estimate, Refusal, RefusalCode};
 use crate::config::Config;
 use crate::fleet::{LinkState, Node, Site, SiteKind};
 use crate::resources::Amounts;
-use crate::room::Room;
+use crate::room::{Room, Taken};
 use crate::units::{Micros, Moment};
 use crate::workload::Workload;
 use crate::workload::constraints::Taint;
@@ -25,9 +25,13 @@ pub(super) fn allows(workload: &Workload<'_>, site: &Site) -> bool {
 }
 
 /// Nodes of the site on which the pod fits now. Cost: a pass over its nodes.
-pub(super) fn fitting_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_>) -> usize {
+pub(super) fn fitting_nodes<'n>(
+    workload: &Workload<'_>,
+    site: &'n Site,
+    room: &Room<'_, '_>,
+) -> impl Iterator<Item = &'n Node> {
     let fits = |node: &&Node| node.ready && room.fits(&workload.request, node) && may_run(workload, site, node);
-    site.nodes().filter(fits).count()
+    site.nodes().filter(fits)
 }
 
 /// Whether the scheduler's filters on labels, taints and cordon let the pod onto the node, once it carries the
@@ -69,8 +73,9 @@ pub(super) fn holds_when_empty(workload: &Workload<'_>, site: &Site) -> impl Ite
     candidates.map(move |node| node.slots > 0 && workload.request.fits(&node.allocatable, &nothing))
 }
 
-/// Whether the pod would fit a node of the site once pods of lower priority had left it.
-pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site) -> bool {
+/// Whether the pod would fit a node of the site once pods of lower priority had left it. A reserved pod that has not
+/// come yet can be evicted like another.
+pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> bool {
     let makes_room = |node: &Node| {
         let mut used = node.used.clone();
         let mut pods = node.pods;
@@ -82,7 +87,16 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site) -> bool {
             used = used.less(&lower.used);
             pods -= lower.pods;
         }
-        pods < node.pods && pods < node.slots && workload.request.fits(&node.allocatable, &used)
+        let mut evicts = pods < node.pods;
+        for charge in room.charges(node) {
+            if charge.priority < workload.priority {
+                evicts = true;
+            } else {
+                used.add(charge.amount, charge.times);
+                pods += i64::from(charge.times);
+            }
+        }
+        evicts && pods < node.slots && workload.request.fits(&node.allocatable, &used)
     };
     workload.may_preempt
         && site
@@ -95,7 +109,7 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site) -> bool {
 const MAX_NAMED_RESOURCES: usize = 16;
 
 /// Why no node of the site takes the pod, with the numbers that tell how near it was. Only called when none does.
-pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
+pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Refusal {
     let selected: Vec<&Node> = site
         .nodes()
         .filter(|node| workload.constraints.allow(&node.name, &node.labels))
@@ -118,14 +132,22 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
     if usable.is_empty() {
         return Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", tolerated.len());
     }
+    let usable: Vec<(&Node, Taken<'_>)> = usable.into_iter().map(|node| (node, room.taken(node))).collect();
     let largest_free = |name: &str| {
-        let free = usable.iter().map(|node| match name {
-            "pods" => node.slots.saturating_sub(node.pods),
-            name => node.allocatable.get(name).saturating_sub(node.used.get(name)),
+        let free = usable.iter().map(|(node, taken)| match name {
+            "pods" => node.slots.saturating_sub(taken.pods),
+            name => node.allocatable.get(name).saturating_sub(taken.amounts.get(name)),
         });
         free.max().unwrap_or(0)
     };
-    let (mut requests, mut free) = (Map::new(), Map::new());
+    let all_reserved = |name: &str| {
+        let reserved = usable.iter().map(|(node, taken)| match name {
+            "pods" => taken.pods.saturating_sub(node.pods),
+            name => taken.amounts.get(name).saturating_sub(node.used.get(name)),
+        });
+        reserved.fold(0, i64::saturating_add)
+    };
+    let (mut requests, mut free, mut reserved) = (Map::new(), Map::new(), Map::new());
     for (name, request) in [("pods", 1)]
         .into_iter()
         .chain(workload.request.named())
@@ -133,11 +155,17 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site) -> Refusal {
     {
         requests.insert(name.to_owned(), request.into());
         free.insert(name.to_owned(), largest_free(name).into());
+        reserved.insert(name.to_owned(), all_reserved(name).into());
     }
-    Refusal::new(RefusalCode::NoRoom)
+    let refusal = Refusal::new(RefusalCode::NoRoom)
         .with("usableNodes", usable.len())
         .with("request", requests)
-        .with("largestFree", free)
+        .with("largestFree", free);
+    // Every reservation takes a slot.
+    match all_reserved("pods") {
+        0 => refusal,
+        _ => refusal.with("reserved", reserved),
+    }
 }
 
 /// Whether kube-scheduler closes the site to pods of this one's controller (DESIGN 4.4).

@@ -2,8 +2,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::{Node, Snapshot};
+use crate::fleet::{Node, NodeId, Snapshot};
+use crate::ledger::{DecisionId, Ledger, Owner, Reservation};
 use crate::pod::Pod;
+use crate::resources::Amounts;
 use crate::testkit::{self, NOW};
 use crate::units::{Bytes, Millicores};
 
@@ -28,7 +30,7 @@ fn with_verdict<T>(fleet: &Value, pod: &Value, config: &Config, read: impl FnOnc
     let text = pod.to_string();
     let pod = Pod::from_json(&text).unwrap();
     let workload = pod.workload("shop".into(), &config.keys);
-    read(&decide(&workload, &Room { snapshot: &snapshot }, config, NOW))
+    read(&decide(&workload, &Room::of(&snapshot), config, NOW))
 }
 
 /// An edge node of 4 cores with `used` millicores taken, and a cloud node of 64 behind a WAN of 25 ms.
@@ -710,6 +712,98 @@ fn refusals_carry_their_numbers() {
     );
 }
 
+/// What a decision says while pods of these millicores and priorities are promised node 0, the edge's only one.
+fn with_reserved<T>(fleet: &Value, reserved: &[(i64, i32)], pod: &Value, read: impl FnOnce(&Verdict<'_>) -> T) -> T {
+    let mut ledger = Ledger::new(Config::default().reservation_ttl);
+    for (id, &(millicores, priority)) in (0..).zip(reserved) {
+        let reservation = Reservation {
+            id: DecisionId(id),
+            owner: Owner::new("shop", None),
+            site: "edge".into(),
+            node: NodeId(0),
+            amount: Amounts {
+                cpu: Millicores(millicores),
+                ..Amounts::default()
+            },
+            priority,
+        };
+        assert!(ledger.reserve(reservation, NOW.moment));
+    }
+    let snapshot = testkit::snapshot(fleet);
+    let config = Config::default();
+    let text = pod.to_string();
+    let pod = Pod::from_json(&text).unwrap();
+    let room = Room {
+        snapshot: &snapshot,
+        ledger: &ledger,
+    };
+    read(&decide(&pod.workload("shop".into(), &config.keys), &room, &config, NOW))
+}
+
+#[test]
+fn what_is_promised_is_not_free() {
+    let said = |reserved: &[(i64, i32)]| {
+        with_reserved(&fleet(3000), reserved, &pod(json!({})), |verdict| {
+            let refusals = verdict.sites[0].refusals.iter();
+            let numbers: Vec<_> = refusals.map(|refusal| Value::from(refusal.numbers.clone())).collect();
+            (verdict.site().unwrap().name().to_owned(), verdict.node, numbers)
+        })
+    };
+    assert_eq!(said(&[(500, 0)]), ("edge".into(), Some(NodeId(0)), vec![]));
+    let no_room = json!({
+        "usableNodes": 1,
+        "request": {"cpu": 500, "memory": 268_435_456, "pods": 1},
+        "largestFree": {"cpu": 400, "memory": 8_589_934_592_i64, "pods": 103},
+        "reserved": {"cpu": 600, "memory": 0, "pods": 2},
+    });
+    assert_eq!(
+        said(&[(500, 0), (100, 0)]),
+        ("cloud".into(), Some(NodeId(1)), vec![no_room])
+    );
+    // Pod slots are promised too.
+    let slots = with(fleet(0), "/nodes/0/used/pods", json!(109));
+    let site = |reserved: &[(i64, i32)]| with_reserved(&slots, reserved, &pod(json!({})), |verdict| verdict.node);
+    assert_eq!(site(&[]), Some(NodeId(0)));
+    assert_eq!(site(&[(0, 0)]), Some(NodeId(1)));
+}
+
+#[test]
+fn a_pod_that_is_promised_room_can_be_preempted_by_its_priority() {
+    // A cloud that would not do.
+    let fleet = with(fleet(3000), "/sites/1/speedFactor", json!(0.01));
+    let important = with(pod(json!({"deadlineMs": "300"})), "/spec/priority", json!(10));
+    let reason = |reserved: &[(i64, i32)]| {
+        with_reserved(&fleet, reserved, &important, |verdict| {
+            (verdict.reason.as_str(), verdict.node)
+        })
+    };
+    assert_eq!(reason(&[]), ("edge_feasible_slo_met", Some(NodeId(0))));
+    assert_eq!(reason(&[(1000, 10)]), ("edge_no_capacity", None));
+    assert_eq!(reason(&[(1000, 9)]), ("edge_preempts", None));
+}
+
+#[test]
+fn the_node_of_a_verdict_is_the_one_that_kube_scheduler_would_take() {
+    let node = |name: &str, used: u32| {
+        json!({"name": name, "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "memory": "8Gi", "pods": 9},
+               "used": {"cpu": format!("{used}m")}})
+    };
+    let nodes = json!([node("a", 4000), node("c", 1000), node("b", 1000), node("d", 2000)]);
+    let fleet = with(fleet(0), "/nodes", nodes);
+    let chosen = |fleet: &Value, pod: &Value| {
+        with_verdict(fleet, pod, &Config::default(), |verdict| {
+            let node = verdict.site()?.nodes().find(|node| Some(node.id) == verdict.node)?;
+            Some(node.name.to_string())
+        })
+    };
+    assert_eq!(chosen(&fleet, &pod(json!({}))).as_deref(), Some("b"));
+    let fleet = with(fleet, "/nodes/2/unschedulable", json!(true));
+    assert_eq!(chosen(&fleet, &pod(json!({}))).as_deref(), Some("c"));
+    let large = with(pod(json!({})), "/spec/containers/0/resources/requests/cpu", json!("5"));
+    assert_eq!(outcome(&fleet, &large), "edge: edge_too_large");
+    assert_eq!(chosen(&fleet, &large), None);
+}
+
 #[test]
 fn explanations_stay_short_and_name_no_node() {
     let short = |fleet: &Value| {
@@ -770,7 +864,7 @@ fn flips(before: &Snapshot, after: &Snapshot, pod: &Value, config: &Config) -> b
     let pod = Pod::from_json(&text).unwrap();
     let workload = pod.workload("shop".into(), &config.keys);
     let kind = |snapshot: &Snapshot| {
-        let verdict = decide(&workload, &Room { snapshot }, config, NOW);
+        let verdict = decide(&workload, &Room::of(snapshot), config, NOW);
         verdict.site().map(|site| site.kind())
     };
     kind(before) == Some(SiteKind::Edge) && kind(after) == Some(SiteKind::Cloud)

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::fleet::{LinkState, Site};
+use crate::fleet::{LinkState, NodeId, Site};
 use crate::units::Micros;
 use crate::workload::slo::SloFault;
 
@@ -259,6 +259,8 @@ pub struct Verdict<'s> {
     pub action: Action<'s>,
     /// Why.
     pub reason: Reason,
+    /// The node that kube-scheduler would take at the chosen site; `None` if the pod fits on none, or is not placed.
+    pub node: Option<NodeId>,
     /// Every site in the order of the snapshot; empty for a pod that is not ours.
     pub sites: Vec<Assessment<'s>>,
     /// For the person who created the pod.
@@ -273,6 +275,7 @@ impl<'s> Verdict<'s> {
         Self {
             action: Action::PassThrough,
             reason,
+            node: None,
             sites: vec![],
             warnings: vec![],
             faults: vec![],

@@ -19,7 +19,7 @@ fn operations(fleet: &Value, pod: &Value, config: &Config) -> Vec<Add> {
     let text = pod.to_string();
     let pod = Pod::from_json(&text).unwrap();
     let workload = pod.workload("shop".into(), &config.keys);
-    let verdict = decide(&workload, &Room { snapshot: &snapshot }, config, NOW);
+    let verdict = decide(&workload, &Room::of(&snapshot), config, NOW);
     patch(&pod, &verdict, config, &stamp())
 }
 
@@ -83,7 +83,7 @@ fn a_pod_without_metadata_gets_it_when_labels_do_not_decide() {
     let managed = Pod::from_json(&managed).unwrap();
     let config = Config::default();
     let workload = managed.workload("shop".into(), &config.keys);
-    let verdict = decide(&workload, &Room { snapshot: &snapshot }, &config, NOW);
+    let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
     let bare = json!({"metadata": null, "spec": {}});
     let text = bare.to_string();
     let operations = patch(&Pod::from_json(&text).unwrap(), &verdict, &config, &stamp());
@@ -200,7 +200,7 @@ proptest! {
         let text = pod.to_string();
         let parsed = Pod::from_json(&text).unwrap();
         let workload = parsed.workload("shop".into(), &config.keys);
-        let verdict = decide(&workload, &Room { snapshot: &snapshot }, &config, NOW);
+        let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
         let patched = apply(&pod, &patch(&parsed, &verdict, &config, &stamp())).to_string();
         let again = Pod::from_json(&patched).unwrap();
         prop_assert_eq!(patch(&again, &verdict, &config, &stamp()), vec![]);
@@ -208,7 +208,7 @@ proptest! {
         // And the second round of admission recognises it.
         if verdict.site().is_some() {
             let workload = again.workload("shop".into(), &config.keys);
-            let second = decide(&workload, &Room { snapshot: &snapshot }, &config, NOW);
+            let second = decide(&workload, &Room::of(&snapshot), &config, NOW);
             prop_assert_eq!(second.reason, crate::decide::verdict::Reason::Reinvocation);
         }
     }

@@ -120,7 +120,7 @@ fn pods_fit_where_upstream_would_put_them() {
     };
     for Topic { topic, fleet, cases } in golden("fit.json") {
         let snapshot = file::read(&fleet, &config, now.moment).unwrap();
-        let room = Room { snapshot: &snapshot };
+        let room = Room::of(&snapshot);
         for case in cases {
             let text = pod(&case.spec);
             let mut pod = Pod::from_json(&text).unwrap();

@@ -11,10 +11,11 @@ fn reviewer(config: Config) -> Reviewer {
         "nodes": [{"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}}],
     });
     Reviewer {
-        config: Arc::new(config),
         fleet: Arc::new(ArcSwap::from_pointee(
             testkit::snapshot(&fleet).younger(Micros::from_secs(100_000)),
         )),
+        ledger: Arc::new(Mutex::new(Ledger::new(config.reservation_ttl))),
+        config: Arc::new(config),
         metrics: Arc::new(Metrics::new()),
         clock: Clock::start(),
     }
@@ -243,6 +244,144 @@ fn a_second_round_repeats_the_first_without_a_patch() {
         response["auditAnnotations"],
         json!({"decision": "edge", "site": "edge", "reason": "passthrough_reinvocation"})
     );
+}
+
+/// No test takes so long that a reservation expires.
+const HOUR: Micros = Micros::from_secs(3_600);
+
+/// Two edge nodes for four of [`core_pod`] each, and a cloud with room for all.
+fn burst_reviewer(reservation_ttl: Micros) -> Reviewer {
+    let edge = ["e1", "e2"].map(
+        |name| json!({"name": name, "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": "4500m", "pods": 99}}),
+    );
+    let cloud = json!({"name": "c", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": 999, "pods": 999}});
+    let fleet = json!({
+        "sites": [
+            {"name": "edge", "kind": "edge"},
+            {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 25, "lossPct": 0}},
+        ],
+        "nodes": [edge[0], edge[1], cloud],
+    });
+    let snapshot = testkit::snapshot(&fleet).younger(Micros::from_secs(100_000));
+    Reviewer {
+        fleet: Arc::new(ArcSwap::from_pointee(snapshot)),
+        ..reviewer(Config {
+            reservation_ttl,
+            ..Config::default()
+        })
+    }
+}
+
+fn core_pod() -> Value {
+    let mut pod = latency_pod();
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    pod
+}
+
+fn site(reviewer: &Reviewer, review: &Value) -> String {
+    let response = answer(reviewer, review);
+    response["auditAnnotations"]["site"].as_str().unwrap().to_owned()
+}
+
+/// How many of 60 pods that arrive through six connections at once are sent to the edge.
+fn edge_share_of_a_burst(reviewer: &Reviewer) -> usize {
+    let review = create(core_pod());
+    let ten = || (0..10).filter(|_| site(reviewer, &review) == "edge").count();
+    std::thread::scope(|scope| {
+        let connections = [(); 6].map(|()| scope.spawn(ten));
+        connections.into_iter().map(|thread| thread.join().unwrap()).sum()
+    })
+}
+
+fn open(reviewer: &Reviewer) -> usize {
+    reviewer.ledger.lock().unwrap().open()
+}
+
+#[test]
+fn a_burst_is_not_promised_the_same_room_twice() {
+    let reviewer = burst_reviewer(HOUR);
+    assert_eq!(edge_share_of_a_burst(&reviewer), 8);
+    assert_eq!(open(&reviewer), 60);
+    assert!(reviewer.metrics.encode().contains("edgeward_reservations 60\n"));
+
+    let without = burst_reviewer(Micros(0));
+    assert_eq!(edge_share_of_a_burst(&without), 60);
+    assert_eq!(open(&without), 0);
+}
+
+#[test]
+fn every_replica_counts_its_own_promises_for_the_others_too() {
+    let reviewer = burst_reviewer(HOUR);
+    reviewer.ledger.lock().unwrap().set_replicas(4);
+    assert_eq!(edge_share_of_a_burst(&reviewer), 2);
+}
+
+#[test]
+fn a_dry_run_sees_the_promises_and_makes_none() {
+    let reviewer = burst_reviewer(HOUR);
+    let mut dry = create(core_pod());
+    dry["request"]["dryRun"] = true.into();
+    for _ in 0..20 {
+        assert_eq!(site(&reviewer, &dry), "edge");
+    }
+    assert_eq!(open(&reviewer), 0);
+    assert_eq!(edge_share_of_a_burst(&reviewer), 8);
+    assert_eq!(site(&reviewer, &dry), "cloud");
+    assert_eq!(open(&reviewer), 60);
+}
+
+#[test]
+fn nothing_is_promised_to_a_pod_that_fits_nowhere_nor_by_an_answer_that_comes_too_late() {
+    let reviewer = burst_reviewer(HOUR);
+    let mut large = core_pod();
+    large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1000");
+    let response = answer(&reviewer, &create(large));
+    assert_eq!(response["auditAnnotations"]["reason"], "edge_too_large");
+    assert_eq!(open(&reviewer), 0);
+
+    let ticket = Ticket::new(reviewer.clock);
+    assert!(ticket.claim());
+    reviewer
+        .review(create(core_pod()).to_string().as_bytes(), &ticket)
+        .unwrap();
+    assert_eq!(open(&reviewer), 0);
+}
+
+#[test]
+fn a_second_round_adjusts_what_is_promised() {
+    let reviewer = burst_reviewer(HOUR);
+    let charged = || {
+        let (amounts, pods) = reviewer.ledger.lock().unwrap().charged("edge", 0);
+        (amounts.cpu.0, pods)
+    };
+    let mut review = create(core_pod());
+    let response = answer(&reviewer, &review);
+    let patch = base64::engine::general_purpose::STANDARD.decode(response["patch"].as_str().unwrap());
+    let patch: json_patch::Patch = serde_json::from_slice(&patch.unwrap()).unwrap();
+    json_patch::patch(&mut review["request"]["object"], &patch).unwrap();
+    assert_eq!(charged(), (1_000, 1));
+
+    review["request"]["object"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2500m");
+    review["request"]["dryRun"] = true.into();
+    let audit = |review: &Value| answer(&reviewer, review)["auditAnnotations"]["reason"].clone();
+    assert_eq!(audit(&review), "passthrough_reinvocation");
+    assert_eq!(charged(), (1_000, 1));
+    review["request"]["dryRun"] = false.into();
+    assert_eq!(audit(&review), "passthrough_reinvocation");
+    assert_eq!(charged(), (2_500, 1));
+}
+
+#[test]
+fn a_panic_under_the_lock_does_not_end_all_reviews() {
+    let reviewer = burst_reviewer(HOUR);
+    let ledger = Arc::clone(&reviewer.ledger);
+    let panicked = std::thread::spawn(move || {
+        let _ledger = ledger.lock().unwrap();
+        panic!("in a review");
+    });
+    assert!(panicked.join().is_err());
+    assert!(reviewer.ledger.is_poisoned());
+    assert_eq!(edge_share_of_a_burst(&reviewer), 8);
 }
 
 #[test]

@@ -1,0 +1,320 @@
+//! Reservations: what decisions have promised to pods that the snapshot does not show yet.
+//!
+//! A reservation ends in one of two ways. Its pod is seen: it is confirmed, marked with the revision whose snapshot
+//! shows the pod first, and from then on counts only for reviews that read an older one. Or no pod comes: it expires.
+//! So a pod and its reservation never count together, and never neither.
+//!
+//! One [`Ledger`] lives under one lock. A review loads the snapshot, decides and reserves inside it; the one who
+//! publishes snapshots marks before and drops after.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+
+use crate::fleet::NodeId;
+use crate::resources::Amounts;
+use crate::units::{Micros, Moment, Now};
+
+/// How many reservations of one owner must expire in a row before it gets no more.
+const STRIKES: u32 = 3;
+
+/// Of how many owners it is remembered that their reservations expired.
+const MAX_OWNERS: usize = 1_000;
+
+/// The longest uid that is kept; those of the API server have 36 bytes.
+const MAX_UID_BYTES: usize = 64;
+
+/// Names one decision, on its pod and here: a random UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DecisionId(pub u128);
+
+impl DecisionId {
+    /// Reads what [`Display`](fmt::Display) writes, and nothing else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits: String = text.split('-').collect();
+        let id = Self(u128::from_str_radix(&digits, 16).ok()?);
+        (id.to_string() == text).then_some(id)
+    }
+}
+
+/// The form of a UUID: 32 lower-case digits in groups of 8, 4, 4, 4 and 12.
+impl fmt::Display for DecisionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (high, low) = ((self.0 >> 64) as u64, self.0 as u64);
+        write!(
+            f,
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            high >> 32,
+            (high >> 16) & 0xffff,
+            high & 0xffff,
+            low >> 48,
+            low & 0xffff_ffff_ffff
+        )
+    }
+}
+
+/// Who creates pods: a controller, within the namespace that names it; else the namespace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    namespace: Box<str>,
+    controller: Option<Box<str>>,
+}
+
+impl Owner {
+    /// The owner of a pod with this controller's uid. A pod can name any text as one: what is too long for a uid counts
+    /// as none.
+    pub fn new(namespace: &str, controller: Option<&str>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            controller: controller.filter(|uid| uid.len() <= MAX_UID_BYTES).map(Into::into),
+        }
+    }
+}
+
+/// Room promised to one pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservation {
+    /// The decision that promised it; the pod carries it.
+    pub id: DecisionId,
+    /// Who creates the pod.
+    pub owner: Owner,
+    /// The site it was placed on.
+    pub site: Box<str>,
+    /// The node that is charged: the one kube-scheduler would take.
+    pub node: NodeId,
+    /// The pod's effective request. A pod slot comes with it.
+    pub amount: Amounts,
+    /// The pod's `spec.priority`.
+    pub priority: i32,
+}
+
+/// What one reservation takes from its node.
+#[derive(Debug, Clone, Copy)]
+pub struct Charge<'l> {
+    /// The pod's effective request.
+    pub amount: &'l Amounts,
+    /// How many times over, and so how many pod slots.
+    pub times: u32,
+    /// The pod's `spec.priority`.
+    pub priority: i32,
+}
+
+/// The open reservations, and the owners whose reservations come to nothing. Equal after equal calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ledger {
+    ttl: Micros,
+    replicas: u32,
+    nodes: BTreeMap<NodeId, Vec<Entry>>,
+    /// Where the unconfirmed ones are.
+    unconfirmed: BTreeMap<DecisionId, NodeId>,
+    /// No unconfirmed one is older.
+    oldest: Moment,
+    strikes: BTreeMap<Owner, Strikes>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    reservation: Reservation,
+    since: Moment,
+    /// The first revision that shows its pod; `None` until the pod is seen.
+    shown_in: Option<u64>,
+}
+
+/// Expired in a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Strikes {
+    count: u32,
+    last: Timestamp,
+}
+
+/// Reserves nothing.
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::new(Micros(0))
+    }
+}
+
+impl Ledger {
+    /// An empty ledger whose reservations expire after `ttl`, unless they are confirmed. With a `ttl` of zero nothing is
+    /// ever reserved. We are the only replica until [`Ledger::set_replicas`] says otherwise.
+    pub const fn new(ttl: Micros) -> Self {
+        Self {
+            ttl,
+            replicas: 1,
+            nodes: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
+            oldest: Moment(i64::MAX),
+            strikes: BTreeMap::new(),
+        }
+    }
+
+    /// How many replicas decide, ours included; zero counts as one. What we promise and nobody has seen yet is charged
+    /// so many times: the others may be promising the same room.
+    pub fn set_replicas(&mut self, ready: u32) {
+        self.replicas = ready.max(1);
+    }
+
+    /// Takes the room from now on; false, and nothing is taken, for an owner whose last three came to nothing.
+    /// Ids are unique. `now` does not go back from call to call. Cost: a search, and the reservation is kept.
+    pub fn reserve(&mut self, mut reservation: Reservation, now: Moment) -> bool {
+        let strikes = self.strikes.get(&reservation.owner).map_or(0, |strikes| strikes.count);
+        if self.ttl == Micros(0) || strikes >= STRIKES {
+            return false;
+        }
+        reservation.amount.forget_zeros();
+        self.oldest = self.oldest.min(now);
+        self.unconfirmed.insert(reservation.id, reservation.node);
+        self.nodes.entry(reservation.node).or_default().push(Entry {
+            reservation,
+            since: now,
+            shown_in: None,
+        });
+        true
+    }
+
+    /// The pod is under review again and asks for `amount` now. Its admission goes on, so its time begins anew. Nothing
+    /// happens if it holds no unconfirmed reservation: the id and the namespace must be its own.
+    pub fn adjust(&mut self, id: DecisionId, namespace: &str, amount: &Amounts, now: Moment) {
+        let entry = self.unconfirmed(id);
+        if let Some(entry) = entry.filter(|entry| *entry.reservation.owner.namespace == *namespace) {
+            entry.reservation.amount = amount.clone();
+            entry.reservation.amount.forget_zeros();
+            entry.since = now;
+        }
+    }
+
+    /// A pod of this namespace and site that carries this id is seen, and the snapshot of `revision`, which is yet to be
+    /// published, will be the first to show it. The first such pod gets the node that was charged for it; a second one, or
+    /// one of another namespace or site, was not promised anything. Its owner's promises come true again.
+    pub fn confirm(&mut self, id: DecisionId, namespace: &str, site: &str, revision: u64) -> Option<NodeId> {
+        let entry = self.unconfirmed(id)?;
+        let reservation = &entry.reservation;
+        if *reservation.owner.namespace != *namespace || *reservation.site != *site {
+            return None;
+        }
+        entry.shown_in = Some(revision);
+        let (node, owner) = (reservation.node, reservation.owner.clone());
+        self.unconfirmed.remove(&id);
+        self.strikes.remove(&owner);
+        Some(node)
+    }
+
+    /// The snapshot of this revision is published: every review from now on reads it or a later one.
+    /// Cost: a pass over the open reservations.
+    pub fn published(&mut self, revision: u64) {
+        self.retain(|entry| entry.shown_in.is_none_or(|shown_in| shown_in > revision));
+    }
+
+    /// Drops what nobody has confirmed in time, and returns how many those were. Cost: nothing while none can be due,
+    /// else a pass over the open reservations.
+    pub fn expire(&mut self, now: Now) -> u64 {
+        let limit = now.moment.before(self.ttl);
+        if self.oldest > limit {
+            return 0;
+        }
+        let mut oldest = Moment(i64::MAX);
+        let mut expired = Vec::new();
+        self.retain(|entry| {
+            if entry.shown_in.is_some() {
+                return true;
+            }
+            if entry.since <= limit {
+                expired.push((entry.reservation.id, entry.reservation.owner.clone()));
+                return false;
+            }
+            oldest = oldest.min(entry.since);
+            true
+        });
+        self.oldest = oldest;
+        let count = expired.len();
+        for (id, owner) in expired {
+            self.unconfirmed.remove(&id);
+            self.strike(owner, now.wall);
+        }
+        count as u64
+    }
+
+    /// A pod of this owner exists that was created at this time. If that is after its last reservation expired, its
+    /// promises come true again. Called for every pod seen: who decided about it does not matter.
+    pub fn seen(&mut self, namespace: &str, controller: Option<&str>, created: Timestamp) {
+        if self.strikes.is_empty() {
+            return;
+        }
+        let owner = Owner::new(namespace, controller);
+        if self.strikes.get(&owner).is_some_and(|strikes| created > strikes.last) {
+            self.strikes.remove(&owner);
+        }
+    }
+
+    /// What takes from `node` as a review sees it that reads the snapshot of `revision`: what nobody has confirmed, once
+    /// for every replica, and, once, what that snapshot does not show yet. Cost: a search if anything is reserved at all.
+    pub fn charges(&self, node: NodeId, revision: u64) -> impl Iterator<Item = Charge<'_>> {
+        let entries = self.nodes.get(&node).into_iter().flatten();
+        entries.filter_map(move |entry| self.charge(entry, revision))
+    }
+
+    /// The same on all nodes of a site, summed: the amounts and the pod slots. Cost: a pass over the open reservations.
+    pub fn charged(&self, site: &str, revision: u64) -> (Amounts, i64) {
+        let (mut amounts, mut slots) = (Amounts::default(), 0);
+        let entries = self.nodes.values().flatten();
+        for entry in entries.filter(|entry| *entry.reservation.site == *site) {
+            if let Some(charge) = self.charge(entry, revision) {
+                amounts.add(charge.amount, charge.times);
+                slots += i64::from(charge.times);
+            }
+        }
+        (amounts, slots)
+    }
+
+    /// How many reservations nobody has confirmed.
+    pub fn open(&self) -> usize {
+        self.unconfirmed.len()
+    }
+
+    /// How many owners get no reservations. Cost: a pass over those whose last one expired.
+    pub fn suspended(&self) -> usize {
+        self.strikes.values().filter(|strikes| strikes.count >= STRIKES).count()
+    }
+
+    fn charge<'l>(&self, entry: &'l Entry, revision: u64) -> Option<Charge<'l>> {
+        let times = match entry.shown_in {
+            None => self.replicas,
+            Some(shown_in) if shown_in > revision => 1,
+            Some(_) => return None,
+        };
+        Some(Charge {
+            amount: &entry.reservation.amount,
+            times,
+            priority: entry.reservation.priority,
+        })
+    }
+
+    fn unconfirmed(&mut self, id: DecisionId) -> Option<&mut Entry> {
+        let node = self.unconfirmed.get(&id)?;
+        let mut entries = self.nodes.get_mut(node)?.iter_mut();
+        entries.find(|entry| entry.reservation.id == id)
+    }
+
+    fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
+        self.nodes.retain(|_, entries| {
+            entries.retain(&mut keep);
+            !entries.is_empty()
+        });
+    }
+
+    /// A reservation of this owner came to nothing. When too many owners are remembered, the older half is forgotten.
+    fn strike(&mut self, owner: Owner, at: Timestamp) {
+        let strikes = self.strikes.entry(owner).or_insert(Strikes { count: 0, last: at });
+        strikes.count += 1;
+        strikes.last = at;
+        if self.strikes.len() > MAX_OWNERS {
+            let mut times: Vec<_> = self.strikes.values().map(|strikes| strikes.last).collect();
+            let (_, &mut median, _) = times.select_nth_unstable(MAX_OWNERS / 2);
+            self.strikes.retain(|_, strikes| strikes.last > median);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
