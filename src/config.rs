@@ -43,6 +43,8 @@ pub struct Config {
     pub telemetry_ttl: Micros,
     /// How long a reservation waits for its pod; zero switches reservations off.
     pub reservation_ttl: Micros,
+    /// How many replicas decide; `None` where our own Service tells.
+    pub replicas: Option<u32>,
     /// Processing time by CPU request, per class.
     pub models: PerClass<LinearModel>,
     /// Which pods stand in a queue.
@@ -105,6 +107,7 @@ impl Default for Config {
             loss_threshold: Permille(20),
             telemetry_ttl: Micros::from_secs(60),
             reservation_ttl: Micros::from_secs(3),
+            replicas: None,
             models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
             queue_model: QueueModel::Waiting,
         }
@@ -134,7 +137,7 @@ impl Config {
     }
 
     /// Every setting, by its name in the document.
-    pub const SETTINGS: [&'static str; 14] = [
+    pub const SETTINGS: [&'static str; 15] = [
         "domain",
         "excludedNamespaces",
         "sites",
@@ -147,6 +150,7 @@ impl Config {
         "lossThresholdPct",
         "telemetryCacheTTL",
         "reservationTTL",
+        "replicas",
         "models",
         "queueModel",
     ];
@@ -166,6 +170,7 @@ impl Config {
             loss_threshold,
             telemetry_ttl,
             reservation_ttl,
+            replicas,
             models,
             queue_model,
         ] = settings;
@@ -212,6 +217,7 @@ impl Config {
         );
         set(&mut config.loss_threshold, loss_threshold.percent(Permille(1)));
         set(&mut config.telemetry_ttl, duration(&telemetry_ttl, ["1ms", "24h"]));
+        config.replicas = replicas.integer(1..=100).map(|replicas| replicas as u32);
         set(&mut config.reservation_ttl, duration(&reservation_ttl, ["0s", "24h"]));
         for (name, model) in models.entries().into_iter().flatten() {
             let Some(class) = Class::parse(name) else {
@@ -332,6 +338,7 @@ mod tests {
             "lossThresholdPct": 1.5,
             "telemetryCacheTTL": "2m",
             "reservationTTL": "0s",
+            "replicas": 3,
             "models": {"batch": {"alpha": 0.25, "beta": 7}},
             "queueModel": "pending",
         }))
@@ -354,6 +361,7 @@ mod tests {
         assert_eq!(config.loss_threshold, Permille(15));
         assert_eq!(config.telemetry_ttl, Micros::from_secs(120));
         assert_eq!(config.reservation_ttl, Micros(0));
+        assert_eq!(config.replicas, Some(3));
         assert_eq!(
             config.models[Class::Batch],
             LinearModel {
@@ -389,7 +397,7 @@ mod tests {
             [
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, probing, enableOffload, \
                  invalidSlo, onNoCapacity, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
-                 reservationTTL, models, queueModel",
+                 reservationTTL, replicas, models, queueModel",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
                 "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
                  at most 63",

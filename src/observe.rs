@@ -6,17 +6,19 @@
 mod fleet_file;
 pub mod probe;
 mod raw;
+mod replicas;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
-use crate::fleet::{Link, Node, Snapshot};
+use crate::fleet::{Link, Node, NodeId, Snapshot};
 use crate::index::{Index, Kind, NodeFault, PodRecord};
+use crate::ledger::{DecisionId, Ledger};
 use crate::metrics::Metrics;
 use crate::units::{Micros, Moment};
 
@@ -47,6 +49,8 @@ pub enum Change {
     Namespace(Box<str>, bool),
     /// The WAN towards a site, as probes have it.
     Link(String, Option<Link>),
+    /// How many replicas of us are ready.
+    Replicas(u32),
     /// A list of everything of this kind begins.
     ListBegan(Kind),
     /// That list is complete.
@@ -63,7 +67,7 @@ impl Change {
             Change::Pod(_) | Change::PodGone(_) => Kind::Pods,
             Change::Namespace(..) => Kind::Namespaces,
             Change::ListBegan(kind) | Change::ListEnded(kind) | Change::Heard(kind) => *kind,
-            Change::Link(..) => return None,
+            Change::Link(..) | Change::Replicas(_) => return None,
         })
     }
 }
@@ -95,6 +99,7 @@ pub struct Observer {
     clock: Clock,
     metrics: Arc<Metrics>,
     fleet: Arc<ArcSwap<Snapshot>>,
+    ledger: Arc<Mutex<Ledger>>,
     /// When the last snapshot was published.
     published: Option<Moment>,
     /// The faults of nodes that were logged last.
@@ -104,8 +109,8 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// An observer of these sites, and where to send it changes.
-    pub fn new(index: Index, clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
+    /// An observer that confirms the reservations of this ledger, and where to send it changes.
+    pub fn new(index: Index, ledger: Arc<Mutex<Ledger>>, clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
         let (sender, changes) = mpsc::channel(BACKLOG);
         let observer = Self {
             index,
@@ -113,6 +118,7 @@ impl Observer {
             clock,
             metrics,
             fleet: Arc::default(),
+            ledger,
             published: None,
             faults: vec![],
             listed: vec![],
@@ -168,21 +174,47 @@ impl Observer {
         match change {
             Change::Node(node) => index.apply_node(*node, at),
             Change::NodeGone(name) => index.delete_node(&name),
-            Change::Pod(pod) => index.apply_pod(*pod, None, at),
+            Change::Pod(pod) => {
+                let inherited = self.confirm(&pod);
+                self.index.apply_pod(*pod, inherited, at);
+            }
             Change::PodGone(uid) => index.delete_pod(&uid),
             Change::Namespace(name, is_managed) => index.apply_namespace(&name, is_managed),
             Change::Link(site, link) => index.set_link(&site, link),
+            Change::Replicas(ready) => self.ledger().set_replicas(ready),
             Change::ListBegan(kind) => index.list_began(kind),
             Change::ListEnded(kind) => index.list_ended(kind),
             Change::Heard(_) => {}
         }
     }
 
+    /// The first event of a pod that was decided confirms its reservation, and gives it the node that was charged.
+    fn confirm(&mut self, pod: &PodRecord) -> Option<NodeId> {
+        if self.index.has_seen(&pod.uid) {
+            return None;
+        }
+        let mut ledger = self.ledger();
+        if let Some(created) = pod.created {
+            ledger.seen(&pod.namespace, pod.controller.as_deref(), created);
+        }
+        let id = DecisionId::parse(pod.decision.as_deref()?)?;
+        let site = self.index.site_of(pod)?;
+        ledger.confirm(id, &pod.namespace, site, self.index.next_revision())
+    }
+
+    /// Confirmed reservations are marked with the revision that shows their pods, so that a review never counts both and
+    /// never neither; they are dropped once it is published.
     fn publish(&mut self) {
         let now = self.clock.moment();
         let snapshot = self.index.publish(now);
+        let revision = snapshot.revision;
         self.published = Some(now);
         self.fleet.store(Arc::new(snapshot));
+        let mut ledger = self.ledger();
+        ledger.published(revision);
+        let expired = ledger.expire(self.clock.now());
+        self.metrics.reservations(&ledger, expired);
+        drop(ledger);
         self.measure(now);
         self.report_faults();
         for (kind, then) in std::mem::take(&mut self.listed) {
@@ -210,6 +242,10 @@ impl Observer {
             );
         }
         self.faults = faults;
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn measure(&self, now: Moment) {

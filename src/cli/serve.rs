@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 
 use super::documents;
-use super::live::{self, View};
+use super::live::{self, Service, View};
 use crate::admit::review::Reviewer;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -55,7 +55,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "DIR", conflicts_with = "tls_key")]
     self_signed: Option<PathBuf>,
 
-    /// Name of our Service, for the self-signed certificate.
+    /// Name of our Service: in the self-signed certificate, and its EndpointSlices tell how many replicas decide.
     #[arg(long, default_value = "edgeward")]
     service: String,
 
@@ -87,14 +87,20 @@ impl Serve {
     async fn serve(self, config: Arc<Config>, metrics: Arc<Metrics>) -> anyhow::Result<()> {
         let clock = Clock::start();
         let readiness = Readiness::default();
-        let View { fleet, tasks } = match self.fleet {
+        let View { fleet, ledger, tasks } = match self.fleet {
             Some(path) => from_file(path, &config, clock, &metrics).await?,
-            None => live::view(&config, clock, &metrics, &readiness).await?,
+            None => {
+                let service = Service {
+                    namespace: self.namespace.clone(),
+                    name: self.service.clone(),
+                };
+                live::view(&config, service, clock, &metrics, &readiness).await?
+            }
         };
         let reviewer = Reviewer {
             config,
             fleet,
-            ledger: Arc::default(),
+            ledger,
             metrics: Arc::clone(&metrics),
             clock,
         };
@@ -125,6 +131,8 @@ async fn from_file(path: PathBuf, config: &Arc<Config>, clock: Clock, metrics: &
     let file = FleetFile::open(path, Arc::clone(config), clock, Arc::clone(metrics)).await?;
     Ok(View {
         fleet: file.fleet(),
+        // Nobody would confirm a reservation: the file is believed as it stands.
+        ledger: Arc::default(),
         tasks: vec![Task::new("fleet file", async {
             file.follow().await;
             Ok(())

@@ -92,8 +92,8 @@ impl Cluster {
 
     /// Watches pods, for ever, as [`Self::watch_nodes`] does.
     pub async fn watch_pods(self, metrics: &Metrics, keys: Keys) {
-        let read = |object: &Raw<Pod>| match pod::Pod::from_json(object.json()) {
-            Ok(pod) => Some(Change::Pod(Box::new(pod.record(&keys)?))),
+        let read = |object: &Raw<Pod>| match pod::Pod::from_json(object.json()).and_then(|pod| pod.record(&keys)) {
+            Ok(record) => Some(Change::Pod(Box::new(record?))),
             Err(error) => unreadable(Kind::Pods, object, &error),
         };
         let gone = |object: &Raw<Pod>| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
@@ -167,10 +167,8 @@ impl Cluster {
         K: Resource<DynamicType = ()> + 'static,
         Raw<K>: DeserializeOwned,
     {
-        let choice = uuid::Uuid::new_v4().as_u128() % (OPEN_SECONDS.count() as u128);
-        let seconds = OPEN_SECONDS.start() + u32::try_from(choice).unwrap_or(0);
         let config = Config {
-            timeout: Some(seconds),
+            timeout: Some(open_seconds()),
             initial_list_strategy: strategy,
             ..Config::default()
         };
@@ -178,7 +176,14 @@ impl Cluster {
     }
 }
 
-fn pauses() -> impl Backoff {
+/// For how long to open a watch.
+pub(super) fn open_seconds() -> u32 {
+    let choice = uuid::Uuid::new_v4().as_u128() % (OPEN_SECONDS.count() as u128);
+    OPEN_SECONDS.start() + u32::try_from(choice).unwrap_or(0)
+}
+
+/// The pauses after failures.
+pub(super) fn pauses() -> impl Backoff {
     let [first, longest] = PAUSES;
     let builder = backon::ExponentialBuilder::new()
         .with_min_delay(first)

@@ -3,15 +3,30 @@
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use serde_json::value::RawValue;
+
 use super::wire::{Condition, Container, ContainerStatus, Quantities, Resources, Status};
 use super::{Pod, ResourceList, Toleration, slo};
 use crate::index::{Phase, Placement, PodRecord};
 use crate::keys::Keys;
 
 impl<'a> Pod<'a> {
-    /// What is kept of a pod that exists; `None` for one without uid or namespace, which no API server sends. Cost:
-    /// allocates a few strings, more for a pod without node.
-    pub fn record(&self, keys: &Keys) -> Option<PodRecord> {
+    /// What is kept of a pod that exists; `None` for one without uid or namespace, which no API server sends. Cost: a pass
+    /// over the status; allocates a few strings, more for a pod without node.
+    ///
+    /// # Errors
+    /// The status cannot be read.
+    pub fn record(&self, keys: &Keys) -> Result<Option<PodRecord>, serde_json::Error> {
+        let status = self.status()?;
+        Ok(self.record_with(status.as_ref(), keys))
+    }
+
+    fn status(&self) -> Result<Option<Status<'a>>, serde_json::Error> {
+        let status = self.status.map(RawValue::get);
+        Ok(status.map(serde_json::from_str).transpose()?.flatten())
+    }
+
+    fn record_with(&self, status: Option<&Status<'a>>, keys: &Keys) -> Option<PodRecord> {
         let metadata = self.metadata.as_ref()?;
         let text = |text: &Option<super::Text<'a>>| {
             let text = text.as_deref().filter(|text| !text.is_empty())?;
@@ -20,7 +35,6 @@ impl<'a> Pod<'a> {
         let annotations = self.annotations().into_iter().flat_map(super::StringMap::iter);
         let (_, intent) = slo::parse(annotations, self.label(&keys.managed), keys);
         let node = text(&self.spec.node_name);
-        let status = self.status.as_ref();
         let phase = match status.and_then(|status| status.phase.as_deref()) {
             Some("Running") => Phase::Running,
             Some("Succeeded" | "Failed") => Phase::Finished,
@@ -32,7 +46,7 @@ impl<'a> Pod<'a> {
             controller: self.controller().and_then(|owner| text(&owner.uid)),
             created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
             nominated: status.and_then(|status| text(&status.nominated_node_name)),
-            request: self.charged_request().amounts(),
+            request: self.charged_request(status).amounts(),
             priority: self.spec.priority.unwrap_or(0),
             slo: intent
                 .filter(|intent| intent.class_known)
@@ -58,8 +72,8 @@ impl<'a> Pod<'a> {
     ///
     /// Source: `component-helpers/resource.PodRequests` of 1.36 with `UseStatusResources`, as kube-scheduler's
     /// `NodeInfo` calls it.
-    pub fn charged_request(&self) -> ResourceList<'a> {
-        let Some(status) = &self.status else {
+    fn charged_request(&self, status: Option<&Status<'a>>) -> ResourceList<'a> {
+        let Some(status) = status else {
             return self.request();
         };
         let of_pod = self.spec.resources.as_ref().and_then(Resources::requests);

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use serde_json::value::RawValue;
+
 use crate::resources::ResourceList;
 use crate::units::Quantity;
 use crate::workload::constraints::Toleration;
@@ -166,7 +168,8 @@ pub struct Pod<'a> {
     #[serde(borrow)]
     pub(super) metadata: Option<Metadata<'a>>,
     pub(super) spec: Spec<'a>,
-    pub(super) status: Option<Status<'a>>,
+    /// Read only of pods that exist: whatever stands there on arrival has no say.
+    pub(super) status: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]
