@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use edgeward::config::Config;
 use edgeward::decide::verdict::{Reason, RefusalCode};
+use edgeward::wan::Cause;
 
 /// The first cells of table rows, where they are code.
 fn documented(page: &str) -> BTreeSet<String> {
@@ -39,6 +40,18 @@ fn every_setting_is_documented() {
         assert!(
             page.contains(setting),
             "docs/configuration.md does not document `{setting}`"
+        );
+    }
+}
+
+#[test]
+fn every_cause_of_a_lost_probe_is_explained() {
+    let page = documented(include_str!("../../docs/wan.md"));
+    for cause in Cause::ALL {
+        assert!(
+            page.contains(cause.as_str()),
+            "docs/wan.md does not explain `{}`",
+            cause.as_str()
         );
     }
 }
