@@ -2,9 +2,9 @@
 //! drops packets as it is told while it runs.
 //!
 //! ```text
-//! namespace "edge"                                            namespace "cloud"
-//!   wan 192.0.2.1 ──TUN──►  forth: loss, delay, cut  ──TUN──►  wan 192.0.2.2
-//!                 ◄──TUN──  back:        delay, cut  ◄──TUN──
+//! namespace "edge"                                                 namespace "cloud"
+//!   wan 198.51.100.1 ──TUN──►  forth: loss, delay, cut  ──TUN──►  wan 198.51.100.2
+//!                    ◄──TUN──  back:        delay, cut  ◄──TUN──
 //! ```
 //!
 //! Everything is said in terms of a round trip, which is what a probe measures: half of the RTT lies on either way, and

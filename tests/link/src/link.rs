@@ -64,6 +64,7 @@ pub fn losses(seed: u64, loss: f64) -> impl Iterator<Item = bool> {
 
 struct Line {
     schedule: Schedule,
+    /// In the order of entry; one that is not due holds up those behind it, so nothing overtakes.
     queue: VecDeque<(Instant, Box<[u8]>)>,
     counts: Counts,
 }
@@ -145,8 +146,7 @@ impl Link {
             line.counts.overflowed += 1;
         } else {
             let delay: Duration = weather.rtt / 2 + weather.jitter.mul_f64(lateness) / 2;
-            let before = line.queue.back().map_or(now, |(due, _)| *due);
-            line.queue.push_back(((now + delay).max(before), packet.into()));
+            line.queue.push_back((now + delay, packet.into()));
         }
     }
 
@@ -167,7 +167,7 @@ impl Link {
         None
     }
 
-    /// When the next packet of either way leaves; `None` when there is none in it.
+    /// When the next packet of either way leaves, at the earliest; `None` when there is none in it.
     pub fn due(&self) -> Option<Instant> {
         let next = |line: &Line| line.queue.front().map(|(due, _)| *due);
         [&self.forth, &self.back].into_iter().filter_map(next).min()
@@ -210,11 +210,11 @@ mod tests {
         assert_eq!(link.obey(line.parse().unwrap(), now), None);
     }
 
-    /// An IPv4 header to 192.0.2.2, and a number to know it by.
+    /// An IPv4 header to 198.51.100.2, and a number to know it by.
     fn packet(number: u16) -> Vec<u8> {
         let mut packet = vec![0; 22];
         packet[0] = 0x45;
-        packet[16..20].copy_from_slice(&[192, 0, 2, 2]);
+        packet[16..20].copy_from_slice(&[198, 51, 100, 2]);
         packet[20..].copy_from_slice(&number.to_be_bytes());
         packet
     }

@@ -16,9 +16,9 @@ use crate::weather::Command;
 /// Name of the device in both namespaces.
 pub const DEVICE: &str = "wan";
 /// Address of the first namespace, edge; of a block that is set aside for documentation.
-pub const EDGE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub const EDGE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 /// Address of the second namespace, cloud.
-pub const CLOUD: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+pub const CLOUD: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 
 const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 252);
 const MTU: usize = 1500;
