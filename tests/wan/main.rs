@@ -13,6 +13,7 @@ mod link;
 #[path = "../e2e/patience.rs"]
 #[allow(dead_code)]
 mod patience;
+mod probes;
 #[path = "../e2e/process.rs"]
 #[allow(dead_code)]
 mod process;
@@ -41,6 +42,14 @@ const SCRIPTS: &[(&str, Script)] = &[
         "link::refuses_what_it_does_not_know",
         link::refuses_what_it_does_not_know,
     ),
+    ("probes::icmp_slow", probes::icmp_slow),
+    ("probes::tcp_slow", probes::tcp_slow),
+    ("probes::icmp_lossy", probes::icmp_lossy),
+    ("probes::tcp_lossy", probes::tcp_lossy),
+    ("probes::icmp_cut", probes::icmp_cut),
+    ("probes::tcp_cut", probes::tcp_cut),
+    ("probes::icmp_flapping", probes::icmp_flapping),
+    ("probes::tcp_flapping", probes::tcp_flapping),
     ("program::lives_at_the_edge", program::lives_at_the_edge),
 ];
 
