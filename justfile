@@ -20,6 +20,10 @@ check:
 e2e *args:
     cargo test --locked --test e2e -- {{args}}
 
+# The tests over an emulated WAN alone: `just wan link`.
+wan *args:
+    cargo xtask wan {{args}}
+
 # Build the control plane of the end-to-end tests into the cache.
 control-plane:
     cargo xtask control-plane

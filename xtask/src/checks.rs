@@ -1,4 +1,4 @@
-//! `cargo xtask test` and `cargo xtask check`: what has to pass before a change is merged.
+//! `cargo xtask test`, `cargo xtask wan` and `cargo xtask check`: what has to pass before a change is merged.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,6 +23,12 @@ pub(crate) fn test(extra: &[String]) -> Result<()> {
         Err(error) => return Err(error),
     }
     run(&mut tests)
+}
+
+/// The tests over an emulated WAN, a part of [`test()`]. Where the system has no place for one, they say what is missing
+/// and are skipped, or under `CI=true` fail.
+pub(crate) fn wan(trials: &[String]) -> Result<()> {
+    run(cargo(["test", "--locked", "--test", "wan", "--"]).args(trials))
 }
 
 /// Everything that can be said about the code without running the whole of it.

@@ -23,6 +23,8 @@ Usage: cargo xtask <command>
 
 Commands:
   test [ARGS]      everything: `cargo test --workspace --locked ARGS`, with the end-to-end tests on a real control plane
+                   and those over an emulated WAN
+  wan [TRIAL]      the tests over an emulated WAN alone; they need network namespaces and /dev/net/tun
   check            formatting, lints, the pure core, documentation, dependencies
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
                    cache; prints their directory
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
 
     let outcome = match (command.as_deref(), rest.as_slice()) {
         (Some("test"), extra) => checks::test(extra),
+        (Some("wan"), trials) => checks::wan(trials),
         (Some("check"), []) => checks::check(),
         (Some("control-plane"), []) => control_plane::obtain().map(|dir| println!("{}", dir.display())),
         (Some("help" | "--help" | "-h"), _) => {

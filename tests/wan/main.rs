@@ -1,0 +1,104 @@
+//! edgeward over a WAN: two network namespaces, edge and cloud, and between them a link of ours that delays, drops and
+//! breaks as it is told. `cargo run -p edgeward-link` is the same link by hand.
+//!
+//! Each trial has namespaces and a link of its own. They are made in a sandbox that ends with this process, so nothing
+//! has to be cleaned up, whatever ends it; where no sandbox can be had the trials are skipped, by name of what is
+//! missing, and under `CI=true` that is a failure.
+
+// What keeps the inner ring pure is not for tests.
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+
+mod link;
+// The end-to-end tests need all of these two; here a part is used.
+#[path = "../e2e/patience.rs"]
+#[allow(dead_code)]
+mod patience;
+mod probes;
+#[path = "../e2e/process.rs"]
+#[allow(dead_code)]
+mod process;
+mod program;
+mod sandbox;
+mod wan;
+
+use std::env;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use crate::wan::Wan;
+
+type Script = fn(&mut Wan) -> Result<()>;
+
+/// Every trial, by the name it is listed under.
+const SCRIPTS: &[(&str, Script)] = &[
+    ("link::rtt_is_seen_by_tcp_and_icmp", link::rtt_is_seen_by_tcp_and_icmp),
+    ("link::loses_what_its_schedule_says", link::loses_what_its_schedule_says),
+    ("link::keeps_the_order", link::keeps_the_order),
+    ("link::cut_and_healed", link::cut_and_healed),
+    ("link::flaps", link::flaps),
+    (
+        "link::refuses_what_it_does_not_know",
+        link::refuses_what_it_does_not_know,
+    ),
+    ("probes::icmp_slow", probes::icmp_slow),
+    ("probes::tcp_slow", probes::tcp_slow),
+    ("probes::icmp_lossy", probes::icmp_lossy),
+    ("probes::tcp_lossy", probes::tcp_lossy),
+    ("probes::icmp_cut", probes::icmp_cut),
+    ("probes::tcp_cut", probes::tcp_cut),
+    ("probes::icmp_flapping", probes::icmp_flapping),
+    ("probes::tcp_flapping", probes::tcp_flapping),
+    ("program::lives_at_the_edge", program::lives_at_the_edge),
+];
+
+fn main() -> ExitCode {
+    let mut args: Vec<String> = env::args().collect();
+    if args.get(1).is_some_and(|first| first == wan::AS_LINK) {
+        return match edgeward_link::run(&args[2..]) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let inside = args.get(1).is_some_and(|first| first == sandbox::INSIDE);
+    if inside {
+        args.remove(1);
+    }
+
+    let mut arguments = Arguments::from_iter(&args);
+    // Trials mostly wait: all of them at once are as long as the longest.
+    arguments.test_threads.get_or_insert(SCRIPTS.len());
+    let wanted = SCRIPTS
+        .iter()
+        .any(|(name, _)| !arguments.is_filtered_out(&Trial::test(*name, || Ok(()))));
+    if !inside && wanted && !arguments.list {
+        let missing = sandbox::enter(&args[1..]);
+        if env::var_os("CI").is_some_and(|ci| ci == "true") {
+            eprintln!("wan: CI runs every test, and {missing:#}");
+            return ExitCode::FAILURE;
+        }
+        println!("wan: skipped, {missing:#}");
+    }
+
+    let trials = SCRIPTS
+        .iter()
+        .map(|&(name, script)| trial(name, script, inside))
+        .collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(name: &'static str, script: Script, inside: bool) -> Trial {
+    Trial::ignorable_test(name, move || {
+        if !inside {
+            return Ok(Completion::ignored_with("no network namespaces"));
+        }
+        let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
+        let mut wan = Wan::open().map_err(failed)?;
+        script(&mut wan).map_err(|error| Failed::from(format!("{error:#}\n{}", wan.story())))?;
+        Ok(Completion::Completed)
+    })
+}

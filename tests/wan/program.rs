@@ -1,0 +1,93 @@
+//! edgeward itself in the edge's namespace.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use edgeward_link::namespace::Namespace;
+use tempfile::TempDir;
+
+use crate::patience::{BOUND, eventually};
+use crate::process::Process;
+use crate::wan::Wan;
+
+/// A running `edgeward serve` in a namespace.
+pub(crate) struct Edgeward {
+    process: Process,
+    /// In its namespace, on loopback.
+    health: SocketAddr,
+    _directory: TempDir,
+}
+
+impl Edgeward {
+    /// Returns when it serves. `args` follow `serve`.
+    pub(crate) fn start(namespace: &Namespace, args: &[&str]) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let tls = format!("--self-signed={}", directory.path().display());
+        let program = [
+            "netns",
+            "exec",
+            namespace.name(),
+            env!("CARGO_BIN_EXE_edgeward"),
+            "serve",
+        ];
+        let listen = [
+            "--listen=127.0.0.1:0",
+            "--health-listen=127.0.0.1:0",
+            "--log-format=json",
+        ];
+        let args: Vec<String> = program
+            .iter()
+            .chain(&listen)
+            .chain(args)
+            .map(|&arg| arg.to_owned())
+            .chain([tls])
+            .collect();
+        let mut process = Process::start("edgeward", Path::new("ip"), &args, directory.path())?;
+        let health = eventually("edgeward says where it serves", BOUND, || {
+            process
+                .ensure_running()
+                .map_err(|error| error.context(process.tail()))?;
+            let serving = process.said("serving").context("it has not")?;
+            let health = serving["health"].as_str().and_then(|text| text.parse().ok());
+            health.with_context(|| serving.to_string())
+        })?;
+        Ok(Self {
+            process,
+            health,
+            _directory: directory,
+        })
+    }
+
+    /// What its health port answers, asked from inside `namespace`: head and body.
+    pub(crate) fn get(&self, namespace: &Namespace, path: &str) -> Result<String> {
+        namespace.enter(|| {
+            let mut stream = TcpStream::connect_timeout(&self.health, BOUND)?;
+            stream.set_read_timeout(Some(BOUND))?;
+            write!(
+                stream,
+                "GET {path} HTTP/1.1\r\nhost: edgeward\r\nconnection: close\r\n\r\n"
+            )?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        })
+    }
+}
+
+pub(crate) fn lives_at_the_edge(wan: &mut Wan) -> Result<()> {
+    let fleet = concat!("--fleet=", env!("CARGO_MANIFEST_DIR"), "/examples/fleet.yaml");
+    let edgeward = Edgeward::start(&wan.edge, &[fleet])?;
+    let answer = edgeward.get(&wan.edge, "/metrics")?;
+    ensure!(
+        answer.starts_with("HTTP/1.1 200"),
+        "{answer}\n{}",
+        edgeward.process.tail()
+    );
+    ensure!(
+        edgeward.get(&wan.cloud, "/metrics").is_err(),
+        "the edge's loopback answers in the cloud"
+    );
+    Ok(())
+}
