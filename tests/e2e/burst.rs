@@ -1,0 +1,185 @@
+//! Many clients create pods at once, far more than the edge has room for: how much of it is used, and how many pods are
+//! sent to an edge that is full already.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use http::Request;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::patience::{BOUND, eventually};
+use crate::scene::Scene;
+use crate::stage::Stage;
+
+const PODS: usize = 500;
+const CLIENTS: usize = 50;
+
+/// CPU of the edge nodes, in cores: room for about 120 pods of 200 m on average.
+const EDGE: [&str; 5] = ["2", "3", "4", "7", "8"];
+const SIZES: [u32; 3] = [100, 200, 300];
+
+/// What became of a burst.
+#[derive(Debug)]
+struct Outcome {
+    edge_millicores: u64,
+    cloud_pods: usize,
+    unschedulable: usize,
+    undecided: usize,
+}
+
+/// One replica fills the edge as well as kube-scheduler alone does, and sends at most 1 % of the pods there in vain;
+/// three behind one address at most 2 %; without reservations it is more than that.
+pub(crate) fn fills_the_edge(scene: &Scene<'_>) -> Result<()> {
+    let stage = Stage::new(scene)?;
+    for (i, cpu) in EDGE.iter().enumerate() {
+        stage.edge_node(&format!("edge-{i}"), cpu)?;
+    }
+    stage.cloud_node("cloud-0")?;
+
+    let mut baselines = Vec::new();
+    for _ in 0..3 {
+        let selector = json!({"nodeSelector": stage.edge_selector()});
+        baselines.push(burst(scene, &stage, &json!({}), &selector)?.edge_millicores);
+    }
+    baselines.sort_unstable();
+    let median = baselines[1];
+    let share = |outcome: &Outcome| outcome.edge_millicores as f64 / median as f64;
+    println!("burst: baselines {baselines:?} millicores at the edge");
+
+    let one = decided(scene, &stage, 1, "3s")?;
+    println!("burst: one replica {:.3} of the median: {one:?}", share(&one));
+    let three = decided(scene, &stage, 3, "3s")?;
+    println!("burst: three replicas {:.3} of the median: {three:?}", share(&three));
+    let without = decided(scene, &stage, 1, "0s")?;
+    println!("burst: without reservations {:.3} of the median: {without:?}", share(&without));
+
+    for (outcome, least, most) in [(&one, 0.95, PODS / 100), (&three, 0.90, PODS / 50)] {
+        ensure!(share(outcome) >= least, "{outcome:?} is less than {least} of {median}");
+        ensure!(outcome.unschedulable <= most, "{outcome:?}: more than {most} unschedulable");
+        ensure!(outcome.undecided == 0, "{outcome:?}");
+    }
+    ensure!(without.unschedulable > PODS / 50, "{without:?}: reservations make no difference");
+    Ok(())
+}
+
+/// A burst of managed pods with so many replicas deciding, whose reservations last so long.
+fn decided(scene: &Scene<'_>, stage: &Stage, replicas: usize, ttl: &str) -> Result<Outcome> {
+    let mut config = stage.config()?;
+    config["reservationTTL"] = json!(ttl);
+    config["replicas"] = json!(replicas);
+    let name = |i: usize| format!("replica-{i}-of-{replicas}-{ttl}");
+    let started = (0..replicas).map(|i| scene.live_edgeward_as(&name(i), &config));
+    let replicas = started.collect::<Result<Vec<_>>>()?;
+    let addresses = replicas.iter().map(|replica| replica.admission()).collect();
+    let url = format!("https://{}/mutate", balance(addresses)?);
+    // Each has an authority of its own.
+    let authorities: String = replicas.iter().map(|replica| replica.ca.as_str()).collect();
+    let _registered = scene.register(&url, &authorities)?;
+    let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
+    burst(scene, stage, &slo, &json!({}))
+}
+
+/// Creates the pods, waits until each is bound or said to be unschedulable, counts, and deletes them.
+fn burst(scene: &Scene<'_>, stage: &Stage, annotations: &Value, spec: &Value) -> Result<Outcome> {
+    scene.runtime.block_on(create(scene, annotations, spec))?;
+    let settled = || -> Result<Vec<Value>> {
+        let pods = scene.kubectl.list("pods", "burst=yes")?;
+        let open = pods.iter().filter(|pod| pod["spec"]["nodeName"].is_null() && !is_unschedulable(pod));
+        let open = open.count();
+        ensure!(pods.len() == PODS && open == 0, "{} pods, {open} still open", pods.len());
+        Ok(pods)
+    };
+    let pods = eventually("every pod is bound or unschedulable", 4 * BOUND, settled)?;
+
+    let sites: BTreeMap<String, String> = stage.nodes_by_site()?;
+    let site = |pod: &Value| pod["spec"]["nodeName"].as_str().and_then(|node| sites.get(node)).map(String::as_str);
+    let at_edge = pods.iter().filter(|pod| site(pod) == Some("edge"));
+    let decision = |pod: &Value| pod["metadata"]["annotations"]["scheduling.example.io/decision"].clone();
+    let outcome = Outcome {
+        edge_millicores: at_edge.map(millicores).sum(),
+        cloud_pods: pods.iter().filter(|pod| site(pod) == Some("cloud")).count(),
+        unschedulable: pods.iter().filter(|pod| is_unschedulable(pod)).count(),
+        undecided: pods.iter().filter(|pod| decision(pod).is_null()).count(),
+    };
+    scene.kubectl.run(&["delete", "pods", "-l", "burst=yes", "--grace-period=0", "--force", "--wait=false"], "")?;
+    eventually("the pods are gone", 4 * BOUND, || {
+        let left = scene.kubectl.list("pods", "burst=yes")?.len();
+        ensure!(left == 0, "{left} left");
+        Ok(())
+    })?;
+    Ok(outcome)
+}
+
+/// Every client creates its share one after the other; half of the pods let the API server choose their names.
+async fn create(scene: &Scene<'_>, annotations: &Value, spec: &Value) -> Result<()> {
+    let kubeconfig = Kubeconfig::read_from(scene.kubeconfig())?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let path = format!("/api/v1/namespaces/{}/pods", scene.namespace);
+    let clients = (0..CLIENTS).map(|client| {
+        let (config, path) = (config.clone(), path.clone());
+        async move {
+            let connection = Client::try_from(config)?;
+            for i in (client..PODS).step_by(CLIENTS) {
+                let body = pod(i, annotations, spec).to_string().into_bytes();
+                let request = Request::post(&path).header("content-type", "application/json").body(body)?;
+                connection.request::<Value>(request).await.with_context(|| format!("pod {i}"))?;
+            }
+            anyhow::Ok(())
+        }
+    });
+    try_join_all(clients).await.map(drop)
+}
+
+fn pod(i: usize, annotations: &Value, spec: &Value) -> Value {
+    let name = if i % 2 == 0 { "generateName" } else { "name" };
+    let text = if i % 2 == 0 { "burst-".to_owned() } else { format!("burst-{i}") };
+    let requests = json!({"cpu": format!("{}m", SIZES[i % SIZES.len()]), "memory": "64Mi"});
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {name: text, "labels": {"burst": "yes"}, "annotations": annotations},
+        "spec": {"containers": [{"name": "app", "image": "registry.example/app:1", "resources": {"requests": requests}}]},
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        pod["spec"][key] = value.clone();
+    }
+    pod
+}
+
+fn millicores(pod: &Value) -> u64 {
+    let request = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].as_str();
+    request.and_then(|text| text.strip_suffix('m')?.parse().ok()).unwrap_or(0)
+}
+
+fn is_unschedulable(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "Unschedulable")
+}
+
+/// One address for several: each connection goes to the next of them, as a Service would have it.
+fn balance(to: Vec<SocketAddr>) -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    // Ends with the process; a connection ends with either side.
+    thread::spawn(move || {
+        for (accepted, to) in listener.incoming().zip(to.iter().cycle()) {
+            let joined = accepted.and_then(|near| Ok((near, TcpStream::connect(to)?)));
+            let Ok((near, far)) = joined else { continue };
+            for (from, to) in [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))] {
+                let (Ok(mut from), Ok(mut to)) = (from, to) else { continue };
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    Ok(address)
+}
