@@ -1,8 +1,9 @@
-//! The world into the snapshot: a live cluster, or a fleet file.
+//! The world into the snapshot: a live cluster, or a fleet file. And the configuration.
 //!
 //! [`Observer`] is the only writer of the snapshot that reviews read. Watches, probes and queries send it [`Change`]s; it
 //! folds them into the index and publishes.
 
+pub mod configuration;
 mod fleet_file;
 pub mod probe;
 mod raw;
@@ -21,7 +22,7 @@ use crate::metrics::Metrics;
 use crate::units::{Micros, Moment};
 
 pub use fleet_file::FleetFile;
-pub use watch::Cluster;
+pub use watch::{Cluster, client};
 
 /// The shortest time between two publications: a burst of events becomes one picture.
 const COALESCE: Micros = Micros::from_millis(20);
@@ -104,11 +105,11 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// An observer of these sites, and where to send it changes.
-    pub fn new(index: Index, clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
+    /// An observer that has seen nothing, and where to send it changes.
+    pub fn new(clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
         let (sender, changes) = mpsc::channel(BACKLOG);
         let observer = Self {
-            index,
+            index: Index::new(&[]),
             changes,
             clock,
             metrics,
@@ -130,8 +131,9 @@ impl Observer {
         self.listed.push((kind, Box::new(then)));
     }
 
-    /// Publishes what changes, until nobody sends changes any more.
-    pub async fn run(mut self) {
+    /// Folds changes into `index` and publishes it, until nobody sends changes any more.
+    pub async fn run(mut self, index: Index) {
+        self.index = index;
         let mut batch = Vec::with_capacity(BATCH);
         let mut is_due = false;
         loop {
