@@ -1,4 +1,4 @@
-//! Files that may change while we run: certificates, the fleet, later the configuration.
+//! Files that may change while we run: certificates, the fleet, the configuration.
 //!
 //! A mounted Secret or ConfigMap is a directory of symlinks through `..data`, and an update swaps that one symlink;
 //! nothing ever writes to the file itself, so a watch on the file sees nothing. Here the directory is watched, and
@@ -36,8 +36,33 @@ pub struct Unreadable {
     pub source: io::Error,
 }
 
-/// The content of every file of a [`Watch`], in the order in which the paths were given.
-pub type Contents = Vec<Vec<u8>>;
+/// One file, as read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Content {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// Every file of a [`Watch`], in the order in which the paths were given; those of a directory by name.
+pub type Contents = Vec<Content>;
+
+/// The files in a directory, by name. Subdirectories are left out, and so is what a mounted volume keeps under `..`.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        if !entry.file_name().as_encoded_bytes().starts_with(b"..") && !entry.path().is_dir() {
+            files.push(entry.path());
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
 
 /// A set of files that are read together and belong together, such as a certificate and its key.
 ///
@@ -75,7 +100,8 @@ impl Step {
 }
 
 impl Watch {
-    /// Begins to watch `paths` and reads them once, in that order, so that no change in between is missed.
+    /// Begins to watch `paths` and reads them once, in that order, so that no change in between is missed. A directory
+    /// stands for the files in it, whatever they are at the time.
     ///
     /// `poll` is how often content is compared besides events, [`POLL`] unless there is a reason.
     ///
@@ -153,9 +179,16 @@ impl Watch {
         self.seen = self.seen.map(|hash| !hash);
     }
 
-    /// Reads all files until two reads in a row agree, so that one set never mixes the old and the new.
+    /// Reads all files until two reads in a row agree, so that one set never mixes the old and the new. A swap may take
+    /// a file away before its name, so what cannot be read is tried twice.
     async fn read_settled(&self) -> Result<Contents, Unreadable> {
-        let mut before = self.read().await?;
+        let mut before = match self.read().await {
+            Ok(contents) => contents,
+            Err(_) => {
+                tokio::time::sleep(SETTLE).await;
+                self.read().await?
+            }
+        };
         for _ in 0..SETTLE_ROUNDS {
             let now = self.read().await?;
             if now == before {
@@ -170,14 +203,29 @@ impl Watch {
     async fn read(&self) -> Result<Contents, Unreadable> {
         let mut contents = Vec::with_capacity(self.paths.len());
         for path in &self.paths {
-            let content = tokio::fs::read(path).await;
-            contents.push(content.map_err(|source| Unreadable {
-                path: path.clone(),
-                source,
-            })?);
+            for path in expand(path).await? {
+                match tokio::fs::read(&path).await {
+                    Ok(bytes) => contents.push(Content { path, bytes }),
+                    Err(source) => return Err(Unreadable { path, source }),
+                }
+            }
         }
         Ok(contents)
     }
+}
+
+/// The file itself, or the files of the directory.
+async fn expand(path: &Path) -> Result<Vec<PathBuf>, Unreadable> {
+    if !tokio::fs::metadata(path).await.is_ok_and(|metadata| metadata.is_dir()) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let directory = path.to_owned();
+    let listed = tokio::task::spawn_blocking(move || list(&directory)).await;
+    let listed = listed.unwrap_or_else(|error| Err(io::Error::other(error)));
+    listed.map_err(|source| Unreadable {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Watches the directories of `paths`. Where that fails the channel is closed or silent, and the poll remains.
@@ -211,6 +259,7 @@ fn watch_directories(paths: &[PathBuf]) -> (mpsc::Receiver<()>, Option<notify::R
 
 fn directory(path: &Path) -> &Path {
     match path.parent() {
+        _ if path.is_dir() => path,
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     }
@@ -253,7 +302,7 @@ mod tests {
     fn text(contents: Contents) -> Vec<String> {
         contents
             .into_iter()
-            .map(|content| String::from_utf8(content).expect("UTF-8"))
+            .map(|content| String::from_utf8(content.bytes).expect("UTF-8"))
             .collect()
     }
 
@@ -271,6 +320,30 @@ mod tests {
             let changed = tokio::time::timeout(PATIENCE, watch.changed()).await.expect("seen");
             assert_eq!(text(changed.expect("readable")), [a, b]);
         }
+    }
+
+    #[tokio::test]
+    async fn a_directory_is_whatever_files_are_in_it() {
+        let volume = tempfile::tempdir().expect("tempdir");
+        publish(volume.path(), 1, &[("b", "b1"), ("a", "a1")]);
+        fs::create_dir(volume.path().join("lost+found")).expect("create");
+        let (mut watch, contents) = Watch::open(vec![volume.path().to_owned()], NEVER)
+            .await
+            .expect("readable");
+        assert_eq!(contents[0].path, volume.path().join("a"));
+        assert_eq!(text(contents), ["a1", "b1"]);
+
+        publish(volume.path(), 2, &[("a", "a1"), ("b", "b1"), ("c", "c2")]);
+        let changed = tokio::time::timeout(PATIENCE, watch.changed()).await.expect("seen");
+        assert_eq!(text(changed.expect("readable")), ["a1", "b1", "c2"]);
+
+        // A swap that takes a file away leaves its name behind for a moment.
+        publish(volume.path(), 3, &[("a", "a3"), ("c", "c2")]);
+        let dangling = tokio::time::timeout(PATIENCE, watch.changed()).await.expect("seen");
+        assert_eq!(dangling.expect_err("b is gone").path, volume.path().join("b"));
+        fs::remove_file(volume.path().join("b")).expect("unlink");
+        let changed = tokio::time::timeout(PATIENCE, watch.changed()).await.expect("seen");
+        assert_eq!(text(changed.expect("readable")), ["a3", "c2"]);
     }
 
     #[tokio::test]

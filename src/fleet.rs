@@ -77,6 +77,15 @@ pub struct SiteDefinition {
 }
 
 impl SiteDefinition {
+    /// Whether both define the same, however the WAN towards it is measured.
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        let placed = |site: &Self| Self {
+            probes: vec![],
+            ..site.clone()
+        };
+        placed(self) == placed(other)
+    }
+
     /// The selector as pairs of strings.
     pub fn selector(&self) -> impl Iterator<Item = (&str, &str)> {
         self.selector.iter().map(|(key, value)| (key.as_str(), value.as_str()))

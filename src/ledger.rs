@@ -149,6 +149,11 @@ impl Ledger {
         }
     }
 
+    /// How long reservations last from now on, also those that are open. With zero nothing is reserved any more.
+    pub fn set_ttl(&mut self, ttl: Micros) {
+        self.ttl = ttl;
+    }
+
     /// How many replicas decide, ours included; zero counts as one. What we promise and nobody has seen yet is charged
     /// so many times: the others may be promising the same room.
     pub fn set_replicas(&mut self, ready: u32) {

@@ -22,7 +22,8 @@
 //! | [`decide`] | workload and room to verdict |
 //! | [`patch`] | verdict and pod to JSONPatch |
 //! | `admit` | the admission endpoint: reviews in, patches out |
-//! | `observe` | the world into the snapshot |
+//! | `observe` | the world into the snapshot, and the configuration |
+//! | `controllers` | the only writer to the API server |
 //! | `tls` | the serving certificate, and its change under a running server |
 //! | `runtime` | listeners, tasks, readiness, drain |
 //! | `metrics`, `files`, `yaml`, `clock` | what they share |
@@ -86,6 +87,8 @@ pub mod admit;
 pub mod cli;
 #[cfg(feature = "serve")]
 pub mod clock;
+#[cfg(feature = "serve")]
+pub mod controllers;
 #[cfg(feature = "serve")]
 pub mod files;
 #[cfg(feature = "serve")]

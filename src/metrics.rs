@@ -15,11 +15,13 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric as Encode, Registry};
 
+mod configuration;
 mod view;
 mod wan;
 
 use crate::ledger::Ledger;
 
+pub use configuration::ConfigurationMetrics;
 pub use view::ViewMetrics;
 pub use wan::WanMetrics;
 
@@ -192,6 +194,9 @@ pub const LIST: &[Description] = &[
     wan::PROBE_JITTER,
     wan::PROBE_LOSS,
     wan::LAST_ANSWER,
+    configuration::INFO,
+    configuration::RELOADS,
+    configuration::FAULTS,
     LOG_LINES_DROPPED,
     BUILD_INFO,
 ];
@@ -201,7 +206,7 @@ const REVIEW_BUCKETS: [f64; 14] = [
     50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1.0,
 ];
 
-/// What became of a watched file's new content.
+/// What became of the new content of something watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reload {
     /// It is in use.
@@ -213,6 +218,9 @@ pub enum Reload {
 }
 
 impl Reload {
+    /// Everything that can become of it.
+    pub(crate) const ALL: [Self; 3] = [Self::Loaded, Self::Refused, Self::Unreadable];
+
     /// The value of the label `result`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -307,6 +315,7 @@ pub struct Metrics {
     reservations_expired: Counter,
     owners_suspended: Gauge<u64, AtomicU64>,
     wan: WanMetrics,
+    configuration: ConfigurationMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -341,11 +350,12 @@ impl Metrics {
             reservations_expired: register(&mut registry, &RESERVATIONS_EXPIRED, Counter::default()),
             owners_suspended: register(&mut registry, &OWNERS_SUSPENDED, Gauge::default()),
             wan: WanMetrics::new(&mut registry),
+            configuration: ConfigurationMetrics::new(&mut registry),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
         };
         // A counter that is absent until it first counts hides its first increase from `rate()`.
-        for result in [Reload::Loaded, Reload::Refused, Reload::Unreadable] {
+        for result in Reload::ALL {
             drop(metrics.tls_reloads.get_or_create(&ResultLabel {
                 result: result.as_str(),
             }));
@@ -446,6 +456,12 @@ impl Metrics {
         &self.wan
     }
 
+    /// What becomes of the configuration.
+    #[must_use]
+    pub fn configuration(&self) -> &ConfigurationMetrics {
+        &self.configuration
+    }
+
     /// So many log lines were lost.
     pub fn log_lines_dropped(&self, lines: usize) {
         self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
@@ -523,6 +539,8 @@ mod tests {
             .wan()
             .statistics("cloud", "icmp://gw", health.statistics(0).unwrap());
         metrics.wan().link("cloud", &health.link().unwrap());
+        metrics.configuration().version(7);
+        metrics.configuration().faults(["explain"].into_iter());
         metrics.encode()
     }
 

@@ -1,8 +1,9 @@
-//! The world into the snapshot: a live cluster, or a fleet file.
+//! The world into the snapshot: a live cluster, or a fleet file. And the configuration.
 //!
 //! [`Observer`] is the only writer of the snapshot that reviews read. Watches, probes and queries send it [`Change`]s; it
 //! folds them into the index and publishes.
 
+pub mod configuration;
 mod fleet_file;
 pub mod probe;
 mod raw;
@@ -23,7 +24,7 @@ use crate::metrics::Metrics;
 use crate::units::{Micros, Moment};
 
 pub use fleet_file::FleetFile;
-pub use watch::Cluster;
+pub use watch::{Cluster, client};
 
 /// The shortest time between two publications: a burst of events becomes one picture.
 const COALESCE: Micros = Micros::from_millis(20);
@@ -109,11 +110,11 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// An observer that confirms the reservations of this ledger, and where to send it changes.
-    pub fn new(index: Index, ledger: Arc<Mutex<Ledger>>, clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
+    /// An observer that has seen nothing and confirms the reservations of this ledger, and where to send it changes.
+    pub fn new(ledger: Arc<Mutex<Ledger>>, clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
         let (sender, changes) = mpsc::channel(BACKLOG);
         let observer = Self {
-            index,
+            index: Index::new(&[]),
             changes,
             clock,
             metrics,
@@ -136,8 +137,9 @@ impl Observer {
         self.listed.push((kind, Box::new(then)));
     }
 
-    /// Publishes what changes, until nobody sends changes any more.
-    pub async fn run(mut self) {
+    /// Folds changes into `index` and publishes it, until nobody sends changes any more.
+    pub async fn run(mut self, index: Index) {
+        self.index = index;
         let mut batch = Vec::with_capacity(BATCH);
         let mut is_due = false;
         loop {

@@ -29,6 +29,21 @@ pub fn parse_one(text: &str, source: &str) -> anyhow::Result<Value> {
     Ok(documents.pop().unwrap_or_default())
 }
 
+/// The only document of a configuration, where whoever asks names the source: the error is one line. `off` is a word,
+/// as YAML 1.2 has it; in manifests it is `false`, as for kubectl.
+///
+/// # Errors
+/// As [`parse_one`].
+pub fn parse_value(text: &str) -> Result<Value, String> {
+    let options = serde_saphyr::options! { budget: None, strict_booleans: true };
+    let mut documents: Vec<Value> =
+        serde_saphyr::from_multiple_with_options(text, options).map_err(|error| error.without_snippet().to_string())?;
+    match documents.len() {
+        0 | 1 => Ok(documents.pop().unwrap_or_default()),
+        several => Err(format!("holds {several} documents, expected one")),
+    }
+}
+
 /// An error that lists every fault of a file.
 pub fn faulty(source: &str, faults: &Faults) -> anyhow::Error {
     let list = faults.0.iter().map(|fault| format!("\n  {fault}")).collect::<String>();

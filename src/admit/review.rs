@@ -71,8 +71,8 @@ pub struct NotAReview(pub String);
 /// cannot be promised the same room twice.
 #[derive(Debug)]
 pub struct Reviewer {
-    /// Settings.
-    pub config: Arc<Config>,
+    /// Settings, replaced as a whole by their one writer.
+    pub config: Arc<ArcSwap<Config>>,
     /// The view of the fleet, replaced as a whole by its one writer.
     pub fleet: Arc<ArcSwap<Snapshot>>,
     /// What is promised and not in that view yet. Shared with whoever sees pods and publishes the view.
@@ -106,8 +106,10 @@ impl Reviewer {
             }
         };
 
+        // One version for the whole review.
+        let config = self.config.load();
         let namespace = Cow::Borrowed(request.namespace.as_deref().unwrap_or_default());
-        let workload = pod.workload(namespace, &self.config.keys);
+        let workload = pod.workload(namespace, &config.keys);
         let id = DecisionId(uuid::Uuid::new_v4().as_u128());
         let (snapshot, now, verdict, is_ours);
         {
@@ -121,7 +123,7 @@ impl Reviewer {
                 snapshot: &snapshot,
                 ledger: &ledger,
             };
-            verdict = decide(&workload, &room, &self.config, now);
+            verdict = decide(&workload, &room, &config, now);
             // An answer that nobody waits for is followed by no pod.
             is_ours = ticket.claim();
             if is_ours && request.dry_run != Some(true) {
@@ -133,7 +135,7 @@ impl Reviewer {
             at: now.wall,
             id: id.to_string(),
         };
-        let operations = patch(&pod, &verdict, &self.config, &stamp);
+        let operations = patch(&pod, &verdict, &config, &stamp);
         let bytes = respond(&request, &workload, &verdict, &operations).bytes();
 
         if is_ours {

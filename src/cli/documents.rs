@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use crate::config::Config;
-use crate::yaml;
+use crate::observe::configuration;
 
 /// The text of a file, or of standard input for `-`.
 pub(super) fn text(path: &Path) -> anyhow::Result<String> {
@@ -18,10 +18,7 @@ pub(super) fn text(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// A configuration file, or the defaults without one.
+/// A configuration in a file or directory, or the defaults without one.
 pub(super) fn config(path: Option<&Path>) -> anyhow::Result<Config> {
-    let Some(path) = path else { return Ok(Config::default()) };
-    let source = path.display().to_string();
-    let document = yaml::parse_one(&text(path)?, &source)?;
-    Config::read(&document).map_err(|faults| yaml::faulty(&source, &faults))
+    path.map_or_else(|| Ok(Config::default()), configuration::read)
 }

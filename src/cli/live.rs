@@ -1,19 +1,21 @@
 //! The view of a live cluster: watches and probes, put together.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::fleet::{SiteKind, Snapshot};
+use crate::fleet::{SiteDefinition, SiteKind, Snapshot};
 use crate::index::{Index, Kind};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
-use crate::observe::probe::{Links, Probers};
+use crate::observe::configuration::Versions;
+use crate::observe::probe::{Links, Prober, Probers};
 use crate::observe::{Change, Changes, Cluster, Observer};
-use crate::runtime::{Readiness, Task};
+use crate::runtime::{Readiness, Requirement, Task};
+use crate::wan::Thresholds;
 
 /// The view that decisions read, and the tasks that keep it up to date.
 pub(super) struct View {
@@ -28,69 +30,138 @@ pub(super) struct Service {
     pub(super) name: String,
 }
 
-/// Watches the cluster that we run in, or that of the kubeconfig, and probes its cloud sites. Ready when everything was
-/// listed once and the first round of probes is over.
+/// Watches the cluster that we run in, or that of the kubeconfig, and probes its cloud sites. Begins with the first good
+/// configuration; ready when everything was listed once and the first round of probes is over.
 pub(super) async fn view(
-    config: &Arc<Config>,
+    versions: &Versions,
     service: Service,
     clock: Clock,
     metrics: &Arc<Metrics>,
     readiness: &Readiness,
 ) -> anyhow::Result<View> {
-    let ledger = Arc::new(Mutex::new(Ledger::new(config.reservation_ttl)));
-    let index = Index::new(&config.sites);
-    let (mut observer, changes) = Observer::new(index, Arc::clone(&ledger), clock, Arc::clone(metrics));
+    let ledger = Arc::<Mutex<Ledger>>::default();
+    let (mut observer, changes) = Observer::new(Arc::clone(&ledger), clock, Arc::clone(metrics));
     for kind in Kind::ALL {
         let listed = readiness.require(kind.as_str());
         observer.when_listed(kind, || listed.met());
     }
     let fleet = observer.fleet();
     let cluster = Cluster::infer(changes.clone()).await?;
-    let mut tasks = Vec::from(Kind::ALL.map(|kind| watch(kind, &cluster, config, metrics)));
-    tasks.push(count_replicas(config, cluster, service, changes.clone()));
-    tasks.push(probe(config, clock, metrics, readiness, changes));
-    tasks.push(Task::new("observer", async {
-        observer.run().await;
-        Ok(())
+    let mut tasks = Vec::from(Kind::ALL.map(|kind| watch(kind, &cluster, versions.clone(), metrics)));
+    tasks.push(promise(
+        versions.clone(),
+        Arc::clone(&ledger),
+        cluster,
+        service,
+        changes.clone(),
+    ));
+    tasks.push(probe(versions.clone(), clock, metrics, readiness, changes));
+    let mut versions = versions.clone();
+    tasks.push(Task::endless("observer", async move {
+        // A version with other sites is never in use after this one.
+        let index = Index::new(&versions.next().await.sites);
+        observer.run(index).await;
     }));
     Ok(View { fleet, ledger, tasks })
 }
 
-fn watch(kind: Kind, cluster: &Cluster, config: &Config, metrics: &Arc<Metrics>) -> Task {
-    let (cluster, metrics, keys) = (cluster.clone(), Arc::clone(metrics), config.keys.clone());
-    Task::new(kind.as_str(), async move {
+fn watch(kind: Kind, cluster: &Cluster, mut versions: Versions, metrics: &Arc<Metrics>) -> Task {
+    let (cluster, metrics) = (cluster.clone(), Arc::clone(metrics));
+    Task::endless(kind.as_str(), async move {
+        // Nor is one with another domain.
+        let keys = versions.next().await.keys.clone();
         match kind {
             Kind::Nodes => cluster.watch_nodes(&metrics).await,
             Kind::Pods => cluster.watch_pods(&metrics, keys).await,
             Kind::Namespaces => cluster.watch_namespaces(&metrics, keys).await,
         }
-        Ok(())
     })
 }
 
-/// Tells the observer how many replicas decide: as configured, else as our Service has it.
-fn count_replicas(config: &Config, cluster: Cluster, service: Service, changes: Changes) -> Task {
-    let configured = config.replicas;
-    Task::new("replicas", async move {
-        match configured {
-            Some(replicas) => {
-                changes.send(Change::Replicas(replicas)).await;
-                std::future::pending::<()>().await;
-            }
-            None => cluster.watch_replicas(service.namespace, service.name, changes).await,
+/// Keeps reservations as the configuration in use says: how long they last, and how many replicas make them.
+fn promise(
+    mut versions: Versions,
+    ledger: Arc<Mutex<Ledger>>,
+    cluster: Cluster,
+    service: Service,
+    changes: Changes,
+) -> Task {
+    Task::endless("reservations", async move {
+        let mut config = versions.next().await;
+        loop {
+            ledger
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .set_ttl(config.reservation_ttl);
+            let replicas = async {
+                match config.replicas {
+                    Some(replicas) => {
+                        changes.send(Change::Replicas(replicas)).await;
+                        std::future::pending().await
+                    }
+                    None => {
+                        cluster
+                            .watch_replicas(&service.namespace, &service.name, &changes)
+                            .await
+                    }
+                }
+            };
+            config = tokio::select! {
+                next = versions.next() => next,
+                () = replicas => return,
+            };
         }
-        Ok(())
     })
 }
 
-/// Probes every cloud site that has endpoints, and tells the observer.
-fn probe(config: &Config, clock: Clock, metrics: &Arc<Metrics>, readiness: &Readiness, changes: Changes) -> Task {
-    let (_thresholds, thresholds) = watch::channel(config.into());
-    let probers = Probers::new(thresholds, clock, Arc::clone(metrics));
-    let mut links = probers.links();
-    let clouds = config.sites.iter().filter(|site| site.kind == SiteKind::Cloud);
+/// Probes every cloud site that has endpoints, as the configuration in use says, and tells the observer.
+fn probe(
+    mut versions: Versions,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+    readiness: &Readiness,
+    changes: Changes,
+) -> Task {
+    let metrics = Arc::clone(metrics);
+    let mut first_round = Some(readiness.require("first round of WAN probes"));
+    Task::endless("WAN probes", async move {
+        let mut config = versions.next().await;
+        let (thresholds, judged_by) = watch::channel(Thresholds::from(&*config));
+        let probers = Probers::new(judged_by, clock, metrics);
+        let mut links = probers.links();
+        loop {
+            let mut sites = probers_of(&config, &probers);
+            // What an earlier version has found is told until this one's first round is over.
+            futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
+            tell(&mut links, &config, &changes).await;
+            first_round.take().map(Requirement::met);
+            let tell_all = async {
+                while links.changed().await.is_ok() {
+                    tell(&mut links, &config, &changes).await;
+                }
+            };
+            let others = async {
+                loop {
+                    let next = versions.next().await;
+                    thresholds.send_replace(Thresholds::from(&*next));
+                    if (&next.sites, next.probing) != (&config.sites, config.probing) {
+                        return next;
+                    }
+                }
+            };
+            let run = futures::future::join_all(sites.into_iter().map(Prober::run));
+            config = tokio::select! {
+                next = others => next,
+                _ = async { tokio::join!(tell_all, run) } => return,
+            };
+        }
+    })
+}
+
+/// A prober for every cloud site that has endpoints.
+fn probers_of(config: &Config, probers: &Probers) -> Vec<Prober> {
     let mut sites = Vec::new();
-    for site in clouds {
+    for site in clouds(config) {
         if site.probes.is_empty() {
             tracing::warn!(
                 site = site.name,
@@ -100,28 +171,20 @@ fn probe(config: &Config, clock: Clock, metrics: &Arc<Metrics>, readiness: &Read
             sites.push(probers.prober(&site.name, site.probes.clone(), config.probing));
         }
     }
-    let first_round = readiness.require("first round of WAN probes");
-    Task::new("WAN probes", async move {
-        let first = sites.iter_mut().map(|prober| prober.first_round());
-        futures::future::join_all(first).await;
-        let told = links.borrow_and_update().clone();
-        tell(told, &changes).await;
-        first_round.met();
-        let tell_all = async {
-            while links.changed().await.is_ok() {
-                let now = links.borrow_and_update().clone();
-                tell(now, &changes).await;
-            }
-            std::future::pending::<()>().await;
-        };
-        let run = futures::future::join_all(sites.into_iter().map(|prober| prober.run()));
-        tokio::join!(tell_all, run);
-        Ok(())
-    })
+    sites
 }
 
-async fn tell(links: Links, changes: &Changes) {
-    for (site, known) in links {
-        changes.send(Change::Link(site, known.link)).await;
+/// Tells what is known of the links; nothing is of one that is not probed any more.
+async fn tell(links: &mut watch::Receiver<Links>, config: &Config, changes: &Changes) {
+    let known = links.borrow_and_update().clone();
+    for site in clouds(config) {
+        let known = known.get(&site.name).filter(|_| !site.probes.is_empty());
+        let link = known.and_then(|known| known.link);
+        changes.send(Change::Link(site.name.clone(), link)).await;
     }
+}
+
+fn clouds(config: &Config) -> impl Iterator<Item = &SiteDefinition> {
+    let sites = config.sites.iter().map(|site| &**site);
+    sites.filter(|site| site.kind == SiteKind::Cloud)
 }

@@ -42,8 +42,8 @@ pub(super) struct Review {
     #[arg(long, value_name = "FILE")]
     fleet: PathBuf,
 
-    /// Configuration file (docs/configuration.md); defaults without.
-    #[arg(long, value_name = "FILE")]
+    /// Configuration (docs/configuration.md): a file, or a directory with the keys of a ConfigMap; defaults without.
+    #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
 
     /// Namespace of pods that name none.

@@ -5,15 +5,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use clap::{ArgGroup, Args};
+use tokio::sync::watch;
 
-use super::documents;
 use super::live::{self, Service, View};
 use crate::admit::review::Reviewer;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::controllers::events;
 use crate::metrics::Metrics;
-use crate::observe::FleetFile;
+use crate::observe::configuration::{self, ConfigMapName, Configuration, Versions};
+use crate::observe::{self, FleetFile};
 use crate::runtime::{self, DEFAULT_SHUTDOWN_DELAY, LogFormat, Readiness, ServeOptions, Task};
 use crate::tls;
 
@@ -30,9 +33,15 @@ pub(super) struct Serve {
     #[arg(long, value_name = "FILE")]
     fleet: Option<PathBuf>,
 
-    /// Configuration file (docs/configuration.md); defaults without.
-    #[arg(long, value_name = "FILE")]
+    /// Configuration (docs/configuration.md): a file, or a directory with the keys of a ConfigMap; read again when it
+    /// changes. Defaults without.
+    #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
+
+    /// Configuration from this ConfigMap, watched through the API of the cluster. Not ready until it is good. NAMESPACE
+    /// is our own by default.
+    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with = "config")]
+    config_map: Option<String>,
 
     /// Address for admission reviews. Port 0 picks one.
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8443")]
@@ -74,29 +83,48 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let mut config = documents::config(self.config.as_deref())?;
-        config.excluded_namespaces.push(self.namespace.clone());
         let metrics = Arc::new(Metrics::new());
         let _logs = runtime::init_logging(self.log_format, Arc::clone(&metrics))?;
         let runtime = runtime::tokio_runtime()?;
-        let ended = runtime.block_on(self.serve(Arc::new(config), metrics));
+        let ended = runtime.block_on(self.serve(metrics));
         runtime.shutdown_background();
         ended
     }
 
-    async fn serve(self, config: Arc<Config>, metrics: Arc<Metrics>) -> anyhow::Result<()> {
+    async fn serve(self, metrics: Arc<Metrics>) -> anyhow::Result<()> {
         let clock = Clock::start();
         let readiness = Readiness::default();
-        let View { fleet, ledger, tasks } = match self.fleet {
+        let configuration = Configuration::new(self.namespace.clone(), Arc::clone(&metrics));
+        let config = configuration.current();
+        let (versions, configuration_tasks) = match (self.config, self.config_map) {
+            (Some(path), _) => {
+                let files = configuration::Files::open(path, configuration).await?;
+                (
+                    files.versions(),
+                    vec![Task::endless("configuration files", files.follow())],
+                )
+            }
+            (None, Some(name)) => {
+                let name = ConfigMapName::parse(&name, &self.namespace);
+                from_config_map(name, configuration, clock, &readiness).await?
+            }
+            (None, None) => (configuration.versions(), vec![]),
+        };
+        let View {
+            fleet,
+            ledger,
+            mut tasks,
+        } = match self.fleet {
             Some(path) => from_file(path, &config, clock, &metrics).await?,
             None => {
                 let service = Service {
                     namespace: self.namespace.clone(),
                     name: self.service.clone(),
                 };
-                live::view(&config, service, clock, &metrics, &readiness).await?
+                live::view(&versions, service, clock, &metrics, &readiness).await?
             }
         };
+        tasks.extend(configuration_tasks);
         let reviewer = Reviewer {
             config,
             fleet,
@@ -127,15 +155,42 @@ impl Serve {
     }
 }
 
-async fn from_file(path: PathBuf, config: &Arc<Config>, clock: Clock, metrics: &Arc<Metrics>) -> anyhow::Result<View> {
+async fn from_config_map(
+    name: ConfigMapName,
+    configuration: Configuration,
+    clock: Clock,
+    readiness: &Readiness,
+) -> anyhow::Result<(Versions, Vec<Task>)> {
+    let client = observe::client().await?;
+    let (refusals, refused) = watch::channel(None);
+    let map = configuration::ConfigMap::new(name, client.clone(), configuration, refusals);
+    let versions = map.versions();
+    let required = readiness.require("configuration");
+    let mut first = versions.clone();
+    let tasks = vec![
+        Task::endless("ConfigMap", async move {
+            let met = async {
+                first.next().await;
+                required.met();
+            };
+            tokio::join!(map.follow(), met);
+        }),
+        Task::endless("Events", events::follow(refused, client, clock)),
+    ];
+    Ok((versions, tasks))
+}
+
+async fn from_file(
+    path: PathBuf,
+    config: &Arc<ArcSwap<Config>>,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<View> {
     let file = FleetFile::open(path, Arc::clone(config), clock, Arc::clone(metrics)).await?;
     Ok(View {
         fleet: file.fleet(),
         // Nobody would confirm a reservation: the file is believed as it stands.
         ledger: Arc::default(),
-        tasks: vec![Task::new("fleet file", async {
-            file.follow().await;
-            Ok(())
-        })],
+        tasks: vec![Task::endless("fleet file", file.follow())],
     })
 }

@@ -46,6 +46,40 @@ impl fmt::Display for Notice {
     }
 }
 
+/// A version of a ConfigMap that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Which version of it.
+    pub resource_version: String,
+    /// Why.
+    pub faults: Faults,
+}
+
+/// Reads a ConfigMap's manifest; otherwise as [`read`].
+pub fn read_manifest(
+    manifest: &Value,
+    yaml: impl FnOnce(&str) -> Result<Value, String>,
+) -> Result<(Config, Vec<Notice>), Faults> {
+    let mut data = BTreeMap::new();
+    let shape = document::read(manifest, |root| {
+        let [.., entries] = root.object(["apiVersion", "kind", "metadata", "immutable", "data"])?;
+        let entries = entries.string_map().into_iter().flatten();
+        data.extend(entries.map(|(key, text)| (key.to_owned(), text.to_owned())));
+        Some(())
+    });
+    match (shape, read(&data, yaml)) {
+        (Ok(()), read) => read,
+        (Err(faults), Ok(_)) => Err(faults),
+        (Err(Faults(faults)), Err(Faults(more))) => Err(Faults([faults, more].concat())),
+    }
+}
+
 /// Reads the `data` of a ConfigMap; `yaml` parses the text under [`STRUCTURED`], and its error says what is wrong with
 /// it. An absent setting keeps its default. Reports every fault.
 pub fn read(
@@ -266,6 +300,30 @@ mod tests {
             let expected = format!("cloudEndpoint: names no scheme and is probed as {probed}");
             assert_eq!(notices, is_said.then_some(expected).into_iter().collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn a_manifest_is_read_by_its_data() {
+        let read = |manifest: Value| read_manifest(&manifest, |_| Ok(Value::Null));
+        let (config, notices) = read(json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "edgeward", "labels": {}},
+            "data": {"enableOffload": "false", "config.yaml": "null"},
+        }))
+        .unwrap();
+        assert!(!config.enable_offload && notices.is_empty());
+        let faults = read(json!({
+            "kind": "ConfigMap",
+            "data": {"rttThresholdMs": 100, "enableOffload": "perhaps"},
+            "binaryData": {"config.yaml": "AA=="},
+        }));
+        assert_eq!(
+            faults.unwrap_err().to_string(),
+            "binaryData: is not a field here; there are apiVersion, kind, metadata, immutable, data\n\
+             data.rttThresholdMs: 100 is not a string\n\
+             enableOffload: \"perhaps\" is not true or false"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
+use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
 use crate::clock::Clock;
@@ -25,9 +26,12 @@ const REFRESH: Duration = Duration::from_secs(1);
 pub struct FleetFile {
     path: PathBuf,
     watch: Watch,
-    config: Arc<Config>,
+    config: Arc<ArcSwap<Config>>,
     clock: Clock,
     metrics: Arc<Metrics>,
+    document: Value,
+    /// The configuration that judged it.
+    judge: Arc<Config>,
     /// The file's snapshot as of `read_at`.
     read: Snapshot,
     read_at: Moment,
@@ -39,10 +43,16 @@ impl FleetFile {
     ///
     /// # Errors
     /// The file cannot be read, or is no fleet file: then every fault is named.
-    pub async fn open(path: PathBuf, config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> anyhow::Result<Self> {
+    pub async fn open(
+        path: PathBuf,
+        config: Arc<ArcSwap<Config>>,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
         let (watch, contents) = Watch::open(vec![path.clone()], files::POLL).await?;
         let read_at = clock.moment();
-        let read = parse(&path, &contents, &config, read_at)?;
+        let judge = config.load_full();
+        let (document, read) = parse(&path, &contents, &judge, read_at)?;
         metrics.fleet_revision(read.revision);
         let fleet = Arc::new(ArcSwap::from_pointee(read.clone()));
         Ok(Self {
@@ -51,6 +61,8 @@ impl FleetFile {
             config,
             clock,
             metrics,
+            document,
+            judge,
             read,
             read_at,
             fleet,
@@ -62,7 +74,7 @@ impl FleetFile {
         Arc::clone(&self.fleet)
     }
 
-    /// Publishes every change of the file, for ever. A file that cannot be read, or has faults, leaves the last good
+    /// Publishes every change of the file, and what a change of the thresholds makes of its links, for ever. A file that cannot be read, or has faults, leaves the last good
     /// fleet in place and is logged and counted.
     pub async fn follow(mut self) {
         let mut refresh = tokio::time::interval(REFRESH);
@@ -76,7 +88,7 @@ impl FleetFile {
                         tracing::warn!(%error, "fleet file cannot be read; the last good one stays");
                     }
                 },
-                _ = refresh.tick() => {}
+                _ = refresh.tick() => self.judge_again(),
             }
             let by = self.clock.moment().since(self.read_at);
             self.fleet.store(Arc::new(self.read.younger(by)));
@@ -84,16 +96,13 @@ impl FleetFile {
     }
 
     fn replace(&mut self, contents: &files::Contents) {
+        self.judge = self.config.load_full();
         let read_at = self.clock.moment();
-        match parse(&self.path, contents, &self.config, read_at) {
-            Ok(snapshot) => {
-                self.read = Snapshot {
-                    revision: self.read.revision + 1,
-                    ..snapshot
-                };
-                self.read_at = read_at;
+        match parse(&self.path, contents, &self.judge, read_at) {
+            Ok((document, snapshot)) => {
+                self.document = document;
+                self.publish(snapshot, read_at);
                 self.metrics.fleet_reload(Reload::Loaded);
-                self.metrics.fleet_revision(self.read.revision);
                 tracing::info!(revision = self.read.revision, "fleet file loaded");
             }
             Err(error) => {
@@ -105,19 +114,48 @@ impl FleetFile {
             }
         }
     }
+
+    fn judge_again(&mut self) {
+        let config = self.config.load_full();
+        if Arc::ptr_eq(&config, &self.judge) {
+            return;
+        }
+        let read_at = self.clock.moment();
+        if let Ok(snapshot) = file::read(&self.document, &config, read_at) {
+            self.publish(snapshot, read_at);
+        }
+        self.judge = config;
+    }
+
+    fn publish(&mut self, snapshot: Snapshot, read_at: Moment) {
+        self.read = Snapshot {
+            revision: self.read.revision + 1,
+            ..snapshot
+        };
+        self.read_at = read_at;
+        self.metrics.fleet_revision(self.read.revision);
+    }
 }
 
-fn parse(path: &std::path::Path, contents: &files::Contents, config: &Config, now: Moment) -> anyhow::Result<Snapshot> {
+fn parse(
+    path: &std::path::Path,
+    contents: &files::Contents,
+    config: &Config,
+    now: Moment,
+) -> anyhow::Result<(Value, Snapshot)> {
     let source = path.display().to_string();
-    let bytes = contents.first().map(Vec::as_slice).unwrap_or_default();
+    let bytes = contents.first().map(|file| &*file.bytes).unwrap_or_default();
     let text = std::str::from_utf8(bytes).with_context(|| source.clone())?;
     let document = yaml::parse_one(text, &source)?;
-    file::read(&document, config, now).map_err(|faults| yaml::faulty(&source, &faults))
+    let snapshot = file::read(&document, config, now).map_err(|faults| yaml::faulty(&source, &faults))?;
+    Ok((document, snapshot))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::LinkState;
+    use crate::units::Micros;
 
     const FLEET: &str = "sites: [{name: edge, kind: edge}]\nnodes: []\n";
 
@@ -159,6 +197,27 @@ mod tests {
         // A file does not age: it is published anew, as old as it says.
         let before = fleet.load().kubernetes_as_of;
         eventually("a younger picture", || fleet.load().kubernetes_as_of > before).await;
+        follow.abort();
+    }
+
+    #[tokio::test]
+    async fn other_thresholds_judge_the_links_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fleet.yaml");
+        let wan = "{name: cloud, kind: cloud, wan: {rttMs: 80, lossPct: 0}}";
+        std::fs::write(&path, format!("sites: [{{name: edge, kind: edge}}, {wan}]")).unwrap();
+        let config = Arc::<ArcSwap<Config>>::default();
+        let opened = FleetFile::open(path, Arc::clone(&config), Clock::start(), Arc::default()).await;
+        let file = opened.unwrap();
+        let fleet = file.fleet();
+        let state = || fleet.load().sites[1].link.map(|link| link.state);
+        let follow = tokio::spawn(file.follow());
+        assert_eq!(state(), Some(LinkState::Healthy));
+        config.store(Arc::new(Config {
+            rtt_threshold: Micros::from_millis(50),
+            ..Config::default()
+        }));
+        eventually("the link is too slow", || state() == Some(LinkState::Degraded)).await;
         follow.abort();
     }
 

@@ -14,11 +14,11 @@ use super::{Change, Changes};
 impl Cluster {
     /// Watches the EndpointSlices of a Service and tells how many of its endpoints are ready, for ever. Without such a
     /// Service, or the right to see it, nothing is told.
-    pub async fn watch_replicas(self, namespace: String, service: String, changes: Changes) {
+    pub async fn watch_replicas(&self, namespace: &str, service: &str, changes: &Changes) {
         let config = Config::default()
             .timeout(open_seconds())
             .labels(&format!("kubernetes.io/service-name={service}"));
-        let slices = Api::<EndpointSlice>::namespaced(self.client(), &namespace);
+        let slices = Api::<EndpointSlice>::namespaced(self.client(), namespace);
         let mut events = watcher(slices, config).backoff(pauses()).boxed();
         let (mut known, mut listed) = (HashMap::new(), HashMap::new());
         let mut told = None;

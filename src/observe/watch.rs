@@ -40,6 +40,8 @@ const BROKEN_LISTS: u32 = 2;
 /// The first and the longest pause after a failure.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
+const NO_CLUSTER: &str = "neither a kubeconfig nor a pod's service account leads to a cluster";
+
 /// A connection to the API server of the cluster that is watched.
 #[derive(Clone)]
 pub struct Cluster {
@@ -59,8 +61,7 @@ impl Cluster {
     /// # Errors
     /// There is no such configuration, or it cannot be used.
     pub async fn infer(changes: Changes) -> anyhow::Result<Self> {
-        const NONE: &str = "neither a kubeconfig nor a pod's service account leads to a cluster";
-        let config = kube::Config::infer().await.context(NONE)?;
+        let config = kube::Config::infer().await.context(NO_CLUSTER)?;
         let layer = tower::layer::layer_fn({
             let changes = changes.clone();
             move |service| Listening {
@@ -68,7 +69,7 @@ impl Cluster {
                 changes: changes.clone(),
             }
         });
-        let builder = ClientBuilder::try_from(config).context(NONE)?;
+        let builder = ClientBuilder::try_from(config).context(NO_CLUSTER)?;
         Ok(Self {
             client: builder.with_layer(&layer).build(),
             changes,
@@ -180,6 +181,15 @@ impl Cluster {
 pub(super) fn open_seconds() -> u32 {
     let choice = uuid::Uuid::new_v4().as_u128() % (OPEN_SECONDS.count() as u128);
     OPEN_SECONDS.start() + u32::try_from(choice).unwrap_or(0)
+}
+
+/// A client of the cluster of the pod that we run in, or of the current context of the kubeconfig. Does not connect yet.
+///
+/// # Errors
+/// There is no such configuration, or it cannot be used.
+pub async fn client() -> anyhow::Result<Client> {
+    let config = kube::Config::infer().await.context(NO_CLUSTER)?;
+    Client::try_from(config).context(NO_CLUSTER)
 }
 
 /// The pauses after failures.

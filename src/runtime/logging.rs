@@ -4,8 +4,9 @@ use std::io::IsTerminal as _;
 use std::panic;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::metrics::Metrics;
@@ -48,7 +49,7 @@ impl Drop for Logs {
 pub fn init_logging(format: LogFormat, metrics: Arc<Metrics>) -> anyhow::Result<Logs> {
     let filter = std::env::var(FILTER_VARIABLE).unwrap_or_default();
     let filter = if filter.is_empty() { "info" } else { &filter };
-    let filter = EnvFilter::try_new(filter).with_context(|| format!("{FILTER_VARIABLE}={filter} is no log filter"))?;
+    let filter = read_filter(filter).with_context(|| format!("{FILTER_VARIABLE}={filter} is no log filter"))?;
     let lines = Lines::start(std::io::stderr(), metrics).context("logs cannot be set up")?;
     let writer = lines.clone();
     let builder = tracing_subscriber::fmt()
@@ -70,6 +71,17 @@ pub fn init_logging(format: LogFormat, metrics: Arc<Metrics>) -> anyhow::Result<
     Ok(Logs(lines))
 }
 
+/// A filter in the notation of tracing-subscriber, but for a word that is no level: there it would name a target, and
+/// `verbose` would silence all others.
+fn read_filter(text: &str) -> anyhow::Result<EnvFilter> {
+    let directives = text.split(',').map(str::trim);
+    let mut bare = directives.filter(|directive| !directive.is_empty() && !directive.contains(['=', '[', ']']));
+    if let Some(word) = bare.find(|word| word.parse::<LevelFilter>().is_err()) {
+        bail!("{word:?} is none of off, error, warn, info, debug, trace, and not of the form target=level");
+    }
+    Ok(EnvFilter::try_new(text)?)
+}
+
 /// A panic is a log line like any other, so that it reaches whoever reads the others. Nothing in here may panic: a
 /// panic in the hook aborts the process.
 fn log_panics() {
@@ -82,4 +94,21 @@ fn log_panics() {
         let location = info.location().map(ToString::to_string);
         tracing::error!(location, "panic: {text}");
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused() {
+        for text in ["info", "DEBUG", "off", "info,edgeward::tls=debug", "[review]=trace"] {
+            assert!(read_filter(text).is_ok(), "{text}");
+        }
+        for (text, word) in [("verbose", "verbose"), ("info,edgeward", "edgeward"), ("inf", "inf")] {
+            let error = format!("{:#}", read_filter(text).unwrap_err());
+            assert!(error.starts_with(&format!("{word:?} is none of off")), "{error}");
+        }
+        assert!(read_filter("edgeward=loud").is_err());
+    }
 }

@@ -23,6 +23,14 @@ impl Task {
             future: Box::pin(future),
         }
     }
+
+    /// A task that has no error to end with.
+    pub fn endless(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self::new(name, async {
+            future.await;
+            Ok(())
+        })
+    }
 }
 
 impl std::fmt::Debug for Task {

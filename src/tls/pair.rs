@@ -9,6 +9,8 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
+use crate::files::Content;
+
 /// How far in the future a certificate may begin: the issuer's clock may be ahead of ours.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
@@ -96,9 +98,9 @@ impl Pair {
     ///
     /// # Errors
     /// As [`Pair::from_pem`].
-    pub(super) fn from_contents(contents: &[Vec<u8>], now: Timestamp) -> Result<Self, Fault> {
+    pub(super) fn from_contents(contents: &[Content], now: Timestamp) -> Result<Self, Fault> {
         match contents {
-            [cert, key] => Self::from_pem(cert, key, now),
+            [cert, key] => Self::from_pem(&cert.bytes, &key.bytes, now),
             _ => Err(Fault::NoCertificate),
         }
     }

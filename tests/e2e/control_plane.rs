@@ -22,6 +22,7 @@ pub(crate) const EDGE_NODES: [&str; 2] = ["edge-1", "edge-2"];
 pub(crate) const CLOUD_NODE: &str = "cloud-1";
 
 const KUBECONFIG: &str = "kubeconfig";
+const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 
 /// A running control plane. Dropping it ends every process and removes its files.
 pub(crate) struct ControlPlane {
@@ -107,6 +108,11 @@ impl ControlPlane {
         self.dir.path().join(KUBECONFIG)
     }
 
+    /// The kubeconfig of the user `edgeward`, who may do what a trial allows and nothing else.
+    pub(crate) fn edgeward_kubeconfig(&self) -> PathBuf {
+        self.dir.path().join(EDGEWARD_KUBECONFIG)
+    }
+
     /// Where the run keeps its files.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
@@ -189,23 +195,27 @@ impl Files {
         let serving = authority
             .server(&["kubernetes.default.svc"])?
             .write(dir, "kube-apiserver")?;
-        let (admin_certificate, admin_key) = authority.client("admin", "system:masters")?.write(dir, "admin")?;
+        let admin = authority.client("admin", "system:masters")?.write(dir, "admin")?;
         // Any key pair will do; the public half is read from its certificate.
         let service_accounts = authority
             .client("service-accounts", "none")?
             .write(dir, "service-accounts")?;
 
-        let kubeconfig = dir.join(KUBECONFIG);
         let named = |kind: &str, body: Value| json!([{ "name": "e2e", kind: body }]);
-        let config = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "e2e",
-            "contexts": named("context", json!({"cluster": "e2e", "user": "e2e"})),
-            "clusters": named("cluster", json!({"server": format!("https://{api}"), "certificate-authority": ca})),
-            "users": named("user", json!({"client-certificate": admin_certificate, "client-key": admin_key})),
-        });
-        fs::write(&kubeconfig, config.to_string())?;
+        let config = |(certificate, key): (PathBuf, PathBuf)| {
+            json!({
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "e2e",
+                "contexts": named("context", json!({"cluster": "e2e", "user": "e2e"})),
+                "clusters": named("cluster", json!({"server": format!("https://{api}"), "certificate-authority": ca})),
+                "users": named("user", json!({"client-certificate": certificate, "client-key": key})),
+            })
+        };
+        let kubeconfig = dir.join(KUBECONFIG);
+        fs::write(&kubeconfig, config(admin).to_string())?;
+        let edgeward = authority.client("edgeward", "edgeward")?.write(dir, "edgeward")?;
+        fs::write(dir.join(EDGEWARD_KUBECONFIG), config(edgeward).to_string())?;
 
         // The API server's own account of which webhooks it called for a pod, and in which round.
         let audit_policy = dir.join("audit-policy.yaml");

@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use crate::patience::{BOUND, eventually};
 use crate::process::Process;
 
-/// A ready `edgeward serve`.
+/// A running `edgeward serve`.
 pub(crate) struct Edgeward<'run> {
     process: Process,
     runtime: &'run Runtime,
@@ -28,40 +28,44 @@ pub(crate) struct Edgeward<'run> {
 }
 
 impl<'run> Edgeward<'run> {
-    /// With a fleet file for its view.
+    /// With a fleet file for its view; ready.
     pub(crate) fn start(runtime: &'run Runtime, dir: &Path, fleet: &Value, config: &Value) -> Result<Self> {
-        let fleet_file = dir.join("fleet.yaml");
-        replace(&fleet_file, fleet)?;
-        Self::launch(runtime, dir, config, &[option("fleet", &fleet_file)], &[])
+        Self::launch(runtime, dir, &[view(dir, fleet)?, settings(dir, config)?], &[])?.ready()
     }
 
-    /// With the live view of the cluster that this kubeconfig leads to.
+    /// With the live view of the cluster that this kubeconfig leads to; ready.
     pub(crate) fn start_live(runtime: &'run Runtime, dir: &Path, kubeconfig: &Path, config: &Value) -> Result<Self> {
-        Self::launch(runtime, dir, config, &[], &[("KUBECONFIG", kubeconfig)])
+        Self::launch(runtime, dir, &[settings(dir, config)?], &[("KUBECONFIG", kubeconfig)])?.ready()
     }
 
-    fn launch(
+    /// With the configuration of the ConfigMap `namespace/name`, which this kubeconfig leads to; perhaps not ready yet.
+    /// Without a fleet it has the live view.
+    pub(crate) fn start_of_config_map(
         runtime: &'run Runtime,
         dir: &Path,
-        config: &Value,
-        view: &[String],
-        environment: &[(&str, &Path)],
+        kubeconfig: &Path,
+        name: &str,
+        fleet: Option<&Value>,
     ) -> Result<Self> {
-        let config_file = dir.join("config.yaml");
-        replace(&config_file, config)?;
+        let mut args = vec![format!("--config-map={name}")];
+        if let Some(fleet) = fleet {
+            args.push(view(dir, fleet)?);
+        }
+        Self::launch(runtime, dir, &args, &[("KUBECONFIG", kubeconfig)])
+    }
+
+    fn launch(runtime: &'run Runtime, dir: &Path, options: &[String], environment: &[(&str, &Path)]) -> Result<Self> {
         let tls = dir.join("tls");
         fs::create_dir_all(&tls)?;
 
-        // JSON is YAML, so both files can be written by serde_json.
         let mut args = vec![
             "serve".to_owned(),
-            option("config", &config_file),
             "--listen=127.0.0.1:0".to_owned(),
             "--health-listen=127.0.0.1:0".to_owned(),
             option("self-signed", &tls),
             "--log-format=json".to_owned(),
         ];
-        args.extend_from_slice(view);
+        args.extend_from_slice(options);
         let program = Path::new(env!("CARGO_BIN_EXE_edgeward"));
         let mut process = Process::start_with("edgeward", program, &args, dir, environment)?;
 
@@ -71,17 +75,6 @@ impl<'run> Edgeward<'run> {
             let address = |field: &str| serving[field].as_str().and_then(|text| text.parse::<SocketAddr>().ok());
             let addresses = address("admission").zip(address("health"));
             addresses.map(<[_; 2]>::from).with_context(|| serving.to_string())
-        })?;
-
-        let plain = reqwest::Client::builder().no_proxy().timeout(BOUND).build()?;
-        eventually("edgeward is ready", BOUND, || {
-            process.ensure_running()?;
-            let answer = runtime.block_on(async {
-                let response = plain.get(format!("http://{health}/readyz")).send().await?;
-                anyhow::Ok((response.status(), response.text().await?))
-            })?;
-            ensure!(answer.0.is_success(), "{}: {}", answer.0, answer.1);
-            Ok(())
         })?;
 
         let ca = fs::read_to_string(tls.join("ca.crt")).context("--self-signed writes ca.crt")?;
@@ -99,6 +92,26 @@ impl<'run> Edgeward<'run> {
             fleet: dir.join("fleet.yaml"),
             url,
             ca,
+        })
+    }
+
+    /// Waits until it is ready.
+    pub(crate) fn ready(mut self) -> Result<Self> {
+        eventually("edgeward is ready", BOUND, || {
+            self.process.ensure_running()?;
+            let (code, text) = self.readiness()?;
+            ensure!(code == 200, "{code}: {text}");
+            Ok(())
+        })?;
+        Ok(self)
+    }
+
+    /// What it says at `/readyz`, and with which status code.
+    pub(crate) fn readiness(&self) -> Result<(u16, String)> {
+        self.runtime.block_on(async {
+            let request = self.client.get(format!("http://{}/readyz", self.health));
+            let response = request.send().await?;
+            Ok((response.status().as_u16(), response.text().await?))
         })
     }
 
@@ -163,10 +176,25 @@ impl<'run> Edgeward<'run> {
     }
 }
 
+/// Writes the fleet file and names it.
+fn view(dir: &Path, fleet: &Value) -> Result<String> {
+    let file = dir.join("fleet.yaml");
+    replace(&file, fleet)?;
+    Ok(option("fleet", &file))
+}
+
+/// Writes the configuration file and names it.
+fn settings(dir: &Path, config: &Value) -> Result<String> {
+    let file = dir.join("config.yaml");
+    replace(&file, config)?;
+    Ok(option("config", &file))
+}
+
 fn option(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }
 
+/// JSON is YAML, so serde_json can write what is read as that.
 fn replace(file: &Path, content: &Value) -> Result<()> {
     let new = file.with_extension("new");
     fs::write(&new, format!("{content:#}\n"))?;

@@ -7,6 +7,7 @@
 // What keeps the inner ring pure is not for tests.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
+mod configuration;
 mod connection;
 mod constraints;
 mod control_plane;
@@ -91,6 +92,18 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("failure::edge_label_missing", failure::edge_label_missing),
     ("invalid_slo::warns", invalid_slo::warns),
     ("invalid_slo::denies", invalid_slo::denies),
+    (
+        "configuration::follows_its_config_map",
+        configuration::follows_its_config_map,
+    ),
+    (
+        "configuration::bad_at_the_start_is_not_ready",
+        configuration::bad_at_the_start_is_not_ready,
+    ),
+    (
+        "configuration::live_view_waits_for_it",
+        configuration::live_view_waits_for_it,
+    ),
     ("connection::speaks_http_1_1", connection::speaks_http_1_1),
     ("live::capacity_comes_and_goes", live::capacity_comes_and_goes),
 ];

@@ -88,6 +88,14 @@ impl<'run> Scene<'run> {
         Edgeward::start(self.runtime, &self.dir, fleet, config)
     }
 
+    /// Starts edgeward as its own user, with the configuration in this ConfigMap of the trial's namespace, and waits
+    /// until it serves, ready or not. Without a fleet it looks at the cluster.
+    pub(crate) fn edgeward_of_config_map(&self, fleet: Option<&Value>, name: &str) -> Result<Edgeward<'run>> {
+        let kubeconfig = self.plane.edgeward_kubeconfig();
+        let name = format!("{}/{name}", self.namespace);
+        Edgeward::start_of_config_map(self.runtime, &self.dir, &kubeconfig, &name, fleet)
+    }
+
     /// Starts edgeward with the live view of the cluster, and waits until it is ready.
     pub(crate) fn live_edgeward(&self, config: &Value) -> Result<Edgeward<'run>> {
         Edgeward::start_live(self.runtime, &self.dir, &self.plane.kubeconfig(), config)

@@ -2,6 +2,7 @@
 
 use crate::client::{Connection, PATIENCE, eventually, get};
 use crate::process::Process;
+use crate::program::edgeward;
 
 /// The creation of a pod, which is a line in the log.
 const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",
@@ -79,4 +80,21 @@ async fn the_last_line_is_written() {
     assert_eq!(ends(process).await, Some(0));
     let last = lines.await.expect("joined").expect("a line");
     assert!(last.contains("\"stopped\""), "{last}");
+}
+
+#[test]
+fn a_word_that_is_no_log_level_is_refused() {
+    let mut command = edgeward();
+    let output = command
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("EDGEWARD_LOG", "verbose")
+        .args(["serve", "--fleet", "examples/fleet.yaml", "--self-signed", "unused"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("EDGEWARD_LOG=verbose is no log filter: \"verbose\" is none of off, error"),
+        "{stderr}"
+    );
 }

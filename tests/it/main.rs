@@ -7,6 +7,7 @@
 
 mod cli;
 mod client;
+mod configuration;
 mod documentation;
 mod golden;
 mod logs;

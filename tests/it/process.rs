@@ -24,6 +24,11 @@ pub(crate) struct Process {
 impl Process {
     /// Starts the child and reads its log until it says where it serves.
     pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with more arguments.
+    pub(crate) fn start_with(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("tempdir");
         let mut child = edgeward()
             .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -42,6 +47,7 @@ impl Process {
                 "--self-signed",
             ])
             .arg(directory.path())
+            .args(arguments)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
-/// A mounted Secret with `tls.crt` and `tls.key`.
+/// A mounted Secret or ConfigMap.
 pub(crate) struct Volume {
     directory: tempfile::TempDir,
     generation: u32,
@@ -25,20 +25,35 @@ impl Volume {
         self.directory.path().join(name)
     }
 
-    /// Publishes both files at once, as kubelet does: a new directory, then one rename of the `..data` symlink.
+    /// Publishes `tls.crt` and `tls.key`.
     pub(crate) fn publish(&mut self, cert: &str, key: &str) {
+        self.swap(&[("tls.crt", cert), ("tls.key", key)]);
+    }
+
+    /// Publishes these files and no others at once, as kubelet does: a new directory and the new names, then one rename
+    /// of the `..data` symlink, then the old names are removed.
+    pub(crate) fn swap(&mut self, files: &[(&str, &str)]) {
         self.generation += 1;
         let root = self.directory.path();
         let data = root.join(format!("..generation_{}", self.generation));
         fs::create_dir(&data).expect("create generation");
-        for (name, content) in [("tls.crt", cert), ("tls.key", key)] {
+        for (name, content) in files {
             fs::write(data.join(name), content).expect("write");
-            if self.generation == 1 {
+            if fs::symlink_metadata(root.join(name)).is_err() {
                 symlink(Path::new("..data").join(name), root.join(name)).expect("symlink");
             }
         }
         symlink(data.file_name().expect("a name"), root.join("..data_tmp")).expect("symlink");
         fs::rename(root.join("..data_tmp"), root.join("..data")).expect("swap");
+        for name in fs::read_dir(root)
+            .expect("listed")
+            .map(|entry| entry.expect("an entry").file_name())
+        {
+            let is_wanted = files.iter().any(|(wanted, _)| *wanted == name);
+            if !is_wanted && !name.as_encoded_bytes().starts_with(b"..") {
+                fs::remove_file(root.join(name)).expect("removed");
+            }
+        }
     }
 }
 

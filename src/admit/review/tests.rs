@@ -15,7 +15,7 @@ fn reviewer(config: Config) -> Reviewer {
             testkit::snapshot(&fleet).younger(Micros::from_secs(100_000)),
         )),
         ledger: Arc::new(Mutex::new(Ledger::new(config.reservation_ttl))),
-        config: Arc::new(config),
+        config: Arc::new(ArcSwap::from_pointee(config)),
         metrics: Arc::new(Metrics::new()),
         clock: Clock::start(),
     }

@@ -1,0 +1,3 @@
+//! The only writer to the API server.
+
+pub mod events;

@@ -1,0 +1,124 @@
+//! The configuration from a ConfigMap, watched through the API.
+
+use std::fmt;
+use std::pin::pin;
+
+use futures::TryStreamExt as _;
+use k8s_openapi::api::core::v1;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use tokio::sync::watch;
+
+use super::{Configuration, Versions, read_keys, version};
+use crate::config::map::Refused;
+
+/// Which ConfigMap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigMapName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ConfigMapName {
+    /// Reads `[NAMESPACE/]NAME`.
+    pub fn parse(text: &str, default_namespace: &str) -> Self {
+        let (namespace, name) = text.split_once('/').unwrap_or((default_namespace, text));
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for ConfigMapName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A ConfigMap whose every change is the next version of the configuration.
+pub struct ConfigMap {
+    name: ConfigMapName,
+    client: Client,
+    configuration: Configuration,
+    refused: watch::Sender<Option<Refused>>,
+}
+
+impl ConfigMap {
+    /// The ConfigMap of this name. Nothing is read yet, and until there is a good version none is in use. What is refused
+    /// is told to `refused`.
+    pub fn new(
+        name: ConfigMapName,
+        client: Client,
+        configuration: Configuration,
+        refused: watch::Sender<Option<Refused>>,
+    ) -> Self {
+        configuration.versions.send_replace(None);
+        Self {
+            name,
+            client,
+            configuration,
+            refused,
+        }
+    }
+
+    /// The version in use and those that follow.
+    pub fn versions(&self) -> Versions {
+        self.configuration.versions()
+    }
+
+    /// Takes every good version, for ever. A bad version, the deletion of the ConfigMap and an API server that does not
+    /// answer leave the last good one in use, and are logged and counted.
+    pub async fn follow(mut self) {
+        let api: Api<v1::ConfigMap> = Api::namespaced(self.client.clone(), &self.name.namespace);
+        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name.name));
+        let mut events = pin!(watcher(api, only).default_backoff());
+        let mut exists = false;
+        loop {
+            match events.try_next().await {
+                Ok(Some(Event::Init)) => exists = false,
+                Ok(Some(Event::InitApply(map) | Event::Apply(map))) => {
+                    exists = true;
+                    self.offer(map);
+                }
+                Ok(Some(Event::InitDone)) if exists => {}
+                Ok(Some(Event::InitDone | Event::Delete(_))) => {
+                    self.configuration.lost();
+                    tracing::warn!(config_map = %self.name, "the ConfigMap does not exist; {}", self.instead());
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, config_map = %self.name, "the ConfigMap cannot be watched; {}", self.instead());
+                }
+            }
+        }
+    }
+
+    fn offer(&mut self, map: v1::ConfigMap) {
+        let mut data = map.data.unwrap_or_default();
+        // kubectl files a value under `binaryData` when it is not UTF-8; its fault shows it.
+        let binary = map.binary_data.unwrap_or_default().into_iter();
+        data.extend(binary.map(|(key, bytes)| (key, String::from_utf8_lossy(&bytes.0).into_owned())));
+        if let Err(faults) = self.configuration.offer(version(&data), || read_keys(&data)) {
+            tracing::warn!(config_map = %self.name, error = %faults, "configuration refused; {}", self.instead());
+            self.refused.send_replace(Some(Refused {
+                namespace: self.name.namespace.clone(),
+                name: self.name.name.clone(),
+                uid: map.metadata.uid.unwrap_or_default(),
+                resource_version: map.metadata.resource_version.unwrap_or_default(),
+                faults,
+            }));
+        }
+    }
+
+    fn instead(&self) -> &'static str {
+        if self.configuration.in_use {
+            "the last good one stays"
+        } else {
+            "edgeward is not ready until there is a good one"
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The configuration from a ConfigMap, watched through the API by a user who may do just what the documentation says.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::control_plane::EDGE_NODES;
+use crate::edgeward::Edgeward;
+use crate::patience::{BOUND, eventually};
+use crate::scene::Scene;
+use crate::{fleet, workloads};
+
+/// Name of the ConfigMap.
+const NAME: &str = "edgeward-config";
+
+/// A change is taken; a bad version keeps the last good one and is told by metric and Event; repair heals; deletion keeps
+/// the last good one.
+pub(crate) fn follows_its_config_map(scene: &Scene<'_>) -> Result<()> {
+    allow(scene)?;
+    create(scene)?;
+    let edgeward = scene
+        .edgeward_of_config_map(Some(&fleet::overloaded()), NAME)?
+        .ready()?;
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    let decision = || -> Result<Value> {
+        let pod = scene.kubectl.dry_run(&workloads::pod("asking", workloads::latency()))?;
+        Ok(pod["metadata"]["annotations"]["scheduling.example.io/decision"].clone())
+    };
+    let becomes = |expected: &str| {
+        eventually(&format!("the decision is {expected}"), BOUND, || {
+            let now = decision()?;
+            ensure!(now == expected, "{now}");
+            Ok(())
+        })
+    };
+    becomes("cloud")?;
+
+    patch(scene, &json!({"enableOffload": "false"}))?;
+    becomes("edge")?;
+    ensure!(refusals(scene)?.is_empty(), "{:?}", refusals(scene)?);
+
+    patch(
+        scene,
+        &json!({"enableOffload": "true", "rttThresholdMs": "fast", "config.yaml": "explain: loud"}),
+    )?;
+    let faults = [
+        "config.yaml.explain: \"loud\" is not one of off, short, full",
+        "rttThresholdMs: \"fast\" is not a number from 0.001 to 60000 with at most three decimals",
+    ];
+    let event = refusal(scene)?;
+    ensure!(event["note"] == faults.join("\n"), "{event:#}");
+    ensure!(event["type"] == "Warning", "{event:#}");
+    let described = scene.kubectl.run(&["describe", "configmap", NAME], "")?.stdout;
+    ensure!(described.contains("ConfigRefused"), "{described}");
+    for path in ["config.yaml.explain", "rttThresholdMs"] {
+        let count = edgeward.count("edgeward_config_faults", &[("path", path)])?;
+        ensure!(count == 1, "{path}: {count}");
+    }
+    let kept = decision()?;
+    ensure!(kept == "edge", "the last good one stays: {kept}");
+
+    patch(scene, &json!({"rttThresholdMs": "100", "config.yaml": "explain: full"}))?;
+    becomes("cloud")?;
+    let count = edgeward.count("edgeward_config_faults", &[])?;
+    ensure!(count == 0, "{count} faults after the repair");
+
+    scene.kubectl.run(&["delete", "configmap", NAME], "")?;
+    eventually("the deletion is noticed", BOUND, || {
+        let count = edgeward.count("edgeward_config_reloads_total", &[("result", "unreadable")])?;
+        ensure!(count == 1, "{count}");
+        Ok(())
+    })?;
+    let kept = decision()?;
+    ensure!(kept == "cloud", "the last good one stays: {kept}");
+    create(scene)?;
+    eventually("it is read again", BOUND, || {
+        let count = edgeward.count("edgeward_config_reloads_total", &[("result", "loaded")])?;
+        ensure!(count == 4, "{count}");
+        Ok(())
+    })
+}
+
+/// Without a good version edgeward is not ready and says so, however often it starts, in one Event; repair makes it
+/// ready.
+pub(crate) fn bad_at_the_start_is_not_ready(scene: &Scene<'_>) -> Result<()> {
+    allow(scene)?;
+    let waits = |edgeward: &Edgeward<'_>, result: &str| {
+        eventually("it waits for a configuration", BOUND, || {
+            let count = edgeward.count("edgeward_config_reloads_total", &[("result", result)])?;
+            ensure!(count == 1, "{result}: {count}");
+            let said = edgeward.readiness()?;
+            ensure!(said == (503, "configuration\n".to_owned()), "{said:?}");
+            Ok(())
+        })
+    };
+    let mut edgeward = scene.edgeward_of_config_map(Some(&fleet::relaxed()), NAME)?;
+    waits(&edgeward, "unreadable")?;
+    create(scene)?;
+    edgeward = edgeward.ready()?;
+    edgeward.kill()?;
+
+    patch(scene, &json!({"lossThresholdPct": "many"}))?;
+    for _ in 0..2 {
+        edgeward = scene.edgeward_of_config_map(Some(&fleet::relaxed()), NAME)?;
+        waits(&edgeward, "refused")?;
+        refusal(scene)?;
+        edgeward.kill()?;
+    }
+    edgeward = scene.edgeward_of_config_map(Some(&fleet::relaxed()), NAME)?;
+    waits(&edgeward, "refused")?;
+    patch(scene, &json!({"lossThresholdPct": "2.0"}))?;
+    edgeward.ready()?;
+    let events = refusals(scene)?;
+    ensure!(events.len() == 1, "{events:#?}");
+    Ok(())
+}
+
+/// The view of the cluster is that of the first good version, also where that comes late; its probes are those of the
+/// newest.
+pub(crate) fn live_view_waits_for_it(scene: &Scene<'_>) -> Result<()> {
+    allow(scene)?;
+    let name = &scene.namespace;
+    scene.kubectl.create(&json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": [{"apiGroups": [""], "resources": ["nodes", "pods", "namespaces"], "verbs": ["list", "watch"]}],
+    }))?;
+    scene.kubectl.create(&json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "edgeward"}],
+    }))?;
+    let edgeward = scene.edgeward_of_config_map(None, NAME)?;
+    eventually("it waits for everything", BOUND, || {
+        let said = edgeward.readiness()?;
+        let missing = "configuration\nnodes\npods\nnamespaces\nfirst round of WAN probes\n";
+        ensure!(said == (503, missing.to_owned()), "{said:?}");
+        Ok(())
+    })?;
+    let node = EDGE_NODES[0];
+    let here = json!({"name": "here", "kind": "edge", "nodeSelector": {"kubernetes.io/hostname": node}});
+    let sites = json!([here, {"name": "cloud", "kind": "cloud"}]);
+    scene.kubectl.create(&json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": NAME},
+        "data": {"config.yaml": json!({"domain": "acme.dev", "sites": sites}).to_string()},
+    }))?;
+    let edgeward = edgeward.ready()?;
+    let pod = workloads::pod("asking", json!({"slo.acme.dev/class": "latency"}));
+    let answer = edgeward.post(&json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "u",
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "operation": "CREATE",
+            "namespace": scene.namespace,
+            "dryRun": true,
+            "object": pod,
+        },
+    }))?;
+    let site = &answer["response"]["auditAnnotations"]["site"];
+    ensure!(site == "here", "{answer:#}");
+
+    for endpoint in ["127.0.0.1:1", "127.0.0.1:2"] {
+        patch(scene, &json!({"cloudEndpoint": endpoint}))?;
+        let probed = format!("tcp://{endpoint}");
+        eventually("the endpoint is probed", BOUND, || {
+            let probes = edgeward.count("edgeward_wan_probes_total", &[("site", "cloud"), ("endpoint", &probed)])?;
+            ensure!(probes >= 5, "{probes}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// What `docs/operations.md` says that edgeward needs.
+fn allow(scene: &Scene<'_>) -> Result<()> {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "edgeward"},
+        "rules": [
+            {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [NAME], "verbs": ["list", "watch"]},
+            {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
+        ],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "edgeward"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "edgeward"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "edgeward"}],
+    });
+    scene.kubectl.create(&role)?;
+    scene.kubectl.create(&binding).map(drop)
+}
+
+/// The ConfigMap of the first design, but for its name's namespace.
+fn create(scene: &Scene<'_>) -> Result<()> {
+    let mut map: Value = serde_saphyr::from_str(include_str!("../golden/config/first-design.yaml"))?;
+    map["metadata"] = json!({"name": NAME});
+    scene.kubectl.create(&map).map(drop)
+}
+
+fn patch(scene: &Scene<'_>, data: &Value) -> Result<()> {
+    let patch = json!({"data": data}).to_string();
+    let args = ["patch", "configmap", NAME, "--type=merge", "-p", &patch];
+    scene.kubectl.run(&args, "").map(drop)
+}
+
+/// The Event that says that a version was refused, once there is one.
+fn refusal(scene: &Scene<'_>) -> Result<Value> {
+    eventually("an Event names the faults", BOUND, || {
+        refusals(scene)?.pop().context("there is none")
+    })
+}
+
+fn refusals(scene: &Scene<'_>) -> Result<Vec<Value>> {
+    let mut events = scene.kubectl.list("events.events.k8s.io", "")?;
+    events.retain(|event| event["reason"] == "ConfigRefused" && event["regarding"]["name"] == NAME);
+    Ok(events)
+}

@@ -1,0 +1,94 @@
+//! The configuration: the ConfigMap of the first design, and a mounted one that changes under a running server.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use edgeward::config::Config;
+use edgeward::observe::configuration::read;
+use edgeward::wan::Endpoint;
+use serde_json::{Value, json};
+
+use crate::client::{Client, eventually, get};
+use crate::process::Process;
+use crate::volume::Volume;
+
+#[test]
+fn the_config_map_of_the_first_design_is_read_as_it_stands() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/config/first-design.yaml");
+    let mut expected = Config::default();
+    let cloud = expected.sites.iter_mut().find(|site| site.name == "cloud").unwrap();
+    let endpoint = Endpoint::parse("https://cloud.example.com:6443").unwrap();
+    Arc::make_mut(cloud).probes.push(endpoint);
+    // Its values are the defaults, which the tests of `config::map` set apart.
+    assert_eq!(read(&path).unwrap(), expected);
+}
+
+/// A pod whose SLO is invalid: refused or not, as the configuration says.
+fn invalid_pod() -> String {
+    let annotations = json!({"slo.example.io/class": "quick"});
+    let pod = json!({"metadata": {"name": "camera", "annotations": annotations}, "spec": {"containers": []}});
+    let resource = json!({"group": "", "version": "v1", "resource": "pods"});
+    let request = json!({"uid": "u", "resource": resource, "operation": "CREATE", "namespace": "shop", "object": pod});
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).to_string()
+}
+
+async fn is_denied(client: &Client) -> bool {
+    let mut connection = client.connect().await.expect("handshake");
+    let answered = connection.post_to("/mutate", &invalid_pod()).await.expect("answered");
+    let answer: Value = serde_json::from_str(&answered.body).expect("JSON");
+    !answer["response"]["allowed"].as_bool().expect("a verdict")
+}
+
+#[tokio::test]
+async fn a_mounted_config_map_changes_under_a_running_server() {
+    let mut volume = Volume::new();
+    volume.swap(&[("config.yaml", "")]);
+    let directory = volume.path("").display().to_string();
+    let mut process = Process::start_with(&["--config", &directory]);
+    let client = process.client();
+    let counted = async |line: &str| {
+        eventually(line, async || {
+            get(process.health, "/metrics")
+                .await
+                .expect("answered")
+                .body
+                .contains(line)
+        })
+        .await;
+    };
+    assert!(!is_denied(&client).await);
+
+    volume.swap(&[("config.yaml", "invalidSlo: deny"), ("rttThresholdMs", "80")]);
+    eventually("it is denied", async || is_denied(&client).await).await;
+
+    volume.swap(&[("config.yaml", "invalidSlo: perhaps"), ("rttThresholdMs", "fast")]);
+    counted("edgeward_config_faults{path=\"config.yaml.invalidSlo\"} 1\n").await;
+    counted("edgeward_config_faults{path=\"rttThresholdMs\"} 1\n").await;
+    assert!(is_denied(&client).await, "the last good one stays");
+
+    volume.swap(&[("config.yaml", "domain: acme.dev")]);
+    counted("edgeward_config_faults{path=\"domain\"} 1\n").await;
+    assert!(is_denied(&client).await, "the last good one stays");
+
+    volume.swap(&[("config.yaml", "invalidSlo: warn"), ("pollingIntervalMs", "5000\n")]);
+    eventually("it is repaired", async || !is_denied(&client).await).await;
+    let page = get(process.health, "/metrics").await.expect("answered").body;
+    assert!(!page.contains("edgeward_config_faults{"), "{page}");
+
+    drop(client);
+    process.signal("KILL");
+    let log = process.log.take().expect("a log").map_while(Result::ok);
+    let log: Vec<Value> = log.filter_map(|line| serde_json::from_str(&line).ok()).collect();
+    let refused = log
+        .iter()
+        .filter(|line| line["message"] == "configuration refused; the last good one stays");
+    let refused: Vec<&str> = refused.filter_map(|line| line["error"].as_str()).collect();
+    assert_eq!(refused.len(), 2, "{log:?}");
+    assert!(
+        refused[0].contains("config.yaml.invalidSlo: \"perhaps\"") && refused[0].contains("rttThresholdMs: \"fast\""),
+        "{}",
+        refused[0]
+    );
+    let notice = "configuration: pollingIntervalMs: has no effect: a webhook does not poll";
+    assert!(log.iter().any(|line| line["message"] == notice), "{log:?}");
+}
