@@ -21,7 +21,7 @@ impl<'a> Pod<'a> {
         Ok(self.record_with(status.as_ref(), keys))
     }
 
-    fn status(&self) -> Result<Option<Status<'a>>, serde_json::Error> {
+    pub(super) fn status(&self) -> Result<Option<Status<'a>>, serde_json::Error> {
         let status = self.status.map(RawValue::get);
         Ok(status.map(serde_json::from_str).transpose()?.flatten())
     }
