@@ -15,11 +15,13 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric as Encode, Registry};
 
+mod prometheus;
 mod view;
 mod wan;
 
 use crate::ledger::Ledger;
 
+pub use prometheus::PrometheusMetrics;
 pub use view::ViewMetrics;
 pub use wan::WanMetrics;
 
@@ -192,6 +194,8 @@ pub const LIST: &[Description] = &[
     wan::PROBE_JITTER,
     wan::PROBE_LOSS,
     wan::LAST_ANSWER,
+    prometheus::QUERIES,
+    prometheus::SAMPLE,
     LOG_LINES_DROPPED,
     BUILD_INFO,
 ];
@@ -307,6 +311,7 @@ pub struct Metrics {
     reservations_expired: Counter,
     owners_suspended: Gauge<u64, AtomicU64>,
     wan: WanMetrics,
+    prometheus: PrometheusMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -341,6 +346,7 @@ impl Metrics {
             reservations_expired: register(&mut registry, &RESERVATIONS_EXPIRED, Counter::default()),
             owners_suspended: register(&mut registry, &OWNERS_SUSPENDED, Gauge::default()),
             wan: WanMetrics::new(&mut registry),
+            prometheus: PrometheusMetrics::new(&mut registry),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
         };
@@ -446,6 +452,11 @@ impl Metrics {
         &self.wan
     }
 
+    /// What becomes of the questions that a Prometheus server is asked.
+    pub fn prometheus(&self) -> &PrometheusMetrics {
+        &self.prometheus
+    }
+
     /// So many log lines were lost.
     pub fn log_lines_dropped(&self, lines: usize) {
         self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
@@ -489,6 +500,7 @@ mod tests {
     use crate::config::Config;
     use crate::fleet::{Site, SiteDefinition, Snapshot};
     use crate::index;
+    use crate::telemetry::Input;
     use crate::units::{Micros, Moment};
     use crate::wan::{LinkHealth, Thresholds};
 
@@ -523,6 +535,8 @@ mod tests {
             .wan()
             .statistics("cloud", "icmp://gw", health.statistics(0).unwrap());
         metrics.wan().link("cloud", &health.link().unwrap());
+        metrics.prometheus().asked(Input::WanRtt, "ok");
+        metrics.prometheus().sample(Input::WanRtt, 1.8e9);
         metrics.encode()
     }
 

@@ -5,6 +5,7 @@
 
 mod fleet_file;
 pub mod probe;
+pub mod prometheus;
 mod raw;
 mod replicas;
 mod watch;
