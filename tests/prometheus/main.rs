@@ -33,6 +33,7 @@ type Script = fn(&mut Scene) -> Result<()>;
 const SCRIPTS: &[(&str, Script)] = &[
     ("values_arrive_in_their_units", trials::values_arrive_in_their_units),
     ("a_wrong_exporter", trials::a_wrong_exporter),
+    ("the_documented_questions", trials::the_documented_questions),
     ("wrong_questions", trials::wrong_questions),
     ("stopped_and_started_again", trials::stopped_and_started_again),
     ("slow_broken_and_right_again", trials::slow_broken_and_right_again),

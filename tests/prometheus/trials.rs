@@ -1,11 +1,13 @@
 //! What happens between edgeward and a real server.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use edgeward::config::{Config, Query};
 use edgeward::fleet::LinkState;
 use edgeward::observe::prometheus::Outcome;
 use edgeward::telemetry::{Input, Telemetry};
 use edgeward::units::{Bytes, Micros, Millicores, Moment, Permille};
 use edgeward::workload::slo::Class;
+use edgeward::yaml;
 
 use crate::proxy::Way;
 use crate::scene::{Asker, LONG, Scene};
@@ -108,6 +110,80 @@ pub(crate) fn a_wrong_exporter(scene: &mut Scene) -> Result<()> {
     scene.exporter.says(&["free_cores 5"]);
     learns_cpu(&asker, Some(5_000))?;
     learns_cpu(&forgetful, Some(5_000))
+}
+
+/// The queries of every configuration in `docs/prometheus.md`.
+fn documented() -> Result<Vec<Vec<Query>>> {
+    let page = include_str!("../../docs/prometheus.md");
+    let blocks = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let read = |block| {
+        let document = yaml::parse_one(block, "docs/prometheus.md")?;
+        let config = Config::read(&document)?;
+        Ok(config.prometheus.context("no section `prometheus`")?.queries)
+    };
+    blocks.map(read).collect()
+}
+
+pub(crate) fn the_documented_questions(scene: &mut Scene) -> Result<()> {
+    let documented = documented()?;
+    ensure!(documented.len() == 2);
+    let said = |work_seconds: u32, work: u32| {
+        let work = format!(
+            "work_seconds_sum{{site=\"edge\",class=\"batch\"}} {work_seconds}\n\
+             work_seconds_count{{site=\"edge\",class=\"batch\"}} {work}\n\
+             work_seconds_count{{site=\"edge\",class=\"latency\"}} 7"
+        );
+        scene.exporter.says(&[
+            "node_cpu_seconds_total{mode=\"idle\",node=\"edge-1\",cpu=\"0\"} 5",
+            "node_memory_MemAvailable_bytes{node=\"edge-1\"} 4096",
+            "node_memory_MemAvailable_bytes{node=\"edge-2\"} 4096",
+            "node_memory_MemAvailable_bytes{node=\"cloud-1\"} 4096",
+            &work,
+            "probe_icmp_duration_seconds{phase=\"rtt\",job=\"wan\",site=\"cloud\"} 0.02",
+            "probe_icmp_duration_seconds{phase=\"setup\",job=\"wan\",site=\"cloud\"} 9",
+            "probe_success{job=\"wan\",site=\"cloud\"} 1",
+            "kube_node_status_allocatable{resource=\"cpu\",node=\"edge-1\"} 4",
+            "kube_node_status_allocatable{resource=\"cpu\",node=\"cloud-1\"} 64",
+            "kube_node_status_allocatable{resource=\"memory\",node=\"edge-1\"} 4096",
+            "kube_pod_container_resource_requests{resource=\"cpu\",node=\"edge-1\",namespace=\"n\",pod=\"a\",container=\"x\"} 1",
+            "kube_pod_container_resource_requests{resource=\"cpu\",node=\"edge-1\",namespace=\"n\",pod=\"a\",container=\"y\"} 0.5",
+            "kube_pod_container_resource_requests{resource=\"cpu\",node=\"edge-1\",namespace=\"n\",pod=\"done\",container=\"x\"} 2",
+            "kube_pod_container_resource_requests{resource=\"memory\",node=\"edge-1\",namespace=\"n\",pod=\"a\",container=\"x\"} 96",
+            "kube_pod_status_phase{namespace=\"n\",pod=\"a\",phase=\"Pending\"} 0",
+            "kube_pod_status_phase{namespace=\"n\",pod=\"a\",phase=\"Running\"} 1",
+            "kube_pod_status_phase{namespace=\"n\",pod=\"done\",phase=\"Running\"} 0",
+            "kube_pod_status_phase{namespace=\"n\",pod=\"done\",phase=\"Succeeded\"} 1",
+        ]);
+    };
+    let ask = |queries: &[Query]| {
+        let questions: Vec<_> = queries.iter().map(|query| (query.input, &*query.promql)).collect();
+        scene.asker(&questions, LONG)
+    };
+    said(10, 5);
+    let memory = |bytes: i64| {
+        move |telemetry: &Telemetry, now: Moment| {
+            telemetry.edge_free_memory(now).map(|sample| sample.value) == Some(Bytes(bytes))
+        }
+    };
+    let measured = ask(&documented[0])?;
+    measured.learns("available memory", memory(8_192))?;
+    // A rate needs two scrapes, and the second to be another.
+    said(13, 7);
+    measured.learns("a mean time", |telemetry, now| {
+        telemetry.processing("edge", now).0 == [None, None, Some(Micros::from_millis(1_500))]
+    })?;
+    learns_cpu(&measured, Some(0))?;
+    measured.learns("a link", |telemetry, now| {
+        let link = telemetry.link("cloud", None, now);
+        link.is_some_and(|link| link.rtt == Some(Micros(20_000)) && link.loss == Some(Permille(0)))
+    })?;
+
+    let requested = ask(&documented[1])?;
+    learns_cpu(&requested, Some(2_500))?;
+    requested.learns("memory not requested", memory(4_000))
 }
 
 pub(crate) fn wrong_questions(scene: &mut Scene) -> Result<()> {

@@ -109,18 +109,21 @@ fn reading(query: &Query, series: &InstantVector, place: Place<'_>, received: Ti
 
 /// Rounded to the worse side. `None` for a number that the input cannot have.
 fn measurement(input: Input, place: Place<'_>, number: f64) -> Option<Measurement> {
-    // Up to about 2^53 whole numbers are exact.
     let within = |least: f64, most: f64| (least..=most).contains(&number);
-    let micros = |seconds: f64| Micros((seconds * 1e6).ceil() as u64);
+    // Less than a thousandth of the unit is what decimals leave in a binary number: 0.029 · 1000 is a bit more than 29.
+    const DUST: f64 = 1e-3;
+    let up = |number: f64| (number - DUST).ceil() as u32;
+    let down = |number: f64| (number + DUST).floor() as i64;
+    let micros = |seconds: f64| Micros((seconds * 1e6 - DUST).ceil() as u64);
     let site = place.site.unwrap_or_default().to_owned();
     match input {
-        Input::EdgeFreeCpu => within(0.0, 1e9).then_some(Measurement::EdgeFreeCpu(Millicores((number * 1e3) as i64))),
-        Input::EdgeFreeMemory => within(0.0, 9e15).then_some(Measurement::EdgeFreeMemory(Bytes(number as i64))),
+        Input::EdgeFreeCpu => within(0.0, 1e9).then_some(Measurement::EdgeFreeCpu(Millicores(down(number * 1e3)))),
+        Input::EdgeFreeMemory => within(0.0, 9e15).then_some(Measurement::EdgeFreeMemory(Bytes(down(number)))),
         Input::Processing => {
             within(1e-6, 86_400.0).then_some(Measurement::Processing(site, place.class?, micros(number)))
         }
         Input::WanRtt => within(0.0, 60.0).then(|| Measurement::WanRtt(site, micros(number))),
-        Input::WanLoss => within(0.0, 1.0).then(|| Measurement::WanLoss(site, Permille((number * 1e3).ceil() as u32))),
+        Input::WanLoss => within(0.0, 1.0).then(|| Measurement::WanLoss(site, Permille(up(number * 1e3)))),
     }
 }
 
@@ -229,6 +232,10 @@ mod tests {
         assert_eq!(one(Input::WanRtt, "cloud", "0.0250001"), (vec![rtt], Outcome::Ok));
         let loss = Measurement::WanLoss("cloud".into(), Permille(20));
         assert_eq!(one(Input::WanLoss, "cloud", "0.0191"), (vec![loss], Outcome::Ok));
+        for (number, permille) in [("0.029", 29), ("0.0290011", 30), ("2.2e-16", 0), ("1", 1_000)] {
+            let loss = Measurement::WanLoss("cloud".into(), Permille(permille));
+            assert_eq!(one(Input::WanLoss, "cloud", number), (vec![loss], Outcome::Ok));
+        }
         assert_eq!(one(Input::WanLoss, "cloud", "2"), (vec![], Outcome::OutOfRange));
         assert_eq!(one(Input::WanRtt, "cloud", "61"), (vec![], Outcome::OutOfRange));
         assert_eq!(one(Input::WanRtt, "edge", "0.025"), (vec![], Outcome::Label));
