@@ -28,6 +28,10 @@ wan *args:
 control-plane:
     cargo xtask control-plane
 
+# The tests beside a real Prometheus server alone.
+prometheus *args:
+    cargo test --locked --test prometheus -- {{args}}
+
 # Write the goldens of the end-to-end tests anew.
 bless:
     EDGEWARD_BLESS=1 cargo test --locked --test e2e placement

@@ -4,7 +4,10 @@
 
 pub mod document;
 pub mod map;
+mod prometheus;
 mod sites;
+
+pub use prometheus::{Prometheus, Query};
 
 use std::sync::Arc;
 
@@ -49,6 +52,10 @@ pub struct Config {
     pub models: PerClass<LinearModel>,
     /// Which pods stand in a queue.
     pub queue_model: QueueModel,
+    /// Finished pods from which on their mean processing time replaces the model.
+    pub min_observations: u32,
+    /// The Prometheus server that is asked for more, if any.
+    pub prometheus: Option<Prometheus>,
 }
 
 /// What becomes of a pod whose SLO is invalid.
@@ -110,6 +117,8 @@ impl Default for Config {
             replicas: None,
             models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
             queue_model: QueueModel::Waiting,
+            min_observations: 5,
+            prometheus: None,
         }
     }
 }
@@ -151,7 +160,7 @@ impl Config {
     }
 
     /// Every setting, by its name in the document.
-    pub const SETTINGS: [&'static str; 15] = [
+    pub const SETTINGS: [&'static str; 17] = [
         "domain",
         "excludedNamespaces",
         "sites",
@@ -167,6 +176,8 @@ impl Config {
         "replicas",
         "models",
         "queueModel",
+        "minObservations",
+        "prometheus",
     ];
 
     fn from_settings(settings: [Field<'_>; Self::SETTINGS.len()]) -> Self {
@@ -187,6 +198,8 @@ impl Config {
             replicas,
             models,
             queue_model,
+            min_observations,
+            prometheus,
         ] = settings;
 
         if let Some(name) = domain.non_empty_string() {
@@ -254,6 +267,11 @@ impl Config {
             &mut config.queue_model,
             queue_model.word(&[("waiting", QueueModel::Waiting), ("pending", QueueModel::Pending)]),
         );
+        set(
+            &mut config.min_observations,
+            min_observations.integer(1..=1_000_000).map(|count| count as u32),
+        );
+        config.prometheus = prometheus::read(&prometheus);
         config
     }
 }
@@ -355,6 +373,7 @@ mod tests {
             "replicas": 3,
             "models": {"batch": {"alpha": 0.25, "beta": 7}},
             "queueModel": "pending",
+            "minObservations": 20,
         }))
         .unwrap();
         assert_eq!(config.keys.decision_id, "scheduling.acme.dev/decision-id");
@@ -391,6 +410,7 @@ mod tests {
             }
         );
         assert_eq!(config.queue_model, QueueModel::Pending);
+        assert_eq!(config.min_observations, 20);
     }
 
     #[test]
@@ -406,12 +426,13 @@ mod tests {
                 "telemetryCacheTTL": "soon",
                 "reservationTTL": "25h",
                 "models": {"quick": {}, "batch": {"alpha": -1}},
+                "minObservations": 0,
                 "thresholds": {},
             })),
             [
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, probing, enableOffload, \
                  invalidSlo, onNoCapacity, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
-                 reservationTTL, replicas, models, queueModel",
+                 reservationTTL, replicas, models, queueModel, minObservations, prometheus",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
                 "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
                  at most 63",
@@ -427,6 +448,7 @@ mod tests {
                 "reservationTTL: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
                 "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
                 "models.quick: is not a class; there are latency, throughput, batch",
+                "minObservations: 0 is not a whole number from 1 to 1000000",
             ]
         );
     }

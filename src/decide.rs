@@ -158,7 +158,10 @@ fn assess<'s>(
         let fitting_nodes = feasibility::fitting_nodes(workload, site, room).count();
         let mut refusals = Vec::new();
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
-        refusals.extend((fitting_nodes == 0).then(|| feasibility::refuse_nodes(workload, site, room)));
+        refusals.extend(match fitting_nodes {
+            0 => Some(feasibility::refuse_nodes(workload, site, room)),
+            _ => feasibility::refuse_measured(workload, site, room),
+        });
         refusals.extend(feasibility::refuse_closed(workload, site));
         refusals.extend(feasibility::refuse_link(site, config, now.moment));
         refusals.extend(feasibility::refuse_time(slo, &estimate));

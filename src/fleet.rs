@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::resources::Amounts;
-use crate::units::{Micros, Moment, Permille};
+use crate::units::{Bytes, Micros, Millicores, Moment, Permille};
 use crate::wan::Endpoint;
 use crate::workload::Ties;
 use crate::workload::constraints::{Labels, NodeConstraints, Taint, Toleration};
@@ -107,6 +107,8 @@ pub struct Site {
     pub observed: PerClass<Option<Micros>>,
     /// The same per controller, which knows better than its class.
     pub observed_of: Arc<ByController<Micros>>,
+    /// What is free there as a whole by measurement: an upper bound beside what the nodes have.
+    pub free: Free,
     /// Controllers to whose pods kube-scheduler closes the site, with the number of pods that wait there for something
     /// we do not evaluate.
     pub closed: Arc<ByController<u64>>,
@@ -122,6 +124,7 @@ impl Site {
             queues: vec![],
             observed: PerClass::default(),
             observed_of: Arc::default(),
+            free: Free::default(),
             closed: Arc::default(),
         }
     }
@@ -140,6 +143,16 @@ impl Site {
     pub fn kind(&self) -> SiteKind {
         self.definition.kind
     }
+}
+
+/// What is free at a site as a whole, as somebody measured it, less everything promised since; unbounded where nobody
+/// did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Free {
+    /// CPU.
+    pub cpu: Option<Millicores>,
+    /// Memory.
+    pub memory: Option<Bytes>,
 }
 
 /// Something known of controllers. A pod names its controller's uid itself, so one counts within its namespace only.
@@ -257,8 +270,8 @@ pub struct Link {
     pub as_of: Moment,
 }
 
-/// Health of a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Health of a link, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkState {
     /// Reachable, RTT and loss below their thresholds.
     Healthy,

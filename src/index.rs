@@ -3,6 +3,7 @@
 //! A plain struct, fed with what was decoded from watches and published as [`Snapshot`]s. Charges are those of DESIGN
 //! section 5; `standing` decides the one of a pod that has no node yet.
 
+mod measured;
 mod pods;
 mod queues;
 mod standing;
@@ -11,10 +12,12 @@ mod tally;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::config::Config;
 use crate::fleet::{Link, Node, NodeId, PriorityUse, Site, SiteDefinition, SiteKind, Snapshot};
 use crate::resources::Amounts;
 use crate::units::Moment;
 
+use measured::Measured;
 pub use pods::{Phase, Placement, PodRecord};
 use pods::{PodEntry, Rank};
 use queues::Queues;
@@ -66,6 +69,7 @@ pub struct Index {
     pods: HashMap<Arc<str>, PodEntry>,
     managed: HashSet<Arc<str>>,
     queues: Queues,
+    measured: Measured,
     unsettled: Unsettled,
     /// Namespaces and controllers that many pods share.
     names_seen: HashSet<Arc<str>>,
@@ -87,6 +91,8 @@ struct List {
 struct SiteEntry {
     /// As published last; its nodes are brought up to date by [`Index::publish`].
     site: Site,
+    /// The WAN towards it, as probed.
+    probed: Option<Link>,
     /// Its nodes by name, which is the order in which they are published.
     members: BTreeMap<Arc<str>, NodeId>,
     /// Members whose published form is out of date.
@@ -143,23 +149,25 @@ impl NodeEntry {
 }
 
 impl Index {
-    /// An empty index of these sites: the edge first, then the clouds by name.
-    pub fn new(sites: &[Arc<SiteDefinition>]) -> Self {
+    /// An empty index of the sites of this configuration.
+    pub fn new(config: &Config) -> Self {
         let entry = |definition: &Arc<SiteDefinition>| SiteEntry {
             site: Site::new(Arc::clone(definition)),
+            probed: None,
             members: BTreeMap::new(),
             unpublished: BTreeSet::new(),
             moved: false,
             changed: None,
         };
         Self {
-            sites: sites.iter().map(entry).collect(),
+            sites: config.sites.iter().map(entry).collect(),
             nodes: HashMap::new(),
             names: HashMap::new(),
             next_node: 0,
             pods: HashMap::new(),
             managed: HashSet::new(),
             queues: Queues::default(),
+            measured: Measured::new(config),
             unsettled: Unsettled::default(),
             names_seen: HashSet::new(),
             lists: BTreeMap::new(),
@@ -264,13 +272,6 @@ impl Index {
         self.list(kind).as_of
     }
 
-    /// The WAN towards a site, as measured.
-    pub fn set_link(&mut self, site: &str, link: Option<Link>) {
-        if let Some(entry) = self.sites.iter_mut().find(|entry| entry.site.name() == site) {
-            entry.site.link = link;
-        }
-    }
-
     /// Nodes that carry the selectors of several sites.
     pub fn faults(&self) -> impl Iterator<Item = &NodeFault> {
         self.faults.iter()
@@ -295,6 +296,7 @@ impl Index {
     pub fn publish(&mut self, now: Moment) -> Snapshot {
         self.settle(now);
         self.recount();
+        self.measure(now);
         self.revision += 1;
         let queues = self.queues.by_site(self.sites.len());
         for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
@@ -307,7 +309,7 @@ impl Index {
         let as_of = |kind| self.last_heard(kind).unwrap_or(Moment(i64::MIN));
         Snapshot {
             revision: self.revision,
-            kubernetes_as_of: as_of(Kind::Nodes).min(as_of(Kind::Pods)),
+            kubernetes_as_of: self.kubernetes_as_of(as_of(Kind::Nodes).min(as_of(Kind::Pods))),
             sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
         }
     }

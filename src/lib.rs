@@ -17,6 +17,8 @@
 //! | [`ledger`] | what decisions have promised to pods that are not seen yet |
 //! | [`index`] | events of nodes and pods to the snapshot: charges, queues, closed sites |
 //! | [`wan`] | what probes of a link say, and when its state changes |
+//! | [`processing`] | how long finished pods took, per class and controller |
+//! | [`telemetry`] | what a Prometheus server says, and until when it counts |
 //! | [`room`] | what one decision sees of the fleet |
 //! | [`score`] | which node kube-scheduler would take |
 //! | [`decide`] | workload and room to verdict |
@@ -71,9 +73,11 @@ pub mod ledger;
 pub mod node;
 pub mod patch;
 pub mod pod;
+pub mod processing;
 pub mod resources;
 pub mod room;
 pub mod score;
+pub mod telemetry;
 #[cfg(test)]
 mod testkit;
 pub mod units;

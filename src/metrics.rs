@@ -16,12 +16,14 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric as Encode, Registry};
 
 mod configuration;
+mod prometheus;
 mod view;
 mod wan;
 
 use crate::ledger::Ledger;
 
 pub use configuration::ConfigurationMetrics;
+pub use prometheus::PrometheusMetrics;
 pub use view::ViewMetrics;
 pub use wan::WanMetrics;
 
@@ -197,6 +199,8 @@ pub const LIST: &[Description] = &[
     configuration::INFO,
     configuration::RELOADS,
     configuration::FAULTS,
+    prometheus::QUERIES,
+    prometheus::SAMPLE,
     LOG_LINES_DROPPED,
     BUILD_INFO,
 ];
@@ -316,6 +320,7 @@ pub struct Metrics {
     owners_suspended: Gauge<u64, AtomicU64>,
     wan: WanMetrics,
     configuration: ConfigurationMetrics,
+    prometheus: PrometheusMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -351,6 +356,7 @@ impl Metrics {
             owners_suspended: register(&mut registry, &OWNERS_SUSPENDED, Gauge::default()),
             wan: WanMetrics::new(&mut registry),
             configuration: ConfigurationMetrics::new(&mut registry),
+            prometheus: PrometheusMetrics::new(&mut registry),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
         };
@@ -462,6 +468,11 @@ impl Metrics {
         &self.configuration
     }
 
+    /// What becomes of the questions that a Prometheus server is asked.
+    pub fn prometheus(&self) -> &PrometheusMetrics {
+        &self.prometheus
+    }
+
     /// So many log lines were lost.
     pub fn log_lines_dropped(&self, lines: usize) {
         self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
@@ -505,6 +516,7 @@ mod tests {
     use crate::config::Config;
     use crate::fleet::{Site, SiteDefinition, Snapshot};
     use crate::index;
+    use crate::telemetry::Input;
     use crate::units::{Micros, Moment};
     use crate::wan::{LinkHealth, Thresholds};
 
@@ -541,6 +553,8 @@ mod tests {
         metrics.wan().link("cloud", &health.link().unwrap());
         metrics.configuration().version(7);
         metrics.configuration().faults(["explain"].into_iter());
+        metrics.prometheus().asked(Input::WanRtt, "ok");
+        metrics.prometheus().sample(Input::WanRtt, 1.8e9);
         metrics.encode()
     }
 

@@ -6,6 +6,7 @@
 pub mod configuration;
 mod fleet_file;
 pub mod probe;
+pub mod prometheus;
 mod raw;
 mod replicas;
 mod watch;
@@ -17,10 +18,12 @@ use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::fleet::{Link, Node, NodeId, Snapshot};
 use crate::index::{Index, Kind, NodeFault, PodRecord};
 use crate::ledger::{DecisionId, Ledger};
 use crate::metrics::Metrics;
+use crate::telemetry::Telemetry;
 use crate::units::{Micros, Moment};
 
 pub use fleet_file::FleetFile;
@@ -50,6 +53,10 @@ pub enum Change {
     Namespace(Box<str>, bool),
     /// The WAN towards a site, as probes have it.
     Link(String, Option<Link>),
+    /// What a Prometheus server says.
+    Telemetry(Box<Telemetry>),
+    /// A newer configuration, with the same sites.
+    Settings(Arc<Config>),
     /// How many replicas of us are ready.
     Replicas(u32),
     /// A list of everything of this kind begins.
@@ -68,7 +75,7 @@ impl Change {
             Change::Pod(_) | Change::PodGone(_) => Kind::Pods,
             Change::Namespace(..) => Kind::Namespaces,
             Change::ListBegan(kind) | Change::ListEnded(kind) | Change::Heard(kind) => *kind,
-            Change::Link(..) | Change::Replicas(_) => return None,
+            Change::Link(..) | Change::Telemetry(_) | Change::Settings(_) | Change::Replicas(_) => return None,
         })
     }
 }
@@ -114,7 +121,7 @@ impl Observer {
     pub fn new(ledger: Arc<Mutex<Ledger>>, clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
         let (sender, changes) = mpsc::channel(BACKLOG);
         let observer = Self {
-            index: Index::new(&[]),
+            index: Index::new(&Config::default()),
             changes,
             clock,
             metrics,
@@ -183,6 +190,8 @@ impl Observer {
             Change::PodGone(uid) => index.delete_pod(&uid),
             Change::Namespace(name, is_managed) => index.apply_namespace(&name, is_managed),
             Change::Link(site, link) => index.set_link(&site, link),
+            Change::Telemetry(telemetry) => index.set_telemetry(*telemetry),
+            Change::Settings(config) => index.configure(&config),
             Change::Replicas(ready) => self.ledger().set_replicas(ready),
             Change::ListBegan(kind) => index.list_began(kind),
             Change::ListEnded(kind) => index.list_ended(kind),

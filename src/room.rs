@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-use crate::fleet::{Node, Snapshot};
+use crate::fleet::{Free, Node, Site, Snapshot};
 use crate::ledger::{Charge, Ledger};
 use crate::resources::Amounts;
 use crate::score::score;
@@ -77,5 +77,18 @@ impl Room<'_, '_> {
             taken.pods = taken.pods.saturating_add(charge.times.into());
         }
         taken
+    }
+
+    /// What is free at `site` as a whole by measurement, less what is reserved there. Cost: a pass over the reservations,
+    /// where something was measured.
+    pub fn free(&self, site: &Site) -> Free {
+        if site.free == Free::default() {
+            return site.free;
+        }
+        let (reserved, _) = self.ledger.charged(site.name(), self.snapshot.revision);
+        Free {
+            cpu: site.free.cpu.map(|cpu| cpu - reserved.cpu),
+            memory: site.free.memory.map(|memory| memory - reserved.memory),
+        }
     }
 }

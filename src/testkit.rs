@@ -449,6 +449,13 @@ fn site(members: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
         });
     let time = || select(&[5, 120, 900][..]).prop_map(Value::from).boxed();
     let observed = object(vec![("latency", time()), ("throughput", time()), ("batch", time())]);
+    let observed_of = time().prop_map(|ms| json!([{"namespace": "shop", "controller": "u", "ms": ms}]));
+    // Seldom less than the nodes have.
+    let free = object(vec![
+        ("cpu", select(&[1, 4, 30, 90][..]).prop_map(Value::from).boxed()),
+        ("memory", words(&["1Gi", "16Gi", "200Gi"])),
+    ]);
+    let free = prop_oneof![4 => Just(Value::Null), 1 => free].boxed();
     let ties = &["hostPort", "hostNetwork", "persistentVolumeClaim"][..];
     let some = object(vec![
         (
@@ -458,6 +465,8 @@ fn site(members: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
         ("supports", vec(select(ties), 0..3).prop_map(Value::from).boxed()),
         ("queues", vec(queue, 0..3).prop_map(Value::from).boxed()),
         ("observedProcMs", observed),
+        ("observedControllerProcMs", observed_of.boxed()),
+        ("measuredFree", free),
     ]);
     (some, members)
         .prop_map(|(some, members)| with_members(some, members))

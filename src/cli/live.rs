@@ -1,6 +1,7 @@
 //! The view of a live cluster: watches and probes, put together.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
@@ -13,9 +14,14 @@ use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::observe::configuration::Versions;
 use crate::observe::probe::{Links, Prober, Probers};
+use crate::observe::prometheus::Poller;
 use crate::observe::{Change, Changes, Cluster, Observer};
-use crate::runtime::{Readiness, Requirement, Task};
+use crate::runtime::{Readiness, Task};
+use crate::telemetry::Telemetry;
 use crate::wan::Thresholds;
+
+/// When a Prometheus connection whose files were unusable is tried again.
+const REOPEN: Duration = Duration::from_secs(15);
 
 /// The view that decisions read, and the tasks that keep it up to date.
 pub(super) struct View {
@@ -55,11 +61,12 @@ pub(super) async fn view(
         service,
         changes.clone(),
     ));
+    tasks.push(ask(versions.clone(), clock, metrics, changes.clone()));
     tasks.push(probe(versions.clone(), clock, metrics, readiness, changes));
     let mut versions = versions.clone();
     tasks.push(Task::endless("observer", async move {
         // A version with other sites is never in use after this one.
-        let index = Index::new(&versions.next().await.sites);
+        let index = Index::new(&*versions.next().await);
         observer.run(index).await;
     }));
     Ok(View { fleet, ledger, tasks })
@@ -89,6 +96,7 @@ fn promise(
     Task::endless("reservations", async move {
         let mut config = versions.next().await;
         loop {
+            changes.send(Change::Settings(Arc::clone(&config))).await;
             ledger
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -114,6 +122,50 @@ fn promise(
     })
 }
 
+/// Asks the Prometheus server of the configuration in use, if it names one, and tells the observer.
+fn ask(mut versions: Versions, clock: Clock, metrics: &Arc<Metrics>, changes: Changes) -> Task {
+    let metrics = Arc::clone(metrics);
+    Task::endless("Prometheus", async move {
+        let mut config = versions.next().await;
+        loop {
+            let Some(prometheus) = &config.prometheus else {
+                changes.send(Change::Telemetry(Box::default())).await;
+                config = versions.next().await;
+                continue;
+            };
+            let asked = async {
+                match Poller::open(prometheus, Arc::clone(&config), clock, Arc::clone(&metrics)).await {
+                    Ok(poller) => {
+                        let told = tell_telemetry(poller.telemetry(), &changes);
+                        tokio::join!(told, poller.follow());
+                    }
+                    Err(error) => {
+                        let nothing = Telemetry::new(prometheus.required_inputs());
+                        changes.send(Change::Telemetry(Box::new(nothing))).await;
+                        let error = format!("{error:#}");
+                        tracing::error!(error, "Prometheus cannot be asked; tried again in a while");
+                        tokio::time::sleep(REOPEN).await;
+                    }
+                }
+            };
+            tokio::select! {
+                next = versions.next() => config = next,
+                () = asked => {}
+            }
+        }
+    })
+}
+
+async fn tell_telemetry(mut telemetry: watch::Receiver<Telemetry>, changes: &Changes) {
+    loop {
+        let now = telemetry.borrow_and_update().clone();
+        changes.send(Change::Telemetry(Box::new(now))).await;
+        if telemetry.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Probes every cloud site that has endpoints, as the configuration in use says, and tells the observer.
 fn probe(
     mut versions: Versions,
@@ -134,7 +186,9 @@ fn probe(
             // What an earlier version has found is told until this one's first round is over.
             futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
             tell(&mut links, &config, &changes).await;
-            first_round.take().map(Requirement::met);
+            if let Some(first_round) = first_round.take() {
+                first_round.met();
+            }
             let tell_all = async {
                 while links.changed().await.is_ok() {
                     tell(&mut links, &config, &changes).await;

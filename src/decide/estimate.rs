@@ -17,16 +17,21 @@ pub(super) fn estimate(
     config: &Config,
 ) -> Estimate {
     let model = model(workload, slo, site, config);
+    let mean = site.observed[slo.class].unwrap_or(model);
     let processing = match slo.processing {
         Some(stated) => stated.rescaled(edge_speed, site.definition.speed),
-        None => site.observed[slo.class].unwrap_or(model),
+        None => observed_of_controller(workload, site).unwrap_or(mean),
     };
-    let mean = site.observed[slo.class].unwrap_or(model);
     Estimate {
         queue: mean.times(pods_ahead(workload, slo, site, config)),
         processing,
         wan: wan(slo, site),
     }
+}
+
+fn observed_of_controller(workload: &Workload<'_>, site: &Site) -> Option<Micros> {
+    let uid = workload.controller.as_deref()?;
+    site.observed_of.get(&workload.namespace, uid).copied()
 }
 
 /// `alpha · cpu + beta`, at the site's speed.

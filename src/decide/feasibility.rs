@@ -168,6 +168,30 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
     }
 }
 
+/// Whether the pod asks for more than is free at the site as a whole by measurement.
+pub(super) fn refuse_measured(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Option<Refusal> {
+    let free = room.free(site);
+    let bounds = [
+        ("cpu", workload.request.cpu.0, free.cpu.map(|cpu| cpu.0)),
+        ("memory", workload.request.memory.0, free.memory.map(|memory| memory.0)),
+    ];
+    // What is not asked for needs no room.
+    let exceeds =
+        |(_, request, free): &(&str, i64, Option<i64>)| *request > 0 && free.is_some_and(|free| *request > free);
+    if !bounds.iter().any(exceeds) {
+        return None;
+    }
+    let (mut requests, mut measured) = (Map::new(), Map::new());
+    for (name, request, free) in bounds {
+        if let Some(free) = free {
+            requests.insert(name.to_owned(), request.into());
+            measured.insert(name.to_owned(), free.into());
+        }
+    }
+    let refusal = Refusal::new(RefusalCode::NoRoom).with("request", requests);
+    Some(refusal.with("measuredFree", measured))
+}
+
 /// Whether kube-scheduler closes the site to pods of this one's controller (DESIGN 4.4).
 pub(super) fn refuse_closed(workload: &Workload<'_>, site: &Site) -> Option<Refusal> {
     let waiting = site.closed.get(&workload.namespace, workload.controller.as_deref()?)?;

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::{Node, NodeId, Snapshot};
+use crate::fleet::{Free, Node, NodeId, Snapshot};
 use crate::ledger::{DecisionId, Ledger, Owner, Reservation};
 use crate::pod::Pod;
 use crate::resources::Amounts;
@@ -106,6 +106,49 @@ fn a_closed_site_takes_no_more_pods_of_the_controller() {
         json!([{"namespace": "x", "controller": "rs-1"}]),
     );
     assert_eq!(outcome(&elsewhere, &of("rs-1")), "edge: edge_feasible_slo_met");
+}
+
+#[test]
+fn a_site_has_no_more_room_than_was_measured() {
+    // The pod asks for 500 m and 256 MiB, which the node has.
+    let measured = |free: Value| with(fleet(0), "/sites/0/measuredFree", free);
+    let hasty = || pod(json!({"deadlineMs": "1000"}));
+    for (expected, free) in [
+        ("edge: edge_feasible_slo_met", json!({})),
+        ("edge: edge_feasible_slo_met", json!({"cpu": "500m", "memory": "256Mi"})),
+        ("cloud: cloud_edge_no_capacity", json!({"cpu": "499m"})),
+        ("cloud: cloud_edge_no_capacity", json!({"cpu": 4, "memory": "255Mi"})),
+    ] {
+        assert_eq!(outcome(&measured(free.clone()), &hasty()), expected, "{free}");
+    }
+    let frugal = with(hasty(), "/spec/containers", json!([{}]));
+    assert_eq!(
+        outcome(&measured(json!({"cpu": 0, "memory": 0})), &frugal),
+        "edge: edge_feasible_slo_met"
+    );
+
+    let full = measured(json!({"cpu": "100m"}));
+    with_verdict(&full, &hasty(), &Config::default(), |verdict| {
+        let edge = &verdict.sites[0];
+        assert_eq!(edge.fitting_nodes, 1);
+        assert_eq!(edge.refusals[0].code, RefusalCode::NoRoom);
+        let numbers = json!({"request": {"cpu": 500}, "measuredFree": {"cpu": 100}});
+        assert_eq!(Value::from(edge.refusals[0].numbers.clone()), numbers);
+    });
+    // kube-scheduler knows no measurement: it would not preempt for a pod that fits a node.
+    let occupied = with(
+        with(
+            full,
+            "/nodes/0/usedByPriority",
+            json!([{"priority": -5, "used": {"pods": 1}}]),
+        ),
+        "/sites/1/wan/rttMs",
+        json!(250),
+    );
+    assert_eq!(outcome(&occupied, &hasty()), "edge: edge_wan_degraded");
+    let alone = with(occupied, "/sites/1/wan", json!({"rttMs": 25, "lossPct": 0.1}));
+    let alone = with(alone, "/nodes/1/used", json!({"pods": 500}));
+    assert_eq!(outcome(&alone, &hasty()), "edge: edge_no_capacity");
 }
 
 #[test]
@@ -676,6 +719,27 @@ fn processing_time_is_stated_observed_or_modelled() {
         json!(2),
     );
     assert_eq!(eta(observed, pod(json!({}))), "270 57");
+    let of_controllers =
+        json!([{"namespace": "shop", "controller": "a", "ms": 5}, {"namespace": "x", "controller": "b", "ms": 5}]);
+    let observed = with(
+        with(fleet(0), "/sites/1/observedProcMs", json!({"latency": 7})),
+        "/sites/1/observedControllerProcMs",
+        of_controllers,
+    );
+    let of = |uid: &str, pod: Value| {
+        let owners = json!([{"kind": "Job", "uid": uid, "controller": true}]);
+        with(pod, "/metadata/ownerReferences", owners)
+    };
+    // A controller knows better than its class, in its own namespace.
+    assert_eq!(eta(observed.clone(), of("a", pod(json!({})))), "270 55");
+    assert_eq!(eta(observed.clone(), of("b", pod(json!({})))), "270 57");
+    assert_eq!(
+        eta(observed.clone(), of("a", pod(json!({"processingMs": "40"})))),
+        "40 90"
+    );
+    // The pods ahead are of any controller.
+    let queue = with(observed, "/sites/1/queues", json!([{"class": "latency", "waiting": 1}]));
+    assert_eq!(eta(queue, of("a", pod(json!({})))), "270 62");
     let batch = |pod: Value| with(pod, "/metadata/annotations/slo.example.io~1class", json!("batch"));
     assert_eq!(eta(fleet(0), batch(pod(json!({})))), "1100 1125");
 }
@@ -760,6 +824,16 @@ fn what_is_promised_is_not_free() {
         said(&[(500, 0), (100, 0)]),
         ("cloud".into(), Some(NodeId(1)), vec![no_room])
     );
+    // What was measured to be free is promised too.
+    let measured = with(fleet(0), "/sites/0/measuredFree", json!({"cpu": 1}));
+    let numbers = |reserved: &[(i64, i32)]| {
+        with_reserved(&measured, reserved, &pod(json!({})), |verdict| {
+            let refusal = verdict.sites[0].refusals.first();
+            refusal.map(|refusal| refusal.numbers["measuredFree"].clone())
+        })
+    };
+    assert_eq!(numbers(&[(500, 0)]), None);
+    assert_eq!(numbers(&[(500, 0), (100, 0)]), Some(json!({"cpu": 400})));
     // Pod slots are promised too.
     let slots = with(fleet(0), "/nodes/0/used/pods", json!(109));
     let site = |reserved: &[(i64, i32)]| with_reserved(&slots, reserved, &pod(json!({})), |verdict| verdict.node);
@@ -934,11 +1008,15 @@ proptest! {
         fleet in testkit::fleet(),
         pod in testkit::pod(),
         reliefs in prop::collection::vec(relief(), 1..4),
+        is_measured_anew: bool,
     ) {
         let before = testkit::snapshot(&fleet);
         let mut after = before.clone();
         let nodes = std::sync::Arc::make_mut(&mut after.sites[0].nodes);
         reliefs.iter().for_each(|relief| relieve(nodes, relief));
+        if is_measured_anew {
+            after.sites[0].free = Free::default();
+        }
         prop_assert!(!flips(&before, &after, &pod, &Config::default()));
     }
 

@@ -113,7 +113,7 @@ codes! {
         NoMatchingNode = "no_matching_node",
         /// The nodes that would do are cordoned or not ready.
         NodeNotReady = "node_not_ready",
-        /// No node that would do has room.
+        /// No node that would do has room, or the site as a whole has less by measurement.
         NoRoom = "no_room",
         /// kube-scheduler cannot place a pod of the same controller there, for a reason we do not evaluate.
         ClosedByScheduler = "closed_by_scheduler",
@@ -218,9 +218,11 @@ impl Assessment<'_> {
         self.fitting_nodes > 0
     }
 
-    /// Whether the site takes the pod as far as room goes: a node has it, and kube-scheduler would use it.
+    /// Whether the site takes the pod as far as room goes: a node has it, no measurement contradicts that, and
+    /// kube-scheduler would use it.
     pub fn takes(&self) -> bool {
-        self.fits() && !self.is_refused(RefusalCode::ClosedByScheduler)
+        let room = [RefusalCode::NoRoom, RefusalCode::ClosedByScheduler];
+        self.fits() && !room.iter().any(|code| self.is_refused(*code))
     }
 
     /// The RTT that the estimate rests on, where the site's link was alive.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::definition::{self, effect};
-use super::{ByController, Link, LinkState, Node, NodeId, PriorityUse, QueueGroup, Site, SiteKind, Snapshot};
+use super::{ByController, Free, Link, LinkState, Node, NodeId, PriorityUse, QueueGroup, Site, SiteKind, Snapshot};
 use crate::config::Config;
 use crate::config::document::{self, Faults, Field};
 use crate::resources::{Amounts, ResourceList};
-use crate::units::{Micros, Moment, Permille, Quantity};
+use crate::units::{Bytes, Micros, Millicores, Moment, Permille, Quantity};
 use crate::workload::constraints::Taint;
 use crate::workload::slo::{Class, PerClass, Slo};
 
@@ -77,6 +77,8 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         wan,
         queues,
         observed,
+        observed_of,
+        measured_free,
         closed,
     ] = field.object([
         "name",
@@ -88,6 +90,8 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         "wan",
         "queues",
         "observedProcMs",
+        "observedControllerProcMs",
+        "measuredFree",
         "closed",
     ])?;
     let definition = definition::read([name, kind, selector, tolerations, speed, supports]);
@@ -103,6 +107,8 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         .filter_map(|field| queue_group(&field))
         .collect();
     let observed = observed_times(&observed);
+    let observed_of = observed_times_of_controllers(&observed_of);
+    let free = free(&measured_free);
     let closed = closed_to(&closed);
     let definition = definition?;
     if definition.kind == SiteKind::Edge && wan.is_present() {
@@ -112,6 +118,8 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         link,
         queues,
         observed,
+        observed_of: Arc::new(observed_of),
+        free,
         closed: Arc::new(closed),
         ..Site::new(Arc::new(definition))
     })
@@ -184,11 +192,49 @@ fn observed_times(field: &Field<'_>) -> PerClass<Option<Micros>> {
     let mut observed = PerClass::default();
     for (name, time) in field.entries().into_iter().flatten() {
         match Class::parse(name) {
-            Some(class) => observed[class] = time.thousandths(1..=86_400_000_000).map(|us| Micros(us as u64)),
+            Some(class) => observed[class] = processing_time(&time),
             None => time.fault("is not a class; there are latency, throughput, batch".into()),
         }
     }
     observed
+}
+
+fn observed_times_of_controllers(field: &Field<'_>) -> ByController<Micros> {
+    let mut observed = ByController::default();
+    for field in field.list().into_iter().flatten() {
+        let Some([namespace, controller, ms]) = field.object(["namespace", "controller", "ms"]) else {
+            continue;
+        };
+        let namespace = namespace.required().non_empty_string();
+        let controller = controller.required().non_empty_string();
+        let time = processing_time(&ms.required());
+        if let (Some(namespace), Some(controller), Some(time)) = (namespace, controller, time) {
+            observed.entry(namespace, controller).insert_entry(time);
+        }
+    }
+    observed
+}
+
+fn processing_time(field: &Field<'_>) -> Option<Micros> {
+    field.thousandths(1..=86_400_000_000).map(|us| Micros(us as u64))
+}
+
+fn free(field: &Field<'_>) -> Free {
+    let Some([cpu, memory]) = field.object(["cpu", "memory"]) else {
+        return Free::default();
+    };
+    let amount = |field: Field<'_>| {
+        let quantity = field.quantity()?;
+        if quantity < Quantity::default() {
+            field.fault("must not be negative".into());
+        }
+        Some(quantity)
+    };
+    let (cpu, memory) = (amount(cpu), amount(memory));
+    Free {
+        cpu: cpu.map(|cpu| Millicores(cpu.millis())),
+        memory: memory.map(|memory| Bytes(memory.units())),
+    }
 }
 
 fn node(field: &Field<'_>, id: NodeId) -> Option<Node> {
@@ -309,7 +355,9 @@ mod tests {
                 {"name": "z", "kind": "cloud", "wan": {"rttMs": 25.5, "lossPct": 0.2, "ageSeconds": 2}},
                 {"name": "l", "kind": "liqo", "speedFactor": 2, "supports": ["hostPort"], "wan": {"reachable": false}},
                 {"name": "here", "kind": "edge", "queues": [{"class": "batch", "waiting": 3}],
-                 "observedProcMs": {"batch": 7}},
+                 "observedProcMs": {"batch": 7},
+                 "observedControllerProcMs": [{"namespace": "shop", "controller": "u", "ms": 8.5}],
+                 "measuredFree": {"cpu": "1500m", "memory": "1Gi"}},
             ],
             "nodes": [
                 {"name": "e", "labels": {"node.role/edge": "true"},
@@ -334,6 +382,15 @@ mod tests {
         );
         assert_eq!(edge.queues[0].pending, 3);
         assert_eq!(edge.observed[Class::Batch], Some(Micros(7_000)));
+        assert_eq!(edge.observed_of.get("shop", "u"), Some(&Micros(8_500)));
+        assert_eq!(
+            edge.free,
+            Free {
+                cpu: Some(Millicores(1_500)),
+                memory: Some(Bytes(1 << 30))
+            }
+        );
+        assert_eq!(cloud.free, Free::default());
         assert_eq!(liqo.link.unwrap().state, LinkState::Unreachable);
         assert_eq!(liqo.definition.speed, Permille(2_000));
         assert_eq!(liqo.definition.tolerations[0].key, "virtual-node.liqo.io/not-allowed");
@@ -383,6 +440,7 @@ mod tests {
                 {"name": "a", "kind": "edge", "wan": {"rttMs": 1}},
                 {"name": "a", "kind": "edge", "nodeSelector": {"x": "y"}},
                 {"name": "", "kind": "moon", "nodeSelector": {}, "tolerations": [{"operator": "Equal"}],
+                 "observedControllerProcMs": [{"namespace": "", "ms": 0}], "measuredFree": {"cpu": -1},
                  "supports": ["gpu"], "wan": {"reachable": true}, "queues": [{"waiting": 2, "pending": 1}]},
             ],
             "nodes": [
@@ -406,6 +464,11 @@ mod tests {
                 "sites[2].wan.rttMs: is missing",
                 "sites[2].queues[0].pending: counts those that wait too, and must not be smaller than `waiting`",
                 "sites[2].queues[0].class: is missing",
+                "sites[2].observedControllerProcMs[0].namespace: \"\" is not a non-empty string",
+                "sites[2].observedControllerProcMs[0].controller: is missing",
+                "sites[2].observedControllerProcMs[0].ms: 0 is not a number from 0.001 to 86400000 with at most three \
+                 decimals",
+                "sites[2].measuredFree.cpu: must not be negative",
                 "sites[1]: the name \"a\" is taken by an earlier site",
                 "sites: has 2 sites of kind edge; there must be exactly one",
                 "nodes[0].name: is missing",

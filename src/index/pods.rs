@@ -7,6 +7,7 @@ use super::queues::Counted;
 use super::standing::{Before, Unbound};
 use super::{Index, Kind};
 use crate::fleet::NodeId;
+use crate::pod::Finished;
 use crate::resources::Amounts;
 use crate::units::Moment;
 use crate::workload::constraints::{NodeConstraints, Toleration};
@@ -35,6 +36,8 @@ pub struct PodRecord {
     pub slo: Option<(Class, u8)>,
     /// Where it is in its life.
     pub phase: Phase,
+    /// How long its work took, if it is a Job's and over.
+    pub finished: Option<Finished>,
     /// Whether a scheduling gate keeps it from kube-scheduler.
     pub gated: bool,
     /// That kube-scheduler found no node for it: a number that differs when it says so in other words.
@@ -92,6 +95,8 @@ pub(super) struct PodEntry {
     /// What becomes of it until it is bound; `None` for a pod with a node, a gate, or an end.
     pub(super) unbound: Option<Box<Unbound>>,
     pub(super) counted: Counted,
+    /// When it first charged a node.
+    pub(super) begun: Option<Moment>,
 }
 
 impl PodEntry {
@@ -119,6 +124,8 @@ impl Index {
     /// A pod as it is now. `inherited` is the node of the reservation that this pod, seen for the first time, confirms.
     pub fn apply_pod(&mut self, record: PodRecord, inherited: Option<NodeId>, now: Moment) {
         let listed = self.list(Kind::Pods).began;
+        let before = self.pods.get(&*record.uid).map(|pod| pod.phase);
+        self.learn(&record, before);
         let (uid, old) = match self.pods.remove_entry(&*record.uid) {
             Some((uid, old)) => (uid, Some(old)),
             None => (Arc::from(record.uid), None),
@@ -146,6 +153,7 @@ impl Index {
             charged: None,
             unbound: None,
             counted: Counted::default(),
+            begun: old.as_ref().and_then(|old| old.begun),
         };
         let is_standing = entry.phase != Phase::Finished && !entry.gated;
         if let (true, None, Some(placement)) = (is_standing, node, record.placement) {
@@ -164,6 +172,7 @@ impl Index {
         if entry.unbound.is_some() {
             self.unsettled.look_at(entry.rank(&uid));
         }
+        self.begin(&uid, &mut entry, now);
         self.enter(uid, entry);
     }
 

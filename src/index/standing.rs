@@ -275,6 +275,7 @@ impl Index {
         if charges != pod.charged {
             self.release(&uid, &pod);
             pod.charged = charges;
+            self.begin(&uid, &mut pod, now);
             self.take(&uid, &pod);
         }
         self.count(&mut pod);

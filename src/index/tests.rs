@@ -8,7 +8,10 @@ use super::*;
 use crate::keys::Keys;
 use crate::node;
 use crate::pod::Pod;
-use crate::units::Micros;
+use crate::telemetry::Measurement;
+use crate::telemetry::Telemetry;
+use crate::units::{Micros, Millicores};
+use crate::workload::slo::Class;
 
 const SECOND: i64 = 1_000_000;
 
@@ -20,8 +23,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let sites = [SiteDefinition::edge(), SiteDefinition::cloud()].map(Arc::new);
-        let mut index = Index::new(&sites);
+        let mut index = Index::new(&Config::default());
         index.apply_namespace("shop", true);
         Self {
             index,
@@ -348,6 +350,77 @@ fn snapshots_share_what_did_not_change() {
     assert!(!same(0) && same(1));
     assert_eq!(before.sites[0].nodes[0].pods, 0);
     assert!(Arc::ptr_eq(&after.sites[0].nodes, &scene.publish().sites[0].nodes));
+}
+
+#[test]
+fn measured_room_shrinks_by_what_began_since_the_sample() {
+    let mut scene = Scene::new();
+    scene.node(&edge_node("a", 4000));
+    scene.node(&edge_node("b", 4000));
+    let sample = |scene: &mut Scene, seconds_ago: i64| {
+        let as_of = Moment(scene.now.0 - seconds_ago * SECOND);
+        let mut telemetry = Telemetry::default();
+        let free = Measurement::EdgeFreeCpu(Millicores(3000));
+        telemetry.record(free, as_of, scene.now.after(Micros::from_secs(60)), &Config::default());
+        scene.index.set_telemetry(telemetry);
+    };
+    let free = |scene: &mut Scene| scene.publish().sites[0].free.cpu.map(|cpu| cpu.0);
+    scene.pod(&bound(pod("before", 500), "a"));
+    scene.wait(5);
+    assert_eq!(free(&mut scene), None);
+    sample(&mut scene, 1);
+    assert_eq!(free(&mut scene), Some(3000));
+    scene.pod(&pod("since", 700));
+    assert_eq!(free(&mut scene), Some(2300));
+    // It is bound: that is no second pod. Another one is gone again.
+    scene.wait(1);
+    scene.pod(&bound(pod("since", 700), "a"));
+    scene.pod(&bound(pod("short", 100), "a"));
+    assert_eq!(free(&mut scene), Some(2200));
+    scene.index.delete_pod("short");
+    assert_eq!(free(&mut scene), Some(2300));
+    // A newer sample knows of it.
+    scene.wait(1);
+    sample(&mut scene, 0);
+    assert_eq!(free(&mut scene), Some(3000));
+    scene.wait(61);
+    assert_eq!(free(&mut scene), None, "the sample is stale");
+}
+
+#[test]
+fn finished_jobs_teach_how_long_work_takes() {
+    let mut scene = Scene::new();
+    scene.node(&edge_node("a", 4000));
+    let done = |uid: &str| {
+        let owners = json!([{"kind": "Job", "uid": "nightly", "controller": true}]);
+        let pod = with(bound(pod(uid, 100), "a"), "/metadata/ownerReferences", owners);
+        let run = json!([{"name": "main", "state": {"terminated": {
+            "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:30Z",
+        }}}]);
+        with(
+            with(pod, "/status/containerStatuses", run),
+            "/status/phase",
+            "Succeeded".into(),
+        )
+    };
+    for uid in ["1", "2", "3", "4"] {
+        scene.pod(&done(uid));
+        scene.pod(&done(uid));
+    }
+    assert_eq!(
+        scene.publish().sites[0].observed[Class::Batch],
+        None,
+        "each counts once"
+    );
+    scene.pod(&done("5"));
+    let snapshot = scene.publish();
+    let half_a_minute = Some(Micros::from_secs(30));
+    assert_eq!(snapshot.sites[0].observed[Class::Batch], half_a_minute);
+    assert_eq!(
+        snapshot.sites[0].observed_of.get("shop", "nightly").copied(),
+        half_a_minute
+    );
+    assert_eq!(snapshot.sites[1].observed[Class::Batch], None);
 }
 
 /// Something that a watch may tell.

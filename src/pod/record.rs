@@ -21,7 +21,7 @@ impl<'a> Pod<'a> {
         Ok(self.record_with(status.as_ref(), keys))
     }
 
-    fn status(&self) -> Result<Option<Status<'a>>, serde_json::Error> {
+    pub(super) fn status(&self) -> Result<Option<Status<'a>>, serde_json::Error> {
         let status = self.status.map(RawValue::get);
         Ok(status.map(serde_json::from_str).transpose()?.flatten())
     }
@@ -52,6 +52,7 @@ impl<'a> Pod<'a> {
                 .filter(|intent| intent.class_known)
                 .map(|intent| (intent.slo.class, intent.slo.priority)),
             phase,
+            finished: status.and_then(|status| self.finished_with(status)),
             gated: self.spec.scheduling_gates.iter().flatten().next().is_some(),
             unschedulable: status.and_then(Status::unschedulable),
             decision: self.annotation(&keys.decision_id).map(Box::from),

@@ -340,8 +340,23 @@ pub(super) struct Condition<'a> {
 pub(super) struct ContainerStatus<'a> {
     #[serde(borrow, default)]
     pub(super) name: Text<'a>,
+    pub(super) state: Option<ContainerState<'a>>,
     pub(super) resources: Option<Resources<'a>>,
     pub(super) allocated_resources: Option<Quantities<'a>>,
+}
+
+#[derive(Debug, Clone, serde::Deserialize)]
+pub(super) struct ContainerState<'a> {
+    #[serde(borrow)]
+    pub(super) terminated: Option<Terminated<'a>>,
+}
+
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Terminated<'a> {
+    #[serde(borrow)]
+    pub(super) started_at: Option<Text<'a>>,
+    pub(super) finished_at: Option<Text<'a>>,
 }
 
 /// A toleration on the wire; the domain's own type behind it.

@@ -8,18 +8,24 @@ use anyhow::Result;
 
 use crate::cache;
 use crate::control_plane::{self, NoGo};
+use crate::prometheus::{self, NoPrometheus};
 use crate::shell::{cargo, output, run, workspace};
 
 const CARGO_DENY: &str = "0.20.2";
 
-/// Every test of the workspace. The control plane is obtained first, where its progress can be seen; without Go the
-/// end-to-end tests themselves say what that means (skipped, or under `CI=true` a failure).
+/// Every test of the workspace. The control plane and Prometheus are obtained first, where progress can be seen; where
+/// they cannot be had the tests themselves say what that means (skipped, or under `CI=true` a failure).
 pub(crate) fn test(extra: &[String]) -> Result<()> {
     let mut tests = cargo(["test", "--workspace", "--locked"]);
     tests.args(extra);
     match control_plane::obtain() {
         Ok(dir) => drop(tests.env(control_plane::VARIABLE, dir)),
         Err(error) if error.is::<NoGo>() => {}
+        Err(error) => return Err(error),
+    }
+    match prometheus::obtain() {
+        Ok(program) => drop(tests.env(prometheus::VARIABLE, program)),
+        Err(error) if error.is::<NoPrometheus>() => {}
         Err(error) => return Err(error),
     }
     run(&mut tests)

@@ -157,7 +157,8 @@ fn required_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     })
 }
 
-fn key(parts: &[&str]) -> String {
+/// A name that is the same for the same parts.
+pub(crate) fn key(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update(part.len().to_le_bytes());

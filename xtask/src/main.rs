@@ -9,12 +9,14 @@
 mod cache;
 mod checks;
 mod control_plane;
+mod prometheus;
 mod shell;
 
 use std::env;
 use std::process::ExitCode;
 
 use crate::control_plane::NoGo;
+use crate::prometheus::NoPrometheus;
 
 const HELP: &str = "\
 Developer commands of edgeward
@@ -28,16 +30,19 @@ Commands:
   check            formatting, lints, the pure core, documentation, dependencies
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
                    cache; prints their directory
+  prometheus       unpack Debian's Prometheus once into the cache, unless one is installed; prints the program
 
 Environment:
   EDGEWARD_CONTROL_PLANE   directory with ready-made binaries, instead of building them
+  EDGEWARD_PROMETHEUS      ready-made program, instead of Debian's
   EDGEWARD_CACHE           where built tools are kept [default: $XDG_CACHE_HOME/edgeward or ~/.cache/edgeward]
 
-Exit codes: 0 success, 1 failure, 2 usage, 3 the control plane has to be built and there is no Go that could";
+Exit codes: 0 success, 1 failure, 2 usage, 3 there is no Go that could build the control plane, or
+no apt-get to bring Prometheus";
 
 const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
-const NO_GO: u8 = 3;
+const NO_TOOL: u8 = 3;
 
 fn main() -> ExitCode {
     let mut args = env::args().skip(1);
@@ -49,6 +54,7 @@ fn main() -> ExitCode {
         (Some("wan"), trials) => checks::wan(trials),
         (Some("check"), []) => checks::check(),
         (Some("control-plane"), []) => control_plane::obtain().map(|dir| println!("{}", dir.display())),
+        (Some("prometheus"), []) => prometheus::obtain().map(|program| println!("{}", program.display())),
         (Some("help" | "--help" | "-h"), _) => {
             println!("{HELP}");
             Ok(())
@@ -63,7 +69,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
-            ExitCode::from(if error.is::<NoGo>() { NO_GO } else { FAILURE })
+            ExitCode::from(if error.is::<NoGo>() || error.is::<NoPrometheus>() {
+                NO_TOOL
+            } else {
+                FAILURE
+            })
         }
     }
 }

@@ -1,0 +1,260 @@
+//! The section `prometheus`: which server is asked, and for what.
+
+use std::path::PathBuf;
+
+use super::document::Field;
+use super::duration;
+use crate::telemetry::Input;
+use crate::units::Micros;
+
+/// A Prometheus server and what it is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prometheus {
+    /// Its address, `http://` or `https://`, with the path under which its API is if there is one.
+    pub url: String,
+    /// Whether the view of the cluster counts as stale when one of the inputs is.
+    pub required: bool,
+    /// File with a bearer token; read again when it changes.
+    pub token_file: Option<PathBuf>,
+    /// File with the CA certificates that are trusted, instead of the system's; read again when it changes.
+    pub ca_file: Option<PathBuf>,
+    /// What it is asked; at least one, each input once.
+    pub queries: Vec<Query>,
+}
+
+impl Prometheus {
+    /// The inputs without which the view of the cluster counts as stale.
+    #[must_use]
+    pub fn required_inputs(&self) -> Vec<Input> {
+        let inputs = self.queries.iter().map(|query| query.input);
+        inputs
+            .filter(|input| self.required && input.can_be_required())
+            .collect()
+    }
+}
+
+/// One question, asked again and again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// What the answer is.
+    pub input: Input,
+    /// The question.
+    pub promql: String,
+    /// Time between two askings.
+    pub period: Micros,
+    /// Time after which an answer is no longer waited for.
+    pub timeout: Micros,
+    /// Age from which a value no longer counts.
+    pub staleness: Micros,
+}
+
+/// The question is part of a URL, which servers and proxies bound at 8 KiB or more.
+const MAX_PROMQL: usize = 4_096;
+
+pub(super) fn read(field: &Field<'_>) -> Option<Prometheus> {
+    if !field.is_present() {
+        return None;
+    }
+    let [url, required, token_file, ca_file, queries] =
+        field.object(["url", "required", "tokenFile", "caFile", "queries"])?;
+    let address = url.clone().required().non_empty_string();
+    let is_https = match address.and_then(|url| url.split_once("://")) {
+        Some((scheme @ ("http" | "https"), rest)) if is_authority_and_path(rest) => Some(scheme == "https"),
+        _ => {
+            if let Some(address) = address {
+                url.fault(format!(
+                    "{address:?} is not an address such as https://prometheus.monitoring.svc:9090, without user, query \
+                     and fragment"
+                ));
+            }
+            None
+        }
+    };
+    let file = |field: &Field<'_>| field.non_empty_string().map(PathBuf::from);
+    let (token, ca) = (file(&token_file), file(&ca_file));
+    if is_https == Some(false) {
+        if token.is_some() {
+            token_file.fault("would be sent in clear text: `url` is not https".into());
+        }
+        if ca.is_some() {
+            ca_file.fault("is for https, which `url` is not".into());
+        }
+    }
+    let names = Input::ALL.map(Input::as_str);
+    let asked = queries.clone().required().object(names);
+    let asked = Input::ALL.into_iter().zip(asked.into_iter().flatten());
+    let asked: Vec<_> = asked.filter(|(_, field)| field.is_present()).collect();
+    let prometheus = Prometheus {
+        url: address.unwrap_or_default().to_owned(),
+        required: required.boolean().unwrap_or(false),
+        token_file: token,
+        ca_file: ca,
+        queries: asked.iter().filter_map(|(input, field)| query(*input, field)).collect(),
+    };
+    if queries.is_present() && asked.is_empty() {
+        queries.fault(format!("asks for nothing; there are {}", names.join(", ")));
+    }
+    if prometheus.required && !asked.iter().any(|(input, _)| input.can_be_required()) {
+        let names = Input::ALL.into_iter().filter(|input| input.can_be_required());
+        let names: Vec<_> = names.map(Input::as_str).collect();
+        required.fault(format!("speaks of {}, and none is asked for", names.join(", ")));
+    }
+    Some(prometheus)
+}
+
+fn query(input: Input, field: &Field<'_>) -> Option<Query> {
+    let [question, period_field, timeout_field, staleness_field] =
+        field.object(["query", "period", "timeout", "staleness"])?;
+    let question = question.required();
+    let promql = question.non_empty_string();
+    if let Some(promql) = promql {
+        let is_blank = promql.trim().is_empty();
+        if is_blank || promql.len() > MAX_PROMQL {
+            question.fault(format!(
+                "is {}",
+                if is_blank { "blank" } else { "longer than 4096 bytes" }
+            ));
+        }
+    }
+    let period = duration(&period_field, ["1s", "1h"]).unwrap_or(Micros::from_secs(15));
+    let timeout = duration(&timeout_field, ["10ms", "1m"]).unwrap_or(Micros::from_secs(5));
+    let staleness = duration(&staleness_field, ["1s", "24h"]).unwrap_or(Micros::from_secs(60));
+    // Each period is up to a tenth longer, so that replicas do not fall into step.
+    let longest = Micros(period.0 + period.0 / 10 + timeout.0);
+    if staleness <= longest {
+        staleness_field.fault(format!(
+            "{staleness} ms is over before the next answer, which may take {longest} ms: 110 % of the period, and the \
+             timeout"
+        ));
+    }
+    Some(Query {
+        input,
+        promql: promql?.to_owned(),
+        period,
+        timeout,
+        staleness,
+    })
+}
+
+fn is_authority_and_path(text: &str) -> bool {
+    let authority = text.split('/').next().unwrap_or_default();
+    !authority.is_empty()
+        && !authority.starts_with(':')
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_graphic() && !matches!(b, b'@' | b'?' | b'#' | b'\\'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use serde_json::{Value, json};
+
+    fn faults(prometheus: Value) -> Vec<String> {
+        let faults = Config::read(&json!({"prometheus": prometheus})).unwrap_err();
+        faults.0.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn everything_can_be_set() {
+        let config = Config::read(&json!({"prometheus": {
+            "url": "https://prometheus.monitoring.svc:9090/k8s",
+            "required": true,
+            "tokenFile": "/token",
+            "caFile": "/ca.crt",
+            "queries": {
+                "wanLossRatio": {"query": "avg by (site) (loss)"},
+                "edgeFreeCpuCores": {"query": "free", "period": "30s", "timeout": "500ms", "staleness": "2m"},
+                "processingSeconds": {"query": "avg by (site, class) (seconds)"},
+            },
+        }}));
+        let query = |input, promql: &str, period, timeout_ms, staleness| Query {
+            input,
+            promql: promql.into(),
+            period: Micros::from_secs(period),
+            timeout: Micros::from_millis(timeout_ms),
+            staleness: Micros::from_secs(staleness),
+        };
+        let prometheus = config.unwrap().prometheus.unwrap();
+        assert_eq!(prometheus.required_inputs(), [Input::EdgeFreeCpu, Input::WanLoss]);
+        assert_eq!(
+            prometheus,
+            Prometheus {
+                url: "https://prometheus.monitoring.svc:9090/k8s".into(),
+                required: true,
+                token_file: Some("/token".into()),
+                ca_file: Some("/ca.crt".into()),
+                queries: vec![
+                    query(Input::EdgeFreeCpu, "free", 30, 500, 120),
+                    query(Input::Processing, "avg by (site, class) (seconds)", 15, 5_000, 60),
+                    query(Input::WanLoss, "avg by (site) (loss)", 15, 5_000, 60),
+                ],
+            }
+        );
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        assert_eq!(
+            faults(json!({
+                "url": "http://user@p:9090",
+                "required": true,
+                "queries": {
+                    "freeCpu": {},
+                    "edgeFreeMemoryBytes": {"query": " ", "period": "1m", "timeout": "never"},
+                    "wanRttSeconds": {"promql": "rtt"},
+                },
+            })),
+            [
+                "prometheus.url: \"http://user@p:9090\" is not an address such as \
+                 https://prometheus.monitoring.svc:9090, without user, query and fragment",
+                "prometheus.queries.freeCpu: is not a field here; there are edgeFreeCpuCores, edgeFreeMemoryBytes, \
+                 processingSeconds, wanRttSeconds, wanLossRatio",
+                "prometheus.queries.edgeFreeMemoryBytes.query: is blank",
+                "prometheus.queries.edgeFreeMemoryBytes.timeout: \"never\" is not a duration from 10ms to 1m, such as \
+                 60s or 1m30s",
+                "prometheus.queries.edgeFreeMemoryBytes.staleness: 60000 ms is over before the next answer, which may \
+                 take 71000 ms: 110 % of the period, and the timeout",
+                "prometheus.queries.wanRttSeconds.promql: is not a field here; there are query, period, timeout, \
+                 staleness",
+                "prometheus.queries.wanRttSeconds.query: is missing",
+            ]
+        );
+        assert_eq!(
+            faults(json!({"url": "http://p", "tokenFile": "/t", "caFile": "/c", "required": true, "queries": {}})),
+            [
+                "prometheus.tokenFile: would be sent in clear text: `url` is not https",
+                "prometheus.caFile: is for https, which `url` is not",
+                "prometheus.queries: asks for nothing; there are edgeFreeCpuCores, edgeFreeMemoryBytes, \
+                 processingSeconds, wanRttSeconds, wanLossRatio",
+                "prometheus.required: speaks of edgeFreeCpuCores, edgeFreeMemoryBytes, wanRttSeconds, wanLossRatio, and \
+                 none is asked for",
+            ]
+        );
+        assert_eq!(
+            faults(json!({"required": 1})),
+            [
+                "prometheus.url: is missing",
+                "prometheus.queries: is missing",
+                "prometheus.required: 1 is not true or false",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_address_is_a_scheme_a_host_and_perhaps_a_path() {
+        for (text, expected) in [
+            ("p", true),
+            ("p:9090/k8s", true),
+            ("[::1]:9090", true),
+            ("", false),
+            ("/x", false),
+            (":9090", false),
+            ("a b", false),
+            ("p?x", false),
+        ] {
+            assert_eq!(is_authority_and_path(text), expected, "{text}");
+        }
+    }
+}

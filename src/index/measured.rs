@@ -1,0 +1,151 @@
+//! What was measured rather than counted: the WAN, free capacity as somebody else sees it, and how long work took.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::pods::{Phase, PodEntry};
+use super::{Index, PodRecord};
+use crate::config::Config;
+use crate::fleet::{Free, Link, SiteKind};
+use crate::processing::Processing;
+use crate::resources::Amounts;
+use crate::telemetry::Telemetry;
+use crate::units::{Micros, Moment};
+use crate::workload::slo::PerClass;
+
+/// Measurements, and what it takes to read them.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    telemetry: Telemetry,
+    pub(super) processing: Processing,
+    /// From how many observations on a mean counts.
+    min_observations: u32,
+    telemetry_ttl: Micros,
+    /// Pods by the moment at which they first charged any node, the youngest last: as many as a sample of free capacity
+    /// does not know of.
+    begun: VecDeque<(Moment, Arc<str>)>,
+}
+
+impl Measured {
+    pub(super) fn new(config: &Config) -> Self {
+        let mut measured = Self::default();
+        measured.configure(config);
+        measured
+    }
+
+    fn configure(&mut self, config: &Config) {
+        self.min_observations = config.min_observations;
+        self.telemetry_ttl = config.telemetry_ttl;
+    }
+
+    /// The oldest moment of which a sample of free capacity tells.
+    fn sampled_at(&self, now: Moment) -> Option<Moment> {
+        let cpu = self.telemetry.edge_free_cpu(now).map(|sample| sample.as_of);
+        let memory = self.telemetry.edge_free_memory(now).map(|sample| sample.as_of);
+        cpu.into_iter().chain(memory).min()
+    }
+}
+
+impl Index {
+    /// The settings of a newer configuration, whose sites are the same.
+    pub fn configure(&mut self, config: &Config) {
+        self.measured.configure(config);
+    }
+
+    /// What a Prometheus server says.
+    pub fn set_telemetry(&mut self, telemetry: Telemetry) {
+        self.measured.telemetry = telemetry;
+    }
+
+    /// The WAN towards a site, as probed.
+    pub fn set_link(&mut self, site: &str, link: Option<Link>) {
+        if let Some(entry) = self.sites.iter_mut().find(|entry| entry.site.name() == site) {
+            entry.probed = link;
+        }
+    }
+
+    /// When the view of the cluster was true, required measurements included.
+    pub(super) fn kubernetes_as_of(&self, seen: Moment) -> Moment {
+        self.measured
+            .telemetry
+            .kubernetes_as_of(seen, self.measured.telemetry_ttl)
+    }
+
+    /// A pod charges a node for the first time.
+    pub(super) fn begin(&mut self, uid: &Arc<str>, entry: &mut PodEntry, now: Moment) {
+        if entry.begun.is_none() && entry.charged.is_some() {
+            entry.begun = Some(now);
+            self.measured.begun.push_back((now, Arc::clone(uid)));
+        }
+    }
+
+    /// Counts how long the work of this pod took, if it has just ended well.
+    pub(super) fn learn(&mut self, record: &PodRecord, before: Option<Phase>) {
+        let finished = record.finished.filter(|finished| finished.succeeded);
+        if let (Some(finished), Some((class, _)), Some(site)) = (finished, record.slo, self.site_of(record))
+            && before != Some(Phase::Finished)
+        {
+            let site = site.to_owned();
+            let (namespace, controller) = (&record.namespace, record.controller.as_deref());
+            let processing = &mut self.measured.processing;
+            processing.observe(&site, class, namespace, controller, finished.duration);
+        }
+    }
+
+    /// Brings what was measured into the sites.
+    pub(super) fn measure(&mut self, now: Moment) {
+        let sampled_at = self.measured.sampled_at(now);
+        let begun = &mut self.measured.begun;
+        while begun
+            .front()
+            .is_some_and(|(at, _)| sampled_at.is_none_or(|sampled_at| *at <= sampled_at))
+        {
+            begun.pop_front();
+        }
+        let min = self.measured.min_observations;
+        for at in 0..self.sites.len() {
+            let name = self.sites[at].site.name().to_owned();
+            let free = match self.sites[at].site.kind() {
+                SiteKind::Edge => self.free(at, now),
+                SiteKind::Cloud => Free::default(),
+            };
+            let Measured {
+                telemetry, processing, ..
+            } = &mut self.measured;
+            let (asked, counted) = (telemetry.processing(&name, now), processing.by_class(&name, min));
+            let entry = &mut self.sites[at];
+            let site = &mut entry.site;
+            site.link = telemetry.link(&name, entry.probed, now);
+            site.observed = PerClass(std::array::from_fn(|class| asked.0[class].or(counted.0[class])));
+            site.observed_of = processing.by_controller(&name, min);
+            site.free = free;
+        }
+    }
+
+    /// What a sample says is free at a site, less what began to charge it since.
+    fn free(&self, site: usize, now: Moment) -> Free {
+        let since = |as_of: Moment| {
+            let begun = self.measured.begun.iter().filter(move |(at, _)| *at > as_of);
+            let pods = begun.filter_map(|(_, uid)| self.pods.get(uid));
+            let here = pods.filter(|pod| self.charges_site(pod, site));
+            here.fold(Amounts::default(), |mut sum, pod| {
+                sum.add(&pod.request, 1);
+                sum
+            })
+        };
+        let telemetry = &self.measured.telemetry;
+        Free {
+            cpu: telemetry
+                .edge_free_cpu(now)
+                .map(|sample| sample.value - since(sample.as_of).cpu),
+            memory: telemetry
+                .edge_free_memory(now)
+                .map(|sample| sample.value - since(sample.as_of).memory),
+        }
+    }
+
+    fn charges_site(&self, pod: &PodEntry, site: usize) -> bool {
+        let node = pod.charged.and_then(|id| self.nodes.get(&id));
+        node.is_some_and(|node| node.site == Some(site))
+    }
+}
