@@ -15,6 +15,7 @@ use crate::hook::{Answer, Hook};
 use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::process::tail;
+use crate::proxy::Proxy;
 use crate::workloads;
 
 /// Label by which a namespace opts in.
@@ -90,7 +91,19 @@ impl<'run> Scene<'run> {
 
     /// Starts edgeward with the live view of the cluster, and waits until it is ready.
     pub(crate) fn live_edgeward(&self, config: &Value) -> Result<Edgeward<'run>> {
-        Edgeward::start_live(self.runtime, &self.dir, &self.plane.kubeconfig(), config)
+        Edgeward::start_live(self.runtime, &self.dir, self.plane.kubeconfig(), config)
+    }
+
+    /// The same, with the API server behind a proxy.
+    pub(crate) fn live_edgeward_behind(&self, proxy: &Proxy<'_>, config: &Value) -> Result<Edgeward<'run>> {
+        let kubeconfig = self.dir.join("kubeconfig");
+        fs::write(&kubeconfig, proxy.kubeconfig().to_string())?;
+        Edgeward::start_live(self.runtime, &self.dir, kubeconfig, config)
+    }
+
+    /// Starts a proxy in front of the API server.
+    pub(crate) fn proxy(&self) -> Result<Proxy<'run>> {
+        Proxy::start(self.runtime, &self.plane.kubeconfig())
     }
 
     /// Starts a webhook inside the test.
