@@ -8,7 +8,7 @@ use kube::Api;
 use kube::runtime::watcher::{Config, Event};
 use kube::runtime::{WatchStreamExt as _, watcher};
 
-use super::watch::{Cluster, open_seconds, pauses};
+use super::watch::{Cluster, begin_anew, is_gone, open_seconds, pauses};
 use super::{Change, Changes};
 
 impl Cluster {
@@ -19,7 +19,8 @@ impl Cluster {
             .timeout(open_seconds())
             .labels(&format!("kubernetes.io/service-name={service}"));
         let slices = Api::<EndpointSlice>::namespaced(self.client(), namespace);
-        let mut events = watcher(slices, config).backoff(pauses()).boxed();
+        let watch = || watcher(slices.clone(), config.clone()).backoff(pauses()).boxed();
+        let mut events = watch();
         let (mut known, mut listed) = (HashMap::new(), HashMap::new());
         let mut told = None;
         let mut has_failed = false;
@@ -31,6 +32,10 @@ impl Cluster {
                 Ok(Event::Apply(slice)) => drop(known.insert(name(&slice), ready_endpoints(&slice))),
                 Ok(Event::Delete(slice)) => drop(known.remove(&name(&slice))),
                 Err(error) => {
+                    if is_gone(&error) {
+                        begin_anew().await;
+                        events = watch();
+                    }
                     // Once: outside of a cluster there may be no such right, and it is tried again all the time.
                     if !std::mem::replace(&mut has_failed, true) {
                         let error = format!("{:#}", anyhow::Error::from(error));

@@ -42,6 +42,10 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5
 
 const NO_CLUSTER: &str = "neither a kubeconfig nor a pod's service account leads to a cluster";
 
+/// After how long without a byte an answer is given up, with its connection. The API server ends a watch before, however
+/// quiet; without a bound, a connection that was lost without a word would be waited for until the kernel gives it up.
+const SILENCE: Duration = Duration::from_secs(40);
+
 /// A connection to the API server of the cluster that is watched.
 #[derive(Clone)]
 pub struct Cluster {
@@ -62,6 +66,13 @@ impl Cluster {
     /// There is no such configuration, or it cannot be used.
     pub async fn infer(changes: Changes) -> anyhow::Result<Self> {
         let config = kube::Config::infer().await.context(NO_CLUSTER)?;
+        Self::new(config, SILENCE, changes).context(NO_CLUSTER)
+    }
+
+    fn new(mut config: kube::Config, silence: Duration, changes: Changes) -> kube::Result<Self> {
+        config.read_timeout = Some(silence);
+        // What an idle connection was silent for does not count against the next answer.
+        config.reset_reader_on_write = true;
         let layer = tower::layer::layer_fn({
             let changes = changes.clone();
             move |service| Listening {
@@ -69,7 +80,7 @@ impl Cluster {
                 changes: changes.clone(),
             }
         });
-        let builder = ClientBuilder::try_from(config).context(NO_CLUSTER)?;
+        let builder = ClientBuilder::try_from(config)?;
         Ok(Self {
             client: builder.with_layer(&layer).build(),
             changes,
@@ -140,8 +151,13 @@ impl Cluster {
                     Ok(Event::Delete(object)) => gone(&object),
                     Err(error) => {
                         metrics.view().failure(kind);
+                        let is_gone = is_gone(&error);
                         let error = format!("{:#}", anyhow::Error::from(error));
                         tracing::warn!(kind = kind.as_str(), error, "watch failed; it is tried again");
+                        if is_gone {
+                            begin_anew().await;
+                            break;
+                        }
                         None
                     }
                 };
@@ -200,6 +216,17 @@ pub(super) fn pauses() -> impl Backoff {
         .with_max_delay(longest);
     let pauses = ExponentialBackoff::from(builder.without_max_times().with_jitter());
     ResetTimerBackoff::new(pauses, 2 * longest)
+}
+
+/// Whether a watch could not be opened because what it would go on from is gone. Another watcher must begin anew then: this
+/// one would ask for the same for ever, for it expects to be told by an event of the watch, as the API server mostly does.
+pub(super) fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
+}
+
+/// The pause before another watcher.
+pub(super) async fn begin_anew() {
+    tokio::time::sleep(PAUSES[0]).await;
 }
 
 /// What cannot be read is left out, which is said: a charge is missing then.
@@ -280,7 +307,73 @@ fn watched(uri: &Uri) -> Option<Kind> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
+
     use super::*;
+    use crate::clock::Clock;
+
+    /// Long enough for a busy machine.
+    const BOUND: Duration = Duration::from_secs(30);
+
+    fn changes() -> (Changes, mpsc::Receiver<(crate::units::Moment, Change)>) {
+        let (sender, receiver) = mpsc::channel(8);
+        let clock = Clock::start();
+        (Changes { sender, clock }, receiver)
+    }
+
+    /// An API server that ends every watch, and answers 410 to whoever wants to go on.
+    async fn forgetful(request: Request<Body>) -> Result<Response<Body>, http::Error> {
+        const LISTED: &str = r#"{"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Node", "metadata":
+            {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}}}"#;
+        const GONE: &str =
+            r#"{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Expired", "code": 410}"#;
+        let begins = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("resourceVersion=0"));
+        let (code, body) = if begins {
+            (200, LISTED.replace('\n', ""))
+        } else {
+            (410, GONE.to_owned())
+        };
+        Response::builder().status(code).body(Body::from(body.into_bytes()))
+    }
+
+    #[tokio::test]
+    async fn a_list_follows_when_the_place_of_a_watch_is_gone() {
+        let (changes, mut received) = changes();
+        let client = Client::new(tower::service_fn(forgetful), "default");
+        let metrics = Metrics::new();
+        let lists = async {
+            for list in 0..2 {
+                let ended = async {
+                    while let Some((_, change)) = received.recv().await {
+                        if matches!(change, Change::ListEnded(Kind::Nodes)) {
+                            return;
+                        }
+                    }
+                };
+                assert!(timeout(BOUND, ended).await.is_ok(), "list {list}");
+            }
+        };
+        tokio::select! {
+            () = Cluster { client, changes }.watch_nodes(&metrics) => {}
+            () = lists => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_does_not_come_is_given_up() {
+        // The kernel accepts for it, and nobody answers.
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", silent.local_addr().unwrap());
+        let config = kube::Config::new(address.parse().unwrap());
+        let cluster = Cluster::new(config, Duration::from_millis(100), changes().0).unwrap();
+        let answer = timeout(BOUND, cluster.client().apiserver_version()).await;
+        assert!(answer.unwrap().is_err());
+    }
 
     #[test]
     fn a_watch_is_known_by_its_request() {

@@ -1,7 +1,6 @@
 //! Many clients create pods at once, far more than the edge has room for: how much of it is used, and how many pods are
 //! sent to an edge that is full already.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
@@ -57,20 +56,33 @@ pub(crate) fn fills_the_edge(scene: &Scene<'_>) -> Result<()> {
     let three = decided(scene, &stage, 3, "3s")?;
     println!("burst: three replicas {:.3} of the median: {three:?}", share(&three));
     let without = decided(scene, &stage, 1, "0s")?;
-    println!("burst: without reservations {:.3} of the median: {without:?}", share(&without));
+    println!(
+        "burst: without reservations {:.3} of the median: {without:?}",
+        share(&without)
+    );
 
     for (outcome, least, most) in [(&one, 0.95, PODS / 100), (&three, 0.90, PODS / 50)] {
         ensure!(share(outcome) >= least, "{outcome:?} is less than {least} of {median}");
-        ensure!(outcome.unschedulable <= most, "{outcome:?}: more than {most} unschedulable");
+        ensure!(
+            outcome.unschedulable <= most,
+            "{outcome:?}: more than {most} unschedulable"
+        );
         ensure!(outcome.undecided == 0, "{outcome:?}");
+        ensure!(
+            outcome.cloud_pods > PODS / 2,
+            "{outcome:?}: the cloud does not hold the rest"
+        );
     }
-    ensure!(without.unschedulable > PODS / 50, "{without:?}: reservations make no difference");
+    ensure!(
+        without.unschedulable > PODS / 50,
+        "{without:?}: reservations make no difference"
+    );
     Ok(())
 }
 
 /// A burst of managed pods with so many replicas deciding, whose reservations last so long.
-fn decided(scene: &Scene<'_>, stage: &Stage, replicas: usize, ttl: &str) -> Result<Outcome> {
-    let mut config = stage.config()?;
+fn decided(scene: &Scene<'_>, stage: &Stage<'_>, replicas: usize, ttl: &str) -> Result<Outcome> {
+    let mut config = stage.config();
     config["reservationTTL"] = json!(ttl);
     config["replicas"] = json!(replicas);
     let name = |i: usize| format!("replica-{i}-of-{replicas}-{ttl}");
@@ -86,28 +98,43 @@ fn decided(scene: &Scene<'_>, stage: &Stage, replicas: usize, ttl: &str) -> Resu
 }
 
 /// Creates the pods, waits until each is bound or said to be unschedulable, counts, and deletes them.
-fn burst(scene: &Scene<'_>, stage: &Stage, annotations: &Value, spec: &Value) -> Result<Outcome> {
+fn burst(scene: &Scene<'_>, stage: &Stage<'_>, annotations: &Value, spec: &Value) -> Result<Outcome> {
     scene.runtime.block_on(create(scene, annotations, spec))?;
     let settled = || -> Result<Vec<Value>> {
         let pods = scene.kubectl.list("pods", "burst=yes")?;
-        let open = pods.iter().filter(|pod| pod["spec"]["nodeName"].is_null() && !is_unschedulable(pod));
+        let open = pods
+            .iter()
+            .filter(|pod| pod["spec"]["nodeName"].is_null() && !is_unschedulable(pod));
         let open = open.count();
-        ensure!(pods.len() == PODS && open == 0, "{} pods, {open} still open", pods.len());
+        ensure!(
+            pods.len() == PODS && open == 0,
+            "{} pods, {open} still open",
+            pods.len()
+        );
         Ok(pods)
     };
     let pods = eventually("every pod is bound or unschedulable", 4 * BOUND, settled)?;
 
-    let sites: BTreeMap<String, String> = stage.nodes_by_site()?;
-    let site = |pod: &Value| pod["spec"]["nodeName"].as_str().and_then(|node| sites.get(node)).map(String::as_str);
-    let at_edge = pods.iter().filter(|pod| site(pod) == Some("edge"));
+    let at = |site: &'static str| pods.iter().filter(move |pod| stage.site_of(pod) == Some(site));
     let decision = |pod: &Value| pod["metadata"]["annotations"]["scheduling.example.io/decision"].clone();
     let outcome = Outcome {
-        edge_millicores: at_edge.map(millicores).sum(),
-        cloud_pods: pods.iter().filter(|pod| site(pod) == Some("cloud")).count(),
+        edge_millicores: at("edge").map(millicores).sum(),
+        cloud_pods: at("cloud").count(),
         unschedulable: pods.iter().filter(|pod| is_unschedulable(pod)).count(),
         undecided: pods.iter().filter(|pod| decision(pod).is_null()).count(),
     };
-    scene.kubectl.run(&["delete", "pods", "-l", "burst=yes", "--grace-period=0", "--force", "--wait=false"], "")?;
+    scene.kubectl.run(
+        &[
+            "delete",
+            "pods",
+            "-l",
+            "burst=yes",
+            "--grace-period=0",
+            "--force",
+            "--wait=false",
+        ],
+        "",
+    )?;
     eventually("the pods are gone", 4 * BOUND, || {
         let left = scene.kubectl.list("pods", "burst=yes")?.len();
         ensure!(left == 0, "{left} left");
@@ -127,8 +154,13 @@ async fn create(scene: &Scene<'_>, annotations: &Value, spec: &Value) -> Result<
             let connection = Client::try_from(config)?;
             for i in (client..PODS).step_by(CLIENTS) {
                 let body = pod(i, annotations, spec).to_string().into_bytes();
-                let request = Request::post(&path).header("content-type", "application/json").body(body)?;
-                connection.request::<Value>(request).await.with_context(|| format!("pod {i}"))?;
+                let request = Request::post(&path)
+                    .header("content-type", "application/json")
+                    .body(body)?;
+                connection
+                    .request::<Value>(request)
+                    .await
+                    .with_context(|| format!("pod {i}"))?;
             }
             anyhow::Ok(())
         }
@@ -137,8 +169,13 @@ async fn create(scene: &Scene<'_>, annotations: &Value, spec: &Value) -> Result<
 }
 
 fn pod(i: usize, annotations: &Value, spec: &Value) -> Value {
-    let name = if i % 2 == 0 { "generateName" } else { "name" };
-    let text = if i % 2 == 0 { "burst-".to_owned() } else { format!("burst-{i}") };
+    let nameless = i.is_multiple_of(2);
+    let name = if nameless { "generateName" } else { "name" };
+    let text = if nameless {
+        "burst-".to_owned()
+    } else {
+        format!("burst-{i}")
+    };
     let requests = json!({"cpu": format!("{}m", SIZES[i % SIZES.len()]), "memory": "64Mi"});
     let mut pod = json!({
         "apiVersion": "v1",
@@ -154,7 +191,9 @@ fn pod(i: usize, annotations: &Value, spec: &Value) -> Value {
 
 fn millicores(pod: &Value) -> u64 {
     let request = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].as_str();
-    request.and_then(|text| text.strip_suffix('m')?.parse().ok()).unwrap_or(0)
+    request
+        .and_then(|text| text.strip_suffix('m')?.parse().ok())
+        .unwrap_or(0)
 }
 
 fn is_unschedulable(pod: &Value) -> bool {
@@ -173,7 +212,9 @@ fn balance(to: Vec<SocketAddr>) -> Result<SocketAddr> {
             let joined = accepted.and_then(|near| Ok((near, TcpStream::connect(to)?)));
             let Ok((near, far)) = joined else { continue };
             for (from, to) in [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))] {
-                let (Ok(mut from), Ok(mut to)) = (from, to) else { continue };
+                let (Ok(mut from), Ok(mut to)) = (from, to) else {
+                    continue;
+                };
                 thread::spawn(move || {
                     let _ = io::copy(&mut from, &mut to);
                     let _ = to.shutdown(Shutdown::Both);

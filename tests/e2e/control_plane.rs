@@ -21,6 +21,9 @@ use crate::process::{Process, free_addresses};
 pub(crate) const EDGE_NODES: [&str; 2] = ["edge-1", "edge-2"];
 pub(crate) const CLOUD_NODE: &str = "cloud-1";
 
+/// The label of a node that kwok lets alone, as if its kubelet had stopped.
+pub(crate) const STOPPED: &str = "edgeward.test/stopped";
+
 const KUBECONFIG: &str = "kubeconfig";
 const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 
@@ -303,7 +306,7 @@ fn controller_manager_args(dir: &Path, files: &Files, ports: &Ports) -> Vec<Stri
 fn kwok_args(binaries: &Path, files: &Files, ports: &Ports) -> Result<Vec<String>> {
     let mut args = vec![
         flag("kubeconfig", &files.kubeconfig),
-        "--manage-all-nodes=true".to_owned(),
+        format!("--manage-nodes-with-label-selector=!{STOPPED}"),
         format!("--server-address={}", ports.kwok),
     ];
     let stages = binaries.join("stages");

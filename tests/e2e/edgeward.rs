@@ -12,14 +12,16 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::patience::{BOUND, eventually};
+use crate::pki::Authority;
 use crate::process::Process;
 
 /// A running `edgeward serve`.
 pub(crate) struct Edgeward<'run> {
+    launch: Launch,
     process: Process,
     runtime: &'run Runtime,
     client: reqwest::Client,
-    health: SocketAddr,
+    serving: Serving,
     fleet: PathBuf,
     /// Where the API server calls it.
     pub(crate) url: String,
@@ -27,15 +29,46 @@ pub(crate) struct Edgeward<'run> {
     pub(crate) ca: String,
 }
 
+/// How it is started.
+struct Launch {
+    dir: PathBuf,
+    args: Vec<String>,
+    kubeconfig: Option<PathBuf>,
+}
+
+/// Where it serves.
+#[derive(Clone, Copy)]
+struct Serving {
+    admission: SocketAddr,
+    health: SocketAddr,
+}
+
+/// Name of the CA bundle that `--self-signed` writes.
+const BUNDLE: &str = "ca.crt";
+
 impl<'run> Edgeward<'run> {
-    /// With a fleet file for its view; ready.
+    /// With a fleet file for its view, and a certificate of its own making; ready.
     pub(crate) fn start(runtime: &'run Runtime, dir: &Path, fleet: &Value, config: &Value) -> Result<Self> {
-        Self::launch(runtime, dir, &[view(dir, fleet)?, settings(dir, config)?], &[])?.ready()
+        let args = vec![
+            view(dir, fleet)?,
+            settings(dir, config)?,
+            option("self-signed", &tls(dir)?),
+        ];
+        Self::launch(runtime, dir, args, None)?.ready()
     }
 
-    /// With the live view of the cluster that this kubeconfig leads to; ready.
-    pub(crate) fn start_live(runtime: &'run Runtime, dir: &Path, kubeconfig: &Path, config: &Value) -> Result<Self> {
-        Self::launch(runtime, dir, &[settings(dir, config)?], &[("KUBECONFIG", kubeconfig)])?.ready()
+    /// With the live view of the cluster that this kubeconfig leads to, and a certificate that outlives a restart; ready.
+    pub(crate) fn start_live(runtime: &'run Runtime, dir: &Path, kubeconfig: PathBuf, config: &Value) -> Result<Self> {
+        let authority = Authority::new()?;
+        let tls = tls(dir)?;
+        fs::write(tls.join(BUNDLE), &authority.certificate)?;
+        let (certificate, key) = authority.server(&[])?.write(&tls, "tls")?;
+        let args = vec![
+            settings(dir, config)?,
+            option("tls-cert", &certificate),
+            option("tls-key", &key),
+        ];
+        Self::launch(runtime, dir, args, Some(kubeconfig))?.ready()
     }
 
     /// With the configuration of the ConfigMap `namespace/name`, which this kubeconfig leads to; perhaps not ready yet.
@@ -43,76 +76,81 @@ impl<'run> Edgeward<'run> {
     pub(crate) fn start_of_config_map(
         runtime: &'run Runtime,
         dir: &Path,
-        kubeconfig: &Path,
+        kubeconfig: PathBuf,
         name: &str,
         fleet: Option<&Value>,
     ) -> Result<Self> {
-        let mut args = vec![format!("--config-map={name}")];
+        let mut args = vec![format!("--config-map={name}"), option("self-signed", &tls(dir)?)];
         if let Some(fleet) = fleet {
             args.push(view(dir, fleet)?);
         }
-        Self::launch(runtime, dir, &args, &[("KUBECONFIG", kubeconfig)])
+        Self::launch(runtime, dir, args, Some(kubeconfig))
     }
 
-    fn launch(runtime: &'run Runtime, dir: &Path, options: &[String], environment: &[(&str, &Path)]) -> Result<Self> {
-        let tls = dir.join("tls");
-        fs::create_dir_all(&tls)?;
+    fn launch(runtime: &'run Runtime, dir: &Path, args: Vec<String>, kubeconfig: Option<PathBuf>) -> Result<Self> {
+        let launch = Launch {
+            dir: dir.to_owned(),
+            args,
+            kubeconfig,
+        };
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let anywhere = Serving {
+            admission: any,
+            health: any,
+        };
+        let (process, serving) = launch.run("edgeward", anywhere)?;
 
-        let mut args = vec![
-            "serve".to_owned(),
-            "--listen=127.0.0.1:0".to_owned(),
-            "--health-listen=127.0.0.1:0".to_owned(),
-            option("self-signed", &tls),
-            "--log-format=json".to_owned(),
-        ];
-        args.extend_from_slice(options);
-        let program = Path::new(env!("CARGO_BIN_EXE_edgeward"));
-        let mut process = Process::start_with("edgeward", program, &args, dir, environment)?;
-
-        let [admission, health] = eventually("edgeward says where it serves", BOUND, || {
-            process.ensure_running()?;
-            let serving = process.said("serving").context("it has not")?;
-            let address = |field: &str| serving[field].as_str().and_then(|text| text.parse::<SocketAddr>().ok());
-            let addresses = address("admission").zip(address("health"));
-            addresses.map(<[_; 2]>::from).with_context(|| serving.to_string())
-        })?;
-
-        let ca = fs::read_to_string(tls.join("ca.crt")).context("--self-signed writes ca.crt")?;
+        let ca = fs::read_to_string(tls(dir)?.join(BUNDLE))?;
         let client = reqwest::Client::builder()
             .no_proxy()
             .timeout(BOUND)
             .tls_certs_only([Certificate::from_pem(ca.as_bytes())?])
             .build()?;
-        let url = format!("https://{admission}/mutate");
         Ok(Self {
+            launch,
             process,
             runtime,
             client,
-            health,
+            serving,
             fleet: dir.join("fleet.yaml"),
-            url,
+            url: format!("https://{}/mutate", serving.admission),
             ca,
         })
     }
 
     /// Waits until it is ready.
     pub(crate) fn ready(mut self) -> Result<Self> {
+        self.await_readiness()?;
+        Ok(self)
+    }
+
+    fn await_readiness(&mut self) -> Result<()> {
         eventually("edgeward is ready", BOUND, || {
             self.process.ensure_running()?;
             let (code, text) = self.readiness()?;
             ensure!(code == 200, "{code}: {text}");
             Ok(())
-        })?;
-        Ok(self)
+        })
     }
 
     /// What it says at `/readyz`, and with which status code.
     pub(crate) fn readiness(&self) -> Result<(u16, String)> {
         self.runtime.block_on(async {
-            let request = self.client.get(format!("http://{}/readyz", self.health));
+            let request = self.client.get(format!("http://{}/readyz", self.serving.health));
             let response = request.send().await?;
             Ok((response.status().as_u16(), response.text().await?))
         })
+    }
+
+    /// Where it takes reviews.
+    pub(crate) fn admission(&self) -> SocketAddr {
+        self.serving.admission
+    }
+
+    /// Starts it again where it served, and waits until it is ready. Kill it first.
+    pub(crate) fn start_again(&mut self) -> Result<()> {
+        self.process = self.launch.run("edgeward-again", self.serving)?.0;
+        self.await_readiness()
     }
 
     /// Puts another fleet file in place, at once.
@@ -120,12 +158,12 @@ impl<'run> Edgeward<'run> {
         replace(&self.fleet, fleet)
     }
 
-    /// Sum of a counter over all series that carry these labels.
-    pub(crate) fn count(&self, name: &str, labels: &[(&str, &str)]) -> Result<u64> {
+    /// Sum of a metric over all series that carry these labels; of none, 0.
+    pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
         let text = self.runtime.block_on(async {
             let response = self
                 .client
-                .get(format!("http://{}/metrics", self.health))
+                .get(format!("http://{}/metrics", self.serving.health))
                 .send()
                 .await?;
             response.error_for_status()?.text().await
@@ -135,9 +173,15 @@ impl<'run> Edgeward<'run> {
             let (series, value) = line.rsplit_once(' ')?;
             let labels = series.strip_prefix(name)?;
             let ours = labels.is_empty() || labels.starts_with('{');
-            (ours && wanted.iter().all(|label| labels.contains(label))).then(|| value.parse::<u64>().ok())?
+            (ours && wanted.iter().all(|label| labels.contains(label))).then(|| value.parse::<f64>().ok())?
         });
         Ok(series.sum())
+    }
+
+    /// The same of a metric that counts.
+    pub(crate) fn count(&self, name: &str, labels: &[(&str, &str)]) -> Result<u64> {
+        // Counts stay far below 2^53.
+        Ok(self.metric(name, labels)? as u64)
     }
 
     /// Reviews answered so far, whatever the verdict.
@@ -174,6 +218,43 @@ impl<'run> Edgeward<'run> {
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.process.kill()
     }
+}
+
+impl Launch {
+    /// Starts it to serve there, and waits until it does.
+    fn run(&self, name: &str, listen: Serving) -> Result<(Process, Serving)> {
+        let mut args = vec![
+            "serve".to_owned(),
+            format!("--listen={}", listen.admission),
+            format!("--health-listen={}", listen.health),
+            "--log-format=json".to_owned(),
+        ];
+        args.extend_from_slice(&self.args);
+        let program = Path::new(env!("CARGO_BIN_EXE_edgeward"));
+        let environment: Vec<_> = self
+            .kubeconfig
+            .iter()
+            .map(|file| ("KUBECONFIG", file.as_path()))
+            .collect();
+        let mut process = Process::start_with(name, program, &args, &self.dir, &environment)?;
+
+        let serving = eventually("edgeward says where it serves", BOUND, || {
+            process.ensure_running()?;
+            let said = process.said("serving").context("it has not")?;
+            let address = |field: &str| said[field].as_str().and_then(|text| text.parse().ok());
+            let addresses = address("admission").zip(address("health"));
+            let (admission, health) = addresses.with_context(|| said.to_string())?;
+            Ok(Serving { admission, health })
+        })?;
+        Ok((process, serving))
+    }
+}
+
+/// The directory with its certificates.
+fn tls(dir: &Path) -> Result<PathBuf> {
+    let tls = dir.join("tls");
+    fs::create_dir_all(&tls)?;
+    Ok(tls)
 }
 
 /// Writes the fleet file and names it.

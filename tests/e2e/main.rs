@@ -2,11 +2,13 @@
 //! loopback, and kwok for nodes that run pods without running anything.
 //!
 //! One control plane serves all trials. Each has a namespace, a registration of the webhook and an edgeward process of
-//! its own. `EDGEWARD_CONTROL_PLANE=<dir>` uses ready-made binaries; `EDGEWARD_BLESS=1` rewrites the goldens.
+//! its own. `EDGEWARD_CONTROL_PLANE=<dir>` uses ready-made binaries; `EDGEWARD_BLESS=1` rewrites the goldens;
+//! `EDGEWARD_LONG=1` watches the quiet cluster for five minutes.
 
 // What keeps the inner ring pure is not for tests.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
+mod burst;
 mod configuration;
 mod connection;
 mod constraints;
@@ -23,6 +25,7 @@ mod patience;
 mod pki;
 mod placement;
 mod process;
+mod proxy;
 mod reinvocation;
 mod scene;
 mod stage;
@@ -44,6 +47,10 @@ type Script = fn(&Scene<'_>) -> Result<()>;
 
 /// Every trial, by the name it is listed under. Its last part names the trial's namespace.
 const SCRIPTS: &[(&str, Script)] = &[
+    // First, for it takes longest.
+    ("live::quiet_cluster", live::connection::quiet_cluster),
+    ("live::silent_connection", live::connection::silent_connection),
+    ("live::cut_connection", live::connection::cut_connection),
     ("placement::good_wan_and_low_load", placement::good_wan_and_low_load),
     (
         "placement::overloaded_edge_and_good_wan",
@@ -106,6 +113,13 @@ const SCRIPTS: &[(&str, Script)] = &[
     ),
     ("connection::speaks_http_1_1", connection::speaks_http_1_1),
     ("live::capacity_comes_and_goes", live::capacity_comes_and_goes),
+    ("live::nodes_change", live::nodes::nodes_change),
+    ("live::cloud_node_states", live::nodes::cloud_node_states),
+    ("live::anti_affinity", live::controllers::anti_affinity),
+    ("live::quota", live::controllers::quota),
+    ("live::history_is_gone", live::connection::history_is_gone),
+    ("live::restart", live::restart::restart),
+    ("burst::fills_the_edge", burst::fills_the_edge),
 ];
 
 /// What the trials share.

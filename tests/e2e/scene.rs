@@ -15,6 +15,7 @@ use crate::hook::{Answer, Hook};
 use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::process::tail;
+use crate::proxy::Proxy;
 use crate::workloads;
 
 /// Label by which a namespace opts in.
@@ -93,12 +94,36 @@ impl<'run> Scene<'run> {
     pub(crate) fn edgeward_of_config_map(&self, fleet: Option<&Value>, name: &str) -> Result<Edgeward<'run>> {
         let kubeconfig = self.plane.edgeward_kubeconfig();
         let name = format!("{}/{name}", self.namespace);
-        Edgeward::start_of_config_map(self.runtime, &self.dir, &kubeconfig, &name, fleet)
+        Edgeward::start_of_config_map(self.runtime, &self.dir, kubeconfig, &name, fleet)
     }
 
     /// Starts edgeward with the live view of the cluster, and waits until it is ready.
     pub(crate) fn live_edgeward(&self, config: &Value) -> Result<Edgeward<'run>> {
-        Edgeward::start_live(self.runtime, &self.dir, &self.plane.kubeconfig(), config)
+        Edgeward::start_live(self.runtime, &self.dir, self.plane.kubeconfig(), config)
+    }
+
+    /// One of several that live side by side, by name.
+    pub(crate) fn live_edgeward_as(&self, name: &str, config: &Value) -> Result<Edgeward<'run>> {
+        let dir = self.dir.join(name);
+        fs::create_dir_all(&dir)?;
+        Edgeward::start_live(self.runtime, &dir, self.plane.kubeconfig(), config)
+    }
+
+    /// A kubeconfig with the rights of a cluster administrator.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.plane.kubeconfig()
+    }
+
+    /// The same, with the API server behind a proxy.
+    pub(crate) fn live_edgeward_behind(&self, proxy: &Proxy<'_>, config: &Value) -> Result<Edgeward<'run>> {
+        let kubeconfig = self.dir.join("kubeconfig");
+        fs::write(&kubeconfig, proxy.kubeconfig().to_string())?;
+        Edgeward::start_live(self.runtime, &self.dir, kubeconfig, config)
+    }
+
+    /// Starts a proxy in front of the API server.
+    pub(crate) fn proxy(&self) -> Result<Proxy<'run>> {
+        Proxy::start(self.runtime, &self.plane.kubeconfig())
     }
 
     /// Starts a webhook inside the test.

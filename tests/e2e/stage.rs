@@ -1,12 +1,15 @@
 //! Nodes of one trial's own: an edge and a cloud that other trials neither fill nor see, and a WAN between them.
 
 use std::cell::RefCell;
-use std::net::TcpListener;
+use std::net::SocketAddr;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
-use crate::control_plane::node;
+use crate::control_plane::{STOPPED, node};
 use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
@@ -15,40 +18,108 @@ use crate::scene::Scene;
 const LABEL: &str = "edgeward.test/stage";
 
 /// Two sites of the trial's own. Their nodes go with it.
-pub(crate) struct Stage {
+pub(crate) struct Stage<'run> {
     name: String,
     kubectl: Kubectl,
     nodes: RefCell<Vec<String>>,
-    /// Accepts the probes of the cloud site.
-    wan: TcpListener,
+    /// What the probes of the cloud site reach.
+    pub(crate) wan: Wan<'run>,
 }
 
-impl Stage {
-    pub(crate) fn new(scene: &Scene<'_>) -> Result<Self> {
+impl<'run> Stage<'run> {
+    pub(crate) fn new(scene: &Scene<'run>) -> Result<Self> {
         Ok(Self {
             name: scene.namespace.clone(),
             kubectl: scene.kubectl.clone(),
             nodes: RefCell::default(),
-            wan: TcpListener::bind("127.0.0.1:0")?,
+            wan: Wan::open(scene.runtime)?,
         })
     }
 
     /// A configuration with the two sites, `edge` and `cloud`.
-    pub(crate) fn config(&self) -> Result<Value> {
-        let probe = format!("tcp://{}", self.wan.local_addr()?);
+    pub(crate) fn config(&self) -> Value {
+        let probe = format!("tcp://{}", self.wan.address);
         let toleration = json!({"key": "cloud", "value": "cloud", "effect": "NoSchedule"});
-        Ok(json!({
+        json!({
             "sites": [
                 {"name": "edge", "kind": "edge", "nodeSelector": {LABEL: self.label("edge")}},
                 {"name": "cloud", "kind": "cloud", "nodeSelector": {LABEL: self.label("cloud")},
                  "tolerations": [toleration], "probes": [probe]},
             ],
-        }))
+        })
     }
 
-    /// The value of the label of one of the sites' nodes.
-    pub(crate) fn label(&self, site: &str) -> String {
+    fn label(&self, site: &str) -> String {
         format!("{}-{site}", self.name)
+    }
+
+    /// The label of the edge site's nodes, as `kubectl label` takes it.
+    pub(crate) fn edge_label(&self) -> String {
+        format!("{LABEL}={}", self.label("edge"))
+    }
+
+    /// The selector of the edge site, as a pod has it.
+    pub(crate) fn edge_selector(&self) -> Value {
+        json!({LABEL: self.label("edge")})
+    }
+
+    /// Whether a pod is bound to a node of the edge or of the cloud; neither, when it is not bound here.
+    pub(crate) fn site_of(&self, pod: &Value) -> Option<&'static str> {
+        let node = pod["spec"]["nodeName"].as_str()?.strip_prefix(&self.name)?;
+        ["edge", "cloud"].into_iter().find(|site| node[1..].starts_with(site))
+    }
+
+    /// Required node affinity for the nodes of both sites, which keeps a pod that nobody decides on this stage.
+    pub(crate) fn affinity(&self) -> Value {
+        let values = [self.label("edge"), self.label("cloud")];
+        let expressions = json!([{"key": LABEL, "operator": "In", "values": values}]);
+        let terms = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+    }
+
+    /// The kubelet of a node stops: it is not Ready any more, for as long as nobody starts it again.
+    pub(crate) fn stop(&self, node: &str) -> Result<()> {
+        self.kubectl.run(&["label", "node", node, &format!("{STOPPED}=")], "")?;
+        let condition = json!({"type": "Ready", "status": "False", "reason": "Stopped", "message": "for a trial"});
+        let patch = json!({"status": {"conditions": [condition]}}).to_string();
+        let args = [
+            "patch",
+            "node",
+            node,
+            "--subresource=status",
+            "--type=strategic",
+            "-p",
+            &patch,
+        ];
+        self.kubectl.run(&args, "").map(drop)
+    }
+
+    /// It is started again, and is Ready soon.
+    pub(crate) fn start_again(&self, node: &str) -> Result<()> {
+        self.kubectl
+            .run(&["label", "node", node, &format!("{STOPPED}-")], "")
+            .map(drop)
+    }
+
+    /// A node has so much CPU from now on.
+    pub(crate) fn resize(&self, node: &str, cpu: &str) -> Result<()> {
+        let resources = json!({"cpu": cpu});
+        let patch = json!({"status": {"allocatable": resources, "capacity": resources}}).to_string();
+        let args = [
+            "patch",
+            "node",
+            node,
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            &patch,
+        ];
+        self.kubectl.run(&args, "").map(drop)
+    }
+
+    /// Removes a node.
+    pub(crate) fn remove(&self, node: &str) -> Result<()> {
+        self.kubectl.run(&["delete", "node", node], "").map(drop)
     }
 
     /// Creates an edge node with so much CPU, and waits until it is Ready.
@@ -83,14 +154,14 @@ impl Stage {
             .run(&["wait", "--for=condition=Ready", "node", &name, &timeout], "")?;
         eventually("the node is not tainted any more", BOUND, || {
             let taints = self.kubectl.get("node", &name)?["spec"]["taints"].to_string();
-            anyhow::ensure!(!taints.contains("not-ready"), "{taints}");
+            ensure!(!taints.contains("not-ready"), "{taints}");
             Ok(())
         })?;
         Ok(name)
     }
 }
 
-impl Drop for Stage {
+impl Drop for Stage<'_> {
     fn drop(&mut self) {
         let nodes = self.nodes.take();
         let mut args = vec!["delete", "node", "--ignore-not-found", "--wait=false"];
@@ -98,5 +169,52 @@ impl Drop for Stage {
         if let Err(error) = self.kubectl.run(&args, "") {
             eprintln!("{error:#}");
         }
+    }
+}
+
+/// The way to the cloud: an address of loopback that takes connections, or does not.
+pub(crate) struct Wan<'run> {
+    runtime: &'run Runtime,
+    address: SocketAddr,
+    /// Accepts; `None` while the way is closed.
+    listener: RefCell<Option<JoinHandle<()>>>,
+}
+
+impl<'run> Wan<'run> {
+    fn open(runtime: &'run Runtime) -> Result<Self> {
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        Ok(Self {
+            runtime,
+            address: listener.local_addr()?,
+            listener: RefCell::new(Some(runtime.spawn(accept(listener)))),
+        })
+    }
+
+    /// From now on connections are refused.
+    pub(crate) fn close(&self) {
+        if let Some(listener) = self.listener.take() {
+            listener.abort();
+            // An error, for it was aborted; the socket is closed.
+            let _ = self.runtime.block_on(listener);
+        }
+    }
+
+    /// Connections are accepted again.
+    pub(crate) fn reopen(&self) -> Result<()> {
+        let listener = self.runtime.block_on(TcpListener::bind(self.address))?;
+        self.listener.replace(Some(self.runtime.spawn(accept(listener))));
+        Ok(())
+    }
+}
+
+impl Drop for Wan<'_> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+async fn accept(listener: TcpListener) {
+    loop {
+        let _ = listener.accept().await;
     }
 }

@@ -1,0 +1,140 @@
+//! Controllers whose pods cannot be placed, or not even created, and what that means for the others.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{CLOUD, EDGE, is_now, outcome, pod, would_be};
+use crate::patience::{BOUND, eventually};
+use crate::scene::{MANAGED, Scene};
+use crate::stage::Stage;
+use crate::workloads;
+
+/// A pod per node, and fewer nodes than pods: one waits for what we do not evaluate, and closes the edge to those of its
+/// controller that come after it. Nobody else is affected, and when it is gone the edge is open again.
+pub(crate) fn anti_affinity(scene: &Scene<'_>) -> Result<()> {
+    let stage = Stage::new(scene)?;
+    stage.edge_node("edge-0", "4")?;
+    stage.edge_node("edge-1", "4")?;
+    stage.cloud_node("cloud-0")?;
+    let edgeward = scene.live_edgeward(&stage.config())?;
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    let closed = || edgeward.count("edgeward_closed_controllers", &[("site", "edge")]);
+
+    let mut deployment = workloads::deployment("spread", 3, workloads::latency());
+    let apart = json!([{"labelSelector": {"matchLabels": {"app": "spread"}}, "topologyKey": "kubernetes.io/hostname"}]);
+    deployment["spec"]["template"]["spec"]["affinity"] =
+        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}});
+    scene.kubectl.apply(&deployment)?;
+    let surplus = eventually("two pods run, and one is Unschedulable", BOUND, || {
+        let pods = scene.kubectl.list("pods", "app=spread")?;
+        let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
+        let mut unschedulable = pods.into_iter().filter(is_unschedulable);
+        let surplus = unschedulable.next().with_context(|| format!("{running} run"))?;
+        ensure!(running == 2 && unschedulable.next().is_none(), "{running} run");
+        Ok(surplus)
+    })?;
+    ensure!(outcome(&surplus)? == EDGE, "{}", outcome(&surplus)?);
+
+    let sibling = with_owner(&surplus);
+    eventually("the edge is closed to its controller", BOUND, || {
+        is_now(scene, &sibling, CLOUD)
+    })?;
+    ensure!(closed()? == 1, "{} controllers", closed()?);
+    would_be(scene, 200, EDGE).context("another controller's")?;
+
+    scale(scene, 4)?;
+    let offloaded = eventually("the next pod runs in the cloud", BOUND, || {
+        let pods = scene.kubectl.list("pods", "app=spread")?;
+        let mut offloaded = pods
+            .into_iter()
+            .filter(|pod| outcome(pod).is_ok_and(|outcome| outcome == CLOUD));
+        let offloaded = offloaded.next().context("no pod was offloaded")?;
+        ensure!(offloaded["status"]["phase"] == "Running", "{}", offloaded["status"]);
+        Ok(offloaded)
+    })?;
+    let explain = &offloaded["metadata"]["annotations"]["scheduling.example.io/explain"];
+    let explained: Value = serde_json::from_str(explain.as_str().context("no explanation")?)?;
+    ensure!(explained["edge"]["no"] == json!(["closed_by_scheduler"]), "{explained}");
+
+    // Of its pods, a ReplicaSet deletes first the one that has no node.
+    scale(scene, 3)?;
+    eventually("the edge is open again", BOUND, || is_now(scene, &sibling, EDGE))?;
+    ensure!(closed()? == 0, "{} controllers", closed()?);
+    Ok(())
+}
+
+/// A Deployment that cannot create a pod reserves room for pods that never come, but not for long: it changes no verdict
+/// in another namespace.
+pub(crate) fn quota(scene: &Scene<'_>) -> Result<()> {
+    const SETTLES: Duration = Duration::from_secs(10);
+    const WATCHED: Duration = Duration::from_secs(20);
+    const PACE: Duration = Duration::from_millis(200);
+    let stage = Stage::new(scene)?;
+    stage.edge_node("edge-0", "1")?;
+    stage.cloud_node("cloud-0")?;
+    let (blocked, kubectl) = scene.another_namespace("blocked", json!({MANAGED: "true"}))?;
+    let edgeward = scene.live_edgeward(&stage.config())?;
+    let _registered = scene.register_as(
+        "zz-edgeward",
+        &[&scene.namespace, &blocked],
+        &edgeward.url,
+        &edgeward.ca,
+    )?;
+    would_be(scene, 600, EDGE)?;
+
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
+    kubectl.create(&quota)?;
+    eventually("the quota is in force", BOUND, || {
+        let used = &kubectl.get("resourcequota", "none")?["status"]["used"]["pods"];
+        ensure!(used == "0", "{used}");
+        Ok(())
+    })?;
+    let before = edgeward.reviews()?;
+    let mut deployment = workloads::deployment("many", 500, workloads::latency());
+    deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("600m");
+    kubectl.create(&deployment)?;
+    let created = Instant::now();
+    let mut asked = 0;
+    while created.elapsed() < SETTLES + WATCHED {
+        if created.elapsed() >= SETTLES {
+            asked += 1;
+            let since = created.elapsed();
+            is_now(scene, &pod("asking", 600), EDGE).with_context(|| format!("{since:?} after its creation"))?;
+        }
+        thread::sleep(PACE);
+    }
+    ensure!(kubectl.list("pods", "")?.is_empty(), "the quota let pods through");
+    let of_others = edgeward.reviews()? - before - asked;
+    ensure!(of_others >= 4, "the deployment has tried {of_others} times only");
+    let suspended = edgeward.count("edgeward_reservation_owners_suspended", &[])?;
+    ensure!(suspended == 1, "{suspended} owners are suspended");
+    Ok(())
+}
+
+fn scale(scene: &Scene<'_>, replicas: u32) -> Result<()> {
+    let replicas = format!("--replicas={replicas}");
+    scene
+        .kubectl
+        .run(&["scale", "deployment", "spread", &replicas], "")
+        .map(drop)
+}
+
+fn is_unschedulable(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .any(|condition| condition["reason"] == "Unschedulable")
+}
+
+/// A pod that the controller of this one could create.
+fn with_owner(pod: &Value) -> Value {
+    let mut sibling = workloads::pod("sibling", workloads::latency());
+    sibling["metadata"]["ownerReferences"] = pod["metadata"]["ownerReferences"].clone();
+    sibling
+}
