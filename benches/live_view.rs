@@ -1,0 +1,131 @@
+//! What the live view costs: memory per cached pod, an event of a pod, a publication; at 1,000 nodes with 10,000 pods and
+//! 5,000 with 100,000. `cargo bench --bench live_view`; docs/performance.md has the result.
+//!
+//! Events are texts as watches bring them, read as `observe` reads them.
+
+// What keeps the inner ring pure is not for a measurement; one that cannot be set up should stop.
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used)]
+#![allow(missing_docs)]
+
+use std::fs;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use edgeward::config::Config;
+use edgeward::index::{Index, Kind};
+use edgeward::keys::Keys;
+use edgeward::node;
+use edgeward::pod::Pod;
+use edgeward::units::Moment;
+use serde_json::{Value, json};
+
+const POD: &str = include_str!("pod.json");
+
+fn main() {
+    println!("| nodes | pods | bytes a pod | an event of a pod | publication after one event | after 100 |");
+    println!("|---:|---:|---:|---:|---:|---:|");
+    for (nodes, pods) in [(1_000, 10_000), (5_000, 100_000)] {
+        measure(nodes, pods);
+    }
+}
+
+fn measure(nodes: usize, pods: usize) {
+    let keys = Keys::new("example.io");
+    let mut index = Index::new(&Config::default());
+    let mut clock = 0;
+    let mut now = move || {
+        clock += 1_000;
+        Moment(clock)
+    };
+    index.apply_namespace("shop", true);
+    for kind in Kind::ALL {
+        index.list_began(kind);
+    }
+    for i in 0..nodes {
+        index.apply_node(node::from_json(&node_text(i)).unwrap(), now());
+    }
+    index.publish(now());
+
+    let template: Value = serde_json::from_str(POD).unwrap();
+    let before = resident();
+    for i in 0..pods {
+        apply(&mut index, &pod_text(&template, i, i % nodes), &keys, now());
+    }
+    for kind in Kind::ALL {
+        index.list_ended(kind);
+    }
+    // Held as a review would hold it.
+    let mut snapshot = index.publish(now());
+    let bytes = (resident() - before) / pods;
+
+    // Pods move to the next node, one event each: read, taken from one sum and added to another.
+    let texts: Vec<String> = (0..1_000).map(|i| pod_text(&template, i, (i + 1) % nodes)).collect();
+    let event = median(texts.iter().map(|text| {
+        let at = now();
+        time(|| apply(&mut index, text, &keys, at))
+    }));
+    let mut publication = |events: usize| {
+        let runs = (0..200).map(|run| {
+            for i in 0..events {
+                apply(&mut index, &texts[(run * events + i) % texts.len()], &keys, Moment(0));
+            }
+            let at = now();
+            time(|| snapshot = index.publish(at))
+        });
+        median(runs)
+    };
+    let (one, hundred) = (publication(1), publication(100));
+    black_box(&snapshot);
+    println!("| {nodes} | {pods} | {bytes} | {event:.1?} | {one:.1?} | {hundred:.1?} |");
+}
+
+fn apply(index: &mut Index, text: &str, keys: &Keys, at: Moment) {
+    let record = Pod::from_json(text).unwrap().record(keys).unwrap().unwrap();
+    index.apply_pod(record, None, at);
+}
+
+fn node_text(i: usize) -> String {
+    json!({
+        "metadata": {"name": format!("edge-{i}"), "labels": {
+            "node.role/edge": "true", "kubernetes.io/hostname": format!("edge-{i}"), "kubernetes.io/arch": "amd64",
+            "kubernetes.io/os": "linux", "topology.kubernetes.io/zone": format!("zone-{}", i % 3),
+        }},
+        "status": {
+            "allocatable": {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "400Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    })
+    .to_string()
+}
+
+fn pod_text(template: &Value, i: usize, node: usize) -> String {
+    let mut pod = template.clone();
+    pod["metadata"]["uid"] = format!("{i:08x}-1f2e-4d3c-8b4a-{i:012x}").into();
+    pod["metadata"]["name"] = format!("web-7d4b9c6f5-{i:05}").into();
+    pod["metadata"]["namespace"] = "shop".into();
+    pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+    pod["spec"]["nodeName"] = format!("edge-{node}").into();
+    pod["status"] = json!({"phase": "Running", "podIP": "10.0.0.1", "conditions": [
+        {"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"},
+    ]});
+    pod.to_string()
+}
+
+fn time(run: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    run();
+    start.elapsed()
+}
+
+fn median(times: impl Iterator<Item = Duration>) -> Duration {
+    let mut times: Vec<_> = times.collect();
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4_096
+}
