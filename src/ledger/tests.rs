@@ -140,6 +140,17 @@ fn what_expires_is_gone_and_a_late_pod_confirms_nothing() {
 }
 
 #[test]
+fn another_time_holds_for_what_is_open_too() {
+    let mut ledger = Ledger::new(TTL);
+    assert!(ledger.reserve(reservation(1, None), NOW.moment));
+    ledger.set_ttl(Micros(2 * TTL.0));
+    assert_eq!(ledger.expire(after(TTL)), 0);
+    assert_eq!(ledger.expire(after(Micros(2 * TTL.0))), 1);
+    ledger.set_ttl(Micros(0));
+    assert!(!ledger.reserve(reservation(2, None), NOW.moment));
+}
+
+#[test]
 fn a_ledger_without_time_reserves_nothing() {
     let mut ledger = Ledger::default();
     assert!(!ledger.reserve(reservation(1, None), NOW.moment));
