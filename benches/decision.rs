@@ -10,11 +10,14 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use edgeward::config::Config;
 use edgeward::decide::decide;
-use edgeward::fleet::{Snapshot, file};
+use edgeward::fleet::{NodeId, Snapshot, file};
+use edgeward::ledger::{DecisionId, Ledger, Owner, Reservation};
 use edgeward::patch::{Stamp, patch};
 use edgeward::pod::Pod;
+use edgeward::resources::Amounts;
 use edgeward::room::Room;
-use edgeward::units::{Moment, Now};
+use edgeward::units::{Millicores, Moment, Now};
+use edgeward::workload::Workload;
 use serde_json::{Value, json};
 
 const POD: &str = include_str!("pod.json");
@@ -53,6 +56,27 @@ fn fleet(nodes: usize, free: usize) -> Snapshot {
     file::read(&document, &Config::default(), NOW.moment).unwrap()
 }
 
+/// So many small reservations, spread over the edge nodes.
+fn reserved(count: usize, nodes: usize, workload: &Workload<'_>) -> Ledger {
+    let config = Config::default();
+    let mut ledger = Ledger::new(config.reservation_ttl);
+    for id in 0..count {
+        let reservation = Reservation {
+            id: DecisionId(id as u128),
+            owner: Owner::new(&workload.namespace, workload.controller.as_deref()),
+            site: "edge".into(),
+            node: NodeId((id * 7 % nodes) as u32),
+            amount: Amounts {
+                cpu: Millicores(10),
+                ..Amounts::default()
+            },
+            priority: 0,
+        };
+        assert!(ledger.reserve(reservation, NOW.moment));
+    }
+    ledger
+}
+
 fn review(c: &mut Criterion) {
     let config = Config::default();
     let mut group = c.benchmark_group("pod");
@@ -80,6 +104,20 @@ fn review(c: &mut Criterion) {
         });
         group.bench_with_input(BenchmarkId::new("with nodeSelector", nodes), &room, |b, room| {
             b.iter(|| decide(black_box(&constrained), room, &config, NOW));
+        });
+        let free = fleet(nodes, nodes);
+        let room = Room::of(&free);
+        group.bench_with_input(BenchmarkId::new("free edge", nodes), &room, |b, room| {
+            b.iter(|| decide(black_box(&workload), room, &config, NOW));
+        });
+        let ledger = reserved(100, nodes, &workload);
+        let room = Room {
+            snapshot: &free,
+            ledger: &ledger,
+        };
+        assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name(), "edge");
+        group.bench_with_input(BenchmarkId::new("free edge, 100 reserved", nodes), &room, |b, room| {
+            b.iter(|| decide(black_box(&workload), room, &config, NOW));
         });
         let full = fleet(nodes, 0);
         let room = Room::of(&full);

@@ -72,17 +72,19 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
     let stale = now.moment.since(room.snapshot.kubernetes_as_of) > config.telemetry_ttl;
     let (action, reason) = case.choose(stale);
     warnings.extend(case.warnings(reason));
-    let node = match action {
-        Action::Place(site) => room.best_node(&workload.request, feasibility::fitting_nodes(workload, site, room)),
-        Action::PassThrough | Action::Deny => None,
-    };
-    Verdict {
+    let verdict = Verdict {
         action,
         reason,
-        node: node.map(|node| node.id),
+        node: None,
         sites: case.sites,
         warnings,
         faults: intent.faults.clone(),
+    };
+    let fitting = verdict.chosen().map_or(&[][..], |chosen| &chosen.fitting);
+    let node = room.best_node(&workload.request, fitting.iter().copied());
+    Verdict {
+        node: node.map(|node| node.id),
+        ..verdict
     }
 }
 
@@ -155,12 +157,12 @@ fn assess<'s>(
         .map_or(Permille::ONE, |edge| edge.definition.speed);
     let assess = |site: &'s Site| {
         let estimate = estimate::estimate(workload, slo, site, edge_speed, config);
-        let fitting_nodes = feasibility::fitting_nodes(workload, site, room).count();
+        let fitting: Vec<_> = feasibility::fitting_nodes(workload, site, room).collect();
         let mut refusals = Vec::new();
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
-        refusals.extend(match fitting_nodes {
-            0 => Some(feasibility::refuse_nodes(workload, site, room)),
-            _ => feasibility::refuse_measured(workload, site, room),
+        refusals.extend(match fitting.is_empty() {
+            true => Some(feasibility::refuse_nodes(workload, site, room)),
+            false => feasibility::refuse_measured(workload, site, room),
         });
         refusals.extend(feasibility::refuse_closed(workload, site));
         refusals.extend(feasibility::refuse_link(site, config, now.moment));
@@ -168,7 +170,7 @@ fn assess<'s>(
         Assessment {
             site,
             allowed: feasibility::allows(workload, site),
-            fitting_nodes,
+            fitting,
             estimate,
             refusals,
         }

@@ -39,10 +39,14 @@ fn least_allocated(request: &Amounts, allocatable: &Amounts, used: &Amounts) -> 
         .into_iter()
         .filter(|&(_, allocatable, _)| allocatable > 0)
         .map(|(request, allocatable, used)| {
-            let free = i128::from(allocatable) - i128::from(used) - i128::from(request);
-            let score = free.max(0) * i128::from(MAX) / i128::from(allocatable);
-            // At most MAX, as long as nothing negative is used.
-            i64::try_from(score).unwrap_or(MAX)
+            let free = allocatable.saturating_sub(used).saturating_sub(request).max(0);
+            let share = match free.checked_mul(MAX) {
+                Some(free) => free / allocatable,
+                // Far too much for the rounding to count.
+                None => free / (allocatable / MAX).max(1),
+            };
+            // It is less, as long as nothing negative is used.
+            share.min(MAX)
         });
     let (sum, count) = scores.fold((0, 0), |(sum, count), score| (sum + score, count + 1));
     if count == 0 { 0 } else { sum / count }
@@ -118,5 +122,11 @@ mod tests {
         let busy = score(&nothing, &amounts(4000, 8 * GI), &amounts(3000, 6 * GI));
         assert!(empty > busy, "{empty} {busy}");
         assert_eq!(score(&nothing, &Amounts::default(), &nothing), 0);
+        // Nor do the largest numbers and absurd ones end anything.
+        assert_eq!(
+            least_allocated(&amounts(1, 1), &amounts(i64::MAX, i64::MAX), &nothing),
+            MAX
+        );
+        least_allocated(&nothing, &amounts(1, 1), &amounts(i64::MIN, i64::MIN));
     }
 }

@@ -356,7 +356,7 @@ pub(crate) fn pod() -> BoxedStrategy<Value> {
                 metadata["annotations"] = with_members(own, annotations);
                 spec = with_members(spec, placement);
             }
-            let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "status": status});
+            let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "status": {"other": status}});
             if let Some(metadata) = metadata {
                 pod["metadata"] = metadata;
             }

@@ -174,7 +174,7 @@ impl From<&Assessment<'_>> for SiteItem {
             feasible: assessment.is_feasible(),
             refusals: assessment.refusals.iter().map(RefusalItem::from).collect(),
             times: times(assessment),
-            fitting_nodes: assessment.fitting_nodes,
+            fitting_nodes: assessment.fitting.len(),
         }
     }
 }

@@ -49,7 +49,7 @@ fn short(verdict: &Verdict<'_>) -> String {
 }
 
 fn brief(assessment: &Assessment<'_>) -> Value {
-    let mut entry = json!({"fit": assessment.fitting_nodes});
+    let mut entry = json!({"fit": assessment.fitting.len()});
     if let Some(eta) = assessment.estimate.eta() {
         entry["eta"] = eta.into();
     }
@@ -67,7 +67,7 @@ fn full(assessment: &Assessment<'_>) -> Value {
     let refusals = assessment.refusals.iter();
     let refusals = refusals.map(|refusal| (refusal.code.as_str().to_owned(), refusal.numbers.clone().into()));
     let mut entry = times(assessment);
-    entry.insert("fittingNodes".into(), assessment.fitting_nodes.into());
+    entry.insert("fittingNodes".into(), assessment.fitting.len().into());
     entry.insert("refusals".into(), refusals.collect::<Map<_, _>>().into());
     entry.into()
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::fleet::{LinkState, NodeId, Site};
+use crate::fleet::{LinkState, Node, NodeId, Site};
 use crate::units::Micros;
 use crate::workload::slo::SloFault;
 
@@ -189,7 +189,7 @@ pub struct Assessment<'s> {
     /// Whether the pod's own nodeSelector and affinity allow a node there.
     pub allowed: bool,
     /// Nodes on which the pod fits now.
-    pub fitting_nodes: usize,
+    pub fitting: Vec<&'s Node>,
     /// Its time there.
     pub estimate: Estimate,
     /// Everything that speaks against the site; empty means feasible.
@@ -215,7 +215,7 @@ impl Assessment<'_> {
 
     /// Whether a node has room for the pod.
     pub fn fits(&self) -> bool {
-        self.fitting_nodes > 0
+        !self.fitting.is_empty()
     }
 
     /// Whether the site takes the pod as far as room goes: a node has it, no measurement contradicts that, and

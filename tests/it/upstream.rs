@@ -129,7 +129,7 @@ fn pods_fit_where_upstream_would_put_them() {
             let verdict = decide(&workload, &room, &config, now);
             let sites = verdict.sites.iter();
             let fitting: BTreeMap<_, _> = sites
-                .map(|site| (site.site.name().to_owned(), site.fitting_nodes))
+                .map(|site| (site.site.name().to_owned(), site.fitting.len()))
                 .collect();
             assert_eq!(fitting, case.fitting, "{topic}: {}", case.rule);
         }
