@@ -387,6 +387,12 @@ fn the_pods_own_constraints_come_first() {
         warnings(&fleet(0), &selector(json!({"disk": "tape"})))[0],
         "not placed: no site for nodeSelector disk=tape"
     );
+    let tied = with(on_cloud.clone(), "/spec/hostNetwork", json!(true));
+    assert_eq!(outcome(&fleet(0), &tied), "passthrough_no_site_matches");
+    assert_eq!(
+        warnings(&fleet(0), &tied)[0],
+        "not placed: cannot leave the edge (hostNetwork), and no edge node for nodeSelector node.role/cloud=true"
+    );
 
     let local = with(
         on_cloud,

@@ -107,7 +107,7 @@ proptest! {
         let workload = pod.workload("shop".into(), &config.keys);
         let copy = written_and_read(&snapshot);
         let [original, copy] = [&snapshot, &copy].map(|snapshot| {
-            let verdict = decide(&workload, &Room { snapshot }, &config, NOW);
+            let verdict = decide(&workload, &Room::of(snapshot), &config, NOW);
             let site = verdict.site().map(|site| site.name().to_owned());
             let refusals: Vec<_> = verdict.sites.iter().map(|site| {
                 let codes = site.refusals.iter().map(|refusal| refusal.code).collect::<Vec<_>>();
