@@ -1,7 +1,9 @@
 //! The command line. The only place where errors become exit codes.
 
+mod cluster;
 mod demo;
 mod documents;
+mod fleet;
 mod live;
 mod review;
 mod serve;
@@ -10,11 +12,12 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use comfy_table::Table;
 
 /// Place Kubernetes pods on the edge or in the cloud, by their SLO, when they are created.
 ///
-/// edgeward is a mutating admission webhook. `serve` runs it; `review` tells what it would do with a pod; `demo` shows
-/// three situations on this machine, without a cluster.
+/// edgeward is a mutating admission webhook. `serve` runs it; `review` tells what it would do with a pod; `fleet`
+/// shows what it sees of a cluster; `demo` shows three situations on this machine, without a cluster.
 #[derive(Debug, Parser)]
 #[command(name = "edgeward", version, max_term_width = 110)]
 #[command(
@@ -29,6 +32,7 @@ pub struct Cli {
 enum Command {
     Serve(serve::Serve),
     Review(review::Review),
+    Fleet(fleet::Fleet),
     Demo(demo::Demo),
 }
 
@@ -44,16 +48,34 @@ fn print(text: &str) -> anyhow::Result<()> {
 /// Runs the command of this process's arguments.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Serve(serve) => serve.run(),
+        Command::Serve(serve) => serve.run().map(|()| ExitCode::SUCCESS),
         Command::Review(review) => review.run(),
-        Command::Demo(demo) => demo.run(),
+        Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
+        Command::Demo(demo) => demo.run().map(|()| ExitCode::SUCCESS),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Not `eprintln!`, which panics where standard error is closed.
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    result.unwrap_or_else(|error| {
+        note(&format!("error: {}", sentence(&error)));
+        ExitCode::FAILURE
+    })
+}
+
+/// An error and its causes, those left out that are repeated by what they cause.
+fn sentence(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .fold(String::new(), |said, cause| match cause.to_string() {
+            cause if said.is_empty() => cause,
+            cause if said.contains(&cause) => said,
+            cause => format!("{said}: {cause}"),
+        })
+}
+
+/// A line on standard error. Not `eprintln!`, which panics where that is closed.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// A table without the blanks at the end of its lines.
+fn trimmed(table: &Table) -> String {
+    table.trim_fmt() + "\n"
 }

@@ -8,6 +8,8 @@ pub mod explain;
 mod feasibility;
 pub mod verdict;
 
+use std::collections::BTreeSet;
+
 use crate::config::{Config, InvalidSlo};
 use crate::fleet::{Site, SiteKind};
 use crate::room::Room;
@@ -343,12 +345,32 @@ impl<'s> Case<'_, 's> {
             .any(|bound| edge.estimate.processing > bound)
     }
 
+    /// What keeps the pod from the sites that its own constraints leave, or that they leave none.
+    fn why_no_site_matches(&self) -> Option<String> {
+        let constraints = &self.workload.constraints;
+        let clouds = self.clouds().filter(|cloud| cloud.allowed);
+        let refusals: Vec<_> = clouds
+            .flat_map(|cloud| &cloud.refusals)
+            .filter(|refusal| refusal.code == RefusalCode::NotOffloadable)
+            .collect();
+        let ties: BTreeSet<_> = refusals.iter().flat_map(|refusal| refusal.numbers.keys()).collect();
+        let ties = ties.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let cause = match (refusals.is_empty(), &*ties) {
+            (true, _) if constraints.is_empty() => return None,
+            (true, _) => return Some(format!("not placed: no site for {constraints}")),
+            (false, "") if !self.config.enable_offload => "offload is disabled",
+            (false, "") => "offload is not allowed",
+            (false, ties) => ties,
+        };
+        Some(format!(
+            "not placed: cannot leave the edge ({cause}), and no edge node for {constraints}"
+        ))
+    }
+
     fn warnings(&self, reason: Reason) -> Vec<String> {
         let mut warnings = Vec::new();
         match reason {
-            Reason::NoSiteMatches if !self.workload.constraints.is_empty() => {
-                warnings.push(format!("not placed: no site for {}", self.workload.constraints));
-            }
+            Reason::NoSiteMatches => warnings.extend(self.why_no_site_matches()),
             Reason::EdgeSiteMissing => {
                 let selector = self.edge().map(|edge| {
                     let pairs = edge

@@ -4,7 +4,10 @@
 //! folds them into the index and publishes.
 
 pub mod configuration;
+mod connection;
+mod dry_run;
 mod fleet_file;
+mod listing;
 pub mod probe;
 pub mod prometheus;
 mod raw;
@@ -26,7 +29,10 @@ use crate::metrics::Metrics;
 use crate::telemetry::Telemetry;
 use crate::units::{Micros, Moment};
 
+pub use connection::Connection;
+pub use dry_run::{Answer, Refusal};
 pub use fleet_file::FleetFile;
+pub use listing::list;
 pub use watch::{Cluster, client};
 
 /// The shortest time between two publications: a burst of events becomes one picture.

@@ -347,7 +347,8 @@ pub(crate) fn pod() -> BoxedStrategy<Value> {
         ("futureField", unknown()),
     ]);
     let claim = option::weighted(0.1, claim());
-    (option::weighted(0.97, or_null(metadata)), spec, unknown(), claim)
+    let status = or_null(object(vec![("phase", words(&["Pending"])), ("futureField", unknown())]));
+    (option::weighted(0.97, or_null(metadata)), spec, status, claim)
         .prop_map(|(metadata, mut spec, status, claim)| {
             let mut metadata = metadata;
             if let (Some(metadata @ Value::Object(_)), Some((annotations, placement))) = (&mut metadata, claim) {
@@ -356,7 +357,7 @@ pub(crate) fn pod() -> BoxedStrategy<Value> {
                 metadata["annotations"] = with_members(own, annotations);
                 spec = with_members(spec, placement);
             }
-            let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "status": {"other": status}});
+            let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "status": status});
             if let Some(metadata) = metadata {
                 pod["metadata"] = metadata;
             }

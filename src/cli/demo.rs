@@ -11,7 +11,7 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
-use super::review::trimmed;
+use super::trimmed;
 use crate::admit::review::Reviewer;
 use crate::clock::Clock;
 use crate::config::{Config, Explain};

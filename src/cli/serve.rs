@@ -84,7 +84,7 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let metrics = Arc::new(Metrics::new());
-        let _logs = runtime::init_logging(self.log_format, Arc::clone(&metrics))?;
+        let _logs = runtime::init_logging(self.log_format, "info", Arc::clone(&metrics))?;
         let runtime = runtime::tokio_runtime()?;
         let ended = runtime.block_on(self.serve(metrics));
         runtime.shutdown_background();

@@ -130,7 +130,7 @@ fn a_site_has_no_more_room_than_was_measured() {
     let full = measured(json!({"cpu": "100m"}));
     with_verdict(&full, &hasty(), &Config::default(), |verdict| {
         let edge = &verdict.sites[0];
-        assert_eq!(edge.fitting_nodes, 1);
+        assert_eq!(edge.fitting.len(), 1);
         assert_eq!(edge.refusals[0].code, RefusalCode::NoRoom);
         let numbers = json!({"request": {"cpu": 500}, "measuredFree": {"cpu": 100}});
         assert_eq!(Value::from(edge.refusals[0].numbers.clone()), numbers);
@@ -386,6 +386,12 @@ fn the_pods_own_constraints_come_first() {
     assert_eq!(
         warnings(&fleet(0), &selector(json!({"disk": "tape"})))[0],
         "not placed: no site for nodeSelector disk=tape"
+    );
+    let tied = with(on_cloud.clone(), "/spec/hostNetwork", json!(true));
+    assert_eq!(outcome(&fleet(0), &tied), "passthrough_no_site_matches");
+    assert_eq!(
+        warnings(&fleet(0), &tied)[0],
+        "not placed: cannot leave the edge (hostNetwork), and no edge node for nodeSelector node.role/cloud=true"
     );
 
     let local = with(

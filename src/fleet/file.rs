@@ -2,6 +2,8 @@
 //!
 //! Schema and defaults: `docs/fleet-file.md`.
 
+mod write;
+
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -14,6 +16,8 @@ use crate::resources::{Amounts, ResourceList};
 use crate::units::{Bytes, Micros, Millicores, Moment, Permille, Quantity};
 use crate::workload::constraints::Taint;
 use crate::workload::slo::{Class, PerClass, Slo};
+
+pub use write::write;
 
 /// Reads a fleet file as of `now`: the ages it states are ages at that moment. Links without a stated health are
 /// judged by the thresholds of `config`. Reports every fault.
@@ -34,24 +38,34 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
 
     let mut names = std::collections::HashSet::new();
     for field in nodes_field.list().into_iter().flatten() {
-        let Some(node) = node(&field, NodeId(names.len() as u32)) else {
+        let Some((node, stated_site)) = node(&field, NodeId(names.len() as u32)) else {
             continue;
         };
         if !names.insert(node.name.clone()) {
             field.fault(format!("the name {:?} is taken by an earlier node", node.name));
             continue;
         }
-        let mut owners = sites
+        let mut owners: Vec<_> = sites
             .iter_mut()
             .map(|(_, site)| site)
-            .filter(|site| node.labels.contain(site.definition.selector()));
-        let Some(owner) = owners.next() else { continue };
-        match owners.next() {
-            None => Arc::make_mut(&mut owner.nodes).push(Arc::new(node)),
-            Some(second) => field.fault(format!(
-                "{:?} carries the selectors of two sites, {:?} and {:?}",
+            .filter(|site| node.labels.contain(site.definition.selector()))
+            .collect();
+        if let Some(name) = stated_site {
+            owners.retain(|site| site.name() == name);
+            if owners.is_empty() {
+                field.fault(format!(
+                    "{:?} does not carry the selector of a site {name:?}",
+                    node.name
+                ));
+            }
+        }
+        match &mut owners[..] {
+            [] => {}
+            [owner] => Arc::make_mut(&mut owner.nodes).push(Arc::new(node)),
+            [first, second, ..] => field.fault(format!(
+                "{:?} carries the selectors of two sites, {:?} and {:?}; `site` says to which it counts",
                 node.name,
-                owner.name(),
+                first.name(),
                 second.name()
             )),
         }
@@ -147,7 +161,7 @@ fn link(field: &Field<'_>, config: &Config, now: Moment) -> Option<Link> {
     let is_reachable = reachable.boolean().unwrap_or(true);
     let measured_rtt = rtt.thousandths(0..=60_000_000).map(|us| Micros(us as u64));
     let measured_loss = loss.percent(Permille(0));
-    if is_reachable {
+    if is_reachable && !health.is_present() {
         rtt.required();
     }
     let judged = LinkState::judge(is_reachable, measured_rtt, measured_loss, config);
@@ -237,9 +251,11 @@ fn free(field: &Field<'_>) -> Free {
     }
 }
 
-fn node(field: &Field<'_>, id: NodeId) -> Option<Node> {
+/// A node, and the site to which it says it counts.
+fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
     let [
         name,
+        site,
         labels,
         taints,
         allocatable,
@@ -249,6 +265,7 @@ fn node(field: &Field<'_>, id: NodeId) -> Option<Node> {
         ready,
     ] = field.object([
         "name",
+        "site",
         "labels",
         "taints",
         "allocatable",
@@ -302,10 +319,12 @@ fn node(field: &Field<'_>, id: NodeId) -> Option<Node> {
         ready: ready.boolean().unwrap_or(true),
         name: Arc::default(),
     };
-    Some(Node {
+    let site = site.non_empty_string();
+    let node = Node {
         name: node_name?.into(),
         ..node
-    })
+    };
+    Some((node, site))
 }
 
 fn taint(field: &Field<'_>) -> Option<Taint> {
@@ -448,6 +467,7 @@ mod tests {
                 {"name": "n", "allocatable": {"cpu": -1, "pods": 1}, "taints": [{"key": "k", "effect": "Never"}]},
                 {"name": "n", "allocatable": {"pods": 1}},
                 {"name": "both", "labels": {"node.role/edge": "true", "x": "y"}, "allocatable": {"pods": 1}},
+                {"name": "c", "site": "a", "allocatable": {"pods": 1}},
             ],
         }))
         .unwrap_err();
@@ -478,7 +498,8 @@ mod tests {
                 "nodes[1].allocatable.cpu: must not be negative",
                 "nodes[1].taints[0].effect: \"Never\" is not one of NoSchedule, PreferNoSchedule, NoExecute",
                 "nodes[2]: the name \"n\" is taken by an earlier node",
-                "nodes[3]: \"both\" carries the selectors of two sites, \"a\" and \"a\"",
+                "nodes[3]: \"both\" carries the selectors of two sites, \"a\" and \"a\"; `site` says to which it counts",
+                "nodes[4]: \"c\" does not carry the selector of a site \"a\"",
             ]
         );
     }

@@ -24,7 +24,8 @@ use tower::Service;
 
 use super::raw::Raw;
 use super::{Change, Changes};
-use crate::index::Kind;
+use crate::fleet;
+use crate::index::{Kind, PodRecord};
 use crate::keys::Keys;
 use crate::metrics::Metrics;
 use crate::node;
@@ -40,7 +41,7 @@ const BROKEN_LISTS: u32 = 2;
 /// The first and the longest pause after a failure.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
-const NO_CLUSTER: &str = "neither a kubeconfig nor a pod's service account leads to a cluster";
+pub(super) const NO_CLUSTER: &str = "neither a kubeconfig nor a pod's service account leads to a cluster";
 
 /// After how long without a byte an answer is given up, with its connection. The API server ends a watch before, however
 /// quiet; without a bound, a connection that was lost without a word would be waited for until the kernel gives it up.
@@ -94,29 +95,23 @@ impl Cluster {
 
     /// Watches nodes, for ever. A failure is logged, counted and tried again after a pause.
     pub async fn watch_nodes(self, metrics: &Metrics) {
-        let read = |object: &Raw<Node>| match node::from_json(object.json()) {
-            Ok(node) => Some(Change::Node(Box::new(node))),
-            Err(error) => unreadable(Kind::Nodes, object, &error),
-        };
+        let read = |object: &_| Some(Change::Node(Box::new(read_node(object)?)));
         let gone = |object: &Raw<Node>| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
         self.watch(Kind::Nodes, metrics, read, gone).await;
     }
 
     /// Watches pods, for ever, as [`Self::watch_nodes`] does.
     pub async fn watch_pods(self, metrics: &Metrics, keys: Keys) {
-        let read = |object: &Raw<Pod>| match pod::Pod::from_json(object.json()).and_then(|pod| pod.record(&keys)) {
-            Ok(record) => Some(Change::Pod(Box::new(record?))),
-            Err(error) => unreadable(Kind::Pods, object, &error),
-        };
+        let read = |object: &_| Some(Change::Pod(Box::new(read_pod(object, &keys)?)));
         let gone = |object: &Raw<Pod>| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
         self.watch(Kind::Pods, metrics, read, gone).await;
     }
 
     /// Watches namespaces, for ever, as [`Self::watch_nodes`] does.
     pub async fn watch_namespaces(self, metrics: &Metrics, keys: Keys) {
-        let read = |object: &Raw<Namespace>| match opted_in(object.json(), &keys) {
-            Ok(is_managed) => Some(Change::Namespace(object.meta().name.as_deref()?.into(), is_managed)),
-            Err(error) => unreadable(Kind::Namespaces, object, &error),
+        let read = |object: &_| {
+            let (name, is_managed) = read_namespace(object, &keys)?;
+            Some(Change::Namespace(name, is_managed))
         };
         let gone = |object: &Raw<Namespace>| Some(Change::Namespace(object.meta().name.as_deref()?.into(), false));
         self.watch(Kind::Namespaces, metrics, read, gone).await;
@@ -229,8 +224,31 @@ pub(super) async fn begin_anew() {
     tokio::time::sleep(PAUSES[0]).await;
 }
 
+/// A node, unless it cannot be read.
+pub(super) fn read_node(object: &Raw<Node>) -> Option<fleet::Node> {
+    node::from_json(object.json())
+        .map_err(|error| unreadable(Kind::Nodes, object, &error))
+        .ok()
+}
+
+/// A pod, unless it cannot be read.
+pub(super) fn read_pod(object: &Raw<Pod>, keys: &Keys) -> Option<PodRecord> {
+    pod::Pod::from_json(object.json())
+        .and_then(|pod| pod.record(keys))
+        .map_err(|error| unreadable(Kind::Pods, object, &error))
+        .ok()?
+}
+
+/// The name of a namespace and whether it opted in, unless it cannot be read.
+pub(super) fn read_namespace(object: &Raw<Namespace>, keys: &Keys) -> Option<(Box<str>, bool)> {
+    let is_managed = opted_in(object.json(), keys)
+        .map_err(|error| unreadable(Kind::Namespaces, object, &error))
+        .ok()?;
+    Some((object.meta().name.as_deref()?.into(), is_managed))
+}
+
 /// What cannot be read is left out, which is said: a charge is missing then.
-fn unreadable<K: Resource>(kind: Kind, object: &Raw<K>, error: &serde_json::Error) -> Option<Change> {
+fn unreadable<K: Resource>(kind: Kind, object: &Raw<K>, error: &serde_json::Error) {
     tracing::error!(
         kind = kind.as_str(),
         namespace = object.meta().namespace,
@@ -238,7 +256,6 @@ fn unreadable<K: Resource>(kind: Kind, object: &Raw<K>, error: &serde_json::Erro
         %error,
         "cannot be read, and does not count"
     );
-    None
 }
 
 /// Whether a namespace carries the label that opts it in.

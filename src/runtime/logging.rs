@@ -16,7 +16,7 @@ mod lines;
 use lines::Lines;
 
 /// The environment variable with the log filter, in the notation of tracing-subscriber: `debug`,
-/// `info,edgeward::tls=debug`. Unset or empty is `info`.
+/// `info,edgeward::tls=debug`.
 pub const FILTER_VARIABLE: &str = "EDGEWARD_LOG";
 
 /// How log lines look.
@@ -39,16 +39,17 @@ impl Drop for Logs {
     }
 }
 
-/// Sends the process's logs, panics included, to standard error. Once per process.
+/// Sends the process's logs, panics included, to standard error; which, is up to [`FILTER_VARIABLE`] or, where that is
+/// unset or empty, to `filter`. Once per process.
 ///
 /// Nobody who logs ever waits for standard error: while it takes no line, 1 MiB of them is kept, and more are
 /// dropped and counted.
 ///
 /// # Errors
 /// The filter in [`FILTER_VARIABLE`] cannot be read, logs already go elsewhere, or the system gives no thread.
-pub fn init_logging(format: LogFormat, metrics: Arc<Metrics>) -> anyhow::Result<Logs> {
-    let filter = std::env::var(FILTER_VARIABLE).unwrap_or_default();
-    let filter = if filter.is_empty() { "info" } else { &filter };
+pub fn init_logging(format: LogFormat, filter: &str, metrics: Arc<Metrics>) -> anyhow::Result<Logs> {
+    let stated = std::env::var(FILTER_VARIABLE).unwrap_or_default();
+    let filter = if stated.is_empty() { filter } else { &stated };
     let filter = read_filter(filter).with_context(|| format!("{FILTER_VARIABLE}={filter} is no log filter"))?;
     let lines = Lines::start(std::io::stderr(), metrics).context("logs cannot be set up")?;
     let writer = lines.clone();

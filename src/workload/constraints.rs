@@ -19,6 +19,11 @@ impl Labels {
         Some(&self.0[at].1)
     }
 
+    /// Keys and values, sorted.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+
     /// Whether every pair of `selector` is among these labels.
     pub fn contain<'s>(&self, selector: impl IntoIterator<Item = (&'s str, &'s str)>) -> bool {
         selector.into_iter().all(|(key, value)| self.get(key) == Some(value))

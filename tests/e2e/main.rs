@@ -16,6 +16,7 @@ mod control_plane;
 mod edgeward;
 mod failure;
 mod fleet;
+mod fleet_command;
 mod golden;
 mod hook;
 mod invalid_slo;
@@ -120,6 +121,11 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("live::history_is_gone", live::connection::history_is_gone),
     ("live::restart", live::restart::restart),
     ("burst::fills_the_edge", burst::fills_the_edge),
+    (
+        "fleet_command::a_cluster_becomes_a_file",
+        fleet_command::a_cluster_becomes_a_file,
+    ),
+    ("fleet_command::the_real_answer", fleet_command::the_real_answer),
 ];
 
 /// What the trials share.

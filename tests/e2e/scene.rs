@@ -109,11 +109,6 @@ impl<'run> Scene<'run> {
         Edgeward::start_live(self.runtime, &dir, self.plane.kubeconfig(), config)
     }
 
-    /// A kubeconfig with the rights of a cluster administrator.
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.plane.kubeconfig()
-    }
-
     /// The same, with the API server behind a proxy.
     pub(crate) fn live_edgeward_behind(&self, proxy: &Proxy<'_>, config: &Value) -> Result<Edgeward<'run>> {
         let kubeconfig = self.dir.join("kubeconfig");
@@ -124,6 +119,11 @@ impl<'run> Scene<'run> {
     /// Starts a proxy in front of the API server.
     pub(crate) fn proxy(&self) -> Result<Proxy<'run>> {
         Proxy::start(self.runtime, &self.plane.kubeconfig())
+    }
+
+    /// A kubeconfig with the rights of a cluster administrator.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.plane.kubeconfig()
     }
 
     /// Starts a webhook inside the test.

@@ -49,7 +49,8 @@ impl<'run> Stage<'run> {
         })
     }
 
-    fn label(&self, site: &str) -> String {
+    /// The value of the label of one of the sites' nodes.
+    pub(crate) fn label(&self, site: &str) -> String {
         format!("{}-{site}", self.name)
     }
 

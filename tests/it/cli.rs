@@ -168,9 +168,10 @@ fn pods_lists_and_admission_reviews_from_standard_input() {
 #[test]
 fn errors_name_the_file_the_place_and_the_value() {
     for (stdin, expected) in [
+        ("kind: Deployment", "stdin#1: kind Deployment without a pod template"),
         (
-            "kind: Deployment",
-            "stdin#1: kind Deployment cannot be reviewed; Pods, Lists of Pods and AdmissionReviews can",
+            "kind: Service\n---\n{kind: List, items: [{kind: ConfigMap}]}",
+            "nothing here makes pods that can be reviewed: stdin#1: kind Service, stdin#2.items[0]: kind ConfigMap",
         ),
         ("metadata: {}", "stdin#1: has no kind"),
         ("", "stdin: holds no document"),
@@ -193,7 +194,147 @@ fn errors_name_the_file_the_place_and_the_value() {
         assert!(stderr.contains(expected), "{stdin}: {stderr}");
     }
     let missing = error(&["review", "-f", "-", "--fleet", "nowhere.yaml"], "");
-    assert!(missing.contains("nowhere.yaml"), "{missing}");
+    assert_eq!(missing, "error: nowhere.yaml: No such file or directory (os error 2)\n");
+    let missing = error(&["serve", "--fleet", "nowhere.yaml", "--self-signed", "nowhere"], "");
+    assert_eq!(missing, "error: nowhere.yaml: No such file or directory (os error 2)\n");
+}
+
+/// The only item of a review of this document.
+fn reviewed(document: &str) -> Value {
+    let output = edgeward(&[&REVIEW[..], &["-o", "json"]].concat(), document);
+    let mut list: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    list["items"][0].take()
+}
+
+#[test]
+fn the_pods_of_a_workload_are_reviewed() {
+    let template = r#"{metadata: {annotations: {slo.example.io/class: batch}}, spec: {containers: []}}"#;
+    for (kind, spec) in [
+        ("Deployment", format!("{{template: {template}}}")),
+        ("StatefulSet", format!("{{template: {template}}}")),
+        ("ReplicaSet", format!("{{template: {template}}}")),
+        ("Job", format!("{{template: {template}}}")),
+        (
+            "CronJob",
+            format!("{{jobTemplate: {{spec: {{template: {template}}}}}}}"),
+        ),
+        ("DaemonSet", format!("{{template: {template}}}")),
+    ] {
+        let item = reviewed(&format!(
+            "{{kind: {kind}, metadata: {{name: web, namespace: shop}}, spec: {spec}}}"
+        ));
+        let expected = if kind == "DaemonSet" {
+            "passthrough_daemonset"
+        } else {
+            "edge_no_slo_target"
+        };
+        assert_eq!(
+            (&item["namespace"], &item["name"], &item["reason"]),
+            (&"shop".into(), &"web-".into(), &expected.into()),
+            "{kind}"
+        );
+    }
+}
+
+#[test]
+fn what_makes_no_pods_is_skipped_and_named() {
+    let output = edgeward(
+        &REVIEW,
+        "kind: Service\n---\n{kind: Pod, metadata: {name: a}, spec: {}}",
+    );
+    assert_eq!(text(&output.stderr), "skipped stdin#1: kind Service\n");
+    assert!(text(&output.stdout).contains("default/a"));
+}
+
+#[test]
+fn hints_name_what_the_api_server_would_not_even_ask_about() {
+    let hints = |metadata: &str| {
+        let item = reviewed(&format!("{{kind: Pod, metadata: {metadata}, spec: {{}}}}"));
+        item["hints"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|hint| hint.as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        hints(r#"{annotations: {slo.example.io/deadlineMs: "100"}}"#),
+        ["slo.example.io/deadlineMs has no effect without slo.example.io/class"]
+    );
+    assert_eq!(
+        hints("{labels: {slo.example.io/class: batch}}"),
+        ["slo.example.io/class is a label; edgeward reads it as an annotation"]
+    );
+    assert_eq!(hints("{annotations: {slo.example.io/class: batch}}"), [""; 0]);
+    let copied = hints("{annotations: {slo.example.io/class: batch, scheduling.example.io/decision: cloud}}");
+    assert!(
+        copied[0].starts_with("scheduling.example.io/decision is of an earlier decision"),
+        "{copied:?}"
+    );
+    let item = reviewed(
+        "{kind: Deployment, metadata: {name: web, annotations: {slo.example.io/class: batch}}, spec: {template: {spec: {}}}}",
+    );
+    assert_eq!(
+        item["hints"],
+        serde_json::json!(["slo.example.io/class is on the Deployment; edgeward reads its pod template"])
+    );
+}
+
+#[test]
+fn faults_of_an_slo_are_exit_code_3() {
+    let pod = "{kind: Pod, metadata: {annotations: {slo.example.io/class: fast}}, spec: {}}";
+    let output = edgeward(&REVIEW, pod);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("edge_invalid_slo"));
+}
+
+/// An address at which nobody listens.
+fn kubeconfig(server: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let config = serde_json::json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "far",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "far", "context": {"cluster": "c", "user": "u"}}],
+    });
+    file.write_all(config.to_string().as_bytes()).unwrap();
+    file
+}
+
+#[test]
+fn a_cluster_that_does_not_answer_is_named() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("https://{}", listener.local_addr().unwrap());
+    let refusing = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("https://{}", listener.local_addr().unwrap())
+    };
+    let said = |server: &str, arguments: &[&str]| {
+        let kubeconfig = kubeconfig(server);
+        let output = program::edgeward()
+            .args(arguments)
+            .env("KUBECONFIG", kubeconfig.path())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stderr)
+    };
+    for command in [&["fleet"][..], &["review", "--live", "-f", "examples/pods.yaml"]] {
+        let stderr = said(&refusing, command);
+        assert!(
+            stderr.contains(&format!("{refusing}/ (context far): cannot ")),
+            "{stderr}"
+        );
+        let stderr = said(&silent, &[command, &["--timeout", "1"]].concat());
+        assert!(
+            stderr.contains(&format!("{silent}/ (context far): no answer within 1 s")),
+            "{stderr}"
+        );
+    }
+    let stderr = said(&refusing, &["fleet", "--context", "near"]);
+    assert!(stderr.contains(r#"context "near" of the kubeconfig"#), "{stderr}");
 }
 
 #[test]
@@ -258,6 +399,8 @@ fn wrong_usage_is_exit_code_2() {
         &["serve", "--fleet", "x"],
         &["dance"],
         &["serve", "--fleet", "x", "--tls-cert", "c"],
+        &["review", "-f", "x", "--fleet", "x", "--live"],
+        &["review", "-f", "x", "--fleet", "x", "--context", "c"],
     ] {
         assert_eq!(edgeward(arguments, "").status.code(), Some(2), "{arguments:?}");
     }
@@ -275,7 +418,7 @@ fn serve_without_a_certificate_names_both_ways_to_one() {
 #[test]
 fn the_help_is_the_one_in_the_documentation() {
     let mut found = String::from("# Command line\n\nWhat `--help` prints, recorded by a test.\n");
-    for command in ["", "serve", "review", "demo"] {
+    for command in ["", "serve", "review", "fleet", "demo"] {
         let arguments: Vec<_> = [command, "--help"]
             .into_iter()
             .filter(|argument| !argument.is_empty())

@@ -7,7 +7,10 @@ use std::process::Command;
 /// `edgeward`, without the variables that it reads: they would change what it says.
 pub(crate) fn edgeward() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_edgeward"));
-    command.env_remove("EDGEWARD_LOG").env_remove("POD_NAMESPACE");
+    command
+        .env_remove("EDGEWARD_LOG")
+        .env_remove("POD_NAMESPACE")
+        .env_remove("KUBECONFIG");
     command
 }
 

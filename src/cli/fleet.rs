@@ -1,0 +1,211 @@
+//! `edgeward fleet`: what a live cluster looks like to edgeward.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use comfy_table::{Table, presets};
+
+use super::{cluster, documents, live, trimmed};
+use crate::clock::Clock;
+use crate::fleet::{Node, Site, SiteKind, Snapshot, file};
+use crate::metrics::Metrics;
+use crate::observe;
+use crate::runtime::{self, LogFormat};
+use crate::units::{Micros, Moment};
+use crate::workload::slo::Class;
+
+/// Show what edgeward sees of a live cluster: sites, nodes, queues and the WAN.
+///
+/// Lists nodes, pods and namespaces once, probes the cloud sites of the configuration once, and changes nothing. As
+/// YAML or JSON it is a fleet file (docs/fleet-file.md), which `edgeward review --fleet` takes: with a pod, a bug report.
+#[derive(Debug, Args)]
+pub(super) struct Fleet {
+    /// Configuration (docs/configuration.md): a file, or a directory with the keys of a ConfigMap; defaults without.
+    #[arg(long, value_name = "PATH")]
+    config: Option<PathBuf>,
+
+    /// Context of the kubeconfig; without, its current one or, where there is no kubeconfig, the cluster of the pod that
+    /// this runs in.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// Seconds to wait for the cluster.
+    #[arg(long, value_name = "SECONDS", default_value_t = cluster::TIMEOUT)]
+    timeout: u64,
+
+    /// How to print it.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Output {
+    /// For people.
+    Table,
+    /// A fleet file.
+    Json,
+    /// A fleet file.
+    Yaml,
+}
+
+impl Fleet {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let config = documents::config(self.config.as_deref())?;
+        let metrics = Arc::new(Metrics::new());
+        let _logs = runtime::init_logging(LogFormat::Pretty, "warn", Arc::clone(&metrics))?;
+        let clock = Clock::start();
+        let (snapshot, now) = cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
+            let (mut index, links) = tokio::try_join!(observe::list(connection, &config, clock), async {
+                Ok(live::first_round(&config, clock, &metrics).await)
+            },)?;
+            for (site, known) in links {
+                index.set_link(&site, known.link);
+            }
+            for fault in index.faults() {
+                tracing::warn!(
+                    node = &*fault.node,
+                    sites = fault.sites.join(" "),
+                    "carries the selectors of several sites; it counts to the first cloud of them"
+                );
+            }
+            let now = clock.moment();
+            Ok((index.publish(now), now))
+        })?;
+        super::print(&match self.output {
+            Output::Table => table(&snapshot, now),
+            Output::Json => serde_json::to_string_pretty(&file::write(&snapshot, now))? + "\n",
+            Output::Yaml => serde_saphyr::to_string(&file::write(&snapshot, now))?,
+        })
+    }
+}
+
+fn table(snapshot: &Snapshot, now: Moment) -> String {
+    let mut sites = new_table([
+        "SITE",
+        "KIND",
+        "READY",
+        "CPU FREE",
+        "MEMORY FREE",
+        "PODS",
+        "QUEUE",
+        "WAN",
+    ]);
+    let mut nodes = new_table(["NODE", "SITE", "STATE", "CPU FREE", "MEMORY FREE", "PODS"]);
+    let mut closed = String::new();
+    for site in &snapshot.sites {
+        sites.add_row(site_row(site, now));
+        for node in site.nodes() {
+            nodes.add_row(node_row(site, node));
+        }
+        for (namespace, controller, pods) in site.closed.iter() {
+            let name = site.name();
+            let _ = writeln!(
+                closed,
+                "closed: {name} to pods of controller {controller} in {namespace}; {pods} wait"
+            );
+        }
+    }
+    let mut text = trimmed(&sites);
+    if !nodes.is_empty() {
+        text += &format!("\n{}", trimmed(&nodes));
+    }
+    if !closed.is_empty() {
+        text += &format!("\n{closed}");
+    }
+    text
+}
+
+fn new_table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header);
+    table
+}
+
+fn site_row(site: &Site, now: Moment) -> [String; 8] {
+    let sum = |part: &dyn Fn(&Node) -> i64| site.nodes().map(part).fold(0, i64::saturating_add);
+    [
+        site.name().to_owned(),
+        site.kind().as_str().to_owned(),
+        format!(
+            "{}/{}",
+            site.nodes().filter(|node| node.ready).count(),
+            site.nodes.len()
+        ),
+        cpu(sum(&|node| node.used.cpu.0), sum(&|node| node.allocatable.cpu.0)),
+        memory(sum(&|node| node.used.memory.0), sum(&|node| node.allocatable.memory.0)),
+        format!("{}/{}", sum(&|node| node.pods), sum(&|node| node.slots)),
+        queue(site),
+        wan(site, now),
+    ]
+}
+
+fn node_row(site: &Site, node: &Node) -> [String; 6] {
+    let state = match (node.ready, node.cordoned) {
+        (false, _) => "not ready",
+        (true, true) => "cordoned",
+        (true, false) => "ready",
+    };
+    [
+        node.name.to_string(),
+        site.name().to_owned(),
+        state.to_owned(),
+        cpu(node.used.cpu.0, node.allocatable.cpu.0),
+        memory(node.used.memory.0, node.allocatable.memory.0),
+        format!("{}/{}", node.pods, node.slots),
+    ]
+}
+
+/// Free and total cores.
+fn cpu(used: i64, total: i64) -> String {
+    let cores = |millis: i64| millis as f64 / 1_000.0;
+    format!("{}/{}", cores(total.saturating_sub(used)), cores(total))
+}
+
+/// Free and total memory.
+fn memory(used: i64, total: i64) -> String {
+    let gibibytes = |bytes: i64| bytes as f64 / f64::from(1 << 30);
+    format!(
+        "{:.1}/{:.1} Gi",
+        gibibytes(total.saturating_sub(used)),
+        gibibytes(total)
+    )
+}
+
+/// How many pods of each class wait for room.
+fn queue(site: &Site) -> String {
+    let waiting = |class| {
+        site.queues
+            .iter()
+            .filter(move |group| group.class == class)
+            .map(|group| group.waiting)
+    };
+    let classes = Class::ALL.map(|class| (class, waiting(class).sum::<u64>()));
+    let classes = classes.into_iter().filter(|(_, waiting)| *waiting > 0);
+    let classes: Vec<_> = classes
+        .map(|(class, waiting)| format!("{} {waiting}", class.as_str()))
+        .collect();
+    if classes.is_empty() {
+        "-".to_owned()
+    } else {
+        classes.join(", ")
+    }
+}
+
+fn wan(site: &Site, now: Moment) -> String {
+    let Some(link) = site.link else {
+        return if site.kind() == SiteKind::Edge { "-" } else { "unknown" }.to_owned();
+    };
+    let mut text = link.state.as_str().to_owned();
+    if let Some(rtt) = link.rtt {
+        let _ = write!(text, ", {rtt} ms");
+    }
+    if let Some(loss) = link.loss {
+        let _ = write!(text, ", {} % lost", serde_json::Value::from(loss));
+    }
+    let Micros(age) = now.since(link.as_of);
+    let _ = write!(text, ", {} s ago", age / 1_000_000);
+    text
+}

@@ -1,0 +1,90 @@
+//! The decision on a fleet file.
+
+use super::report::{Item, SiteItem, class_of, integers};
+use super::subject::Subject;
+use crate::admit::review::shorten;
+use crate::config::Config;
+use crate::decide::decide;
+use crate::fleet::Snapshot;
+use crate::patch::{Stamp, patch};
+use crate::pod::Pod;
+use crate::room::Room;
+use crate::units::Now;
+use crate::workload::Workload;
+
+/// Reviews pods against one snapshot.
+pub(super) struct Offline<'c> {
+    pub(super) config: &'c Config,
+    pub(super) snapshot: &'c Snapshot,
+    pub(super) namespace: &'c str,
+    pub(super) now: Now,
+}
+
+impl Offline<'_> {
+    pub(super) fn review(&self, subject: &Subject) -> anyhow::Result<Item> {
+        let mut pod = subject.pod()?;
+        if !subject.arrived {
+            pod.apply_api_defaults();
+        }
+        let namespace = subject.namespace.as_deref().unwrap_or(self.namespace);
+        let workload = pod.workload(namespace.into(), &self.config.keys);
+        let assumptions = if subject.arrived {
+            vec![]
+        } else {
+            self.assumptions(&pod, &workload)
+        };
+        let verdict = decide(&workload, &Room::of(self.snapshot), self.config, self.now);
+        let stamp = Stamp {
+            at: self.now.wall,
+            id: uuid::Uuid::new_v4().to_string(),
+        };
+        Ok(Item {
+            source: subject.source.clone(),
+            namespace: namespace.to_owned(),
+            name: pod.name().to_owned(),
+            class: class_of(&workload),
+            verdict: verdict.action.as_str(),
+            site: verdict.site().map(|site| site.name().to_owned()),
+            reason: Some(verdict.reason.as_str().to_owned()),
+            request: integers(&pod.request()),
+            sites: verdict.sites.iter().map(SiteItem::from).collect(),
+            patch: patch(&pod, &verdict, self.config, &stamp),
+            warnings: verdict.warnings.iter().map(|warning| shorten(warning)).collect(),
+            faults: verdict.faults,
+            hints: subject.hints.clone(),
+            assumptions,
+            answer: None,
+        })
+    }
+
+    /// What only the cluster knows, and what was taken for granted instead.
+    fn assumptions(&self, pod: &Pod<'_>, workload: &Workload<'_>) -> Vec<String> {
+        let unresolved = pod.unresolved();
+        let managed = &self.config.keys.managed;
+        let priority = if unresolved.priority_class {
+            "spec.priority is 0; its PriorityClass is not known here"
+        } else {
+            "spec.priority is 0; the cluster has no default PriorityClass"
+        };
+        let assumptions = [
+            (
+                true,
+                format!("namespace {} is labelled {managed}=true", workload.namespace),
+            ),
+            (
+                pod.lacks_requests(),
+                "no LimitRange fills in the requests that containers leave out".to_owned(),
+            ),
+            (
+                unresolved.runtime_class_overhead,
+                "its RuntimeClass adds no overhead".to_owned(),
+            ),
+            (unresolved.priority, priority.to_owned()),
+        ];
+        assumptions
+            .into_iter()
+            .filter(|(applies, _)| *applies)
+            .map(|(_, text)| text)
+            .collect()
+    }
+}

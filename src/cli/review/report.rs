@@ -1,0 +1,240 @@
+//! What `review` prints, as an interface (docs/review-output.md) and for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use comfy_table::{Table, presets};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::cli::trimmed;
+use crate::decide::explain::times;
+use crate::decide::verdict::{Assessment, Refusal};
+use crate::patch::Add;
+use crate::resources::ResourceList;
+use crate::units::Quantity;
+use crate::workload::Workload;
+use crate::workload::slo::SloFault;
+
+/// Everything that is printed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReviewList {
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) items: Vec<Item>,
+}
+
+/// One pod.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Item {
+    pub(super) source: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) class: Option<&'static str>,
+    pub(super) verdict: &'static str,
+    pub(super) site: Option<String>,
+    pub(super) reason: Option<String>,
+    pub(super) request: BTreeMap<String, i64>,
+    pub(super) sites: Vec<SiteItem>,
+    pub(super) faults: Vec<SloFault>,
+    pub(super) warnings: Vec<String>,
+    pub(super) hints: Vec<String>,
+    pub(super) assumptions: Vec<String>,
+    pub(super) patch: Vec<Add>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) answer: Option<AnswerItem>,
+}
+
+/// What a site means for a pod.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SiteItem {
+    name: String,
+    feasible: bool,
+    refusals: Vec<RefusalItem>,
+    #[serde(flatten)]
+    times: Map<String, Value>,
+    fitting_nodes: usize,
+}
+
+#[derive(Serialize)]
+struct RefusalItem {
+    code: &'static str,
+    numbers: Map<String, Value>,
+}
+
+/// What an API server would store, or why it would not.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AnswerItem {
+    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) node_selector: Value,
+    pub(super) tolerations: Value,
+    pub(super) refusal: Option<String>,
+    pub(super) causes: Vec<String>,
+}
+
+impl From<&Assessment<'_>> for SiteItem {
+    fn from(assessment: &Assessment<'_>) -> Self {
+        Self {
+            name: assessment.site.name().to_owned(),
+            feasible: assessment.is_feasible(),
+            refusals: assessment.refusals.iter().map(RefusalItem::from).collect(),
+            times: times(assessment),
+            fitting_nodes: assessment.fitting.len(),
+        }
+    }
+}
+
+impl From<&Refusal> for RefusalItem {
+    fn from(refusal: &Refusal) -> Self {
+        Self {
+            code: refusal.code.as_str(),
+            numbers: refusal.numbers.clone(),
+        }
+    }
+}
+
+/// The class that the pod states, if it is one.
+pub(super) fn class_of(workload: &Workload<'_>) -> Option<&'static str> {
+    let intent = workload.intent.as_ref().filter(|intent| intent.class_known)?;
+    Some(intent.slo.class.as_str())
+}
+
+/// Every resource name to an integer: CPU in millicores, everything else in bytes or units, rounded up.
+pub(super) fn integers(request: &ResourceList<'_>) -> BTreeMap<String, i64> {
+    let integer = |name: &str, quantity: Quantity| match name {
+        "cpu" => quantity.millis(),
+        _ => quantity.units(),
+    };
+    request
+        .iter()
+        .map(|(name, quantity)| (name.clone().into_owned(), integer(name, quantity)))
+        .collect()
+}
+
+impl ReviewList {
+    /// For people.
+    pub(super) fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["POD", "CLASS", "VERDICT", "SITE", "REASON", "ETA"]);
+        for item in &self.items {
+            let eta = item
+                .sites
+                .iter()
+                .find(|site| Some(&site.name) == item.site.as_ref())
+                .map(SiteItem::eta);
+            table.add_row([
+                item.title(),
+                item.class.unwrap_or("-").to_owned(),
+                item.verdict.to_owned(),
+                item.site.clone().unwrap_or_else(|| "-".into()),
+                item.reason.clone().unwrap_or_else(|| "-".into()),
+                eta.unwrap_or_else(|| "-".into()),
+            ]);
+        }
+        let mut text = trimmed(&table);
+        for item in &self.items {
+            let _ = write!(text, "\n{}\n", item.title());
+            for line in item.lines() {
+                let _ = writeln!(text, "  {}", harmless(&line));
+            }
+        }
+        text
+    }
+}
+
+/// Somebody else's manifest must not be able to draw on the terminal.
+fn harmless(text: &str) -> String {
+    text.replace(char::is_control, "�")
+}
+
+impl Item {
+    fn title(&self) -> String {
+        let name = if self.name.is_empty() { "(no name)" } else { &self.name };
+        harmless(&format!("{}/{name}", self.namespace))
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<_> = self.sites.iter().map(SiteItem::line).collect();
+        lines.extend(self.answer.iter().flat_map(AnswerItem::lines));
+        let faults = self.faults.iter().filter(|_| self.warnings.is_empty());
+        lines.extend(faults.map(|fault| format!("fault: {fault}")));
+        for (kind, texts) in [
+            ("warning", &self.warnings),
+            ("hint", &self.hints),
+            ("assumed", &self.assumptions),
+        ] {
+            lines.extend(texts.iter().map(|text| format!("{kind}: {text}")));
+        }
+        lines
+    }
+}
+
+impl AnswerItem {
+    fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(message) = &self.refusal {
+            lines.push(format!("refused: {message}"));
+        }
+        for (name, value) in [
+            ("nodeSelector", &self.node_selector),
+            ("tolerations", &self.tolerations),
+        ] {
+            if !value.is_null() {
+                lines.push(format!("{name}: {value}"));
+            }
+        }
+        lines.extend(self.annotations.iter().map(|(key, value)| format!("{key}: {value}")));
+        lines.extend(self.causes.iter().map(|cause| format!("not decided: {cause}")));
+        lines
+    }
+}
+
+impl SiteItem {
+    fn eta(&self) -> String {
+        match &self.times["etaMs"] {
+            Value::Null => "unknown".into(),
+            ms => format!("{ms} ms"),
+        }
+    }
+
+    fn line(&self) -> String {
+        let part = |name: &str| match &self.times[name] {
+            Value::Null => "?".to_owned(),
+            ms => ms.to_string(),
+        };
+        let sum = format!(
+            "queue {} + processing {} + WAN {}",
+            part("queueMs"),
+            part("procMs"),
+            part("wanMs")
+        );
+        let nodes = match self.fitting_nodes {
+            1 => "fits 1 node".to_owned(),
+            count => format!("fits {count} nodes"),
+        };
+        let refusals = self.refusals.iter().map(|refusal| {
+            let numbers = refusal.numbers.iter();
+            let numbers = numbers
+                .map(|(name, number)| format!("{name} {number}"))
+                .collect::<Vec<_>>()
+                .join(", ");
+            if numbers.is_empty() {
+                refusal.code.to_owned()
+            } else {
+                format!("{} ({numbers})", refusal.code)
+            }
+        });
+        let refusals = refusals.collect::<Vec<_>>().join("; ");
+        let judged = if self.feasible {
+            "feasible".to_owned()
+        } else {
+            format!("refused: {refusals}")
+        };
+        format!("{}: ETA {} ({sum}), {nodes}, {judged}", self.name, self.eta())
+    }
+}

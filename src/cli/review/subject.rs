@@ -1,0 +1,192 @@
+//! The pods of a document: those it holds, and those that its workloads would make.
+
+use std::borrow::Cow;
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+
+use crate::admit::review::Request;
+use crate::keys::Keys;
+use crate::pod::Pod;
+
+/// The kinds whose pods are known from the workload alone, where their template is, and who controls its pods.
+const WORKLOADS: [(&str, &str, &str); 6] = [
+    ("Deployment", "/spec/template", "ReplicaSet"),
+    ("ReplicaSet", "/spec/template", "ReplicaSet"),
+    ("StatefulSet", "/spec/template", "StatefulSet"),
+    ("DaemonSet", "/spec/template", "DaemonSet"),
+    ("Job", "/spec/template", "Job"),
+    ("CronJob", "/spec/jobTemplate/spec/template", "Job"),
+];
+
+/// A pod to be reviewed.
+pub(super) struct Subject {
+    /// File and place.
+    pub(super) source: String,
+    /// Its JSON text.
+    pub(super) text: String,
+    /// Its namespace, where it or the request for it names one.
+    pub(super) namespace: Option<String>,
+    /// Whether it is as an API server has sent it: nothing is to be filled in.
+    pub(super) arrived: bool,
+    /// What in its manifest does not do what it seems to.
+    pub(super) hints: Vec<String>,
+}
+
+/// Adds the pods of a document. One that makes no pods is named in `skipped`.
+///
+/// # Errors
+/// It has no kind, or is not what its kind says.
+pub(super) fn collect(
+    document: &Value,
+    source: &str,
+    keys: &Keys,
+    subjects: &mut Vec<Subject>,
+    skipped: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    let Some(kind) = document["kind"].as_str() else {
+        bail!("{source}: has no kind; expected a Pod, a workload, a List of them or an AdmissionReview");
+    };
+    match kind {
+        "Pod" => subjects.push(of_pod(document, source, keys)),
+        "AdmissionReview" => subjects.push(of_admission_review(document, source)?),
+        kind if kind.ends_with("List") => {
+            let items = document["items"].as_array();
+            for (i, item) in items
+                .with_context(|| format!("{source}: items is not a list"))?
+                .iter()
+                .enumerate()
+            {
+                // The items of a PodList do not repeat their kind.
+                let item = match kind.strip_suffix("List") {
+                    Some(kind) if !kind.is_empty() && item["kind"].is_null() => {
+                        Cow::Owned(with_fields(item.clone(), json!({ "kind": kind })))
+                    }
+                    _ => Cow::Borrowed(item),
+                };
+                collect(&item, &format!("{source}.items[{i}]"), keys, subjects, skipped)?;
+            }
+        }
+        kind => match WORKLOADS.iter().find(|(name, ..)| *name == kind) {
+            Some(&(_, template, controller)) => {
+                let template = document.pointer(template).filter(|template| template.is_object());
+                let template = template.with_context(|| format!("{source}: kind {kind} without a pod template"))?;
+                subjects.push(of_workload(document, kind, template, controller, source, keys));
+            }
+            None => skipped.push(format!("{source}: kind {kind}")),
+        },
+    }
+    Ok(())
+}
+
+fn of_pod(pod: &Value, source: &str, keys: &Keys) -> Subject {
+    let pod = with_fields(pod.clone(), json!({"apiVersion": "v1", "kind": "Pod"}));
+    Subject {
+        source: source.to_owned(),
+        namespace: pod["metadata"]["namespace"].as_str().map(str::to_owned),
+        arrived: false,
+        hints: hints(&pod, None, keys),
+        text: pod.to_string(),
+    }
+}
+
+fn of_admission_review(document: &Value, source: &str) -> anyhow::Result<Subject> {
+    let text = document.to_string();
+    let request = Request::read(text.as_bytes()).with_context(|| source.to_owned())?;
+    let object = request.object.filter(|_| request.is_pod_create());
+    let object = object.with_context(|| format!("{source}: the request is not the creation of a pod"))?;
+    Ok(Subject {
+        source: source.to_owned(),
+        text: object.get().to_owned(),
+        namespace: request.namespace.map(|namespace| namespace.0.into_owned()),
+        arrived: true,
+        hints: vec![],
+    })
+}
+
+/// A pod as the workload's controller would make it.
+fn of_workload(workload: &Value, kind: &str, template: &Value, controller: &str, source: &str, keys: &Keys) -> Subject {
+    // Known only of a controller that exists.
+    let uid = workload["metadata"]["uid"].as_str().filter(|_| kind == controller);
+    let name = workload["metadata"]["name"].as_str().unwrap_or("unnamed");
+    let owner = json!({
+        "apiVersion": if controller == "Job" { "batch/v1" } else { "apps/v1" },
+        "kind": controller,
+        "name": name,
+        "uid": uid.map_or_else(|| uuid::Uuid::nil().to_string(), str::to_owned),
+        "controller": true,
+    });
+    let metadata = with_fields(
+        template["metadata"].clone(),
+        json!({"generateName": format!("{name}-"), "ownerReferences": [owner]}),
+    );
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
+    Subject {
+        source: source.to_owned(),
+        namespace: workload["metadata"]["namespace"].as_str().map(str::to_owned),
+        arrived: false,
+        hints: hints(&pod, Some((kind, &workload["metadata"])), keys),
+        text: pod.to_string(),
+    }
+}
+
+/// `object` with these fields set; an object of these fields, if it is none.
+fn with_fields(mut object: Value, fields: Value) -> Value {
+    match (&mut object, fields) {
+        (Value::Object(object), Value::Object(fields)) => object.extend(fields),
+        (object, fields) => *object = fields,
+    }
+    object
+}
+
+/// What nobody warns of, because the API server would not even ask edgeward, or because it is no fault of the SLO.
+fn hints(pod: &Value, workload: Option<(&str, &Value)>, keys: &Keys) -> Vec<String> {
+    let keys_of = |map: &'_ Value| map.as_object().cloned().unwrap_or_default();
+    let is_slo = |key: &&String| key.starts_with(&keys.slo_prefix);
+    let class = format!("{}class", keys.slo_prefix);
+    let metadata = &pod["metadata"];
+    let (annotations, labels) = (keys_of(&metadata["annotations"]), keys_of(&metadata["labels"]));
+    let mut hints = Vec::new();
+    if let Some((kind, metadata)) = workload {
+        let misplaced = keys_of(&metadata["annotations"]);
+        let misplaced = misplaced
+            .keys()
+            .filter(is_slo)
+            .filter(|key| !annotations.contains_key(*key));
+        hints.extend(misplaced.map(|key| format!("{key} is on the {kind}; edgeward reads its pod template")));
+    }
+    for key in labels.keys().filter(is_slo) {
+        hints.push(format!("{key} is a label; edgeward reads it as an annotation"));
+    }
+    if !annotations.contains_key(&class) && !labels.contains_key(&keys.managed) {
+        let idle = annotations.keys().filter(is_slo);
+        hints.extend(idle.map(|key| format!("{key} has no effect without {class}")));
+    }
+    if annotations.contains_key(&keys.decision) {
+        hints.push(format!(
+            "{} is of an earlier decision: edgeward writes its annotations anew, but takes nodeSelector and tolerations \
+             for the pod's own",
+            keys.decision
+        ));
+    }
+    hints
+}
+
+impl Subject {
+    /// The pod.
+    ///
+    /// # Errors
+    /// A field has the wrong type; the error names it.
+    pub(super) fn pod(&self) -> anyhow::Result<Pod<'_>> {
+        let mut deserializer = serde_json::Deserializer::from_str(&self.text);
+        serde_path_to_error::deserialize(&mut deserializer)
+            .map_err(|error| anyhow::anyhow!("{}: {}: {}", self.source, error.path(), message(error.inner())))
+    }
+}
+
+/// The message without the position, which would be one in a text that nobody has seen.
+fn message(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ")
+        .map_or(text.clone(), |(message, _)| message.to_owned())
+}
