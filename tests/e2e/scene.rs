@@ -121,6 +121,11 @@ impl<'run> Scene<'run> {
         Proxy::start(self.runtime, &self.plane.kubeconfig())
     }
 
+    /// A kubeconfig with the rights of a cluster administrator.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.plane.kubeconfig()
+    }
+
     /// Starts a webhook inside the test.
     pub(crate) fn hook(&self, answer: Answer) -> Result<Hook> {
         Hook::start(self.runtime, answer)
