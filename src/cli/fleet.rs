@@ -55,6 +55,9 @@ impl Fleet {
         let config = documents::config(self.config.as_deref())?;
         let metrics = Arc::new(Metrics::new());
         let _logs = runtime::init_logging(LogFormat::Pretty, "warn", Arc::clone(&metrics))?;
+        if config.prometheus.is_some() {
+            tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
+        }
         let clock = Clock::start();
         let (snapshot, now) = cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
             let (mut index, links) = tokio::try_join!(observe::list(connection, &config, clock), async {

@@ -20,7 +20,8 @@ const PAGE: u32 = 500;
 /// again: a pod that it has refused by then, although there is room, waits for something else.
 const STANDING: Micros = Micros::from_secs(60);
 
-/// Lists nodes, pods and namespaces. An object that cannot be read is logged, and does not count.
+/// Lists nodes, pods and namespaces into an index of the configured sites. An object that cannot be read is logged, and
+/// does not count.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a list: the error names it, and what is not allowed.

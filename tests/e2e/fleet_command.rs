@@ -78,6 +78,7 @@ pub(crate) fn a_cluster_becomes_a_file(scene: &Scene<'_>) -> Result<()> {
         })?;
     }
     scene.kubectl.run(&["cordon", &small], "")?;
+    wait_for_nobody(scene)?;
 
     let said = edgeward(scene, &config, &["fleet", "--output=yaml"])?;
     ensure!(said.succeeded, "{}", said.stderr);
@@ -87,6 +88,12 @@ pub(crate) fn a_cluster_becomes_a_file(scene: &Scene<'_>) -> Result<()> {
     for name in [&edge, &small, &cloud] {
         compare(scene, &fleet, name)?;
     }
+    // kube-scheduler's word counts at once, and not only after the 15 s in which it may change its mind.
+    let closed = &fleet["sites"][0]["closed"];
+    ensure!(
+        closed[0]["namespace"] == scene.namespace && closed[0]["pods"] == 1,
+        "{closed}"
+    );
     let wan = &fleet["sites"][1]["wan"];
     ensure!(wan["health"] == "healthy" && wan["rttMs"].is_number(), "{wan}");
     let table = edgeward(scene, &config, &["fleet"])?.stdout;
@@ -107,6 +114,26 @@ pub(crate) fn a_cluster_becomes_a_file(scene: &Scene<'_>) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Creates a pod that waits for the company of one that never comes.
+fn wait_for_nobody(scene: &Scene<'_>) -> Result<()> {
+    let mut job = workloads::job("lonely", workloads::batch());
+    let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}});
+    job["spec"]["template"]["spec"]["affinity"] =
+        json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    scene.kubectl.create(&job)?;
+    eventually("kube-scheduler finds no node", BOUND, || {
+        let pods = scene.kubectl.list("pods", "app=lonely")?;
+        let conditions = pods.first().map(|pod| pod["status"]["conditions"].to_string());
+        ensure!(
+            conditions
+                .as_ref()
+                .is_some_and(|conditions| conditions.contains("Unschedulable")),
+            "{conditions:?}"
+        );
+        Ok(())
+    })
 }
 
 /// Holds a node of the fleet file against what kubectl says of it and of the pods on it.
