@@ -63,7 +63,8 @@ pub(crate) fn anti_affinity(scene: &Scene<'_>) -> Result<()> {
     scale(scene, 3)?;
     eventually("the edge is open again", BOUND, || is_now(scene, &sibling, EDGE))?;
     ensure!(closed()? == 0, "{} controllers", closed()?);
-    Ok(())
+    // Else its pods would be created anew on other trials' nodes when ours are gone.
+    scene.kubectl.run(&["delete", "deployment", "spread"], "").map(drop)
 }
 
 /// A Deployment that cannot create a pod reserves room for pods that never come, but not for long: it changes no verdict
