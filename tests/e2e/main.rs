@@ -35,7 +35,7 @@ mod workloads;
 
 use std::env;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::{Context, Result};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -128,6 +128,11 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("fleet_command::the_real_answer", fleet_command::the_real_answer),
 ];
 
+/// The trial that runs alone, when all others are over; it is listed last.
+const ALONE: &str = "burst::fills_the_edge";
+
+static STAGES: RwLock<()> = RwLock::new(());
+
 /// What the trials share.
 struct Run {
     // First, so that the servers of the trials are gone before the control plane is.
@@ -198,6 +203,12 @@ fn trial(name: &'static str, script: Script, run: Option<Arc<Run>>) -> Trial {
             return Ok(Completion::ignored_with("no control plane"));
         };
         let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
+        // A burst needs the machine for itself; the others run side by side.
+        let (_together, _alone);
+        match name == ALONE {
+            true => _alone = STAGES.write().unwrap_or_else(PoisonError::into_inner),
+            false => _together = STAGES.read().unwrap_or_else(PoisonError::into_inner),
+        }
         let scene = Scene::open(&run.plane, &run.runtime, name).map_err(failed)?;
         script(&scene).map_err(|error| Failed::from(format!("{error:#}\n{}", scene.tails())))?;
         Ok(Completion::Completed)
