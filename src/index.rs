@@ -66,6 +66,8 @@ pub struct Index {
     nodes: HashMap<NodeId, NodeEntry>,
     names: HashMap<Arc<str>, NodeId>,
     next_node: u32,
+    /// Nodes that pods charge by guess.
+    guessed: BTreeSet<NodeId>,
     pods: HashMap<Arc<str>, PodEntry>,
     managed: HashSet<Arc<str>>,
     queues: Queues,
@@ -164,6 +166,7 @@ impl Index {
             nodes: HashMap::new(),
             names: HashMap::new(),
             next_node: 0,
+            guessed: BTreeSet::new(),
             pods: HashMap::new(),
             managed: HashSet::new(),
             queues: Queues::default(),

@@ -162,12 +162,14 @@ impl Observer {
                 self.index.next_change()
             };
             let wait = due_at.map(|at| Duration::from_micros(at.since(self.clock.moment()).0));
+            // A timer never fires at once, and changes may always be there.
+            if wait == Some(Duration::ZERO) {
+                self.publish();
+                is_due = false;
+                continue;
+            }
             tokio::select! {
-                biased;
-                () = sleep(wait) => {
-                    self.publish();
-                    is_due = false;
-                }
+                () = sleep(wait) => {}
                 received = self.changes.recv_many(&mut batch, BATCH) => {
                     if received == 0 {
                         return;

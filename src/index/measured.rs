@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::pods::{Phase, PodEntry};
-use super::{Index, PodRecord};
+use super::{Index, Kind, PodRecord};
 use crate::config::Config;
 use crate::fleet::{Free, Link, SiteKind};
 use crate::processing::Processing;
@@ -73,8 +73,12 @@ impl Index {
 
     /// A pod charges a node for the first time.
     pub(super) fn begin(&mut self, uid: &Arc<str>, entry: &mut PodEntry, now: Moment) {
-        if entry.begun.is_none() && entry.charged.is_some() {
-            entry.begun = Some(now);
+        if entry.begun.is_some() || entry.charged.is_none() {
+            return;
+        }
+        entry.begun = Some(now);
+        // What the first list names was there before.
+        if self.is_listed(Kind::Pods) {
             self.measured.begun.push_back((now, Arc::clone(uid)));
         }
     }

@@ -38,6 +38,8 @@ pub struct PodRecord {
     pub phase: Phase,
     /// How long its work took, if it is a Job's and over.
     pub finished: Option<Finished>,
+    /// Whether it is being deleted.
+    pub terminating: bool,
     /// Whether a scheduling gate keeps it from kube-scheduler.
     pub gated: bool,
     /// That kube-scheduler found no node for it: a number that differs when it says so in other words.
@@ -133,7 +135,11 @@ impl Index {
         if let Some(old) = &old {
             self.withdraw(&uid, old);
         }
-        let node = record.node.as_deref().map(|name| self.node_id(name));
+        // One that is over charges nothing, and makes no node known.
+        let node = record.node.as_deref().and_then(|name| match record.phase {
+            Phase::Finished => self.names.get(name).copied(),
+            _ => Some(self.node_id(name)),
+        });
         let nominated = record
             .nominated
             .as_deref()
@@ -155,7 +161,9 @@ impl Index {
             counted: Counted::default(),
             begun: old.as_ref().and_then(|old| old.begun),
         };
-        let is_standing = entry.phase != Phase::Finished && !entry.gated;
+        // kube-scheduler leaves a pod alone that is being deleted before it has a node.
+        let is_leaving = record.terminating && node.is_none();
+        let is_standing = entry.phase != Phase::Finished && !entry.gated && !is_leaving;
         if let (true, None, Some(placement)) = (is_standing, node, record.placement) {
             let site = self.site_of_placement(&placement);
             let before = match old {
@@ -241,6 +249,7 @@ impl Index {
             && let Some(node) = self.nodes.get_mut(&id)
         {
             node.on_their_way.insert(entry.rank(uid));
+            self.guessed.insert(id);
         }
         self.charge(id, &entry.request, entry.priority);
     }
@@ -252,6 +261,9 @@ impl Index {
             && let Some(node) = self.nodes.get_mut(&id)
         {
             node.on_their_way.remove(&entry.rank(uid));
+            if node.on_their_way.is_empty() {
+                self.guessed.remove(&id);
+            }
         }
         self.discharge(id, &entry.request, entry.priority);
     }

@@ -243,7 +243,9 @@ impl Index {
             Some(id) if self.takes_beside_itself(id, pod, unbound) => Some(id),
             _ => self.best_node(pod, unbound),
         };
-        let fits_since = fits.and(unbound.fits_since.or(Some(now)));
+        // Room that another pod has, which is only tried again, is no news when that one's time is over.
+        let fits_at_all = fits.is_some() || self.is_crowded_out(pod, unbound);
+        let fits_since = unbound.fits_since.or(Some(now)).filter(|_| fits_at_all);
         let chance = fits_since.max(self.changed(unbound.site));
         let (standing, timer) = match (unbound.nominated, fits, unbound.report) {
             (Some(_), _, _) | (None, Some(_), None) => (Standing::OnItsWay, None),
@@ -304,6 +306,20 @@ impl Index {
         self.nodes.get(&id).is_some_and(|entry| {
             let mut used = entry.used.clone();
             used.take(&pod.request);
+            unbound.fits(&pod.request, entry, &used.amounts(), used.pods())
+        })
+    }
+
+    /// Whether the pod would fit a node but for pods on their way there which kube-scheduler has refused before.
+    fn is_crowded_out(&self, pod: &PodEntry, unbound: &Unbound) -> bool {
+        let refused = |rank: &Rank| {
+            let (pod, unbound) = self.unbound(&rank.uid)?;
+            unbound.report.is_some().then_some(&pod.request)
+        };
+        self.guessed.iter().filter_map(|id| self.nodes.get(id)).any(|entry| {
+            let mut used = entry.used.clone();
+            let requests = entry.on_their_way.iter().filter_map(refused);
+            requests.for_each(|request| used.take(request));
             unbound.fits(&pod.request, entry, &used.amounts(), used.pods())
         })
     }

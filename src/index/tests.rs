@@ -194,6 +194,23 @@ fn a_pod_on_its_way_charges_the_node_that_the_scheduler_would_take() {
 }
 
 #[test]
+fn a_pod_that_leaves_before_it_has_a_node_is_in_nobodys_way() {
+    let mut scene = Scene::new();
+    scene.node(&edge_node("a", 1000));
+    let leaving = with(
+        pod("1", 500),
+        "/metadata/deletionTimestamp",
+        "2026-01-01T00:00:00Z".into(),
+    );
+    scene.pod(&unschedulable(leaving, "volumes"));
+    scene.wait(60);
+    assert_eq!((scene.used(), scene.waiting(), scene.closed().len()), (vec![0], 0, 0));
+    // One that is over makes no node known.
+    scene.pod(&with(bound(pod("2", 500), "gone"), "/status/phase", "Succeeded".into()));
+    assert!(!scene.index.names.contains_key("gone"));
+}
+
+#[test]
 fn the_node_of_a_reservation_is_inherited() {
     let mut scene = Scene::new();
     scene.node(&edge_node("a", 4000));
@@ -219,10 +236,16 @@ fn a_pod_that_fits_nowhere_waits_for_room() {
     scene.index.delete_pod("1");
     assert_eq!((scene.used(), scene.waiting()), (vec![500], 1));
     assert!(scene.closed().is_empty());
-    // It was not taken: something else is in its way. The other one fits in its stead, and takes the room from it.
+    // Neither is taken: something else is in their way. The second one has had its chance beside the first.
     assert_eq!(scene.index.next_change(), Some(scene.now.after(Micros::from_secs(15))));
     scene.wait(15);
-    assert_eq!((scene.used(), scene.waiting(), scene.closed().len()), (vec![600], 1, 0));
+    assert_eq!(
+        (scene.used(), scene.waiting(), scene.closed()),
+        (vec![0], 0, vec!["shop/rs: 2".into()])
+    );
+    assert_eq!(scene.index.next_change(), None);
+    scene.pod(&unschedulable(pod("4", 1200), "0/1 nodes"));
+    assert_eq!(scene.waiting(), 1);
     // A namespace that leaves takes its pods out of the queues.
     scene.index.apply_namespace("shop", false);
     assert_eq!(scene.waiting(), 0);
@@ -366,8 +389,14 @@ fn measured_room_shrinks_by_what_began_since_the_sample() {
     };
     let free = |scene: &mut Scene| scene.publish().sites[0].free.cpu.map(|cpu| cpu.0);
     scene.pod(&bound(pod("before", 500), "a"));
+    scene.index.list_ended(Kind::Pods);
     scene.wait(5);
-    assert_eq!(free(&mut scene), None);
+    sample(&mut scene, 8);
+    assert_eq!(
+        free(&mut scene),
+        Some(3000),
+        "what the first list names was there before"
+    );
     sample(&mut scene, 1);
     assert_eq!(free(&mut scene), Some(3000));
     scene.pod(&pod("since", 700));

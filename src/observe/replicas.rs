@@ -1,6 +1,6 @@
 //! How many replicas of us are ready, by the EndpointSlices of our own Service.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -27,9 +27,9 @@ impl Cluster {
         while let Some(event) = events.next().await {
             match event {
                 Ok(Event::Init) => listed = HashMap::new(),
-                Ok(Event::InitApply(slice)) => drop(listed.insert(name(&slice), ready_endpoints(&slice))),
+                Ok(Event::InitApply(slice)) => drop(listed.insert(name(&slice), slice)),
                 Ok(Event::InitDone) => known = std::mem::take(&mut listed),
-                Ok(Event::Apply(slice)) => drop(known.insert(name(&slice), ready_endpoints(&slice))),
+                Ok(Event::Apply(slice)) => drop(known.insert(name(&slice), slice)),
                 Ok(Event::Delete(slice)) => drop(known.remove(&name(&slice))),
                 Err(error) => {
                     if is_gone(&error) {
@@ -50,15 +50,24 @@ impl Cluster {
                 }
             }
             has_failed = false;
-            // An endpoint may be in two slices while it moves.
-            let ready: BTreeSet<&String> = known.values().flatten().collect();
-            let ready = u32::try_from(ready.len()).unwrap_or(u32::MAX);
+            let ready = count(known.values());
             if told.replace(ready) != Some(ready) {
                 tracing::info!(ready, "replicas");
                 changes.send(Change::Replicas(ready)).await;
             }
         }
     }
+}
+
+/// How many endpoints are ready. An endpoint may be in two slices while it moves, and is in one of each address family.
+fn count<'s>(slices: impl Iterator<Item = &'s EndpointSlice>) -> u32 {
+    let mut families = BTreeMap::<&str, BTreeSet<String>>::new();
+    for slice in slices {
+        let family = families.entry(&slice.address_type).or_default();
+        family.extend(ready_endpoints(slice));
+    }
+    let most = families.values().map(BTreeSet::len).max().unwrap_or(0);
+    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 fn name(slice: &EndpointSlice) -> String {
@@ -96,5 +105,12 @@ mod tests {
         });
         let slice: EndpointSlice = serde_json::from_value(slice).unwrap();
         assert_eq!(ready_endpoints(&slice), ["10.0.0.1", "10.0.0.3", "10.0.0.4"]);
+        // The same pods once more, by their other addresses.
+        let mut other = slice.clone();
+        other.address_type = "IPv6".into();
+        for (i, endpoint) in other.endpoints.iter_mut().enumerate() {
+            endpoint.addresses = vec![format!("fd00::{i}")];
+        }
+        assert_eq!(count([&slice, &other, &slice].into_iter()), 3);
     }
 }

@@ -130,12 +130,12 @@ impl Cluster {
         let mut strategy = InitialListStrategy::StreamingList;
         loop {
             let mut events = Box::pin(self.events::<K>(strategy.clone()));
-            let mut broken_lists = 0;
+            let mut broken_lists = 0_u32;
             while let Some(event) = events.next().await {
                 let change = match event {
                     Ok(Event::Init) => {
                         metrics.view().list(kind);
-                        broken_lists += 1;
+                        broken_lists = broken_lists.saturating_add(1);
                         Some(Change::ListBegan(kind))
                     }
                     Ok(Event::InitDone) => {
@@ -146,13 +146,15 @@ impl Cluster {
                     Ok(Event::Delete(object)) => gone(&object),
                     Err(error) => {
                         metrics.view().failure(kind);
-                        let is_gone = is_gone(&error);
+                        let (is_gone, is_refused) = (is_gone(&error), is_refused(&error));
                         let error = format!("{:#}", anyhow::Error::from(error));
                         tracing::warn!(kind = kind.as_str(), error, "watch failed; it is tried again");
                         if is_gone {
                             begin_anew().await;
                             break;
                         }
+                        // A server without streamed lists refuses to begin one.
+                        broken_lists = if is_refused { u32::MAX } else { broken_lists };
                         None
                     }
                 };
@@ -211,6 +213,11 @@ pub(super) fn pauses() -> impl Backoff {
         .with_max_delay(longest);
     let pauses = ExponentialBackoff::from(builder.without_max_times().with_jitter());
     ResetTimerBackoff::new(pauses, 2 * longest)
+}
+
+/// Whether the API server takes the request to open a watch for an invalid one.
+fn is_refused(error: &Error) -> bool {
+    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
 }
 
 /// Whether a watch could not be opened because what it would go on from is gone. Another watcher must begin anew then: this

@@ -53,6 +53,7 @@ impl<'a> Pod<'a> {
                 .map(|intent| (intent.slo.class, intent.slo.priority)),
             phase,
             finished: status.and_then(|status| self.finished_with(status)),
+            terminating: metadata.deletion_timestamp.is_some(),
             gated: self.spec.scheduling_gates.iter().flatten().next().is_some(),
             unschedulable: status.and_then(Status::unschedulable),
             decision: self.annotation(&keys.decision_id).map(Box::from),

@@ -1,9 +1,8 @@
 //! The configuration from a ConfigMap, watched through the API.
 
 use std::fmt;
-use std::pin::pin;
 
-use futures::TryStreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -12,6 +11,7 @@ use tokio::sync::watch;
 
 use super::{Configuration, Versions, read_keys, version};
 use crate::config::map::Refused;
+use crate::observe::watch::{begin_anew, is_gone, open_seconds, pauses};
 
 /// Which ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,8 +74,11 @@ impl ConfigMap {
     /// answer leave the last good one in use, and are logged and counted.
     pub async fn follow(mut self) {
         let api: Api<v1::ConfigMap> = Api::namespaced(self.client.clone(), &self.name.namespace);
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name.name));
-        let mut events = pin!(watcher(api, only).default_backoff());
+        let only = watcher::Config::default()
+            .timeout(open_seconds())
+            .fields(&format!("metadata.name={}", self.name.name));
+        let watch = || watcher(api.clone(), only.clone()).backoff(pauses()).boxed();
+        let mut events = watch();
         let mut exists = false;
         loop {
             match events.try_next().await {
@@ -91,6 +94,10 @@ impl ConfigMap {
                 }
                 Ok(None) => {}
                 Err(error) => {
+                    if is_gone(&error) {
+                        begin_anew().await;
+                        events = watch();
+                    }
                     tracing::warn!(%error, config_map = %self.name, "the ConfigMap cannot be watched; {}", self.instead());
                 }
             }
