@@ -212,3 +212,46 @@ fn wan(site: &Site, now: Moment) -> String {
     let _ = write!(text, ", {} s ago", age / 1_000_000);
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn the_table_tells_what_is_free() {
+        let fleet = json!({
+            "sites": [
+                {"name": "edge", "kind": "edge", "closed": [{"namespace": "shop", "controller": "u1", "pods": 2}],
+                 "queues": [{"class": "batch", "waiting": 3, "pending": 4}, {"class": "batch", "priority": 1, "waiting": 1}]},
+                {"name": "far", "kind": "cloud", "wan": {"rttMs": 22.5, "lossPct": 0.1, "ageSeconds": 3}},
+                {"name": "near", "kind": "liqo"},
+            ],
+            "nodes": [
+                {"name": "e1", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "memory": "8Gi", "pods": 110},
+                 "used": {"cpu": "900m", "memory": "2Gi", "pods": 9}},
+                {"name": "e2", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 2, "memory": "4Gi", "pods": 110},
+                 "unschedulable": true},
+                {"name": "c1", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": 64, "pods": 500}, "ready": false},
+            ],
+        });
+        let now = Moment(60_000_000);
+        let snapshot = file::read(&fleet, &Config::default(), now).unwrap();
+        let expected = "
+ SITE  KIND   READY  CPU FREE  MEMORY FREE   PODS   QUEUE    WAN
+ edge  edge   2/2    5.1/6     10.0/12.0 Gi  9/220  batch 4  -
+ far   cloud  0/1    64/64     0.0/0.0 Gi    0/500  -        healthy, 22.5 ms, 0.1 % lost, 3 s ago
+ near  cloud  0/0    0/0       0.0/0.0 Gi    0/0    -        unknown
+
+ NODE  SITE  STATE      CPU FREE  MEMORY FREE  PODS
+ e1    edge  ready      3.1/4     6.0/8.0 Gi   9/110
+ e2    edge  cordoned   2/2       4.0/4.0 Gi   0/110
+ c1    far   not ready  64/64     0.0/0.0 Gi   0/500
+
+closed: edge to pods of controller u1 in shop; 2 wait
+";
+        assert_eq!(format!("\n{}", table(&snapshot, now)), expected);
+    }
+}
