@@ -43,8 +43,8 @@ pub(crate) fn fills_the_edge(scene: &Scene<'_>) -> Result<()> {
 
     let mut baselines = Vec::new();
     for _ in 0..3 {
-        let selector = json!({"nodeSelector": stage.edge_selector()});
-        baselines.push(burst(scene, &stage, &json!({}), &selector)?.edge_millicores);
+        let at_the_edge = burst(scene, &stage, &json!({}), &stage.edge_placement())?;
+        baselines.push(at_the_edge.edge_millicores);
     }
     baselines.sort_unstable();
     let median = baselines[1];

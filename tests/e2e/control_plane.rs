@@ -307,6 +307,8 @@ fn kwok_args(binaries: &Path, files: &Files, ports: &Ports) -> Result<Vec<String
     let mut args = vec![
         flag("kubeconfig", &files.kubeconfig),
         format!("--manage-nodes-with-label-selector=!{STOPPED}"),
+        // Without leases, whose holder renews them every 10 s, a node is taken for lost 50 s after its last heartbeat.
+        "--node-lease-duration-seconds=40".to_owned(),
         format!("--server-address={}", ports.kwok),
     ];
     let stages = binaries.join("stages");

@@ -14,7 +14,7 @@ use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 
-/// The label by which a node is of a trial's edge or cloud.
+/// The label by which a node is of a trial's edge or cloud, and the taint that keeps other trials' pods from its edge.
 const LABEL: &str = "edgeward.test/stage";
 
 /// Two sites of the trial's own. Their nodes go with it.
@@ -42,7 +42,8 @@ impl<'run> Stage<'run> {
         let toleration = json!({"key": "cloud", "value": "cloud", "effect": "NoSchedule"});
         json!({
             "sites": [
-                {"name": "edge", "kind": "edge", "nodeSelector": {LABEL: self.label("edge")}},
+                {"name": "edge", "kind": "edge", "nodeSelector": {LABEL: self.label("edge")},
+                 "tolerations": [self.toleration()]},
                 {"name": "cloud", "kind": "cloud", "nodeSelector": {LABEL: self.label("cloud")},
                  "tolerations": [toleration], "probes": [probe]},
             ],
@@ -59,9 +60,14 @@ impl<'run> Stage<'run> {
         format!("{LABEL}={}", self.label("edge"))
     }
 
-    /// The selector of the edge site, as a pod has it.
-    pub(crate) fn edge_selector(&self) -> Value {
-        json!({LABEL: self.label("edge")})
+    /// What lets a pod onto the edge nodes.
+    pub(crate) fn toleration(&self) -> Value {
+        json!({"key": LABEL, "value": self.name, "effect": "NoSchedule"})
+    }
+
+    /// The placement of the edge site, as a pod's spec has it.
+    pub(crate) fn edge_placement(&self) -> Value {
+        json!({"nodeSelector": {LABEL: self.label("edge")}, "tolerations": [self.toleration()]})
     }
 
     /// Whether a pod is bound to a node of the edge or of the cloud; neither, when it is not bound here.
@@ -129,7 +135,7 @@ impl<'run> Stage<'run> {
         self.node(
             suffix,
             labels,
-            json!([]),
+            json!([{"key": LABEL, "value": self.name, "effect": "NoSchedule"}]),
             json!({"cpu": cpu, "memory": "64Gi", "pods": "110"}),
         )
     }

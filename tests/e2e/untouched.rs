@@ -96,11 +96,20 @@ pub(crate) fn daemon_sets(scene: &Scene<'_>) -> Result<()> {
     let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
     let before = edgeward.reviews()?;
 
-    let near = workloads::daemon_set("near", workloads::latency());
-    let mut everywhere = workloads::daemon_set("everywhere", workloads::latency());
+    let all = [CLOUD_NODE, EDGE_NODES[0], EDGE_NODES[1]];
+    // Other trials have nodes of their own, which are none of its business.
+    let expressions = json!([{"key": "kubernetes.io/hostname", "operator": "In", "values": all}]);
+    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+    let daemon_set = |name: &str| {
+        let mut daemon_set = workloads::daemon_set(name, workloads::latency());
+        daemon_set["spec"]["template"]["spec"]["affinity"] =
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+        daemon_set
+    };
+    let near = daemon_set("near");
+    let mut everywhere = daemon_set("everywhere");
     everywhere["spec"]["template"]["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
 
-    let all = [CLOUD_NODE, EDGE_NODES[0], EDGE_NODES[1]];
     for (daemon_set, nodes) in [(&near, &all[1..]), (&everywhere, &all[..])] {
         scene.kubectl.apply(daemon_set)?;
         let app = daemon_set["metadata"]["name"].as_str().unwrap_or_default();

@@ -28,6 +28,7 @@ pub(crate) fn restart(scene: &Scene<'_>) -> Result<()> {
     let pods = (0..PODS).map(|number| {
         let mut pod = pod(&format!("pod-{number}"), MILLICORES);
         pod["spec"]["affinity"] = affinity.clone();
+        pod["spec"]["tolerations"] = json!([stage.toleration()]);
         pod
     });
     let list = json!({"apiVersion": "v1", "kind": "List", "items": pods.collect::<Vec<_>>()});
