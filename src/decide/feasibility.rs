@@ -132,16 +132,23 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
     if usable.is_empty() {
         return Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", tolerated.len());
     }
-    let usable: Vec<(&Node, Taken<'_>)> = usable.into_iter().map(|node| (node, room.taken(node))).collect();
+    // Reservations are on few nodes: only those are summed up anew.
+    let is_charged = |node: &&Node| room.charges(node).next().is_some();
+    let (charged, others): (Vec<&Node>, Vec<&Node>) = usable.iter().copied().partition(is_charged);
+    let charged: Vec<(&Node, Taken<'_>)> = charged.into_iter().map(|node| (node, room.taken(node))).collect();
     let largest_free = |name: &str| {
-        let free = usable.iter().map(|(node, taken)| match name {
-            "pods" => node.slots.saturating_sub(taken.pods),
-            name => node.allocatable.get(name).saturating_sub(taken.amounts.get(name)),
-        });
-        free.max().unwrap_or(0)
+        let free = |node: &Node, used: &Amounts, pods: i64| match name {
+            "pods" => node.slots.saturating_sub(pods),
+            name => node.allocatable.get(name).saturating_sub(used.get(name)),
+        };
+        let others = others.iter().map(|node| free(node, &node.used, node.pods));
+        let charged = charged
+            .iter()
+            .map(|(node, taken)| free(node, &taken.amounts, taken.pods));
+        others.chain(charged).max().unwrap_or(0)
     };
     let all_reserved = |name: &str| {
-        let reserved = usable.iter().map(|(node, taken)| match name {
+        let reserved = charged.iter().map(|(node, taken)| match name {
             "pods" => taken.pods.saturating_sub(node.pods),
             name => taken.amounts.get(name).saturating_sub(node.used.get(name)),
         });
@@ -161,10 +168,10 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
         .with("usableNodes", usable.len())
         .with("request", requests)
         .with("largestFree", free);
-    // Every reservation takes a slot.
-    match all_reserved("pods") {
-        0 => refusal,
-        _ => refusal.with("reserved", reserved),
+    if charged.is_empty() {
+        refusal
+    } else {
+        refusal.with("reserved", reserved)
     }
 }
 
