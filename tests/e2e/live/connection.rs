@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{CLOUD, EDGE, is_now, pod, runs, would_be, would_be_within};
 use crate::edgeward::Edgeward;
-use crate::patience::BOUND;
+use crate::patience::{BOUND, eventually};
 use crate::proxy::{Gone, Proxy};
 use crate::scene::{Registration, Scene};
 use crate::stage::Stage;
@@ -141,9 +141,12 @@ pub(crate) fn history_is_gone(scene: &Scene<'_>) -> Result<()> {
     missed(Gone::Status, &|| behind.change_back())?;
     behind.sees_the_old()?;
 
-    let lists = behind.lists()?;
-    ensure!(lists == 9, "{lists} lists, of 3 kinds, 3 times");
-    Ok(())
+    // Decisions do not wait for the namespaces, which may be the last.
+    eventually("each of 3 kinds was listed 3 times", BOUND, || {
+        let lists = behind.lists()?;
+        ensure!(lists == 9, "{lists} lists");
+        Ok(())
+    })
 }
 
 /// Nothing happens for longer than the view may be old, and it is not stale. `EDGEWARD_LONG=1` looks for five minutes.
