@@ -4,7 +4,7 @@ pub mod definition;
 pub mod file;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::config::Config;
 use crate::resources::Amounts;
@@ -230,6 +230,8 @@ pub struct Node {
     pub ready: bool,
 }
 
+static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(Taint::unschedulable);
+
 impl Node {
     /// Whether kube-scheduler's filters on readiness, cordon, taints, labels and name let a pod with these constraints
     /// and tolerations onto the node, if it has room.
@@ -238,11 +240,19 @@ impl Node {
         constraints: &NodeConstraints<'_>,
         tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone,
     ) -> bool {
-        let tolerated = |taint: &Taint| tolerations.clone().any(|toleration| toleration.tolerates(taint));
         self.ready
-            && self.taints.iter().filter(|taint| taint.is_hard()).all(tolerated)
-            && (!self.cordoned || tolerated(&Taint::unschedulable()))
+            && self.is_tolerated(tolerations.clone())
+            && (!self.cordoned
+                || tolerations
+                    .clone()
+                    .any(|toleration| toleration.tolerates(&UNSCHEDULABLE)))
             && (constraints.is_empty() || constraints.allow(&self.name, &self.labels))
+    }
+
+    /// Whether these tolerations cover every taint that keeps pods away.
+    pub fn is_tolerated<'t>(&self, tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone) -> bool {
+        let mut hard = self.taints.iter().filter(|taint| taint.is_hard());
+        hard.all(|taint| tolerations.clone().any(|toleration| toleration.tolerates(taint)))
     }
 }
 

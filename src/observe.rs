@@ -243,9 +243,7 @@ impl Observer {
             }
         }
     }
-}
 
-impl Observer {
     /// Logs each fault of a node once.
     fn report_faults(&mut self) {
         if self.index.faults().eq(&self.faults) {

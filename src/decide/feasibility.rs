@@ -1,7 +1,5 @@
 //! Whether a site can take the pod: its nodes, its WAN, the pod's ties, the time (DESIGN 4.3 to 4.6).
 
-use std::sync::LazyLock;
-
 use serde_json::Map;
 
 use super::verdict::{Estimate, Refusal, RefusalCode};
@@ -11,7 +9,7 @@ use crate::resources::Amounts;
 use crate::room::{Room, Taken};
 use crate::units::{Micros, Moment};
 use crate::workload::Workload;
-use crate::workload::constraints::Taint;
+use crate::workload::constraints::Toleration;
 use crate::workload::slo::Slo;
 
 /// Whether the pod's own nodeSelector and affinity allow any node of the site. Cost: a pass over its nodes at most,
@@ -30,46 +28,28 @@ pub(super) fn fitting_nodes<'n>(
     site: &'n Site,
     room: &Room<'_, '_>,
 ) -> impl Iterator<Item = &'n Node> {
-    let fits = |node: &&Node| node.ready && room.fits(&workload.request, node) && may_run(workload, site, node);
+    let fits = |node: &&Node| room.fits(&workload.request, node) && may_run(workload, site, node);
     site.nodes().filter(fits)
 }
 
-/// Whether the scheduler's filters on labels, taints and cordon let the pod onto the node, once it carries the
-/// site's placement.
+/// Whether the scheduler's filters on readiness, labels, taints and cordon let the pod onto the node, once it carries
+/// the site's placement.
 fn may_run(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
-    is_tolerated(workload, site, node)
-        && (!node.cordoned || tolerates(workload, site, &UNSCHEDULABLE))
-        && (workload.constraints.is_empty() || workload.constraints.allow(&node.name, &node.labels))
+    node.admits(&workload.constraints, tolerations(workload, site))
 }
 
-static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(Taint::unschedulable);
-
-fn is_tolerated(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
-    node.taints
-        .iter()
-        .filter(|taint| taint.is_hard())
-        .all(|taint| tolerates(workload, site, taint))
-}
-
-fn tolerates(workload: &Workload<'_>, site: &Site, taint: &Taint) -> bool {
-    workload
-        .tolerations
-        .iter()
-        .any(|toleration| toleration.tolerates(taint))
-        || site
-            .definition
-            .tolerations
-            .iter()
-            .any(|toleration| toleration.tolerates(taint))
+/// The pod's own tolerations, and those of the site's placement.
+fn tolerations<'t>(workload: &'t Workload<'_>, site: &'t Site) -> impl Iterator<Item = &'t Toleration<'t>> + Clone {
+    workload.tolerations.iter().chain(&site.definition.tolerations)
 }
 
 /// For each node of the site that the pod's constraints and tolerations allow: whether it could hold the pod if it
 /// were empty. Cordon and readiness are left out, for they pass.
 pub(super) fn holds_when_empty(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = bool> {
     let nothing = Amounts::default();
-    let candidates = site
-        .nodes()
-        .filter(|node| workload.constraints.allow(&node.name, &node.labels) && is_tolerated(workload, site, node));
+    let candidates = site.nodes().filter(|node| {
+        workload.constraints.allow(&node.name, &node.labels) && node.is_tolerated(tolerations(workload, site))
+    });
     candidates.map(move |node| node.slots > 0 && workload.request.fits(&node.allocatable, &nothing))
 }
 
@@ -101,7 +81,7 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site, room: &Room<'_
     workload.may_preempt
         && site
             .nodes()
-            .filter(|node| node.ready && may_run(workload, site, node))
+            .filter(|node| may_run(workload, site, node))
             .any(makes_room)
 }
 
@@ -117,12 +97,12 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
     let tolerated: Vec<&Node> = selected
         .iter()
         .copied()
-        .filter(|node| is_tolerated(workload, site, node))
+        .filter(|node| node.is_tolerated(tolerations(workload, site)))
         .collect();
     let usable: Vec<&Node> = tolerated
         .iter()
         .copied()
-        .filter(|node| node.ready && may_run(workload, site, node))
+        .filter(|node| may_run(workload, site, node))
         .collect();
     if tolerated.is_empty() {
         return Refusal::new(RefusalCode::NoMatchingNode)
