@@ -164,7 +164,8 @@ fn assess<'s>(
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
         refusals.extend(match fitting.is_empty() {
             true => Some(feasibility::refuse_nodes(workload, site, room)),
-            false => feasibility::refuse_measured(workload, site, room),
+            false => feasibility::refuse_measured(workload, site, room)
+                .or_else(|| feasibility::refuse_crowded(workload, site, room)),
         });
         refusals.extend(feasibility::refuse_closed(workload, site));
         refusals.extend(feasibility::refuse_link(site, config, now.moment));

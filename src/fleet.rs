@@ -2,6 +2,7 @@
 
 pub mod definition;
 pub mod file;
+mod on_their_way;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -13,6 +14,8 @@ use crate::wan::Endpoint;
 use crate::workload::Ties;
 use crate::workload::constraints::{Labels, NodeConstraints, Taint, Toleration};
 use crate::workload::slo::{Class, PerClass};
+
+pub use on_their_way::OnTheirWay;
 
 /// An immutable picture of all sites. Read by many reviews at once, written by none.
 #[derive(Debug, Clone, Default)]
@@ -103,6 +106,8 @@ pub struct Site {
     pub link: Option<Link>,
     /// Pods not yet running there.
     pub queues: Vec<QueueGroup>,
+    /// Those that its nodes are charged for by guess.
+    pub on_their_way: OnTheirWay,
     /// Mean processing time per class as observed there, where there were enough observations.
     pub observed: PerClass<Option<Micros>>,
     /// The same per controller, which knows better than its class.
@@ -122,6 +127,7 @@ impl Site {
             nodes: Arc::default(),
             link: None,
             queues: vec![],
+            on_their_way: OnTheirWay::default(),
             observed: PerClass::default(),
             observed_of: Arc::default(),
             free: Free::default(),
@@ -130,7 +136,7 @@ impl Site {
     }
 
     /// Its nodes.
-    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> + Clone {
         self.nodes.iter().map(|node| &**node)
     }
 
@@ -222,6 +228,8 @@ pub struct Node {
     pub used: Amounts,
     /// Pods charged to it.
     pub pods: i64,
+    /// The part of `used` and `pods` charged by guess.
+    pub on_their_way: OnTheirWay,
     /// The part of `used` and `pods` held by pods of a known priority, which preemption could free.
     pub by_priority: Vec<PriorityUse>,
     /// `spec.unschedulable`.

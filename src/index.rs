@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::fleet::{Link, Node, NodeId, PriorityUse, Site, SiteDefinition, SiteKind, Snapshot};
+use crate::fleet::{Link, Node, NodeId, OnTheirWay, PriorityUse, Site, SiteDefinition, SiteKind, Snapshot};
 use crate::resources::Amounts;
 use crate::units::Moment;
 
@@ -117,6 +117,9 @@ struct NodeEntry {
     by_priority: BTreeMap<i32, Tally>,
     /// Pods that charge it without being bound or nominated to it.
     on_their_way: BTreeSet<Rank>,
+    /// What these take, and what has divided each of their requests since there were none.
+    guessed: Tally,
+    step: Amounts,
 }
 
 impl NodeEntry {
@@ -137,10 +140,34 @@ impl NodeEntry {
         self.refresh();
     }
 
+    /// A pod is on its way here, as far as we can guess. What it takes is charged by itself.
+    fn expect(&mut self, rank: Rank, request: &Amounts) {
+        if self.on_their_way.insert(rank) {
+            self.guessed.add(request);
+            self.step.divide(request);
+        }
+    }
+
+    /// The reverse of [`Self::expect`].
+    fn no_longer_expect(&mut self, rank: &Rank, request: &Amounts) {
+        if self.on_their_way.remove(rank) {
+            self.guessed.take(request);
+        }
+        if self.on_their_way.is_empty() {
+            self.step = Amounts::default();
+        }
+    }
+
     fn refresh(&mut self) {
         let node = Arc::make_mut(&mut self.node);
         node.used = self.used.amounts();
         node.pods = self.used.pods();
+        node.on_their_way = OnTheirWay {
+            amounts: self.guessed.amounts(),
+            pods: self.guessed.pods(),
+            step: self.step.clone(),
+            largest: Amounts::default(),
+        };
         let parts = self.by_priority.iter().map(|(&priority, tally)| PriorityUse {
             priority,
             used: tally.amounts(),
@@ -202,6 +229,7 @@ impl Index {
             name: Arc::clone(&old.name),
             used: old.used.clone(),
             pods: old.pods,
+            on_their_way: old.on_their_way.clone(),
             by_priority: old.by_priority.clone(),
             ..node
         });
@@ -302,9 +330,14 @@ impl Index {
         self.measure(now);
         self.revision += 1;
         let queues = self.queues.by_site(self.sites.len());
+        let guessed: Vec<_> = self.guessed.iter().filter_map(|id| self.nodes.get(id)).collect();
         for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
             entry.publish_nodes(&self.nodes);
             entry.site.queues = queues;
+            entry.site.on_their_way = OnTheirWay::default();
+            for node in guessed.iter().filter(|node| node.site == Some(at)) {
+                entry.site.on_their_way.merge(&node.node.on_their_way);
+            }
             if let Some(closed) = self.queues.closed_if_changed(at) {
                 entry.site.closed = Arc::new(closed);
             }
@@ -341,6 +374,8 @@ impl Index {
             used: Tally::default(),
             by_priority: BTreeMap::new(),
             on_their_way: BTreeSet::new(),
+            guessed: Tally::default(),
+            step: Amounts::default(),
         };
         self.nodes.insert(id, entry);
         self.names.insert(name, id);

@@ -12,7 +12,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use crate::fleet::NodeId;
+use crate::fleet::{NodeId, OnTheirWay};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment, Now};
 
@@ -259,17 +259,15 @@ impl Ledger {
         entries.filter_map(move |entry| self.charge(entry, revision))
     }
 
-    /// The same on all nodes of a site, summed: the amounts and the pod slots. Cost: a pass over the open reservations.
-    pub fn charged(&self, site: &str, revision: u64) -> (Amounts, i64) {
-        let (mut amounts, mut slots) = (Amounts::default(), 0);
+    /// The same on all nodes of a site, together. Cost: a pass over the open reservations.
+    pub fn on_their_way(&self, site: &str, revision: u64) -> OnTheirWay {
         let entries = self.nodes.values().flatten();
-        for entry in entries.filter(|entry| *entry.reservation.site == *site) {
-            if let Some(charge) = self.charge(entry, revision) {
-                amounts.add(charge.amount, charge.times);
-                slots += i64::from(charge.times);
-            }
+        let of_site = entries.filter(|entry| *entry.reservation.site == *site);
+        let mut pods = OnTheirWay::default();
+        for charge in of_site.filter_map(|entry| self.charge(entry, revision)) {
+            pods.add(charge.amount, charge.times);
         }
-        (amounts, slots)
+        pods
     }
 
     /// How many reservations nobody has confirmed.

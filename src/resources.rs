@@ -138,6 +138,32 @@ impl Amounts {
         }
     }
 
+    /// Raises each amount to `other`'s, where that is larger.
+    pub fn raise(&mut self, other: &Amounts) {
+        self.cpu = self.cpu.max(other.cpu);
+        self.memory = self.memory.max(other.memory);
+        self.ephemeral_storage = self.ephemeral_storage.max(other.ephemeral_storage);
+        for (name, amount) in &other.scalars {
+            match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
+                Ok(at) => self.scalars[at].1 = self.scalars[at].1.max(*amount),
+                Err(at) => self.scalars.insert(at, (name.clone(), *amount)),
+            }
+        }
+    }
+
+    /// Lowers each amount to the largest one that divides both it and `other`'s; zero is divided by everything.
+    pub fn divide(&mut self, other: &Amounts) {
+        self.cpu.0 = divisor(self.cpu.0, other.cpu.0);
+        self.memory.0 = divisor(self.memory.0, other.memory.0);
+        self.ephemeral_storage.0 = divisor(self.ephemeral_storage.0, other.ephemeral_storage.0);
+        for (name, amount) in &other.scalars {
+            match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
+                Ok(at) => self.scalars[at].1 = divisor(self.scalars[at].1, *amount),
+                Err(at) => self.scalars.insert(at, (name.clone(), *amount)),
+            }
+        }
+    }
+
     /// Drops the names of which the amount is zero: a pod may list any number of them.
     pub fn forget_zeros(&mut self) {
         self.scalars.retain(|(_, amount)| *amount != 0);
@@ -178,6 +204,14 @@ impl Amounts {
             scalar => self.scalar(scalar),
         }
     }
+}
+
+/// The greatest common divisor.
+fn divisor(mut a: i64, mut b: i64) -> i64 {
+    while b != 0 {
+        (a, b) = (b, a.wrapping_rem(b));
+    }
+    a
 }
 
 #[cfg(test)]

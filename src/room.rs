@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-use crate::fleet::{Free, Node, Site, Snapshot};
+use crate::fleet::{Free, Node, OnTheirWay, Site, Snapshot};
 use crate::ledger::{Charge, Ledger};
 use crate::resources::Amounts;
 use crate::score::score;
@@ -85,10 +85,29 @@ impl Room<'_, '_> {
         if site.free == Free::default() {
             return site.free;
         }
-        let (reserved, _) = self.ledger.charged(site.name(), self.snapshot.revision);
+        let reserved = self.ledger.on_their_way(site.name(), self.snapshot.revision).amounts;
         Free {
             cpu: site.free.cpu.map(|cpu| cpu - reserved.cpu),
             memory: site.free.memory.map(|memory| memory - reserved.memory),
         }
+    }
+
+    /// The pods on their way to `site`: those that its nodes are charged for by guess, and those with a reservation.
+    /// Cost: a pass over the reservations.
+    pub fn on_their_way(&self, site: &Site) -> OnTheirWay {
+        let mut pods = self.ledger.on_their_way(site.name(), self.snapshot.revision);
+        pods.merge(&site.on_their_way);
+        pods
+    }
+
+    /// Those of them that are charged to one of `nodes`. Cost: a search for each.
+    pub fn on_their_way_to<'n>(&self, nodes: impl Iterator<Item = &'n Node>) -> OnTheirWay {
+        let mut pods = OnTheirWay::default();
+        for node in nodes {
+            pods.merge(&node.on_their_way);
+            self.charges(node)
+                .for_each(|charge| pods.add(charge.amount, charge.times));
+        }
+        pods
     }
 }

@@ -113,7 +113,8 @@ codes! {
         NoMatchingNode = "no_matching_node",
         /// The nodes that would do are cordoned or not ready.
         NodeNotReady = "node_not_ready",
-        /// No node that would do has room, or the site as a whole has less by measurement.
+        /// No node that would do has room, or the site as a whole has less by measurement, or pods on their way could leave
+        /// none.
         NoRoom = "no_room",
         /// kube-scheduler cannot place a pod of the same controller there, for a reason we do not evaluate.
         ClosedByScheduler = "closed_by_scheduler",

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::definition::{self, effect};
-use super::{ByController, Free, Link, LinkState, Node, NodeId, PriorityUse, QueueGroup, Site, SiteKind, Snapshot};
+use super::{
+    ByController, Free, Link, LinkState, Node, NodeId, OnTheirWay, PriorityUse, QueueGroup, Site, SiteKind, Snapshot,
+};
 use crate::config::Config;
 use crate::config::document::{self, Faults, Field};
 use crate::resources::{Amounts, ResourceList};
@@ -314,6 +316,7 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         slots: slots.unwrap_or(0),
         used,
         pods,
+        on_their_way: OnTheirWay::default(),
         by_priority,
         cordoned: unschedulable.boolean().unwrap_or(false),
         ready: ready.boolean().unwrap_or(true),

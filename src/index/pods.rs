@@ -248,7 +248,7 @@ impl Index {
         if entry.is_on_its_way()
             && let Some(node) = self.nodes.get_mut(&id)
         {
-            node.on_their_way.insert(entry.rank(uid));
+            node.expect(entry.rank(uid), &entry.request);
             self.guessed.insert(id);
         }
         self.charge(id, &entry.request, entry.priority);
@@ -260,7 +260,7 @@ impl Index {
         if entry.is_on_its_way()
             && let Some(node) = self.nodes.get_mut(&id)
         {
-            node.on_their_way.remove(&entry.rank(uid));
+            node.no_longer_expect(&entry.rank(uid), &entry.request);
             if node.on_their_way.is_empty() {
                 self.guessed.remove(&id);
             }

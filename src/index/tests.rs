@@ -658,8 +658,29 @@ impl Scene {
             let members = index.nodes.values().filter(|node| node.site == Some(at));
             let mut names: Vec<_> = members.map(|node| Arc::clone(&node.node.name)).collect();
             names.sort();
-            let published: Vec<_> = snapshot.sites[at].nodes().map(|node| Arc::clone(&node.name)).collect();
+            let site = &snapshot.sites[at];
+            let published: Vec<_> = site.nodes().map(|node| Arc::clone(&node.name)).collect();
             assert_eq!(published, names, "{}", entry.site.name());
+            let is_guessed = |pod: &&PodEntry| {
+                let node = pod.charged.and_then(|id| index.nodes.get(&id));
+                let unbound = pod.unbound.as_ref().filter(|unbound| unbound.nominated.is_none());
+                unbound.is_some() && node.is_some_and(|node| node.site == Some(at))
+            };
+            let guessed: Vec<_> = index
+                .pods
+                .values()
+                .filter(is_guessed)
+                .map(|pod| pod.request.cpu.0)
+                .collect();
+            let on_their_way = &site.on_their_way;
+            assert_eq!(on_their_way.pods, guessed.len() as i64);
+            assert_eq!(on_their_way.amounts.cpu.0, guessed.iter().sum::<i64>());
+            let step = on_their_way.step.cpu.0;
+            assert!(
+                guessed.iter().all(|cpu| *cpu == 0 || cpu % step == 0),
+                "{step} {guessed:?}"
+            );
+            assert!(!guessed.is_empty() || step == 0);
         }
         let mut waiting = 0;
         let mut closing = 0;

@@ -81,8 +81,8 @@ fn what_is_not_confirmed_counts_once_per_replica_and_a_confirmed_one_once() {
     ledger.set_replicas(3);
     assert!(ledger.reserve(reservation(1, None), NOW.moment));
     assert_eq!(taken(&ledger, 4), (300, 3));
-    assert_eq!(ledger.charged("edge", 4).1, 3);
-    assert_eq!(ledger.charged("cloud", 4).1, 0);
+    assert_eq!(ledger.on_their_way("edge", 4).pods, 3);
+    assert_eq!(ledger.on_their_way("cloud", 4).pods, 0);
     assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", 5), Some(NodeId(7)));
     assert_eq!((taken(&ledger, 4), ledger.open()), ((100, 1), 0));
     // The new snapshot may be read before the ledger hears of it.
@@ -704,7 +704,10 @@ impl World {
         }
         let revision = self.stored.snapshot.revision;
         assert_eq!(fresh.open(), self.ledger.open());
-        assert_eq!(fresh.charged("edge", revision), self.ledger.charged("edge", revision));
+        assert_eq!(
+            fresh.on_their_way("edge", revision),
+            self.ledger.on_their_way("edge", revision)
+        );
     }
 }
 

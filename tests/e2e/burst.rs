@@ -51,42 +51,50 @@ pub(crate) fn fills_the_edge(scene: &Scene<'_>) -> Result<()> {
     let share = |outcome: &Outcome| outcome.edge_millicores as f64 / median as f64;
     println!("burst: baselines {baselines:?} millicores at the edge");
 
-    let one = decided(scene, &stage, 1, "3s")?;
-    println!("burst: one replica {:.3} of the median: {one:?}", share(&one));
-    let three = decided(scene, &stage, 3, "3s")?;
-    println!("burst: three replicas {:.3} of the median: {three:?}", share(&three));
-    let without = decided(scene, &stage, 1, "0s")?;
+    for (replicas, least, most) in [(1, 0.95, PODS / 100), (3, 0.90, PODS / 50)] {
+        let meets = |outcome: &Outcome| {
+            share(outcome) >= least
+                && outcome.unschedulable <= most
+                && outcome.undecided == 0
+                && outcome.cloud_pods > PODS / 2
+        };
+        // Of three the median counts, as of the baselines: it is settled when two agree.
+        let (mut met, mut missed) = (0, 0);
+        while met < 2 && missed < 2 {
+            let outcome = decided(scene, &stage, replicas, "3s", met + missed)?;
+            println!(
+                "burst: {replicas} deciding, {:.3} of the median: {outcome:?}",
+                share(&outcome)
+            );
+            if meets(&outcome) {
+                met += 1;
+            } else {
+                missed += 1;
+            }
+        }
+        ensure!(
+            missed < 2,
+            "{replicas} deciding: twice less than {least} of {median} millicores, more than {most} unschedulable or some undecided"
+        );
+    }
+    let without = decided(scene, &stage, 1, "0s", 0)?;
     println!(
         "burst: without reservations {:.3} of the median: {without:?}",
         share(&without)
     );
-
-    // The goals are 1 % and 2 %; docs/reliability.md says how far they are met, and by what. On a busy machine it is more.
-    for (outcome, least, most) in [(&one, 0.95, PODS / 20), (&three, 0.90, PODS / 10)] {
-        ensure!(share(outcome) >= least, "{outcome:?} is less than {least} of {median}");
-        ensure!(
-            outcome.unschedulable <= most,
-            "{outcome:?}: more than {most} unschedulable"
-        );
-        ensure!(outcome.undecided == 0, "{outcome:?}");
-        ensure!(
-            outcome.cloud_pods > PODS / 2,
-            "{outcome:?}: the cloud does not hold the rest"
-        );
-    }
     ensure!(
-        without.unschedulable > PODS / 10,
+        without.unschedulable > PODS / 50,
         "{without:?}: reservations make no difference"
     );
     Ok(())
 }
 
-/// A burst of managed pods with so many replicas deciding, whose reservations last so long.
-fn decided(scene: &Scene<'_>, stage: &Stage<'_>, replicas: usize, ttl: &str) -> Result<Outcome> {
+/// A burst of managed pods with so many replicas deciding, whose reservations last so long; `turn` tells their logs apart.
+fn decided(scene: &Scene<'_>, stage: &Stage<'_>, replicas: usize, ttl: &str, turn: usize) -> Result<Outcome> {
     let mut config = stage.config();
     config["reservationTTL"] = json!(ttl);
     config["replicas"] = json!(replicas);
-    let name = |i: usize| format!("replica-{i}-of-{replicas}-{ttl}");
+    let name = |i: usize| format!("replica-{i}-of-{replicas}-{ttl}-{turn}");
     let started = (0..replicas).map(|i| scene.live_edgeward_as(&name(i), &config));
     let replicas = started.collect::<Result<Vec<_>>>()?;
     let addresses = replicas.iter().map(|replica| replica.admission()).collect();

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::InvalidSlo;
+use crate::fleet::OnTheirWay;
 use crate::testkit;
 
 fn reviewer(config: Config) -> Reviewer {
@@ -351,7 +352,7 @@ fn nothing_is_promised_to_a_pod_that_fits_nowhere_nor_by_an_answer_that_comes_to
 fn a_second_round_adjusts_what_is_promised() {
     let reviewer = burst_reviewer(HOUR);
     let charged = || {
-        let (amounts, pods) = reviewer.ledger.lock().unwrap().charged("edge", 0);
+        let OnTheirWay { amounts, pods, .. } = reviewer.ledger.lock().unwrap().on_their_way("edge", 0);
         (amounts.cpu.0, pods)
     };
     let mut review = create(core_pod());

@@ -1,0 +1,203 @@
+//! Pods that are promised room and whose node is not known yet, taken together.
+
+use super::Node;
+use crate::resources::Amounts;
+
+/// Pods on their way to nodes that only kube-scheduler knows. Each is charged to the node it will probably take, which is
+/// a guess; taken together they say how far the guesses can be wrong.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OnTheirWay {
+    /// Sum of their requests.
+    pub amounts: Amounts,
+    /// Their number.
+    pub pods: i64,
+    /// Of each resource, an amount that divides all their requests for it; zero where nobody asks for it.
+    pub step: Amounts,
+    /// Of each resource, the largest request among those that do not exist yet: a pod decided later can come first.
+    pub largest: Amounts,
+}
+
+/// All of them, in the unit of [`OnTheirWay::share`]: fine enough for the shares of thousands of nodes to add up.
+const ALL: i128 = 1 << 32;
+
+impl OnTheirWay {
+    /// One more that does not exist yet, counted so many times.
+    pub fn add(&mut self, request: &Amounts, times: u32) {
+        self.amounts.add(request, times);
+        self.pods = self.pods.saturating_add(times.into());
+        self.step.divide(request);
+        self.largest.raise(request);
+    }
+
+    /// And those of another part of the site.
+    pub fn merge(&mut self, other: &OnTheirWay) {
+        self.amounts.add(&other.amounts, 1);
+        self.pods = self.pods.saturating_add(other.pods);
+        self.step.divide(&other.step);
+        self.largest.raise(&other.largest);
+    }
+
+    /// Whether there is a place for one more pod on one of `nodes`, wherever kube-scheduler puts these and whichever of
+    /// those that do not exist yet come first; and a place for each of those beside it. Certain where one resource is
+    /// scarce; where several are, they are taken to be asked for in like proportions. Cost: a few divisions for each node
+    /// until enough are found.
+    pub fn leave_a_place<'n>(&self, request: &Amounts, nodes: impl Iterator<Item = &'n Node> + Clone) -> bool {
+        let leaves_one = |others: &OnTheirWay, request: &Amounts| {
+            let mut shares = 0;
+            nodes.clone().any(|node| {
+                shares += others.share(request, node);
+                shares > ALL
+            })
+        };
+        leaves_one(self, request) && {
+            // What holds for the largest holds for all.
+            let mut largest = self.largest.clone();
+            largest.raise(request);
+            let mut others = self.clone();
+            others.amounts.add(request, 1);
+            others.amounts = others.amounts.less(&largest);
+            others.step.divide(request);
+            largest == *request || leaves_one(&others, &largest)
+        }
+    }
+
+    /// Which share of these pods must come to `node`, at least, before it has no place left for `request`: in parts of
+    /// [`ALL`], rounded down, and more than `ALL` where even all of them leave one. Zero where it has none now. Those that
+    /// are charged to the node by guess count as not there yet.
+    fn share(&self, request: &Amounts, node: &Node) -> i128 {
+        let coming = &node.on_their_way;
+        let slots = node.slots.saturating_sub(node.pods).saturating_add(coming.pods);
+        let asked = request.named().map(|(name, request)| {
+            let free = node.allocatable.get(name).saturating_sub(node.used.get(name));
+            let free = free.saturating_add(coming.amounts.get(name));
+            (request, free, self.amounts.get(name), self.step.get(name))
+        });
+        let shares = asked
+            .chain([(1, slots, self.pods, 1)])
+            .map(|(request, free, all, step)| {
+                if free < request {
+                    0
+                } else if all <= 0 {
+                    ALL + 1
+                } else {
+                    // There is a place until they take more than the difference, and what they take is a multiple of the step.
+                    let spare = i128::from(free) - i128::from(request);
+                    let step = i128::from(step.max(1));
+                    (spare / step + 1) * step * ALL / i128::from(all)
+                }
+            });
+        shares.min().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::{prop_assert, proptest};
+
+    use super::*;
+    use crate::units::Millicores;
+
+    fn cpu(millicores: i64) -> Amounts {
+        Amounts {
+            cpu: Millicores(millicores),
+            ..Amounts::default()
+        }
+    }
+
+    fn node(free: i64) -> Node {
+        Node {
+            allocatable: cpu(free),
+            slots: 110,
+            ..Node::default()
+        }
+    }
+
+    fn of(sizes: &[i64]) -> OnTheirWay {
+        let mut pods = OnTheirWay::default();
+        sizes.iter().for_each(|&size| pods.add(&cpu(size), 1));
+        pods
+    }
+
+    fn has_place(sizes: &[i64], free: &[i64], request: i64) -> bool {
+        let nodes: Vec<_> = free.iter().copied().map(node).collect();
+        of(sizes).leave_a_place(&cpu(request), nodes.iter())
+    }
+
+    #[test]
+    fn equal_pods_leave_exactly_the_places_that_are_left() {
+        assert!(has_place(&[500; 7], &[2_000, 2_000], 500));
+        assert!(!has_place(&[500; 8], &[2_000, 2_000], 500));
+        // Also where a node has something left over.
+        assert!(has_place(&[500; 7], &[2_300, 2_499], 500));
+        assert!(!has_place(&[500; 8], &[2_300, 2_499], 500));
+    }
+
+    #[test]
+    fn small_pods_can_take_a_large_ones_place_on_every_node() {
+        assert!(has_place(&[100, 100], &[2_000; 3], 2_000));
+        assert!(!has_place(&[100, 100, 100], &[2_000; 3], 2_000));
+        // Also one that is decided after it and comes first.
+        assert!(has_place(&[100, 2_000], &[2_000; 3], 100));
+        assert!(!has_place(&[100, 100, 2_000], &[2_000; 3], 100));
+        // Not once it exists.
+        let mut pods = of(&[100, 100, 2_000]);
+        pods.largest = Amounts::default();
+        assert!(pods.leave_a_place(&cpu(100), [node(2_000), node(2_000), node(2_000)].iter()));
+    }
+
+    #[test]
+    fn what_is_charged_by_guess_counts_as_not_there_yet() {
+        let mut guessed = node(2_000);
+        guessed.used = cpu(1_500);
+        guessed.pods = 3;
+        let pods = of(&[500; 3]);
+        assert_eq!(pods.share(&cpu(1_000), &guessed), 0);
+        guessed.on_their_way = pods.clone();
+        assert_eq!(pods.share(&cpu(1_000), &guessed), ALL);
+    }
+
+    #[test]
+    fn slots_run_out_too() {
+        let mut two = node(2_000);
+        two.slots = 2;
+        assert_eq!(of(&[0; 4]).share(&cpu(0), &two), ALL / 2);
+        two.pods = 2;
+        assert_eq!(of(&[0; 4]).share(&cpu(0), &two), 0);
+        // Nobody else asks for what this one asks for.
+        two.pods = 0;
+        assert_eq!(of(&[0]).share(&cpu(100), &two), ALL + 1);
+    }
+
+    /// Whether some order of these pods, each on any node that has room for it, leaves one without a place.
+    fn can_one_be_left_out(sizes: &[i64], free: &mut [i64]) -> bool {
+        let fits = |free: &[i64], size: i64| free.iter().any(|free| *free >= size);
+        sizes.iter().any(|size| !fits(free, *size))
+            || (0..sizes.len()).any(|first| {
+                let mut rest = sizes.to_vec();
+                let size = rest.swap_remove(first);
+                (0..free.len()).any(|at| {
+                    free[at] >= size && {
+                        free[at] -= size;
+                        let left_out = can_one_be_left_out(&rest, free);
+                        free[at] += size;
+                        left_out
+                    }
+                })
+            })
+    }
+
+    proptest! {
+        /// Pods are decided one after the other; none that is promised a place is without one in the end.
+        #[test]
+        fn nobody_is_left_out(asked in vec(1i64..5, 1..6), mut free in vec(0i64..9, 1..4)) {
+            let mut promised = vec![];
+            for size in asked {
+                if has_place(&promised, &free, size) {
+                    promised.push(size);
+                }
+            }
+            prop_assert!(!can_one_be_left_out(&promised, &mut free), "{promised:?}");
+        }
+    }
+}
