@@ -22,9 +22,9 @@ use verdict::{Action, Assessment, Reason, RefusalCode, Verdict};
 pub const HIGH_PRIORITY: u8 = 7;
 
 /// The most comparisons of the pod's constraints and tolerations with the fleet's nodes that one decision may take: a
-/// few hundredths of a second. A pod of a few kilobytes on ten thousand nodes stays far below; one that was written to
-/// keep us busy does not.
-const MAX_COMPARISONS: usize = 2_000_000;
+/// few thousandths of a second, for which all other decisions wait. An ordinary pod on five thousand nodes stays far
+/// below; one that was written to keep us busy does not.
+const MAX_COMPARISONS: usize = 500_000;
 
 /// How long a placement we wrote is recognised as our own.
 const REINVOCATION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);

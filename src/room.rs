@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use crate::fleet::{Free, Node, OnTheirWay, Site, Snapshot};
 use crate::ledger::{Charge, Ledger};
 use crate::resources::Amounts;
-use crate::score::score;
+use crate::score::{SCORED, score};
 use crate::units::Micros;
 
 /// The snapshot together with everything promised since. A verdict borrows from the snapshot alone, so the ledger's
@@ -51,14 +51,14 @@ impl Room<'_, '_> {
         }
     }
 
-    /// Of nodes on which `request` fits, the one that kube-scheduler would take; of equals, the first by name.
-    /// Cost: a score for each.
+    /// Of nodes on which `request` fits, the one that kube-scheduler would take, of the first hundred; of equals, the first
+    /// by name. Cost: a score for each of these.
     pub fn best_node<'n>(&self, request: &Amounts, fitting: impl Iterator<Item = &'n Node>) -> Option<&'n Node> {
         let rank = |node: &&'n Node| {
             let score = score(request, &node.allocatable, &self.taken(node).amounts);
             (Reverse(score), &*node.name)
         };
-        fitting.min_by_key(rank)
+        fitting.take(SCORED).min_by_key(rank)
     }
 
     /// What is reserved on `node` for pods that the snapshot does not show. Cost: a search if anything is reserved at all.

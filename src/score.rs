@@ -9,6 +9,10 @@ use crate::resources::Amounts;
 /// The highest score of one plugin.
 const MAX: i64 = 100;
 
+/// How many of the nodes that a pod fits are scored for a guess. kube-scheduler scores as many at least, and of more only a
+/// share, which begins elsewhere each time. Source: `minFeasibleNodesToFind` and `numFeasibleNodesToFind`.
+pub const SCORED: usize = 100;
+
 /// How much kube-scheduler likes to place `request` on a node: from 0 to 200, the higher the better. The node has
 /// `allocatable`, of which `used` is taken. Cost: a few divisions.
 pub fn score(request: &Amounts, allocatable: &Amounts, used: &Amounts) -> i64 {
