@@ -5,23 +5,16 @@ use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-use anyhow::{Context, Result, ensure};
-use futures::future::try_join_all;
-use http::Request;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use crate::clients::{LABEL, PODS, create, millicores};
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::stage::Stage;
 
-const PODS: usize = 500;
-const CLIENTS: usize = 50;
-
 /// CPU of the edge nodes, in cores: room for about 120 pods of 200 m on average.
 const EDGE: [&str; 5] = ["2", "3", "4", "7", "8"];
-const SIZES: [u32; 3] = [100, 200, 300];
 
 /// What became of a burst.
 #[derive(Debug)]
@@ -108,9 +101,9 @@ fn decided(scene: &Scene<'_>, stage: &Stage<'_>, replicas: usize, ttl: &str, tur
 
 /// Creates the pods, waits until each is bound or said to be unschedulable, counts, and deletes them.
 fn burst(scene: &Scene<'_>, stage: &Stage<'_>, annotations: &Value, spec: &Value) -> Result<Outcome> {
-    scene.runtime.block_on(create(scene, annotations, spec))?;
+    create(scene, 0..PODS, annotations, spec)?;
     let settled = || -> Result<Vec<Value>> {
-        let pods = scene.kubectl.list("pods", "burst=yes")?;
+        let pods = scene.kubectl.list("pods", LABEL)?;
         let open = pods
             .iter()
             .filter(|pod| pod["spec"]["nodeName"].is_null() && !is_unschedulable(pod));
@@ -137,7 +130,7 @@ fn burst(scene: &Scene<'_>, stage: &Stage<'_>, annotations: &Value, spec: &Value
             "delete",
             "pods",
             "-l",
-            "burst=yes",
+            LABEL,
             "--grace-period=0",
             "--force",
             "--wait=false",
@@ -145,64 +138,11 @@ fn burst(scene: &Scene<'_>, stage: &Stage<'_>, annotations: &Value, spec: &Value
         "",
     )?;
     eventually("the pods are gone", 4 * BOUND, || {
-        let left = scene.kubectl.list("pods", "burst=yes")?.len();
+        let left = scene.kubectl.list("pods", LABEL)?.len();
         ensure!(left == 0, "{left} left");
         Ok(())
     })?;
     Ok(outcome)
-}
-
-/// Every client creates its share one after the other; half of the pods let the API server choose their names.
-async fn create(scene: &Scene<'_>, annotations: &Value, spec: &Value) -> Result<()> {
-    let kubeconfig = Kubeconfig::read_from(scene.kubeconfig())?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let path = format!("/api/v1/namespaces/{}/pods", scene.namespace);
-    let clients = (0..CLIENTS).map(|client| {
-        let (config, path) = (config.clone(), path.clone());
-        async move {
-            let connection = Client::try_from(config)?;
-            for i in (client..PODS).step_by(CLIENTS) {
-                let body = pod(i, annotations, spec).to_string().into_bytes();
-                let request = Request::post(&path)
-                    .header("content-type", "application/json")
-                    .body(body)?;
-                connection
-                    .request::<Value>(request)
-                    .await
-                    .with_context(|| format!("pod {i}"))?;
-            }
-            anyhow::Ok(())
-        }
-    });
-    try_join_all(clients).await.map(drop)
-}
-
-fn pod(i: usize, annotations: &Value, spec: &Value) -> Value {
-    let nameless = i.is_multiple_of(2);
-    let name = if nameless { "generateName" } else { "name" };
-    let text = if nameless {
-        "burst-".to_owned()
-    } else {
-        format!("burst-{i}")
-    };
-    let requests = json!({"cpu": format!("{}m", SIZES[i % SIZES.len()]), "memory": "64Mi"});
-    let mut pod = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {name: text, "labels": {"burst": "yes"}, "annotations": annotations},
-        "spec": {"containers": [{"name": "app", "image": "registry.example/app:1", "resources": {"requests": requests}}]},
-    });
-    for (key, value) in spec.as_object().into_iter().flatten() {
-        pod["spec"][key] = value.clone();
-    }
-    pod
-}
-
-fn millicores(pod: &Value) -> u64 {
-    let request = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].as_str();
-    request
-        .and_then(|text| text.strip_suffix('m')?.parse().ok())
-        .unwrap_or(0)
 }
 
 fn is_unschedulable(pod: &Value) -> bool {

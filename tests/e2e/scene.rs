@@ -216,6 +216,22 @@ pub(crate) struct Registration {
     kubectl: Kubectl,
 }
 
+impl Registration {
+    /// From now on the API server waits for an answer as long as it can, however busy the machine is.
+    pub(crate) fn be_patient(&self) -> Result<()> {
+        let patch = json!([{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 30}]).to_string();
+        let args = [
+            "patch",
+            "mutatingwebhookconfiguration",
+            &self.name,
+            "--type=json",
+            "-p",
+            &patch,
+        ];
+        self.kubectl.run(&args, "").map(drop)
+    }
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
         let deleted = self

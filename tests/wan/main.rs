@@ -8,6 +8,8 @@
 // What keeps the inner ring pure is not for tests.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
+mod cluster;
+mod decisions;
 mod link;
 // The end-to-end tests need all of these two; here a part is used.
 #[path = "../e2e/patience.rs"]
@@ -19,6 +21,7 @@ mod probes;
 mod process;
 mod program;
 mod sandbox;
+mod story;
 mod wan;
 
 use std::env;
@@ -50,6 +53,14 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("probes::tcp_cut", probes::tcp_cut),
     ("probes::icmp_flapping", probes::icmp_flapping),
     ("probes::tcp_flapping", probes::tcp_flapping),
+    ("decisions::icmp_slow", decisions::icmp_slow),
+    ("decisions::tcp_slow", decisions::tcp_slow),
+    ("decisions::icmp_lossy", decisions::icmp_lossy),
+    ("decisions::tcp_lossy", decisions::tcp_lossy),
+    ("decisions::icmp_cut", decisions::icmp_cut),
+    ("decisions::tcp_cut", decisions::tcp_cut),
+    ("decisions::icmp_flapping", decisions::icmp_flapping),
+    ("decisions::tcp_flapping", decisions::tcp_flapping),
     ("program::lives_at_the_edge", program::lives_at_the_edge),
 ];
 
@@ -84,6 +95,7 @@ fn main() -> ExitCode {
         println!("wan: skipped, {missing:#}");
     }
 
+    edgeward::tls::install_crypto_provider();
     let trials = SCRIPTS
         .iter()
         .map(|&(name, script)| trial(name, script, inside))

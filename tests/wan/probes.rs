@@ -8,15 +8,15 @@ use anyhow::{Context, Result, ensure};
 use edgeward::clock::Clock;
 use edgeward::fleet::{Link, LinkState};
 use edgeward::metrics::Metrics;
-use edgeward::observe::probe::Probers;
+use edgeward::observe::probe::{Links, Probers};
 use edgeward::units::{Micros, Permille};
 use edgeward::wan::{Endpoint, Probing, Thresholds};
-use edgeward_link::relay::CLOUD;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::patience::{BOUND, eventually};
-use crate::wan::Wan;
+use crate::story::{DWELL, Story};
+use crate::wan::{Wan, icmp, tcp};
 
 /// Those of the default configuration.
 const THRESHOLDS: Thresholds = Thresholds {
@@ -32,102 +32,54 @@ const FAST: Probing = Probing {
     timeout: Micros::from_millis(500),
 };
 
-/// How long healthy and degraded last at least.
-const DWELL: Duration = Duration::from_secs(30);
-
 /// A prober at the edge.
 struct Observed {
     /// Its threads were born in the edge's namespace.
     _runtime: Runtime,
-    story: watch::Receiver<Story>,
-}
-
-/// What the prober has said.
-#[derive(Default)]
-struct Story {
-    link: Option<Link>,
-    /// Every state, and when it began.
-    states: Vec<(LinkState, Instant)>,
-}
-
-impl Story {
-    fn note(&mut self, link: Link) {
-        if self.states.last().is_none_or(|(state, _)| *state != link.state) {
-            self.states.push((link.state, Instant::now()));
-        }
-        self.link = Some(link);
-    }
+    links: watch::Receiver<Links>,
+    states: Story<LinkState>,
 }
 
 impl Observed {
     fn start(wan: &Wan, endpoint: &str, probing: Probing) -> Result<Self> {
-        let runtime = wan
-            .edge
-            .enter(|| Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?))?;
+        let runtime = wan.edge_runtime()?;
         let thresholds = watch::Sender::new(THRESHOLDS).subscribe();
         let probers = Probers::new(thresholds, Clock::start(), Arc::new(Metrics::new()));
-        let mut links = probers.links();
+        let links = probers.links();
         let mut prober = probers.prober("cloud", vec![Endpoint::parse(endpoint)?], probing);
         runtime.spawn(async move {
             prober.first_round().await;
             prober.run().await;
         });
-        let (telling, story) = watch::channel(Story::default());
+        let states = Story::new();
+        let (mut seen, told) = (links.clone(), states.clone());
         runtime.spawn(async move {
-            while links.changed().await.is_ok() {
-                let link = links.borrow_and_update().get("cloud").and_then(|site| site.link);
-                if let Some(link) = link {
-                    telling.send_modify(|story| story.note(link));
+            while seen.changed().await.is_ok() {
+                if let Some(link) = of_cloud(&seen.borrow_and_update()) {
+                    told.note(link.state);
                 }
             }
         });
         Ok(Self {
             _runtime: runtime,
-            story,
+            links,
+            states,
         })
     }
 
     fn link(&self) -> Result<Link> {
-        self.story.borrow().link.context("nothing is known of the link")
+        of_cloud(&self.links.borrow()).context("nothing is known of the link")
     }
 
     /// The link once it is in this state.
     fn until(&self, state: LinkState, bound: Duration) -> Result<Link> {
-        eventually(&format!("the link is {state:?}"), bound, || {
-            let link = self.link()?;
-            ensure!(link.state == state, "{link:?}");
-            Ok(link)
-        })
-    }
-
-    /// Every state so far, with the time that each lasted; the last one lasts.
-    fn states(&self) -> Vec<(LinkState, Option<Duration>)> {
-        let states = &self.story.borrow().states;
-        let ends = states.iter().skip(1).map(|(_, at)| Some(*at)).chain([None]);
-        let ended =
-            |((state, begun), end): (&(LinkState, Instant), Option<Instant>)| (*state, end.map(|end| end - *begun));
-        states.iter().zip(ends).map(ended).collect()
-    }
-
-    /// Fails unless these were the states, and each but the last lasted as long as a state has to.
-    fn expect(&self, expected: &[LinkState]) -> Result<()> {
-        // The recorder is another task than the prober.
-        const LATENESS: Duration = Duration::from_secs(2);
-        let states = self.states();
-        ensure!(states.iter().map(|(state, _)| state).eq(expected), "{states:?}");
-        let least = DWELL - LATENESS;
-        let lasted = states.iter().all(|(_, lasted)| lasted.is_none_or(|time| time >= least));
-        ensure!(lasted, "{states:?}");
-        Ok(())
+        self.states.until(&state, bound)?;
+        self.link()
     }
 }
 
-fn icmp(_: &Wan) -> Result<String> {
-    Ok(format!("icmp://{CLOUD}"))
-}
-
-fn tcp(wan: &Wan) -> Result<String> {
-    Ok(format!("tcp://{}", wan.cloud_listener()?))
+fn of_cloud(links: &Links) -> Option<Link> {
+    links.get("cloud").and_then(|site| site.link)
 }
 
 pub(crate) fn icmp_slow(wan: &mut Wan) -> Result<()> {
@@ -176,7 +128,9 @@ fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
 
     wan.tell("rtt 20ms")?;
     observed.until(LinkState::Healthy, DWELL + BOUND)?;
-    observed.expect(&[LinkState::Healthy, LinkState::Degraded, LinkState::Healthy])
+    observed
+        .states
+        .expect(&[LinkState::Healthy, LinkState::Degraded, LinkState::Healthy])
 }
 
 /// One packet of twenty is too much, and no more than that is lost.
@@ -193,7 +147,9 @@ fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("loss 0%")?;
     let whole = observed.until(LinkState::Healthy, DWELL + BOUND)?;
     ensure!(whole.loss < Some(Permille(THRESHOLDS.loss.0 / 2)), "{whole:?}");
-    observed.expect(&[LinkState::Healthy, LinkState::Degraded, LinkState::Healthy])
+    observed
+        .states
+        .expect(&[LinkState::Healthy, LinkState::Degraded, LinkState::Healthy])
 }
 
 /// A cut is noticed, and forgotten, without the dwell time; the last numbers stay to be shown.
@@ -210,15 +166,10 @@ fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
     let whole = observed.until(LinkState::Healthy, BOUND)?;
     ensure!(whole.loss == Some(Permille(0)), "the losses are forgotten: {whole:?}");
 
-    let states = observed.states();
-    let [(_, healthy), (_, unreachable), _] = states[..] else {
-        anyhow::bail!("{states:?}");
-    };
-    let quick = [healthy, unreachable]
-        .iter()
-        .all(|lasted| lasted.is_some_and(|time| time < DWELL));
-    ensure!(quick, "{states:?}");
-    Ok(())
+    let healthy = LinkState::Healthy;
+    observed
+        .states
+        .expect_at_once(&[healthy, LinkState::Unreachable, healthy])
 }
 
 /// Cut for three seconds, whole for three, and so on, with a probe each second: half of them are lost, but never five
@@ -242,7 +193,7 @@ fn flapping(wan: &mut Wan, endpoint: &str) -> Result<()> {
     })?;
     let loss = observed.link()?.loss;
     ensure!(loss.is_some_and(|loss| (300..=700).contains(&loss.0)), "{loss:?}");
-    observed.expect(&[LinkState::Healthy, LinkState::Degraded])
+    observed.states.expect(&[LinkState::Healthy, LinkState::Degraded])
 }
 
 /// The RTT of a decision comes to lie in this range, in ms.

@@ -1,5 +1,6 @@
 //! edgeward itself in the edge's namespace.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -16,13 +17,14 @@ use crate::wan::Wan;
 pub(crate) struct Edgeward {
     process: Process,
     /// In its namespace, on loopback.
+    admission: SocketAddr,
     health: SocketAddr,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Edgeward {
-    /// Returns when it serves. `args` follow `serve`.
-    pub(crate) fn start(namespace: &Namespace, args: &[&str]) -> Result<Self> {
+    /// Returns when it serves. `args` follow `serve`; its environment has files.
+    pub(crate) fn start(namespace: &Namespace, args: &[&str], environment: &[(&str, &Path)]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let tls = format!("--self-signed={}", directory.path().display());
         let program = [
@@ -44,20 +46,37 @@ impl Edgeward {
             .map(|&arg| arg.to_owned())
             .chain([tls])
             .collect();
-        let mut process = Process::start("edgeward", Path::new("ip"), &args, directory.path())?;
-        let health = eventually("edgeward says where it serves", BOUND, || {
+        let mut process = Process::start_with("edgeward", Path::new("ip"), &args, directory.path(), environment)?;
+        let (admission, health) = eventually("edgeward says where it serves", BOUND, || {
             process
                 .ensure_running()
                 .map_err(|error| error.context(process.tail()))?;
             let serving = process.said("serving").context("it has not")?;
-            let health = serving["health"].as_str().and_then(|text| text.parse().ok());
-            health.with_context(|| serving.to_string())
+            let address = |field: &str| serving[field].as_str().and_then(|text| text.parse().ok());
+            let addresses = address("admission").zip(address("health"));
+            addresses.with_context(|| serving.to_string())
         })?;
         Ok(Self {
             process,
+            admission,
             health,
-            _directory: directory,
+            directory,
         })
+    }
+
+    /// Where it takes reviews, in its namespace.
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}/mutate", self.admission)
+    }
+
+    /// PEM: whom its clients trust.
+    pub(crate) fn ca(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.directory.path().join("ca.crt"))?)
+    }
+
+    /// The last lines of its log.
+    pub(crate) fn tail(&self) -> String {
+        self.process.tail()
     }
 
     /// What its health port answers, asked from inside `namespace`: head and body.
@@ -78,13 +97,9 @@ impl Edgeward {
 
 pub(crate) fn lives_at_the_edge(wan: &mut Wan) -> Result<()> {
     let fleet = concat!("--fleet=", env!("CARGO_MANIFEST_DIR"), "/examples/fleet.yaml");
-    let edgeward = Edgeward::start(&wan.edge, &[fleet])?;
+    let edgeward = Edgeward::start(&wan.edge, &[fleet], &[])?;
     let answer = edgeward.get(&wan.edge, "/metrics")?;
-    ensure!(
-        answer.starts_with("HTTP/1.1 200"),
-        "{answer}\n{}",
-        edgeward.process.tail()
-    );
+    ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}\n{}", edgeward.tail());
     ensure!(
         edgeward.get(&wan.cloud, "/metrics").is_err(),
         "the edge's loopback answers in the cloud"

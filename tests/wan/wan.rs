@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use edgeward_link::link::Counts;
 use edgeward_link::namespace::Namespace;
 use edgeward_link::relay::{CLOUD, EDGE};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::patience::BOUND;
 
@@ -96,6 +97,12 @@ impl Wan {
         Ok([edge, cloud])
     }
 
+    /// A runtime whose threads, and so its tasks, live at the edge.
+    pub(crate) fn edge_runtime(&self) -> Result<Runtime> {
+        self.edge
+            .enter(|| Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?))
+    }
+
     fn ask(&mut self, line: &str) -> Result<String> {
         let commands = self.commands.as_mut().context("the link has been told to end")?;
         // A link that has ended says why on stderr; that the pipe is broken does not.
@@ -131,6 +138,15 @@ impl Drop for Wan {
             }
         }
     }
+}
+
+/// What a prober at the edge reaches the cloud by: its kernel's echo, or a listener.
+pub(crate) fn icmp(_: &Wan) -> Result<String> {
+    Ok(format!("icmp://{CLOUD}"))
+}
+
+pub(crate) fn tcp(wan: &Wan) -> Result<String> {
+    Ok(format!("tcp://{}", wan.cloud_listener()?))
 }
 
 /// A new one, with a loopback interface that is up, and where everybody may send an ICMP echo.

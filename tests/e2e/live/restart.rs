@@ -1,88 +1,140 @@
 //! edgeward dies in the middle of its work, and is started again.
 
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::{CLOUD, EDGE, pod, would_be};
+use super::{CLOUD, EDGE, would_be};
+use crate::clients::{LABEL, PODS, create, millicores};
+use crate::edgeward::Edgeward;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::stage::Stage;
 
-const PODS: usize = 60;
-const MILLICORES: u32 = 150;
-/// Of each of two nodes: together they hold all pods.
-const NODE_MILLICORES: u32 = 5_000;
+/// Edge nodes that hold all pods together.
+const NODES: usize = 6;
+const NODE_MILLICORES: u64 = 20_000;
 
-/// Killed while pods are created: each carries a whole decision or none, and who comes after charges what is there.
+/// The burst has come this far when edgeward is killed, and has this many pods when it is started again.
+const KILLED_AT: usize = PODS / 5;
+const HALF: usize = PODS / 2;
+
+/// Killed in the middle of a burst, with reservations open: each pod carries a whole decision or none, and who comes
+/// after charges what is there. The rest of the burst is decided by that one, which keeps no reservation too long.
 pub(crate) fn restart(scene: &Scene<'_>) -> Result<()> {
     let stage = Stage::new(scene)?;
     let cpu = format!("{NODE_MILLICORES}m");
-    let nodes = [stage.edge_node("edge-0", &cpu)?, stage.edge_node("edge-1", &cpu)?];
+    let nodes = (0..NODES).map(|i| stage.edge_node(&format!("edge-{i}"), &cpu));
+    let nodes = nodes.collect::<Result<Vec<_>>>()?;
     stage.cloud_node("cloud-0")?;
-    let mut edgeward = scene.live_edgeward(&stage.config())?;
-    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    let mut config = stage.config();
+    // For so long that none ends but by the sight of its pod.
+    config["reservationTTL"] = json!("1h");
+    let mut edgeward = scene.live_edgeward(&config)?;
+    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    // A pod that is passed over leaves its reservation behind.
+    registered.be_patient()?;
 
-    let affinity = stage.affinity();
-    let pods = (0..PODS).map(|number| {
-        let mut pod = pod(&format!("pod-{number}"), MILLICORES);
-        pod["spec"]["affinity"] = affinity.clone();
-        pod["spec"]["tolerations"] = json!([stage.toleration()]);
-        pod
-    });
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": pods.collect::<Vec<_>>()});
+    let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
+    // Also a pod that nobody decides stays on this stage.
+    let spec = json!({"affinity": stage.affinity(), "tolerations": [stage.toleration()]});
     let before = edgeward.reviews()?;
     thread::scope(|scope| {
-        let creating = scope.spawn(|| scene.kubectl.run(&["create", "-f", "-"], &list.to_string()));
-        eventually("a few were decided", BOUND, || {
-            let reviews = edgeward.reviews()? - before;
-            ensure!(reviews >= PODS as u64 / 6, "{reviews} reviews");
+        let creating = scope.spawn(|| create(scene, 0..HALF, &slo, &spec));
+        eventually("it is in the middle, with reservations open", BOUND, || {
+            let (reviews, open) = (edgeward.reviews()? - before, open(&edgeward)?);
+            ensure!(
+                reviews >= KILLED_AT as u64 && open > 0,
+                "{reviews} reviews, {open} open"
+            );
             Ok(())
         })?;
         edgeward.kill()?;
-        match creating.join() {
-            Ok(created) => created.map(drop),
-            Err(_) => anyhow::bail!("the thread that creates pods has panicked"),
-        }
+        joined(creating)
     })?;
-
-    let pods = eventually("every pod has a node", BOUND, || {
-        let pods = scene.kubectl.list("pods", "")?;
-        let bound = pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count();
-        ensure!((pods.len(), bound) == (PODS, PODS), "{bound} of {}", pods.len());
-        Ok(pods)
-    })?;
-    let decided = pods
-        .iter()
-        .try_fold(0, |decided, pod| Ok::<_, anyhow::Error>(decided + whole(pod)?))?;
+    let pods = all_bound(scene, HALF)?;
+    let decided = decided(&pods)?;
     ensure!(
-        (1..PODS).contains(&decided),
-        "{decided} of {PODS} decided: not killed in the middle"
+        (1..HALF).contains(&decided),
+        "{decided} of {HALF} decided: not killed in the middle"
     );
 
     edgeward.start_again()?;
+    charges(&edgeward, &pods)?;
+    let reserved = open(&edgeward)?;
+    ensure!(reserved == 0, "{reserved} reservations for nobody");
+
+    let most = thread::scope(|scope| {
+        let creating = scope.spawn(|| create(scene, HALF..PODS, &slo, &spec));
+        let mut most = 0;
+        while !creating.is_finished() {
+            most = open(&edgeward)?.max(most);
+        }
+        joined(creating)?;
+        anyhow::Ok(most)
+    })?;
+    ensure!(most > 0, "nothing was reserved");
+    let pods = all_bound(scene, PODS)?;
+    let undecided = PODS - self::decided(&pods)?;
+    ensure!(
+        undecided == HALF - decided,
+        "{undecided} undecided, {decided} of the first {HALF} decided"
+    );
+    eventually("no reservation is open", BOUND, || {
+        let open = open(&edgeward)?;
+        ensure!(open == 0, "{open} of {most}");
+        Ok(())
+    })?;
+    charges(&edgeward, &pods)?;
+
+    // And on each node what it should be: one millicore too many, and the largest gap is another.
     let on = |node: &String| {
-        pods.iter()
-            .filter(|pod| pod["spec"]["nodeName"] == node.as_str())
-            .count()
+        let there = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node.as_str());
+        there.map(millicores).sum::<u64>()
     };
+    let gap = nodes.iter().map(|node| NODE_MILLICORES - on(node)).max();
+    let gap = u32::try_from(gap.unwrap_or_default())?;
+    would_be(scene, gap, EDGE)?;
+    would_be(scene, gap + 1, CLOUD)
+}
+
+/// Reservations that nobody has confirmed.
+fn open(edgeward: &Edgeward<'_>) -> Result<u64> {
+    edgeward.count("edgeward_reservations", &[])
+}
+
+fn joined(creating: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    match creating.join() {
+        Ok(created) => created,
+        Err(_) => bail!("the thread that creates pods has panicked"),
+    }
+}
+
+/// So many pods, once each has a node.
+fn all_bound(scene: &Scene<'_>, count: usize) -> Result<Vec<Value>> {
+    eventually("every pod has a node", 2 * BOUND, || {
+        let pods = scene.kubectl.list("pods", LABEL)?;
+        let bound = pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count();
+        ensure!((pods.len(), bound) == (count, count), "{bound} of {}", pods.len());
+        Ok(pods)
+    })
+}
+
+/// Fails unless the edge is charged with these pods, and nothing else.
+fn charges(edgeward: &Edgeward<'_>, pods: &[Value]) -> Result<()> {
+    let expected = pods.iter().map(millicores).sum::<u64>() as f64 / 1_000.0;
     let charged = edgeward.metric("edgeward_site_charged_cpu_cores", &[("site", "edge")])?;
-    let expected = f64::from(MILLICORES) * nodes.iter().map(on).sum::<usize>() as f64 / 1_000.0;
     ensure!(
         (charged - expected).abs() < 1e-6,
         "{charged} cores charged, not {expected}"
     );
-    let reservations = edgeward.count("edgeward_reservations", &[])?;
-    ensure!(reservations == 0, "{reservations} reservations");
-    // And on each node what it should be: one core too many, and the larger gap is another.
-    let largest = nodes
-        .iter()
-        .map(|node| NODE_MILLICORES - MILLICORES * on(node) as u32)
-        .max();
-    let largest = largest.unwrap_or_default();
-    would_be(scene, largest, EDGE)?;
-    would_be(scene, largest + 1, CLOUD)
+    Ok(())
+}
+
+/// How many of these pods carry a complete decision. Fails on one that carries a part of one.
+fn decided(pods: &[Value]) -> Result<usize> {
+    pods.iter().map(whole).sum()
 }
 
 /// 1 for a pod with a complete decision, 0 for one without any.

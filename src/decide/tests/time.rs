@@ -1,0 +1,89 @@
+//! How long it would take.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+#[test]
+fn queues_count_the_pods_that_stand_ahead() {
+    let queue = |group: Value| with(fleet(0), "/sites/0/queues", json!([group]));
+    let tight = pod(json!({"deadlineMs": "300"}));
+    let is_behind = |group: Value| outcome(&queue(group), &tight) != "edge: edge_feasible_slo_met";
+    assert!(is_behind(json!({"class": "latency", "waiting": 1})));
+    assert!(is_behind(
+        json!({"class": "latency", "waiting": 1, "priority": 1, "sloPriority": 0})
+    ));
+    assert!(!is_behind(json!({"class": "latency", "waiting": 1, "sloPriority": 4})));
+    assert!(!is_behind(
+        json!({"class": "latency", "waiting": 1, "priority": -1, "sloPriority": 10})
+    ));
+    assert!(!is_behind(json!({"class": "batch", "waiting": 9})));
+    assert!(!is_behind(json!({"class": "latency", "pending": 9})));
+    let pending = Config {
+        queue_model: crate::config::QueueModel::Pending,
+        ..Config::default()
+    };
+    let pending_queue = queue(json!({"class": "latency", "pending": 9, "sloPriority": 0}));
+    assert_eq!(outcome_with(&pending_queue, &tight, &pending), "edge: edge_fail_soft");
+}
+
+#[test]
+fn processing_time_is_stated_observed_or_modelled() {
+    let eta = |fleet: Value, pod: Value| {
+        with_verdict(&fleet, &pod, &Config::default(), |verdict| {
+            let etas = verdict
+                .sites
+                .iter()
+                .map(|site| site.estimate.eta().unwrap().to_string());
+            etas.collect::<Vec<_>>().join(" ")
+        })
+    };
+    let observed = with(fleet(0), "/sites/1/observedProcMs", json!({"latency": 7}));
+    let fast = with(fleet(0), "/sites/1/speedFactor", json!(2));
+    assert_eq!(eta(fleet(0), pod(json!({}))), "270 320");
+    assert_eq!(eta(observed.clone(), pod(json!({}))), "270 57");
+    assert_eq!(eta(fast.clone(), pod(json!({}))), "270 185");
+    assert_eq!(eta(fast, pod(json!({"processingMs": "40"}))), "40 70");
+    assert_eq!(eta(observed, pod(json!({"processingMs": "40"}))), "40 90");
+    let slow_edge = with(fleet(0), "/sites/0/speedFactor", json!(0.5));
+    assert_eq!(eta(slow_edge.clone(), pod(json!({}))), "540 320");
+    // What the team states is the time at the edge, whatever its speed.
+    assert_eq!(eta(slow_edge, pod(json!({"processingMs": "40"}))), "40 70");
+    let observed = with(
+        with(fleet(0), "/sites/1/observedProcMs", json!({"latency": 7})),
+        "/sites/1/speedFactor",
+        json!(2),
+    );
+    assert_eq!(eta(observed, pod(json!({}))), "270 57");
+    let of_controllers =
+        json!([{"namespace": "shop", "controller": "a", "ms": 5}, {"namespace": "x", "controller": "b", "ms": 5}]);
+    let observed = with(
+        with(fleet(0), "/sites/1/observedProcMs", json!({"latency": 7})),
+        "/sites/1/observedControllerProcMs",
+        of_controllers,
+    );
+    let of = |uid: &str, pod: Value| {
+        let owners = json!([{"kind": "Job", "uid": uid, "controller": true}]);
+        with(pod, "/metadata/ownerReferences", owners)
+    };
+    // A controller knows better than its class, in its own namespace.
+    assert_eq!(eta(observed.clone(), of("a", pod(json!({})))), "270 55");
+    assert_eq!(eta(observed.clone(), of("b", pod(json!({})))), "270 57");
+    assert_eq!(
+        eta(observed.clone(), of("a", pod(json!({"processingMs": "40"})))),
+        "40 90"
+    );
+    // The pods ahead are of any controller.
+    let queue = with(observed, "/sites/1/queues", json!([{"class": "latency", "waiting": 1}]));
+    assert_eq!(eta(queue, of("a", pod(json!({})))), "270 62");
+    let batch = |pod: Value| with(pod, "/metadata/annotations/slo.example.io~1class", json!("batch"));
+    assert_eq!(eta(fleet(0), batch(pod(json!({})))), "1100 1125");
+}
+
+#[test]
+fn a_target_no_site_can_meet_is_told() {
+    assert_eq!(
+        warnings(&fleet(0), &pod(json!({"latencyTargetMs": "100"}))),
+        ["latency target 100 ms is below the processing time 270 ms of every site"]
+    );
+}

@@ -1,0 +1,78 @@
+//! What was seen to change, and when.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use crate::patience::eventually;
+
+/// How long a link stays healthy or degraded at least, and with it what is decided.
+pub(crate) const DWELL: Duration = Duration::from_secs(30);
+
+/// Every state of something, and when it was first seen. Clones tell the same story.
+pub(crate) struct Story<S>(Arc<Mutex<Vec<(S, Instant)>>>);
+
+impl<S> Clone for Story<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: Clone + Debug + PartialEq> Story<S> {
+    /// Nothing was seen yet.
+    pub(crate) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// This is seen now.
+    pub(crate) fn note(&self, state: S) {
+        let mut states = self.states();
+        if states.last().is_none_or(|(last, _)| *last != state) {
+            states.push((state, Instant::now()));
+        }
+    }
+
+    /// Waits until this is seen.
+    pub(crate) fn until(&self, state: &S, bound: Duration) -> Result<()> {
+        eventually(&format!("{state:?}"), bound, || {
+            let last = self.states().last().map(|(last, _)| last.clone());
+            ensure!(last.as_ref() == Some(state), "{last:?}, after {:?}", self.lasted());
+            Ok(())
+        })
+    }
+
+    /// Fails unless these were the states, and each but the last lasted as long as a state has to.
+    pub(crate) fn expect(&self, expected: &[S]) -> Result<()> {
+        // Who looks is another task than the prober.
+        const LATENESS: Duration = Duration::from_secs(2);
+        self.expect_that(expected, |time| time >= DWELL - LATENESS)
+    }
+
+    /// Fails unless these were the states, and none but the last lasted as long as that.
+    pub(crate) fn expect_at_once(&self, expected: &[S]) -> Result<()> {
+        self.expect_that(expected, |time| time < DWELL)
+    }
+
+    fn expect_that(&self, expected: &[S], lasted: impl Fn(Duration) -> bool) -> Result<()> {
+        let states = self.lasted();
+        ensure!(states.iter().map(|(state, _)| state).eq(expected), "{states:?}");
+        let holds = states.iter().all(|(_, time)| time.is_none_or(&lasted));
+        ensure!(holds, "{states:?}");
+        Ok(())
+    }
+
+    /// Every state so far, with the time that each lasted; the last one lasts.
+    fn lasted(&self) -> Vec<(S, Option<Duration>)> {
+        let states = self.states();
+        let ends = states.iter().skip(1).map(|(_, at)| Some(*at)).chain([None]);
+        let ended =
+            |((state, begun), end): (&(S, Instant), Option<Instant>)| (state.clone(), end.map(|end| end - *begun));
+        states.iter().zip(ends).map(ended).collect()
+    }
+
+    fn states(&self) -> MutexGuard<'_, Vec<(S, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
