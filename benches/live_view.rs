@@ -1,5 +1,6 @@
-//! What the live view costs: memory per cached pod, an event of a pod, a publication, pods that wait for room; at 1,000 nodes with 10,000 pods and
-//! 5,000 with 100,000. `cargo bench --bench live_view`; docs/performance.md has the result.
+//! What the live view costs: memory per cached pod, an event of a pod, a publication; at 1,000 nodes with 10,000 pods and
+//! 5,000 with 100,000. And a publication while many pods wait for room. `cargo bench --bench live_view`;
+//! docs/performance.md has the result.
 //!
 //! Events are texts as watches bring them, read as `observe` reads them.
 
