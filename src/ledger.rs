@@ -110,6 +110,8 @@ pub struct Ledger {
     unconfirmed: BTreeMap<DecisionId, NodeId>,
     /// No unconfirmed one is older.
     oldest: Moment,
+    /// Since when pods are seen as they are created.
+    sight: Moment,
     strikes: BTreeMap<Owner, Strikes>,
 }
 
@@ -145,6 +147,7 @@ impl Ledger {
             nodes: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             oldest: Moment(i64::MAX),
+            sight: Moment(i64::MIN),
             strikes: BTreeMap::new(),
         }
     }
@@ -158,6 +161,12 @@ impl Ledger {
     /// so many times: the others may be promising the same room.
     pub fn set_replicas(&mut self, ready: u32) {
         self.replicas = ready.max(1);
+    }
+
+    /// Since when pods are seen as they are created; `None` while they are not. That the pod of a reservation made before
+    /// did not come in time says nothing of its owner.
+    pub fn set_sight(&mut self, since: Option<Moment>) {
+        self.sight = since.unwrap_or(Moment(i64::MAX));
     }
 
     /// Takes the room from now on; false, and nothing is taken, for an owner whose last three came to nothing.
@@ -211,10 +220,11 @@ impl Ledger {
         self.retain(|entry| entry.shown_in.is_none_or(|shown_in| shown_in > revision));
     }
 
-    /// Drops what nobody has confirmed in time, and returns how many those were. Cost: nothing while none can be due,
+    /// Drops what nobody has confirmed in time, which counts against its owner if pods were seen all the time, and returns
+    /// how many those were. Cost: nothing while none can be due,
     /// else a pass over the open reservations.
     pub fn expire(&mut self, now: Now) -> u64 {
-        let limit = now.moment.before(self.ttl);
+        let (limit, sight) = (now.moment.before(self.ttl), self.sight);
         if self.oldest > limit {
             return 0;
         }
@@ -225,7 +235,8 @@ impl Ledger {
                 return true;
             }
             if entry.since <= limit {
-                expired.push((entry.reservation.id, entry.reservation.owner.clone()));
+                let is_struck = entry.since >= sight;
+                expired.push((entry.reservation.id, is_struck.then(|| entry.reservation.owner.clone())));
                 return false;
             }
             oldest = oldest.min(entry.since);
@@ -235,7 +246,9 @@ impl Ledger {
         let count = expired.len();
         for (id, owner) in expired {
             self.unconfirmed.remove(&id);
-            self.strike(owner, now.wall);
+            if let Some(owner) = owner {
+                self.strike(owner, now.wall);
+            }
         }
         count as u64
     }

@@ -189,6 +189,23 @@ fn three_in_a_row_that_come_to_nothing_suspend_their_owner_alone() {
 }
 
 #[test]
+fn an_owner_whose_pods_could_not_be_seen_is_not_blamed() {
+    let mut ledger = Ledger::new(TTL);
+    let promise = |ledger: &mut Ledger, first, at: Now| {
+        (first..first + 3).for_each(|id| assert!(ledger.reserve(reservation(id, Some("rs")), at.moment), "{id}"));
+    };
+    promise(&mut ledger, 1, NOW);
+    ledger.set_sight(None);
+    assert_eq!((ledger.expire(after(TTL)), ledger.suspended()), (3, 0));
+    promise(&mut ledger, 4, after(TTL));
+    let again = after(Micros(TTL.0 + 1));
+    ledger.set_sight(Some(again.moment));
+    assert_eq!((ledger.expire(after(Micros(2 * TTL.0))), ledger.suspended()), (3, 0));
+    promise(&mut ledger, 7, again);
+    assert_eq!((ledger.expire(after(Micros(3 * TTL.0))), ledger.suspended()), (3, 1));
+}
+
+#[test]
 fn what_others_write_takes_a_bounded_memory() {
     let mut ledger = Ledger::new(TTL);
     for id in 0..5_000_u32 {

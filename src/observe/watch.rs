@@ -160,6 +160,7 @@ impl Cluster {
                         let (is_gone, is_refused) = (is_gone(&error), is_refused(&error));
                         let error = format!("{:#}", anyhow::Error::from(error));
                         tracing::warn!(kind = kind.as_str(), error, "watch failed; it is tried again");
+                        self.changes.send(Change::Lost(kind)).await;
                         if is_gone {
                             begin_anew().await;
                             break;
@@ -391,14 +392,17 @@ mod tests {
         let metrics = Metrics::new();
         let lists = async {
             for list in 0..2 {
+                let mut is_lost = false;
                 let ended = async {
                     while let Some((_, change)) = received.recv().await {
+                        is_lost |= matches!(change, Change::Lost(Kind::Nodes));
                         if matches!(change, Change::ListEnded(Kind::Nodes)) {
                             return;
                         }
                     }
                 };
                 assert!(timeout(BOUND, ended).await.is_ok(), "list {list}");
+                assert_eq!(is_lost, list == 1, "list {list}");
             }
         };
         tokio::select! {
