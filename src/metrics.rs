@@ -185,6 +185,7 @@ pub const LIST: &[Description] = &[
     view::HEARD,
     view::LISTS,
     view::FAILURES,
+    view::REPLICAS,
     RESERVATIONS,
     RESERVATIONS_EXPIRED,
     OWNERS_SUSPENDED,
@@ -542,7 +543,7 @@ mod tests {
         });
         metrics.view().heard(index::Kind::Nodes, 1_800_000_000);
         metrics.view().list(index::Kind::Nodes);
-        metrics.view().failure(index::Kind::Nodes);
+        metrics.view().failure("nodes");
         let mut health = LinkHealth::new(1);
         let thresholds = Thresholds::from(&Config::default());
         (0..5).for_each(|us| health.record(0, Some(Micros(us)), Moment(0), thresholds));

@@ -233,7 +233,10 @@ impl Observer {
             Change::Link(site, link) => index.set_link(&site, link),
             Change::Telemetry(telemetry) => index.set_telemetry(*telemetry),
             Change::Settings(config) => index.configure(&config),
-            Change::Replicas(ready) => self.ledger().set_replicas(ready),
+            Change::Replicas(ready) => {
+                self.metrics.view().replicas(ready);
+                self.ledger().set_replicas(ready);
+            }
             Change::ListBegan(kind) => index.list_began(kind),
             Change::ListEnded(kind) => index.list_ended(kind),
             Change::Heard(_) | Change::Lost(_) => {}

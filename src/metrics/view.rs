@@ -91,6 +91,12 @@ pub(super) const FAILURES: Description = Description {
     labels: &["kind"],
     help: "Failures of a watch or list, each tried again after a pause",
 };
+pub(super) const REPLICAS: Description = Description {
+    name: "edgeward_replicas",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Replicas of us that decide, as counted last or configured (0: none was found, and one is assumed)",
+};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SiteLabel {
@@ -133,6 +139,7 @@ pub struct ViewMetrics {
     heard: Family<KindLabel, Gauge>,
     lists: Family<KindLabel, Counter>,
     failures: Family<KindLabel, Counter>,
+    replicas: Gauge,
 }
 
 impl ViewMetrics {
@@ -151,6 +158,7 @@ impl ViewMetrics {
             heard: register(registry, &HEARD, Family::default()),
             lists: register(registry, &LISTS, Family::default()),
             failures: register(registry, &FAILURES, Family::default()),
+            replicas: register(registry, &REPLICAS, Gauge::default()),
         }
     }
 
@@ -241,8 +249,13 @@ impl ViewMetrics {
     }
 
     /// A watch or list of this kind failed.
-    pub fn failure(&self, kind: index::Kind) {
-        self.failures.get_or_create(&KindLabel { kind: kind.as_str() }).inc();
+    pub fn failure(&self, kind: &'static str) {
+        self.failures.get_or_create(&KindLabel { kind }).inc();
+    }
+
+    /// So many replicas of us decide.
+    pub fn replicas(&self, ready: u32) {
+        self.replicas.set(ready.into());
     }
 }
 

@@ -88,7 +88,8 @@ impl Cluster {
         Ok(Self::of(builder.with_layer(&layer).build(), changes))
     }
 
-    fn of(client: Client, changes: Changes) -> Self {
+    /// With this client.
+    pub(super) fn of(client: Client, changes: Changes) -> Self {
         Self {
             client,
             changes,
@@ -156,7 +157,7 @@ impl Cluster {
                     Ok(Event::InitApply(object) | Event::Apply(object)) => read(&object),
                     Ok(Event::Delete(object)) => gone(&object),
                     Err(error) => {
-                        metrics.view().failure(kind);
+                        metrics.view().failure(kind.as_str());
                         let (is_gone, is_refused) = (is_gone(&error), is_refused(&error));
                         let error = format!("{:#}", anyhow::Error::from(error));
                         tracing::warn!(kind = kind.as_str(), error, "watch failed; it is tried again");
