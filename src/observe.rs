@@ -154,13 +154,15 @@ impl Observer {
     /// An observer that has seen nothing and confirms the reservations of this ledger, and where to send it changes.
     pub fn new(ledger: Arc<Mutex<Ledger>>, clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
         let (sender, changes) = mpsc::channel(BACKLOG);
+        let fleet = Arc::<ArcSwap<Snapshot>>::default();
+        metrics.view().follow(Arc::clone(&fleet));
         let observer = Self {
             index: Index::new(&Config::default()),
             sight: Sight::Clear,
             changes,
             clock,
             metrics,
-            fleet: Arc::default(),
+            fleet,
             ledger,
             published: None,
             faults: vec![],
@@ -302,10 +304,8 @@ impl Observer {
     }
 
     fn measure(&self, now: Moment) {
-        let snapshot = self.fleet.load();
-        self.metrics.fleet_revision(snapshot.revision);
+        self.metrics.fleet_revision(self.fleet.load().revision);
         let view = self.metrics.view();
-        view.snapshot(&snapshot);
         view.cache(self.index.pods(), self.index.faults().count());
         let wall = self.clock.wall().as_second();
         for kind in Kind::ALL {
