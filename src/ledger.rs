@@ -169,11 +169,12 @@ impl Ledger {
         self.sight = since.unwrap_or(Moment(i64::MAX));
     }
 
-    /// Takes the room from now on; false, and nothing is taken, for an owner whose last three came to nothing.
-    /// Ids are unique. `now` does not go back from call to call. Cost: a search, and the reservation is kept.
+    /// Takes the room from now on; false, and nothing is taken, for an owner whose last three came to nothing, and while
+    /// another one of this id is unconfirmed. `now` does not go back from call to call. Cost: a search, and the reservation is kept.
     pub fn reserve(&mut self, mut reservation: Reservation, now: Moment) -> bool {
         let strikes = self.strikes.get(&reservation.owner).map_or(0, |strikes| strikes.count);
-        if self.ttl == Micros(0) || strikes >= STRIKES {
+        let is_taken = self.unconfirmed.contains_key(&reservation.id);
+        if self.ttl == Micros(0) || strikes >= STRIKES || is_taken {
             return false;
         }
         reservation.amount.forget_zeros();
@@ -187,15 +188,17 @@ impl Ledger {
         true
     }
 
-    /// The pod is under review again and asks for `amount` now. Its admission goes on, so its time begins anew. Nothing
-    /// happens if it holds no unconfirmed reservation: the id and the namespace must be its own.
-    pub fn adjust(&mut self, id: DecisionId, namespace: &str, amount: &Amounts, now: Moment) {
+    /// The pod is under review again and asks for `amount` now. Its admission goes on, so its time begins anew. False, and
+    /// nothing happens, if it holds no unconfirmed reservation: the id and the namespace must be its own.
+    pub fn adjust(&mut self, id: DecisionId, namespace: &str, amount: &Amounts, now: Moment) -> bool {
         let entry = self.unconfirmed(id);
-        if let Some(entry) = entry.filter(|entry| *entry.reservation.owner.namespace == *namespace) {
-            entry.reservation.amount = amount.clone();
-            entry.reservation.amount.forget_zeros();
-            entry.since = now;
-        }
+        let Some(entry) = entry.filter(|entry| *entry.reservation.owner.namespace == *namespace) else {
+            return false;
+        };
+        entry.reservation.amount = amount.clone();
+        entry.reservation.amount.forget_zeros();
+        entry.since = now;
+        true
     }
 
     /// A pod of this namespace and site that carries this id is seen, and the snapshot of `revision`, which is yet to be
@@ -309,7 +312,7 @@ impl Ledger {
     fn unconfirmed(&mut self, id: DecisionId) -> Option<&mut Entry> {
         let node = self.unconfirmed.get(&id)?;
         let mut entries = self.nodes.get_mut(node)?.iter_mut();
-        entries.find(|entry| entry.reservation.id == id)
+        entries.find(|entry| entry.reservation.id == id && entry.shown_in.is_none())
     }
 
     fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {

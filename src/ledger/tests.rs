@@ -116,10 +116,11 @@ fn only_the_first_pod_of_its_namespace_and_site_confirms() {
 fn a_pod_under_review_again_may_ask_for_another_amount_and_has_its_time_anew() {
     let mut ledger = Ledger::new(TTL);
     ledger.reserve(reservation(1, None), NOW.moment);
-    ledger.adjust(DecisionId(1), "other", &cpu(1), NOW.moment);
-    ledger.adjust(DecisionId(2), "shop", &cpu(2), NOW.moment);
+    assert!(!ledger.adjust(DecisionId(1), "other", &cpu(1), NOW.moment));
+    assert!(!ledger.adjust(DecisionId(2), "shop", &cpu(2), NOW.moment));
+    assert!(!ledger.reserve(reservation(1, Some("somebody else")), NOW.moment));
     assert_eq!(taken(&ledger, 0), (100, 1));
-    ledger.adjust(DecisionId(1), "shop", &cpu(250), after(Micros::from_secs(2)).moment);
+    assert!(ledger.adjust(DecisionId(1), "shop", &cpu(250), after(Micros::from_secs(2)).moment));
     assert_eq!(taken(&ledger, 0), (250, 1));
     assert_eq!(ledger.expire(after(TTL)), 0);
     assert_eq!(ledger.expire(after(Micros::from_secs(5))), 1);
@@ -137,6 +138,19 @@ fn what_expires_is_gone_and_a_late_pod_confirms_nothing() {
     // A confirmed one waits for its snapshot, however long that takes.
     assert_eq!(taken(&ledger, 8), (100, 1));
     assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", 9), None);
+}
+
+#[test]
+fn an_id_that_came_true_may_be_promised_again() {
+    let mut ledger = Ledger::new(TTL);
+    for revision in [1, 2] {
+        assert!(ledger.reserve(reservation(1, None), NOW.moment));
+        assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", revision), Some(NodeId(7)));
+    }
+    ledger.published(1);
+    assert_eq!(taken(&ledger, 1), (100, 1));
+    ledger.published(2);
+    assert_eq!((taken(&ledger, 1), ledger.nodes.len()), ((0, 0), 0));
 }
 
 #[test]
@@ -308,7 +322,7 @@ impl Call {
     fn on(&self, ledger: &mut Ledger) {
         match self.clone() {
             Call::Reserve(reservation, now) => drop(ledger.reserve(reservation, now)),
-            Call::Adjust(id, namespace, amount, now) => ledger.adjust(id, namespace, &amount, now),
+            Call::Adjust(id, namespace, amount, now) => drop(ledger.adjust(id, namespace, &amount, now)),
             Call::Confirm(id, namespace, revision) => drop(ledger.confirm(id, namespace, "edge", revision)),
             Call::Published(revision) => ledger.published(revision),
             Call::Expire(now) => drop(ledger.expire(now)),
