@@ -412,6 +412,48 @@ mod tests {
         }
     }
 
+    /// An API server that refuses to begin a list as a stream, and has two nodes on as many pages.
+    async fn old_fashioned(request: Request<Body>) -> Result<Response<Body>, http::Error> {
+        const REFUSED: &str = r#"{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422,
+            "message": "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"}"#;
+        let query = request.uri().query().unwrap_or_default();
+        let page = |node: &str, next: &str| {
+            format!(
+                r#"{{"apiVersion": "v1", "kind": "NodeList", "metadata": {{"resourceVersion": "7", "continue": "{next}"}},
+                    "items": [{{"metadata": {{"name": "{node}", "resourceVersion": "7"}}}}]}}"#
+            )
+        };
+        let (code, body) = match query {
+            query if query.contains("sendInitialEvents=true") => (422, REFUSED.to_owned()),
+            query if query.contains("watch=true") => return std::future::pending().await,
+            query if query.contains("continue=more") => (200, page("b", "")),
+            _ => (200, page("a", "more")),
+        };
+        Response::builder().status(code).body(Body::from(body.into_bytes()))
+    }
+
+    #[tokio::test]
+    async fn a_server_without_streamed_lists_is_asked_for_pages() {
+        let (changes, mut received) = changes();
+        let cluster = Cluster::of(Client::new(tower::service_fn(old_fashioned), "default"), changes);
+        let metrics = Metrics::new();
+        let listed = async {
+            let mut nodes = vec![];
+            while let Some((_, change)) = received.recv().await {
+                match change {
+                    Change::Node(node) => nodes.push(node.name.to_string()),
+                    Change::ListEnded(Kind::Nodes) => break,
+                    _ => {}
+                }
+            }
+            nodes
+        };
+        tokio::select! {
+            () = cluster.watch_nodes(&metrics) => {}
+            nodes = timeout(BOUND, listed) => assert_eq!(nodes.unwrap(), ["a", "b"]),
+        }
+    }
+
     #[tokio::test]
     async fn pods_are_listed_after_nodes() {
         let (changes, mut received) = changes();
