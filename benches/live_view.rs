@@ -1,5 +1,6 @@
 //! What the live view costs: memory per cached pod, an event of a pod, a publication; at 1,000 nodes with 10,000 pods and
-//! 5,000 with 100,000. `cargo bench --bench live_view`; docs/performance.md has the result.
+//! 5,000 with 100,000. And a publication while many pods wait for room. `cargo bench --bench live_view`;
+//! docs/performance.md has the result.
 //!
 //! Events are texts as watches bring them, read as `observe` reads them.
 
@@ -27,6 +28,53 @@ fn main() {
     for (nodes, pods) in [(1_000, 10_000), (5_000, 100_000)] {
         measure(nodes, pods);
     }
+    println!("\n| nodes | pods that wait for room | publication after one slot frees |");
+    println!("|---:|---:|---:|");
+    for (nodes, waiting) in [(1_000, 1_000), (1_000, 5_000)] {
+        wait_for_room(nodes, waiting);
+    }
+}
+
+/// Every node is full, and so many pods wait; a pod of one node after the other ends.
+fn wait_for_room(nodes: usize, waiting: usize) {
+    const ROUNDS: usize = 5;
+    let keys = Keys::new("example.io");
+    let mut index = Index::new(&Config::default());
+    index.apply_namespace("shop", true);
+    let template: Value = serde_json::from_str(POD).unwrap();
+    let full = |uid: usize, node: Option<usize>| {
+        let mut pod: Value = serde_json::from_str(&pod_text(&template, uid, node.unwrap_or_default())).unwrap();
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "60"}});
+        if node.is_none() {
+            pod["spec"]["nodeSelector"]["node.role/edge"] = "true".into();
+            drop(pod["spec"].as_object_mut().unwrap().remove("nodeName"));
+            pod["status"] = json!({"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0 nodes"},
+            ]});
+        }
+        pod.to_string()
+    };
+    for i in 0..nodes {
+        index.apply_node(node::from_json(&node_text(i)).unwrap(), Moment(0));
+        apply(&mut index, &full(i, Some(i)), &keys, Moment(0));
+    }
+    for i in 0..waiting {
+        apply(&mut index, &full(nodes + i, None), &keys, Moment(0));
+    }
+    let waits = |index: &mut Index, at| {
+        index.publish(at).sites[0]
+            .queues
+            .iter()
+            .map(|group| group.waiting)
+            .sum::<u64>()
+    };
+    assert_eq!(waits(&mut index, Moment(0)), waiting as u64);
+    let publication = median((0..ROUNDS).map(|round| {
+        index.delete_pod(&uid(round));
+        time(|| black_box(index.publish(Moment(1))))
+    }));
+    assert_eq!(waits(&mut index, Moment(1)), (waiting - ROUNDS) as u64);
+    println!("| {nodes} | {waiting} | {publication:.1?} |");
 }
 
 fn measure(nodes: usize, pods: usize) {
@@ -100,7 +148,7 @@ fn node_text(i: usize) -> String {
 
 fn pod_text(template: &Value, i: usize, node: usize) -> String {
     let mut pod = template.clone();
-    pod["metadata"]["uid"] = format!("{i:08x}-1f2e-4d3c-8b4a-{i:012x}").into();
+    pod["metadata"]["uid"] = uid(i).into();
     pod["metadata"]["name"] = format!("web-7d4b9c6f5-{i:05}").into();
     pod["metadata"]["namespace"] = "shop".into();
     pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
@@ -111,7 +159,11 @@ fn pod_text(template: &Value, i: usize, node: usize) -> String {
     pod.to_string()
 }
 
-fn time(run: impl FnOnce()) -> Duration {
+fn uid(i: usize) -> String {
+    format!("{i:08x}-1f2e-4d3c-8b4a-{i:012x}")
+}
+
+fn time<T>(run: impl FnOnce() -> T) -> Duration {
     let start = Instant::now();
     run();
     start.elapsed()

@@ -110,6 +110,8 @@ pub struct Ledger {
     unconfirmed: BTreeMap<DecisionId, NodeId>,
     /// No unconfirmed one is older.
     oldest: Moment,
+    /// Since when pods are seen as they are created.
+    sight: Moment,
     strikes: BTreeMap<Owner, Strikes>,
 }
 
@@ -145,6 +147,7 @@ impl Ledger {
             nodes: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             oldest: Moment(i64::MAX),
+            sight: Moment(i64::MIN),
             strikes: BTreeMap::new(),
         }
     }
@@ -160,11 +163,18 @@ impl Ledger {
         self.replicas = ready.max(1);
     }
 
-    /// Takes the room from now on; false, and nothing is taken, for an owner whose last three came to nothing.
-    /// Ids are unique. `now` does not go back from call to call. Cost: a search, and the reservation is kept.
+    /// Since when pods are seen as they are created; `None` while they are not. That the pod of a reservation made before
+    /// did not come in time says nothing of its owner.
+    pub fn set_sight(&mut self, since: Option<Moment>) {
+        self.sight = since.unwrap_or(Moment(i64::MAX));
+    }
+
+    /// Takes the room from now on; false, and nothing is taken, for an owner whose last three came to nothing, and while
+    /// another one of this id is unconfirmed. `now` does not go back from call to call. Cost: a search, and the reservation is kept.
     pub fn reserve(&mut self, mut reservation: Reservation, now: Moment) -> bool {
         let strikes = self.strikes.get(&reservation.owner).map_or(0, |strikes| strikes.count);
-        if self.ttl == Micros(0) || strikes >= STRIKES {
+        let is_taken = self.unconfirmed.contains_key(&reservation.id);
+        if self.ttl == Micros(0) || strikes >= STRIKES || is_taken {
             return false;
         }
         reservation.amount.forget_zeros();
@@ -178,15 +188,17 @@ impl Ledger {
         true
     }
 
-    /// The pod is under review again and asks for `amount` now. Its admission goes on, so its time begins anew. Nothing
-    /// happens if it holds no unconfirmed reservation: the id and the namespace must be its own.
-    pub fn adjust(&mut self, id: DecisionId, namespace: &str, amount: &Amounts, now: Moment) {
+    /// The pod is under review again and asks for `amount` now. Its admission goes on, so its time begins anew. False, and
+    /// nothing happens, if it holds no unconfirmed reservation: the id and the namespace must be its own.
+    pub fn adjust(&mut self, id: DecisionId, namespace: &str, amount: &Amounts, now: Moment) -> bool {
         let entry = self.unconfirmed(id);
-        if let Some(entry) = entry.filter(|entry| *entry.reservation.owner.namespace == *namespace) {
-            entry.reservation.amount = amount.clone();
-            entry.reservation.amount.forget_zeros();
-            entry.since = now;
-        }
+        let Some(entry) = entry.filter(|entry| *entry.reservation.owner.namespace == *namespace) else {
+            return false;
+        };
+        entry.reservation.amount = amount.clone();
+        entry.reservation.amount.forget_zeros();
+        entry.since = now;
+        true
     }
 
     /// A pod of this namespace and site that carries this id is seen, and the snapshot of `revision`, which is yet to be
@@ -211,10 +223,11 @@ impl Ledger {
         self.retain(|entry| entry.shown_in.is_none_or(|shown_in| shown_in > revision));
     }
 
-    /// Drops what nobody has confirmed in time, and returns how many those were. Cost: nothing while none can be due,
+    /// Drops what nobody has confirmed in time, which counts against its owner if pods were seen all the time, and returns
+    /// how many those were. Cost: nothing while none can be due,
     /// else a pass over the open reservations.
     pub fn expire(&mut self, now: Now) -> u64 {
-        let limit = now.moment.before(self.ttl);
+        let (limit, sight) = (now.moment.before(self.ttl), self.sight);
         if self.oldest > limit {
             return 0;
         }
@@ -225,7 +238,8 @@ impl Ledger {
                 return true;
             }
             if entry.since <= limit {
-                expired.push((entry.reservation.id, entry.reservation.owner.clone()));
+                let is_struck = entry.since >= sight;
+                expired.push((entry.reservation.id, is_struck.then(|| entry.reservation.owner.clone())));
                 return false;
             }
             oldest = oldest.min(entry.since);
@@ -235,7 +249,9 @@ impl Ledger {
         let count = expired.len();
         for (id, owner) in expired {
             self.unconfirmed.remove(&id);
-            self.strike(owner, now.wall);
+            if let Some(owner) = owner {
+                self.strike(owner, now.wall);
+            }
         }
         count as u64
     }
@@ -296,7 +312,7 @@ impl Ledger {
     fn unconfirmed(&mut self, id: DecisionId) -> Option<&mut Entry> {
         let node = self.unconfirmed.get(&id)?;
         let mut entries = self.nodes.get_mut(node)?.iter_mut();
-        entries.find(|entry| entry.reservation.id == id)
+        entries.find(|entry| entry.reservation.id == id && entry.shown_in.is_none())
     }
 
     fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {

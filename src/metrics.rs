@@ -185,6 +185,7 @@ pub const LIST: &[Description] = &[
     view::HEARD,
     view::LISTS,
     view::FAILURES,
+    view::REPLICAS,
     RESERVATIONS,
     RESERVATIONS_EXPIRED,
     OWNERS_SUSPENDED,
@@ -300,7 +301,7 @@ struct VersionLabel {
     version: &'static str,
 }
 
-/// The process's metrics. Every method is safe from any thread and costs well under a microsecond.
+/// The process's metrics. Every method is safe from any thread, and every one that counts costs well under a microsecond.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -478,9 +479,10 @@ impl Metrics {
         self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
     }
 
-    /// Everything, in the OpenMetrics text format; see [`CONTENT_TYPE`].
+    /// Everything, in the OpenMetrics text format; see [`CONTENT_TYPE`]. Cost: a pass over all nodes.
     #[must_use]
     pub fn encode(&self) -> String {
+        self.view.refresh();
         let mut out = String::with_capacity(8 * 1024);
         // Writing into a String cannot fail; should an encoder do so all the same, a cut-off page without its
         // `# EOF` is refused by the scraper, which is the truth.
@@ -509,7 +511,9 @@ fn registered_name(description: &Description) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::Arc;
 
+    use arc_swap::ArcSwap;
     use jiff::Timestamp;
 
     use super::*;
@@ -519,6 +523,29 @@ mod tests {
     use crate::telemetry::Input;
     use crate::units::{Micros, Moment};
     use crate::wan::{LinkHealth, Thresholds};
+
+    fn published(sites: Vec<Site>) -> Arc<ArcSwap<Snapshot>> {
+        Arc::new(ArcSwap::from_pointee(Snapshot {
+            sites,
+            ..Snapshot::default()
+        }))
+    }
+
+    #[test]
+    fn what_is_shown_of_sites_is_what_was_published_last() {
+        let metrics = Metrics::new();
+        let fleet = published(vec![]);
+        metrics.view().follow(Arc::clone(&fleet));
+        assert!(!metrics.encode().contains("edgeward_site_nodes{"));
+        let mut edge = Site::new(Arc::new(SiteDefinition::edge()));
+        edge.nodes = Arc::new(vec![Arc::default()]);
+        fleet.store(published(vec![edge]).load_full());
+        let page = metrics.encode();
+        assert!(
+            page.contains("edgeward_site_nodes{site=\"edge\",usable=\"false\"} 1"),
+            "{page}"
+        );
+    }
 
     fn every_metric_touched() -> String {
         let metrics = Metrics::new();
@@ -535,14 +562,11 @@ mod tests {
         metrics.http_error(413);
         metrics.tls_certificate_not_after(1_800_000_000);
         metrics.fleet_revision(3);
-        let edge = Site::new(std::sync::Arc::new(SiteDefinition::edge()));
-        metrics.view().snapshot(&Snapshot {
-            sites: vec![edge],
-            ..Snapshot::default()
-        });
+        let edge = Site::new(Arc::new(SiteDefinition::edge()));
+        metrics.view().follow(published(vec![edge]));
         metrics.view().heard(index::Kind::Nodes, 1_800_000_000);
         metrics.view().list(index::Kind::Nodes);
-        metrics.view().failure(index::Kind::Nodes);
+        metrics.view().failure("nodes");
         let mut health = LinkHealth::new(1);
         let thresholds = Thresholds::from(&Config::default());
         (0..5).for_each(|us| health.record(0, Some(Micros(us)), Moment(0), thresholds));

@@ -71,6 +71,8 @@ pub enum Change {
     ListEnded(Kind),
     /// The API server was heard about this kind.
     Heard(Kind),
+    /// A watch of this kind is interrupted.
+    Lost(Kind),
 }
 
 impl Change {
@@ -81,7 +83,9 @@ impl Change {
             Change::Pod(_) | Change::PodGone(_) => Kind::Pods,
             Change::Namespace(..) => Kind::Namespaces,
             Change::ListBegan(kind) | Change::ListEnded(kind) | Change::Heard(kind) => *kind,
-            Change::Link(..) | Change::Telemetry(_) | Change::Settings(_) | Change::Replicas(_) => return None,
+            Change::Link(..) | Change::Telemetry(_) | Change::Settings(_) | Change::Replicas(_) | Change::Lost(_) => {
+                return None;
+            }
         })
     }
 }
@@ -106,9 +110,33 @@ impl Changes {
     }
 }
 
+/// Whether pods are seen as they are created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    Clear,
+    /// Not before the API server is heard again.
+    Lost,
+    /// Not before the list is complete.
+    Listing,
+}
+
+impl Sight {
+    fn after(self, change: &Change) -> Self {
+        match (self, change) {
+            (_, Change::ListBegan(Kind::Pods)) => Sight::Listing,
+            (_, Change::ListEnded(Kind::Pods)) => Sight::Clear,
+            (Sight::Listing, _) => Sight::Listing,
+            (_, Change::Lost(Kind::Pods)) => Sight::Lost,
+            (Sight::Lost, change) if change.kind() != Some(Kind::Pods) => Sight::Lost,
+            _ => Sight::Clear,
+        }
+    }
+}
+
 /// Folds changes into the index and publishes snapshots.
 pub struct Observer {
     index: Index,
+    sight: Sight,
     changes: mpsc::Receiver<(Moment, Change)>,
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -126,12 +154,15 @@ impl Observer {
     /// An observer that has seen nothing and confirms the reservations of this ledger, and where to send it changes.
     pub fn new(ledger: Arc<Mutex<Ledger>>, clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
         let (sender, changes) = mpsc::channel(BACKLOG);
+        let fleet = Arc::<ArcSwap<Snapshot>>::default();
+        metrics.view().follow(Arc::clone(&fleet));
         let observer = Self {
             index: Index::new(&Config::default()),
+            sight: Sight::Clear,
             changes,
             clock,
             metrics,
-            fleet: Arc::default(),
+            fleet,
             ledger,
             published: None,
             faults: vec![],
@@ -184,6 +215,10 @@ impl Observer {
     }
 
     fn fold(&mut self, at: Moment, change: Change) {
+        let sight = self.sight.after(&change);
+        if std::mem::replace(&mut self.sight, sight) != sight {
+            self.ledger().set_sight((sight == Sight::Clear).then_some(at));
+        }
         let index = &mut self.index;
         if let Some(kind) = change.kind() {
             index.heard(kind, at);
@@ -200,10 +235,13 @@ impl Observer {
             Change::Link(site, link) => index.set_link(&site, link),
             Change::Telemetry(telemetry) => index.set_telemetry(*telemetry),
             Change::Settings(config) => index.configure(&config),
-            Change::Replicas(ready) => self.ledger().set_replicas(ready),
+            Change::Replicas(ready) => {
+                self.metrics.view().replicas(ready);
+                self.ledger().set_replicas(ready);
+            }
             Change::ListBegan(kind) => index.list_began(kind),
             Change::ListEnded(kind) => index.list_ended(kind),
-            Change::Heard(_) => {}
+            Change::Heard(_) | Change::Lost(_) => {}
         }
     }
 
@@ -266,10 +304,8 @@ impl Observer {
     }
 
     fn measure(&self, now: Moment) {
-        let snapshot = self.fleet.load();
-        self.metrics.fleet_revision(snapshot.revision);
+        self.metrics.fleet_revision(self.fleet.load().revision);
         let view = self.metrics.view();
-        view.snapshot(&snapshot);
         view.cache(self.index.pods(), self.index.faults().count());
         let wall = self.clock.wall().as_second();
         for kind in Kind::ALL {
@@ -285,5 +321,60 @@ async fn sleep(wait: Option<Duration>) {
     match wait {
         Some(wait) => tokio::time::sleep(wait).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Owner, Reservation};
+
+    const TTL: Micros = Micros::from_secs(3);
+
+    #[test]
+    fn nobody_is_blamed_for_pods_that_were_not_seen() {
+        let ledger = Arc::new(Mutex::new(Ledger::new(TTL)));
+        let clock = Clock::start();
+        let (mut observer, _changes) = Observer::new(Arc::clone(&ledger), clock, Arc::default());
+        let mut now = clock.now();
+        let mut ids = 0;
+        // Whether an owner is suspended when three reservations, made after this was told, come to nothing.
+        let mut is_blamed_after = |told: Vec<Change>| {
+            now.moment = now.moment.after(Micros(1));
+            told.into_iter().for_each(|change| observer.fold(now.moment, change));
+            let mut ledger = ledger.lock().unwrap();
+            for _ in 0..3 {
+                ids += 1;
+                let reservation = Reservation {
+                    id: DecisionId(ids),
+                    // Another one each time.
+                    owner: Owner::new("shop", Some(&ids.div_ceil(3).to_string())),
+                    site: "edge".into(),
+                    node: NodeId(0),
+                    amount: crate::resources::Amounts::default(),
+                    priority: 0,
+                };
+                assert!(ledger.reserve(reservation, now.moment));
+            }
+            let before = ledger.suspended();
+            now.moment = now.moment.after(TTL);
+            assert_eq!(ledger.expire(now), 3);
+            ledger.suspended() > before
+        };
+        assert!(is_blamed_after(vec![
+            Change::ListBegan(Kind::Pods),
+            Change::ListEnded(Kind::Pods)
+        ]));
+        assert!(is_blamed_after(vec![Change::Lost(Kind::Nodes)]));
+        assert!(!is_blamed_after(vec![
+            Change::Lost(Kind::Pods),
+            Change::Heard(Kind::Nodes)
+        ]));
+        assert!(is_blamed_after(vec![Change::Heard(Kind::Pods)]));
+        assert!(!is_blamed_after(vec![
+            Change::ListBegan(Kind::Pods),
+            Change::Heard(Kind::Pods)
+        ]));
+        assert!(is_blamed_after(vec![Change::ListEnded(Kind::Pods)]));
     }
 }

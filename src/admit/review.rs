@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 use crate::patch::{Add, Stamp, patch};
 use crate::pod::{Pod, Text};
 use crate::room::Room;
-use crate::units::{Micros, Moment};
+use crate::units::{Micros, Moment, Now};
 use crate::workload::Workload;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -128,6 +128,9 @@ impl Reviewer {
             is_ours = ticket.claim();
             if is_ours && request.dry_run != Some(true) {
                 promise(&mut ledger, &workload, &verdict, id, now.moment);
+                if verdict.reason == Reason::Reinvocation {
+                    repeat(&mut ledger, &snapshot, &workload, &config, now);
+                }
             }
             self.metrics.reservations(&ledger, expired);
         }
@@ -191,8 +194,7 @@ impl Reviewer {
     }
 }
 
-/// Takes the room that the verdict gives away. A pod that fits no node takes none; one that is here again has it, but
-/// may have grown or shrunk.
+/// Takes the room that the verdict gives away. A pod that fits no node takes none.
 fn promise(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, id: DecisionId, now: Moment) {
     if let (Some(site), Some(node)) = (verdict.site(), verdict.node) {
         let reservation = Reservation {
@@ -204,10 +206,24 @@ fn promise(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, 
             priority: workload.priority,
         };
         ledger.reserve(reservation, now);
-    } else if verdict.reason == Reason::Reinvocation
-        && let Some(id) = workload.placement.as_ref().and_then(|claim| claim.id)
-    {
-        ledger.adjust(id, &workload.namespace, &workload.request, now);
+    }
+}
+
+/// Keeps the room of a pod that is here again, and may have grown or shrunk. If its reservation has expired meanwhile, it
+/// takes the room anew where it was placed, if there still is any.
+fn repeat(ledger: &mut Ledger, snapshot: &Snapshot, workload: &Workload<'_>, config: &Config, now: Now) {
+    let Some(claim) = &workload.placement else { return };
+    let Some(id) = claim.id else { return };
+    if ledger.adjust(id, &workload.namespace, &workload.request, now.moment) {
+        return;
+    }
+    let unplaced = Workload {
+        placement: None,
+        ..workload.clone()
+    };
+    let verdict = decide(&unplaced, &Room { snapshot, ledger }, config, now);
+    if verdict.site().is_some_and(|site| site.name() == claim.site) {
+        promise(ledger, workload, &verdict, id, now.moment);
     }
 }
 

@@ -59,6 +59,7 @@ pub(super) async fn view(
         Arc::clone(&ledger),
         cluster,
         service,
+        metrics,
         changes.clone(),
     ));
     tasks.push(ask(versions.clone(), clock, metrics, changes.clone()));
@@ -91,8 +92,10 @@ fn promise(
     ledger: Arc<Mutex<Ledger>>,
     cluster: Cluster,
     service: Service,
+    metrics: &Arc<Metrics>,
     changes: Changes,
 ) -> Task {
+    let metrics = Arc::clone(metrics);
     Task::endless("reservations", async move {
         let mut config = versions.next().await;
         loop {
@@ -109,7 +112,7 @@ fn promise(
                     }
                     None => {
                         cluster
-                            .watch_replicas(&service.namespace, &service.name, &changes)
+                            .watch_replicas(&service.namespace, &service.name, &metrics, &changes)
                             .await
                     }
                 }

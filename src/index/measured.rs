@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::fleet::{Free, Link, SiteKind};
 use crate::processing::Processing;
 use crate::resources::Amounts;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Input, Telemetry};
 use crate::units::{Micros, Moment};
 use crate::workload::slo::PerClass;
 
@@ -21,8 +21,10 @@ pub(super) struct Measured {
     /// From how many observations on a mean counts.
     min_observations: u32,
     telemetry_ttl: Micros,
-    /// Pods by the moment at which they first charged any node, the youngest last: as many as a sample of free capacity
-    /// does not know of.
+    /// How old a sample of free capacity can be.
+    oldest_sample: Micros,
+    /// Pods by the moment at which they first charged any node, the youngest last: as many as a sample of free capacity,
+    /// also one that is yet to come, may not know of.
     begun: VecDeque<(Moment, Arc<str>)>,
 }
 
@@ -36,13 +38,9 @@ impl Measured {
     fn configure(&mut self, config: &Config) {
         self.min_observations = config.min_observations;
         self.telemetry_ttl = config.telemetry_ttl;
-    }
-
-    /// The oldest moment of which a sample of free capacity tells.
-    fn sampled_at(&self, now: Moment) -> Option<Moment> {
-        let cpu = self.telemetry.edge_free_cpu(now).map(|sample| sample.as_of);
-        let memory = self.telemetry.edge_free_memory(now).map(|sample| sample.as_of);
-        cpu.into_iter().chain(memory).min()
+        let queries = config.prometheus.iter().flat_map(|prometheus| &prometheus.queries);
+        let of_room = queries.filter(|query| matches!(query.input, Input::EdgeFreeCpu | Input::EdgeFreeMemory));
+        self.oldest_sample = of_room.map(|query| query.staleness).max().unwrap_or_default();
     }
 }
 
@@ -79,7 +77,9 @@ impl Index {
         entry.begun = Some(now);
         // What the first list names was there before.
         if self.is_listed(Kind::Pods) {
-            self.measured.begun.push_back((now, Arc::clone(uid)));
+            let begun = &mut self.measured.begun;
+            let at = begun.back().map_or(now, |(youngest, _)| now.max(*youngest));
+            begun.push_back((at, Arc::clone(uid)));
         }
     }
 
@@ -98,14 +98,9 @@ impl Index {
 
     /// Brings what was measured into the sites.
     pub(super) fn measure(&mut self, now: Moment) {
-        let sampled_at = self.measured.sampled_at(now);
+        let limit = now.before(self.measured.oldest_sample);
         let begun = &mut self.measured.begun;
-        while begun
-            .front()
-            .is_some_and(|(at, _)| sampled_at.is_none_or(|sampled_at| *at <= sampled_at))
-        {
-            begun.pop_front();
-        }
+        begun.drain(..begun.partition_point(|(at, _)| *at <= limit));
         let min = self.measured.min_observations;
         for at in 0..self.sites.len() {
             let name = self.sites[at].site.name().to_owned();
@@ -129,8 +124,9 @@ impl Index {
     /// What a sample says is free at a site, less what began to charge it since.
     fn free(&self, site: usize, now: Moment) -> Free {
         let since = |as_of: Moment| {
-            let begun = self.measured.begun.iter().filter(move |(at, _)| *at > as_of);
-            let pods = begun.filter_map(|(_, uid)| self.pods.get(uid));
+            let begun = &self.measured.begun;
+            let since = begun.range(begun.partition_point(|(at, _)| *at <= as_of)..);
+            let pods = since.filter_map(|(_, uid)| self.pods.get(uid));
             let here = pods.filter(|pod| self.charges_site(pod, site));
             here.fold(Amounts::default(), |mut sum, pod| {
                 sum.add(&pod.request, 1);

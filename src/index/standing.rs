@@ -6,7 +6,7 @@
 //! node there was added or changed. One that fits and had a chance since kube-scheduler's word will be tried again soon;
 //! one that fits and had none waits for something else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::pods::{Placement, PodEntry, Rank};
@@ -170,9 +170,17 @@ impl Unsettled {
     }
 }
 
+/// Where a node is looked for.
+enum Among<'g> {
+    /// Wherever the pod may run.
+    All,
+    /// On the nodes that gained room or changed: the pod fits no other.
+    Gained(&'g BTreeSet<NodeId>),
+}
+
 impl Index {
-    /// Brings every pod without a node to where it stands now. Cost: proportional to the pods and nodes that changed, and
-    /// where nodes gained room, to those times the pods that wait.
+    /// Brings every pod without a node to where it stands now. Cost: proportional to the nodes of a site times the pods
+    /// that changed, and to the nodes that gained room times the pods that wait.
     pub(super) fn settle(&mut self, now: Moment) {
         self.unsettled.take_due_timers(now);
         loop {
@@ -182,17 +190,20 @@ impl Index {
                 let displaced = self.displaced(*id);
                 self.unsettled.due.extend(displaced);
             }
-            if !gained.is_empty() || !lost.is_empty() {
+            let mut due: BTreeMap<_, _> = if gained.is_empty() && lost.is_empty() {
+                BTreeMap::new()
+            } else {
                 let idle = self.unsettled.idle.iter();
-                let affected = idle.filter(|rank| self.is_affected(rank, &gained, &lost));
-                let affected: Vec<_> = affected.cloned().collect();
-                self.unsettled.due.extend(affected);
-            }
-            if self.unsettled.due.is_empty() {
+                idle.filter_map(|rank| Some((rank.clone(), self.affected(rank, &gained, &lost)?)))
+                    .collect()
+            };
+            let anywhere = std::mem::take(&mut self.unsettled.due).into_iter();
+            due.extend(anywhere.map(|rank| (rank, Among::All)));
+            if due.is_empty() {
                 return;
             }
-            for rank in std::mem::take(&mut self.unsettled.due) {
-                self.settle_pod(rank, now);
+            for (rank, among) in due {
+                self.settle_pod(rank, &among, now);
             }
         }
     }
@@ -220,31 +231,35 @@ impl Index {
         displaced
     }
 
-    /// Whether a pod that charges nothing may stand elsewhere since these nodes changed.
-    fn is_affected(&self, rank: &Rank, gained: &BTreeSet<NodeId>, lost: &BTreeSet<NodeId>) -> bool {
-        let Some((pod, unbound)) = self.unbound(&rank.uid) else {
-            return false;
-        };
+    /// Whether a pod that charges nothing may stand elsewhere since these nodes changed, and where to look then.
+    fn affected<'g>(&self, rank: &Rank, gained: &'g BTreeSet<NodeId>, lost: &BTreeSet<NodeId>) -> Option<Among<'g>> {
+        let (pod, unbound) = self.unbound(&rank.uid)?;
         match unbound.node {
             Some(node) => {
-                gained.contains(&node) || lost.contains(&node) || self.changed(unbound.site) >= unbound.settled_at
+                let is_affected =
+                    gained.contains(&node) || lost.contains(&node) || self.changed(unbound.site) >= unbound.settled_at;
+                is_affected.then_some(Among::All)
             }
-            None => gained.iter().any(|id| self.takes(*id, pod, unbound)),
+            // It fitted none, and cannot fit others by now.
+            None => gained
+                .iter()
+                .any(|id| self.takes(*id, pod, unbound))
+                .then_some(Among::Gained(gained)),
         }
     }
 
     /// Decides where one pod stands, and moves its charge there.
-    fn settle_pod(&mut self, rank: Rank, now: Moment) {
+    fn settle_pod(&mut self, rank: Rank, among: &Among<'_>, now: Moment) {
         let Some((pod, unbound)) = self.unbound(&rank.uid) else {
             return;
         };
         let fits = match pod.charged {
             // Kept as long as it fits.
             Some(id) if self.takes_beside_itself(id, pod, unbound) => Some(id),
-            _ => self.best_node(pod, unbound),
+            _ => self.best_node(pod, unbound, among),
         };
         // Room that another pod has, which is only tried again, is no news when that one's time is over.
-        let fits_at_all = fits.is_some() || self.is_crowded_out(pod, unbound);
+        let fits_at_all = fits.is_some() || self.is_crowded_out(pod, unbound, among);
         let fits_since = unbound.fits_since.or(Some(now)).filter(|_| fits_at_all);
         let chance = fits_since.max(self.changed(unbound.site));
         let (standing, timer) = match (unbound.nominated, fits, unbound.report) {
@@ -310,23 +325,31 @@ impl Index {
         })
     }
 
-    /// Whether the pod would fit a node but for pods on their way there which kube-scheduler has refused before.
-    fn is_crowded_out(&self, pod: &PodEntry, unbound: &Unbound) -> bool {
+    /// Whether the pod would fit a node but for pods on their way there which kube-scheduler has refused before. Where
+    /// nodes gained room, it is first looked for there.
+    fn is_crowded_out(&self, pod: &PodEntry, unbound: &Unbound, among: &Among<'_>) -> bool {
         let refused = |rank: &Rank| {
             let (pod, unbound) = self.unbound(&rank.uid)?;
             unbound.report.is_some().then_some(&pod.request)
         };
-        self.guessed.iter().filter_map(|id| self.nodes.get(id)).any(|entry| {
+        let is_crowded_out_of = |id: &NodeId| {
+            let Some(entry) = self.nodes.get(id).filter(|entry| !entry.on_their_way.is_empty()) else {
+                return false;
+            };
             let mut used = entry.used.clone();
             let requests = entry.on_their_way.iter().filter_map(refused);
             requests.for_each(|request| used.take(request));
             unbound.fits(&pod.request, entry, &used.amounts(), used.pods())
-        })
+        };
+        let gained = match among {
+            Among::All => None,
+            Among::Gained(gained) => Some(gained.iter()),
+        };
+        gained.into_iter().flatten().chain(&self.guessed).any(is_crowded_out_of)
     }
 
     /// The node that kube-scheduler would take, of those the pod fits; ties by name.
-    fn best_node(&self, pod: &PodEntry, unbound: &Unbound) -> Option<NodeId> {
-        let of_site = |site: usize| self.sites[site].members.values();
+    fn best_node(&self, pod: &PodEntry, unbound: &Unbound, among: &Among<'_>) -> Option<NodeId> {
         let score = |id: &NodeId| {
             let node = &self.nodes.get(id)?.node;
             let takes = self.takes(*id, pod, unbound);
@@ -338,9 +361,10 @@ impl Index {
                 )
             })
         };
-        let best = match unbound.site {
-            Some(site) => of_site(site).filter_map(score).max(),
-            None => self.nodes.keys().filter_map(score).max(),
+        let best = match (among, unbound.site) {
+            (Among::Gained(gained), _) => gained.iter().filter_map(score).max(),
+            (Among::All, Some(site)) => self.sites[site].members.values().filter_map(score).max(),
+            (Among::All, None) => self.nodes.keys().filter_map(score).max(),
         };
         best.map(|(_, _, id)| id)
     }

@@ -3,11 +3,11 @@ mod events;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::{Prometheus, Query};
 use crate::keys::Keys;
 use crate::node;
 use crate::pod::Pod;
-use crate::telemetry::Measurement;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Input, Measurement, Telemetry};
 use crate::units::{Micros, Millicores};
 use crate::workload::slo::Class;
 
@@ -382,10 +382,26 @@ fn measured_room_shrinks_by_what_began_since_the_sample() {
         let as_of = Moment(scene.now.0 - seconds_ago * SECOND);
         let mut telemetry = Telemetry::default();
         let free = Measurement::EdgeFreeCpu(Millicores(3000));
-        telemetry.record(free, as_of, scene.now.after(Micros::from_secs(60)), &Config::default());
+        telemetry.record(free, as_of, as_of.after(Micros::from_secs(60)), &Config::default());
         scene.index.set_telemetry(telemetry);
     };
     let free = |scene: &mut Scene| scene.publish().sites[0].free.cpu.map(|cpu| cpu.0);
+    scene.index.configure(&Config {
+        prometheus: Some(Prometheus {
+            url: "http://localhost:9090".into(),
+            required: false,
+            token_file: None,
+            ca_file: None,
+            queries: vec![Query {
+                input: Input::EdgeFreeCpu,
+                promql: "free".into(),
+                period: Micros::from_secs(15),
+                timeout: Micros::from_secs(5),
+                staleness: Micros::from_secs(60),
+            }],
+        }),
+        ..Config::default()
+    });
     scene.pod(&bound(pod("before", 500), "a"));
     scene.index.list_ended(Kind::Pods);
     scene.wait(5);
@@ -412,6 +428,14 @@ fn measured_room_shrinks_by_what_began_since_the_sample() {
     assert_eq!(free(&mut scene), Some(3000));
     scene.wait(61);
     assert_eq!(free(&mut scene), None, "the sample is stale");
+    // What begins while there is none is not in one that is made before and told after.
+    scene.pod(&pod("unmeasured", 400));
+    assert_eq!(free(&mut scene), None);
+    scene.wait(10);
+    sample(&mut scene, 20);
+    assert_eq!(free(&mut scene), Some(2600));
+    scene.wait(40);
+    assert_eq!(free(&mut scene), Some(2600));
 }
 
 #[test]

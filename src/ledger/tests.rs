@@ -105,10 +105,11 @@ fn only_the_first_pod_of_its_namespace_and_site_confirms() {
 fn a_pod_under_review_again_may_ask_for_another_amount_and_has_its_time_anew() {
     let mut ledger = Ledger::new(TTL);
     ledger.reserve(reservation(1, None), NOW.moment);
-    ledger.adjust(DecisionId(1), "other", &cpu(1), NOW.moment);
-    ledger.adjust(DecisionId(2), "shop", &cpu(2), NOW.moment);
+    assert!(!ledger.adjust(DecisionId(1), "other", &cpu(1), NOW.moment));
+    assert!(!ledger.adjust(DecisionId(2), "shop", &cpu(2), NOW.moment));
+    assert!(!ledger.reserve(reservation(1, Some("somebody else")), NOW.moment));
     assert_eq!(taken(&ledger, 0), (100, 1));
-    ledger.adjust(DecisionId(1), "shop", &cpu(250), after(Micros::from_secs(2)).moment);
+    assert!(ledger.adjust(DecisionId(1), "shop", &cpu(250), after(Micros::from_secs(2)).moment));
     assert_eq!(taken(&ledger, 0), (250, 1));
     assert_eq!(ledger.expire(after(TTL)), 0);
     assert_eq!(ledger.expire(after(Micros::from_secs(5))), 1);
@@ -126,6 +127,19 @@ fn what_expires_is_gone_and_a_late_pod_confirms_nothing() {
     // A confirmed one waits for its snapshot, however long that takes.
     assert_eq!(taken(&ledger, 8), (100, 1));
     assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", 9), None);
+}
+
+#[test]
+fn an_id_that_came_true_may_be_promised_again() {
+    let mut ledger = Ledger::new(TTL);
+    for revision in [1, 2] {
+        assert!(ledger.reserve(reservation(1, None), NOW.moment));
+        assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", revision), Some(NodeId(7)));
+    }
+    ledger.published(1);
+    assert_eq!(taken(&ledger, 1), (100, 1));
+    ledger.published(2);
+    assert_eq!((taken(&ledger, 1), ledger.nodes.len()), ((0, 0), 0));
 }
 
 #[test]
@@ -175,6 +189,23 @@ fn three_in_a_row_that_come_to_nothing_suspend_their_owner_alone() {
     ledger.seen("shop", Some("rs"), later);
     assert_eq!(ledger.suspended(), 0);
     assert!(ledger.reserve(reservation(10, Some("rs")), NOW.moment));
+}
+
+#[test]
+fn an_owner_whose_pods_could_not_be_seen_is_not_blamed() {
+    let mut ledger = Ledger::new(TTL);
+    let promise = |ledger: &mut Ledger, first, at: Now| {
+        (first..first + 3).for_each(|id| assert!(ledger.reserve(reservation(id, Some("rs")), at.moment), "{id}"));
+    };
+    promise(&mut ledger, 1, NOW);
+    ledger.set_sight(None);
+    assert_eq!((ledger.expire(after(TTL)), ledger.suspended()), (3, 0));
+    promise(&mut ledger, 4, after(TTL));
+    let again = after(Micros(TTL.0 + 1));
+    ledger.set_sight(Some(again.moment));
+    assert_eq!((ledger.expire(after(Micros(2 * TTL.0))), ledger.suspended()), (3, 0));
+    promise(&mut ledger, 7, again);
+    assert_eq!((ledger.expire(after(Micros(3 * TTL.0))), ledger.suspended()), (3, 1));
 }
 
 #[test]

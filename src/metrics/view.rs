@@ -1,7 +1,9 @@
 //! What the live view holds: capacity, charges, queues, and how old they are. Sites are named as in the configuration.
 
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -91,6 +93,12 @@ pub(super) const FAILURES: Description = Description {
     labels: &["kind"],
     help: "Failures of a watch or list, each tried again after a pause",
 };
+pub(super) const REPLICAS: Description = Description {
+    name: "edgeward_replicas",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Replicas of us that decide, as counted last or configured (0: none was found, and one is assumed)",
+};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SiteLabel {
@@ -120,6 +128,7 @@ type Decimal = Gauge<f64, AtomicU64>;
 /// The live view's part of the process's metrics.
 #[derive(Debug)]
 pub struct ViewMetrics {
+    fleet: OnceLock<Arc<ArcSwap<Snapshot>>>,
     nodes: Family<NodeLabels, Gauge>,
     free_cpu: Family<SiteLabel, Decimal>,
     free_memory: Family<SiteLabel, Gauge>,
@@ -133,11 +142,13 @@ pub struct ViewMetrics {
     heard: Family<KindLabel, Gauge>,
     lists: Family<KindLabel, Counter>,
     failures: Family<KindLabel, Counter>,
+    replicas: Gauge,
 }
 
 impl ViewMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         Self {
+            fleet: OnceLock::new(),
             nodes: register(registry, &NODES, Family::default()),
             free_cpu: register(registry, &FREE_CPU, Family::default()),
             free_memory: register(registry, &FREE_MEMORY, Family::default()),
@@ -151,13 +162,21 @@ impl ViewMetrics {
             heard: register(registry, &HEARD, Family::default()),
             lists: register(registry, &LISTS, Family::default()),
             failures: register(registry, &FAILURES, Family::default()),
+            replicas: register(registry, &REPLICAS, Gauge::default()),
         }
     }
 
-    /// This is the view now. Cost: a pass over all nodes.
-    pub fn snapshot(&self, snapshot: &Snapshot) {
-        for site in &snapshot.sites {
-            self.site(site);
+    /// What is shown of sites is what is published here when it is asked for. Only the first such place counts.
+    pub fn follow(&self, fleet: Arc<ArcSwap<Snapshot>>) {
+        // There is one observer in a process.
+        let _ = self.fleet.set(fleet);
+    }
+
+    /// Brings what is shown of sites up to date. Cost: a pass over all nodes, which is why it is not done at each
+    /// publication.
+    pub(super) fn refresh(&self) {
+        if let Some(fleet) = self.fleet.get() {
+            fleet.load().sites.iter().for_each(|site| self.site(site));
         }
     }
 
@@ -212,23 +231,6 @@ impl ViewMetrics {
         self.node_faults.set(count(node_faults));
     }
 
-    /// A site is no longer in the configuration.
-    pub fn forget_sites(&self) {
-        self.nodes.clear();
-        self.queue.clear();
-        for family in [&self.free_cpu, &self.charged_cpu] {
-            family.clear();
-        }
-        for family in [
-            &self.free_memory,
-            &self.charged_memory,
-            &self.charged_pods,
-            &self.closed,
-        ] {
-            family.clear();
-        }
-    }
-
     /// The API server was last heard about this kind at this moment.
     pub fn heard(&self, kind: index::Kind, unix_seconds: i64) {
         let label = KindLabel { kind: kind.as_str() };
@@ -241,8 +243,13 @@ impl ViewMetrics {
     }
 
     /// A watch or list of this kind failed.
-    pub fn failure(&self, kind: index::Kind) {
-        self.failures.get_or_create(&KindLabel { kind: kind.as_str() }).inc();
+    pub fn failure(&self, kind: &'static str) {
+        self.failures.get_or_create(&KindLabel { kind }).inc();
+    }
+
+    /// So many replicas of us decide.
+    pub fn replicas(&self, ready: u32) {
+        self.replicas.set(ready.into());
     }
 }
 

@@ -10,11 +10,12 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 
 use super::watch::{Cluster, begin_anew, is_gone, open_seconds, pauses};
 use super::{Change, Changes};
+use crate::metrics::Metrics;
 
 impl Cluster {
-    /// Watches the EndpointSlices of a Service and tells how many of its endpoints are ready, for ever. Without such a
-    /// Service, or the right to see it, nothing is told.
-    pub async fn watch_replicas(&self, namespace: &str, service: &str, changes: &Changes) {
+    /// Watches the EndpointSlices of a Service and tells how many of its endpoints are ready, for ever. That there is no
+    /// such Service is logged; that it may not be seen is logged and counted, and nothing is told.
+    pub async fn watch_replicas(&self, namespace: &str, service: &str, metrics: &Metrics, changes: &Changes) {
         let config = Config::default()
             .timeout(open_seconds())
             .labels(&format!("kubernetes.io/service-name={service}"));
@@ -26,12 +27,20 @@ impl Cluster {
         let mut has_failed = false;
         while let Some(event) = events.next().await {
             match event {
-                Ok(Event::Init) => listed = HashMap::new(),
-                Ok(Event::InitApply(slice)) => drop(listed.insert(name(&slice), slice)),
+                // Nothing is known before the list is complete.
+                Ok(Event::Init) => {
+                    listed = HashMap::new();
+                    continue;
+                }
+                Ok(Event::InitApply(slice)) => {
+                    listed.insert(name(&slice), slice);
+                    continue;
+                }
                 Ok(Event::InitDone) => known = std::mem::take(&mut listed),
                 Ok(Event::Apply(slice)) => drop(known.insert(name(&slice), slice)),
                 Ok(Event::Delete(slice)) => drop(known.remove(&name(&slice))),
                 Err(error) => {
+                    metrics.view().failure("endpointslices");
                     if is_gone(&error) {
                         begin_anew().await;
                         events = watch();
@@ -43,7 +52,10 @@ impl Cluster {
                             namespace,
                             service,
                             error,
-                            "replicas cannot be counted; the last number stays"
+                            assumed = told.map_or(1, |ready: u32| ready.max(1)),
+                            "our replicas cannot be counted: with more than assumed, what the others promise is not \
+                             taken into account, and a burst may overrun the edge; grant list and watch of \
+                             endpointslices, or set `replicas`"
                         );
                     }
                     continue;
@@ -53,6 +65,16 @@ impl Cluster {
             let ready = count(known.values());
             if told.replace(ready) != Some(ready) {
                 tracing::info!(ready, "replicas");
+                if known.is_empty() {
+                    tracing::warn!(
+                        namespace,
+                        service,
+                        assumed = 1,
+                        "no EndpointSlice is of this Service, so our replicas cannot be counted: with more than one, \
+                         what the others promise is not taken into account, and a burst may overrun the edge; \
+                         name our Service with --service and --namespace, or set `replicas`"
+                    );
+                }
                 changes.send(Change::Replicas(ready)).await;
             }
         }
@@ -87,9 +109,97 @@ fn ready_endpoints(slice: &EndpointSlice) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
     use serde_json::json;
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
 
     use super::*;
+    use crate::clock::Clock;
+
+    /// Long enough for a busy machine.
+    const BOUND: Duration = Duration::from_secs(30);
+
+    /// What was logged.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Log {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    /// Watches replicas at a server that answers every request like this, until so many failures are counted or a number
+    /// is told, which is returned; and what was logged meanwhile.
+    async fn watched(code: u16, answer: &'static str, failures: u32) -> (Option<u32>, String) {
+        let log = Log::default();
+        let to = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || to.clone()).finish();
+        let _logged = tracing::subscriber::set_default(subscriber);
+        let respond = move |_: Request<Body>| async move {
+            Response::builder()
+                .status(code)
+                .body(Body::from(answer.as_bytes().to_vec()))
+        };
+        let (sender, mut told) = mpsc::channel(8);
+        let changes = Changes {
+            sender,
+            clock: Clock::start(),
+        };
+        let cluster = Cluster::of(Client::new(tower::service_fn(respond), "default"), changes.clone());
+        let metrics = Metrics::new();
+        let counted = format!("edgeward_watch_failures_total{{kind=\"endpointslices\"}} {failures}");
+        let failed = async {
+            while failures == 0 || !metrics.encode().contains(&counted) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let told = async {
+            tokio::select! {
+                () = cluster.watch_replicas("edgeward-system", "edgewart", &metrics, &changes) => None,
+                () = failed => None,
+                told = told.recv() => told,
+            }
+        };
+        let told = timeout(BOUND, told).await.unwrap();
+        let ready = told.map(|(_, change)| match change {
+            Change::Replicas(ready) => ready,
+            other => panic!("{other:?}"),
+        });
+        (ready, log.text())
+    }
+
+    #[tokio::test]
+    async fn replicas_that_cannot_be_counted_are_missed() {
+        let none = r#"{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSliceList", "metadata": {"resourceVersion": "7"},
+            "items": []}"#;
+        let (ready, log) = watched(200, none, 0).await;
+        assert_eq!(ready, Some(0));
+        assert!(log.contains("WARN") && log.contains("edgewart"), "{log}");
+        let forbidden = r#"{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403,
+            "message": "endpointslices is forbidden"}"#;
+        let (ready, log) = watched(403, forbidden, 2).await;
+        assert_eq!(ready, None);
+        assert_eq!(log.matches("our replicas cannot be counted").count(), 1, "{log}");
+        assert!(log.contains("endpointslices is forbidden"), "{log}");
+    }
 
     #[test]
     fn endpoints_count_when_they_take_requests() {

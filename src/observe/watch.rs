@@ -20,6 +20,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 use tower::Service;
 
 use super::raw::Raw;
@@ -52,6 +53,8 @@ const SILENCE: Duration = Duration::from_secs(40);
 pub struct Cluster {
     client: Client,
     changes: Changes,
+    /// Whether all nodes were listed once.
+    nodes_listed: watch::Sender<bool>,
 }
 
 impl Debug for Cluster {
@@ -82,10 +85,16 @@ impl Cluster {
             }
         });
         let builder = ClientBuilder::try_from(config)?;
-        Ok(Self {
-            client: builder.with_layer(&layer).build(),
+        Ok(Self::of(builder.with_layer(&layer).build(), changes))
+    }
+
+    /// With this client.
+    pub(super) fn of(client: Client, changes: Changes) -> Self {
+        Self {
+            client,
             changes,
-        })
+            nodes_listed: watch::Sender::default(),
+        }
     }
 
     /// A client of this cluster.
@@ -100,8 +109,11 @@ impl Cluster {
         self.watch(Kind::Nodes, metrics, read, gone).await;
     }
 
-    /// Watches pods, for ever, as [`Self::watch_nodes`] does.
+    /// Watches pods, for ever, as [`Self::watch_nodes`] does. Begins when that has listed all nodes: of what site a pod was
+    /// that has ended, or where one is nominated, is known only of nodes that were seen.
     pub async fn watch_pods(self, metrics: &Metrics, keys: Keys) {
+        // It fails without a sender only, and there is one in `self`.
+        let _ = self.nodes_listed.subscribe().wait_for(|listed| *listed).await;
         let read = |object: &_| Some(Change::Pod(Box::new(read_pod(object, &keys)?)));
         let gone = |object: &Raw<Pod>| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
         self.watch(Kind::Pods, metrics, read, gone).await;
@@ -145,10 +157,11 @@ impl Cluster {
                     Ok(Event::InitApply(object) | Event::Apply(object)) => read(&object),
                     Ok(Event::Delete(object)) => gone(&object),
                     Err(error) => {
-                        metrics.view().failure(kind);
+                        metrics.view().failure(kind.as_str());
                         let (is_gone, is_refused) = (is_gone(&error), is_refused(&error));
                         let error = format!("{:#}", anyhow::Error::from(error));
                         tracing::warn!(kind = kind.as_str(), error, "watch failed; it is tried again");
+                        self.changes.send(Change::Lost(kind)).await;
                         if is_gone {
                             begin_anew().await;
                             break;
@@ -159,7 +172,11 @@ impl Cluster {
                     }
                 };
                 if let Some(change) = change {
+                    let are_nodes_listed = matches!(change, Change::ListEnded(Kind::Nodes));
                     self.changes.send(change).await;
+                    if are_nodes_listed {
+                        self.nodes_listed.send_replace(true);
+                    }
                 }
                 if broken_lists > BROKEN_LISTS && strategy == InitialListStrategy::StreamingList {
                     tracing::info!(
@@ -365,26 +382,98 @@ mod tests {
         Response::builder().status(code).body(Body::from(body.into_bytes()))
     }
 
+    fn forgetful_cluster(changes: Changes) -> Cluster {
+        Cluster::of(Client::new(tower::service_fn(forgetful), "default"), changes)
+    }
+
     #[tokio::test]
     async fn a_list_follows_when_the_place_of_a_watch_is_gone() {
         let (changes, mut received) = changes();
-        let client = Client::new(tower::service_fn(forgetful), "default");
+        let cluster = forgetful_cluster(changes);
         let metrics = Metrics::new();
         let lists = async {
             for list in 0..2 {
+                let mut is_lost = false;
                 let ended = async {
                     while let Some((_, change)) = received.recv().await {
+                        is_lost |= matches!(change, Change::Lost(Kind::Nodes));
                         if matches!(change, Change::ListEnded(Kind::Nodes)) {
                             return;
                         }
                     }
                 };
                 assert!(timeout(BOUND, ended).await.is_ok(), "list {list}");
+                assert_eq!(is_lost, list == 1, "list {list}");
             }
         };
         tokio::select! {
-            () = Cluster { client, changes }.watch_nodes(&metrics) => {}
+            () = cluster.watch_nodes(&metrics) => {}
             () = lists => {}
+        }
+    }
+
+    /// An API server that refuses to begin a list as a stream, and has two nodes on as many pages.
+    async fn old_fashioned(request: Request<Body>) -> Result<Response<Body>, http::Error> {
+        const REFUSED: &str = r#"{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422,
+            "message": "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"}"#;
+        let query = request.uri().query().unwrap_or_default();
+        let page = |node: &str, next: &str| {
+            format!(
+                r#"{{"apiVersion": "v1", "kind": "NodeList", "metadata": {{"resourceVersion": "7", "continue": "{next}"}},
+                    "items": [{{"metadata": {{"name": "{node}", "resourceVersion": "7"}}}}]}}"#
+            )
+        };
+        let (code, body) = match query {
+            query if query.contains("sendInitialEvents=true") => (422, REFUSED.to_owned()),
+            query if query.contains("watch=true") => return std::future::pending().await,
+            query if query.contains("continue=more") => (200, page("b", "")),
+            _ => (200, page("a", "more")),
+        };
+        Response::builder().status(code).body(Body::from(body.into_bytes()))
+    }
+
+    #[tokio::test]
+    async fn a_server_without_streamed_lists_is_asked_for_pages() {
+        let (changes, mut received) = changes();
+        let cluster = Cluster::of(Client::new(tower::service_fn(old_fashioned), "default"), changes);
+        let metrics = Metrics::new();
+        let listed = async {
+            let mut nodes = vec![];
+            while let Some((_, change)) = received.recv().await {
+                match change {
+                    Change::Node(node) => nodes.push(node.name.to_string()),
+                    Change::ListEnded(Kind::Nodes) => break,
+                    _ => {}
+                }
+            }
+            nodes
+        };
+        tokio::select! {
+            () = cluster.watch_nodes(&metrics) => {}
+            nodes = timeout(BOUND, listed) => assert_eq!(nodes.unwrap(), ["a", "b"]),
+        }
+    }
+
+    #[tokio::test]
+    async fn pods_are_listed_after_nodes() {
+        let (changes, mut received) = changes();
+        let cluster = forgetful_cluster(changes);
+        let metrics = Metrics::new();
+        let order = async {
+            let mut are_nodes_listed = false;
+            while let Some((_, change)) = received.recv().await {
+                match change {
+                    Change::ListEnded(Kind::Nodes) => are_nodes_listed = true,
+                    Change::ListBegan(Kind::Pods) => return are_nodes_listed,
+                    _ => {}
+                }
+            }
+            false
+        };
+        tokio::select! {
+            () = cluster.clone().watch_pods(&metrics, Keys::new("example.io")) => {}
+            () = cluster.watch_nodes(&metrics) => {}
+            order = timeout(BOUND, order) => assert_eq!(order, Ok(true)),
         }
     }
 

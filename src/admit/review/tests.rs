@@ -348,28 +348,51 @@ fn nothing_is_promised_to_a_pod_that_fits_nowhere_nor_by_an_answer_that_comes_to
     assert_eq!(open(&reviewer), 0);
 }
 
-#[test]
-fn a_second_round_adjusts_what_is_promised() {
-    let reviewer = burst_reviewer(HOUR);
-    let charged = || {
-        let OnTheirWay { amounts, pods, .. } = reviewer.ledger.lock().unwrap().on_their_way("edge", 0);
-        (amounts.cpu.0, pods)
-    };
+/// A pod of a core, as another webhook's change brings it back: placed on the edge.
+fn second_round(reviewer: &Reviewer) -> Value {
     let mut review = create(core_pod());
-    let response = answer(&reviewer, &review);
+    let response = answer(reviewer, &review);
     let patch = base64::engine::general_purpose::STANDARD.decode(response["patch"].as_str().unwrap());
     let patch: json_patch::Patch = serde_json::from_slice(&patch.unwrap()).unwrap();
     json_patch::patch(&mut review["request"]["object"], &patch).unwrap();
-    assert_eq!(charged(), (1_000, 1));
+    review
+}
+
+/// Millicores and pod slots that are promised on the edge.
+fn promised(reviewer: &Reviewer) -> (i64, i64) {
+    let OnTheirWay { amounts, pods, .. } = reviewer.ledger.lock().unwrap().on_their_way("edge", 0);
+    (amounts.cpu.0, pods)
+}
+
+#[test]
+fn a_second_round_adjusts_what_is_promised() {
+    let reviewer = burst_reviewer(HOUR);
+    let mut review = second_round(&reviewer);
+    assert_eq!(promised(&reviewer), (1_000, 1));
 
     review["request"]["object"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2500m");
     review["request"]["dryRun"] = true.into();
     let audit = |review: &Value| answer(&reviewer, review)["auditAnnotations"]["reason"].clone();
     assert_eq!(audit(&review), "passthrough_reinvocation");
-    assert_eq!(charged(), (1_000, 1));
+    assert_eq!(promised(&reviewer), (1_000, 1));
     review["request"]["dryRun"] = false.into();
     assert_eq!(audit(&review), "passthrough_reinvocation");
-    assert_eq!(charged(), (2_500, 1));
+    assert_eq!(promised(&reviewer), (2_500, 1));
+}
+
+#[test]
+fn a_second_round_after_its_reservation_expired_takes_the_room_anew() {
+    let reviewer = burst_reviewer(Micros(1));
+    let mut review = second_round(&reviewer);
+    let cpu = |review: &mut Value, cpu: &str| {
+        review["request"]["object"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu.into();
+    };
+    for (asked, expected) in [("2500m", (2_500, 1)), ("9", (0, 0)), ("1", (1_000, 1))] {
+        cpu(&mut review, asked);
+        let reason = &answer(&reviewer, &review)["auditAnnotations"]["reason"];
+        assert_eq!(reason, "passthrough_reinvocation");
+        assert_eq!(promised(&reviewer), expected, "{asked}");
+    }
 }
 
 #[test]

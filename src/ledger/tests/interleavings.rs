@@ -97,7 +97,7 @@ impl Call {
     fn on(&self, ledger: &mut Ledger) {
         match self.clone() {
             Call::Reserve(reservation, now) => drop(ledger.reserve(reservation, now)),
-            Call::Adjust(id, namespace, amount, now) => ledger.adjust(id, namespace, &amount, now),
+            Call::Adjust(id, namespace, amount, now) => drop(ledger.adjust(id, namespace, &amount, now)),
             Call::Confirm(id, namespace, revision) => drop(ledger.confirm(id, namespace, "edge", revision)),
             Call::Published(revision) => ledger.published(revision),
             Call::Expire(now) => drop(ledger.expire(now)),

@@ -96,20 +96,30 @@ fn refused(error: io::Error) -> Lost {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[tokio::test]
-    async fn loopback_answers_over_either_protocol_or_the_error_says_what_is_missing() {
+    async fn loopback_answers_over_either_protocol() {
         let icmp = Icmp::default();
         for address in ["127.0.0.1", "::1"] {
             let pings = (0..20).map(|_| icmp.ping(address.parse().unwrap(), Duration::from_secs(30)));
             for outcome in futures::future::join_all(pings).await {
                 match outcome {
                     Ok(rtt) => assert!(rtt < Micros::from_secs(30)),
-                    Err(lost) => assert_eq!(lost.cause, Cause::Permission, "{address}: {lost}"),
+                    Err(lost) if lost.cause == Cause::Permission => return skip(&lost),
+                    Err(lost) => panic!("{address}: {lost}"),
                 }
             }
         }
+    }
+
+    /// Says so past the harness, which keeps to itself what a test prints that has not failed.
+    fn skip(lost: &Lost) {
+        let in_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
+        assert!(!in_ci, "{lost}");
+        writeln!(io::stderr(), "loopback_answers_over_either_protocol: skipped, {lost}").unwrap();
     }
 
     #[test]
