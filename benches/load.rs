@@ -81,22 +81,42 @@ async fn measure() {
     println!("| constant | {theirs:.0} |");
     println!("| ratio | {:.2} |\n", ours / theirs);
 
-    println!("| open loop, {RATE} a second | p50 | p99 | p99.9 |");
-    println!("|---|---:|---:|---:|");
+    println!("| open loop, {RATE} a second | p50 | p99 | p99.9 | server side, p99 | p99.9 |");
+    println!("|---|---:|---:|---:|---:|---:|");
     for (name, keep_alive) in [("connections kept alive", true), ("a connection for each", false)] {
+        let before = durations(&metrics);
         let mut times = latency(&reviewer, keep_alive).await;
+        let after = durations(&metrics);
         times.sort_unstable();
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-        println!("| {name} | {:.0?} | {:.0?} | {:.0?} |", at(0.5), at(0.99), at(0.999));
+        let client = [0.5, 0.99, 0.999].map(|share| format!("{:.1?}", at(share))).join(" | ");
+        let server = [0.99, 0.999].map(|share| below(share, &before, &after)).join(" | ");
+        println!("| {name} | {client} | {server} |");
     }
+}
+
+/// Reviews by the upper bound of their duration in seconds, each bucket with those before it.
+fn durations(metrics: &Metrics) -> Vec<(f64, f64)> {
     let page = metrics.encode();
-    println!("\nServer side, from a complete body to the answer's bytes:");
-    for line in page
+    let buckets = page
         .lines()
-        .filter(|line| line.starts_with("edgeward_review_duration_seconds"))
-    {
-        println!("    {line}");
-    }
+        .filter_map(|line| line.strip_prefix("edgeward_review_duration_seconds_bucket{le=\""));
+    let read = |line: &str| {
+        let (bound, count) = line.split_once("\"} ").unwrap();
+        (bound.parse().unwrap_or(f64::INFINITY), count.parse().unwrap())
+    };
+    buckets.map(read).collect()
+}
+
+/// The bound below which this share of the reviews between two readings stayed.
+fn below(share: f64, before: &[(f64, f64)], after: &[(f64, f64)]) -> String {
+    let counts = before
+        .iter()
+        .zip(after)
+        .map(|((bound, before), (_, after))| (bound, after - before));
+    let all = counts.clone().next_back().unwrap().1;
+    let (bound, _) = counts.clone().find(|(_, count)| *count >= share * all).unwrap();
+    format!("≤ {} µs", bound * 1e6)
 }
 
 async fn start<A: Answer>(answer: A, clock: Clock, metrics: &Arc<Metrics>) -> Server {

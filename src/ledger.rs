@@ -7,8 +7,9 @@
 //! One [`Ledger`] lives under one lock. A review loads the snapshot, decides and reserves inside it; the one who
 //! publishes snapshots marks before and drops after.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use jiff::Timestamp;
 
@@ -105,14 +106,37 @@ pub struct Charge<'l> {
 pub struct Ledger {
     ttl: Micros,
     replicas: u32,
-    nodes: BTreeMap<NodeId, Vec<Entry>>,
+    nodes: HashMap<NodeId, Vec<Entry>, BuildHasherDefault<Scatter>>,
     /// Where the unconfirmed ones are.
     unconfirmed: BTreeMap<DecisionId, NodeId>,
-    /// No unconfirmed one is older.
-    oldest: Moment,
+    /// They, the oldest first.
+    by_age: BTreeSet<(Moment, DecisionId)>,
     /// Since when pods are seen as they are created.
     sight: Moment,
     strikes: BTreeMap<Owner, Strikes>,
+    /// Owners whose strikes are out.
+    suspended: usize,
+}
+
+/// Hashes a [`NodeId`], which a decision looks up for every node: they are given out in sequence, by us.
+#[derive(Debug, Clone, Copy, Default)]
+struct Scatter(u64);
+
+impl Hasher for Scatter {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32((*byte).into()));
+    }
+
+    /// By the golden ratio, which sets the bits at both ends apart.
+    fn write_u32(&mut self, id: u32) {
+        self.0 = (self.0 ^ u64::from(id))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(32);
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,11 +168,12 @@ impl Ledger {
         Self {
             ttl,
             replicas: 1,
-            nodes: BTreeMap::new(),
+            nodes: HashMap::with_hasher(BuildHasherDefault::new()),
             unconfirmed: BTreeMap::new(),
-            oldest: Moment(i64::MAX),
+            by_age: BTreeSet::new(),
             sight: Moment(i64::MIN),
             strikes: BTreeMap::new(),
+            suspended: 0,
         }
     }
 
@@ -170,7 +195,7 @@ impl Ledger {
     }
 
     /// Takes the room from now on; false, and nothing is taken, for an owner whose last three came to nothing, and while
-    /// another one of this id is unconfirmed. `now` does not go back from call to call. Cost: a search, and the reservation is kept.
+    /// another one of this id is unconfirmed. Cost: a search, and the reservation is kept.
     pub fn reserve(&mut self, mut reservation: Reservation, now: Moment) -> bool {
         let strikes = self.strikes.get(&reservation.owner).map_or(0, |strikes| strikes.count);
         let is_taken = self.unconfirmed.contains_key(&reservation.id);
@@ -178,8 +203,8 @@ impl Ledger {
             return false;
         }
         reservation.amount.forget_zeros();
-        self.oldest = self.oldest.min(now);
         self.unconfirmed.insert(reservation.id, reservation.node);
+        self.by_age.insert((now, reservation.id));
         self.nodes.entry(reservation.node).or_default().push(Entry {
             reservation,
             since: now,
@@ -197,7 +222,9 @@ impl Ledger {
         };
         entry.reservation.amount = amount.clone();
         entry.reservation.amount.forget_zeros();
-        entry.since = now;
+        let since = std::mem::replace(&mut entry.since, now);
+        self.by_age.remove(&(since, id));
+        self.by_age.insert((now, id));
         true
     }
 
@@ -210,10 +237,11 @@ impl Ledger {
         if *reservation.owner.namespace != *namespace || *reservation.site != *site {
             return None;
         }
+        let (node, owner, since) = (reservation.node, reservation.owner.clone(), entry.since);
         entry.shown_in = Some(revision);
-        let (node, owner) = (reservation.node, reservation.owner.clone());
         self.unconfirmed.remove(&id);
-        self.strikes.remove(&owner);
+        self.by_age.remove(&(since, id));
+        self.acquit(&owner);
         Some(node)
     }
 
@@ -224,36 +252,21 @@ impl Ledger {
     }
 
     /// Drops what nobody has confirmed in time, which counts against its owner if pods were seen all the time, and returns
-    /// how many those were. Cost: nothing while none can be due,
-    /// else a pass over the open reservations.
+    /// how many those were. Cost: a search for each of them.
     pub fn expire(&mut self, now: Now) -> u64 {
-        let (limit, sight) = (now.moment.before(self.ttl), self.sight);
-        if self.oldest > limit {
-            return 0;
-        }
-        let mut oldest = Moment(i64::MAX);
-        let mut expired = Vec::new();
-        self.retain(|entry| {
-            if entry.shown_in.is_some() {
-                return true;
-            }
-            if entry.since <= limit {
-                let is_struck = entry.since >= sight;
-                expired.push((entry.reservation.id, is_struck.then(|| entry.reservation.owner.clone())));
-                return false;
-            }
-            oldest = oldest.min(entry.since);
-            true
-        });
-        self.oldest = oldest;
-        let count = expired.len();
-        for (id, owner) in expired {
-            self.unconfirmed.remove(&id);
-            if let Some(owner) = owner {
-                self.strike(owner, now.wall);
+        let limit = now.moment.before(self.ttl);
+        let mut expired = 0;
+        while let Some(&(since, id)) = self.by_age.first().filter(|(since, _)| *since <= limit) {
+            self.by_age.pop_first();
+            expired += 1;
+            let Some(entry) = self.take_unconfirmed(id) else {
+                continue;
+            };
+            if since >= self.sight {
+                self.strike(entry.reservation.owner, now.wall);
             }
         }
-        count as u64
+        expired
     }
 
     /// A pod of this owner exists that was created at this time. If that is after its last reservation expired, its
@@ -264,7 +277,7 @@ impl Ledger {
         }
         let owner = Owner::new(namespace, controller);
         if self.strikes.get(&owner).is_some_and(|strikes| created > strikes.last) {
-            self.strikes.remove(&owner);
+            self.acquit(&owner);
         }
     }
 
@@ -291,9 +304,9 @@ impl Ledger {
         self.unconfirmed.len()
     }
 
-    /// How many owners get no reservations. Cost: a pass over those whose last one expired.
+    /// How many owners get no reservations.
     pub fn suspended(&self) -> usize {
-        self.strikes.values().filter(|strikes| strikes.count >= STRIKES).count()
+        self.suspended
     }
 
     fn charge<'l>(&self, entry: &'l Entry, revision: u64) -> Option<Charge<'l>> {
@@ -315,6 +328,20 @@ impl Ledger {
         entries.find(|entry| entry.reservation.id == id && entry.shown_in.is_none())
     }
 
+    /// The reverse of the one in [`Self::reserve`], but for its age.
+    fn take_unconfirmed(&mut self, id: DecisionId) -> Option<Entry> {
+        let node = self.unconfirmed.remove(&id)?;
+        let entries = self.nodes.get_mut(&node)?;
+        let at = entries
+            .iter()
+            .position(|entry| entry.reservation.id == id && entry.shown_in.is_none())?;
+        let entry = entries.swap_remove(at);
+        if entries.is_empty() {
+            self.nodes.remove(&node);
+        }
+        Some(entry)
+    }
+
     fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
         self.nodes.retain(|_, entries| {
             entries.retain(&mut keep);
@@ -327,10 +354,20 @@ impl Ledger {
         let strikes = self.strikes.entry(owner).or_insert(Strikes { count: 0, last: at });
         strikes.count += 1;
         strikes.last = at;
+        self.suspended += usize::from(strikes.count == STRIKES);
         if self.strikes.len() > MAX_OWNERS {
             let mut times: Vec<_> = self.strikes.values().map(|strikes| strikes.last).collect();
             let (_, &mut median, _) = times.select_nth_unstable(MAX_OWNERS / 2);
             self.strikes.retain(|_, strikes| strikes.last > median);
+            let remembered = self.strikes.values();
+            self.suspended = remembered.filter(|strikes| strikes.count >= STRIKES).count();
+        }
+    }
+
+    /// A promise to this owner came true.
+    fn acquit(&mut self, owner: &Owner) {
+        if let Some(strikes) = self.strikes.remove(owner) {
+            self.suspended -= usize::from(strikes.count >= STRIKES);
         }
     }
 }

@@ -82,7 +82,6 @@ fn what_is_not_confirmed_counts_once_per_replica_and_a_confirmed_one_once() {
     assert_eq!(ledger, {
         Ledger {
             replicas: 3,
-            oldest: NOW.moment,
             ..Ledger::new(TTL)
         }
     });
