@@ -64,6 +64,7 @@ async fn measure() {
     let reviewer = start(reviewer(clock, &metrics), clock, &metrics).await;
     let constant = start(Constant, clock, &Arc::new(Metrics::new())).await;
 
+    println!("Resident with both servers and the view: {} MiB\n", resident() >> 20);
     println!("| closed loop, {CONNECTIONS} connections | reviews a second |");
     println!("|---|---:|");
     // Alternating, so that a disturbance meets both.
@@ -93,6 +94,12 @@ async fn measure() {
         let server = [0.99, 0.999].map(|share| below(share, &before, &after)).join(" | ");
         println!("| {name} | {client} | {server} |");
     }
+}
+
+/// Bytes of this process in memory.
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
 /// Reviews by the upper bound of their duration in seconds, each bucket with those before it.

@@ -165,7 +165,7 @@ fn assess<'s>(
         refusals.extend(match fitting.is_empty() {
             true => Some(feasibility::refuse_nodes(workload, site, room)),
             false => feasibility::refuse_measured(workload, site, room)
-                .or_else(|| feasibility::refuse_crowded(workload, site, room)),
+                .or_else(|| feasibility::refuse_crowded(workload, site, &fitting, room)),
         });
         refusals.extend(feasibility::refuse_closed(workload, site));
         refusals.extend(feasibility::refuse_link(site, config, now.moment));
@@ -233,7 +233,7 @@ impl<'s> Case<'_, 's> {
         }
         // (b)
         if let Some(cloud) = nearest(usable().filter(|cloud| cloud.is_feasible())) {
-            let reason = if edge.takes() {
+            let reason = if edge.takes() && !edge.is_refused(RefusalCode::Crowded) {
                 Reason::CloudEdgeDeadlineMissed
             } else {
                 Reason::CloudEdgeNoCapacity
@@ -310,7 +310,7 @@ impl<'s> Case<'_, 's> {
             Reason::EdgeWanDegraded
         } else if !edge.fits() && feasibility::could_preempt(self.workload, edge.site, self.room) {
             Reason::EdgePreempts
-        } else if !edge.takes() {
+        } else if !edge.takes() || edge.is_refused(RefusalCode::Crowded) {
             Reason::EdgeNoCapacity
         } else if self.slo().priority >= HIGH_PRIORITY {
             Reason::EdgeBestEffort

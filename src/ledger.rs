@@ -178,7 +178,11 @@ impl Ledger {
     }
 
     /// How long reservations last from now on, also those that are open. With zero nothing is reserved any more.
+    /// What expires because the time became shorter says nothing of its owner.
     pub fn set_ttl(&mut self, ttl: Micros) {
+        if let (true, Some((newest, _))) = (ttl < self.ttl, self.by_age.last()) {
+            self.sight = self.sight.max(newest.after(Micros(1)));
+        }
         self.ttl = ttl;
     }
 
@@ -194,9 +198,9 @@ impl Ledger {
         self.sight = since.unwrap_or(Moment(i64::MAX));
     }
 
-    /// Takes the room from now on; false, and nothing is taken, for an owner whose last three came to nothing, and while
+    /// Takes the room; held as of `since`. False, and nothing is taken, for an owner whose last three came to nothing, and while
     /// another one of this id is unconfirmed. Cost: a search, and the reservation is kept.
-    pub fn reserve(&mut self, mut reservation: Reservation, now: Moment) -> bool {
+    pub fn reserve(&mut self, mut reservation: Reservation, since: Moment) -> bool {
         let strikes = self.strikes.get(&reservation.owner).map_or(0, |strikes| strikes.count);
         let is_taken = self.unconfirmed.contains_key(&reservation.id);
         if self.ttl == Micros(0) || strikes >= STRIKES || is_taken {
@@ -204,28 +208,25 @@ impl Ledger {
         }
         reservation.amount.forget_zeros();
         self.unconfirmed.insert(reservation.id, reservation.node);
-        self.by_age.insert((now, reservation.id));
+        self.by_age.insert((since, reservation.id));
         self.nodes.entry(reservation.node).or_default().push(Entry {
             reservation,
-            since: now,
+            since,
             shown_in: None,
         });
         true
     }
 
-    /// The pod is under review again and asks for `amount` now. Its admission goes on, so its time begins anew. False, and
-    /// nothing happens, if it holds no unconfirmed reservation: the id and the namespace must be its own.
-    pub fn adjust(&mut self, id: DecisionId, namespace: &str, amount: &Amounts, now: Moment) -> bool {
-        let entry = self.unconfirmed(id);
-        let Some(entry) = entry.filter(|entry| *entry.reservation.owner.namespace == *namespace) else {
-            return false;
-        };
-        entry.reservation.amount = amount.clone();
-        entry.reservation.amount.forget_zeros();
-        let since = std::mem::replace(&mut entry.since, now);
-        self.by_age.remove(&(since, id));
-        self.by_age.insert((now, id));
-        true
+    /// The pod is under review again: what it was promised is free, to be promised anew, and held as of the moment that is
+    /// returned. `None`, and nothing happens, if it holds no unconfirmed reservation: the id and the namespace must be its own.
+    pub fn withdraw(&mut self, id: DecisionId, namespace: &str) -> Option<Moment> {
+        let entry = self.unconfirmed(id)?;
+        if *entry.reservation.owner.namespace != *namespace {
+            return None;
+        }
+        let entry = self.take_unconfirmed(id)?;
+        self.by_age.remove(&(entry.since, id));
+        Some(entry.since)
     }
 
     /// A pod of this namespace and site that carries this id is seen, and the snapshot of `revision`, which is yet to be

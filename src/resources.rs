@@ -143,7 +143,7 @@ impl Amounts {
         self.cpu = self.cpu.max(other.cpu);
         self.memory = self.memory.max(other.memory);
         self.ephemeral_storage = self.ephemeral_storage.max(other.ephemeral_storage);
-        for (name, amount) in &other.scalars {
+        for (name, amount) in other.scalars.iter().filter(|(_, amount)| *amount != 0) {
             match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
                 Ok(at) => self.scalars[at].1 = self.scalars[at].1.max(*amount),
                 Err(at) => self.scalars.insert(at, (name.clone(), *amount)),
@@ -156,7 +156,7 @@ impl Amounts {
         self.cpu.0 = divisor(self.cpu.0, other.cpu.0);
         self.memory.0 = divisor(self.memory.0, other.memory.0);
         self.ephemeral_storage.0 = divisor(self.ephemeral_storage.0, other.ephemeral_storage.0);
-        for (name, amount) in &other.scalars {
+        for (name, amount) in other.scalars.iter().filter(|(_, amount)| *amount != 0) {
             match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
                 Ok(at) => self.scalars[at].1 = divisor(self.scalars[at].1, *amount),
                 Err(at) => self.scalars.insert(at, (name.clone(), *amount)),

@@ -44,11 +44,12 @@ impl Room<'_, '_> {
     /// labels and readiness are not the room's matter.
     pub fn fits(&self, request: &Amounts, node: &Node) -> bool {
         let fits = |used: &Amounts, pods| pods < node.slots && request.fits(&node.allocatable, used);
-        // A node that is full without reservations is not looked up.
-        fits(&node.used, node.pods) && {
-            let taken = self.taken(node);
-            fits(&taken.amounts, taken.pods)
-        }
+        // A node that is full without reservations is not looked up, and one that has none is not summed up.
+        fits(&node.used, node.pods)
+            && (self.charges(node).next().is_none() || {
+                let taken = self.taken(node);
+                fits(&taken.amounts, taken.pods)
+            })
     }
 
     /// Of nodes on which `request` fits, the one that kube-scheduler would take, of the first hundred; of equals, the first

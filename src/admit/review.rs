@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::decide;
 use crate::decide::verdict::{Action, Reason, Verdict};
-use crate::fleet::Snapshot;
+use crate::fleet::{NodeId, Snapshot};
 use crate::ledger::{DecisionId, Ledger, Owner, Reservation};
 use crate::metrics::Metrics;
 use crate::patch::{Add, Stamp, patch};
@@ -197,33 +197,37 @@ impl Reviewer {
 /// Takes the room that the verdict gives away. A pod that fits no node takes none.
 fn promise(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, id: DecisionId, now: Moment) {
     if let (Some(site), Some(node)) = (verdict.site(), verdict.node) {
-        let reservation = Reservation {
-            id,
-            owner: Owner::new(&workload.namespace, workload.controller.as_deref()),
-            site: site.name().into(),
-            node,
-            amount: workload.request.clone(),
-            priority: workload.priority,
-        };
-        ledger.reserve(reservation, now);
+        ledger.reserve(reservation(workload, site.name(), node, id), now);
     }
 }
 
-/// Keeps the room of a pod that is here again, and may have grown or shrunk. If its reservation has expired meanwhile, it
-/// takes the room anew where it was placed, if there still is any.
+/// Promises room anew to a pod that is here again, for it may have grown or shrunk: where it was placed, if there is any,
+/// and for no longer than before. One that has expired meanwhile begins anew.
 fn repeat(ledger: &mut Ledger, snapshot: &Snapshot, workload: &Workload<'_>, config: &Config, now: Now) {
     let Some(claim) = &workload.placement else { return };
     let Some(id) = claim.id else { return };
-    if ledger.adjust(id, &workload.namespace, &workload.request, now.moment) {
-        return;
-    }
+    let since = ledger.withdraw(id, &workload.namespace).unwrap_or(now.moment);
     let unplaced = Workload {
         placement: None,
         ..workload.clone()
     };
-    let verdict = decide(&unplaced, &Room { snapshot, ledger }, config, now);
-    if verdict.site().is_some_and(|site| site.name() == claim.site) {
-        promise(ledger, workload, &verdict, id, now.moment);
+    let room = Room { snapshot, ledger };
+    let verdict = decide(&unplaced, &room, config, now);
+    let placed = verdict.sites.iter().find(|site| site.site.name() == claim.site);
+    let node = placed.and_then(|site| room.best_node(&workload.request, site.fitting.iter().copied()));
+    if let Some(node) = node {
+        ledger.reserve(reservation(workload, &claim.site, node.id, id), since);
+    }
+}
+
+fn reservation(workload: &Workload<'_>, site: &str, node: NodeId, id: DecisionId) -> Reservation {
+    Reservation {
+        id,
+        owner: Owner::new(&workload.namespace, workload.controller.as_deref()),
+        site: site.into(),
+        node,
+        amount: workload.request.clone(),
+        priority: workload.priority,
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::Map;
 
 use super::verdict::{Estimate, Refusal, RefusalCode};
 use crate::config::Config;
-use crate::fleet::{LinkState, Node, OnTheirWay, Site, SiteKind};
+use crate::fleet::{LinkState, Node, Site, SiteKind};
 use crate::resources::Amounts;
 use crate::room::{Room, Taken};
 use crate::units::{Micros, Moment};
@@ -89,17 +89,22 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site, room: &Room<'_
 const MAX_NAMED_RESOURCES: usize = 16;
 
 /// Whether the pods on their way to the site could leave no place for this one, if kube-scheduler puts them elsewhere
-/// than on the nodes they are charged to (ADR 24). Cost: a pass over the reservations and over nodes until enough is
-/// found; where the site is nearly full, over all of them twice.
-pub(super) fn refuse_crowded(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Option<Refusal> {
-    let nodes = site.nodes().filter(|node| may_run(workload, site, node));
-    let leave_a_place = |pods: &OnTheirWay| pods.pods == 0 || pods.leave_a_place(&workload.request, nodes.clone());
-    if leave_a_place(&room.on_their_way(site)) {
+/// than on the nodes they are charged to (ADR 24). `fitting` are the nodes where it fits beside those. Cost: a pass over the
+/// reservations, and over fitting nodes until enough is found; over the whole site where that is nearly full.
+pub(super) fn refuse_crowded(
+    workload: &Workload<'_>,
+    site: &Site,
+    fitting: &[&Node],
+    room: &Room<'_, '_>,
+) -> Option<Refusal> {
+    let all = room.on_their_way(site);
+    if all.pods == 0 || all.leave_a_place(&workload.request, fitting.iter().copied()) {
         return None;
     }
-    // Those charged to nodes that this pod may not use do not come in its way.
-    let rivals = room.on_their_way_to(nodes.clone());
-    if leave_a_place(&rivals) {
+    // Those charged to nodes that this pod may not use are taken to stay there.
+    let nodes: Vec<&Node> = site.nodes().filter(|node| may_run(workload, site, node)).collect();
+    let rivals = room.on_their_way_to(nodes.iter().copied());
+    if rivals.leave_a_place(&workload.request, nodes.iter().copied()) {
         return None;
     }
     let amounts = |pods: i64, amounts: &Amounts| -> Map<_, _> {
@@ -107,7 +112,7 @@ pub(super) fn refuse_crowded(workload: &Workload<'_>, site: &Site, room: &Room<'
         let named = asked.map(|(name, _)| (name.to_owned(), amounts.get(name).into()));
         named.chain([("pods".to_owned(), pods.into())]).collect()
     };
-    let refusal = Refusal::new(RefusalCode::NoRoom).with("request", amounts(1, &workload.request));
+    let refusal = Refusal::new(RefusalCode::Crowded).with("request", amounts(1, &workload.request));
     Some(refusal.with("onTheirWay", amounts(rivals.pods, &rivals.amounts)))
 }
 

@@ -113,9 +113,10 @@ codes! {
         NoMatchingNode = "no_matching_node",
         /// The nodes that would do are cordoned or not ready.
         NodeNotReady = "node_not_ready",
-        /// No node that would do has room, or the site as a whole has less by measurement, or pods on their way could leave
-        /// none.
+        /// No node that would do has room, or the site as a whole has less by measurement.
         NoRoom = "no_room",
+        /// Nodes have room, but pods on their way could leave none.
+        Crowded = "crowded",
         /// kube-scheduler cannot place a pod of the same controller there, for a reason we do not evaluate.
         ClosedByScheduler = "closed_by_scheduler",
         /// The deadline is missed.

@@ -43,10 +43,13 @@ impl OnTheirWay {
     /// until enough are found.
     pub fn leave_a_place<'n>(&self, request: &Amounts, nodes: impl Iterator<Item = &'n Node> + Clone) -> bool {
         let leaves_one = |others: &OnTheirWay, request: &Amounts| {
-            let mut shares = 0;
+            let (mut places, mut shares) = (0, 0);
             nodes.clone().any(|node| {
-                shares += others.share(request, node);
-                shares > ALL
+                let share = others.share(request, node);
+                shares += share;
+                places += i64::from(share > 0);
+                // It takes at least one of them to fill a place.
+                shares > ALL || places > others.pods
             })
         };
         leaves_one(self, request) && {
@@ -137,6 +140,8 @@ mod tests {
     fn small_pods_can_take_a_large_ones_place_on_every_node() {
         assert!(has_place(&[100, 100], &[2_000; 3], 2_000));
         assert!(!has_place(&[100, 100, 100], &[2_000; 3], 2_000));
+        // Whatever divides their sizes, a pod takes the place on one node only.
+        assert!(has_place(&[99, 100], &[2_000; 3], 2_000));
         // Also one that is decided after it and comes first.
         assert!(has_place(&[100, 2_000], &[2_000; 3], 100));
         assert!(!has_place(&[100, 100, 2_000], &[2_000; 3], 100));

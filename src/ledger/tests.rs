@@ -101,18 +101,30 @@ fn only_the_first_pod_of_its_namespace_and_site_confirms() {
 }
 
 #[test]
-fn a_pod_under_review_again_may_ask_for_another_amount_and_has_its_time_anew() {
+fn a_pod_under_review_again_is_promised_room_anew_and_for_no_longer() {
     let mut ledger = Ledger::new(TTL);
     ledger.reserve(reservation(1, None), NOW.moment);
-    assert!(!ledger.adjust(DecisionId(1), "other", &cpu(1), NOW.moment));
-    assert!(!ledger.adjust(DecisionId(2), "shop", &cpu(2), NOW.moment));
+    assert_eq!(ledger.withdraw(DecisionId(1), "other"), None);
+    assert_eq!(ledger.withdraw(DecisionId(2), "shop"), None);
     assert!(!ledger.reserve(reservation(1, Some("somebody else")), NOW.moment));
     assert_eq!(taken(&ledger, 0), (100, 1));
-    assert!(ledger.adjust(DecisionId(1), "shop", &cpu(250), after(Micros::from_secs(2)).moment));
-    assert_eq!(taken(&ledger, 0), (250, 1));
-    assert_eq!(ledger.expire(after(TTL)), 0);
-    assert_eq!(ledger.expire(after(Micros::from_secs(5))), 1);
-    assert_eq!(taken(&ledger, 0), (0, 0));
+    assert_eq!(ledger.withdraw(DecisionId(1), "shop"), Some(NOW.moment));
+    assert_eq!((taken(&ledger, 0), ledger.open()), ((0, 0), 0));
+    assert!(ledger.reserve(reservation(1, None), NOW.moment));
+    assert_eq!(ledger.expire(after(TTL)), 1);
+    assert_eq!(ledger, {
+        let mut struck = Ledger::new(TTL);
+        struck.strike(Owner::new("shop", None), after(TTL).wall);
+        struck
+    });
+}
+
+#[test]
+fn a_shorter_time_blames_nobody() {
+    let mut ledger = Ledger::new(TTL);
+    (1..4).for_each(|id| assert!(ledger.reserve(reservation(id, Some("rs")), NOW.moment)));
+    ledger.set_ttl(Micros(0));
+    assert_eq!((ledger.expire(NOW), ledger.suspended()), (3, 0));
 }
 
 #[test]

@@ -378,6 +378,10 @@ fn a_second_round_adjusts_what_is_promised() {
     review["request"]["dryRun"] = false.into();
     assert_eq!(audit(&review), "passthrough_reinvocation");
     assert_eq!(promised(&reviewer), (2_500, 1));
+    // What fits nowhere takes nothing, whatever it was promised.
+    review["request"]["object"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("9E");
+    assert_eq!(audit(&review), "passthrough_reinvocation");
+    assert_eq!(promised(&reviewer), (0, 0));
 }
 
 #[test]

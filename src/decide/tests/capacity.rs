@@ -205,7 +205,22 @@ fn a_promise_holds_wherever_the_scheduler_puts_the_others() {
         refusals(&[(600, 0), (600, 0)], &large),
         ("cloud".into(), 1, vec![crowded])
     );
-    // It may use node b alone, and nobody is expected there.
+    // It is no full edge: without a good cloud the pod stays.
+    let far = with(fleet.clone(), "/sites/1/wan", json!({"reachable": false}));
+    let reason = with_reserved(&far, &[(600, 0), (600, 0)], &large, |verdict| verdict.reason.as_str());
+    assert_eq!(reason, "edge_wan_unreachable");
+    let slow = with(fleet.clone(), "/sites/1/speedFactor", json!(0.01));
+    let bound = with(
+        large.clone(),
+        "/metadata/annotations/slo.example.io~1deadlineMs",
+        json!("2000"),
+    );
+    let bound = with(bound, "/metadata/annotations/slo.example.io~1priority", json!("9"));
+    let stays = with_reserved(&slow, &[(600, 0), (600, 0)], &bound, |verdict| {
+        (verdict.site().unwrap().name().to_owned(), verdict.reason.as_str())
+    });
+    assert_eq!(stays, ("edge".into(), "edge_no_capacity"));
+    // It may use node b alone, and those charged to node a are taken to stay there.
     let elsewhere = with(large, "/spec/nodeSelector", json!({"zone": "b"}));
     assert_eq!(refusals(&[(600, 0), (600, 0)], &elsewhere).2, Vec::<Value>::new());
 }

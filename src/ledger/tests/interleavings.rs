@@ -85,7 +85,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Debug, Clone)]
 enum Call {
     Reserve(Reservation, Moment),
-    Adjust(DecisionId, &'static str, Amounts, Moment),
+    Withdraw(DecisionId, &'static str),
     Confirm(DecisionId, &'static str, u64),
     Published(u64),
     Expire(Now),
@@ -97,7 +97,7 @@ impl Call {
     fn on(&self, ledger: &mut Ledger) {
         match self.clone() {
             Call::Reserve(reservation, now) => drop(ledger.reserve(reservation, now)),
-            Call::Adjust(id, namespace, amount, now) => drop(ledger.adjust(id, namespace, &amount, now)),
+            Call::Withdraw(id, namespace) => drop(ledger.withdraw(id, namespace)),
             Call::Confirm(id, namespace, revision) => drop(ledger.confirm(id, namespace, "edge", revision)),
             Call::Published(revision) => ledger.published(revision),
             Call::Expire(now) => drop(ledger.expire(now)),
@@ -362,13 +362,32 @@ impl World {
                 };
                 let pod = &mut self.pods[at];
                 pod.request.cpu = Millicores(millicores);
-                if let Promise::Open { since } = &mut pod.promise {
-                    *since = self.now.moment;
-                    pod.reserved = pod.request.clone();
-                }
-                let (owner, request) = (pod.owner, pod.request.clone());
+                let (namespace, controller) = OWNERS[pod.owner];
+                let again = match &mut pod.promise {
+                    // An owner that was suspended meanwhile is promised nothing any more.
+                    promise @ Promise::Open { .. }
+                        if self.expired.get(&pod.owner).is_some_and(|expired| expired.len() >= 3) =>
+                    {
+                        *promise = Promise::None;
+                        None
+                    }
+                    Promise::Open { since } => {
+                        pod.reserved = pod.request.clone();
+                        let reservation = Reservation {
+                            id: Self::id(at),
+                            owner: Owner::new(namespace, controller),
+                            site: "edge".into(),
+                            node: NodeId(pod.node as u32),
+                            amount: pod.request.clone(),
+                            priority: 0,
+                        };
+                        Some(Call::Reserve(reservation, *since))
+                    }
+                    _ => None,
+                };
                 self.orderly = false;
-                self.call(Call::Adjust(Self::id(at), OWNERS[owner].0, request, self.now.moment));
+                self.call(Call::Withdraw(Self::id(at), namespace));
+                again.into_iter().for_each(|call| self.call(call));
             }
             Step::Create(pod) => {
                 if let Some(at) = self.pick(pod, |pod| pod.life == Life::Answered) {
