@@ -186,8 +186,11 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         }),
     );
     let ledger = Ledger::new(config.reservation_ttl);
+    let snapshot = index.publish(now);
+    // Kept, as whoever watches keeps it.
+    std::mem::forget(index);
     Reviewer {
-        fleet: Arc::new(ArcSwap::from_pointee(index.publish(now))),
+        fleet: Arc::new(ArcSwap::from_pointee(snapshot)),
         config: Arc::new(ArcSwap::from_pointee(config)),
         ledger: Arc::new(Mutex::new(ledger)),
         metrics: Arc::clone(metrics),
