@@ -3,7 +3,7 @@
 //!
 //! One control plane serves all trials. Each has a namespace, a registration of the webhook and an edgeward process of
 //! its own. `EDGEWARD_CONTROL_PLANE=<dir>` uses ready-made binaries; `EDGEWARD_BLESS=1` rewrites the goldens;
-//! `EDGEWARD_LONG=1` watches the quiet cluster for five minutes.
+//! `EDGEWARD_LONG=1`, as `CI`, watches the quiet cluster for five minutes.
 
 // What keeps the inner ring pure is not for tests.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]

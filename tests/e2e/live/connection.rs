@@ -149,11 +149,12 @@ pub(crate) fn history_is_gone(scene: &Scene<'_>) -> Result<()> {
     })
 }
 
-/// Nothing happens for longer than the view may be old, and it is not stale. `EDGEWARD_LONG=1` looks for five minutes.
+/// Nothing happens for longer than the view may be old, and it is not stale. With `EDGEWARD_LONG=1`, and under
+/// `CI`, for five minutes.
 pub(crate) fn quiet_cluster(scene: &Scene<'_>) -> Result<()> {
     const PAUSE: Duration = Duration::from_secs(5);
     // More than three watches, and more than the 60 s of the default.
-    let is_long = env::var_os("EDGEWARD_LONG").is_some_and(|long| long == "1");
+    let is_long = env::var_os("EDGEWARD_LONG").is_some_and(|long| long == "1") || env::var_os("CI").is_some();
     let duration = Duration::from_secs(if is_long { 300 } else { 100 });
     let stage = Stage::new(scene)?;
     stage.edge_node("edge-0", "1")?;
