@@ -17,7 +17,7 @@ use crate::cluster::{self, CLOUD_ONLY, NAMESPACE};
 use crate::patience::{BOUND, eventually};
 use crate::program::Edgeward;
 use crate::story::{DWELL, Story};
-use crate::wan::{Wan, icmp, tcp};
+use crate::wan::Wan;
 
 const CLOUD: &str = "cloud: cloud_edge_no_capacity";
 const DEGRADED: &str = "edge: edge_wan_degraded";
@@ -134,40 +134,8 @@ fn fast() -> Value {
     json!({"probes": 20, "period": "1s", "timeout": "500ms"})
 }
 
-pub(crate) fn icmp_slow(wan: &mut Wan) -> Result<()> {
-    slow(wan, &icmp(wan)?)
-}
-
-pub(crate) fn tcp_slow(wan: &mut Wan) -> Result<()> {
-    slow(wan, &tcp(wan)?)
-}
-
-pub(crate) fn icmp_lossy(wan: &mut Wan) -> Result<()> {
-    lossy(wan, &icmp(wan)?)
-}
-
-pub(crate) fn tcp_lossy(wan: &mut Wan) -> Result<()> {
-    lossy(wan, &tcp(wan)?)
-}
-
-pub(crate) fn icmp_cut(wan: &mut Wan) -> Result<()> {
-    cut(wan, &icmp(wan)?)
-}
-
-pub(crate) fn tcp_cut(wan: &mut Wan) -> Result<()> {
-    cut(wan, &tcp(wan)?)
-}
-
-pub(crate) fn icmp_flapping(wan: &mut Wan) -> Result<()> {
-    flapping(wan, &icmp(wan)?)
-}
-
-pub(crate) fn tcp_flapping(wan: &mut Wan) -> Result<()> {
-    flapping(wan, &tcp(wan)?)
-}
-
 /// Over 20 ms the pod is sent to the cloud, over 150 ms it is not.
-fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
+pub(crate) fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("rtt 20ms")?;
     let decided = Decided::start(wan, endpoint, &fast())?;
     decided.until(CLOUD, BOUND)?;
@@ -179,7 +147,7 @@ fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
 }
 
 /// Over a link that loses one packet of twenty it is not either.
-fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
+pub(crate) fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("rtt 20ms loss 5%")?;
     let decided = Decided::start(wan, endpoint, &fast())?;
     decided.until(DEGRADED, DWELL + BOUND)?;
@@ -190,7 +158,7 @@ fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
 }
 
 /// Five lost probes, and nothing is sent over a link that is cut; five answers, and the cloud is back.
-fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
+pub(crate) fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("rtt 20ms")?;
     let decided = Decided::start(wan, endpoint, &fast())?;
     decided.until(CLOUD, BOUND)?;
@@ -205,7 +173,7 @@ fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
 
 /// Cut for three seconds, whole for three, and so on, with a probe each second: sixteen outages, and one change of what
 /// is decided.
-fn flapping(wan: &mut Wan, endpoint: &str) -> Result<()> {
+pub(crate) fn flapping(wan: &mut Wan, endpoint: &str) -> Result<()> {
     const ALL_OUTAGES: Duration = Duration::from_secs(100);
     wan.tell("rtt 20ms")?;
     let probing = json!({"probes": 10, "period": "10s", "timeout": "900ms"});

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use crate::wan::Wan;
+use crate::wan::{Wan, icmp, tcp};
 
 type Script = fn(&mut Wan) -> Result<()>;
 
@@ -45,22 +45,22 @@ const SCRIPTS: &[(&str, Script)] = &[
         "link::refuses_what_it_does_not_know",
         link::refuses_what_it_does_not_know,
     ),
-    ("probes::icmp_slow", probes::icmp_slow),
-    ("probes::tcp_slow", probes::tcp_slow),
-    ("probes::icmp_lossy", probes::icmp_lossy),
-    ("probes::tcp_lossy", probes::tcp_lossy),
-    ("probes::icmp_cut", probes::icmp_cut),
-    ("probes::tcp_cut", probes::tcp_cut),
-    ("probes::icmp_flapping", probes::icmp_flapping),
-    ("probes::tcp_flapping", probes::tcp_flapping),
-    ("decisions::icmp_slow", decisions::icmp_slow),
-    ("decisions::tcp_slow", decisions::tcp_slow),
-    ("decisions::icmp_lossy", decisions::icmp_lossy),
-    ("decisions::tcp_lossy", decisions::tcp_lossy),
-    ("decisions::icmp_cut", decisions::icmp_cut),
-    ("decisions::tcp_cut", decisions::tcp_cut),
-    ("decisions::icmp_flapping", decisions::icmp_flapping),
-    ("decisions::tcp_flapping", decisions::tcp_flapping),
+    ("probes::icmp_slow", |wan| probes::slow(wan, &icmp(wan)?)),
+    ("probes::tcp_slow", |wan| probes::slow(wan, &tcp(wan)?)),
+    ("probes::icmp_lossy", |wan| probes::lossy(wan, &icmp(wan)?)),
+    ("probes::tcp_lossy", |wan| probes::lossy(wan, &tcp(wan)?)),
+    ("probes::icmp_cut", |wan| probes::cut(wan, &icmp(wan)?)),
+    ("probes::tcp_cut", |wan| probes::cut(wan, &tcp(wan)?)),
+    ("probes::icmp_flapping", |wan| probes::flapping(wan, &icmp(wan)?)),
+    ("probes::tcp_flapping", |wan| probes::flapping(wan, &tcp(wan)?)),
+    ("decisions::icmp_slow", |wan| decisions::slow(wan, &icmp(wan)?)),
+    ("decisions::tcp_slow", |wan| decisions::slow(wan, &tcp(wan)?)),
+    ("decisions::icmp_lossy", |wan| decisions::lossy(wan, &icmp(wan)?)),
+    ("decisions::tcp_lossy", |wan| decisions::lossy(wan, &tcp(wan)?)),
+    ("decisions::icmp_cut", |wan| decisions::cut(wan, &icmp(wan)?)),
+    ("decisions::tcp_cut", |wan| decisions::cut(wan, &tcp(wan)?)),
+    ("decisions::icmp_flapping", |wan| decisions::flapping(wan, &icmp(wan)?)),
+    ("decisions::tcp_flapping", |wan| decisions::flapping(wan, &tcp(wan)?)),
     ("program::lives_at_the_edge", program::lives_at_the_edge),
 ];
 

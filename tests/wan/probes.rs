@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::patience::{BOUND, eventually};
 use crate::story::{DWELL, Story};
-use crate::wan::{Wan, icmp, tcp};
+use crate::wan::Wan;
 
 /// Those of the default configuration.
 const THRESHOLDS: Thresholds = Thresholds {
@@ -82,40 +82,8 @@ fn of_cloud(links: &Links) -> Option<Link> {
     links.get("cloud").and_then(|site| site.link)
 }
 
-pub(crate) fn icmp_slow(wan: &mut Wan) -> Result<()> {
-    slow(wan, &icmp(wan)?)
-}
-
-pub(crate) fn tcp_slow(wan: &mut Wan) -> Result<()> {
-    slow(wan, &tcp(wan)?)
-}
-
-pub(crate) fn icmp_lossy(wan: &mut Wan) -> Result<()> {
-    lossy(wan, &icmp(wan)?)
-}
-
-pub(crate) fn tcp_lossy(wan: &mut Wan) -> Result<()> {
-    lossy(wan, &tcp(wan)?)
-}
-
-pub(crate) fn icmp_cut(wan: &mut Wan) -> Result<()> {
-    cut(wan, &icmp(wan)?)
-}
-
-pub(crate) fn tcp_cut(wan: &mut Wan) -> Result<()> {
-    cut(wan, &tcp(wan)?)
-}
-
-pub(crate) fn icmp_flapping(wan: &mut Wan) -> Result<()> {
-    flapping(wan, &icmp(wan)?)
-}
-
-pub(crate) fn tcp_flapping(wan: &mut Wan) -> Result<()> {
-    flapping(wan, &tcp(wan)?)
-}
-
 /// 20 ms is healthy, 150 ms is not, and neither is believed for less than the dwell time.
-fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
+pub(crate) fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("rtt 20ms")?;
     let observed = Observed::start(wan, endpoint, FAST)?;
     observed.until(LinkState::Healthy, BOUND)?;
@@ -134,7 +102,7 @@ fn slow(wan: &mut Wan, endpoint: &str) -> Result<()> {
 }
 
 /// One packet of twenty is too much, and no more than that is lost.
-fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
+pub(crate) fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("rtt 20ms loss 5%")?;
     let observed = Observed::start(wan, endpoint, FAST)?;
     let lossy = observed.until(LinkState::Degraded, DWELL + BOUND)?;
@@ -153,7 +121,7 @@ fn lossy(wan: &mut Wan, endpoint: &str) -> Result<()> {
 }
 
 /// A cut is noticed, and forgotten, without the dwell time; the last numbers stay to be shown.
-fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
+pub(crate) fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
     wan.tell("rtt 20ms")?;
     let observed = Observed::start(wan, endpoint, FAST)?;
     observed.until(LinkState::Healthy, BOUND)?;
@@ -174,7 +142,7 @@ fn cut(wan: &mut Wan, endpoint: &str) -> Result<()> {
 
 /// Cut for three seconds, whole for three, and so on, with a probe each second: half of them are lost, but never five
 /// in a row. Once there are enough outcomes the link is degraded, and stays that.
-fn flapping(wan: &mut Wan, endpoint: &str) -> Result<()> {
+pub(crate) fn flapping(wan: &mut Wan, endpoint: &str) -> Result<()> {
     const EVERY_SECOND: Probing = Probing {
         probes: 10,
         period: Micros::from_secs(10),
