@@ -29,7 +29,7 @@ use crate::tls;
 #[command(group(ArgGroup::new("certificate").required(true).args(["tls_cert", "self_signed"])))]
 pub(super) struct Serve {
     /// Fleet file (docs/fleet-file.md) instead of the live cluster; read again when it changes. Without, the cluster of
-    /// the pod that this runs in is watched, or that of the current context of the kubeconfig.
+    /// the current context of the kubeconfig is watched, or that of the pod this runs in where there is none.
     #[arg(long, value_name = "FILE")]
     fleet: Option<PathBuf>,
 
