@@ -75,7 +75,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Reads the certificate, binds both ports and serves. Must be called within a [`tokio_runtime`].
+    /// Binds both ports, reads the certificate and serves. Must be called within a [`tokio_runtime`].
     ///
     /// # Errors
     /// No certificate, or a port that cannot be had. Nothing is left running then.
@@ -91,11 +91,12 @@ impl Server {
             tasks,
             ..
         } = options;
+        // Before a self-signed CA is written over that of the process that has the port.
+        let (admission_socket, admission) = bind(listen, ADMISSION).await?;
+        let (health_socket, health) = bind(health_listen, HEALTH).await?;
         let certificates = Certificates::load(&options.tls, clock, Arc::clone(&metrics)).await?;
         let tls = certificates.server_config()?;
         let ca_bundle = certificates.ca_bundle().map(str::to_owned);
-        let (admission_socket, admission) = bind(listen, ADMISSION).await?;
-        let (health_socket, health) = bind(health_listen, HEALTH).await?;
 
         let mut supervisor = Supervisor::default();
         let admission_handle = Handle::new();

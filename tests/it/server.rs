@@ -63,6 +63,29 @@ fn client(server: &Server) -> Client {
 }
 
 #[tokio::test]
+async fn a_second_start_on_a_port_leaves_the_authority_of_the_first() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let bundle = directory.path().join("ca.crt");
+    let start = |listen| {
+        let source = Source::SelfSigned {
+            directory: Some(directory.path().to_owned()),
+            service: "edgeward".into(),
+            namespace: "edgeward-system".into(),
+        };
+        Server::start(ServeOptions {
+            listen,
+            ..options(source)
+        })
+    };
+    let first = start("127.0.0.1:0".parse().expect("an address"))
+        .await
+        .expect("started");
+    let written = std::fs::read_to_string(&bundle).expect("written");
+    assert!(start(first.admission()).await.is_err());
+    assert_eq!(std::fs::read_to_string(&bundle).expect("still there"), written);
+}
+
+#[tokio::test]
 async fn http_1_1_is_negotiated_and_nothing_else() {
     let options = options(self_signed());
     let metrics = Arc::clone(&options.metrics);
