@@ -11,7 +11,7 @@ pub mod verdict;
 use std::collections::BTreeSet;
 
 use crate::config::{Config, InvalidSlo};
-use crate::fleet::{Site, SiteKind};
+use crate::fleet::{NodeId, Site, SiteKind};
 use crate::room::Room;
 use crate::units::{Micros, Now, Permille};
 use crate::workload::Workload;
@@ -88,6 +88,16 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         node: node.map(|node| node.id),
         ..verdict
     }
+}
+
+/// The node that kube-scheduler would take for a pod that is placed on this site already; `None` if it fits on none, or if
+/// finding out would take too long. Cost: a pass over the site's nodes.
+pub fn node_at(workload: &Workload<'_>, room: &Room<'_, '_>, site: &Site) -> Option<NodeId> {
+    if comparisons(workload, room) > MAX_COMPARISONS {
+        return None;
+    }
+    let fitting = feasibility::fitting_nodes(workload, site, room);
+    room.best_node(&workload.request, fitting).map(|node| node.id)
 }
 
 /// 4.1: why the pod is not ours, if it is not.
@@ -233,7 +243,7 @@ impl<'s> Case<'_, 's> {
         }
         // (b)
         if let Some(cloud) = nearest(usable().filter(|cloud| cloud.is_feasible())) {
-            let reason = if edge.takes() && !edge.is_refused(RefusalCode::Crowded) {
+            let reason = if edge.takes_for_sure() {
                 Reason::CloudEdgeDeadlineMissed
             } else {
                 Reason::CloudEdgeNoCapacity
@@ -310,7 +320,7 @@ impl<'s> Case<'_, 's> {
             Reason::EdgeWanDegraded
         } else if !edge.fits() && feasibility::could_preempt(self.workload, edge.site, self.room) {
             Reason::EdgePreempts
-        } else if !edge.takes() || edge.is_refused(RefusalCode::Crowded) {
+        } else if !edge.takes_for_sure() {
             Reason::EdgeNoCapacity
         } else if self.slo().priority >= HIGH_PRIORITY {
             Reason::EdgeBestEffort

@@ -250,18 +250,19 @@ impl Node {
     ) -> bool {
         self.ready
             && self.is_tolerated(tolerations.clone())
-            && (!self.cordoned
-                || tolerations
-                    .clone()
-                    .any(|toleration| toleration.tolerates(&UNSCHEDULABLE)))
+            && (!self.cordoned || is_tolerated(&UNSCHEDULABLE, tolerations))
             && (constraints.is_empty() || constraints.allow(&self.name, &self.labels))
     }
 
     /// Whether these tolerations cover every taint that keeps pods away.
     pub fn is_tolerated<'t>(&self, tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone) -> bool {
         let mut hard = self.taints.iter().filter(|taint| taint.is_hard());
-        hard.all(|taint| tolerations.clone().any(|toleration| toleration.tolerates(taint)))
+        hard.all(|taint| is_tolerated(taint, tolerations.clone()))
     }
+}
+
+fn is_tolerated<'t>(taint: &Taint, mut tolerations: impl Iterator<Item = &'t Toleration<'t>>) -> bool {
+    tolerations.any(|toleration| toleration.tolerates(taint))
 }
 
 /// What pods of one priority take from a node.

@@ -147,6 +147,13 @@ struct Entry {
     shown_in: Option<u64>,
 }
 
+impl Entry {
+    /// Whether it is this one, unconfirmed.
+    fn is_open(&self, id: DecisionId) -> bool {
+        self.reservation.id == id && self.shown_in.is_none()
+    }
+}
+
 /// Expired in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Strikes {
@@ -198,8 +205,8 @@ impl Ledger {
         self.sight = since.unwrap_or(Moment(i64::MAX));
     }
 
-    /// Takes the room; held as of `since`. False, and nothing is taken, for an owner whose last three came to nothing, and while
-    /// another one of this id is unconfirmed. Cost: a search, and the reservation is kept.
+    /// Takes the room; held as of `since`. False, and nothing is taken, for an owner whose last three came to nothing, and
+    /// while another one of this id is unconfirmed. Cost: a search, and the reservation is kept.
     pub fn reserve(&mut self, mut reservation: Reservation, since: Moment) -> bool {
         let strikes = self.strikes.get(&reservation.owner).map_or(0, |strikes| strikes.count);
         let is_taken = self.unconfirmed.contains_key(&reservation.id);
@@ -326,16 +333,14 @@ impl Ledger {
     fn unconfirmed(&mut self, id: DecisionId) -> Option<&mut Entry> {
         let node = self.unconfirmed.get(&id)?;
         let mut entries = self.nodes.get_mut(node)?.iter_mut();
-        entries.find(|entry| entry.reservation.id == id && entry.shown_in.is_none())
+        entries.find(|entry| entry.is_open(id))
     }
 
     /// The reverse of the one in [`Self::reserve`], but for its age.
     fn take_unconfirmed(&mut self, id: DecisionId) -> Option<Entry> {
         let node = self.unconfirmed.remove(&id)?;
         let entries = self.nodes.get_mut(&node)?;
-        let at = entries
-            .iter()
-            .position(|entry| entry.reservation.id == id && entry.shown_in.is_none())?;
+        let at = entries.iter().position(|entry| entry.is_open(id))?;
         let entry = entries.swap_remove(at);
         if entries.is_empty() {
             self.nodes.remove(&node);

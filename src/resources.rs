@@ -126,40 +126,30 @@ impl Amounts {
 
     /// Adds `other`, so many times over.
     pub fn add(&mut self, other: &Amounts, times: u32) {
-        let plus = |amount: i64, more: i64| amount.saturating_add(more.saturating_mul(times.into()));
-        self.cpu.0 = plus(self.cpu.0, other.cpu.0);
-        self.memory.0 = plus(self.memory.0, other.memory.0);
-        self.ephemeral_storage.0 = plus(self.ephemeral_storage.0, other.ephemeral_storage.0);
-        for (name, more) in &other.scalars {
-            match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
-                Ok(at) => self.scalars[at].1 = plus(self.scalars[at].1, *more),
-                Err(at) => self.scalars.insert(at, (name.clone(), plus(0, *more))),
-            }
-        }
+        self.combine(other, |amount, more| {
+            amount.saturating_add(more.saturating_mul(times.into()))
+        });
     }
 
     /// Raises each amount to `other`'s, where that is larger.
     pub fn raise(&mut self, other: &Amounts) {
-        self.cpu = self.cpu.max(other.cpu);
-        self.memory = self.memory.max(other.memory);
-        self.ephemeral_storage = self.ephemeral_storage.max(other.ephemeral_storage);
-        for (name, amount) in other.scalars.iter().filter(|(_, amount)| *amount != 0) {
-            match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
-                Ok(at) => self.scalars[at].1 = self.scalars[at].1.max(*amount),
-                Err(at) => self.scalars.insert(at, (name.clone(), *amount)),
-            }
-        }
+        self.combine(other, i64::max);
     }
 
     /// Lowers each amount to the largest one that divides both it and `other`'s; zero is divided by everything.
     pub fn divide(&mut self, other: &Amounts) {
-        self.cpu.0 = divisor(self.cpu.0, other.cpu.0);
-        self.memory.0 = divisor(self.memory.0, other.memory.0);
-        self.ephemeral_storage.0 = divisor(self.ephemeral_storage.0, other.ephemeral_storage.0);
+        self.combine(other, divisor);
+    }
+
+    /// Puts both amounts of each resource together. One that is zero in `other` changes nothing.
+    fn combine(&mut self, other: &Amounts, together: impl Fn(i64, i64) -> i64) {
+        self.cpu.0 = together(self.cpu.0, other.cpu.0);
+        self.memory.0 = together(self.memory.0, other.memory.0);
+        self.ephemeral_storage.0 = together(self.ephemeral_storage.0, other.ephemeral_storage.0);
         for (name, amount) in other.scalars.iter().filter(|(_, amount)| *amount != 0) {
             match self.scalars.binary_search_by(|(n, _)| n.cmp(name)) {
-                Ok(at) => self.scalars[at].1 = divisor(self.scalars[at].1, *amount),
-                Err(at) => self.scalars.insert(at, (name.clone(), *amount)),
+                Ok(at) => self.scalars[at].1 = together(self.scalars[at].1, *amount),
+                Err(at) => self.scalars.insert(at, (name.clone(), together(0, *amount))),
             }
         }
     }

@@ -1,12 +1,11 @@
 //! What one decision sees of the fleet, at one revision.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 
 use crate::fleet::{Free, Node, OnTheirWay, Site, Snapshot};
 use crate::ledger::{Charge, Ledger};
 use crate::resources::Amounts;
-use crate::score::{SCORED, score};
+use crate::score::{self, SCORED};
 use crate::units::Micros;
 
 /// The snapshot together with everything promised since. A verdict borrows from the snapshot alone, so the ledger's
@@ -55,11 +54,8 @@ impl Room<'_, '_> {
     /// Of nodes on which `request` fits, the one that kube-scheduler would take, of the first hundred; of equals, the first
     /// by name. Cost: a score for each of these.
     pub fn best_node<'n>(&self, request: &Amounts, fitting: impl Iterator<Item = &'n Node>) -> Option<&'n Node> {
-        let rank = |node: &&'n Node| {
-            let score = score(request, &node.allocatable, &self.taken(node).amounts);
-            (Reverse(score), &*node.name)
-        };
-        fitting.take(SCORED).min_by_key(rank)
+        let taken = |node| (node, self.taken(node).amounts);
+        score::best_node(request, fitting.take(SCORED).map(taken))
     }
 
     /// What is reserved on `node` for pods that the snapshot does not show. Cost: a search if anything is reserved at all.

@@ -4,6 +4,10 @@
 //! default plugins (image locality, spread, affinity, preferred taints) are not evaluated: a guess at the node is enough,
 //! since a pod charges the node it is bound to as soon as it is.
 
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
+use crate::fleet::Node;
 use crate::resources::Amounts;
 
 /// The highest score of one plugin.
@@ -12,6 +16,13 @@ const MAX: i64 = 100;
 /// How many of the nodes that a pod fits are scored for a guess. kube-scheduler scores as many at least, and of more only a
 /// share, which begins elsewhere each time. Source: `minFeasibleNodesToFind` and `numFeasibleNodesToFind`.
 pub const SCORED: usize = 100;
+
+/// Of these nodes, of each of which so much is taken, the one that kube-scheduler would take for `request`; of equals, the
+/// first by name. Cost: a score for each.
+pub fn best_node<'n>(request: &Amounts, nodes: impl Iterator<Item = (&'n Node, Cow<'n, Amounts>)>) -> Option<&'n Node> {
+    let best = nodes.min_by_key(|(node, used)| (Reverse(score(request, &node.allocatable, used)), &*node.name));
+    best.map(|(node, _)| node)
+}
 
 /// How much kube-scheduler likes to place `request` on a node: from 0 to 200, the higher the better. The node has
 /// `allocatable`, of which `used` is taken. Cost: a few divisions.

@@ -16,15 +16,15 @@ use serde_json::value::RawValue;
 use super::Ticket;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::decide::decide;
 use crate::decide::verdict::{Action, Reason, Verdict};
+use crate::decide::{decide, node_at};
 use crate::fleet::{NodeId, Snapshot};
 use crate::ledger::{DecisionId, Ledger, Owner, Reservation};
 use crate::metrics::Metrics;
 use crate::patch::{Add, Stamp, patch};
 use crate::pod::{Pod, Text};
 use crate::room::Room;
-use crate::units::{Micros, Moment, Now};
+use crate::units::{Micros, Moment};
 use crate::workload::Workload;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -129,7 +129,7 @@ impl Reviewer {
             if is_ours && request.dry_run != Some(true) {
                 promise(&mut ledger, &workload, &verdict, id, now.moment);
                 if verdict.reason == Reason::Reinvocation {
-                    repeat(&mut ledger, &snapshot, &workload, &config, now);
+                    repeat(&mut ledger, &snapshot, &workload, now.moment);
                 }
             }
             self.metrics.reservations(&ledger, expired);
@@ -203,20 +203,14 @@ fn promise(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, 
 
 /// Promises room anew to a pod that is here again, for it may have grown or shrunk: where it was placed, if there is any,
 /// and for no longer than before. One that has expired meanwhile begins anew.
-fn repeat(ledger: &mut Ledger, snapshot: &Snapshot, workload: &Workload<'_>, config: &Config, now: Now) {
+fn repeat(ledger: &mut Ledger, snapshot: &Snapshot, workload: &Workload<'_>, now: Moment) {
     let Some(claim) = &workload.placement else { return };
     let Some(id) = claim.id else { return };
-    let since = ledger.withdraw(id, &workload.namespace).unwrap_or(now.moment);
-    let unplaced = Workload {
-        placement: None,
-        ..workload.clone()
-    };
-    let room = Room { snapshot, ledger };
-    let verdict = decide(&unplaced, &room, config, now);
-    let placed = verdict.sites.iter().find(|site| site.site.name() == claim.site);
-    let node = placed.and_then(|site| room.best_node(&workload.request, site.fitting.iter().copied()));
+    let since = ledger.withdraw(id, &workload.namespace).unwrap_or(now);
+    let site = snapshot.sites.iter().find(|site| site.name() == claim.site);
+    let node = site.and_then(|site| node_at(workload, &Room { snapshot, ledger }, site));
     if let Some(node) = node {
-        ledger.reserve(reservation(workload, &claim.site, node.id, id), since);
+        ledger.reserve(reservation(workload, &claim.site, node, id), since);
     }
 }
 

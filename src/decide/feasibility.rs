@@ -1,6 +1,6 @@
 //! Whether a site can take the pod: its nodes, its WAN, the pod's ties, the time (DESIGN 4.3 to 4.6).
 
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use super::verdict::{Estimate, Refusal, RefusalCode};
 use crate::config::Config;
@@ -107,13 +107,27 @@ pub(super) fn refuse_crowded(
     if rivals.leave_a_place(&workload.request, nodes.iter().copied()) {
         return None;
     }
-    let amounts = |pods: i64, amounts: &Amounts| -> Map<_, _> {
-        let asked = workload.request.named().take(MAX_NAMED_RESOURCES);
-        let named = asked.map(|(name, _)| (name.to_owned(), amounts.get(name).into()));
-        named.chain([("pods".to_owned(), pods.into())]).collect()
+    let coming = |name: &str| match name {
+        "pods" => rivals.pods,
+        name => rivals.amounts.get(name),
     };
-    let refusal = Refusal::new(RefusalCode::Crowded).with("request", amounts(1, &workload.request));
-    Some(refusal.with("onTheirWay", amounts(rivals.pods, &rivals.amounts)))
+    let refusal = Refusal::new(RefusalCode::Crowded).with("request", asked(workload, |name| request(workload, name)));
+    Some(refusal.with("onTheirWay", asked(workload, coming)))
+}
+
+/// What the pod asks for of one resource; `pods` is its slot.
+fn request(workload: &Workload<'_>, name: &str) -> i64 {
+    match name {
+        "pods" => 1,
+        name => workload.request.get(name),
+    }
+}
+
+/// A number for its slot and for each resource that the pod asks for, as far as a refusal names them.
+fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Map<String, Value> {
+    let resources = workload.request.named().map(|(name, _)| name);
+    let names = std::iter::once("pods").chain(resources).take(MAX_NAMED_RESOURCES);
+    names.map(|name| (name.to_owned(), number(name).into())).collect()
 }
 
 /// Why no node of the site takes the pod, with the numbers that tell how near it was. Only called when none does.
@@ -162,24 +176,14 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
         });
         reserved.fold(0, i64::saturating_add)
     };
-    let (mut requests, mut free, mut reserved) = (Map::new(), Map::new(), Map::new());
-    for (name, request) in [("pods", 1)]
-        .into_iter()
-        .chain(workload.request.named())
-        .take(MAX_NAMED_RESOURCES)
-    {
-        requests.insert(name.to_owned(), request.into());
-        free.insert(name.to_owned(), largest_free(name).into());
-        reserved.insert(name.to_owned(), all_reserved(name).into());
-    }
     let refusal = Refusal::new(RefusalCode::NoRoom)
         .with("usableNodes", usable.len())
-        .with("request", requests)
-        .with("largestFree", free);
+        .with("request", asked(workload, |name| request(workload, name)))
+        .with("largestFree", asked(workload, largest_free));
     if charged.is_empty() {
         refusal
     } else {
-        refusal.with("reserved", reserved)
+        refusal.with("reserved", asked(workload, all_reserved))
     }
 }
 

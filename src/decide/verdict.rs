@@ -227,6 +227,11 @@ impl Assessment<'_> {
         self.fits() && !room.iter().any(|code| self.is_refused(*code))
     }
 
+    /// Whether it does so wherever the pods on their way go.
+    pub fn takes_for_sure(&self) -> bool {
+        self.takes() && !self.is_refused(RefusalCode::Crowded)
+    }
+
     /// The RTT that the estimate rests on, where the site's link was alive.
     fn live_rtt(&self) -> Option<Micros> {
         let link = self.site.link.filter(|link| link.state != LinkState::Unreachable)?;

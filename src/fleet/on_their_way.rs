@@ -52,16 +52,20 @@ impl OnTheirWay {
                 shares > ALL || places > others.pods
             })
         };
-        leaves_one(self, request) && {
-            // What holds for the largest holds for all.
+        // What holds for the largest holds for all.
+        let leaves_one_for_the_largest = || {
             let mut largest = self.largest.clone();
             largest.raise(request);
+            if largest == *request {
+                return true;
+            }
             let mut others = self.clone();
             others.amounts.add(request, 1);
             others.amounts = others.amounts.less(&largest);
             others.step.divide(request);
-            largest == *request || leaves_one(&others, &largest)
-        }
+            leaves_one(&others, &largest)
+        };
+        leaves_one(self, request) && leaves_one_for_the_largest()
     }
 
     /// Which share of these pods must come to `node`, at least, before it has no place left for `request`: in parts of

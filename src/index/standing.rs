@@ -6,6 +6,7 @@
 //! node there was added or changed. One that fits and had a chance since kube-scheduler's word will be tried again soon;
 //! one that fits and had none waits for something else.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::pods::{Placement, PodEntry, Rank};
 use super::{Index, NodeEntry};
 use crate::fleet::NodeId;
 use crate::resources::Amounts;
-use crate::score::score;
+use crate::score::best_node;
 use crate::units::{Micros, Moment};
 
 /// How long after a chance a pod counts as on its way: kube-scheduler tries it again after 10 seconds at most.
@@ -350,22 +351,19 @@ impl Index {
 
     /// The node that kube-scheduler would take, of those the pod fits; ties by name.
     fn best_node(&self, pod: &PodEntry, unbound: &Unbound, among: &Among<'_>) -> Option<NodeId> {
-        let score = |id: &NodeId| {
-            let node = &self.nodes.get(id)?.node;
-            let takes = self.takes(*id, pod, unbound);
-            takes.then(|| {
-                (
-                    score(&pod.request, &node.allocatable, &node.used),
-                    std::cmp::Reverse(Arc::clone(&node.name)),
-                    *id,
-                )
-            })
+        let taking = |id: &NodeId| {
+            let node = &*self.nodes.get(id)?.node;
+            self.takes(*id, pod, unbound)
+                .then_some((node, Cow::Borrowed(&node.used)))
         };
         let best = match (among, unbound.site) {
-            (Among::Gained(gained), _) => gained.iter().filter_map(score).max(),
-            (Among::All, Some(site)) => self.sites[site].members.values().filter_map(score).max(),
-            (Among::All, None) => self.nodes.keys().filter_map(score).max(),
+            (Among::Gained(gained), _) => best_node(&pod.request, gained.iter().filter_map(taking)),
+            (Among::All, Some(site)) => {
+                let members = self.sites[site].members.values();
+                best_node(&pod.request, members.filter_map(taking))
+            }
+            (Among::All, None) => best_node(&pod.request, self.nodes.keys().filter_map(taking)),
         };
-        best.map(|(_, _, id)| id)
+        best.map(|node| node.id)
     }
 }
