@@ -1,3 +1,4 @@
 //! The only writer to the API server.
 
 pub mod events;
+pub mod lease;

@@ -16,6 +16,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric as Encode, Registry};
 
 mod configuration;
+mod controllers;
 mod prometheus;
 mod view;
 mod wan;
@@ -23,6 +24,7 @@ mod wan;
 use crate::ledger::Ledger;
 
 pub use configuration::ConfigurationMetrics;
+pub use controllers::{ControllerMetrics, EventResult};
 pub use prometheus::PrometheusMetrics;
 pub use view::ViewMetrics;
 pub use wan::WanMetrics;
@@ -202,6 +204,8 @@ pub const LIST: &[Description] = &[
     configuration::FAULTS,
     prometheus::QUERIES,
     prometheus::SAMPLE,
+    controllers::LEADER,
+    controllers::EVENTS,
     LOG_LINES_DROPPED,
     BUILD_INFO,
 ];
@@ -322,6 +326,7 @@ pub struct Metrics {
     wan: WanMetrics,
     configuration: ConfigurationMetrics,
     prometheus: PrometheusMetrics,
+    controllers: ControllerMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -358,6 +363,7 @@ impl Metrics {
             wan: WanMetrics::new(&mut registry),
             configuration: ConfigurationMetrics::new(&mut registry),
             prometheus: PrometheusMetrics::new(&mut registry),
+            controllers: ControllerMetrics::new(&mut registry),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
         };
@@ -474,6 +480,11 @@ impl Metrics {
         &self.prometheus
     }
 
+    /// What the writers to the API server do.
+    pub fn controllers(&self) -> &ControllerMetrics {
+        &self.controllers
+    }
+
     /// So many log lines were lost.
     pub fn log_lines_dropped(&self, lines: usize) {
         self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
@@ -556,6 +567,8 @@ mod tests {
             "edge",
             Duration::from_micros(70),
         );
+        metrics.controllers().leader(true);
+        metrics.controllers().event("PlacedCloud", EventResult::Written);
         metrics.connection("http/1.1");
         metrics.connection_refused("admission");
         metrics.handshake_failure(HandshakeFailure::Rejected);

@@ -13,7 +13,7 @@ use axum_server::Handle;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admit::{Answer, server};
+use crate::admit::{Answer, Phase, server};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::tls::{self, Certificates};
@@ -27,7 +27,7 @@ pub use logging::{FILTER_VARIABLE, LogFormat, Logs, init_logging};
 pub use readiness::{Readiness, Requirement};
 pub use supervision::Task;
 
-use supervision::Supervisor;
+use supervision::{Ended, Supervisor};
 
 /// How long we go on serving after being asked to stop, if not told otherwise: long enough for the endpoint's
 /// removal to reach every API server's view of the Service.
@@ -154,16 +154,24 @@ impl Server {
     /// Waits until a background task or a listener ends, which none does by itself, and says which and why.
     /// Cancel-safe.
     pub async fn failed(&mut self) -> anyhow::Error {
-        let (name, ended) = self.supervisor.next().await;
-        match ended {
-            Ok(()) => anyhow!("background task `{name}` ended"),
-            Err(error) => error.context(format!("background task `{name}` failed")),
+        loop {
+            let Ended {
+                name,
+                took_leave,
+                result,
+            } = self.supervisor.next().await;
+            let is_draining = *self.readiness.phase().borrow() == Phase::Draining;
+            return match result {
+                Ok(()) if took_leave && is_draining => continue,
+                Ok(()) => anyhow!("background task `{name}` ended"),
+                Err(error) => error.context(format!("background task `{name}` failed")),
+            };
         }
     }
 
     /// Stops as a pod should: not ready at once; every answer says `Connection: close` while the delay passes and
-    /// new connections are still served; then requests in flight are finished, for [`DRAIN_LIMIT`] at most; then
-    /// the background tasks are stopped.
+    /// new connections are still served; then requests in flight are finished, and tasks that take leave are waited
+    /// for, for [`DRAIN_LIMIT`] at most; then the background tasks are stopped.
     ///
     /// # Errors
     /// A background task failed meanwhile. The server is stopped all the same.
@@ -190,10 +198,19 @@ impl Server {
     async fn drain(mut self) -> anyhow::Result<()> {
         self.readiness.drain();
         self.admission_handle.graceful_shutdown(Some(DRAIN_LIMIT));
-        while self.supervisor.is_running(ADMISSION) {
-            let (name, ended) = self.supervisor.next().await;
-            match ended {
-                Ok(()) if name == ADMISSION => {}
+        let mut is_late = pin!(tokio::time::sleep(DRAIN_LIMIT));
+        while self.supervisor.is_running(ADMISSION) || self.supervisor.is_taking_leave() {
+            let Ended {
+                name,
+                took_leave,
+                result,
+            } = tokio::select! {
+                ended = self.supervisor.next() => ended,
+                // The listener keeps to the limit itself.
+                () = &mut is_late, if !self.supervisor.is_running(ADMISSION) => break,
+            };
+            match result {
+                Ok(()) if took_leave || name == ADMISSION => {}
                 Ok(()) => tracing::warn!(task = name, "ended while draining"),
                 Err(error) => tracing::warn!(task = name, error = format!("{error:#}"), "failed while draining"),
             }

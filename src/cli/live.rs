@@ -6,8 +6,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use crate::admit::Phase;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::controllers::lease::Election;
 use crate::fleet::{SiteDefinition, SiteKind, Snapshot};
 use crate::index::{Index, Kind};
 use crate::ledger::Ledger;
@@ -53,6 +55,13 @@ pub(super) async fn view(
     }
     let fleet = observer.fleet();
     let cluster = Cluster::infer(changes.clone()).await?;
+    let (election, _leadership) = Election::new(
+        cluster.client(),
+        &service.namespace,
+        &service.name,
+        clock,
+        Arc::clone(metrics),
+    );
     let mut tasks = Vec::from(Kind::ALL.map(|kind| watch(kind, &cluster, versions.clone(), metrics)));
     tasks.push(promise(
         versions.clone(),
@@ -64,6 +73,8 @@ pub(super) async fn view(
     ));
     tasks.push(ask(versions.clone(), clock, metrics, changes.clone()));
     tasks.push(probe(versions.clone(), clock, metrics, readiness, changes));
+    let [serving, draining] = [Phase::Serving, Phase::Draining].map(|phase| enters(readiness, phase));
+    tasks.push(Task::that_takes_leave("Lease", election.run(serving, draining)));
     let mut versions = versions.clone();
     tasks.push(Task::endless("observer", async move {
         // A version with other sites is never in use after this one.
@@ -71,6 +82,16 @@ pub(super) async fn view(
         observer.run(index).await;
     }));
     Ok(View { fleet, ledger, tasks })
+}
+
+/// Waits until the server is in this phase.
+fn enters(readiness: &Readiness, phase: Phase) -> impl Future<Output = ()> + use<> {
+    let mut now = readiness.phase();
+    async move {
+        if now.wait_for(|now| *now == phase).await.is_err() {
+            std::future::pending().await
+        }
+    }
 }
 
 fn watch(kind: Kind, cluster: &Cluster, mut versions: Versions, metrics: &Arc<Metrics>) -> Task {

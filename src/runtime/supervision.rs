@@ -12,6 +12,7 @@ use tokio::task::{Id, JoinSet};
 /// an await point.
 pub struct Task {
     name: &'static str,
+    leaves: bool,
     future: Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>,
 }
 
@@ -20,6 +21,7 @@ impl Task {
     pub fn new(name: &'static str, future: impl Future<Output = anyhow::Result<()>> + Send + 'static) -> Self {
         Self {
             name,
+            leaves: false,
             future: Box::pin(future),
         }
     }
@@ -30,6 +32,15 @@ impl Task {
             future.await;
             Ok(())
         })
+    }
+
+    /// A task that sees for itself that the server drains, and ends when it has taken leave. It is waited for, as long as
+    /// for requests in flight at most.
+    pub fn that_takes_leave(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self {
+            leaves: true,
+            ..Self::endless(name, future)
+        }
     }
 }
 
@@ -43,29 +54,55 @@ impl std::fmt::Debug for Task {
 #[derive(Debug, Default)]
 pub(super) struct Supervisor {
     tasks: JoinSet<anyhow::Result<()>>,
-    names: HashMap<Id, &'static str>,
+    running: HashMap<Id, Running>,
+}
+
+/// A task that ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) name: &'static str,
+    /// Whether it ended as such a task does when the server drains.
+    pub(super) took_leave: bool,
+    pub(super) result: anyhow::Result<()>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Running {
+    name: &'static str,
+    leaves: bool,
 }
 
 impl Supervisor {
     pub(super) fn spawn(&mut self, task: Task) {
-        let id = self.tasks.spawn(task.future).id();
-        self.names.insert(id, task.name);
+        let Task { name, leaves, future } = task;
+        let id = self.tasks.spawn(future).id();
+        self.running.insert(id, Running { name, leaves });
     }
 
     pub(super) fn is_running(&self, name: &str) -> bool {
-        self.names.values().any(|running| *running == name)
+        self.running.values().any(|running| running.name == name)
+    }
+
+    /// Whether a task runs that ends when it has taken leave.
+    pub(super) fn is_taking_leave(&self) -> bool {
+        self.running.values().any(|running| running.leaves)
     }
 
     /// Waits for the next task that ends, and says which and how; for ever when none is left. Cancel-safe.
-    pub(super) async fn next(&mut self) -> (&'static str, anyhow::Result<()>) {
+    pub(super) async fn next(&mut self) -> Ended {
         let Some(joined) = self.tasks.join_next_with_id().await else {
             return std::future::pending().await;
         };
-        let (id, ended) = match joined {
+        let (id, result) = match joined {
             Ok(joined) => joined,
             Err(error) => (error.id(), Err(describe(error))),
         };
-        (self.names.remove(&id).unwrap_or("unnamed"), ended)
+        let running = self.running.remove(&id);
+        Ended {
+            name: running.map_or("unnamed", |running| running.name),
+            took_leave: result.is_ok() && running.is_some_and(|running| running.leaves),
+            result,
+        }
     }
 
     /// Cancels every task and waits until none runs.
@@ -95,13 +132,13 @@ mod tests {
         let mut supervisor = Supervisor::default();
         supervisor.spawn(Task::new("idle", std::future::pending()));
         supervisor.spawn(Task::new("watched", future));
-        let (name, ended) = supervisor.next().await;
+        let ended = supervisor.next().await;
         assert!(supervisor.is_running("idle") && !supervisor.is_running("watched"));
         supervisor.stop().await;
-        (
-            name,
-            ended.map_or_else(|error| format!("{error:#}"), |()| "ended".to_owned()),
-        )
+        let how = ended
+            .result
+            .map_or_else(|error| format!("{error:#}"), |()| "ended".to_owned());
+        (ended.name, how)
     }
 
     #[tokio::test]

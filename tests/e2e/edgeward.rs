@@ -58,13 +58,21 @@ impl<'run> Edgeward<'run> {
     }
 
     /// With the live view of the cluster that this kubeconfig leads to, and a certificate that outlives a restart; ready.
-    pub(crate) fn start_live(runtime: &'run Runtime, dir: &Path, kubeconfig: PathBuf, config: &Value) -> Result<Self> {
+    /// `namespace` is its own.
+    pub(crate) fn start_live(
+        runtime: &'run Runtime,
+        dir: &Path,
+        kubeconfig: PathBuf,
+        namespace: &str,
+        config: &Value,
+    ) -> Result<Self> {
         let authority = Authority::new()?;
         let tls = tls(dir)?;
         fs::write(tls.join(BUNDLE), &authority.certificate)?;
         let (certificate, key) = authority.server(&[])?.write(&tls, "tls")?;
         let args = vec![
             settings(dir, config)?,
+            format!("--namespace={namespace}"),
             option("tls-cert", &certificate),
             option("tls-key", &key),
         ];
@@ -212,6 +220,11 @@ impl<'run> Edgeward<'run> {
     /// SIGCONT.
     pub(crate) fn thaw(&self) -> Result<()> {
         self.process.signal(Signal::CONT)
+    }
+
+    /// SIGTERM. It goes on serving for a while.
+    pub(crate) fn terminate(&self) -> Result<()> {
+        self.process.signal(Signal::TERM)
     }
 
     /// SIGKILL.

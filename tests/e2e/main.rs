@@ -22,6 +22,7 @@ mod golden;
 mod hook;
 mod invalid_slo;
 mod kubectl;
+mod leader;
 mod live;
 mod patience;
 mod pki;
@@ -125,6 +126,7 @@ const SCRIPTS: &[(&str, Script)] = &[
         fleet_command::a_cluster_becomes_a_file,
     ),
     ("fleet_command::the_real_answer", fleet_command::the_real_answer),
+    ("leader::one_of_two", leader::one_of_two),
     ("live::restart", live::restart::restart),
     ("burst::fills_the_edge", burst::fills_the_edge),
 ];

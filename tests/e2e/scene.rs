@@ -1,7 +1,7 @@
 //! What a trial gets: a namespace that opted in, a directory, and the means to start edgeward and register webhooks.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
@@ -99,21 +99,45 @@ impl<'run> Scene<'run> {
 
     /// Starts edgeward with the live view of the cluster, and waits until it is ready.
     pub(crate) fn live_edgeward(&self, config: &Value) -> Result<Edgeward<'run>> {
-        Edgeward::start_live(self.runtime, &self.dir, self.plane.kubeconfig(), config)
+        self.start_live(&self.dir, self.plane.kubeconfig(), config)
     }
 
     /// One of several that live side by side, by name.
     pub(crate) fn live_edgeward_as(&self, name: &str, config: &Value) -> Result<Edgeward<'run>> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)?;
-        Edgeward::start_live(self.runtime, &dir, self.plane.kubeconfig(), config)
+        self.start_live(&dir, self.plane.kubeconfig(), config)
     }
 
-    /// The same, with the API server behind a proxy.
+    /// The same as its own user, who may do what the trial allows.
+    pub(crate) fn live_edgeward_of_its_own_as(&self, name: &str, config: &Value) -> Result<Edgeward<'run>> {
+        let dir = self.dir.join(name);
+        fs::create_dir_all(&dir)?;
+        self.start_live(&dir, self.plane.edgeward_kubeconfig(), config)
+    }
+
+    /// One with the API server behind a proxy.
     pub(crate) fn live_edgeward_behind(&self, proxy: &Proxy<'_>, config: &Value) -> Result<Edgeward<'run>> {
         let kubeconfig = self.dir.join("kubeconfig");
         fs::write(&kubeconfig, proxy.kubeconfig().to_string())?;
-        Edgeward::start_live(self.runtime, &self.dir, kubeconfig, config)
+        self.start_live(&self.dir, kubeconfig, config)
+    }
+
+    fn start_live(&self, dir: &Path, kubeconfig: PathBuf, config: &Value) -> Result<Edgeward<'run>> {
+        let home = self.home()?;
+        Edgeward::start_live(self.runtime, dir, kubeconfig, &home, config)
+    }
+
+    /// The namespace of this trial's edgewards, where they elect one of them.
+    pub(crate) fn home(&self) -> Result<String> {
+        let name = format!("{}-system", self.namespace);
+        let said = self.kubectl.attempt(&["create", "namespace", &name], "")?;
+        ensure!(
+            said.succeeded || said.stderr.contains("AlreadyExists"),
+            "{}",
+            said.stderr
+        );
+        Ok(name)
     }
 
     /// Starts a proxy in front of the API server.

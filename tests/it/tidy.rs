@@ -28,7 +28,7 @@ const OUTER_EDGES: [(&str, &[&str]); 10] = [
     ("tls", &["clock", "files", "metrics"]),
     ("admit", &["clock", "metrics", "tls"]),
     ("observe", &["clock", "files", "metrics", "yaml"]),
-    ("controllers", &["clock"]),
+    ("controllers", &["clock", "metrics"]),
     ("runtime", &["admit", "clock", "metrics", "tls"]),
     (
         "cli",

@@ -1,0 +1,281 @@
+//! Which replica does what only one may do: the holder of a Lease in our own namespace.
+//!
+//! [`Election`] is the task that tries to get and keep the Lease, [`Leadership`] what everybody else asks. See
+//! `docs/adr/0026-a-lease-by-our-own-clock.md`.
+
+mod candidate;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::PostParams;
+use kube::{Api, Client, Error};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::units::{Moment, Permille};
+use candidate::{Candidate, Step};
+
+/// How long one request may take: within the time that the Lease is ours for certain there is room for two.
+const REQUEST: Duration = Duration::from_secs(3);
+
+/// The most that pauses are stretched, so that replicas do not ask at the same time.
+const JITTER: u32 = 250;
+
+/// How many steps the handing over may take before the Lease is left to lapse: a write, and where a request was under way
+/// when we were asked to stop, a look and another write.
+const RELEASES: u32 = 3;
+
+/// Whether this replica holds the Lease. Clones ask the same.
+#[derive(Debug, Clone)]
+pub struct Leadership {
+    held_until: watch::Receiver<Option<Moment>>,
+    terms: Arc<watch::Sender<()>>,
+    clock: Clock,
+}
+
+impl Leadership {
+    fn new(clock: Clock) -> (watch::Sender<Option<Moment>>, Self) {
+        let (sender, held_until) = watch::channel(None);
+        let terms = Arc::default();
+        let leadership = Self {
+            held_until,
+            terms,
+            clock,
+        };
+        (sender, leadership)
+    }
+
+    /// Whether the Lease is ours for certain, by the monotonic clock: nobody else takes it before this turns false,
+    /// whatever becomes of the network. Costs a clock reading; ask before each write.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.remaining().is_some()
+    }
+
+    /// Waits until it is ours. While a [`Term`] is kept, the Lease is not handed over: drop it as soon as the work has
+    /// stopped. Cancel-safe.
+    pub async fn acquired(&self) -> Term {
+        let mut held_until = self.held_until.clone();
+        loop {
+            held_until.mark_unchanged();
+            let _open = self.terms.subscribe();
+            if self.is_held() {
+                let leadership = self.clone();
+                return Term { leadership, _open };
+            }
+            drop(_open);
+            if held_until.changed().await.is_err() {
+                // There is no election any more: the process is ending.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// For how long it is ours for certain.
+    fn remaining(&self) -> Option<Duration> {
+        let until = (*self.held_until.borrow())?;
+        let remaining = until.since(self.clock.moment());
+        Some(Duration::from_micros(remaining.0)).filter(|remaining| !remaining.is_zero())
+    }
+}
+
+/// That work for which the Lease is needed goes on.
+#[derive(Debug)]
+pub struct Term {
+    leadership: Leadership,
+    _open: watch::Receiver<()>,
+}
+
+impl Term {
+    /// [`Leadership::is_held`].
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.leadership.is_held()
+    }
+
+    /// Waits until the Lease is not ours for certain any more: it was lost, could not be renewed in time, or this process
+    /// is about to end. Cancel-safe.
+    pub async fn over(&self) {
+        let mut held_until = self.leadership.held_until.clone();
+        loop {
+            held_until.mark_unchanged();
+            let Some(remaining) = self.leadership.remaining() else {
+                return;
+            };
+            // Whoever is gone renews no more; what is ours stays so until it lapses.
+            let changed = async {
+                if held_until.changed().await.is_err() {
+                    std::future::pending().await
+                }
+            };
+            tokio::select! {
+                () = changed => {}
+                () = tokio::time::sleep(remaining) => {}
+            }
+        }
+    }
+}
+
+/// Tries to get the Lease and to keep it.
+pub struct Election {
+    leases: Api<Lease>,
+    name: String,
+    candidate: Candidate,
+    held_until: watch::Sender<Option<Moment>>,
+    leadership: Leadership,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    /// As logged last.
+    is_leader: bool,
+    /// Whether the last request failed, which is logged once.
+    is_failing: bool,
+}
+
+impl Election {
+    /// For the Lease of this name. The holder is named after the pod, with something random behind it: a container that
+    /// is started again is another.
+    #[must_use]
+    pub fn new(client: Client, namespace: &str, name: &str, clock: Clock, metrics: Arc<Metrics>) -> (Self, Leadership) {
+        let (held_until, leadership) = Leadership::new(clock);
+        let pod = std::env::var("HOSTNAME").unwrap_or_else(|_| name.to_owned());
+        let identity = format!("{pod}_{}", uuid::Uuid::new_v4());
+        let election = Self {
+            leases: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            candidate: Candidate::new(namespace.to_owned(), name.to_owned(), identity),
+            held_until,
+            leadership: leadership.clone(),
+            clock,
+            metrics,
+            is_leader: false,
+            is_failing: false,
+        };
+        (election, leadership)
+    }
+
+    /// Runs from `begin` to `resign`. Then the Lease is handed over: [`Leadership::is_held`] turns false at once, every
+    /// [`Term`] is waited for, and the Lease is written as nobody's. A term that is kept until the Lease lapses keeps it
+    /// from being handed over. Ends within 20 s after `resign`.
+    pub async fn run(mut self, begin: impl Future<Output = ()>, resign: impl Future<Output = ()>) {
+        let mut resign = std::pin::pin!(resign);
+        tokio::select! {
+            biased;
+            () = &mut resign => return,
+            () = begin => {}
+        }
+        tokio::select! {
+            () = resign => {}
+            () = self.campaign() => {}
+        }
+        self.hand_over().await;
+    }
+
+    async fn campaign(&mut self) {
+        loop {
+            let now = self.clock.now();
+            match self.candidate.step(now) {
+                Step::Wait(until) => {
+                    let held_until = self.candidate.held_until().filter(|held| *held > now.moment);
+                    let until = held_until.map_or(until, |held| held.min(until));
+                    tokio::time::sleep(Duration::from_micros(until.since(now.moment).0)).await;
+                }
+                step => self.make(step).await,
+            }
+            self.publish();
+        }
+    }
+
+    /// Makes a request, and notes what came of it.
+    async fn make(&mut self, step: Step) {
+        let is_replacing = matches!(step, Step::Replace(_));
+        let params = PostParams::default();
+        let sent = self.clock.moment();
+        let (candidate, jitter) = (&mut self.candidate, jitter());
+        let request = async {
+            match &step {
+                Step::Wait(_) => Ok(()),
+                Step::Read => {
+                    let lease = self.leases.get_opt(&self.name).await?;
+                    candidate.saw(lease, self.clock.moment(), jitter);
+                    Ok(())
+                }
+                Step::Create(lease) => {
+                    let lease = self.leases.create(&params, lease).await?;
+                    candidate.wrote(lease, sent, jitter);
+                    Ok(())
+                }
+                Step::Replace(lease) => {
+                    let lease = self.leases.replace(&self.name, &params, lease).await?;
+                    candidate.wrote(lease, sent, jitter);
+                    Ok(())
+                }
+            }
+        };
+        let error = match timeout(REQUEST, request).await {
+            Ok(Ok(())) => {
+                self.is_failing = false;
+                return;
+            }
+            Ok(Err(Error::Api(status))) if status.code == 409 || (status.code == 404 && is_replacing) => {
+                self.candidate.outrun();
+                return;
+            }
+            Ok(Err(error)) => format!("{:#}", anyhow::Error::from(error)),
+            Err(_) => format!("no answer within {} s", REQUEST.as_secs()),
+        };
+        self.candidate.failed(self.clock.moment(), jitter);
+        if !std::mem::replace(&mut self.is_failing, true) {
+            tracing::warn!(
+                lease = self.name,
+                error,
+                "the Lease cannot be read or written; tried again"
+            );
+        }
+    }
+
+    fn publish(&mut self) {
+        self.held_until.send_replace(self.candidate.held_until());
+        let is_held = self.leadership.is_held();
+        if std::mem::replace(&mut self.is_leader, is_held) == is_held {
+            return;
+        }
+        self.metrics.controllers().leader(is_held);
+        let (lease, identity) = (&self.name, self.candidate.identity());
+        match is_held {
+            true => tracing::info!(lease, identity, "holds the Lease"),
+            false => tracing::warn!(lease, identity, "does not hold the Lease any more"),
+        }
+    }
+
+    async fn hand_over(&mut self) {
+        let lapses = self.leadership.remaining();
+        self.held_until.send_replace(None);
+        self.metrics.controllers().leader(false);
+        let Some(lapses) = lapses else { return };
+        if timeout(lapses, self.leadership.terms.closed()).await.is_err() {
+            tracing::warn!(lease = self.name, "work goes on, so the Lease is not handed over");
+            return;
+        }
+        for _ in 0..RELEASES {
+            let step = match self.candidate.released(self.clock.now()) {
+                Some(lease) => Step::Replace(lease),
+                None if self.candidate.knows_nothing() => Step::Read,
+                None => break,
+            };
+            self.make(step).await;
+        }
+        tracing::info!(lease = self.name, "gave up the Lease");
+    }
+}
+
+fn jitter() -> Permille {
+    let choice = uuid::Uuid::new_v4().as_u128() % u128::from(JITTER);
+    Permille(u32::try_from(choice).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! What to do about the Lease next: a function of what was seen of it and of our own clocks.
+//!
+//! The clocks of others have no say. That a Lease was renewed shows in its resourceVersion, which every write changes;
+//! for how long it was not, our monotonic clock tells. Every write names the version that it replaces, so that of two
+//! candidates one is refused.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+
+use crate::units::{Micros, Moment, Now, Permille};
+
+/// What the Lease says it lasts. Whoever holds it writes nothing more when half of that has passed since a renewal, and
+/// whoever waits takes it after four fifths: clocks may differ in speed by 60 %, and even with the time that it takes to
+/// see and to write, another holds it before this is over.
+const DURATION: Micros = Micros::from_secs(15);
+
+/// How long a Lease that we wrote is ours for certain, from before the request was sent.
+const HELD_FOR: Micros = Micros(DURATION.0 / 2);
+
+/// Between renewals, and between looks at what another holds. Jitter comes on top.
+const RENEWAL: Micros = Micros::from_secs(2);
+const LOOK: Micros = Micros::from_secs(1);
+
+/// After a request that failed.
+const PAUSE: Micros = Micros::from_millis(1_500);
+
+/// What a released Lease says it lasts, in seconds: the API takes no zero.
+const RELEASED_SECONDS: i32 = 1;
+
+/// What to do.
+#[derive(Debug, PartialEq)]
+pub(super) enum Step {
+    /// Nothing, until then.
+    Wait(Moment),
+    /// Look at the Lease.
+    Read,
+    /// Create it, ours.
+    Create(Lease),
+    /// Replace it, ours.
+    Replace(Lease),
+}
+
+/// One who wants to hold the Lease.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    namespace: String,
+    name: String,
+    /// Nobody else's, ever: who finds it in the Lease has written it.
+    identity: String,
+    /// What is known of the Lease; `None` where something must be read first.
+    seen: Option<Seen>,
+    /// When to do something next.
+    next: Moment,
+    held_until: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    /// `None`: there is none.
+    lease: Option<Lease>,
+    /// Since when it is in this version.
+    since: Moment,
+}
+
+impl Candidate {
+    /// A candidate that knows nothing yet and begins at once.
+    pub(super) fn new(namespace: String, name: String, identity: String) -> Self {
+        Self {
+            namespace,
+            name,
+            identity,
+            seen: None,
+            next: Moment(i64::MIN),
+            held_until: None,
+        }
+    }
+
+    pub(super) fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Until when the Lease is ours for certain; past, or `None`, where it is not.
+    pub(super) fn held_until(&self) -> Option<Moment> {
+        self.held_until
+    }
+
+    /// What to do now.
+    pub(super) fn step(&self, now: Now) -> Step {
+        if now.moment < self.next {
+            return Step::Wait(self.next);
+        }
+        match &self.seen {
+            None => Step::Read,
+            Some(Seen { lease: None, .. }) => Step::Create(self.ours(&Lease::default(), now)),
+            Some(Seen {
+                lease: Some(lease),
+                since,
+            }) => {
+                let is_lapsed = now.moment >= since.after(patience(lease));
+                match holder(lease) {
+                    Some(other) if *other != self.identity && !is_lapsed => Step::Read,
+                    _ => Step::Replace(self.ours(lease, now)),
+                }
+            }
+        }
+    }
+
+    /// The Lease was read. `at` is a moment after the answer came.
+    pub(super) fn saw(&mut self, lease: Option<Lease>, at: Moment, jitter: Permille) {
+        let version = |lease: &Option<Lease>| lease.as_ref().and_then(|lease| lease.metadata.resource_version.clone());
+        let known = self
+            .seen
+            .as_ref()
+            .filter(|seen| version(&seen.lease) == version(&lease));
+        let since = known.map_or(at, |seen| seen.since);
+        let held_by = lease.as_ref().and_then(holder);
+        let is_ours = held_by == Some(&self.identity);
+        if !is_ours {
+            self.held_until = None;
+        }
+        self.next = match &lease {
+            Some(lease) if held_by.is_some() && !is_ours => {
+                at.after(with(jitter, LOOK)).min(since.after(patience(lease))).max(at)
+            }
+            _ => at,
+        };
+        self.seen = Some(Seen { lease, since });
+    }
+
+    /// What we wrote was taken, and this is how it is stored. `sent` is a moment before the request was sent.
+    pub(super) fn wrote(&mut self, lease: Lease, sent: Moment, jitter: Permille) {
+        let is_ours = holder(&lease) == Some(&self.identity);
+        self.held_until = is_ours.then(|| sent.after(HELD_FOR));
+        self.next = sent.after(with(jitter, RENEWAL));
+        let (lease, since) = (Some(lease), sent);
+        self.seen = Some(Seen { lease, since });
+    }
+
+    /// What we wrote was refused: the Lease is not what was seen of it.
+    pub(super) fn outrun(&mut self) {
+        self.seen = None;
+    }
+
+    /// A request failed, or nobody knows what became of it.
+    pub(super) fn failed(&mut self, at: Moment, jitter: Permille) {
+        self.next = at.after(with(jitter, PAUSE));
+    }
+
+    /// The Lease as nobody's, if it is ours as far as was seen.
+    pub(super) fn released(&self, now: Now) -> Option<Lease> {
+        let lease = self.seen.as_ref()?.lease.as_ref()?;
+        (holder(lease) == Some(&self.identity)).then(|| {
+            let mut lease = lease.clone();
+            let spec = lease.spec.get_or_insert_default();
+            spec.holder_identity = None;
+            spec.lease_duration_seconds = Some(RELEASED_SECONDS);
+            spec.renew_time = Some(MicroTime(now.wall));
+            lease
+        })
+    }
+
+    /// Whether the Lease must be read before anything is known of it.
+    pub(super) fn knows_nothing(&self) -> bool {
+        self.seen.is_none()
+    }
+
+    /// The Lease as ours, in place of this one. Times are for people to read.
+    fn ours(&self, lease: &Lease, now: Now) -> Lease {
+        let mut spec = lease.spec.clone().unwrap_or_default();
+        if holder(lease) != Some(&self.identity) {
+            spec.acquire_time = Some(MicroTime(now.wall));
+            let before = spec.lease_transitions;
+            spec.lease_transitions = Some(before.map_or(0, |before| before.saturating_add(1)));
+        }
+        spec.holder_identity = Some(self.identity.clone());
+        spec.lease_duration_seconds = i32::try_from(DURATION.0 / 1_000_000).ok();
+        spec.renew_time = Some(MicroTime(now.wall));
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                namespace: Some(self.namespace.clone()),
+                ..lease.metadata.clone()
+            },
+            spec: Some(spec),
+        }
+    }
+}
+
+/// Who holds it; a released one is held by nobody.
+fn holder(lease: &Lease) -> Option<&String> {
+    let holder = lease.spec.as_ref()?.holder_identity.as_ref()?;
+    Some(holder).filter(|holder| !holder.is_empty())
+}
+
+/// How long it must stand unchanged before another takes it.
+fn patience(lease: &Lease) -> Micros {
+    let stated = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+    let stated = stated.and_then(|seconds| u64::try_from(seconds).ok());
+    let stated = stated.map_or(DURATION, Micros::from_secs);
+    Micros(stated.times(4).0 / 5)
+}
+
+fn with(jitter: Permille, pause: Micros) -> Micros {
+    pause + Micros(pause.times(jitter.0.into()).0 / 1_000)
+}
+
+#[cfg(test)]
+mod tests;

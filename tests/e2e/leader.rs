@@ -1,0 +1,104 @@
+//! Which of several replicas does what only one may do.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::edgeward::Edgeward;
+use crate::patience::{BOUND, eventually};
+use crate::scene::Scene;
+
+/// Name of the Lease.
+const LEASE: &str = "edgeward";
+
+/// What the Lease says it lasts.
+const DURATION_SECONDS: u64 = 15;
+
+/// Two replicas, with the rights that the documentation names: one holds the Lease. It is asked to stop, and the other
+/// holds it at once, while the first still serves. That one is killed, and a third holds it before the Lease is over.
+pub(crate) fn one_of_two(scene: &Scene<'_>) -> Result<()> {
+    allow(scene)?;
+    let start = |name: &str| scene.live_edgeward_of_its_own_as(name, &json!({}));
+    let mut pair = vec![start("first")?, start("second")?];
+    let (leader, holder) = eventually("one holds the Lease", BOUND, || one_leads(scene, &pair))?;
+    let mut other = pair.remove(1 - leader);
+    let first = pair.remove(0);
+
+    let before = Instant::now();
+    first.terminate()?;
+    let next = eventually("the other holds it", BOUND, || holder_but(scene, &holder))?;
+    println!("leader: handed over in {:.2} s", before.elapsed().as_secs_f64());
+    eventually("the other knows", BOUND, || leads(&other))?;
+    drop(first);
+    let spec = lease(scene)?;
+    ensure!(spec["leaseTransitions"] == 1, "{spec}");
+    ensure!(spec["leaseDurationSeconds"] == DURATION_SECONDS, "{spec}");
+
+    let third = start("third")?;
+    ensure!(lease(scene)?["holderIdentity"] == next.as_str(), "it is not taken away");
+    let before = Instant::now();
+    other.kill()?;
+    // The machine may be busy; that nobody takes it sooner is for the unit tests.
+    eventually("the third holds it", BOUND, || holder_but(scene, &next))?;
+    println!("leader: taken over in {:.2} s", before.elapsed().as_secs_f64());
+    eventually("it knows", BOUND, || leads(&third))
+}
+
+/// Which of them holds the Lease for certain, and under what name.
+fn one_leads(scene: &Scene<'_>, edgewards: &[Edgeward<'_>]) -> Result<(usize, String)> {
+    let leading = edgewards.iter().map(leads).collect::<Vec<_>>();
+    let leaders: Vec<usize> = (0..leading.len()).filter(|&i| leading[i].is_ok()).collect();
+    ensure!(leaders.len() == 1, "{leaders:?}");
+    let spec = lease(scene)?;
+    let holder = spec["holderIdentity"].as_str().unwrap_or_default();
+    ensure!(!holder.is_empty(), "{spec}");
+    Ok((leaders[0], holder.to_owned()))
+}
+
+fn leads(edgeward: &Edgeward<'_>) -> Result<()> {
+    let leader = edgeward.count("edgeward_leader", &[])?;
+    ensure!(leader == 1, "{leader}");
+    Ok(())
+}
+
+/// Who holds the Lease, once that is somebody else.
+fn holder_but(scene: &Scene<'_>, before: &str) -> Result<String> {
+    let spec = lease(scene)?;
+    let holder = spec["holderIdentity"].as_str().unwrap_or_default();
+    ensure!(!holder.is_empty() && holder != before, "{spec}");
+    Ok(holder.to_owned())
+}
+
+fn lease(scene: &Scene<'_>) -> Result<Value> {
+    let kubectl = scene.kubectl_in(&scene.home()?);
+    Ok(kubectl.get("lease", LEASE)?["spec"].take())
+}
+
+/// What `docs/live-view.md` says that edgeward needs.
+pub(crate) fn allow(scene: &Scene<'_>) -> Result<()> {
+    let home = scene.home()?;
+    let name = &scene.namespace;
+    let user = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "edgeward"}]);
+    let page = include_str!("../../docs/live-view.md");
+    let manifests = page.split("```yaml\n").find_map(|block| {
+        let (block, _) = block.split_once("```")?;
+        block.contains("kind: ClusterRole").then_some(block)
+    });
+    for manifest in manifests.unwrap_or_default().split("---\n") {
+        let mut role: Value = serde_saphyr::from_str(manifest)?;
+        let kind = role["kind"].as_str().unwrap_or_default().to_owned();
+        role["metadata"] = json!({"name": name});
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": format!("{kind}Binding"),
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "subjects": user,
+        });
+        let kubectl = scene.kubectl_in(&home);
+        kubectl.create(&role)?;
+        kubectl.create(&binding)?;
+    }
+    Ok(())
+}
