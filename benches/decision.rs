@@ -17,6 +17,7 @@ use edgeward::pod::Pod;
 use edgeward::resources::Amounts;
 use edgeward::room::Room;
 use edgeward::units::{Millicores, Moment, Now};
+use edgeward::workload::Turn;
 use edgeward::workload::Workload;
 use serde_json::{Value, json};
 
@@ -71,6 +72,7 @@ fn reserved(count: usize, nodes: usize, workload: &Workload<'_>) -> Ledger {
                 ..Amounts::default()
             },
             priority: 0,
+            releases: None,
         };
         assert!(ledger.reserve(reservation, NOW.moment));
     }
@@ -111,10 +113,7 @@ fn review(c: &mut Criterion) {
             b.iter(|| decide(black_box(&workload), room, &config, NOW));
         });
         let ledger = reserved(100, nodes, &workload);
-        let room = Room {
-            snapshot: &free,
-            ledger: &ledger,
-        };
+        let room = Room::new(&free, &ledger, Turn::LAST);
         assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name(), "edge");
         group.bench_with_input(BenchmarkId::new("free edge, 100 reserved", nodes), &room, |b, room| {
             b.iter(|| decide(black_box(&workload), room, &config, NOW));

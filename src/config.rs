@@ -3,12 +3,15 @@
 //! Each setting is listed in `docs/configuration.md`.
 
 pub mod document;
+mod holding;
 pub mod map;
 mod prometheus;
 mod sites;
 
+pub use holding::{ForeignGates, Holding, OnNoCapacity};
 pub use prometheus::{Prometheus, Query};
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -36,6 +39,13 @@ pub struct Config {
     pub enable_offload: bool,
     /// What becomes of a pod whose SLO is invalid.
     pub invalid_slo: InvalidSlo,
+    /// When a pod is held, and for how long.
+    pub holding: Holding,
+    /// The highest SLO priority that a pod of a namespace may claim.
+    pub priority_caps: BTreeMap<Box<str>, u8>,
+    /// What a cloud placement says of the cost of deleting the pod, if anything: the lower, the sooner its ReplicaSet
+    /// deletes it.
+    pub cloud_deletion_cost: Option<i32>,
     /// How much of a decision is written on the pod.
     pub explain: Explain,
     /// RTT from which a cloud site is degraded.
@@ -109,6 +119,9 @@ impl Default for Config {
             probing: Probing::default(),
             enable_offload: true,
             invalid_slo: InvalidSlo::Warn,
+            holding: Holding::default(),
+            priority_caps: BTreeMap::new(),
+            cloud_deletion_cost: Some(-100),
             explain: Explain::Short,
             rtt_threshold: Micros::from_millis(100),
             loss_threshold: Permille(20),
@@ -160,7 +173,7 @@ impl Config {
     }
 
     /// Every setting, by its name in the document.
-    pub const SETTINGS: [&'static str; 17] = [
+    pub const SETTINGS: [&'static str; 23] = [
         "domain",
         "excludedNamespaces",
         "sites",
@@ -168,6 +181,12 @@ impl Config {
         "enableOffload",
         "invalidSlo",
         "onNoCapacity",
+        "holdClasses",
+        "holdLimits",
+        "waitForTerminating",
+        "foreignGates",
+        "maxPriority",
+        "cloudPodDeletionCost",
         "explain",
         "rttThresholdMs",
         "lossThresholdPct",
@@ -190,6 +209,12 @@ impl Config {
             enable_offload,
             invalid_slo,
             on_no_capacity,
+            hold_classes,
+            hold_limits,
+            wait_for_terminating,
+            foreign_gates,
+            max_priority,
+            cloud_deletion_cost,
             explain,
             rtt_threshold,
             loss_threshold,
@@ -228,8 +253,19 @@ impl Config {
             &mut config.invalid_slo,
             invalid_slo.word(&[("warn", InvalidSlo::Warn), ("deny", InvalidSlo::Deny)]),
         );
-        // `hold` needs the waitlist, which does not exist yet.
-        on_no_capacity.word(&[("edge", ())]);
+        config.holding = holding::read([
+            on_no_capacity,
+            hold_classes,
+            hold_limits,
+            wait_for_terminating,
+            foreign_gates,
+        ]);
+        config.priority_caps = holding::read_caps(&max_priority);
+        // Zero is what a pod without the annotation has.
+        let range = i64::from(i32::MIN)..=i64::from(i32::MAX);
+        if let Some(cost) = cloud_deletion_cost.integer(range) {
+            config.cloud_deletion_cost = i32::try_from(cost).ok().filter(|cost| *cost != 0);
+        }
         set(
             &mut config.explain,
             explain.word(&[
@@ -284,7 +320,7 @@ fn set<T>(setting: &mut T, value: Option<T>) {
 
 /// A duration such as `60s` or `1m30s`, between the two given (both included).
 fn duration(field: &Field<'_>, [least, most]: [&str; 2]) -> Option<Micros> {
-    let text = field.string()?;
+    let text = if field.is_zero() { "0s" } else { field.string()? };
     let duration =
         parse_duration(text).filter(|us| (parse_duration(least)..=parse_duration(most)).contains(&Some(*us)));
     if duration.is_none() {
@@ -319,14 +355,18 @@ fn parse_duration(text: &str) -> Option<Micros> {
 
 /// The name of a namespace.
 fn namespace<'d>(field: &Field<'d>) -> Option<&'d str> {
-    let name = field.string()?;
-    if name.len() > 63 || !is_dns_label(name) {
+    field.string().filter(|name| is_namespace(name, field))
+}
+
+/// Whether this can be the name of a namespace, which is a fault of `field` otherwise.
+fn is_namespace(name: &str, field: &Field<'_>) -> bool {
+    let is_name = name.len() <= 63 && is_dns_label(name);
+    if !is_name {
         field.fault(format!(
             "{name:?} is not the name of a namespace: lower-case letters, digits and `-`, at most 63"
         ));
-        return None;
     }
-    Some(name)
+    is_name
 }
 
 fn is_domain(name: &str) -> bool {
@@ -365,6 +405,12 @@ mod tests {
             "enableOffload": false,
             "invalidSlo": "deny",
             "onNoCapacity": "edge",
+            "holdClasses": ["batch"],
+            "holdLimits": {"batch": "10m"},
+            "waitForTerminating": {"latency": "1s"},
+            "foreignGates": "passThrough",
+            "maxPriority": {"guests": 3},
+            "cloudPodDeletionCost": -7,
             "explain": "full",
             "rttThresholdMs": 80.5,
             "lossThresholdPct": 1.5,
@@ -389,6 +435,18 @@ mod tests {
         );
         assert!(!config.enable_offload);
         assert_eq!(config.invalid_slo, InvalidSlo::Deny);
+        assert_eq!(
+            config.holding,
+            Holding {
+                on_no_capacity: OnNoCapacity::Edge,
+                classes: PerClass([false, false, true]),
+                limits: PerClass([30, 120, 600].map(Micros::from_secs)),
+                wait_for_terminating: PerClass([1, 30, 30].map(Micros::from_secs)),
+                foreign_gates: ForeignGates::PassThrough,
+            }
+        );
+        assert_eq!(config.priority_caps, BTreeMap::from([("guests".into(), 3)]));
+        assert_eq!(config.cloud_deletion_cost, Some(-7));
         assert_eq!(config.explain, Explain::Full);
         assert_eq!(config.rtt_threshold, Micros(80_500));
         assert_eq!(config.loss_threshold, Permille(15));
@@ -411,6 +469,10 @@ mod tests {
         );
         assert_eq!(config.queue_model, QueueModel::Pending);
         assert_eq!(config.min_observations, 20);
+
+        let config = Config::read(&json!({"waitForTerminating": 0, "cloudPodDeletionCost": 0})).unwrap();
+        assert_eq!(config.holding.wait_for_terminating, PerClass::default());
+        assert_eq!(config.cloud_deletion_cost, None);
     }
 
     #[test]
@@ -420,7 +482,13 @@ mod tests {
                 "domain": "Example",
                 "excludedNamespaces": ["team-a", "Team_B", ""],
                 "probing": {"probes": 0, "period": "500ms", "timeout": 2},
-                "onNoCapacity": "hold",
+                "onNoCapacity": "cloud",
+                "holdClasses": ["batch", "bulk"],
+                "holdLimits": {"batch": "0s", "bulk": "1m"},
+                "waitForTerminating": 30,
+                "foreignGates": "keep",
+                "maxPriority": {"guests": 11, "No": 1},
+                "cloudPodDeletionCost": "-100",
                 "rttThresholdMs": 0,
                 "lossThresholdPct": 2.25,
                 "telemetryCacheTTL": "soon",
@@ -431,7 +499,8 @@ mod tests {
             })),
             [
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, probing, enableOffload, \
-                 invalidSlo, onNoCapacity, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
+                 invalidSlo, onNoCapacity, holdClasses, holdLimits, waitForTerminating, foreignGates, maxPriority, \
+                 cloudPodDeletionCost, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
                  reservationTTL, replicas, models, queueModel, minObservations, prometheus",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
                 "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
@@ -441,7 +510,15 @@ mod tests {
                 "probing.probes: 0 is not a whole number from 1 to 100",
                 "probing.period: \"500ms\" is not a duration from 1s to 1h, such as 60s or 1m30s",
                 "probing.timeout: 2 is not a string",
-                "onNoCapacity: \"hold\" is not \"edge\", the only value allowed",
+                "onNoCapacity: \"cloud\" is not one of hold, edge",
+                "holdClasses[1]: \"bulk\" is not one of latency, throughput, batch",
+                "holdLimits.bulk: is not a field here; there are latency, throughput, batch",
+                "holdLimits.batch: \"0s\" is not a duration from 1s to 1h, such as 60s or 1m30s",
+                "waitForTerminating: 30 is not a string",
+                "foreignGates: \"keep\" is not one of wait, passThrough",
+                "maxPriority.No: \"No\" is not the name of a namespace: lower-case letters, digits and `-`, at most 63",
+                "maxPriority.guests: 11 is not a whole number from 0 to 10",
+                "cloudPodDeletionCost: \"-100\" is not a whole number from -2147483648 to 2147483647",
                 "rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
                 "lossThresholdPct: 2.25 is not a percentage from 0.1 to 100 with at most one decimal",
                 "telemetryCacheTTL: \"soon\" is not a duration from 1ms to 24h, such as 60s or 1m30s",

@@ -1,4 +1,5 @@
 //! The only writer to the API server.
 
 pub mod events;
+pub mod executor;
 pub mod lease;

@@ -10,8 +10,8 @@ pub mod verdict;
 
 use std::collections::BTreeSet;
 
-use crate::config::{Config, InvalidSlo};
-use crate::fleet::{NodeId, Site, SiteKind};
+use crate::config::{Config, ForeignGates, InvalidSlo, OnNoCapacity};
+use crate::fleet::{Node, NodeId, Site, SiteKind};
 use crate::room::Room;
 use crate::units::{Micros, Now, Permille};
 use crate::workload::Workload;
@@ -53,7 +53,9 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
             .iter()
             .map(|key| format!("{key} is not an annotation that edgeward reads")),
     );
-    if config.invalid_slo == InvalidSlo::Deny && !intent.faults.is_empty() {
+    // A pod that exists cannot be refused any more.
+    let may_deny = config.invalid_slo == InvalidSlo::Deny && workload.held.is_none();
+    if may_deny && !intent.faults.is_empty() {
         return Verdict {
             action: Action::Deny,
             reason: Reason::DeniedInvalidSlo,
@@ -61,6 +63,23 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
             sites: vec![],
             warnings: vec![],
             faults: intent.faults.clone(),
+        };
+    }
+
+    let cap = workload.slo_priority(config);
+    if intent.slo.priority > cap {
+        let key = format!("{}priority", config.keys.slo_prefix);
+        warnings.push(format!(
+            "{key}: {} counts as {cap}, the most in this namespace",
+            intent.slo.priority
+        ));
+    }
+    if let Some(reason) = keeps_waiting(workload, config) {
+        return Verdict {
+            action: Action::Hold,
+            warnings,
+            faults: intent.faults.clone(),
+            ..Verdict::pass_through(reason)
         };
     }
 
@@ -74,6 +93,10 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
     let stale = now.moment.since(room.snapshot.kubernetes_as_of) > config.telemetry_ttl;
     let (action, reason) = case.choose(stale);
     warnings.extend(case.warnings(reason));
+    let (waits_for, reason) = (
+        case.terminating().filter(|_| reason == Reason::HeldTerminating),
+        case.released(action, reason),
+    );
     let verdict = Verdict {
         action,
         reason,
@@ -83,11 +106,28 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         faults: intent.faults.clone(),
     };
     let fitting = verdict.chosen().map_or(&[][..], |chosen| &chosen.fitting);
-    let node = room.best_node(&workload.request, fitting.iter().copied());
+    let node = waits_for.or_else(|| room.best_node(&workload.request, fitting.iter().copied()));
     Verdict {
         node: node.map(|node| node.id),
         ..verdict
     }
+}
+
+/// Where a pod that is held waits best: the node that comes closest to having room for it at the sites which, but for room, it
+/// might go to, unless that is `spoken_for`; with the position of its site in the snapshot. Cost: two passes over the nodes.
+pub fn nearest_room<'s>(
+    workload: &Workload<'_>,
+    verdict: &Verdict<'s>,
+    room: &Room<'s, '_>,
+    spoken_for: impl Fn(&Node) -> bool,
+) -> Option<(&'s Site, NodeId)> {
+    let sites = verdict.sites.iter().filter(|assessment| assessment.lacks_room());
+    let nearest = sites.filter_map(|assessment| {
+        let (missing, node) = feasibility::nearest_node(workload, assessment.site, room, &spoken_for)?;
+        Some((missing, &node.name, assessment.site, node.id))
+    });
+    let (_, _, site, node) = nearest.min_by_key(|(missing, name, _, _)| (*missing, *name))?;
+    Some((site, node))
 }
 
 /// The node that kube-scheduler would take for a pod that is placed on this site already; `None` if it fits on none, or if
@@ -114,13 +154,33 @@ fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: No
         (workload.shadow, Reason::ShadowPod),
         (workload.management == Management::OptedOut, Reason::OptedOut),
         (workload.intent.is_none(), Reason::NotManaged),
-        (!workload.gates.is_empty(), Reason::ForeignGate),
     ];
     let bypass = bypasses
         .into_iter()
         .find(|(applies, _)| *applies)
         .map(|(_, reason)| reason);
-    bypass.or_else(|| is_placed(workload, room, now).then_some(Reason::Reinvocation))
+    bypass.or_else(|| match (workload.gates.is_empty(), config.holding.foreign_gates) {
+        (true, _) => is_placed(workload, room, now).then_some(Reason::Reinvocation),
+        (false, ForeignGates::PassThrough) if !is_ours(workload, config) => Some(Reason::ForeignGate),
+        (false, _) => None,
+    })
+}
+
+/// Whether the pod carries our gate.
+fn is_ours(workload: &Workload<'_>, config: &Config) -> bool {
+    workload.gates.iter().any(|gate| **gate == *config.keys.gate)
+}
+
+/// Why a pod is not decided now: its gates keep it from being scheduled, whatever we say. One that is held is decided by the
+/// release plan, once ours is its only gate.
+fn keeps_waiting(workload: &Workload<'_>, config: &Config) -> Option<Reason> {
+    if workload.has_other_gates(&config.keys) {
+        Some(Reason::HeldForeignGate)
+    } else if !workload.gates.is_empty() && workload.held.is_none() {
+        Some(Reason::HeldNoCapacity)
+    } else {
+        None
+    }
 }
 
 /// How many comparisons the pod's constraints and tolerations take on all nodes, at most and once.
@@ -205,6 +265,10 @@ impl<'s> Case<'_, 's> {
         &self.intent.slo
     }
 
+    fn is_urgent(&self) -> bool {
+        self.workload.slo_priority(self.config) >= HIGH_PRIORITY
+    }
+
     fn edge(&self) -> Option<&Assessment<'s>> {
         self.sites.iter().find(|site| site.site.kind() == SiteKind::Edge)
     }
@@ -227,11 +291,14 @@ impl<'s> Case<'_, 's> {
             return self.to_edge(edge, Reason::EdgePinnedByPod);
         }
         if stale {
-            return self.to_edge(edge, Reason::EdgeTelemetryStale);
+            return match self.is_waiting() {
+                true => (Action::Hold, Reason::HeldNoCapacity),
+                false => self.to_edge(edge, Reason::EdgeTelemetryStale),
+            };
         }
 
         let usable = || self.clouds().filter(|cloud| cloud.is_usable());
-        let urgent = self.slo().priority >= HIGH_PRIORITY;
+        let urgent = self.is_urgent();
         // (a)
         if edge.is_feasible() {
             let met = if self.slo().has_time_bound() {
@@ -240,6 +307,9 @@ impl<'s> Case<'_, 's> {
                 Reason::EdgeNoSloTarget
             };
             return self.to_edge(edge, met);
+        }
+        if self.terminating().is_some() {
+            return (Action::Hold, Reason::HeldTerminating);
         }
         // (b)
         if let Some(cloud) = nearest(usable().filter(|cloud| cloud.is_feasible())) {
@@ -257,6 +327,10 @@ impl<'s> Case<'_, 's> {
                 Some(cloud) if urgent && cloud.estimate.eta() < edge.estimate.eta() => {
                     (Action::Place(cloud.site), Reason::CloudBestEffort)
                 }
+                // A moment, and the pods on their way are where they go.
+                _ if !edge.takes_for_sure() && self.may_hold(edge) && !self.is_overdue() => {
+                    (Action::Hold, Reason::HeldNoCapacity)
+                }
                 _ => self.to_edge(edge, self.edge_reason(edge)),
             };
         }
@@ -265,8 +339,64 @@ impl<'s> Case<'_, 's> {
             Some(cloud) if urgent || self.misses_by_processing(edge) => {
                 (Action::Place(cloud.site), Reason::CloudBestEffort)
             }
-            // (e), as `onNoCapacity: edge` has it.
-            _ => self.to_edge(edge, self.edge_reason(edge)),
+            // (e)
+            better => match (self.may_hold(edge), better) {
+                (true, _) if !self.is_overdue() => (Action::Hold, Reason::HeldNoCapacity),
+                (true, Some(cloud)) => (Action::Place(cloud.site), Reason::ReleasedTimeout),
+                (true, None) => (Action::Place(edge.site), Reason::ReleasedTimeout),
+                (false, _) => self.to_edge(edge, self.edge_reason(edge)),
+            },
+        }
+    }
+
+    /// 4.7: whether the pod may be held for want of room.
+    fn may_hold(&self, edge: &Assessment<'s>) -> bool {
+        self.config.holding.on_no_capacity == OnNoCapacity::Hold && self.may_wait(edge)
+    }
+
+    /// Whether the pod may wait at all. None does whose only candidate is the edge, that no node could hold, or for which
+    /// kube-scheduler would evict others: these are for the scheduler and for whoever adds nodes to see.
+    fn may_wait(&self, edge: &Assessment<'s>) -> bool {
+        let is_candidate = |cloud: &Assessment<'s>| {
+            // A cloud whose nodes are gone may be back.
+            let may_match = cloud.allowed || cloud.site.nodes.is_empty();
+            may_match && !cloud.is_refused(RefusalCode::NotOffloadable)
+        };
+        self.config.holding.classes[self.slo().class]
+            && self.clouds().any(is_candidate)
+            && !self.is_too_large()
+            && !feasibility::could_preempt(self.workload, edge.site, self.room)
+    }
+
+    /// The edge node that has room for the pod as soon as pods are gone that are terminating there, if that is worth waiting
+    /// for: nothing else speaks against the edge, and the pod has not waited for it long enough.
+    fn terminating(&self) -> Option<&'s Node> {
+        let edge = self.edge()?;
+        let wait = self.config.holding.wait_for_terminating[self.slo().class];
+        let is_wanted = self.workload.held.unwrap_or_default() < wait && !edge.fits() && edge.lacks_only_room();
+        let node = || feasibility::node_after_terminating(self.workload, edge.site, self.room);
+        is_wanted.then(node).flatten().filter(|_| self.may_wait(edge))
+    }
+
+    /// Whether the pod is held, and not for too long yet.
+    fn is_waiting(&self) -> bool {
+        self.workload.held.is_some() && !self.is_overdue()
+    }
+
+    /// Whether the pod is held for as long as its class may be.
+    fn is_overdue(&self) -> bool {
+        let limit = self.config.holding.limits[self.slo().class];
+        self.workload.held.is_some_and(|held| held >= limit)
+    }
+
+    /// The reason as it is for a pod that was held: what matters is where it went.
+    fn released(&self, action: Action<'_>, reason: Reason) -> Reason {
+        match action {
+            Action::Place(_) if self.workload.held.is_none() || reason == Reason::ReleasedTimeout => reason,
+            Action::Place(_) if self.is_overdue() && reason == Reason::EdgeTelemetryStale => Reason::ReleasedTimeout,
+            Action::Place(site) if site.kind() == SiteKind::Edge => Reason::ReleasedEdge,
+            Action::Place(_) => Reason::ReleasedCloud,
+            Action::Hold | Action::PassThrough | Action::Deny => reason,
         }
     }
 
@@ -322,7 +452,7 @@ impl<'s> Case<'_, 's> {
             Reason::EdgePreempts
         } else if !edge.takes_for_sure() {
             Reason::EdgeNoCapacity
-        } else if self.slo().priority >= HIGH_PRIORITY {
+        } else if self.is_urgent() {
             Reason::EdgeBestEffort
         } else {
             Reason::EdgeFailSoft

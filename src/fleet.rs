@@ -1,5 +1,6 @@
 //! What exists: sites, their nodes and links, and the [`Snapshot`] of all of it that a decision reads.
 
+mod claims;
 pub mod definition;
 pub mod file;
 mod on_their_way;
@@ -15,6 +16,7 @@ use crate::workload::Ties;
 use crate::workload::constraints::{Labels, NodeConstraints, Taint, Toleration};
 use crate::workload::slo::{Class, PerClass};
 
+pub use claims::{ByNode, Claim, Claims};
 pub use on_their_way::OnTheirWay;
 
 /// An immutable picture of all sites. Read by many reviews at once, written by none.
@@ -26,6 +28,8 @@ pub struct Snapshot {
     pub kubernetes_as_of: Moment,
     /// The edge site first, then the cloud sites by name.
     pub sites: Vec<Site>,
+    /// What is set aside for held pods.
+    pub claims: Arc<Claims>,
 }
 
 impl Snapshot {
@@ -230,6 +234,8 @@ pub struct Node {
     pub pods: i64,
     /// The part of `used` and `pods` charged by guess.
     pub on_their_way: OnTheirWay,
+    /// The part of `used` and `pods` that goes when the pods that are terminating are gone.
+    pub terminating: Share,
     /// The part of `used` and `pods` held by pods of a known priority, which preemption could free.
     pub by_priority: Vec<PriorityUse>,
     /// `spec.unschedulable`.
@@ -263,6 +269,15 @@ impl Node {
 
 fn is_tolerated<'t>(taint: &Taint, mut tolerations: impl Iterator<Item = &'t Toleration<'t>>) -> bool {
     tolerations.any(|toleration| toleration.tolerates(taint))
+}
+
+/// What some pods take from a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Sum of their requests.
+    pub amounts: Amounts,
+    /// Their number.
+    pub pods: i64,
 }
 
 /// What pods of one priority take from a node.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::fleet::{Link, Node, NodeId, OnTheirWay, PriorityUse, Site, SiteDefinition, SiteKind, Snapshot};
+use crate::fleet::{Link, Node, NodeId, OnTheirWay, PriorityUse, Share, Site, SiteDefinition, SiteKind, Snapshot};
 use crate::resources::Amounts;
 use crate::units::Moment;
 
@@ -77,7 +77,19 @@ pub struct Index {
     names_seen: HashSet<Arc<str>>,
     lists: BTreeMap<Kind, List>,
     faults: BTreeSet<NodeFault>,
+    /// The highest SLO priority by namespace.
+    priority_caps: BTreeMap<Box<str>, u8>,
+    news: News,
     revision: u64,
+}
+
+/// What is new for pods that wait, since it was last asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct News {
+    /// Whether something can help one of them: a node that gained room or changed, a link, a measurement, a setting.
+    pub helps: bool,
+    /// Nodes that lost room.
+    pub lost: BTreeSet<NodeId>,
 }
 
 /// How far the picture of one kind is whole.
@@ -115,6 +127,8 @@ struct NodeEntry {
     site: Option<usize>,
     used: Tally,
     by_priority: BTreeMap<i32, Tally>,
+    /// What goes with the pods that are terminating.
+    terminating: Tally,
     /// Pods that charge it without being bound or nominated to it.
     on_their_way: BTreeSet<Rank>,
     /// What these take, and what has divided each of their requests since there were none.
@@ -123,19 +137,25 @@ struct NodeEntry {
 }
 
 impl NodeEntry {
-    fn charge(&mut self, request: &Amounts, priority: i32) {
-        self.used.add(request);
-        self.by_priority.entry(priority).or_default().add(request);
+    fn charge(&mut self, pod: &PodEntry) {
+        self.used.add(&pod.request);
+        self.by_priority.entry(pod.priority).or_default().add(&pod.request);
+        if pod.terminating {
+            self.terminating.add(&pod.request);
+        }
         self.refresh();
     }
 
-    fn discharge(&mut self, request: &Amounts, priority: i32) {
-        self.used.take(request);
-        if let Some(tally) = self.by_priority.get_mut(&priority) {
-            tally.take(request);
+    fn discharge(&mut self, pod: &PodEntry) {
+        self.used.take(&pod.request);
+        if let Some(tally) = self.by_priority.get_mut(&pod.priority) {
+            tally.take(&pod.request);
             if tally.pods() == 0 {
-                self.by_priority.remove(&priority);
+                self.by_priority.remove(&pod.priority);
             }
+        }
+        if pod.terminating {
+            self.terminating.take(&pod.request);
         }
         self.refresh();
     }
@@ -167,6 +187,10 @@ impl NodeEntry {
             pods: self.guessed.pods(),
             step: self.step.clone(),
             largest: Amounts::default(),
+        };
+        node.terminating = Share {
+            amounts: self.terminating.amounts(),
+            pods: self.terminating.pods(),
         };
         let parts = self.by_priority.iter().map(|(&priority, tally)| PriorityUse {
             priority,
@@ -202,6 +226,8 @@ impl Index {
             names_seen: HashSet::new(),
             lists: BTreeMap::new(),
             faults: BTreeSet::new(),
+            priority_caps: config.priority_caps.clone(),
+            news: News::default(),
             revision: 0,
         }
     }
@@ -230,6 +256,7 @@ impl Index {
             used: old.used.clone(),
             pods: old.pods,
             on_their_way: old.on_their_way.clone(),
+            terminating: old.terminating.clone(),
             by_priority: old.by_priority.clone(),
             ..node
         });
@@ -246,6 +273,7 @@ impl Index {
         }
         self.touch(id);
         self.unsettled.node_gained(id);
+        self.news.helps = true;
     }
 
     /// A node is gone. Its pods stay until they are gone themselves.
@@ -257,6 +285,7 @@ impl Index {
             entry.known = false;
         }
         self.unsettled.node_lost(id);
+        self.news.lost.insert(id);
         self.forget_unused(id);
     }
 
@@ -313,6 +342,16 @@ impl Index {
         self.pods.len()
     }
 
+    /// What is new for pods that wait, since this was last asked.
+    pub fn take_news(&mut self) -> News {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Whether this namespace is opted in.
+    pub fn is_managed(&self, namespace: &str) -> bool {
+        self.managed.contains(namespace)
+    }
+
     /// When something changes by the mere passing of time.
     pub fn next_change(&self) -> Option<Moment> {
         self.unsettled.next_timer()
@@ -339,6 +378,7 @@ impl Index {
                 entry.site.on_their_way.merge(&node.node.on_their_way);
             }
             if let Some(closed) = self.queues.closed_if_changed(at) {
+                self.news.helps = true;
                 entry.site.closed = Arc::new(closed);
             }
         }
@@ -347,6 +387,7 @@ impl Index {
             revision: self.revision,
             kubernetes_as_of: self.kubernetes_as_of(as_of(Kind::Nodes).min(as_of(Kind::Pods))),
             sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
+            claims: Arc::default(),
         }
     }
 
@@ -373,6 +414,7 @@ impl Index {
             site: None,
             used: Tally::default(),
             by_priority: BTreeMap::new(),
+            terminating: Tally::default(),
             on_their_way: BTreeSet::new(),
             guessed: Tally::default(),
             step: Amounts::default(),
@@ -429,19 +471,21 @@ impl Index {
         }
     }
 
-    fn charge(&mut self, id: NodeId, request: &Amounts, priority: i32) {
+    fn charge(&mut self, id: NodeId, pod: &PodEntry) {
         if let Some(entry) = self.nodes.get_mut(&id) {
-            entry.charge(request, priority);
+            entry.charge(pod);
             self.touch(id);
             self.unsettled.node_lost(id);
+            self.news.lost.insert(id);
         }
     }
 
-    fn discharge(&mut self, id: NodeId, request: &Amounts, priority: i32) {
+    fn discharge(&mut self, id: NodeId, pod: &PodEntry) {
         if let Some(entry) = self.nodes.get_mut(&id) {
-            entry.discharge(request, priority);
+            entry.discharge(pod);
             self.touch(id);
             self.unsettled.node_gained(id);
+            self.news.helps = true;
             self.forget_unused(id);
         }
     }

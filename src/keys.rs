@@ -23,6 +23,8 @@ pub struct Keys {
     pub decision_id: String,
     /// The numbers behind the verdict.
     pub explain: String,
+    /// Our scheduling gate: it keeps a held pod from kube-scheduler.
+    pub gate: String,
 }
 
 impl Keys {
@@ -40,6 +42,7 @@ impl Keys {
             wan_rtt_ms: scheduling("wanRttMs"),
             decision_id: scheduling("decision-id"),
             explain: scheduling("explain"),
+            gate: scheduling("awaiting-capacity"),
         }
     }
 

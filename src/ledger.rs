@@ -9,11 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::fleet::{NodeId, OnTheirWay};
+use crate::fleet::{ByNode, NodeId, OnTheirWay};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment, Now};
 
@@ -88,9 +89,11 @@ pub struct Reservation {
     pub amount: Amounts,
     /// The pod's `spec.priority`.
     pub priority: i32,
+    /// The uid of the held pod that is being released; `None` for one that is being created.
+    pub releases: Option<Arc<str>>,
 }
 
-/// What one reservation takes from its node.
+/// What is taken from a node for one pod that the snapshot does not show there.
 #[derive(Debug, Clone, Copy)]
 pub struct Charge<'l> {
     /// The pod's effective request.
@@ -99,6 +102,8 @@ pub struct Charge<'l> {
     pub times: u32,
     /// The pod's `spec.priority`.
     pub priority: i32,
+    /// Whether it may come at once, and so to another node.
+    pub comes: bool,
 }
 
 /// The open reservations, and the owners whose reservations come to nothing. Equal after equal calls.
@@ -106,37 +111,20 @@ pub struct Charge<'l> {
 pub struct Ledger {
     ttl: Micros,
     replicas: u32,
-    nodes: HashMap<NodeId, Vec<Entry>, BuildHasherDefault<Scatter>>,
+    nodes: ByNode<Vec<Entry>>,
     /// Where the unconfirmed ones are.
     unconfirmed: BTreeMap<DecisionId, NodeId>,
     /// They, the oldest first.
     by_age: BTreeSet<(Moment, DecisionId)>,
     /// Since when pods are seen as they are created.
     sight: Moment,
+    /// The uids of held pods that are being released: each has a reservation.
+    releases: BTreeSet<Arc<str>>,
     strikes: BTreeMap<Owner, Strikes>,
     /// Owners whose strikes are out.
     suspended: usize,
-}
-
-/// Hashes a [`NodeId`], which a decision looks up for every node: they are given out in sequence, by us.
-#[derive(Debug, Clone, Copy, Default)]
-struct Scatter(u64);
-
-impl Hasher for Scatter {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32((*byte).into()));
-    }
-
-    /// By the golden ratio, which sets the bits at both ends apart.
-    fn write_u32(&mut self, id: u32) {
-        self.0 = (self.0 ^ u64::from(id))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(32);
-    }
+    /// How many reservations came to nothing so far.
+    freed: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,8 +167,10 @@ impl Ledger {
             unconfirmed: BTreeMap::new(),
             by_age: BTreeSet::new(),
             sight: Moment(i64::MIN),
+            releases: BTreeSet::new(),
             strikes: BTreeMap::new(),
             suspended: 0,
+            freed: 0,
         }
     }
 
@@ -209,13 +199,18 @@ impl Ledger {
     /// while another one of this id is unconfirmed. Cost: a search, and the reservation is kept.
     pub fn reserve(&mut self, mut reservation: Reservation, since: Moment) -> bool {
         let strikes = self.strikes.get(&reservation.owner).map_or(0, |strikes| strikes.count);
+        // A pod that is released is there.
+        let is_suspended = strikes >= STRIKES && reservation.releases.is_none();
         let is_taken = self.unconfirmed.contains_key(&reservation.id);
-        if self.ttl == Micros(0) || strikes >= STRIKES || is_taken {
+        if self.ttl == Micros(0) || is_suspended || is_taken {
             return false;
         }
         reservation.amount.forget_zeros();
         self.unconfirmed.insert(reservation.id, reservation.node);
         self.by_age.insert((since, reservation.id));
+        if let Some(uid) = &reservation.releases {
+            self.releases.insert(Arc::clone(uid));
+        }
         self.nodes.entry(reservation.node).or_default().push(Entry {
             reservation,
             since,
@@ -232,6 +227,7 @@ impl Ledger {
             return None;
         }
         let entry = self.take_unconfirmed(id)?;
+        self.freed += 1;
         self.by_age.remove(&(entry.since, id));
         Some(entry.since)
     }
@@ -256,7 +252,17 @@ impl Ledger {
     /// The snapshot of this revision is published: every review from now on reads it or a later one.
     /// Cost: a pass over the open reservations.
     pub fn published(&mut self, revision: u64) {
-        self.retain(|entry| entry.shown_in.is_none_or(|shown_in| shown_in > revision));
+        let releases = &mut self.releases;
+        self.nodes.retain(|_, entries| {
+            entries.retain(|entry| {
+                let is_kept = entry.shown_in.is_none_or(|shown_in| shown_in > revision);
+                if let (false, Some(uid)) = (is_kept, &entry.reservation.releases) {
+                    releases.remove(uid);
+                }
+                is_kept
+            });
+            !entries.is_empty()
+        });
     }
 
     /// Drops what nobody has confirmed in time, which counts against its owner if pods were seen all the time, and returns
@@ -267,10 +273,11 @@ impl Ledger {
         while let Some(&(since, id)) = self.by_age.first().filter(|(since, _)| *since <= limit) {
             self.by_age.pop_first();
             expired += 1;
+            self.freed += 1;
             let Some(entry) = self.take_unconfirmed(id) else {
                 continue;
             };
-            if since >= self.sight {
+            if since >= self.sight && entry.reservation.releases.is_none() {
                 self.strike(entry.reservation.owner, now.wall);
             }
         }
@@ -307,6 +314,21 @@ impl Ledger {
         pods
     }
 
+    /// Whether the held pod of this uid is being released: it has a reservation then, and no claim counts. Cost: a search.
+    pub fn releases(&self, uid: &str) -> bool {
+        self.releases.contains(uid)
+    }
+
+    /// How many reservations came to nothing since the start: what they held is free.
+    pub fn freed(&self) -> u64 {
+        self.freed
+    }
+
+    /// When the next reservation expires, unless it is confirmed.
+    pub fn next_expiry(&self) -> Option<Moment> {
+        self.by_age.first().map(|(since, _)| since.after(self.ttl))
+    }
+
     /// How many reservations nobody has confirmed.
     pub fn open(&self) -> usize {
         self.unconfirmed.len()
@@ -319,6 +341,8 @@ impl Ledger {
 
     fn charge<'l>(&self, entry: &'l Entry, revision: u64) -> Option<Charge<'l>> {
         let times = match entry.shown_in {
+            // Whoever else could promise the room counts the claim of the pod, as long as it sees it held.
+            None if entry.reservation.releases.is_some() => 1,
             None => self.replicas,
             Some(shown_in) if shown_in > revision => 1,
             Some(_) => return None,
@@ -327,6 +351,7 @@ impl Ledger {
             amount: &entry.reservation.amount,
             times,
             priority: entry.reservation.priority,
+            comes: true,
         })
     }
 
@@ -345,14 +370,10 @@ impl Ledger {
         if entries.is_empty() {
             self.nodes.remove(&node);
         }
+        if let Some(uid) = &entry.reservation.releases {
+            self.releases.remove(uid);
+        }
         Some(entry)
-    }
-
-    fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
-        self.nodes.retain(|_, entries| {
-            entries.retain(&mut keep);
-            !entries.is_empty()
-        });
     }
 
     /// A reservation of this owner came to nothing. When too many owners are remembered, the older half is forgotten.

@@ -19,6 +19,7 @@
 //! | [`wan`] | what probes of a link say, and when its state changes |
 //! | [`processing`] | how long finished pods took, per class and controller |
 //! | [`telemetry`] | what a Prometheus server says, and until when it counts |
+//! | [`waitlist`] | held pods: their order, what is set aside for them, whose turn has come |
 //! | [`room`] | what one decision sees of the fleet |
 //! | [`score`] | which node kube-scheduler would take |
 //! | [`decide`] | workload and room to verdict |
@@ -81,6 +82,7 @@ pub mod telemetry;
 #[cfg(test)]
 mod testkit;
 pub mod units;
+pub mod waitlist;
 pub mod wan;
 pub mod workload;
 

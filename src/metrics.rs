@@ -19,6 +19,7 @@ mod configuration;
 mod controllers;
 mod prometheus;
 mod view;
+mod waitlist;
 mod wan;
 
 use crate::ledger::Ledger;
@@ -27,6 +28,7 @@ pub use configuration::ConfigurationMetrics;
 pub use controllers::{ControllerMetrics, EventResult};
 pub use prometheus::PrometheusMetrics;
 pub use view::ViewMetrics;
+pub use waitlist::{ReleaseOutcome, WaitlistMetrics};
 pub use wan::WanMetrics;
 
 /// `Content-Type` of what [`Metrics::encode`] returns.
@@ -188,6 +190,9 @@ pub const LIST: &[Description] = &[
     view::LISTS,
     view::FAILURES,
     view::REPLICAS,
+    waitlist::HELD,
+    waitlist::OLDEST,
+    waitlist::CHANGES,
     RESERVATIONS,
     RESERVATIONS_EXPIRED,
     OWNERS_SUSPENDED,
@@ -323,6 +328,7 @@ pub struct Metrics {
     reservations: Gauge<u64, AtomicU64>,
     reservations_expired: Counter,
     owners_suspended: Gauge<u64, AtomicU64>,
+    waitlist: WaitlistMetrics,
     wan: WanMetrics,
     configuration: ConfigurationMetrics,
     prometheus: PrometheusMetrics,
@@ -360,6 +366,7 @@ impl Metrics {
             reservations: register(&mut registry, &RESERVATIONS, Gauge::default()),
             reservations_expired: register(&mut registry, &RESERVATIONS_EXPIRED, Counter::default()),
             owners_suspended: register(&mut registry, &OWNERS_SUSPENDED, Gauge::default()),
+            waitlist: WaitlistMetrics::new(&mut registry),
             wan: WanMetrics::new(&mut registry),
             configuration: ConfigurationMetrics::new(&mut registry),
             prometheus: PrometheusMetrics::new(&mut registry),
@@ -454,6 +461,12 @@ impl Metrics {
     #[must_use]
     pub fn view(&self) -> &ViewMetrics {
         &self.view
+    }
+
+    /// Held pods.
+    #[must_use]
+    pub fn waitlist(&self) -> &WaitlistMetrics {
+        &self.waitlist
     }
 
     /// The ledger as it is now, after so many reservations expired.
@@ -588,6 +601,7 @@ mod tests {
             .wan()
             .statistics("cloud", "icmp://gw", health.statistics(0).unwrap());
         metrics.wan().link("cloud", &health.link().unwrap());
+        metrics.waitlist().change("released_edge", ReleaseOutcome::Changed);
         metrics.configuration().version(7);
         metrics.configuration().faults(["explain"].into_iter());
         metrics.prometheus().asked(Input::WanRtt, "ok");

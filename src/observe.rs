@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch as channel};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -27,7 +27,8 @@ use crate::index::{Index, Kind, NodeFault, PodRecord};
 use crate::ledger::{DecisionId, Ledger};
 use crate::metrics::Metrics;
 use crate::telemetry::Telemetry;
-use crate::units::{Micros, Moment};
+use crate::units::{Micros, Moment, Now};
+use crate::waitlist::{Plan, Waitlist};
 
 pub use connection::Connection;
 pub use dry_run::{Answer, Refusal};
@@ -136,6 +137,12 @@ impl Sight {
 /// Folds changes into the index and publishes snapshots.
 pub struct Observer {
     index: Index,
+    waitlist: Waitlist,
+    /// What the held pods are decided by.
+    config: Arc<Config>,
+    plans: channel::Sender<Arc<Plan>>,
+    /// How many reservations had come to nothing when the last plan was made.
+    freed: u64,
     sight: Sight,
     changes: mpsc::Receiver<(Moment, Change)>,
     clock: Clock,
@@ -158,6 +165,10 @@ impl Observer {
         metrics.view().follow(Arc::clone(&fleet));
         let observer = Self {
             index: Index::new(&Config::default()),
+            waitlist: Waitlist::default(),
+            config: Arc::default(),
+            plans: channel::Sender::default(),
+            freed: 0,
             sight: Sight::Clear,
             changes,
             clock,
@@ -176,6 +187,11 @@ impl Observer {
         Arc::clone(&self.fleet)
     }
 
+    /// What is to be done about held pods, always the newest.
+    pub fn plans(&self) -> channel::Receiver<Arc<Plan>> {
+        self.plans.subscribe()
+    }
+
     /// Calls `then` once a snapshot is published for which everything of this kind was listed.
     pub fn when_listed(&mut self, kind: Kind, then: impl FnOnce() + Send + 'static) {
         self.listed.push((kind, Box::new(then)));
@@ -190,7 +206,7 @@ impl Observer {
             let due_at = if is_due {
                 Some(self.published.map_or(Moment(i64::MIN), |at| at.after(COALESCE)))
             } else {
-                self.index.next_change()
+                self.next_change()
             };
             let wait = due_at.map(|at| Duration::from_micros(at.since(self.clock.moment()).0));
             // A timer never fires at once, and changes may always be there.
@@ -214,6 +230,14 @@ impl Observer {
         }
     }
 
+    /// When something changes by the mere passing of time.
+    fn next_change(&self) -> Option<Moment> {
+        let expiry = || self.ledger().next_expiry();
+        let of_waitlist = (!self.waitlist.is_empty()).then(|| [self.waitlist.next_change(), expiry()]);
+        let moments = of_waitlist.into_iter().flatten().chain([self.index.next_change()]);
+        moments.flatten().min()
+    }
+
     fn fold(&mut self, at: Moment, change: Change) {
         let sight = self.sight.after(&change);
         if std::mem::replace(&mut self.sight, sight) != sight {
@@ -226,28 +250,45 @@ impl Observer {
         match change {
             Change::Node(node) => index.apply_node(*node, at),
             Change::NodeGone(name) => index.delete_node(&name),
-            Change::Pod(pod) => {
+            Change::Pod(mut pod) => {
                 let inherited = self.confirm(&pod);
+                match pod.held.take() {
+                    Some(held) => {
+                        let wall = self.clock.wall();
+                        self.waitlist.apply(*held, Now { moment: at, wall });
+                    }
+                    None => self.waitlist.delete(&pod.uid),
+                }
                 self.index.apply_pod(*pod, inherited, at);
             }
-            Change::PodGone(uid) => index.delete_pod(&uid),
+            Change::PodGone(uid) => {
+                self.waitlist.delete(&uid);
+                index.delete_pod(&uid);
+            }
             Change::Namespace(name, is_managed) => index.apply_namespace(&name, is_managed),
             Change::Link(site, link) => index.set_link(&site, link),
             Change::Telemetry(telemetry) => index.set_telemetry(*telemetry),
-            Change::Settings(config) => index.configure(&config),
+            Change::Settings(config) => {
+                index.configure(&config);
+                self.config = config;
+            }
             Change::Replicas(ready) => {
                 self.metrics.view().replicas(ready);
                 self.ledger().set_replicas(ready);
             }
             Change::ListBegan(kind) => index.list_began(kind),
-            Change::ListEnded(kind) => index.list_ended(kind),
+            Change::ListEnded(kind) => {
+                index.list_ended(kind);
+                self.waitlist.retain(|uid| index.has_seen(uid));
+            }
             Change::Heard(_) | Change::Lost(_) => {}
         }
     }
 
-    /// The first event of a pod that was decided confirms its reservation, and gives it the node that was charged.
+    /// The first event of a pod that was decided, or of one that was released, confirms its reservation, and gives it the node
+    /// that was charged.
     fn confirm(&mut self, pod: &PodRecord) -> Option<NodeId> {
-        if self.index.has_seen(&pod.uid) {
+        if self.index.has_seen(&pod.uid) && (pod.gated || !self.index.is_gated(&pod.uid)) {
             return None;
         }
         let mut ledger = self.ledger();
@@ -263,10 +304,14 @@ impl Observer {
     /// never neither; they are dropped once it is published.
     fn publish(&mut self) {
         let now = self.clock.moment();
-        let snapshot = self.index.publish(now);
+        let mut snapshot = self.index.publish(now);
+        let plan = self.plan(&mut snapshot);
         let revision = snapshot.revision;
         self.published = Some(now);
         self.fleet.store(Arc::new(snapshot));
+        if let Some(plan) = plan {
+            self.plans.send_replace(Arc::new(plan));
+        }
         let mut ledger = self.ledger();
         ledger.published(revision);
         let expired = ledger.expire(self.clock.now());
@@ -280,6 +325,39 @@ impl Observer {
                 false => self.listed.push((kind, then)),
             }
         }
+    }
+
+    /// Sets aside in this snapshot what is for held pods, and says what is to be done about them, if that may have changed. Not
+    /// before everything was listed: a namespace that is not known yet is not known to have opted out.
+    fn plan(&mut self, snapshot: &mut Snapshot) -> Option<Plan> {
+        if !Kind::ALL.into_iter().all(|kind| self.index.is_listed(kind)) {
+            return None;
+        }
+        let news = self.index.take_news();
+        let now = self.clock.now();
+        let ledger = {
+            let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            let expired = ledger.expire(now);
+            self.metrics.reservations(&ledger, expired);
+            let freed = std::mem::replace(&mut self.freed, ledger.freed());
+            if news.helps || freed != self.freed {
+                self.waitlist.reconsider();
+            }
+            let is_outdated = self.waitlist.is_outdated(&news.lost, now.moment);
+            is_outdated.then(|| ledger.clone())
+        };
+        let plan = ledger.map(|ledger| {
+            let is_managed = |namespace: &str| self.index.is_managed(namespace);
+            self.waitlist.plan(snapshot, &ledger, &self.config, is_managed, now)
+        });
+        snapshot.claims = self.waitlist.claims();
+        if let Some(plan) = &plan {
+            let age = plan.oldest.map(|since| now.moment.since(since).0 / 1_000_000);
+            let age = age.and_then(|age| i64::try_from(age).ok());
+            let since = age.map(|age| now.wall.as_second() - age);
+            self.metrics.waitlist().held(plan.held, since);
+        }
+        plan
     }
 
     /// Logs each fault of a node once.
@@ -353,6 +431,7 @@ mod tests {
                     node: NodeId(0),
                     amount: crate::resources::Amounts::default(),
                     priority: 0,
+                    releases: None,
                 };
                 assert!(ledger.reserve(reservation, now.moment));
             }

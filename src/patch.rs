@@ -3,13 +3,17 @@
 //! Only `add` operations, whose parents exist or are created first: a patch that does not apply rejects the pod even
 //! under `failurePolicy: Ignore`. The pod is never re-serialised, so fields unknown to us survive.
 
+mod release;
+
+pub use release::{Operation, note, release};
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
 use crate::decide::explain::explain;
-use crate::decide::verdict::Verdict;
-use crate::fleet::Site;
+use crate::decide::verdict::{Action, Reason, Verdict};
+use crate::fleet::{Site, SiteKind};
 use crate::pod::{Pod, StringMap};
 use crate::workload::constraints::Toleration;
 
@@ -36,17 +40,25 @@ pub struct Stamp {
 /// Source: `apimachinery/pkg/api/validation.TotalAnnotationSizeLimitB`.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// The operations that write a placement on the pod: the site's selector and tolerations where they are missing, and
-/// our annotations, over whatever stood there under our keys. Empty unless the verdict places the pod, and empty for
-/// a pod that already carries all of it. Where the pod's own annotations leave no room for ours, the explanation is
-/// left out, then all of them: the placement counts.
+/// How long a hold we wrote is recognised as our own.
+const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
+
+/// The annotation by which a ReplicaSet chooses whom to delete first.
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// The operations that write the verdict on the pod. A placement: the site's selector and tolerations where they are missing,
+/// and our annotations, over whatever stood there under our keys. A hold: our gate, and since when and why. Empty for a pod
+/// that already carries all of it, and for any other verdict. Where the pod's own annotations leave no room for ours, the
+/// explanation is left out, then all of them: the placement counts.
 pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<Add> {
-    let Some(site) = verdict.site() else {
-        return Vec::new();
+    let explanation = explain(verdict, config.explain);
+    let mut wanted = match verdict.action {
+        Action::Place(site) => annotations(pod, verdict, site, config, stamp, explanation),
+        Action::Hold if is_held(pod, config, stamp) => return Vec::new(),
+        Action::Hold => held(verdict, config, stamp, explanation),
+        Action::PassThrough | Action::Deny => return Vec::new(),
     };
     let mut operations = Vec::new();
-    let explanation = explain(verdict, config.explain);
-    let mut wanted = annotations(verdict, site, config, stamp, explanation);
     if !fit(pod, &wanted, config) {
         wanted.retain(|(key, _)| *key != config.keys.explain);
     }
@@ -54,8 +66,13 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
         wanted.clear();
     }
     annotate(pod, &wanted, config, &mut operations);
-    select(pod, site, &mut operations);
-    tolerate(pod, site, &mut operations);
+    match verdict.site() {
+        Some(site) => {
+            select(pod, site, &mut operations);
+            tolerate(pod, site, &mut operations);
+        }
+        None => gate(pod, config, &mut operations),
+    }
     operations
 }
 
@@ -76,6 +93,7 @@ fn fit(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config) -> bool {
 }
 
 fn annotations(
+    pod: &Pod<'_>,
     verdict: &Verdict<'_>,
     site: &Site,
     config: &Config,
@@ -91,15 +109,56 @@ fn annotations(
         (&keys.decision, site.kind().as_str().to_owned()),
         (&keys.site, site.name().to_owned()),
         (&keys.reason, verdict.reason.as_str().to_owned()),
-        (&keys.timestamp, stamp.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+        (&keys.timestamp, time(stamp)),
         (&keys.decision_id, stamp.id.clone()),
     ];
+    let cost = config.cloud_deletion_cost.filter(|_| site.kind() == SiteKind::Cloud);
+    let cost = cost.filter(|_| pod.annotation(DELETION_COST).is_none());
+    let cost = cost.map(|cost| (DELETION_COST.to_owned(), cost.to_string()));
     let optional = optional.into_iter().filter_map(|(key, value)| Some((key, value?)));
     always
         .into_iter()
         .chain(optional)
         .map(|(key, value)| (key.clone(), value))
+        .chain(cost)
         .collect()
+}
+
+/// Whether the pod carries a hold of ours, made a moment ago: it is under review again.
+fn is_held(pod: &Pod<'_>, config: &Config, stamp: &Stamp) -> bool {
+    let keys = &config.keys;
+    let is_recent = |text: &str| {
+        let at: Result<jiff::Timestamp, _> = text.parse();
+        at.is_ok_and(|at| stamp.at.duration_since(at).abs() <= RECENT)
+    };
+    let is_reason = |text: &str| {
+        Reason::ALL
+            .iter()
+            .any(|reason| reason.is_hold() && reason.as_str() == text)
+    };
+    let of_placements = [&keys.decision, &keys.site, &keys.decision_id];
+    pod.gate(&keys.gate).is_some()
+        && pod.annotation(&keys.timestamp).is_some_and(is_recent)
+        && pod.annotation(&keys.reason).is_some_and(is_reason)
+        && of_placements.iter().all(|key| pod.annotation(key).is_none())
+}
+
+/// Since when and why a pod is held.
+fn held(verdict: &Verdict<'_>, config: &Config, stamp: &Stamp, explanation: Option<String>) -> Vec<(String, String)> {
+    let keys = &config.keys;
+    let always = [
+        (keys.reason.clone(), verdict.reason.as_str().to_owned()),
+        (keys.timestamp.clone(), time(stamp)),
+    ];
+    always
+        .into_iter()
+        .chain(explanation.map(|text| (keys.explain.clone(), text)))
+        .collect()
+}
+
+/// RFC 3339, to the second.
+fn time(stamp: &Stamp) -> String {
+    stamp.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Writes `wanted`. A key of ours that the pod brought along and this decision does not write must go: then the map
@@ -178,6 +237,17 @@ fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<Add>) {
     }
     for toleration in missing {
         add(operations, "/spec/tolerations/-", toleration);
+    }
+}
+
+fn gate(pod: &Pod<'_>, config: &Config, operations: &mut Vec<Add>) {
+    let gate = json!({"name": config.keys.gate});
+    if pod.gate(&config.keys.gate).is_some() {
+        return;
+    }
+    match pod.parents().scheduling_gates {
+        true => add(operations, "/spec/schedulingGates/-", gate),
+        false => add(operations, "/spec/schedulingGates", json!([gate])),
     }
 }
 

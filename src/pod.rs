@@ -32,6 +32,8 @@ pub struct Parents<'p, 'a> {
     pub node_selector: Option<&'p StringMap<'a>>,
     /// Whether there is a list `spec.tolerations`.
     pub tolerations: bool,
+    /// Whether there is a list `spec.schedulingGates`.
+    pub scheduling_gates: bool,
 }
 
 /// What a pod outside a cluster leaves open.
@@ -114,7 +116,22 @@ impl<'a> Pod<'a> {
             annotations: self.annotations(),
             node_selector: self.spec.node_selector.as_ref(),
             tolerations: self.spec.tolerations.is_some(),
+            scheduling_gates: self.spec.scheduling_gates.is_some(),
         }
+    }
+
+    /// Where among its scheduling gates the one of this name is.
+    pub fn gate(&self, name: &str) -> Option<usize> {
+        self.spec
+            .scheduling_gates
+            .iter()
+            .flatten()
+            .position(|gate| gate.name == *name)
+    }
+
+    /// `metadata.resourceVersion`, of a pod that exists.
+    pub fn resource_version(&self) -> Option<&str> {
+        self.metadata.as_ref()?.resource_version.as_deref()
     }
 
     fn label(&self, key: &str) -> Option<&str> {
@@ -169,6 +186,7 @@ impl<'a> Pod<'a> {
                 .flatten()
                 .map(|gate| gate.name.0.clone())
                 .collect(),
+            held: None,
             placement: self.placement_claim(keys),
         }
     }

@@ -4,11 +4,16 @@ pub mod constraints;
 pub mod slo;
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use crate::config::Config;
+use crate::keys::Keys;
 use crate::ledger::DecisionId;
 use crate::resources::Amounts;
+use crate::units::Micros;
 use constraints::{NodeConstraints, Toleration};
-use slo::{Intent, Management};
+use slo::{Intent, Management, Slo};
 
 /// A pod, reduced to what a decision reads. Borrows from the pod's JSON.
 #[derive(Debug, Clone)]
@@ -43,8 +48,115 @@ pub struct Workload<'a> {
     pub shadow: bool,
     /// Names of its scheduling gates.
     pub gates: Vec<Cow<'a, str>>,
+    /// For how long our gate has held it, where it is decided anew because of that; `None` for a pod that arrives.
+    pub held: Option<Micros>,
     /// The placement of ours it already carries, if it carries all of one.
     pub placement: Option<PlacementClaim<'a>>,
+}
+
+impl Workload<'_> {
+    /// The same, independent of the document it was read from.
+    pub fn into_owned(self) -> Workload<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Workload {
+            namespace: owned(self.namespace),
+            request: self.request,
+            constraints: self.constraints.into_owned(),
+            tolerations: self.tolerations.into_iter().map(Toleration::into_owned).collect(),
+            ties: self.ties,
+            priority: self.priority,
+            may_preempt: self.may_preempt,
+            management: self.management,
+            intent: self.intent,
+            bound: self.bound,
+            mirror: self.mirror,
+            controller: self.controller.map(owned),
+            daemonset: self.daemonset,
+            shadow: self.shadow,
+            gates: self.gates.into_iter().map(owned).collect(),
+            held: self.held,
+            placement: self.placement.map(PlacementClaim::into_owned),
+        }
+    }
+
+    /// Its SLO priority, as high as its namespace may go; the default of one without SLO.
+    pub fn slo_priority(&self, config: &Config) -> u8 {
+        let stated = self
+            .intent
+            .as_ref()
+            .map_or(Slo::DEFAULT_PRIORITY, |intent| intent.slo.priority);
+        config
+            .priority_caps
+            .get(&*self.namespace)
+            .map_or(stated, |cap| stated.min(*cap))
+    }
+
+    /// Where it stands among pods that wait for room; behind all its equals, if it was not created yet.
+    pub fn turn(&self, config: &Config, created: Option<(jiff::Timestamp, &str)>) -> Turn {
+        Turn {
+            priority: Reverse(self.priority),
+            slo_priority: Reverse(self.slo_priority(config)),
+            created: created.map_or(jiff::Timestamp::MAX, |(at, _)| at),
+            tie: created.map_or(u64::MAX, |(_, uid)| tie(uid)),
+        }
+    }
+
+    /// Whether somebody else's gate keeps it from being scheduled.
+    pub fn has_other_gates(&self, keys: &Keys) -> bool {
+        self.gates.iter().any(|gate| **gate != *keys.gate)
+    }
+
+    /// Whether every decision about the two is the same.
+    pub fn is_like(&self, other: &Workload<'_>) -> bool {
+        self.namespace == other.namespace
+            && self.controller == other.controller
+            && self.request == other.request
+            && self.intent == other.intent
+            && self.priority == other.priority
+            && self.may_preempt == other.may_preempt
+            && self.ties == other.ties
+            && self.tolerations == other.tolerations
+            && self.constraints == other.constraints
+            && self.gates == other.gates
+    }
+}
+
+fn tie(uid: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The order in which pods are given room: by `spec.priority`, then SLO priority, the higher first, then by age, then by uid
+/// in an order that is the same in every replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    priority: Reverse<i32>,
+    slo_priority: Reverse<u8>,
+    /// To the second; the last moment for a pod that does not exist yet.
+    created: jiff::Timestamp,
+    tie: u64,
+}
+
+impl Turn {
+    /// Behind everybody.
+    pub const LAST: Turn = Turn {
+        priority: Reverse(i32::MIN),
+        slo_priority: Reverse(0),
+        created: jiff::Timestamp::MAX,
+        tie: u64::MAX,
+    };
+}
+
+impl PlacementClaim<'_> {
+    fn into_owned(self) -> PlacementClaim<'static> {
+        PlacementClaim {
+            decision: Cow::Owned(self.decision.into_owned()),
+            site: Cow::Owned(self.site.into_owned()),
+            id: self.id,
+            at: self.at,
+        }
+    }
 }
 
 /// The annotations of a complete placement of ours. Anybody can write them: a claim counts only together with

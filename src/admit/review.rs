@@ -119,17 +119,14 @@ impl Reviewer {
             snapshot = self.fleet.load();
             now = self.clock.now();
             let expired = ledger.expire(now);
-            let room = Room {
-                snapshot: &snapshot,
-                ledger: &ledger,
-            };
+            let room = Room::new(&snapshot, &ledger, workload.turn(&config, None));
             verdict = decide(&workload, &room, &config, now);
             // An answer that nobody waits for is followed by no pod.
             is_ours = ticket.claim();
             if is_ours && request.dry_run != Some(true) {
                 promise(&mut ledger, &workload, &verdict, id, now.moment);
                 if verdict.reason == Reason::Reinvocation {
-                    repeat(&mut ledger, &snapshot, &workload, now.moment);
+                    repeat(&mut ledger, &snapshot, &workload, &config, now.moment);
                 }
             }
             self.metrics.reservations(&ledger, expired);
@@ -187,7 +184,7 @@ impl Reviewer {
     fn count(&self, action: Action<'_>, reason: Reason, class: &'static str, elapsed: Duration) {
         let site = match action {
             Action::Place(site) => site.name(),
-            Action::PassThrough | Action::Deny => "",
+            Action::Hold | Action::PassThrough | Action::Deny => "",
         };
         self.metrics
             .review(action.as_str(), reason.as_str(), class, site, elapsed);
@@ -203,12 +200,18 @@ fn promise(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, 
 
 /// Promises room anew to a pod that is here again, for it may have grown or shrunk: where it was placed, if there is any,
 /// and for no longer than before. One that has expired meanwhile begins anew.
-fn repeat(ledger: &mut Ledger, snapshot: &Snapshot, workload: &Workload<'_>, now: Moment) {
+fn repeat(ledger: &mut Ledger, snapshot: &Snapshot, workload: &Workload<'_>, config: &Config, now: Moment) {
     let Some(claim) = &workload.placement else { return };
     let Some(id) = claim.id else { return };
     let since = ledger.withdraw(id, &workload.namespace).unwrap_or(now);
     let site = snapshot.sites.iter().find(|site| site.name() == claim.site);
-    let node = site.and_then(|site| node_at(workload, &Room { snapshot, ledger }, site));
+    let node = site.and_then(|site| {
+        node_at(
+            workload,
+            &Room::new(snapshot, ledger, workload.turn(config, None)),
+            site,
+        )
+    });
     if let Some(node) = node {
         ledger.reserve(reservation(workload, &claim.site, node, id), since);
     }
@@ -222,6 +225,7 @@ fn reservation(workload: &Workload<'_>, site: &str, node: NodeId, id: DecisionId
         node,
         amount: workload.request.clone(),
         priority: workload.priority,
+        releases: None,
     }
 }
 
@@ -246,6 +250,10 @@ fn respond<'a>(
         Action::Place(site) => {
             response.audit("decision", site.kind().as_str());
             response.audit("site", site.name());
+            response.patch(operations);
+        }
+        Action::Hold => {
+            response.audit("decision", verdict.action.as_str());
             response.patch(operations);
         }
         Action::PassThrough => {

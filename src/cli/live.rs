@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use crate::admit::Phase;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::controllers::executor::{Books, Executor};
 use crate::controllers::lease::Election;
 use crate::fleet::{SiteDefinition, SiteKind, Snapshot};
 use crate::index::{Index, Kind};
@@ -41,6 +42,7 @@ pub(super) struct Service {
 /// Watches the cluster that we run in, or that of the kubeconfig, and probes its cloud sites. Begins with the first good
 /// configuration; ready when everything was listed once and the first round of probes is over.
 pub(super) async fn view(
+    config: &Arc<ArcSwap<Config>>,
     versions: &Versions,
     service: Service,
     clock: Clock,
@@ -55,7 +57,8 @@ pub(super) async fn view(
     }
     let fleet = observer.fleet();
     let cluster = Cluster::infer(changes.clone()).await?;
-    let (election, _leadership) = Election::new(
+    let cluster_client = cluster.client();
+    let (election, leadership) = Election::new(
         cluster.client(),
         &service.namespace,
         &service.name,
@@ -75,6 +78,18 @@ pub(super) async fn view(
     tasks.push(probe(versions.clone(), clock, metrics, readiness, changes));
     let [serving, draining] = [Phase::Serving, Phase::Draining].map(|phase| enters(readiness, phase));
     tasks.push(Task::that_takes_leave("Lease", election.run(serving, draining)));
+    let executor = Executor {
+        client: cluster_client,
+        plans: observer.plans(),
+        books: Books {
+            config: Arc::clone(config),
+            fleet: Arc::clone(&fleet),
+            ledger: Arc::clone(&ledger),
+        },
+        clock,
+        metrics: Arc::clone(metrics),
+    };
+    tasks.push(Task::endless("release of held pods", executor.run(leadership)));
     let mut versions = versions.clone();
     tasks.push(Task::endless("observer", async move {
         // A version with other sites is never in use after this one.

@@ -95,6 +95,11 @@ impl Serve {
         let clock = Clock::start();
         let readiness = Readiness::default();
         let configuration = Configuration::new(self.namespace.clone(), Arc::clone(&metrics));
+        let configuration = match self.fleet {
+            // Nobody would release a pod.
+            Some(_) => configuration.without_holding(),
+            None => configuration,
+        };
         let config = configuration.current();
         let (versions, configuration_tasks) = match (self.config, self.config_map) {
             (Some(path), _) => {
@@ -121,7 +126,7 @@ impl Serve {
                     namespace: self.namespace.clone(),
                     name: self.service.clone(),
                 };
-                live::view(&versions, service, clock, &metrics, &readiness).await?
+                live::view(&config, &versions, service, clock, &metrics, &readiness).await?
             }
         };
         tasks.extend(configuration_tasks);

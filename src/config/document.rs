@@ -94,6 +94,16 @@ impl<'d> Field<'d> {
         self.value.is_some_and(|value| !value.is_null())
     }
 
+    /// Whether there is a map.
+    pub fn is_object(&self) -> bool {
+        self.value.is_some_and(Value::is_object)
+    }
+
+    /// Whether there is the number zero.
+    pub fn is_zero(&self) -> bool {
+        self.value.is_some_and(|value| *value == 0)
+    }
+
     /// The same place, reported as a fault if nothing is there.
     pub fn required(self) -> Self {
         if !self.is_present() {

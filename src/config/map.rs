@@ -348,8 +348,9 @@ mod tests {
                  telemetryCacheTTL, cloudEndpoint, enableOffload, config.yaml",
                 "pollingIntervalMs: 0 is not a whole number from 1 to 86400000",
                 "config.yaml.cloudEndpoint: is not a field here; there are domain, excludedNamespaces, sites, probing, \
-                 enableOffload, invalidSlo, onNoCapacity, explain, rttThresholdMs, lossThresholdPct, \
-                 telemetryCacheTTL, reservationTTL, replicas, models, queueModel, minObservations, prometheus",
+                 enableOffload, invalidSlo, onNoCapacity, holdClasses, holdLimits, waitForTerminating, foreignGates, \
+                 maxPriority, cloudPodDeletionCost, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
+                 reservationTTL, replicas, models, queueModel, minObservations, prometheus",
                 "lossThresholdPct: is also set as config.yaml.lossThresholdPct; keep one of them",
                 "config.yaml.sites[0].kind: \"moon\" is not one of edge, cloud, liqo",
                 "config.yaml.sites: has 0 sites of kind edge; there must be exactly one",

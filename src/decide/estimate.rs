@@ -43,7 +43,7 @@ fn model(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Mi
 
 /// Pods of the class that are served before this one. It is the youngest, so its equals stand ahead.
 fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> u64 {
-    let rank = (workload.priority, slo.priority);
+    let rank = (workload.priority, workload.slo_priority(config));
     let groups = site.queues.iter().filter(|group| group.class == slo.class);
     let ahead = groups.map(|group| match config.queue_model {
         QueueModel::Pending => group.pending,

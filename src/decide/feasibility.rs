@@ -85,6 +85,61 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site, room: &Room<'_
             .any(makes_room)
 }
 
+/// A node of the site on which the pod fits once the pods are gone that are terminating there, the first by name. Cost: a
+/// pass over the nodes until then.
+pub(super) fn node_after_terminating<'n>(
+    workload: &Workload<'_>,
+    site: &'n Site,
+    room: &Room<'_, '_>,
+) -> Option<&'n Node> {
+    let makes_room = |node: &&Node| {
+        let leaving = &node.terminating;
+        let taken = room.taken(node);
+        leaving.pods > 0
+            && taken.pods - leaving.pods < node.slots
+            && workload
+                .request
+                .fits(&node.allocatable, &taken.amounts.less(&leaving.amounts))
+    };
+    site.nodes()
+        .filter(makes_room)
+        .find(|node| may_run(workload, site, node))
+}
+
+/// The node of the site that comes closest to having room for the pod, among those that could hold it and are not `spoken_for`,
+/// with what is missing there: the largest share of any resource, in millionths. Of equals, the first by name. Cost: a pass
+/// over the nodes.
+pub(super) fn nearest_node<'n>(
+    workload: &Workload<'_>,
+    site: &'n Site,
+    room: &Room<'_, '_>,
+    spoken_for: impl Fn(&Node) -> bool,
+) -> Option<(i64, &'n Node)> {
+    let nothing = Amounts::default();
+    let could_hold = |node: &&Node| {
+        node.slots > 0
+            && workload.request.fits(&node.allocatable, &nothing)
+            && may_run(workload, site, node)
+            && !spoken_for(node)
+    };
+    let missing = |node: &Node| {
+        let taken = room.taken(node);
+        let share = |request: i64, total: i64, used: i64| {
+            let missing = i128::from(request) + i128::from(used) - i128::from(total);
+            let millionths = missing.max(0) * 1_000_000 / i128::from(total.max(1));
+            i64::try_from(millionths).unwrap_or(i64::MAX)
+        };
+        let resources = workload.request.named();
+        let shares =
+            resources.map(|(name, request)| share(request, node.allocatable.get(name), taken.amounts.get(name)));
+        shares.chain([share(1, node.slots, taken.pods)]).max().unwrap_or(0)
+    };
+    let candidates = site.nodes().filter(could_hold);
+    candidates
+        .map(|node| (missing(node), node))
+        .min_by(|(a, one), (b, other)| a.cmp(b).then(one.name.cmp(&other.name)))
+}
+
 /// The most resources that a refusal names: their number is the pod's choice, and each costs a pass over the nodes.
 const MAX_NAMED_RESOURCES: usize = 16;
 
@@ -176,7 +231,14 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
         });
         reserved.fold(0, i64::saturating_add)
     };
-    let refusal = Refusal::new(RefusalCode::NoRoom)
+    let unclaimed = room.unclaimed();
+    let is_claimed = usable.iter().any(|node| unclaimed.fits(&workload.request, node));
+    let code = if is_claimed {
+        RefusalCode::Claimed
+    } else {
+        RefusalCode::NoRoom
+    };
+    let refusal = Refusal::new(code)
         .with("usableNodes", usable.len())
         .with("request", asked(workload, |name| request(workload, name)))
         .with("largestFree", asked(workload, largest_free));

@@ -4,6 +4,7 @@ mod account;
 mod candidates;
 mod capacity;
 mod choice;
+mod holding;
 mod ours;
 mod properties;
 mod time;
@@ -11,12 +12,21 @@ mod time;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::Holding;
 use crate::pod::Pod;
 use crate::testkit::{self, NOW};
 
 /// Site and reason of a decision, or just the reason where the pod is not placed.
 fn outcome(fleet: &Value, pod: &Value) -> String {
-    outcome_with(fleet, pod, &Config::default())
+    outcome_with(fleet, pod, &unheld())
+}
+
+/// The configuration by which a pod that could be held is placed instead.
+fn unheld() -> Config {
+    Config {
+        holding: Holding::never(),
+        ..Config::default()
+    }
 }
 
 fn outcome_with(fleet: &Value, pod: &Value, config: &Config) -> String {
@@ -27,7 +37,7 @@ fn outcome_with(fleet: &Value, pod: &Value, config: &Config) -> String {
 }
 
 fn warnings(fleet: &Value, pod: &Value) -> Vec<String> {
-    with_verdict(fleet, pod, &Config::default(), |verdict| verdict.warnings.clone())
+    with_verdict(fleet, pod, &unheld(), |verdict| verdict.warnings.clone())
 }
 
 fn with_verdict<T>(fleet: &Value, pod: &Value, config: &Config, read: impl FnOnce(&Verdict<'_>) -> T) -> T {

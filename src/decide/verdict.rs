@@ -41,6 +41,18 @@ codes! {
         EdgeInvalidSlo = "edge_invalid_slo",
         /// The view of the cluster is too old to send a pod away on.
         EdgeTelemetryStale = "edge_telemetry_stale",
+        /// No site has room, so the pod waits behind our gate until one does.
+        HeldNoCapacity = "held_no_capacity",
+        /// The edge has room as soon as pods are gone that are terminating there, for which the pod waits behind our gate.
+        HeldTerminating = "held_terminating",
+        /// Others hold the pod behind gates of theirs; it is decided when ours is the last.
+        HeldForeignGate = "held_foreign_gate",
+        /// Held, then placed on the edge.
+        ReleasedEdge = "released_edge",
+        /// Held, then placed in the cloud.
+        ReleasedCloud = "released_cloud",
+        /// Held for as long as its class may be; placed where it is better off, though that is not good.
+        ReleasedTimeout = "released_timeout",
         /// Larger than any node it could run on.
         EdgeTooLarge = "edge_too_large",
         /// Offload is switched off.
@@ -87,7 +99,7 @@ codes! {
         ShadowPod = "passthrough_shadow_pod",
         /// In a namespace that is left alone.
         ExcludedNamespace = "passthrough_excluded_namespace",
-        /// Held by a scheduling gate: it will not be scheduled now, so a decision now would be stale.
+        /// Held by somebody else's scheduling gate, for which we do not wait by configuration.
         ForeignGate = "passthrough_foreign_gate",
         /// No node carries the edge site's selector.
         EdgeSiteMissing = "passthrough_edge_site_missing",
@@ -106,6 +118,16 @@ codes! {
     }
 }
 
+impl Reason {
+    /// Whether it is why a pod waits behind our gate.
+    pub const fn is_hold(self) -> bool {
+        matches!(
+            self,
+            Reason::HeldNoCapacity | Reason::HeldTerminating | Reason::HeldForeignGate
+        )
+    }
+}
+
 codes! {
     /// Why a site is refused.
     RefusalCode {
@@ -115,6 +137,8 @@ codes! {
         NodeNotReady = "node_not_ready",
         /// No node that would do has room, or the site as a whole has less by measurement.
         NoRoom = "no_room",
+        /// Nodes have room, but not beside what is set aside for held pods that stand ahead.
+        Claimed = "claimed",
         /// Nodes have room, but pods on their way could leave none.
         Crowded = "crowded",
         /// kube-scheduler cannot place a pod of the same controller there, for a reason we do not evaluate.
@@ -198,6 +222,10 @@ pub struct Assessment<'s> {
     pub refusals: Vec<Refusal>,
 }
 
+/// What passes when pods leave.
+const ROOM: [RefusalCode; 3] = [RefusalCode::NoRoom, RefusalCode::Claimed, RefusalCode::Crowded];
+const TIME: [RefusalCode; 2] = [RefusalCode::Deadline, RefusalCode::LatencyTarget];
+
 impl Assessment<'_> {
     /// Whether it was refused for this reason.
     pub fn is_refused(&self, code: RefusalCode) -> bool {
@@ -211,8 +239,18 @@ impl Assessment<'_> {
 
     /// Whether nothing but time speaks against the site: it may be chosen as the lesser evil.
     pub fn is_usable(&self) -> bool {
-        let time = [RefusalCode::Deadline, RefusalCode::LatencyTarget];
-        self.refusals.iter().all(|refusal| time.contains(&refusal.code))
+        self.refusals.iter().all(|refusal| TIME.contains(&refusal.code))
+    }
+
+    /// Whether nothing but the want of room speaks against the site.
+    pub fn lacks_only_room(&self) -> bool {
+        !self.is_feasible() && self.refusals.iter().all(|refusal| ROOM.contains(&refusal.code))
+    }
+
+    /// Whether the pod might be sent here, for better or worse, if there were room.
+    pub fn lacks_room(&self) -> bool {
+        let is_minor = |refusal: &Refusal| ROOM.contains(&refusal.code) || TIME.contains(&refusal.code);
+        self.refusals.iter().any(|refusal| ROOM.contains(&refusal.code)) && self.refusals.iter().all(is_minor)
     }
 
     /// Whether a node has room for the pod.
@@ -244,6 +282,8 @@ impl Assessment<'_> {
 pub enum Action<'s> {
     /// Add this site's placement.
     Place(&'s Site),
+    /// Add our gate, or keep it.
+    Hold,
     /// Leave the pod as it is.
     PassThrough,
     /// Refuse the pod.
@@ -251,10 +291,11 @@ pub enum Action<'s> {
 }
 
 impl Action<'_> {
-    /// `edge`, `cloud`, `passthrough` or `deny`.
+    /// `edge`, `cloud`, `hold`, `passthrough` or `deny`.
     pub fn as_str(self) -> &'static str {
         match self {
             Action::Place(site) => site.kind().as_str(),
+            Action::Hold => "hold",
             Action::PassThrough => "passthrough",
             Action::Deny => "deny",
         }
@@ -268,7 +309,8 @@ pub struct Verdict<'s> {
     pub action: Action<'s>,
     /// Why.
     pub reason: Reason,
-    /// The node that kube-scheduler would take at the chosen site; `None` if the pod fits on none, or is not placed.
+    /// The node that kube-scheduler would take at the chosen site, or that is waited for while pods terminate there; `None`
+    /// if the pod fits on none, or goes nowhere.
     pub node: Option<NodeId>,
     /// Every site in the order of the snapshot; empty for a pod that is not ours.
     pub sites: Vec<Assessment<'s>>,
@@ -295,7 +337,7 @@ impl<'s> Verdict<'s> {
     pub fn site(&self) -> Option<&'s Site> {
         match self.action {
             Action::Place(site) => Some(site),
-            Action::PassThrough | Action::Deny => None,
+            Action::Hold | Action::PassThrough | Action::Deny => None,
         }
     }
 

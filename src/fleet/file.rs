@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::definition::{self, effect};
 use super::{
-    ByController, Free, Link, LinkState, Node, NodeId, OnTheirWay, PriorityUse, QueueGroup, Site, SiteKind, Snapshot,
+    ByController, Free, Link, LinkState, Node, NodeId, OnTheirWay, PriorityUse, QueueGroup, Share, Site, SiteKind,
+    Snapshot,
 };
 use crate::config::Config;
 use crate::config::document::{self, Faults, Field};
@@ -79,6 +80,7 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         revision: 1,
         kubernetes_as_of: now.before(seconds(&age)),
         sites,
+        claims: Arc::default(),
     })
 }
 
@@ -263,6 +265,7 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         allocatable,
         used,
         used_by_priority,
+        terminating,
         unschedulable,
         ready,
     ] = field.object([
@@ -273,6 +276,7 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         "allocatable",
         "used",
         "usedByPriority",
+        "terminating",
         "unschedulable",
         "ready",
     ])?;
@@ -303,6 +307,11 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
     if beyond || total(&mut by_priority.iter().map(|part| part.pods)) > pods {
         used_by_priority.fault("adds up to more than `used`, of which it is a part".into());
     }
+    let (leaving, leaving_pods) = resources(&terminating);
+    let leaving_pods = leaving_pods.unwrap_or(0);
+    if leaving_pods > pods || leaving.named().any(|(name, amount)| amount > used.get(name)) {
+        terminating.fault("is more than `used`, of which it is a part".into());
+    }
     let node = Node {
         id,
         labels: labels.string_map().into_iter().flatten().collect(),
@@ -317,6 +326,10 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         used,
         pods,
         on_their_way: OnTheirWay::default(),
+        terminating: Share {
+            amounts: leaving,
+            pods: leaving_pods,
+        },
         by_priority,
         cordoned: unschedulable.boolean().unwrap_or(false),
         ready: ready.boolean().unwrap_or(true),

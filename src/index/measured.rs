@@ -48,16 +48,21 @@ impl Index {
     /// The settings of a newer configuration, whose sites are the same.
     pub fn configure(&mut self, config: &Config) {
         self.measured.configure(config);
+        self.priority_caps = config.priority_caps.clone();
+        self.queues.outdated = true;
+        self.news.helps = true;
     }
 
     /// What a Prometheus server says.
     pub fn set_telemetry(&mut self, telemetry: Telemetry) {
         self.measured.telemetry = telemetry;
+        self.news.helps = true;
     }
 
     /// The WAN towards a site, as probed.
     pub fn set_link(&mut self, site: &str, link: Option<Link>) {
         if let Some(entry) = self.sites.iter_mut().find(|entry| entry.site.name() == site) {
+            self.news.helps |= entry.probed != link;
             entry.probed = link;
         }
     }

@@ -10,6 +10,7 @@ use crate::fleet::NodeId;
 use crate::pod::Finished;
 use crate::resources::Amounts;
 use crate::units::Moment;
+use crate::waitlist::HeldPod;
 use crate::workload::constraints::{NodeConstraints, Toleration};
 use crate::workload::slo::Class;
 
@@ -48,6 +49,8 @@ pub struct PodRecord {
     pub decision: Option<Box<str>>,
     /// Where it may run; kept as long as it has no node.
     pub placement: Option<Box<Placement>>,
+    /// The pod as the waitlist keeps it, if it carries our gate.
+    pub held: Option<Box<HeldPod>>,
 }
 
 /// Where a pod may run by its spec, our own placement included.
@@ -89,6 +92,7 @@ pub(super) struct PodEntry {
     pub(super) slo: Option<(Class, u8)>,
     pub(super) phase: Phase,
     gated: bool,
+    pub(super) terminating: bool,
     pub(super) listed: u32,
     /// The node it is bound to.
     pub(super) node: Option<NodeId>,
@@ -154,6 +158,7 @@ impl Index {
             slo: record.slo,
             phase: record.phase,
             gated: record.gated,
+            terminating: record.terminating,
             listed,
             node,
             charged: None,
@@ -167,7 +172,9 @@ impl Index {
         if let (true, None, Some(placement)) = (is_standing, node, record.placement) {
             let site = self.site_of_placement(&placement);
             let before = match old {
+                // Of a pod that was held, everything is new.
                 None => Before::Unseen { inherited },
+                Some(old) if old.gated => Before::Unseen { inherited },
                 Some(old) => Before::Seen(old.unbound),
             };
             let unbound = Unbound::new(*placement, site, nominated, record.unschedulable, before, now);
@@ -189,6 +196,11 @@ impl Index {
         if let Some((uid, old)) = self.pods.remove_entry(uid) {
             self.withdraw(&uid, &old);
         }
+    }
+
+    /// Whether this pod was seen before, held by a gate.
+    pub fn is_gated(&self, uid: &str) -> bool {
+        self.pods.get(uid).is_some_and(|pod| pod.gated)
     }
 
     /// Whether this pod was seen before.
@@ -216,6 +228,7 @@ impl Index {
             self.managed.remove(&name)
         };
         self.queues.outdated |= changed;
+        self.news.helps |= changed;
     }
 
     fn site_of_placement(&self, placement: &Placement) -> Option<usize> {
@@ -251,7 +264,7 @@ impl Index {
             node.expect(entry.rank(uid), &entry.request);
             self.guessed.insert(id);
         }
-        self.charge(id, &entry.request, entry.priority);
+        self.charge(id, entry);
     }
 
     /// The reverse of [`Self::take`].
@@ -265,6 +278,6 @@ impl Index {
                 self.guessed.remove(&id);
             }
         }
-        self.discharge(id, &entry.request, entry.priority);
+        self.discharge(id, entry);
     }
 }

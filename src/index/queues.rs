@@ -128,7 +128,9 @@ impl Index {
         let is_ours = entry.is_pending() && self.managed.contains(&entry.namespace);
         Counted {
             group: match (site, entry.slo) {
-                (Some(site), Some((class, slo_priority))) if is_ours => {
+                (Some(site), Some((class, stated))) if is_ours => {
+                    let cap = self.priority_caps.get(&*entry.namespace);
+                    let slo_priority = cap.map_or(stated, |cap| stated.min(*cap));
                     Some((site, class, entry.priority, slo_priority))
                 }
                 _ => None,

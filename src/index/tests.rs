@@ -45,7 +45,7 @@ impl Scene {
     fn pod_with(&mut self, pod: &Value, inherited: Option<NodeId>) {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
-        let record = pod.record(&Keys::new("example.io")).unwrap().unwrap();
+        let record = pod.record(&text, &Keys::new("example.io")).unwrap().unwrap();
         self.index.apply_pod(record, inherited, self.now);
     }
 

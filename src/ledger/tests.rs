@@ -23,6 +23,7 @@ fn reservation(id: u128, controller: Option<&str>) -> Reservation {
         node: NodeId(7),
         amount: cpu(100),
         priority: 0,
+        releases: None,
     }
 }
 
@@ -115,6 +116,7 @@ fn a_pod_under_review_again_is_promised_room_anew_and_for_no_longer() {
     assert_eq!(ledger, {
         let mut struck = Ledger::new(TTL);
         struck.strike(Owner::new("shop", None), after(TTL).wall);
+        struck.freed = 2;
         struck
     });
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use crate::config::Config;
 use crate::config::document::{Fault, Faults};
 use crate::config::map::{self, Notice};
+use crate::config::{Config, Holding};
 use crate::metrics::{Metrics, Reload};
 use crate::yaml;
 
@@ -50,6 +50,8 @@ pub struct Configuration {
     versions: watch::Sender<Option<Arc<Config>>>,
     /// Our own namespace, whose pods are never mutated.
     namespace: String,
+    /// Whether pods may be held.
+    may_hold: bool,
     metrics: Arc<Metrics>,
     /// Whether a version was ever taken. From then on some things cannot change.
     in_use: bool,
@@ -60,14 +62,26 @@ pub struct Configuration {
 impl Configuration {
     /// The defaults. Pods of `namespace`, our own, pass through under every version.
     pub fn new(namespace: String, metrics: Arc<Metrics>) -> Self {
-        let config = Arc::new(of(Config::default(), &namespace));
+        let config = Arc::new(of(Config::default(), &namespace, true));
         Self {
             current: Arc::new(ArcSwap::new(Arc::clone(&config))),
             versions: watch::Sender::new(Some(config)),
             namespace,
+            may_hold: true,
             metrics,
             in_use: false,
             seen: None,
+        }
+    }
+
+    /// The same for a process that could not release a pod: none is held, whatever a version says.
+    pub fn without_holding(self) -> Self {
+        let config = Arc::new(of(Config::default(), &self.namespace, false));
+        self.current.store(Arc::clone(&config));
+        self.versions.send_replace(Some(config));
+        Self {
+            may_hold: false,
+            ..self
         }
     }
 
@@ -98,7 +112,7 @@ impl Configuration {
         });
         match outcome {
             Ok((config, notices)) => {
-                let config = Arc::new(of(config, &self.namespace));
+                let config = Arc::new(of(config, &self.namespace, self.may_hold));
                 self.current.store(Arc::clone(&config));
                 self.versions.send_replace(Some(config));
                 self.in_use = true;
@@ -128,8 +142,11 @@ impl Configuration {
     }
 }
 
-fn of(mut config: Config, namespace: &str) -> Config {
+fn of(mut config: Config, namespace: &str, may_hold: bool) -> Config {
     config.excluded_namespaces.push(namespace.to_owned());
+    if !may_hold {
+        config.holding = Holding::never();
+    }
     config
 }
 

@@ -258,7 +258,7 @@ pub(super) fn read_node(object: &Raw<Node>) -> Option<fleet::Node> {
 /// A pod, unless it cannot be read.
 pub(super) fn read_pod(object: &Raw<Pod>, keys: &Keys) -> Option<PodRecord> {
     pod::Pod::from_json(object.json())
-        .and_then(|pod| pod.record(keys))
+        .and_then(|pod| pod.record(object.json(), keys))
         .map_err(|error| unreadable(Kind::Pods, object, &error))
         .ok()?
 }

@@ -66,6 +66,7 @@ fn parents_are_created_where_they_are_missing() {
                 "scheduling.example.io/timestamp": "2026-01-01T00:00:00Z",
                 "scheduling.example.io/wanRttMs": "12.5",
                 "scheduling.example.io/decision-id": "id-1",
+                "controller.kubernetes.io/pod-deletion-cost": "-100",
             }},
             "spec": {
                 "nodeSelector": {"node.role/cloud": "true"},
@@ -99,7 +100,11 @@ fn paths_are_escaped_and_nothing_is_duplicated() {
         json!({"annotations": {"a~b/c": "kept"}}),
         json!({"nodeSelector": {"node.role/cloud": "true"}, "tolerations": [{"operator": "Exists"}]}),
     );
-    let operations = operations(&fleet(), &pod, &Config::default());
+    let config = Config {
+        cloud_deletion_cost: None,
+        ..Config::default()
+    };
+    let operations = operations(&fleet(), &pod, &config);
     let paths: Vec<_> = operations.iter().map(|operation| operation.path.as_str()).collect();
     assert!(
         paths
@@ -142,9 +147,9 @@ fn annotations_stay_within_what_the_api_server_takes() {
     };
     let full = total(&annotations(&with_bytes(0)));
     let all = annotations(&with_bytes(ANNOTATIONS_LIMIT - full));
-    assert_eq!((total(&all), all.len()), (ANNOTATIONS_LIMIT, 9));
+    assert_eq!((total(&all), all.len()), (ANNOTATIONS_LIMIT, 10));
     let unexplained = annotations(&with_bytes(ANNOTATIONS_LIMIT - full + 1));
-    assert!(unexplained.len() == 8 && !unexplained.contains_key("scheduling.example.io/explain"));
+    assert!(unexplained.len() == 9 && !unexplained.contains_key("scheduling.example.io/explain"));
     let own = annotations(&with_bytes(ANNOTATIONS_LIMIT - 100));
     assert_eq!(own.len(), 2);
 }
@@ -155,6 +160,13 @@ fn rest(pod: &Value) -> Value {
     if let Some(spec) = pod["spec"].as_object_mut() {
         spec.remove("nodeSelector");
         spec.remove("tolerations");
+        if let Some(gates) = spec.get_mut("schedulingGates").and_then(Value::as_array_mut) {
+            gates.retain(|gate| gate["name"] != "scheduling.example.io/awaiting-capacity");
+        }
+        let is_empty = |gates: &Value| gates.is_null() || gates.as_array().is_some_and(Vec::is_empty);
+        if spec.get("schedulingGates").is_some_and(is_empty) {
+            spec.remove("schedulingGates");
+        }
     }
     // A parent that a patch had to create is no change of the user's fields.
     if pod["metadata"].is_null() {
@@ -165,7 +177,10 @@ fn rest(pod: &Value) -> Value {
     }
     let config = Config::default();
     let annotations = pod["metadata"]["annotations"].as_object_mut().unwrap();
-    annotations.retain(|key, _| !config.keys.written().contains(&key.as_str()));
+    annotations.retain(|key, value| {
+        let is_cost = key == DELETION_COST && *value == "-100";
+        !is_cost && !config.keys.written().contains(&key.as_str())
+    });
     pod
 }
 
@@ -206,6 +221,12 @@ proptest! {
         prop_assert_eq!(patch(&again, &verdict, &config, &stamp()), vec![]);
 
         // And the second round of admission recognises it.
+        if verdict.reason.is_hold() {
+            let workload = again.workload("shop".into(), &config.keys);
+            let second = decide(&workload, &Room::of(&snapshot), &config, NOW);
+            prop_assert!(second.reason.is_hold());
+            prop_assert_eq!(patch(&again, &second, &config, &stamp()), vec![]);
+        }
         if verdict.site().is_some() {
             let workload = again.workload("shop".into(), &config.keys);
             let second = decide(&workload, &Room::of(&snapshot), &config, NOW);

@@ -5,20 +5,45 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::value::RawValue;
 
-use super::wire::{Condition, Container, ContainerStatus, Quantities, Resources, Status};
+use super::wire::{Condition, Container, ContainerStatus, Quantities, Resources, SchedulingGate, Status};
 use super::{Pod, ResourceList, Toleration, slo};
 use crate::index::{Phase, Placement, PodRecord};
 use crate::keys::Keys;
+use crate::waitlist::HeldPod;
 
 impl<'a> Pod<'a> {
-    /// What is kept of a pod that exists; `None` for one without uid or namespace, which no API server sends. Cost: a pass
-    /// over the status; allocates a few strings, more for a pod without node.
+    /// What is kept of a pod that exists, which was read from `json`; `None` for one without uid or namespace, which no API
+    /// server sends. Cost: a pass over the status; allocates a few strings, more for a pod without node, a copy of the whole for
+    /// one behind our gate.
     ///
     /// # Errors
     /// The status cannot be read.
-    pub fn record(&self, keys: &Keys) -> Result<Option<PodRecord>, serde_json::Error> {
+    pub fn record(&self, json: &str, keys: &Keys) -> Result<Option<PodRecord>, serde_json::Error> {
         let status = self.status()?;
-        Ok(self.record_with(status.as_ref(), keys))
+        let record = self.record_with(status.as_ref(), keys).map(|record| PodRecord {
+            held: self.held(json, keys).map(Box::new),
+            ..record
+        });
+        Ok(record)
+    }
+
+    /// The pod as the waitlist keeps it, if it waits behind our gate.
+    fn held(&self, json: &str, keys: &Keys) -> Option<HeldPod> {
+        let metadata = self.metadata.as_ref()?;
+        let is_ours = |gate: &SchedulingGate<'_>| *gate.name == *keys.gate;
+        let is_held = self.spec.scheduling_gates.iter().flatten().any(is_ours) && metadata.deletion_timestamp.is_none();
+        is_held.then_some(())?;
+        let namespace = Cow::Borrowed(metadata.namespace.as_deref()?);
+        Some(HeldPod {
+            uid: metadata.uid.as_deref()?.into(),
+            name: metadata.name.as_deref()?.into(),
+            resource_version: metadata.resource_version.as_deref()?.into(),
+            json: json.into(),
+            workload: self.workload(namespace, keys).into_owned(),
+            created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
+            stated: self.annotation(&keys.timestamp).and_then(|at| at.parse().ok()),
+            reason: self.annotation(&keys.reason).map(Box::from),
+        })
     }
 
     pub(super) fn status(&self) -> Result<Option<Status<'a>>, serde_json::Error> {
@@ -58,6 +83,7 @@ impl<'a> Pod<'a> {
             unschedulable: status.and_then(Status::unschedulable),
             decision: self.annotation(&keys.decision_id).map(Box::from),
             placement: node.is_none().then(|| Box::new(self.placement())),
+            held: None,
             node,
         })
     }

@@ -180,6 +180,7 @@ pub(super) struct Metadata<'a> {
     pub(super) generate_name: Option<Text<'a>>,
     pub(super) namespace: Option<Text<'a>>,
     pub(super) uid: Option<Text<'a>>,
+    pub(super) resource_version: Option<Text<'a>>,
     pub(super) creation_timestamp: Option<Text<'a>>,
     pub(super) deletion_timestamp: Option<IgnoredAny>,
     pub(super) labels: Option<StringMap<'a>>,

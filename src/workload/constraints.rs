@@ -39,7 +39,7 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
 }
 
 /// A pod's nodeSelector and required node affinity.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeConstraints<'a> {
     /// `spec.nodeSelector`.
     pub selector: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -102,7 +102,7 @@ impl fmt::Display for NodeConstraints<'_> {
 }
 
 /// One node selector term: all its requirements must hold.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Term<'a> {
     /// On labels.
     pub expressions: Vec<Requirement<'a>>,
@@ -142,7 +142,7 @@ impl fmt::Display for Term<'_> {
 }
 
 /// A requirement on one label or field.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement<'a> {
     key: Cow<'a, str>,
     operator: Operator,

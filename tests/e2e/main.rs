@@ -19,6 +19,7 @@ mod failure;
 mod fleet;
 mod fleet_command;
 mod golden;
+mod held;
 mod hook;
 mod invalid_slo;
 mod kubectl;
@@ -127,12 +128,21 @@ const SCRIPTS: &[(&str, Script)] = &[
     ),
     ("fleet_command::the_real_answer", fleet_command::the_real_answer),
     ("leader::one_of_two", leader::one_of_two),
+    ("held::in_turn", held::in_turn),
+    ("held::until_the_wan_is_back", held::until_the_wan_is_back),
+    ("held::behind_other_gates", held::behind_other_gates),
     ("live::restart", live::restart::restart),
     ("burst::fills_the_edge", burst::fills_the_edge),
 ];
 
 /// The trials that run alone, when all others are over; they are listed last.
-const ALONE: [&str; 2] = ["live::restart", "burst::fills_the_edge"];
+const ALONE: [&str; 5] = [
+    "held::in_turn",
+    "held::until_the_wan_is_back",
+    "held::behind_other_gates",
+    "live::restart",
+    "burst::fills_the_edge",
+];
 
 static STAGES: RwLock<()> = RwLock::new(());
 

@@ -36,7 +36,8 @@ impl<'run> Stage<'run> {
         })
     }
 
-    /// A configuration with the two sites, `edge` and `cloud`.
+    /// A configuration with the two sites, `edge` and `cloud`. By it no pod is held: the edgeward of any other trial could
+    /// release it.
     pub(crate) fn config(&self) -> Value {
         let probe = format!("tcp://{}", self.wan.address);
         let toleration = json!({"key": "cloud", "value": "cloud", "effect": "NoSchedule"});
@@ -47,6 +48,9 @@ impl<'run> Stage<'run> {
                 {"name": "cloud", "kind": "cloud", "nodeSelector": {LABEL: self.label("cloud")},
                  "tolerations": [toleration], "probes": [probe]},
             ],
+            "onNoCapacity": "edge",
+            "waitForTerminating": 0,
+            "foreignGates": "passThrough",
         })
     }
 

@@ -7,6 +7,7 @@ use crate::fleet::NodeId;
 use crate::ledger::{DecisionId, Ledger, Owner, Reservation};
 use crate::resources::Amounts;
 use crate::units::Millicores;
+use crate::workload::Turn;
 
 #[test]
 fn taints_cordon_and_slots_as_the_scheduler_reads_them() {
@@ -123,17 +124,15 @@ fn with_reserved<T>(fleet: &Value, reserved: &[(i64, i32)], pod: &Value, read: i
                 ..Amounts::default()
             },
             priority,
+            releases: None,
         };
         assert!(ledger.reserve(reservation, NOW.moment));
     }
     let snapshot = testkit::snapshot(fleet);
-    let config = Config::default();
+    let config = unheld();
     let text = pod.to_string();
     let pod = Pod::from_json(&text).unwrap();
-    let room = Room {
-        snapshot: &snapshot,
-        ledger: &ledger,
-    };
+    let room = Room::new(&snapshot, &ledger, Turn::LAST);
     read(&decide(&pod.workload("shop".into(), &config.keys), &room, &config, NOW))
 }
 

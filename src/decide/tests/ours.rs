@@ -47,7 +47,7 @@ fn pods_that_are_not_ours() {
             ),
         ),
         (
-            "passthrough_foreign_gate",
+            "held_no_capacity",
             with(
                 web.clone(),
                 "/spec/schedulingGates",

@@ -168,6 +168,9 @@ fn node(node: &Node, site: &Site, snapshot: &Snapshot) -> Value {
             .map(|part| json!({"priority": part.priority, "used": resources(&part.used, part.pods)}));
         fields["usedByPriority"] = parts.collect();
     }
+    if node.terminating.pods > 0 {
+        fields["terminating"] = resources(&node.terminating.amounts, node.terminating.pods);
+    }
     let claims = |other: &&Site| node.labels.contain(other.definition.selector());
     if snapshot.sites.iter().filter(claims).count() > 1 {
         fields["site"] = site.name().into();

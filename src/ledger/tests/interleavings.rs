@@ -19,6 +19,7 @@ use crate::pod::Pod;
 use crate::room::Room;
 use crate::testkit::{self, NOW};
 use crate::units::Millicores;
+use crate::workload::Turn;
 
 /// Millicores of each node.
 const CORES: i64 = 1_000;
@@ -233,10 +234,7 @@ impl World {
         let text = document.to_string();
         let config = Config::default();
         let workload = Pod::from_json(&text).unwrap().workload(namespace.into(), &config.keys);
-        let room = Room {
-            snapshot: &self.stored.snapshot,
-            ledger: &self.ledger,
-        };
+        let room = Room::new(&self.stored.snapshot, &self.ledger, Turn::LAST);
         let verdict = decide(&workload, &room, &config, self.now);
         let Some(node) = verdict.node else {
             // Said to fit nowhere.
@@ -263,6 +261,7 @@ impl World {
             node,
             amount: workload.request.clone(),
             priority: 0,
+            releases: None,
         };
         let open = self.ledger.open();
         self.call(Call::Reserve(reservation, self.now.moment));
@@ -380,6 +379,7 @@ impl World {
                             node: NodeId(pod.node as u32),
                             amount: pod.request.clone(),
                             priority: 0,
+                            releases: None,
                         };
                         Some(Call::Reserve(reservation, *since))
                     }
@@ -469,10 +469,7 @@ impl World {
     }
 
     fn check(&mut self) {
-        let room = Room {
-            snapshot: &self.stored.snapshot,
-            ledger: &self.ledger,
-        };
+        let room = Room::new(&self.stored.snapshot, &self.ledger, Turn::LAST);
         for node in self.stored.snapshot.sites[0].nodes() {
             let taken = room.taken(node);
             let (amounts, slots) = self.expected(node.id.0 as usize);
@@ -517,6 +514,7 @@ impl World {
                 node: NodeId(u32::try_from(pod.node).unwrap()),
                 amount: pod.reserved.clone(),
                 priority: 0,
+                releases: None,
             };
             match pod.promise {
                 Promise::None => {}

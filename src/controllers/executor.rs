@@ -1,0 +1,326 @@
+//! Carries the release plan out, on the replica that holds the Lease.
+//!
+//! What the plan says is decided once more under the ledger's lock, and its room reserved, before the API server is told: in
+//! one patch that holds for the version of the pod that was decided about. A version is acted on once, however late the
+//! watch shows what came of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
+use k8s_openapi::api::core::v1::Pod as PodObject;
+
+use kube::{Api, Client};
+use serde::de::IgnoredAny;
+use tokio::sync::watch;
+
+use super::lease::Leadership;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::decide::decide;
+use crate::decide::verdict::{Action, Reason};
+use crate::fleet::Snapshot;
+use crate::ledger::{DecisionId, Ledger, Owner, Reservation};
+use crate::metrics::{Metrics, ReleaseOutcome};
+use crate::patch::{self, Operation, Stamp};
+use crate::pod::Pod;
+use crate::room::Room;
+use crate::units::{Micros, Moment};
+use crate::waitlist::{HeldPod, Plan, Step, What};
+
+/// How many patches are under way at once.
+const AT_ONCE: usize = 16;
+
+/// The first and the longest pause before a pod that could not be patched is tried again.
+const PAUSES: [Micros; 2] = [Micros::from_secs(1), Micros::from_secs(60)];
+
+/// For how long it is remembered what was done about a pod.
+const MEMORY: Micros = Micros::from_secs(600);
+
+/// What reviews read, and where the room is reserved.
+#[derive(Debug, Clone)]
+pub struct Books {
+    /// Settings.
+    pub config: Arc<ArcSwap<Config>>,
+    /// The view of the fleet.
+    pub fleet: Arc<ArcSwap<Snapshot>>,
+    /// What is promised and not in that view yet.
+    pub ledger: Arc<Mutex<Ledger>>,
+}
+
+/// Releases held pods.
+pub struct Executor {
+    /// Of the cluster whose pods they are.
+    pub client: Client,
+    /// What is to be done, always the newest.
+    pub plans: watch::Receiver<Arc<Plan>>,
+    /// What is decided by.
+    pub books: Books,
+    /// The process's clock.
+    pub clock: Clock,
+    /// Where releases are counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// What was done about a version of a pod.
+#[derive(Debug)]
+struct Done {
+    version: Box<str>,
+    at: Moment,
+    /// When it may be tried again; `None` while it is under way, or after it succeeded.
+    again: Option<Moment>,
+    pause: Micros,
+}
+
+/// What came of a patch.
+#[derive(Debug)]
+enum Outcome {
+    /// The pod is changed.
+    Changed,
+    /// There was nothing to do, or nothing that could be done now.
+    Nothing,
+    /// The pod is another by now, or gone.
+    Outdated,
+    /// The API server does not take it, or does not answer.
+    Refused(String),
+}
+
+impl Executor {
+    /// Carries out plans for as long as the Lease is ours, for ever.
+    pub async fn run(mut self, leadership: Leadership) {
+        loop {
+            let term = leadership.acquired().await;
+            tokio::select! {
+                () = self.serve() => return,
+                () = term.over() => {}
+            }
+        }
+    }
+
+    async fn serve(&mut self) {
+        let mut done: HashMap<Arc<str>, Done> = HashMap::new();
+        let mut under_way = FuturesUnordered::new();
+        self.plans.mark_changed();
+        loop {
+            let plan = Arc::clone(&self.plans.borrow_and_update());
+            let now = self.clock.moment();
+            done.retain(|_, done| done.at.after(MEMORY) > now);
+            let mut again: Option<Moment> = None;
+            for step in &plan.steps {
+                let known = done
+                    .get(&step.pod.uid)
+                    .filter(|known| *known.version == *step.pod.resource_version);
+                match known {
+                    Some(Done { again: None, .. }) => continue,
+                    Some(Done { again: Some(at), .. }) if *at > now => {
+                        again = Some(again.map_or(*at, |earliest| earliest.min(*at)));
+                        continue;
+                    }
+                    _ if under_way.len() >= AT_ONCE => break,
+                    _ => {}
+                }
+                let begun = Done {
+                    version: step.pod.resource_version.clone(),
+                    at: now,
+                    again: None,
+                    pause: known.map_or(PAUSES[0], |known| known.pause),
+                };
+                done.insert(Arc::clone(&step.pod.uid), begun);
+                under_way.push(self.act(step.clone()));
+            }
+            let wait = again.map(|at| Duration::from_micros(at.since(self.clock.moment()).0));
+            let mut plans = self.plans.clone();
+            tokio::select! {
+                Some((pod, outcome)) = under_way.next() => self.note(&mut done, &pod, outcome),
+                changed = plans.changed() => if changed.is_err() {
+                    return;
+                },
+                () = sleep(wait) => {}
+            }
+        }
+    }
+
+    fn note(&self, done: &mut HashMap<Arc<str>, Done>, pod: &HeldPod, outcome: Outcome) {
+        let now = self.clock.moment();
+        let Some(known) = done.get_mut(&pod.uid) else { return };
+        let (namespace, name) = (&*pod.workload.namespace, &*pod.name);
+        match outcome {
+            // What it is now is told by the watch.
+            Outcome::Changed | Outcome::Outdated => {}
+            Outcome::Nothing => known.again = Some(now.after(PAUSES[0])),
+            Outcome::Refused(error) => {
+                known.again = Some(now.after(known.pause));
+                tracing::warn!(
+                    namespace,
+                    name,
+                    error,
+                    retry_s = known.pause.0 / 1_000_000,
+                    "a held pod could not be changed"
+                );
+                known.pause = Micros(known.pause.0.saturating_mul(2)).min(PAUSES[1]);
+            }
+        }
+    }
+
+    fn act(&self, step: Step) -> impl Future<Output = (Arc<HeldPod>, Outcome)> + use<> {
+        let Step { pod, since, what } = step;
+        let (client, books, clock, metrics) = (
+            self.client.clone(),
+            self.books.clone(),
+            self.clock,
+            Arc::clone(&self.metrics),
+        );
+        async move {
+            let Some(change) = books.change(&pod, since, what, clock) else {
+                return (pod, Outcome::Nothing);
+            };
+            let outcome = send(&client, &pod, &change.operations).await;
+            if let (Some(id), false) = (change.reserved, matches!(outcome, Outcome::Changed)) {
+                books.ledger().withdraw(id, &pod.workload.namespace);
+            }
+            let counted = match &outcome {
+                Outcome::Changed => ReleaseOutcome::Changed,
+                Outcome::Outdated | Outcome::Nothing => ReleaseOutcome::Outdated,
+                Outcome::Refused(_) => ReleaseOutcome::Refused,
+            };
+            metrics.waitlist().change(change.reason.as_str(), counted);
+            if matches!(outcome, Outcome::Changed) {
+                let held_s = clock.moment().since(since).0 / 1_000_000;
+                let (namespace, name, reason) = (&*pod.workload.namespace, &*pod.name, change.reason.as_str());
+                tracing::info!(
+                    namespace,
+                    name,
+                    reason,
+                    site = change.site,
+                    held_s,
+                    "changed a held pod"
+                );
+            }
+            (pod, outcome)
+        }
+    }
+}
+
+/// A change to a held pod, whose room is reserved.
+struct Change {
+    operations: Vec<Operation>,
+    reason: Reason,
+    site: Option<String>,
+    reserved: Option<DecisionId>,
+}
+
+impl Books {
+    fn ledger(&self) -> std::sync::MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What to change on the pod; `None` if its turn has not come after all.
+    fn change(&self, held: &HeldPod, since: Moment, what: What, clock: Clock) -> Option<Change> {
+        let config = self.config.load();
+        let pod = Pod::from_json(&held.json).ok()?;
+        let id = DecisionId(uuid::Uuid::new_v4().as_u128());
+        let stamp = Stamp {
+            at: clock.wall(),
+            id: id.to_string(),
+        };
+        let unplaced = |operations, reason| Change {
+            operations,
+            reason,
+            site: None,
+            reserved: None,
+        };
+        match what {
+            What::LetGo(reason) => Some(unplaced(patch::release(&pod, None, &config, &stamp)?, reason)),
+            What::Note(reason) => Some(unplaced(patch::note(&pod, reason, &config, &stamp)?, reason)),
+            What::Release => {
+                let snapshot;
+                let (verdict, reserved) = {
+                    let mut ledger = self.ledger();
+                    snapshot = self.fleet.load();
+                    let now = clock.now();
+                    let workload = held.waited(now.moment.since(since));
+                    let room = Room::new(&snapshot, &ledger, held.turn(&config));
+                    let verdict = decide(&workload, &room, &config, now);
+                    let Action::Place(site) = verdict.action else {
+                        return None;
+                    };
+                    let reserved = verdict.node.is_some_and(|node| {
+                        let reservation = Reservation {
+                            id,
+                            owner: Owner::new(&workload.namespace, workload.controller.as_deref()),
+                            site: site.name().into(),
+                            node,
+                            amount: workload.request.clone(),
+                            priority: workload.priority,
+                            releases: Some(Arc::clone(&held.uid)),
+                        };
+                        ledger.reserve(reservation, now.moment)
+                    });
+                    (verdict, reserved)
+                };
+                let operations = patch::release(&pod, Some(&verdict), &config, &stamp);
+                if operations.is_none() && reserved {
+                    self.ledger().withdraw(id, &held.workload.namespace);
+                }
+                Some(Change {
+                    operations: operations?,
+                    reason: verdict.reason,
+                    site: verdict.site().map(|site| site.name().to_owned()),
+                    reserved: reserved.then_some(id),
+                })
+            }
+        }
+    }
+}
+
+async fn send(client: &Client, pod: &HeldPod, operations: &[Operation]) -> Outcome {
+    let (namespace, name) = (&*pod.workload.namespace, &*pod.name);
+    let refused = |error: &dyn std::fmt::Display| Outcome::Refused(error.to_string());
+    let request = serde_json::to_vec(operations)
+        .map_err(|error| refused(&error))
+        .and_then(|body| {
+            let request = Request::builder()
+                .method(Method::PATCH)
+                .uri(format!(
+                    "/api/v1/namespaces/{namespace}/pods/{name}?fieldManager=edgeward"
+                ))
+                .header(CONTENT_TYPE, "application/json-patch+json");
+            request.body(body).map_err(|error| refused(&error))
+        });
+    let request = match request {
+        Ok(request) => request,
+        Err(outcome) => return outcome,
+    };
+    let error = match client.request::<IgnoredAny>(request).await {
+        Ok(_) => return Outcome::Changed,
+        Err(error) => error,
+    };
+    match &error {
+        kube::Error::Api(status) if matches!(status.code, 404 | 409) => Outcome::Outdated,
+        // A test that fails looks like a pod that is not valid.
+        kube::Error::Api(status) if status.code == 422 && !is_version(client, pod).await => Outcome::Outdated,
+        error => refused(error),
+    }
+}
+
+/// Whether the pod is still there in this version, as far as can be told.
+async fn is_version(client: &Client, pod: &HeldPod) -> bool {
+    let pods: Api<PodObject> = Api::namespaced(client.clone(), &pod.workload.namespace);
+    match pods.get_metadata_opt(&pod.name).await {
+        Ok(Some(found)) => found.metadata.resource_version.as_deref() == Some(&*pod.resource_version),
+        Ok(None) => false,
+        Err(_) => true,
+    }
+}
+
+async fn sleep(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}

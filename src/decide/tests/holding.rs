@@ -1,0 +1,186 @@
+//! Which pods are held, for how long, and what becomes of them.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::{ForeignGates, OnNoCapacity};
+use crate::workload::slo::{Class, PerClass};
+
+const GATE: &str = "scheduling.example.io/awaiting-capacity";
+
+/// Site and reason for a pod that arrives.
+fn arriving(fleet: &Value, pod: &Value) -> String {
+    outcome_with(fleet, pod, &Config::default())
+}
+
+/// Site and reason for a pod that has been held for so long.
+fn held(fleet: &Value, pod: &Value, seconds: u64, config: &Config) -> String {
+    let snapshot = testkit::snapshot(fleet);
+    let text = pod.to_string();
+    let pod = Pod::from_json(&text).unwrap();
+    let workload = Workload {
+        held: Some(Micros::from_secs(seconds)),
+        gates: vec![GATE.into()],
+        ..pod.workload("shop".into(), &config.keys)
+    };
+    let verdict = decide(&workload, &Room::of(&snapshot), config, NOW);
+    match verdict.site() {
+        Some(site) => format!("{}: {}", site.name(), verdict.reason.as_str()),
+        None => verdict.reason.as_str().to_owned(),
+    }
+}
+
+fn without_wan(fleet: Value) -> Value {
+    with(fleet, "/sites/1/wan", json!({"reachable": false}))
+}
+
+#[test]
+fn a_pod_without_room_is_held_unless_waiting_is_not_for_it() {
+    let full = without_wan(fleet(4000));
+    let web = pod(json!({}));
+    assert_eq!(arriving(&full, &web), "held_no_capacity");
+    // Two degrees of nothing: no node of the cloud at all is no other thing than a cloud that does not answer.
+    let mut no_cloud = full.clone();
+    no_cloud["nodes"].as_array_mut().unwrap().truncate(1);
+    assert_eq!(arriving(&no_cloud, &web), "held_no_capacity");
+
+    let asking = |cpu: &str| with(web.clone(), "/spec/containers/0/resources/requests/cpu", json!(cpu));
+    let pinned = with(web.clone(), "/spec/nodeSelector", json!({"disk": "ssd"}));
+    let local = with(web.clone(), "/spec/hostNetwork", json!(true));
+    let mut evictable = full.clone();
+    evictable["nodes"][0]["usedByPriority"] = json!([{"priority": 0, "used": {"cpu": "4000m", "pods": 5}}]);
+    let important = with(web.clone(), "/spec/priority", json!(100));
+    for (expected, fleet, pod) in [
+        (
+            "edge: edge_offload_not_allowed",
+            &full,
+            pod(json!({"offloadAllowed": "false"})),
+        ),
+        ("edge: edge_pinned_by_pod", &full, pinned),
+        ("edge: edge_not_offloadable", &full, local),
+        ("edge: edge_too_large", &full, asking("65")),
+        ("edge: edge_wan_unreachable", &evictable, important.clone()),
+        ("held_no_capacity", &full, important),
+        ("edge: edge_invalid_slo", &full, pod(json!({"priority": "11"}))),
+    ] {
+        assert_eq!(arriving(fleet, &pod), expected, "{pod}");
+    }
+    let only_edge = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": [full["nodes"][0]]});
+    assert_eq!(arriving(&only_edge, &web), "edge: edge_cloud_site_missing");
+
+    let mut config = Config::default();
+    config.holding.classes[Class::Latency] = false;
+    assert_eq!(outcome_with(&full, &web, &config), "edge: edge_wan_unreachable");
+    let mut config = Config::default();
+    config.holding.on_no_capacity = OnNoCapacity::Edge;
+    assert_eq!(outcome_with(&full, &web, &config), "edge: edge_wan_unreachable");
+}
+
+#[test]
+fn a_held_pod_goes_where_room_appears_and_somewhere_in_the_end() {
+    let web = pod(json!({"deadlineMs": "400"}));
+    let config = Config::default();
+    let hopeless = without_wan(fleet(4000));
+    assert_eq!(held(&fleet(0), &web, 1, &config), "edge: released_edge");
+    assert_eq!(held(&fleet(4000), &web, 1, &config), "cloud: released_cloud");
+    assert_eq!(held(&hopeless, &web, 29, &config), "held_no_capacity");
+    assert_eq!(held(&hopeless, &web, 30, &config), "edge: released_timeout");
+    // A cloud that misses the deadline is better than a full edge, but only at the end.
+    let late = pod(json!({"deadlineMs": "310"}));
+    assert_eq!(held(&fleet(4000), &late, 29, &config), "held_no_capacity");
+    assert_eq!(held(&fleet(4000), &late, 30, &config), "cloud: released_timeout");
+    // Nobody is sent away, nor home, on old news.
+    let stale = with(fleet(0), "/ageSeconds", json!(61));
+    assert_eq!(held(&stale, &web, 29, &config), "held_no_capacity");
+    assert_eq!(held(&stale, &web, 30, &config), "edge: released_timeout");
+    // What is not ours any more, and what could not be held, is not kept.
+    let opted_out = with(
+        web.clone(),
+        "/metadata/labels",
+        json!({"scheduling.example.io/managed": "false"}),
+    );
+    assert_eq!(held(&fleet(0), &opted_out, 1, &config), "passthrough_opted_out");
+    let local = with(web.clone(), "/spec/hostNetwork", json!(true));
+    assert_eq!(held(&hopeless, &local, 1, &config), "edge: released_edge");
+    let mut impatient = Config::default();
+    impatient.holding.on_no_capacity = OnNoCapacity::Edge;
+    assert_eq!(held(&hopeless, &web, 1, &impatient), "edge: released_edge");
+    // It is there, so it cannot be refused.
+    let denying = Config {
+        invalid_slo: InvalidSlo::Deny,
+        ..Config::default()
+    };
+    assert_eq!(
+        held(&hopeless, &pod(json!({"priority": "11"})), 1, &denying),
+        "edge: released_edge"
+    );
+}
+
+#[test]
+fn pods_that_are_terminating_are_waited_for_a_while() {
+    let web = pod(json!({"deadlineMs": "400"}));
+    let config = Config::default();
+    let mut leaving = fleet(4000);
+    leaving["nodes"][0]["terminating"] = json!({"cpu": "500m", "pods": 1});
+    assert_eq!(arriving(&leaving, &web), "held_terminating");
+    assert_eq!(held(&leaving, &web, 4, &config), "held_terminating");
+    assert_eq!(held(&leaving, &web, 5, &config), "cloud: released_cloud");
+    assert_eq!(
+        held(&without_wan(leaving.clone()), &web, 5, &config),
+        "held_no_capacity"
+    );
+    let verdict = with_verdict(&leaving, &web, &config, |verdict| verdict.node.is_some());
+    assert!(verdict, "it names the node whose room is waited for");
+    // Not for what would not be enough, nor where the edge is refused for more than room, nor at all if so configured.
+    let mut too_little = leaving.clone();
+    too_little["nodes"][0]["terminating"] = json!({"cpu": "499m", "pods": 1});
+    assert_eq!(arriving(&too_little, &web), "cloud: cloud_edge_no_capacity");
+    let hurried = pod(json!({"deadlineMs": "269"}));
+    assert_eq!(arriving(&leaving, &hurried), "cloud: cloud_best_effort");
+    let mut config = Config::default();
+    config.holding.wait_for_terminating = PerClass::default();
+    assert_eq!(outcome_with(&leaving, &web, &config), "cloud: cloud_edge_no_capacity");
+}
+
+#[test]
+fn the_gates_of_others_are_waited_for() {
+    let gated = |names: &[&str]| {
+        let gates: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+        with(pod(json!({})), "/spec/schedulingGates", gates.into())
+    };
+    assert_eq!(arriving(&fleet(0), &gated(&["kueue"])), "held_foreign_gate");
+    assert_eq!(arriving(&fleet(0), &gated(&["kueue", GATE])), "held_foreign_gate");
+    assert_eq!(arriving(&fleet(0), &gated(&[GATE])), "held_no_capacity");
+    let mut config = Config::default();
+    config.holding.foreign_gates = ForeignGates::PassThrough;
+    assert_eq!(
+        outcome_with(&fleet(0), &gated(&["kueue"]), &config),
+        "passthrough_foreign_gate"
+    );
+    assert_eq!(
+        outcome_with(&fleet(0), &gated(&["kueue", GATE]), &config),
+        "held_foreign_gate"
+    );
+}
+
+#[test]
+fn priority_counts_as_far_as_the_namespace_may_go() {
+    // (c): only a pod of priority 7 leaves an edge that takes it for a cloud that is merely better.
+    let behind = with(
+        fleet(0),
+        "/sites/0/queues",
+        json!([{"class": "latency", "waiting": 10, "sloPriority": 10}]),
+    );
+    let urgent = pod(json!({"deadlineMs": "319", "priority": "7"}));
+    assert_eq!(arriving(&behind, &urgent), "cloud: cloud_best_effort");
+    let config = Config {
+        priority_caps: [("shop".into(), 6), ("other".into(), 0)].into(),
+        ..Config::default()
+    };
+    assert_eq!(outcome_with(&behind, &urgent, &config), "edge: edge_fail_soft");
+    let warnings = with_verdict(&behind, &urgent, &config, |verdict| verdict.warnings.clone());
+    assert_eq!(
+        warnings,
+        ["slo.example.io/priority: 7 counts as 6, the most in this namespace"]
+    );
+}

@@ -1,0 +1,301 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::keys::Keys;
+use crate::ledger::{Owner, Reservation};
+use crate::pod::Pod;
+use crate::testkit::{self, NOW};
+
+const GATE: &str = "scheduling.example.io/awaiting-capacity";
+
+/// Edge nodes of one core each, so many millicores of which are taken, and a cloud that does not answer.
+fn fleet(used: &[i64]) -> Value {
+    let node = |(i, used): (usize, &i64)| {
+        json!({"name": format!("e{i}"), "labels": {"node.role/edge": "true"},
+               "allocatable": {"cpu": "1", "memory": "8Gi", "pods": 110}, "used": {"cpu": format!("{used}m"), "pods": 1}})
+    };
+    json!({
+        "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "wan": {"reachable": false}}],
+        "nodes": used.iter().enumerate().map(node).collect::<Vec<_>>(),
+    })
+}
+
+/// A pod held since so many seconds.
+#[derive(Debug, Clone)]
+struct Held {
+    name: String,
+    millicores: i64,
+    priority: i32,
+    slo_priority: u8,
+    seconds: i64,
+}
+
+fn held(name: &str, millicores: i64, slo_priority: u8, seconds: i64) -> Held {
+    let (name, priority) = (name.to_owned(), 0);
+    Held {
+        name,
+        millicores,
+        priority,
+        slo_priority,
+        seconds,
+    }
+}
+
+impl Held {
+    fn document(&self) -> Value {
+        let at = (NOW.wall - jiff::SignedDuration::from_secs(self.seconds)).to_string();
+        json!({
+            "metadata": {
+                "name": self.name, "namespace": "shop", "uid": self.name, "resourceVersion": "1", "creationTimestamp": at,
+                "annotations": {
+                    "slo.example.io/class": "batch", "slo.example.io/priority": self.slo_priority.to_string(),
+                    "scheduling.example.io/timestamp": at, "scheduling.example.io/reason": "held_no_capacity",
+                },
+            },
+            "spec": {
+                "priority": self.priority, "schedulingGates": [{"name": GATE}],
+                "containers": [{"resources": {"requests": {"cpu": format!("{}m", self.millicores)}}}],
+            },
+        })
+    }
+}
+
+fn read(document: &Value) -> HeldPod {
+    let text = document.to_string();
+    let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("example.io"));
+    *record.unwrap().unwrap().held.unwrap()
+}
+
+fn waitlist(pods: &[Held]) -> Waitlist {
+    let mut waitlist = Waitlist::default();
+    pods.iter().for_each(|pod| waitlist.apply(read(&pod.document()), NOW));
+    waitlist
+}
+
+/// What is to be done about whom, in order.
+fn steps(plan: &Plan) -> Vec<(String, What)> {
+    plan.steps
+        .iter()
+        .map(|step| (step.pod.name.to_string(), step.what))
+        .collect()
+}
+
+fn plan_with(waitlist: &mut Waitlist, fleet: &Value, ledger: &Ledger) -> Plan {
+    let snapshot = testkit::snapshot(fleet);
+    waitlist.plan(
+        &snapshot,
+        ledger,
+        &Config::default(),
+        |namespace| namespace == "shop",
+        NOW,
+    )
+}
+
+fn plan(pods: &[Held], fleet: &Value) -> (Waitlist, Plan) {
+    let mut waitlist = waitlist(pods);
+    let plan = plan_with(&mut waitlist, fleet, &Ledger::default());
+    (waitlist, plan)
+}
+
+/// What is set aside, by pod: node and whether it comes at once.
+fn claims(waitlist: &Waitlist) -> BTreeMap<String, (u32, bool)> {
+    let claims = waitlist.claims();
+    let on = |node: NodeId| {
+        claims
+            .on(node)
+            .map(move |claim| (claim.uid.to_string(), (node.0, claim.comes)))
+    };
+    claims.nodes().flat_map(on).collect()
+}
+
+#[test]
+fn room_is_given_by_priority_and_age_as_far_as_it_goes() {
+    let mut important = held("important", 400, 0, 1);
+    important.priority = 1;
+    let pods = [
+        held("young", 400, 9, 1),
+        held("old", 400, 9, 2),
+        held("minor", 100, 8, 50),
+        important,
+    ];
+    let (waitlist, plan) = plan(&pods, &fleet(&[0]));
+    let released = |name: &str| (name.to_owned(), What::Release);
+    assert_eq!(steps(&plan), ["important", "old", "minor"].map(released));
+    assert_eq!(
+        claims(&waitlist),
+        ["important", "minor", "old"]
+            .map(|name| (name.to_owned(), (0, true)))
+            .into()
+    );
+    assert_eq!(
+        (plan.held, plan.oldest),
+        (4, Some(NOW.moment.before(Micros::from_secs(50))))
+    );
+}
+
+#[test]
+fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
+    let pods = [held("first", 400, 9, 2), held("second", 400, 9, 1)];
+    let mut waitlist = waitlist(&pods);
+    let mut ledger = Ledger::new(Micros::from_secs(3));
+    ledger.set_replicas(3);
+    assert!(ledger.reserve(
+        Reservation {
+            id: crate::ledger::DecisionId(1),
+            owner: Owner::new("shop", None),
+            site: "edge".into(),
+            node: NodeId(0),
+            amount: crate::resources::Amounts {
+                cpu: crate::units::Millicores(400),
+                ..Default::default()
+            },
+            priority: 0,
+            releases: Some("first".into()),
+        },
+        NOW.moment,
+    ));
+    let plan = plan_with(&mut waitlist, &fleet(&[200]), &ledger);
+    assert_eq!(steps(&plan), [("second".to_owned(), What::Release)]);
+    // Nobody saw it released: it is claimed again, and its owner is not to blame.
+    ledger.expire(Now {
+        moment: NOW.moment.after(Micros::from_secs(3)),
+        ..NOW
+    });
+    assert_eq!(ledger.suspended(), 0);
+    let plan = plan_with(&mut waitlist, &fleet(&[200]), &ledger);
+    assert_eq!(
+        steps(&plan),
+        ["first", "second"].map(|name| (name.to_owned(), What::Release))
+    );
+}
+
+#[test]
+fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
+    let fleet = fleet(&[700, 500, 600]);
+    let (waitlist, plan) = plan(&[held("large", 900, 5, 59), held("small", 300, 5, 1)], &fleet);
+    assert_eq!(steps(&plan), [("small".to_owned(), What::Release)]);
+    assert_eq!(claims(&waitlist).keys().collect::<Vec<_>>(), ["small"]);
+    // One claim on a node, and what is left is for the others.
+    let (waitlist, plan) = self::plan(
+        &[
+            held("large", 900, 5, 61),
+            held("larger", 950, 5, 60),
+            held("small", 300, 5, 1),
+        ],
+        &fleet,
+    );
+    assert_eq!(steps(&plan), [("small".to_owned(), What::Release)]);
+    let expected = [("large", (1, false)), ("larger", (2, false)), ("small", (0, true))];
+    assert_eq!(
+        claims(&waitlist),
+        expected.map(|(name, claim)| (name.to_owned(), claim)).into()
+    );
+    // Until its class may wait no longer.
+    let (waitlist, plan) = self::plan(&[held("large", 900, 5, 300)], &fleet);
+    assert_eq!(steps(&plan), [("large".to_owned(), What::Release)]);
+    assert_eq!(claims(&waitlist), BTreeMap::new());
+}
+
+#[test]
+fn whoever_is_not_ours_is_let_go() {
+    let mut waitlist = Waitlist::default();
+    let mut elsewhere = held("elsewhere", 100, 5, 9).document();
+    elsewhere["metadata"]["namespace"] = json!("other");
+    let mut opted_out = held("opted-out", 100, 5, 9).document();
+    opted_out["metadata"]["labels"] = json!({"scheduling.example.io/managed": "false"});
+    let mut queued = held("queued", 100, 5, 9).document();
+    queued["spec"]["schedulingGates"] = json!([{"name": "queue"}, {"name": GATE}]);
+    for document in [elsewhere, opted_out, queued] {
+        waitlist.apply(read(&document), NOW);
+    }
+    let plan = |waitlist: &mut Waitlist, now| {
+        let snapshot = testkit::snapshot(&fleet(&[0]));
+        let plan = waitlist.plan(
+            &snapshot,
+            &Ledger::default(),
+            &Config::default(),
+            |name| name == "shop",
+            now,
+        );
+        steps(&plan).into_iter().collect::<BTreeMap<_, _>>()
+    };
+    let of_shop = BTreeMap::from([
+        ("opted-out".to_owned(), What::LetGo(Reason::OptedOut)),
+        ("queued".to_owned(), What::Note(Reason::HeldForeignGate)),
+    ]);
+    // Its namespace may have opted in a moment ago.
+    assert_eq!(plan(&mut waitlist, NOW), of_shop);
+    let later = Now {
+        moment: NOW.moment.after(Micros::from_secs(5)),
+        ..NOW
+    };
+    assert!(waitlist.is_outdated(&BTreeSet::new(), later.moment));
+    let mut all = of_shop;
+    all.insert("elsewhere".to_owned(), What::LetGo(Reason::NotManaged));
+    assert_eq!(plan(&mut waitlist, later), all);
+}
+
+#[test]
+fn a_plan_stands_until_something_can_change_it() {
+    let (mut waitlist, _) = plan(&[held("fits", 400, 5, 1), held("waits", 700, 5, 1)], &fleet(&[0]));
+    let lost = |node: u32| BTreeSet::from([NodeId(node)]);
+    assert!(!waitlist.is_outdated(&lost(1), NOW.moment));
+    assert!(waitlist.is_outdated(&lost(0), NOW.moment), "a node with a claim");
+    let due = waitlist.next_change().unwrap();
+    assert_eq!(due, NOW.moment.after(Micros::from_secs(5)));
+    assert!(waitlist.is_outdated(&BTreeSet::new(), due));
+    waitlist.retain(|_| true);
+    assert!(!waitlist.is_outdated(&BTreeSet::new(), NOW.moment));
+    waitlist.delete("nobody");
+    assert!(!waitlist.is_outdated(&BTreeSet::new(), NOW.moment));
+    waitlist.delete("fits");
+    assert!(waitlist.is_outdated(&BTreeSet::new(), NOW.moment));
+}
+
+#[test]
+fn a_time_in_the_future_begins_when_the_pod_is_first_seen() {
+    let mut waitlist = waitlist(&[held("clock", 2_000, 5, -60)]);
+    let later = Now {
+        moment: NOW.moment.after(Micros::from_secs(7)),
+        ..NOW
+    };
+    waitlist.apply(read(&held("clock", 2_000, 5, -60).document()), later);
+    let plan = plan_with(&mut waitlist, &fleet(&[0]), &Ledger::default());
+    assert_eq!(plan.oldest, Some(NOW.moment));
+}
+
+proptest! {
+    #[test]
+    fn never_more_than_fits_and_nobody_out_of_turn(
+        used in prop::collection::vec(0_i64..=1_000, 1..4),
+        pods in prop::collection::vec((1_i64..=10, 0_i32..2, 0_u8..3, 0_i64..120), 0..12),
+    ) {
+        let pods: Vec<Held> = pods.into_iter().enumerate().map(|(i, (tenths, priority, slo_priority, seconds))| Held {
+            name: format!("p{i:02}"),
+            millicores: tenths * 100,
+            priority,
+            slo_priority,
+            seconds,
+        }).collect();
+        let (waitlist, plan) = self::plan(&pods, &fleet(&used));
+        let by_name = |name: &str| pods.iter().find(|pod| pod.name == name).unwrap();
+        // What comes at once fits where it is charged.
+        let claims = waitlist.claims();
+        for (node, used) in used.iter().enumerate() {
+            let coming = claims.on(NodeId(node as u32)).filter(|claim| claim.comes);
+            let coming: i64 = coming.map(|claim| by_name(&claim.uid).millicores).sum();
+            prop_assert!(coming == 0 || used + coming <= 1_000);
+        }
+        // Of two that ask for the same, the one whose turn is later never goes alone.
+        let released: BTreeSet<_> = plan.steps.iter().map(|step| step.pod.name.to_string()).collect();
+        let turn = |pod: &Held| (-pod.priority, -i32::from(pod.slo_priority), -pod.seconds);
+        for pod in pods.iter().filter(|pod| released.contains(&pod.name)) {
+            for other in pods.iter().filter(|other| other.millicores == pod.millicores && turn(other) < turn(pod)) {
+                prop_assert!(released.contains(&other.name), "{:?} before {:?}", pod, other);
+            }
+        }
+    }
+}

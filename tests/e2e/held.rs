@@ -1,0 +1,300 @@
+//! Pods that are held behind our gate, and what becomes of them.
+//!
+//! Whoever holds the Lease releases every pod behind the gate, whichever trial it is of: these trials run alone.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::edgeward::Edgeward;
+use crate::patience::{BOUND, eventually};
+use crate::scene::Scene;
+use crate::stage::Stage;
+use crate::workloads;
+
+const GATE: &str = "scheduling.example.io/awaiting-capacity";
+
+/// The stage's configuration, by which pods are held, for so long.
+fn holding(stage: &Stage<'_>, limits: &Value) -> Value {
+    let mut config = stage.config();
+    for setting in ["onNoCapacity", "waitForTerminating", "foreignGates"] {
+        config
+            .as_object_mut()
+            .into_iter()
+            .for_each(|config| drop(config.remove(setting)));
+    }
+    config["holdLimits"] = limits.clone();
+    config["reservationTTL"] = json!("1h");
+    config
+}
+
+fn for_long() -> Value {
+    json!({"latency": "1h", "throughput": "1h", "batch": "1h"})
+}
+
+/// A pod of class batch that asks for so many millicores.
+fn pod(name: &str, millicores: u32, slo_priority: u32) -> Value {
+    let slo = json!({
+        "slo.example.io/class": "batch",
+        "slo.example.io/deadlineMs": "600000",
+        "slo.example.io/priority": slo_priority.to_string(),
+    });
+    let mut pod = workloads::pod(name, slo);
+    pod["metadata"]["labels"] = json!({"app": "held"});
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
+    pod
+}
+
+fn annotation<'p>(pod: &'p Value, name: &str) -> Option<&'p str> {
+    pod["metadata"]["annotations"][format!("scheduling.example.io/{name}")].as_str()
+}
+
+fn is_gated(pod: &Value) -> bool {
+    let gates = pod["spec"]["schedulingGates"].as_array();
+    gates.into_iter().flatten().any(|gate| gate["name"] == GATE)
+}
+
+/// Creates a pod and waits until it runs at this site for this reason.
+fn ends(scene: &Scene<'_>, stage: &Stage<'_>, pod: &Value, site: &str, reason: &str) -> Result<()> {
+    let name = pod["metadata"]["name"].as_str().context("a name")?;
+    scene.kubectl.create(pod)?;
+    goes(scene, stage, name, site, reason)
+}
+
+fn goes(scene: &Scene<'_>, stage: &Stage<'_>, name: &str, site: &str, reason: &str) -> Result<()> {
+    eventually(&format!("{name} runs: {site}: {reason}"), BOUND, || {
+        let pod = scene.kubectl.get("pod", name)?;
+        let found = (stage.site_of(&pod), annotation(&pod, "reason"));
+        ensure!(found == (Some(site), Some(reason)), "{found:?} {}", pod["status"]);
+        ensure!(
+            annotation(&pod, "site") == Some(site),
+            "{}",
+            pod["metadata"]["annotations"]
+        );
+        Ok(())
+    })
+}
+
+/// Waits until a pod is held for this reason, and the API server says so.
+fn is_held(scene: &Scene<'_>, name: &str, reason: &str) -> Result<()> {
+    eventually(&format!("{name} is held"), BOUND, || {
+        let pod = scene.kubectl.get("pod", name)?;
+        ensure!(is_gated(&pod) && annotation(&pod, "reason") == Some(reason), "{pod}");
+        ensure!(
+            annotation(&pod, "timestamp").is_some() && annotation(&pod, "site").is_none(),
+            "{pod}"
+        );
+        ensure!(
+            pod["status"]["conditions"][0]["reason"] == "SchedulingGated",
+            "{}",
+            pod["status"]
+        );
+        Ok(())
+    })
+}
+
+/// The edge is full and no cloud answers: 50 pods are held. Room appears step by step, and is given in the order of their
+/// priority and age, to as many as fit. Who releases them is killed in the middle, and another goes on.
+pub(crate) fn in_turn(scene: &Scene<'_>) -> Result<()> {
+    const PODS: u32 = 50;
+    let stage = Stage::new(scene)?;
+    let node = stage.edge_node("edge-0", "1")?;
+    stage.cloud_node("cloud-0")?;
+    stage.wan.close();
+    let config = holding(&stage, &for_long());
+    let mut pair = vec![
+        scene.live_edgeward_as("first", &config)?,
+        scene.live_edgeward_as("second", &config)?,
+    ];
+    let registered = scene.register(&pair[0].url, &pair[0].ca)?;
+    registered.be_patient()?;
+    ends(scene, &stage, &pod("filler", 1000, 5), "edge", "edge_feasible_slo_met")?;
+
+    for i in 0..PODS {
+        scene.kubectl.create(&pod(&format!("held-{i}"), 100, i * 7 % 11))?;
+    }
+    eventually("all are held, and every replica knows", BOUND, || {
+        let pods = scene.kubectl.list("pods", "app=held")?;
+        let held = pods
+            .iter()
+            .filter(|pod| is_gated(pod) && annotation(pod, "reason") == Some("held_no_capacity"));
+        let held = held.count();
+        ensure!(held == PODS as usize, "{held}");
+        for edgeward in &pair {
+            let known = edgeward.count("edgeward_held_pods", &[])?;
+            ensure!(known == u64::from(PODS), "{known}");
+        }
+        Ok(())
+    })?;
+
+    for (step, cpu) in ["1500m", "2", "3", "6"].iter().enumerate() {
+        if step == 2 {
+            let leader = eventually("one leads", BOUND, || leader(&pair))?;
+            pair[leader].kill()?;
+            pair.remove(leader);
+        }
+        stage.resize(&node, cpu)?;
+        let released = match step {
+            0 => 5,
+            1 => 10,
+            2 => 20,
+            _ => PODS as usize,
+        };
+        eventually(
+            &format!("{released} have run since there are {cpu} cores"),
+            BOUND,
+            || {
+                let pods = scene.kubectl.list("pods", "app=held")?;
+                let pods = pods.iter().filter(|pod| pod["metadata"]["name"] != "filler");
+                let (held, free): (Vec<&Value>, Vec<&Value>) = pods.partition(|pod| is_gated(pod));
+                let running = free.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
+                ensure!(
+                    (free.len(), running) == (released, released),
+                    "{} free, {running} run",
+                    free.len()
+                );
+                in_order(&free, &held)
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// Fails if one of the held pods stands before one of those that were released.
+fn in_order(free: &[&Value], held: &[&Value]) -> Result<()> {
+    let turn = |pod: &&Value| {
+        let slo = pod["metadata"]["annotations"]["slo.example.io/priority"].as_str();
+        let priority: i32 = slo.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let created = pod["metadata"]["creationTimestamp"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        (-priority, created)
+    };
+    let (last, first) = (free.iter().map(turn).max(), held.iter().map(turn).min());
+    ensure!(
+        first.is_none() || last <= first,
+        "{last:?} was released, {first:?} is held"
+    );
+    Ok(())
+}
+
+fn leader(edgewards: &[Edgeward<'_>]) -> Result<usize> {
+    for (i, edgeward) in edgewards.iter().enumerate() {
+        if edgeward.count("edgeward_leader", &[])? == 1 {
+            return Ok(i);
+        }
+    }
+    anyhow::bail!("nobody leads")
+}
+
+/// Held while the WAN is down, and sent to the cloud when it is back; or to the edge all the same, when the class has waited
+/// long enough. What waiting is not for is not held at all.
+pub(crate) fn until_the_wan_is_back(scene: &Scene<'_>) -> Result<()> {
+    let stage = Stage::new(scene)?;
+    stage.edge_node("edge-0", "1")?;
+    stage.cloud_node("cloud-0")?;
+    stage.wan.close();
+    let limits = json!({"latency": "2s", "throughput": "1h", "batch": "1h"});
+    let edgeward = scene.live_edgeward(&holding(&stage, &limits))?;
+    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    registered.be_patient()?;
+    ends(scene, &stage, &pod("filler", 1000, 5), "edge", "edge_feasible_slo_met")?;
+
+    scene.kubectl.create(&pod("patient", 500, 5))?;
+    is_held(scene, "patient", "held_no_capacity")?;
+    let mut urgent = pod("urgent", 300, 5);
+    urgent["metadata"]["annotations"]["slo.example.io/class"] = json!("latency");
+    scene.kubectl.create(&urgent)?;
+    eventually("its time is over", BOUND, || {
+        let pod = scene.kubectl.get("pod", "urgent")?;
+        ensure!(annotation(&pod, "reason") == Some("released_timeout"), "{pod}");
+        ensure!(annotation(&pod, "site") == Some("edge") && !is_gated(&pod), "{pod}");
+        Ok(())
+    })?;
+
+    let never = |name: &str| pod(name, 500, 5);
+    let mut local = never("local");
+    local["metadata"]["annotations"]["slo.example.io/offloadAllowed"] = json!("false");
+    let mut large = never("large");
+    large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2000");
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "held-important"}, "value": 1000});
+    scene.kubectl.create(&class)?;
+    let mut important = never("important");
+    important["spec"]["priorityClassName"] = json!("held-important");
+    for (pod, reason) in [
+        (local, "edge_offload_not_allowed"),
+        (large, "edge_too_large"),
+        (important, "edge_wan_unreachable"),
+    ] {
+        let created = scene.kubectl.dry_run(&pod)?;
+        ensure!(!is_gated(&created), "{created}");
+        ensure!(annotation(&created, "reason") == Some(reason), "{created}");
+    }
+    scene.kubectl.run(&["delete", "priorityclass", "held-important"], "")?;
+
+    stage.wan.reopen()?;
+    goes(scene, &stage, "patient", "cloud", "released_cloud")?;
+    let pod = scene.kubectl.get("pod", "patient")?;
+    let cost = &pod["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"];
+    ensure!(cost == "-100", "{pod}");
+    Ok(())
+}
+
+/// A pod that waits for others too is decided when ours is its last gate, and what it says of nodes itself stays. Without its
+/// namespace's label, it loses our gate and gets nothing else.
+pub(crate) fn behind_other_gates(scene: &Scene<'_>) -> Result<()> {
+    let stage = Stage::new(scene)?;
+    stage.edge_node("edge-0", "1")?;
+    stage.cloud_node("cloud-0")?;
+    let edgeward = scene.live_edgeward(&holding(&stage, &for_long()))?;
+    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    registered.be_patient()?;
+    let mut queued = pod("queued", 500, 5);
+    queued["spec"]["schedulingGates"] = json!([{"name": "queue.example/admission"}]);
+    queued["spec"]["affinity"] = stage.affinity();
+    let stored = scene.kubectl.create(&queued)?;
+    is_held(scene, "queued", "held_foreign_gate")?;
+    let gates = &stored["spec"]["schedulingGates"];
+    ensure!(
+        *gates == json!([{"name": "queue.example/admission"}, {"name": GATE}]),
+        "{gates}"
+    );
+
+    let admit = json!([{"op": "remove", "path": "/spec/schedulingGates/0"}]).to_string();
+    let remove_first_gate = |name: &str| {
+        scene
+            .kubectl
+            .run(&["patch", "pod", name, "--type=json", "-p", &admit], "")
+    };
+    remove_first_gate("queued")?;
+    goes(scene, &stage, "queued", "edge", "released_edge")?;
+    let pod_now = scene.kubectl.get("pod", "queued")?;
+    ensure!(pod_now["spec"]["affinity"] == stored["spec"]["affinity"], "{pod_now}");
+
+    let mut left = queued.clone();
+    left["metadata"]["name"] = json!("left");
+    let before = scene.kubectl.create(&left)?;
+    is_held(scene, "left", "held_foreign_gate")?;
+    let unmanaged = format!("{}-", crate::scene::MANAGED);
+    scene
+        .kubectl
+        .run(&["label", "namespace", &scene.namespace, &unmanaged], "")?;
+    let after = eventually("our gate is gone", BOUND, || {
+        let pod = scene.kubectl.get("pod", "left")?;
+        ensure!(!is_gated(&pod), "{pod}");
+        Ok(pod)
+    })?;
+    let rest = |pod: &Value| -> BTreeMap<String, Value> {
+        let fields = pod["spec"].as_object().into_iter().flatten();
+        let fields = fields.filter(|(name, _)| *name != "schedulingGates");
+        fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    ensure!(rest(&before) == rest(&after), "{after}");
+    ensure!(
+        after["spec"]["schedulingGates"] == json!([{"name": "queue.example/admission"}]),
+        "{after}"
+    );
+    Ok(())
+}
