@@ -66,6 +66,8 @@ pub struct Config {
     pub min_observations: u32,
     /// The Prometheus server that is asked for more, if any.
     pub prometheus: Option<Prometheus>,
+    /// Whether each pod that is kept at the edge gets an Event.
+    pub placed_edge_events: bool,
 }
 
 /// What becomes of a pod whose SLO is invalid.
@@ -132,6 +134,7 @@ impl Default for Config {
             queue_model: QueueModel::Waiting,
             min_observations: 5,
             prometheus: None,
+            placed_edge_events: false,
         }
     }
 }
@@ -173,7 +176,7 @@ impl Config {
     }
 
     /// Every setting, by its name in the document.
-    pub const SETTINGS: [&'static str; 23] = [
+    pub const SETTINGS: [&'static str; 24] = [
         "domain",
         "excludedNamespaces",
         "sites",
@@ -197,6 +200,7 @@ impl Config {
         "queueModel",
         "minObservations",
         "prometheus",
+        "placedEdgeEvents",
     ];
 
     fn from_settings(settings: [Field<'_>; Self::SETTINGS.len()]) -> Self {
@@ -225,6 +229,7 @@ impl Config {
             queue_model,
             min_observations,
             prometheus,
+            placed_edge_events,
         ] = settings;
 
         if let Some(name) = domain.non_empty_string() {
@@ -308,6 +313,7 @@ impl Config {
             min_observations.integer(1..=1_000_000).map(|count| count as u32),
         );
         config.prometheus = prometheus::read(&prometheus);
+        set(&mut config.placed_edge_events, placed_edge_events.boolean());
         config
     }
 }
@@ -420,6 +426,7 @@ mod tests {
             "models": {"batch": {"alpha": 0.25, "beta": 7}},
             "queueModel": "pending",
             "minObservations": 20,
+            "placedEdgeEvents": true,
         }))
         .unwrap();
         assert_eq!(config.keys.decision_id, "scheduling.acme.dev/decision-id");
@@ -469,6 +476,7 @@ mod tests {
         );
         assert_eq!(config.queue_model, QueueModel::Pending);
         assert_eq!(config.min_observations, 20);
+        assert!(config.placed_edge_events);
 
         let config = Config::read(&json!({"waitForTerminating": 0, "cloudPodDeletionCost": 0})).unwrap();
         assert_eq!(config.holding.wait_for_terminating, PerClass::default());
@@ -501,7 +509,7 @@ mod tests {
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, probing, enableOffload, \
                  invalidSlo, onNoCapacity, holdClasses, holdLimits, waitForTerminating, foreignGates, maxPriority, \
                  cloudPodDeletionCost, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
-                 reservationTTL, replicas, models, queueModel, minObservations, prometheus",
+                 reservationTTL, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
                 "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
                  at most 63",

@@ -26,6 +26,7 @@ use crate::fleet::{Link, Node, NodeId, Snapshot};
 use crate::index::{Index, Kind, NodeFault, PodRecord};
 use crate::ledger::{DecisionId, Ledger};
 use crate::metrics::Metrics;
+use crate::pod::Sighting;
 use crate::telemetry::Telemetry;
 use crate::units::{Micros, Moment, Now};
 use crate::waitlist::{Plan, Waitlist};
@@ -44,6 +45,10 @@ const BACKLOG: usize = 4096;
 
 /// How many changes are folded before the clock is looked at again.
 const BATCH: usize = 256;
+
+/// How long ago a decision may have been made to be told of by a process that has just started; longer than it takes until
+/// another replica leads. And how much older than its pod a decision may look.
+const LATELY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 
 /// Something that was seen.
 #[derive(Debug)]
@@ -155,6 +160,8 @@ pub struct Observer {
     faults: Vec<NodeFault>,
     /// Told once when everything of a kind was listed for the first time and is published.
     listed: Vec<(Kind, Box<dyn FnOnce() + Send>)>,
+    /// Told of each decision that is seen for the first time.
+    decided: Option<Box<dyn Fn(Sighting) + Send>>,
 }
 
 impl Observer {
@@ -178,6 +185,7 @@ impl Observer {
             published: None,
             faults: vec![],
             listed: vec![],
+            decided: None,
         };
         (observer, Changes { sender, clock })
     }
@@ -195,6 +203,11 @@ impl Observer {
     /// Calls `then` once a snapshot is published for which everything of this kind was listed.
     pub fn when_listed(&mut self, kind: Kind, then: impl FnOnce() + Send + 'static) {
         self.listed.push((kind, Box::new(then)));
+    }
+
+    /// Calls `then`, which must not block, with each decision that is seen on a pod for the first time.
+    pub fn when_decided(&mut self, then: impl Fn(Sighting) + Send + 'static) {
+        self.decided = Some(Box::new(then));
     }
 
     /// Folds changes into `index` and publishes it, until nobody sends changes any more.
@@ -252,6 +265,7 @@ impl Observer {
             Change::NodeGone(name) => index.delete_node(&name),
             Change::Pod(mut pod) => {
                 let inherited = self.confirm(&pod);
+                self.tell(&pod);
                 match pod.held.take() {
                     Some(held) => {
                         let wall = self.clock.wall();
@@ -297,7 +311,30 @@ impl Observer {
         }
         let id = DecisionId::parse(pod.decision.as_deref()?)?;
         let site = self.index.site_of(pod)?;
-        ledger.confirm(id, &pod.namespace, site, self.index.next_revision())
+        ledger.confirm(id, &pod.namespace, &site.name, self.index.next_revision())
+    }
+
+    /// Tells of a decision that is seen for the first time. Of what the first list shows, which was there before us, only
+    /// what was decided lately; and nothing of what was copied with a manifest.
+    fn tell(&self, pod: &PodRecord) {
+        let Some((tell, decided)) = self.decided.as_ref().zip(pod.decided.as_ref()) else {
+            return;
+        };
+        let is_copied = pod
+            .created
+            .is_some_and(|created| created.duration_since(decided.at) > LATELY);
+        let is_old = !self.index.is_listed(Kind::Pods) && self.clock.wall().duration_since(decided.at) > LATELY;
+        if is_copied || is_old || !self.index.is_decided_anew(pod) {
+            return;
+        }
+        tell(Sighting {
+            namespace: pod.namespace.clone(),
+            uid: pod.uid.clone(),
+            site: self.index.site_of(pod).map(|site| (site.name.clone(), site.kind)),
+            gated: pod.gated,
+            request: pod.request.clone(),
+            decided: (**decided).clone(),
+        });
     }
 
     /// Confirmed reservations are marked with the revision that shows their pods, so that a review never counts both and
@@ -408,6 +445,60 @@ mod tests {
     use crate::ledger::{Owner, Reservation};
 
     const TTL: Micros = Micros::from_secs(3);
+
+    #[test]
+    fn each_decision_is_told_once_and_only_where_it_is_new() {
+        let (mut observer, _changes) = Observer::new(Arc::default(), Clock::start(), Arc::default());
+        let told = Arc::<Mutex<Vec<(Box<str>, Option<String>)>>>::default();
+        observer.when_decided({
+            let told = Arc::clone(&told);
+            move |sighting| {
+                let site = sighting.site.map(|(name, _)| name);
+                told.lock().unwrap().push((sighting.uid, site));
+            }
+        });
+        let keys = Config::default().keys;
+        let now = observer.clock.wall();
+        let ago = |seconds| now - jiff::SignedDuration::from_secs(seconds);
+        let pod = |uid: &str, decided: jiff::Timestamp, id: u32, selector: &str| {
+            let pod = serde_json::json!({
+                "metadata": {"name": uid, "namespace": "shop", "uid": uid, "creationTimestamp": ago(1), "annotations": {
+                    "scheduling.example.io/decision-id": format!("00000000-0000-4000-8000-{id:012}"),
+                    "scheduling.example.io/reason": "cloud_best_effort",
+                    "scheduling.example.io/site": "cloud",
+                    "scheduling.example.io/timestamp": decided,
+                }},
+                "spec": {"nodeSelector": {selector: "true"}},
+            });
+            let text = pod.to_string();
+            let record = crate::pod::Pod::from_json(&text).unwrap().record(&text, &keys).unwrap();
+            Change::Pod(Box::new(record.unwrap()))
+        };
+        let mut tells = |changes: Vec<Change>| {
+            changes.into_iter().for_each(|change| observer.fold(Moment(0), change));
+            std::mem::take(&mut *told.lock().unwrap())
+        };
+        let is = |uid: &str, site: Option<&str>| vec![(Box::from(uid), site.map(str::to_owned))];
+        let cloud = "node.role/cloud";
+
+        // There before us, but decided lately; another leader may have ended before it told.
+        assert_eq!(
+            tells(vec![Change::ListBegan(Kind::Pods), pod("a", ago(2), 1, cloud)]),
+            is("a", Some("cloud"))
+        );
+        let old = ago(3_600);
+        assert_eq!(tells(vec![pod("b", old, 2, cloud), Change::ListEnded(Kind::Pods)]), []);
+        assert_eq!(tells(vec![pod("a", ago(2), 1, cloud), pod("b", old, 2, cloud)]), []);
+        assert_eq!(tells(vec![pod("a", ago(0), 3, cloud)]), is("a", Some("cloud")));
+        // A copy of a manifest that was decided an hour ago.
+        assert_eq!(tells(vec![pod("c", old, 4, cloud)]), []);
+        // The site is what the spec says.
+        assert_eq!(
+            tells(vec![pod("d", ago(1), 5, "node.role/edge")]),
+            is("d", Some("edge"))
+        );
+        assert_eq!(tells(vec![pod("e", ago(1), 6, "none")]), is("e", None));
+    }
 
     #[test]
     fn nobody_is_blamed_for_pods_that_were_not_seen() {

@@ -3,6 +3,7 @@
 //! Reads only the fields a decision or a patch needs, borrowing their strings from the JSON; every other field,
 //! known to us or not, is skipped and so survives (a patch is built beside the raw object, never from these types).
 
+mod decided;
 mod finished;
 mod record;
 mod wire;
@@ -17,6 +18,7 @@ use crate::workload::slo;
 use crate::workload::{PlacementClaim, Tie, Ties, Workload};
 use wire::{Container, NodeSelectorRequirement, Resources, Spec};
 
+pub use decided::{Decided, Sighting};
 pub use finished::Finished;
 pub(crate) use wire::Quantities;
 pub use wire::{Pod, StringMap, Text};

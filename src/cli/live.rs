@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use crate::admit::Phase;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::controllers::events::Recorder;
 use crate::controllers::executor::{Books, Executor};
 use crate::controllers::lease::Election;
 use crate::fleet::{SiteDefinition, SiteKind, Snapshot};
@@ -42,8 +43,8 @@ pub(super) struct Service {
 /// Watches the cluster that we run in, or that of the kubeconfig, and probes its cloud sites. Begins with the first good
 /// configuration; ready when everything was listed once and the first round of probes is over.
 pub(super) async fn view(
-    config: &Arc<ArcSwap<Config>>,
     versions: &Versions,
+    config: Arc<ArcSwap<Config>>,
     service: Service,
     clock: Clock,
     metrics: &Arc<Metrics>,
@@ -57,7 +58,7 @@ pub(super) async fn view(
     }
     let fleet = observer.fleet();
     let cluster = Cluster::infer(changes.clone()).await?;
-    let cluster_client = cluster.client();
+    let client = cluster.client();
     let (election, leadership) = Election::new(
         cluster.client(),
         &service.namespace,
@@ -65,6 +66,8 @@ pub(super) async fn view(
         clock,
         Arc::clone(metrics),
     );
+    let (recorder, events) = Recorder::new(cluster.client(), Arc::clone(&config), clock, Arc::clone(metrics));
+    observer.when_decided(move |sighting| events.decided(sighting));
     let mut tasks = Vec::from(Kind::ALL.map(|kind| watch(kind, &cluster, versions.clone(), metrics)));
     tasks.push(promise(
         versions.clone(),
@@ -76,13 +79,14 @@ pub(super) async fn view(
     ));
     tasks.push(ask(versions.clone(), clock, metrics, changes.clone()));
     tasks.push(probe(versions.clone(), clock, metrics, readiness, changes));
+    tasks.push(Task::endless("Events on pods", recorder.run(leadership.clone())));
     let [serving, draining] = [Phase::Serving, Phase::Draining].map(|phase| enters(readiness, phase));
     tasks.push(Task::that_takes_leave("Lease", election.run(serving, draining)));
     let executor = Executor {
-        client: cluster_client,
+        client,
         plans: observer.plans(),
         books: Books {
-            config: Arc::clone(config),
+            config: Arc::clone(&config),
             fleet: Arc::clone(&fleet),
             ledger: Arc::clone(&ledger),
         },

@@ -126,7 +126,7 @@ impl Serve {
                     namespace: self.namespace.clone(),
                     name: self.service.clone(),
                 };
-                live::view(&config, &versions, service, clock, &metrics, &readiness).await?
+                live::view(&versions, Arc::clone(&config), service, clock, &metrics, &readiness).await?
             }
         };
         tasks.extend(configuration_tasks);

@@ -38,7 +38,7 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    fn new(clock: Clock) -> (watch::Sender<Option<Moment>>, Self) {
+    pub(super) fn new(clock: Clock) -> (watch::Sender<Option<Moment>>, Self) {
         let (sender, held_until) = watch::channel(None);
         let terms = Arc::default();
         let leadership = Self {

@@ -94,7 +94,7 @@ impl Index {
         if let (Some(finished), Some((class, _)), Some(site)) = (finished, record.slo, self.site_of(record))
             && before != Some(Phase::Finished)
         {
-            let site = site.to_owned();
+            let site = site.name.clone();
             let (namespace, controller) = (&record.namespace, record.controller.as_deref());
             let processing = &mut self.measured.processing;
             processing.observe(&site, class, namespace, controller, finished.duration);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::queues::Counted;
 use super::standing::{Before, Unbound};
 use super::{Index, Kind};
-use crate::fleet::NodeId;
-use crate::pod::Finished;
+use crate::fleet::{NodeId, SiteDefinition};
+use crate::pod::{Decided, Finished};
 use crate::resources::Amounts;
 use crate::units::Moment;
 use crate::waitlist::HeldPod;
@@ -47,6 +47,8 @@ pub struct PodRecord {
     pub unschedulable: Option<u64>,
     /// The id of the decision it carries.
     pub decision: Option<Box<str>>,
+    /// What it says of that decision, for those who tell people.
+    pub decided: Option<Box<Decided>>,
     /// Where it may run; kept as long as it has no node.
     pub placement: Option<Box<Placement>>,
     /// The pod as the waitlist keeps it, if it carries our gate.
@@ -73,6 +75,10 @@ pub enum Phase {
     Finished,
 }
 
+fn fingerprint(decided: Option<&Decided>) -> u64 {
+    decided.map_or(0, Decided::fingerprint)
+}
+
 /// The order in which kube-scheduler takes waiting pods.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
@@ -93,6 +99,8 @@ pub(super) struct PodEntry {
     pub(super) phase: Phase,
     gated: bool,
     pub(super) terminating: bool,
+    /// The decision that it was last seen with; 0 without one.
+    decision: u64,
     pub(super) listed: u32,
     /// The node it is bound to.
     pub(super) node: Option<NodeId>,
@@ -159,6 +167,7 @@ impl Index {
             phase: record.phase,
             gated: record.gated,
             terminating: record.terminating,
+            decision: fingerprint(record.decided.as_deref()),
             listed,
             node,
             charged: None,
@@ -208,15 +217,21 @@ impl Index {
         self.pods.contains_key(uid)
     }
 
+    /// Whether this pod carries a decision that it was not seen with before.
+    pub fn is_decided_anew(&self, record: &PodRecord) -> bool {
+        let before = self.pods.get(&*record.uid).map_or(0, |pod| pod.decision);
+        record.decided.is_some() && fingerprint(record.decided.as_deref()) != before
+    }
+
     /// The site that a pod is of by its spec: that of its node, or the one whose whole selector it carries.
-    pub fn site_of(&self, record: &PodRecord) -> Option<&str> {
+    pub fn site_of(&self, record: &PodRecord) -> Option<&SiteDefinition> {
         let of_node = |name: &str| self.nodes.get(self.names.get(name)?)?.site;
         let at = match (&record.node, &record.placement) {
             (Some(node), _) => of_node(node),
             (None, Some(placement)) => self.site_of_placement(placement),
             (None, None) => None,
         };
-        Some(self.sites[at?].site.name())
+        Some(&self.sites[at?].site.definition)
     }
 
     /// A namespace, and whether it is opted in: only its pods stand in our queues.

@@ -74,6 +74,7 @@ impl<'a> Pod<'a> {
             request: self.charged_request(status).amounts(),
             priority: self.spec.priority.unwrap_or(0),
             slo: intent
+                .as_ref()
                 .filter(|intent| intent.class_known)
                 .map(|intent| (intent.slo.class, intent.slo.priority)),
             phase,
@@ -82,6 +83,7 @@ impl<'a> Pod<'a> {
             gated: self.spec.scheduling_gates.iter().flatten().next().is_some(),
             unschedulable: status.and_then(Status::unschedulable),
             decision: self.annotation(&keys.decision_id).map(Box::from),
+            decided: self.decided(intent.as_ref(), keys).map(Box::new),
             placement: node.is_none().then(|| Box::new(self.placement())),
             held: None,
             node,

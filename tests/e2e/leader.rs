@@ -56,7 +56,7 @@ fn one_leads(scene: &Scene<'_>, edgewards: &[Edgeward<'_>]) -> Result<(usize, St
     Ok((leaders[0], holder.to_owned()))
 }
 
-fn leads(edgeward: &Edgeward<'_>) -> Result<()> {
+pub(crate) fn leads(edgeward: &Edgeward<'_>) -> Result<()> {
     let leader = edgeward.count("edgeward_leader", &[])?;
     ensure!(leader == 1, "{leader}");
     Ok(())

@@ -15,6 +15,7 @@ mod connection;
 mod constraints;
 mod control_plane;
 mod edgeward;
+mod events;
 mod failure;
 mod fleet;
 mod fleet_command;
@@ -128,6 +129,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ),
     ("fleet_command::the_real_answer", fleet_command::the_real_answer),
     ("leader::one_of_two", leader::one_of_two),
+    ("events::told_once", events::told_once),
     ("held::in_turn", held::in_turn),
     ("held::until_the_wan_is_back", held::until_the_wan_is_back),
     ("held::behind_other_gates", held::behind_other_gates),

@@ -1,6 +1,10 @@
 //! The way out of the real program.
 
-use edgeward::runtime::Server;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use edgeward::admit::Phase;
+use edgeward::runtime::{self, ServeOptions, Server, Task};
 
 use crate::client::{Client, eventually, get};
 use crate::process::Process;
@@ -75,4 +79,31 @@ async fn a_server_in_process_finishes_what_is_in_flight() {
         Some("close")
     );
     stopping.await.expect("joined").expect("stopped");
+}
+
+#[tokio::test]
+async fn a_task_that_takes_leave_is_waited_for() {
+    let mut options = options(self_signed());
+    let mut phase = options.readiness.phase();
+    let has_left = Arc::new(AtomicBool::new(false));
+    let left = Arc::clone(&has_left);
+    options.tasks = vec![Task::that_takes_leave("Lease", async move {
+        phase.wait_for(|phase| *phase == Phase::Draining).await.expect("told");
+        // Longer than everything else takes.
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        left.store(true, Ordering::Relaxed);
+    })];
+    let server = Server::start(options).await.expect("started");
+    server.shutdown().await.expect("stopped");
+    assert!(has_left.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn a_task_that_takes_leave_before_its_time_ends_the_server() {
+    let options = ServeOptions {
+        tasks: vec![Task::that_takes_leave("Lease", async {})],
+        ..options(self_signed())
+    };
+    let error = runtime::serve(options).await.expect_err("failed");
+    assert_eq!(error.to_string(), "background task `Lease` ended");
 }

@@ -1,0 +1,50 @@
+//! How often something may happen.
+
+use crate::units::{Micros, Moment};
+
+/// A token bucket: so many at once, and one more after each interval.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    interval: Micros,
+    capacity: u64,
+    /// When it is full again.
+    full_at: Moment,
+}
+
+impl Bucket {
+    /// A full one.
+    pub(super) fn new(capacity: u64, interval: Micros) -> Self {
+        Self {
+            interval,
+            capacity,
+            full_at: Moment(i64::MIN),
+        }
+    }
+
+    /// Takes a token, if there is one.
+    pub(super) fn take(&mut self, now: Moment) -> bool {
+        let full_at = self.full_at.max(now).after(self.interval);
+        let is_there = full_at.since(now) <= self.interval.times(self.capacity);
+        if is_there {
+            self.full_at = full_at;
+        }
+        is_there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_one_at_a_time() {
+        let mut bucket = Bucket::new(3, Micros::from_secs(1));
+        let at = |ms| Moment(0).after(Micros::from_millis(ms));
+        let taken = |bucket: &mut Bucket, ms| (0..10).filter(|_| bucket.take(at(ms))).count();
+        assert_eq!(taken(&mut bucket, 0), 3);
+        assert_eq!(taken(&mut bucket, 999), 0);
+        assert_eq!(taken(&mut bucket, 1_000), 1);
+        assert_eq!(taken(&mut bucket, 3_500), 2);
+        assert_eq!(taken(&mut bucket, 60_000), 3);
+    }
+}

@@ -1,0 +1,116 @@
+//! Versions of the configuration that were refused.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use kube::Client;
+use tokio::sync::watch;
+
+use super::{Outcome, PAUSE, Telling, create, cut};
+use crate::clock::Clock;
+use crate::config::document::Faults;
+use crate::config::map::Refused;
+
+/// Tells each refused version of the configuration in an Event of its ConfigMap, until the sender is gone. One version
+/// is one Event, however many replicas refuse it and however often they start. What the API server does not accept is
+/// logged and let go.
+pub async fn follow(mut refused: watch::Receiver<Option<Refused>>, client: Client, clock: Clock) {
+    loop {
+        let event = refused
+            .borrow_and_update()
+            .as_ref()
+            .map(|refused| event(refused, clock.wall()));
+        let told = async {
+            if let Some(event) = event {
+                write(&client, &event).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = told => {}
+            // What is newer is told instead.
+            changed = refused.changed() => if changed.is_err() {
+                return;
+            },
+        }
+    }
+}
+
+async fn write(client: &Client, event: &Event) {
+    while create(client, event).await == Outcome::Unavailable {
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn event(refused: &Refused, now: Timestamp) -> Event {
+    let regarding = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("ConfigMap".to_owned()),
+        namespace: Some(refused.namespace.clone()),
+        name: Some(refused.name.clone()),
+        uid: Some(refused.uid.clone()),
+        resource_version: Some(refused.resource_version.clone()),
+        ..ObjectReference::default()
+    };
+    let telling = Telling {
+        kind: "Warning",
+        reason: "ConfigRefused",
+        action: "LoadConfiguration",
+        note: note(&refused.faults),
+        at: now,
+    };
+    super::event(regarding, telling, (&refused.uid, &refused.resource_version))
+}
+
+/// Every fault on a line, as far as there is room.
+fn note(faults: &Faults) -> String {
+    cut(faults.to_string(), || {
+        format!("…\n(cut off; the log names all {})", faults.0.len())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::NOTE_BYTES;
+    use super::*;
+    use crate::config::document::Fault;
+
+    fn refused(resource_version: &str, faults: usize) -> Refused {
+        let fault = |i| Fault {
+            path: format!("key{i}"),
+            message: "ist größer".to_owned(),
+        };
+        Refused {
+            namespace: "edgeward-system".to_owned(),
+            name: "edgeward".to_owned(),
+            uid: "u".to_owned(),
+            resource_version: resource_version.to_owned(),
+            faults: Faults((0..faults).map(fault).collect()),
+        }
+    }
+
+    fn name(refused: &Refused, at: i64) -> Option<String> {
+        event(refused, Timestamp::from_second(at).unwrap()).metadata.name
+    }
+
+    #[test]
+    fn one_version_is_one_event() {
+        let (first, second) = (refused("1", 1), refused("2", 1));
+        assert_eq!(name(&first, 0), name(&first, 1));
+        assert_ne!(name(&first, 0), name(&second, 0));
+        let long = Refused {
+            name: "x".repeat(253),
+            ..first
+        };
+        assert_eq!(name(&long, 0).map(|name| name.len()), Some(253));
+    }
+
+    #[test]
+    fn a_note_names_every_fault_as_far_as_there_is_room() {
+        let note = |faults| event(&refused("1", faults), Timestamp::UNIX_EPOCH).note.unwrap();
+        assert_eq!(note(2), "key0: ist größer\nkey1: ist größer");
+        let cut = note(200);
+        assert!((NOTE_BYTES - 4..=NOTE_BYTES).contains(&cut.len()), "{}", cut.len());
+        assert!(cut.ends_with("…\n(cut off; the log names all 200)"), "{cut}");
+    }
+}

@@ -1,0 +1,253 @@
+//! What is told of a pod's decision, and in what words.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use serde_json::{Map, Value};
+
+use super::{Telling, cut};
+use crate::fleet::SiteKind;
+use crate::ledger::DecisionId;
+use crate::pod::Sighting;
+use crate::resources::Amounts;
+
+/// Why an Event is written on a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodReason {
+    /// It was sent to a cloud.
+    PlacedCloud,
+    /// It was kept at the edge. Told only where the configuration says so.
+    PlacedEdge,
+    /// A gate of ours keeps it from kube-scheduler.
+    Held,
+    /// That gate is gone.
+    Released,
+    /// Its SLO has faults.
+    InvalidSlo,
+    /// It was placed where it is not expected to keep its SLO.
+    SloAtRisk,
+    /// kube-scheduler finds no node for it where it was sent.
+    Unschedulable,
+}
+
+impl PodReason {
+    /// The `reason` of the Event.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PlacedCloud => "PlacedCloud",
+            Self::PlacedEdge => "PlacedEdge",
+            Self::Held => "Held",
+            Self::Released => "Released",
+            Self::InvalidSlo => "InvalidSlo",
+            Self::SloAtRisk => "SloAtRisk",
+            Self::Unschedulable => "Unschedulable",
+        }
+    }
+
+    /// `type` and `action` of the Event.
+    const fn manner(self) -> [&'static str; 2] {
+        match self {
+            Self::PlacedCloud | Self::PlacedEdge => ["Normal", "Place"],
+            Self::Held => ["Normal", "Hold"],
+            Self::Released => ["Normal", "Release"],
+            Self::InvalidSlo => ["Warning", "ReadSlo"],
+            Self::SloAtRisk => ["Warning", "Place"],
+            Self::Unschedulable => ["Warning", "Recheck"],
+        }
+    }
+}
+
+/// Something to tell on a pod. One Event for each uid, reason and decision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodEvent {
+    /// Namespace of the pod.
+    pub namespace: Box<str>,
+    /// Name of the pod.
+    pub name: Box<str>,
+    /// Uid of the pod.
+    pub uid: Box<str>,
+    /// Why.
+    pub reason: PodReason,
+    /// The decision that it is about; `None` for a pod without one.
+    pub decision: Option<DecisionId>,
+    /// When it happened.
+    pub at: Timestamp,
+    /// For people; what is over 1024 bytes is cut off.
+    pub note: String,
+}
+
+impl PodEvent {
+    /// As the API server takes it.
+    pub(super) fn event(&self) -> Event {
+        let text = |text: &str| Some(text.to_owned());
+        let regarding = ObjectReference {
+            api_version: text("v1"),
+            kind: text("Pod"),
+            namespace: text(&self.namespace),
+            name: text(&self.name),
+            uid: text(&self.uid),
+            ..ObjectReference::default()
+        };
+        let [kind, action] = self.reason.manner();
+        let telling = Telling {
+            kind,
+            reason: self.reason.as_str(),
+            action,
+            note: cut(self.note.clone(), || "…".to_owned()),
+            at: self.at,
+        };
+        let decision = self.decision.map(|id| id.0);
+        super::event(regarding, telling, (&self.uid, self.reason.as_str(), decision))
+    }
+}
+
+/// What there is to tell of a decision. It must agree with the pod's spec: of a placement that the spec does not carry
+/// nothing is told, whatever the annotations say. `now` bounds when it happened.
+pub(super) fn told(sighting: &Sighting, now: Timestamp) -> Vec<PodEvent> {
+    let decided = &sighting.decided;
+    let reason = &*decided.reason;
+    let site = sighting.site.as_ref();
+    let kind = site.map(|(_, kind)| *kind);
+    let (family, _) = reason.split_once('_').unwrap_or_default();
+    let mut told = Vec::new();
+    let mut tell = |reason, note: String| {
+        told.push(PodEvent {
+            namespace: sighting.namespace.clone(),
+            name: decided.name.clone(),
+            uid: sighting.uid.clone(),
+            reason,
+            decision: Some(decided.id),
+            at: decided.at.min(now),
+            note,
+        });
+    };
+    let place = site.map(|(name, _)| format!("site {name}")).unwrap_or_default();
+    let is_placed = match (family, kind) {
+        ("held", _) if sighting.gated => {
+            tell(PodReason::Held, note(sighting, "held"));
+            false
+        }
+        ("released", Some(_)) if !sighting.gated => {
+            tell(PodReason::Released, note(sighting, &format!("released to {place}")));
+            true
+        }
+        ("cloud", Some(SiteKind::Cloud)) => {
+            tell(PodReason::PlacedCloud, note(sighting, &format!("sent to {place}")));
+            true
+        }
+        ("edge", Some(SiteKind::Edge)) => {
+            tell(PodReason::PlacedEdge, note(sighting, &format!("kept at {place}")));
+            true
+        }
+        _ => false,
+    };
+    if !is_placed {
+        return told;
+    }
+    if reason == "edge_invalid_slo" && !decided.faults.is_empty() {
+        let faults = decided.faults.iter().map(ToString::to_string);
+        let faults = faults.collect::<Vec<_>>().join("; ");
+        let consequence = "decided as if it had no time bound and might not leave the edge";
+        tell(PodReason::InvalidSlo, format!("{consequence}: {faults}"));
+    }
+    let is_at_risk = ["_best_effort", "_fail_soft"].iter().any(|end| reason.ends_with(end));
+    if is_at_risk || reason == "released_timeout" {
+        let what = format!("may miss its SLO at {place}");
+        tell(PodReason::SloAtRisk, note(sighting, &what));
+    }
+    told
+}
+
+/// What happened, why in words, and the numbers of the pod and of every site that the pod's annotations have.
+fn note(sighting: &Sighting, what: &str) -> String {
+    let decided = &sighting.decided;
+    let explained = decided.explain.as_deref();
+    let explained: Option<Map<String, Value>> = explained.and_then(|text| serde_json::from_str(text).ok());
+    let mut text = format!("{what}: {} ({})", words(&decided.reason), decided.reason);
+    let mut asked = vec![];
+    if let Some(slo) = &decided.slo {
+        let bounds = [("deadline", slo.deadline), ("latency target", slo.latency_target)];
+        let bounds = bounds.iter().filter_map(|(name, bound)| Some((name, (*bound)?)));
+        asked.extend(bounds.map(|(name, bound)| format!("{name} {bound} ms")));
+    }
+    asked.extend(amounts(&sighting.request));
+    if !asked.is_empty() {
+        let _ = write!(text, "; asks for {}", asked.join(", "));
+    }
+    if let Some(rtt) = &decided.rtt_ms {
+        let _ = write!(text, "; RTT {rtt} ms");
+    }
+    for (site, entry) in explained.iter().flatten() {
+        let _ = write!(text, "; {site}: {}", assessment(entry));
+    }
+    text
+}
+
+/// What one site would mean for the pod: either form of the explanation.
+fn assessment(entry: &Value) -> String {
+    let number = |names: [&str; 2]| names.iter().find_map(|name| entry[*name].as_number());
+    let mut parts = vec![];
+    if let Some(nodes) = number(["fit", "fittingNodes"]) {
+        parts.push(format!("fits {nodes} nodes"));
+    }
+    if let Some(eta) = number(["eta", "etaMs"]) {
+        parts.push(format!("ETA {eta} ms"));
+    }
+    let brief = entry["no"].as_array().into_iter().flatten();
+    parts.extend(brief.filter_map(Value::as_str).map(|code| format!("no: {code}")));
+    for (code, numbers) in entry["refusals"].as_object().into_iter().flatten() {
+        parts.push(format!("no: {code} {numbers}"));
+    }
+    parts.join(", ")
+}
+
+fn amounts(request: &Amounts) -> impl Iterator<Item = String> {
+    let stated = request.named().filter(|(_, amount)| *amount > 0);
+    stated.map(|(name, amount)| {
+        const MEBI: i64 = 1 << 20;
+        match name {
+            "cpu" => format!("cpu {amount}m"),
+            _ if amount % MEBI == 0 => format!("{name} {}Mi", amount / MEBI),
+            _ => format!("{name} {amount}"),
+        }
+    })
+}
+
+/// A reason code as a person would say it. One that is not known here is its own words.
+fn words(reason: &str) -> String {
+    let words = match reason {
+        "edge_feasible_slo_met" => "it fits and meets its SLO",
+        "edge_no_slo_target" => "it fits and states no time",
+        "edge_pinned_by_pod" => "the pod's own constraints leave only the edge",
+        "edge_invalid_slo" => "its SLO has faults",
+        "edge_telemetry_stale" => "the view of the cluster is too old to send it away",
+        "edge_too_large" => "it is larger than any node it could run on",
+        "edge_offload_disabled" => "offload is switched off",
+        "edge_offload_not_allowed" => "its SLO does not allow offload",
+        "edge_not_offloadable" => "it uses what exists only here",
+        "edge_cloud_site_missing" => "no cloud has a usable node",
+        "edge_wan_unreachable" => "no cloud answers",
+        "edge_wan_degraded" => "the WAN is too slow, too lossy, or was not measured lately",
+        "edge_preempts" => "the edge is full, but kube-scheduler may evict pods of lower priority",
+        "edge_no_capacity" => "the edge is full and no cloud would do",
+        "edge_best_effort" => "the edge misses its time and no cloud does better",
+        "edge_fail_soft" => "the edge misses its time, which its priority accepts",
+        "cloud_edge_no_capacity" => "the edge has no room, and this cloud meets its time",
+        "cloud_edge_deadline_missed" => "the edge misses its time, and this cloud meets it",
+        "cloud_best_effort" => "no site meets its time, and this cloud comes closer",
+        "cloud_pinned_by_pod" => "the pod's own constraints leave only the cloud",
+        "held_no_capacity" => "no site has room for it; it waits behind our scheduling gate",
+        "held_terminating" => "pods that are terminating make room for it; it waits behind our scheduling gate",
+        "held_foreign_gate" => "it is decided when the other scheduling gates are gone",
+        "released_edge" | "released_cloud" => "there is room for it now",
+        "released_timeout" => "it was held for as long as its class may be, and there was no room",
+        _ => return reason.replace('_', " "),
+    };
+    words.to_owned()
+}
+
+#[cfg(test)]
+mod tests;

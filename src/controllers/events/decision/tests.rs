@@ -1,0 +1,201 @@
+use serde_json::json;
+
+use super::super::NOTE_BYTES;
+use super::*;
+use crate::decide::verdict::Reason;
+use crate::keys::Keys;
+use crate::pod::Pod;
+
+const AT: &str = "2026-01-01T00:00:00Z";
+const ID: &str = "00000000-0000-4000-8000-000000000001";
+
+/// What is seen of a pod with this reason, whose spec is of a site of this kind.
+fn sighting(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Value) -> Sighting {
+    let mut all = json!({
+        "slo.example.io/class": "latency",
+        "slo.example.io/deadlineMs": "500",
+        "scheduling.example.io/decision": "cloud",
+        "scheduling.example.io/site": "forged",
+        "scheduling.example.io/reason": reason,
+        "scheduling.example.io/timestamp": AT,
+        "scheduling.example.io/decision-id": ID,
+        "scheduling.example.io/wanRttMs": "22",
+        "scheduling.example.io/explain":
+            r#"{"cloud":{"fit":1,"eta":144},"edge":{"fit":0,"eta":120,"no":["no_room","deadline"]}}"#,
+    });
+    let more = annotations.as_object().cloned().unwrap_or_default();
+    all.as_object_mut().unwrap().extend(more);
+    let requests = json!({"cpu": "200m", "memory": "128Mi"});
+    let pod = json!({
+        "metadata": {"name": "camera-1", "namespace": "shop", "uid": "u1", "annotations": all},
+        "spec": {"containers": [{"name": "app", "resources": {"requests": requests}}]},
+    });
+    let text = pod.to_string();
+    let record = Pod::from_json(&text)
+        .unwrap()
+        .record(&text, &Keys::new("example.io"))
+        .unwrap()
+        .unwrap();
+    Sighting {
+        namespace: record.namespace,
+        uid: record.uid,
+        site: kind.map(|kind| (format!("the-{}", kind.as_str()), kind)),
+        gated,
+        request: record.request,
+        decided: *record.decided.unwrap(),
+    }
+}
+
+fn events(reason: &str, kind: Option<SiteKind>, gated: bool) -> Vec<PodEvent> {
+    told(&sighting(reason, kind, gated, &json!({})), Timestamp::MAX)
+}
+
+fn reasons(reason: &str, kind: Option<SiteKind>, gated: bool) -> Vec<&'static str> {
+    let events = events(reason, kind, gated);
+    events.iter().map(|event| event.reason.as_str()).collect()
+}
+
+const EDGE: Option<SiteKind> = Some(SiteKind::Edge);
+const CLOUD: Option<SiteKind> = Some(SiteKind::Cloud);
+
+#[test]
+fn each_decision_is_told_as_what_it_is() {
+    for (reason, kind, gated, expected) in [
+        ("cloud_edge_no_capacity", CLOUD, false, &["PlacedCloud"][..]),
+        ("cloud_best_effort", CLOUD, false, &["PlacedCloud", "SloAtRisk"]),
+        ("edge_feasible_slo_met", EDGE, false, &["PlacedEdge"]),
+        ("edge_best_effort", EDGE, false, &["PlacedEdge", "SloAtRisk"]),
+        ("edge_fail_soft", EDGE, false, &["PlacedEdge", "SloAtRisk"]),
+        ("held_no_capacity", None, true, &["Held"]),
+        // With its own selector it looks like a pod of the edge.
+        ("held_foreign_gate", EDGE, true, &["Held"]),
+        ("released_edge", EDGE, false, &["Released"]),
+        ("released_cloud", CLOUD, false, &["Released"]),
+        ("released_timeout", EDGE, false, &["Released", "SloAtRisk"]),
+        ("no_such_family", EDGE, false, &[]),
+        ("", EDGE, false, &[]),
+    ] {
+        assert_eq!(reasons(reason, kind, gated), expected, "{reason}");
+    }
+}
+
+#[test]
+fn no_placement_is_claimed_that_the_spec_does_not_carry() {
+    for (reason, kind, gated) in [
+        ("cloud_edge_no_capacity", EDGE, false),
+        ("cloud_edge_no_capacity", None, false),
+        ("cloud_best_effort", EDGE, false),
+        ("edge_best_effort", None, false),
+        ("edge_feasible_slo_met", CLOUD, false),
+        ("held_no_capacity", None, false),
+        ("released_cloud", None, false),
+        ("released_timeout", EDGE, true),
+    ] {
+        assert!(events(reason, kind, gated).is_empty(), "{reason}");
+    }
+}
+
+#[test]
+fn a_note_has_the_numbers() {
+    let note = |annotations: Value| {
+        let sighting = sighting("cloud_edge_no_capacity", CLOUD, false, &annotations);
+        told(&sighting, Timestamp::MAX).remove(0).note
+    };
+    assert_eq!(
+        note(json!({})),
+        "sent to site the-cloud: the edge has no room, and this cloud meets its time (cloud_edge_no_capacity); \
+         asks for deadline 500 ms, cpu 200m, memory 128Mi; RTT 22 ms; cloud: fits 1 nodes, ETA 144 ms; \
+         edge: fits 0 nodes, ETA 120 ms, no: no_room, no: deadline"
+    );
+    let full = r#"{"edge":{"fittingNodes":0,"etaMs":120,"refusals":{"no_room":{"largestFree":{"cpu":100}}}}}"#;
+    let note = note(json!({"scheduling.example.io/explain": full, "scheduling.example.io/wanRttMs": "x".repeat(65)}));
+    assert!(
+        note.ends_with(r#"memory 128Mi; edge: fits 0 nodes, ETA 120 ms, no: no_room {"largestFree":{"cpu":100}}"#),
+        "{note}"
+    );
+}
+
+#[test]
+fn an_invalid_slo_is_told_with_every_fault() {
+    let faults = json!({"slo.example.io/deadlineMs": "-5", "slo.example.io/priority": "11"});
+    let sighting = sighting("edge_invalid_slo", EDGE, false, &faults);
+    let told = told(&sighting, Timestamp::MAX);
+    assert_eq!(
+        told.iter().map(|event| event.reason).collect::<Vec<_>>(),
+        [PodReason::PlacedEdge, PodReason::InvalidSlo]
+    );
+    for fault in ["slo.example.io/deadlineMs: \"-5\"", "slo.example.io/priority: \"11\""] {
+        assert!(told[1].note.contains(fault), "{}", told[1].note);
+    }
+}
+
+#[test]
+fn a_name_is_that_of_pod_reason_and_decision() {
+    let one = events("cloud_best_effort", CLOUD, false);
+    let name = |event: &PodEvent| event.event().metadata.name.unwrap();
+    assert_eq!(name(&one[0]), name(&events("cloud_best_effort", CLOUD, false)[0]));
+    assert!(name(&one[0]).starts_with("camera-1."), "{}", name(&one[0]));
+    let others = [
+        one[1].clone(),
+        PodEvent {
+            uid: "u2".into(),
+            ..one[0].clone()
+        },
+        PodEvent {
+            decision: None,
+            ..one[0].clone()
+        },
+        PodEvent {
+            decision: DecisionId::parse("00000000-0000-4000-8000-000000000002"),
+            ..one[0].clone()
+        },
+    ];
+    for other in others {
+        assert_ne!(name(&one[0]), name(&other), "{other:?}");
+    }
+    // What it says and when has no part in it.
+    let later = PodEvent {
+        at: Timestamp::MAX,
+        note: String::new(),
+        ..one[0].clone()
+    };
+    assert_eq!(name(&one[0]), name(&later));
+}
+
+#[test]
+fn an_event_is_one_that_the_api_server_takes() {
+    let long = PodEvent {
+        note: "ü".repeat(NOTE_BYTES),
+        name: "x".repeat(253).into(),
+        ..events("cloud_best_effort", CLOUD, false).remove(0)
+    };
+    let event = long.event();
+    assert!(event.note.unwrap().len() <= NOTE_BYTES);
+    assert_eq!(event.metadata.name.unwrap().len(), 253);
+    assert_eq!(event.metadata.namespace.as_deref(), Some("shop"));
+    let regarding = event.regarding.unwrap();
+    assert_eq!(
+        (regarding.kind.as_deref(), regarding.uid.as_deref()),
+        (Some("Pod"), Some("u1"))
+    );
+}
+
+#[test]
+fn nothing_happens_later_than_now() {
+    let sighting = sighting("cloud_best_effort", CLOUD, false, &json!({}));
+    let before: Timestamp = "2025-12-31T00:00:00Z".parse().unwrap();
+    assert_eq!(told(&sighting, before)[0].at, before);
+    assert_eq!(told(&sighting, Timestamp::MAX)[0].at, AT.parse().unwrap());
+}
+
+#[test]
+fn every_reason_of_a_placement_has_words() {
+    let placing = |reason: &&str| {
+        ["edge_", "cloud_", "held_", "released_"]
+            .iter()
+            .any(|family| reason.starts_with(family))
+    };
+    for reason in Reason::ALL.iter().map(|reason| reason.as_str()).filter(placing) {
+        assert_ne!(words(reason), reason.replace('_', " "), "{reason}");
+    }
+}

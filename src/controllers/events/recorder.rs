@@ -1,0 +1,200 @@
+//! Who writes the Events on pods: the holder of the Lease. The others keep what they would have written until it is sure
+//! that a holder has.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use kube::Client;
+use tokio::sync::mpsc;
+
+use super::bucket::Bucket;
+use super::decision::{PodEvent, PodReason, told};
+use super::{Outcome, PAUSE, create};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::controllers::lease::Leadership;
+use crate::metrics::{EventResult, Metrics};
+use crate::pod::Sighting;
+use crate::units::{Micros, Moment};
+
+/// How long a replica that does not lead keeps an Event: twice as long as it takes until another leads.
+const KEPT: Micros = Micros::from_secs(30);
+
+/// How many Events may wait to be written, and how many reports to become Events.
+const WAITING: usize = 4096;
+
+/// How many Events are written at once, and after which time one more.
+const BURST: u64 = 200;
+const INTERVAL: Micros = Micros::from_millis(50);
+
+/// Something to tell.
+#[derive(Debug)]
+enum Report {
+    Decided(Box<Sighting>),
+    Event(PodEvent),
+}
+
+/// Where it is told what is to be written. Clones tell the same recorder.
+#[derive(Debug, Clone)]
+pub struct Events {
+    sender: mpsc::Sender<Report>,
+    metrics: Arc<Metrics>,
+}
+
+impl Events {
+    /// A decision was seen on a pod. Never blocks: what is too much is dropped and counted.
+    pub fn decided(&self, sighting: Sighting) {
+        self.send(Report::Decided(Box::new(sighting)), "");
+    }
+
+    /// Something happened to a pod; every replica may tell of it, or the leader alone. Never blocks: what is too much is
+    /// dropped and counted.
+    pub fn tell(&self, event: PodEvent) {
+        let reason = event.reason.as_str();
+        self.send(Report::Event(event), reason);
+    }
+
+    fn send(&self, report: Report, reason: &'static str) {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(report) {
+            self.metrics.controllers().event(reason, EventResult::Dropped);
+        }
+    }
+}
+
+/// Writes Events.
+pub struct Recorder {
+    reports: mpsc::Receiver<Report>,
+    waiting: VecDeque<Waiting>,
+    bucket: Bucket,
+    client: Client,
+    config: Arc<ArcSwap<Config>>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    event: PodEvent,
+    since: Moment,
+    /// Whether a token was taken for it.
+    is_due: bool,
+}
+
+impl Recorder {
+    /// A recorder that writes what this configuration wants to be told, and where it is told.
+    #[must_use]
+    pub fn new(client: Client, config: Arc<ArcSwap<Config>>, clock: Clock, metrics: Arc<Metrics>) -> (Self, Events) {
+        let (sender, reports) = mpsc::channel(WAITING);
+        let events = Events {
+            sender,
+            metrics: Arc::clone(&metrics),
+        };
+        let recorder = Self {
+            reports,
+            waiting: VecDeque::new(),
+            bucket: Bucket::new(BURST, INTERVAL),
+            client,
+            config,
+            clock,
+            metrics,
+        };
+        (recorder, events)
+    }
+
+    /// Writes while the Lease is ours, and keeps what it is told otherwise, until nobody can tell it anything.
+    pub async fn run(mut self, leadership: Leadership) {
+        loop {
+            let term = tokio::select! {
+                term = leadership.acquired() => term,
+                () = self.keep() => return,
+            };
+            self.forget(self.clock.moment());
+            tokio::select! {
+                biased;
+                () = term.over() => {}
+                () = self.write() => return,
+            }
+        }
+    }
+
+    /// Keeps what it is told, for a while.
+    async fn keep(&mut self) {
+        while let Some(report) = self.reports.recv().await {
+            self.take(report);
+            self.forget(self.clock.moment());
+        }
+    }
+
+    /// Writes what is there, and what it is told.
+    async fn write(&mut self) {
+        loop {
+            while let Ok(report) = self.reports.try_recv() {
+                self.take(report);
+            }
+            let now = self.clock.moment();
+            let Some(next) = self.waiting.front_mut() else {
+                match self.reports.recv().await {
+                    Some(report) => self.take(report),
+                    None => return,
+                }
+                continue;
+            };
+            next.is_due = next.is_due || self.bucket.take(now);
+            let result = if next.is_due {
+                match create(&self.client, &next.event.event()).await {
+                    Outcome::Written => EventResult::Written,
+                    Outcome::Duplicate => EventResult::Duplicate,
+                    Outcome::Refused => EventResult::Refused,
+                    Outcome::Unavailable => {
+                        tokio::time::sleep(PAUSE).await;
+                        continue;
+                    }
+                }
+            } else {
+                EventResult::Dropped
+            };
+            if let Some(Waiting { event, .. }) = self.waiting.pop_front() {
+                self.metrics.controllers().event(event.reason.as_str(), result);
+            }
+        }
+    }
+
+    fn take(&mut self, report: Report) {
+        let since = self.clock.moment();
+        let events = match report {
+            Report::Decided(sighting) => told(&sighting, self.clock.wall()),
+            Report::Event(event) => vec![event],
+        };
+        let is_placed_edge_told = self.config.load().placed_edge_events;
+        let is_told = |event: &PodEvent| event.reason != PodReason::PlacedEdge || is_placed_edge_told;
+        for event in events.into_iter().filter(is_told) {
+            if self.waiting.len() >= WAITING
+                && let Some(Waiting { event, .. }) = self.waiting.pop_front()
+            {
+                self.metrics
+                    .controllers()
+                    .event(event.reason.as_str(), EventResult::Dropped);
+            }
+            self.waiting.push_back(Waiting {
+                event,
+                since,
+                is_due: false,
+            });
+        }
+    }
+
+    /// What has waited so long was written by another.
+    fn forget(&mut self, now: Moment) {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|waiting| now.since(waiting.since) > KEPT)
+        {
+            self.waiting.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

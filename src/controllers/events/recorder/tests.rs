@@ -1,0 +1,197 @@
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::*;
+
+/// Long enough for a busy machine.
+const BOUND: Duration = Duration::from_secs(30);
+
+/// An API server that keeps the names of the Events that it has.
+#[derive(Clone, Default)]
+struct Server {
+    names: Arc<Mutex<HashSet<String>>>,
+    /// What it answers to everything, if anything.
+    code: Arc<Mutex<Option<u16>>>,
+}
+
+impl Server {
+    async fn answer(self, request: Request<Body>) -> anyhow::Result<Response<Body>> {
+        let body = request.into_body().collect().await?.to_bytes();
+        let event: Value = serde_json::from_slice(&body)?;
+        let name = event["metadata"]["name"].as_str().unwrap().to_owned();
+        let code = (*self.code.lock().unwrap()).unwrap_or_else(|| {
+            let is_new = self.names.lock().unwrap().insert(name);
+            if is_new { 201 } else { 409 }
+        });
+        let body = match code {
+            201 => event,
+            _ => json!({"kind": "Status", "status": "Failure", "reason": "", "code": code}),
+        };
+        Ok(Response::builder()
+            .status(code)
+            .body(Body::from(body.to_string().into_bytes()))?)
+    }
+
+    fn names(&self) -> usize {
+        self.names.lock().unwrap().len()
+    }
+}
+
+/// A replica: what it is told, and whether it leads.
+struct Replica {
+    events: Events,
+    metrics: Arc<Metrics>,
+    leads: watch::Sender<Option<Moment>>,
+}
+
+impl Replica {
+    fn start(server: &Server) -> Self {
+        let server = server.clone();
+        let service = tower::service_fn(move |request| Box::pin(server.clone().answer(request)));
+        let (clock, metrics) = (Clock::start(), Arc::<Metrics>::default());
+        let config = Arc::new(ArcSwap::from_pointee(Config::default()));
+        let (recorder, events) = Recorder::new(Client::new(service, "default"), config, clock, Arc::clone(&metrics));
+        let (leads, leadership) = Leadership::new(clock);
+        tokio::spawn(recorder.run(leadership));
+        Self { events, metrics, leads }
+    }
+
+    fn lead(&self, leads: bool) {
+        self.leads.send_replace(leads.then_some(Moment(i64::MAX)));
+    }
+
+    /// Waits until so many Events came to this.
+    async fn counts(&self, result: EventResult, expected: usize) {
+        let sum = || {
+            let page = self.metrics.encode();
+            let label = format!("result=\"{}\"", result.as_str());
+            let ours = page
+                .lines()
+                .filter(|line| line.starts_with("edgeward_events_total{") && line.contains(&label));
+            ours.filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok())
+                .sum::<usize>()
+        };
+        let counted = async {
+            while sum() < expected {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let within = timeout(BOUND, counted).await;
+        assert_eq!((within.is_ok(), sum()), (true, expected), "{}", result.as_str());
+    }
+}
+
+fn event(uid: &str) -> PodEvent {
+    PodEvent {
+        namespace: "shop".into(),
+        name: "camera".into(),
+        uid: uid.into(),
+        reason: PodReason::PlacedCloud,
+        decision: None,
+        at: Timestamp::UNIX_EPOCH,
+        note: "sent".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn the_next_leader_writes_what_the_last_did_not() {
+    let server = Server::default();
+    let replicas = [Replica::start(&server), Replica::start(&server)];
+    let tell = |uid: &str| replicas.iter().for_each(|replica| replica.events.tell(event(uid)));
+    replicas[0].lead(true);
+    tell("first");
+    replicas[0].counts(EventResult::Written, 1).await;
+    replicas[0].lead(false);
+    // Nobody leads now.
+    tell("second");
+    replicas[1].lead(true);
+    replicas[1].counts(EventResult::Written, 1).await;
+    replicas[1].counts(EventResult::Duplicate, 1).await;
+    assert_eq!(server.names(), 2);
+}
+
+#[tokio::test]
+async fn what_is_not_taken_is_counted_and_the_rest_is_written() {
+    let server = Server::default();
+    let replica = Replica::start(&server);
+    *server.code.lock().unwrap() = Some(403);
+    replica.lead(true);
+    replica.events.tell(event("refused"));
+    replica.counts(EventResult::Refused, 1).await;
+    *server.code.lock().unwrap() = None;
+    replica.events.tell(event("written"));
+    replica.counts(EventResult::Written, 1).await;
+}
+
+#[tokio::test]
+async fn too_many_are_dropped_and_counted() {
+    let server = Server::default();
+    let replica = Replica::start(&server);
+    let told = 10 * usize::try_from(BURST).unwrap();
+    (0..told).for_each(|i| replica.events.tell(event(&i.to_string())));
+    replica.lead(true);
+    let done = async {
+        let all = || replica.metrics.encode().matches("edgeward_events_total{").count() == 2;
+        while !all() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(BOUND, done).await.unwrap();
+    let written = server.names();
+    assert!(
+        written >= usize::try_from(BURST).unwrap() && written < told / 2,
+        "{written}"
+    );
+    // A late one is written again when there are tokens.
+    let before = server.names();
+    let again = async {
+        for i in 0.. {
+            replica.events.tell(event(&format!("late-{i}")));
+            if server.names() > before {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(BOUND, again).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_queue_drops_what_it_is_told() {
+    let config = Arc::new(ArcSwap::from_pointee(Config::default()));
+    let client = Client::new(
+        tower::service_fn(|_| std::future::pending::<anyhow::Result<Response<Body>>>()),
+        "default",
+    );
+    let metrics = Arc::<Metrics>::default();
+    let (recorder, events) = Recorder::new(client, config, Clock::start(), Arc::clone(&metrics));
+    (0..WAITING + 3).for_each(|i| events.tell(event(&i.to_string())));
+    let counted = r#"edgeward_events_total{reason="PlacedCloud",result="dropped"} 3"#;
+    assert!(metrics.encode().contains(counted), "{}", metrics.encode());
+    drop(recorder);
+}
+
+#[tokio::test]
+async fn what_waited_too_long_is_forgotten() {
+    let config = Arc::new(ArcSwap::from_pointee(Config::default()));
+    let client = Client::new(
+        tower::service_fn(|_| std::future::pending::<anyhow::Result<Response<Body>>>()),
+        "default",
+    );
+    let (mut recorder, _events) = Recorder::new(client, config, Clock::start(), Arc::default());
+    recorder.take(Report::Event(event("old")));
+    let now = recorder.clock.moment();
+    recorder.forget(now);
+    assert_eq!(recorder.waiting.len(), 1);
+    recorder.forget(now.after(KEPT).after(Micros(1)));
+    assert_eq!(recorder.waiting.len(), 0);
+}
