@@ -177,6 +177,7 @@ fn errors_name_the_file_the_place_and_the_value() {
         ("", "stdin: holds no document"),
         ("kind: [", "stdin: "),
         ("{kind: List, items: 3}", "stdin#1: items is not a list"),
+        ("{kind: Pod, metadata: {name: a}}", "stdin#1: missing field `spec`"),
         (
             "{kind: Pod, metadata: {annotations: {slo.example.io/deadlineMs: 100}}, spec: {}}",
             "stdin#1: metadata.annotations.slo.example.io/deadlineMs: invalid type: integer `100`, expected a string",
@@ -211,7 +212,7 @@ fn reviewed(document: &str) -> Value {
 fn the_pods_of_a_workload_are_reviewed() {
     let template = r#"{metadata: {annotations: {slo.example.io/class: batch}}, spec: {containers: []}}"#;
     for (kind, spec) in [
-        ("Deployment", format!("{{template: {template}}}")),
+        ("Deployment", format!("{{replicas: 9, template: {template}}}")),
         ("StatefulSet", format!("{{template: {template}}}")),
         ("ReplicaSet", format!("{{template: {template}}}")),
         ("Job", format!("{{template: {template}}}")),
@@ -234,6 +235,12 @@ fn the_pods_of_a_workload_are_reviewed() {
             (&"shop".into(), &"web-".into(), &expected.into()),
             "{kind}"
         );
+        let assumed = item["assumptions"]
+            .to_string()
+            .contains("the other replicas of its workload (8)");
+        assert_eq!(assumed, kind == "Deployment", "{kind}");
+        let hinted = item["hints"].to_string().contains("has no effect on a DaemonSet");
+        assert_eq!(hinted, kind == "DaemonSet", "{kind}");
     }
 }
 

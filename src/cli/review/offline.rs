@@ -31,7 +31,7 @@ impl Offline<'_> {
         let assumptions = if subject.arrived {
             vec![]
         } else {
-            self.assumptions(&pod, &workload)
+            self.assumptions(subject, &pod, &workload)
         };
         let verdict = decide(&workload, &Room::of(self.snapshot), self.config, self.now);
         let stamp = Stamp {
@@ -58,7 +58,7 @@ impl Offline<'_> {
     }
 
     /// What only the cluster knows, and what was taken for granted instead.
-    fn assumptions(&self, pod: &Pod<'_>, workload: &Workload<'_>) -> Vec<String> {
+    fn assumptions(&self, subject: &Subject, pod: &Pod<'_>, workload: &Workload<'_>) -> Vec<String> {
         let unresolved = pod.unresolved();
         let managed = &self.config.keys.managed;
         let priority = if unresolved.priority_class {
@@ -80,6 +80,13 @@ impl Offline<'_> {
                 "its RuntimeClass adds no overhead".to_owned(),
             ),
             (unresolved.priority, priority.to_owned()),
+            (
+                subject.others > 0,
+                format!(
+                    "the other replicas of its workload ({}) take no room before it",
+                    subject.others
+                ),
+            ),
         ];
         assumptions
             .into_iter()

@@ -31,6 +31,8 @@ pub(super) struct Subject {
     pub(super) arrived: bool,
     /// What in its manifest does not do what it seems to.
     pub(super) hints: Vec<String>,
+    /// How many more like it its workload makes at once.
+    pub(super) others: u64,
 }
 
 /// Adds the pods of a document. One that makes no pods is named in `skipped`.
@@ -86,6 +88,7 @@ fn of_pod(pod: &Value, source: &str, keys: &Keys) -> Subject {
         namespace: pod["metadata"]["namespace"].as_str().map(str::to_owned),
         arrived: false,
         hints: hints(&pod, None, keys),
+        others: 0,
         text: pod.to_string(),
     }
 }
@@ -101,6 +104,7 @@ fn of_admission_review(document: &Value, source: &str) -> anyhow::Result<Subject
         namespace: request.namespace.map(|namespace| namespace.0.into_owned()),
         arrived: true,
         hints: vec![],
+        others: 0,
     })
 }
 
@@ -126,8 +130,19 @@ fn of_workload(workload: &Value, kind: &str, template: &Value, controller: &str,
         namespace: workload["metadata"]["namespace"].as_str().map(str::to_owned),
         arrived: false,
         hints: hints(&pod, Some((kind, &workload["metadata"])), keys),
+        others: replicas(kind, &workload["spec"]).saturating_sub(1),
         text: pod.to_string(),
     }
+}
+
+/// How many pods a workload makes at once; one where the cluster decides, or a schedule.
+fn replicas(kind: &str, spec: &Value) -> u64 {
+    let stated = match kind {
+        "Deployment" | "ReplicaSet" | "StatefulSet" => &spec["replicas"],
+        "Job" => &spec["parallelism"],
+        _ => &Value::Null,
+    };
+    stated.as_u64().unwrap_or(1)
 }
 
 /// `object` with these fields set; an object of these fields, if it is none.
@@ -154,6 +169,9 @@ fn hints(pod: &Value, workload: Option<(&str, &Value)>, keys: &Keys) -> Vec<Stri
             .filter(is_slo)
             .filter(|key| !annotations.contains_key(*key));
         hints.extend(misplaced.map(|key| format!("{key} is on the {kind}; edgeward reads its pod template")));
+        if kind == "DaemonSet" && annotations.contains_key(&class) {
+            hints.push(format!("{class} has no effect on a DaemonSet, whose pods pass through"));
+        }
     }
     for key in labels.keys().filter(is_slo) {
         hints.push(format!("{key} is a label; edgeward reads it as an annotation"));
@@ -179,8 +197,14 @@ impl Subject {
     /// A field has the wrong type; the error names it.
     pub(super) fn pod(&self) -> anyhow::Result<Pod<'_>> {
         let mut deserializer = serde_json::Deserializer::from_str(&self.text);
-        serde_path_to_error::deserialize(&mut deserializer)
-            .map_err(|error| anyhow::anyhow!("{}: {}: {}", self.source, error.path(), message(error.inner())))
+        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+            let message = message(error.inner());
+            // Of the pod itself the path is `.`.
+            match error.path().iter().next() {
+                Some(_) => anyhow::anyhow!("{}: {}: {message}", self.source, error.path()),
+                None => anyhow::anyhow!("{}: {message}", self.source),
+            }
+        })
     }
 }
 
