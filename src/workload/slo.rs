@@ -113,7 +113,7 @@ pub struct Intent {
     pub slo: Slo,
     /// Whether the class itself is stated and valid; otherwise [`Slo::class`] is a stand-in.
     pub class_known: bool,
-    /// Every fault, in the order of the contract's table.
+    /// Every fault: what is wrong, in the order of the contract's table, then what is missing.
     pub faults: Vec<SloFault>,
     /// Annotations of the SLO prefix that nothing reads, most likely misspelt; the first few.
     pub unknown_keys: Vec<String>,
@@ -176,9 +176,6 @@ pub fn parse<'p>(
     }
 
     let class = faults.read("class", found.class, "latency, throughput or batch", Class::parse);
-    if found.class.is_none() {
-        faults.missing("class", "latency, throughput or batch");
-    }
     let millis = |text: &str| match text.parse() {
         Ok(ms @ 1..=MAX_MILLIS) if text.bytes().all(|b| b.is_ascii_digit()) => Some(Micros::from_millis(ms)),
         _ => None,
@@ -209,6 +206,9 @@ pub fn parse<'p>(
             .unwrap_or(true),
         processing: faults.read("processingMs", found.processing, MILLIS, millis),
     };
+    if found.class.is_none() {
+        faults.missing("class", "latency, throughput or batch");
+    }
     if management == Management::Forced && found.deadline.is_none() && found.latency_target.is_none() {
         faults.missing("deadlineMs", "state it or latencyTargetMs, in whole milliseconds");
     }

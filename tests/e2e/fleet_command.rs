@@ -15,7 +15,7 @@ use crate::stage::Stage;
 use crate::workloads;
 
 /// Runs edgeward as a command, with this configuration and the rights of a cluster administrator.
-fn edgeward(scene: &Scene<'_>, config: &Value, args: &[&str]) -> Result<Said> {
+pub(crate) fn edgeward(scene: &Scene<'_>, config: &Value, args: &[&str]) -> Result<Said> {
     edgeward_as(&scene.kubeconfig(), scene, config, args)
 }
 

@@ -35,6 +35,7 @@ mod reinvocation;
 mod scene;
 mod stage;
 mod untouched;
+mod validation;
 mod workloads;
 
 use std::env;
@@ -104,6 +105,12 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("failure::edge_label_missing", failure::edge_label_missing),
     ("invalid_slo::warns", invalid_slo::warns),
     ("invalid_slo::denies", invalid_slo::denies),
+    ("validation::in_the_parsers_words", validation::in_the_parsers_words),
+    (
+        "validation::only_what_makes_other_pods",
+        validation::only_what_makes_other_pods,
+    ),
+    ("validation::refuses", validation::refuses),
     (
         "configuration::follows_its_config_map",
         configuration::follows_its_config_map,

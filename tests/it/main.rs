@@ -16,6 +16,7 @@ mod process;
 mod program;
 mod server;
 mod shutdown;
+mod slo;
 mod tidy;
 mod tls_reload;
 mod upstream;

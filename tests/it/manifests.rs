@@ -113,3 +113,45 @@ fn selectors_and_conditions_use_the_keys_of_the_contract() {
     });
     assert_eq!(conditions.collect::<Vec<_>>(), expected);
 }
+
+/// A ValidatingAdmissionPolicy and its binding.
+fn policy(text: &str) -> [Value; 2] {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
+    let [policy, binding] = documents.try_into().unwrap();
+    assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
+    [policy, binding]
+}
+
+#[test]
+fn both_policies_are_about_the_same_and_go_by_the_webhook() {
+    let [policy, binding] = policy(include_str!("../../webhook/base/validatingadmissionpolicy.yaml"));
+    let [hints, hinting] = self::policy(include_str!("../../webhook/base/validatingadmissionpolicy-hints.yaml"));
+    let webhook = webhook();
+    for binding in [&binding, &hinting] {
+        let selected = &binding["spec"]["matchResources"]["namespaceSelector"];
+        assert_eq!(*selected, webhook["namespaceSelector"]);
+    }
+    assert_eq!(binding["spec"]["validationActions"], json!(["Warn", "Audit"]));
+    assert_eq!(hinting["spec"]["validationActions"], json!(["Warn"]));
+
+    assert_eq!(policy["spec"]["matchConstraints"], hints["spec"]["matchConstraints"]);
+    let named = |object: &Value, list: &str, name: &str| {
+        let mut found = object[list].as_array().unwrap().iter();
+        let found = found.find(|entry| entry["name"] == name);
+        found.unwrap_or_else(|| panic!("{list} has no {name}"))["expression"].clone()
+    };
+    for name in ["not-a-mirror-pod", "not-a-shadow-pod"] {
+        let expected = named(&webhook, "matchConditions", name);
+        assert_eq!(named(&policy["spec"], "matchConditions", name), expected);
+        assert_eq!(named(&hints["spec"], "matchConditions", name), expected);
+    }
+    let judged = "not-of-a-judged-workload";
+    assert_eq!(
+        named(&policy["spec"], "matchConditions", judged),
+        named(&hints["spec"], "matchConditions", judged)
+    );
+    for name in ["pod", "annotations", "labels", "managed"] {
+        let expected = named(&policy["spec"], "variables", name);
+        assert_eq!(named(&hints["spec"], "variables", name), expected, "{name}");
+    }
+}

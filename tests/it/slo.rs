@@ -1,0 +1,39 @@
+//! The parser of SLO annotations, held to the table that the ValidatingAdmissionPolicy is held to as well.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use edgeward::keys::Keys;
+use edgeward::workload::slo::parse;
+use serde::Deserialize;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    managed: Option<String>,
+    says: BTreeMap<String, String>,
+    #[serde(default)]
+    faults: Vec<String>,
+    #[serde(default)]
+    unknown: BTreeSet<String>,
+}
+
+#[test]
+fn the_parser_finds_what_the_table_says() {
+    let rows: Vec<Row> = serde_saphyr::from_str(include_str!("../golden/slo/table.yaml")).unwrap();
+    assert!(rows.len() > 70, "only {} rows", rows.len());
+    let keys = Keys::new("example.io");
+    for row in rows {
+        let annotations: Vec<_> = row
+            .says
+            .iter()
+            .map(|(name, value)| (format!("{}{name}", keys.slo_prefix), value.as_str()))
+            .collect();
+        let annotations = annotations.iter().map(|(key, value)| (key.as_str(), *value));
+        let (_, intent) = parse(annotations, row.managed.as_deref(), &keys);
+        let (faults, unknown) = intent.map_or_else(Default::default, |intent| (intent.faults, intent.unknown_keys));
+        let name = |key: &str| key.rsplit('/').next().unwrap_or(key).to_owned();
+        let faults: Vec<_> = faults.iter().map(|fault| name(&fault.key)).collect();
+        let unknown: BTreeSet<_> = unknown.iter().map(|key| name(key)).collect();
+        assert_eq!((&faults, &unknown), (&row.faults, &row.unknown), "{row:?}");
+    }
+}
