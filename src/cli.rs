@@ -5,6 +5,7 @@ mod demo;
 mod documents;
 mod fleet;
 mod live;
+mod release;
 mod review;
 mod serve;
 
@@ -17,7 +18,8 @@ use comfy_table::Table;
 /// Place Kubernetes pods on the edge or in the cloud, by their SLO, when they are created.
 ///
 /// edgeward is a mutating admission webhook. `serve` runs it; `review` tells what it would do with a pod; `fleet`
-/// shows what it sees of a cluster; `demo` shows three situations on this machine, without a cluster.
+/// shows what it sees of a cluster; `release` takes its gate off pods; `demo` shows three situations on this machine,
+/// without a cluster.
 #[derive(Debug, Parser)]
 #[command(name = "edgeward", version, max_term_width = 110)]
 #[command(
@@ -33,6 +35,7 @@ enum Command {
     Serve(serve::Serve),
     Review(review::Review),
     Fleet(fleet::Fleet),
+    Release(release::Release),
     Demo(demo::Demo),
 }
 
@@ -51,6 +54,7 @@ pub fn main() -> ExitCode {
         Command::Serve(serve) => serve.run().map(|()| ExitCode::SUCCESS),
         Command::Review(review) => review.run(),
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
+        Command::Release(release) => release.run(),
         Command::Demo(demo) => demo.run().map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {

@@ -2,4 +2,6 @@
 
 pub mod events;
 pub mod executor;
+pub mod gate;
 pub mod lease;
+mod pod_patch;

@@ -11,15 +11,11 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use http::header::CONTENT_TYPE;
-use http::{Method, Request};
-use k8s_openapi::api::core::v1::Pod as PodObject;
-
-use kube::{Api, Client};
-use serde::de::IgnoredAny;
+use kube::Client;
 use tokio::sync::watch;
 
 use super::lease::Leadership;
+use super::pod_patch::{Outcome, Version};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::decide;
@@ -77,19 +73,6 @@ struct Done {
     pause: Micros,
 }
 
-/// What came of a patch.
-#[derive(Debug)]
-enum Outcome {
-    /// The pod is changed.
-    Changed,
-    /// There was nothing to do, or nothing that could be done now.
-    Nothing,
-    /// The pod is another by now, or gone.
-    Outdated,
-    /// The API server does not take it, or does not answer.
-    Refused(String),
-}
-
 impl Executor {
     /// Carries out plans for as long as the Lease is ours, for ever.
     pub async fn run(mut self, leadership: Leadership) {
@@ -145,15 +128,16 @@ impl Executor {
         }
     }
 
-    fn note(&self, done: &mut HashMap<Arc<str>, Done>, pod: &HeldPod, outcome: Outcome) {
+    fn note(&self, done: &mut HashMap<Arc<str>, Done>, pod: &HeldPod, outcome: Option<Outcome>) {
         let now = self.clock.moment();
         let Some(known) = done.get_mut(&pod.uid) else { return };
         let (namespace, name) = (&*pod.workload.namespace, &*pod.name);
         match outcome {
             // What it is now is told by the watch.
-            Outcome::Changed | Outcome::Outdated => {}
-            Outcome::Nothing => known.again = Some(now.after(PAUSES[0])),
-            Outcome::Refused(error) => {
+            Some(Outcome::Changed | Outcome::Outdated) => {}
+            // Nothing could be done now.
+            None => known.again = Some(now.after(PAUSES[0])),
+            Some(Outcome::Refused(error)) => {
                 known.again = Some(now.after(known.pause));
                 tracing::warn!(
                     namespace,
@@ -167,7 +151,7 @@ impl Executor {
         }
     }
 
-    fn act(&self, step: Step) -> impl Future<Output = (Arc<HeldPod>, Outcome)> + use<> {
+    fn act(&self, step: Step) -> impl Future<Output = (Arc<HeldPod>, Option<Outcome>)> + use<> {
         let Step { pod, since, what } = step;
         let (client, books, clock, metrics) = (
             self.client.clone(),
@@ -177,15 +161,20 @@ impl Executor {
         );
         async move {
             let Some(change) = books.change(&pod, since, what, clock) else {
-                return (pod, Outcome::Nothing);
+                return (pod, None);
             };
-            let outcome = send(&client, &pod, &change.operations).await;
+            let version = Version {
+                namespace: &pod.workload.namespace,
+                name: &pod.name,
+                resource_version: &pod.resource_version,
+            };
+            let outcome = version.patch(&client, &change.operations).await;
             if let (Some(id), false) = (change.reserved, matches!(outcome, Outcome::Changed)) {
                 books.ledger().withdraw(id, &pod.workload.namespace);
             }
             let counted = match &outcome {
                 Outcome::Changed => ReleaseOutcome::Changed,
-                Outcome::Outdated | Outcome::Nothing => ReleaseOutcome::Outdated,
+                Outcome::Outdated => ReleaseOutcome::Outdated,
                 Outcome::Refused(_) => ReleaseOutcome::Refused,
             };
             metrics.waitlist().change(change.reason.as_str(), counted);
@@ -201,7 +190,7 @@ impl Executor {
                     "changed a held pod"
                 );
             }
-            (pod, outcome)
+            (pod, Some(outcome))
         }
     }
 }
@@ -275,46 +264,6 @@ impl Books {
                 })
             }
         }
-    }
-}
-
-async fn send(client: &Client, pod: &HeldPod, operations: &[Operation]) -> Outcome {
-    let (namespace, name) = (&*pod.workload.namespace, &*pod.name);
-    let refused = |error: &dyn std::fmt::Display| Outcome::Refused(error.to_string());
-    let request = serde_json::to_vec(operations)
-        .map_err(|error| refused(&error))
-        .and_then(|body| {
-            let request = Request::builder()
-                .method(Method::PATCH)
-                .uri(format!(
-                    "/api/v1/namespaces/{namespace}/pods/{name}?fieldManager=edgeward"
-                ))
-                .header(CONTENT_TYPE, "application/json-patch+json");
-            request.body(body).map_err(|error| refused(&error))
-        });
-    let request = match request {
-        Ok(request) => request,
-        Err(outcome) => return outcome,
-    };
-    let error = match client.request::<IgnoredAny>(request).await {
-        Ok(_) => return Outcome::Changed,
-        Err(error) => error,
-    };
-    match &error {
-        kube::Error::Api(status) if matches!(status.code, 404 | 409) => Outcome::Outdated,
-        // A test that fails looks like a pod that is not valid.
-        kube::Error::Api(status) if status.code == 422 && !is_version(client, pod).await => Outcome::Outdated,
-        error => refused(error),
-    }
-}
-
-/// Whether the pod is still there in this version, as far as can be told.
-async fn is_version(client: &Client, pod: &HeldPod) -> bool {
-    let pods: Api<PodObject> = Api::namespaced(client.clone(), &pod.workload.namespace);
-    match pods.get_metadata_opt(&pod.name).await {
-        Ok(Some(found)) => found.metadata.resource_version.as_deref() == Some(&*pod.resource_version),
-        Ok(None) => false,
-        Err(_) => true,
     }
 }
 

@@ -59,6 +59,11 @@ impl Connection {
         &self.name
     }
 
+    /// A client of this cluster.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// The namespace of the context.
     pub fn default_namespace(&self) -> &str {
         self.client.default_namespace()

@@ -73,6 +73,24 @@ impl Kubectl {
         Ok(said)
     }
 
+    /// Runs a script of the documentation in a shell, whose kubectl has the rights of this kubeconfig.
+    pub(crate) fn shell(&self, script: &str, kubeconfig: &Path, cache: &Path) -> Result<()> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let programs = self.program.parent().map(Path::to_owned);
+        let path = std::env::join_paths(programs.into_iter().chain(std::env::split_paths(&path)))?;
+        let output = on_loopback(&mut Command::new("sh"))
+            .args(["-euc", script])
+            .env("PATH", path)
+            .env("KUBECONFIG", kubeconfig)
+            .env("KUBECACHEDIR", cache)
+            .stdin(Stdio::null())
+            .output()?;
+        if !output.status.success() {
+            bail!("{script}: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+        }
+        Ok(())
+    }
+
     pub(crate) fn apply(&self, object: &Value) -> Result<Said> {
         self.run(&["apply", "-f", "-"], &object.to_string())
     }

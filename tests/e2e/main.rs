@@ -32,6 +32,7 @@ mod placement;
 mod process;
 mod proxy;
 mod reinvocation;
+mod release;
 mod scene;
 mod stage;
 mod untouched;
@@ -135,6 +136,8 @@ const SCRIPTS: &[(&str, Script)] = &[
         fleet_command::a_cluster_becomes_a_file,
     ),
     ("fleet_command::the_real_answer", fleet_command::the_real_answer),
+    ("release::uninstall", release::uninstall),
+    ("release::with_kubectl_alone", release::with_kubectl_alone),
     ("leader::one_of_two", leader::one_of_two),
     ("events::told_once", events::told_once),
     ("held::in_turn", held::in_turn),

@@ -328,7 +328,11 @@ fn a_cluster_that_does_not_answer_is_named() {
         assert_eq!(output.status.code(), Some(1));
         text(&output.stderr)
     };
-    for command in [&["fleet"][..], &["review", "--live", "-f", "examples/pods.yaml"]] {
+    for command in [
+        &["fleet"][..],
+        &["release", "--all"],
+        &["review", "--live", "-f", "examples/pods.yaml"],
+    ] {
         let stderr = said(&refusing, command);
         assert!(
             stderr.contains(&format!("{refusing}/ (context far): cannot ")),
@@ -342,6 +346,18 @@ fn a_cluster_that_does_not_answer_is_named() {
     }
     let stderr = said(&refusing, &["fleet", "--context", "near"]);
     assert!(stderr.contains(r#"context "near" of the kubeconfig"#), "{stderr}");
+}
+
+#[test]
+fn a_pod_to_release_is_a_name() {
+    for arguments in [
+        &["release"][..],
+        &["release", "--all", "web"],
+        &["release", "web/status"],
+    ] {
+        let output = edgeward(arguments, "");
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    }
 }
 
 #[test]
@@ -425,7 +441,7 @@ fn serve_without_a_certificate_names_both_ways_to_one() {
 #[test]
 fn the_help_is_the_one_in_the_documentation() {
     let mut found = String::from("# Command line\n\nWhat `--help` prints, recorded by a test.\n");
-    for command in ["", "serve", "review", "fleet", "demo"] {
+    for command in ["", "serve", "review", "fleet", "release", "demo"] {
         let arguments: Vec<_> = [command, "--help"]
             .into_iter()
             .filter(|argument| !argument.is_empty())

@@ -1,0 +1,141 @@
+//! `edgeward release`: our gate off pods.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{ArgGroup, Args};
+use futures::StreamExt as _;
+
+use super::{cluster, documents};
+use crate::clock::Clock;
+use crate::controllers::gate::{Freed, Target, Ungate};
+use crate::observe::Connection;
+use crate::patch::Stamp;
+
+/// Seconds within which even a cluster with many held pods is done.
+const TIMEOUT: u64 = 300;
+
+/// Why a pod is held after all were released.
+const HELD_MEANWHILE: &str = "it was held in the meantime; delete the webhook configuration first";
+
+/// Take edgeward's gate off held pods, and change nothing else.
+///
+/// They go to kube-scheduler as they are, without a placement of ours. For uninstalling: delete the webhook configuration
+/// and stop `serve` first (docs/operations.md). A line for each pod (released, already free, or failed and why), and the
+/// counts.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("which").required(true).args(["all", "pods"])))]
+#[command(after_help = "Exit code 0: none of these pods carries the gate any more; 1: some may.")]
+pub(super) struct Release {
+    /// Every pod that carries the gate, in every namespace.
+    #[arg(long)]
+    all: bool,
+
+    /// Pods, by name.
+    #[arg(value_name = "POD", value_parser = name)]
+    pods: Vec<String>,
+
+    /// Namespace of the pods; without, that of the context.
+    #[arg(short, long, conflicts_with = "all", value_parser = name)]
+    namespace: Option<String>,
+
+    /// Configuration (docs/configuration.md), whose domain names the gate: a file, or a directory with the keys of a
+    /// ConfigMap; defaults without.
+    #[arg(long, value_name = "PATH")]
+    config: Option<PathBuf>,
+
+    /// Context of the kubeconfig; without, its current one or, where there is no kubeconfig, the cluster of the pod that
+    /// this runs in.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// Seconds after which it is given up; what was done is done, and it can be run again.
+    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT)]
+    timeout: u64,
+}
+
+/// How many pods became what.
+#[derive(Debug, Default, Clone, Copy)]
+struct Counts {
+    released: usize,
+    already_free: usize,
+    failed: usize,
+}
+
+impl Release {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let config = documents::config(self.config.as_deref())?;
+        let clock = Clock::start();
+        cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
+            let ungate = Ungate {
+                client: connection.client(),
+                config: &config,
+                // Nothing is decided here.
+                stamp: Stamp {
+                    at: clock.wall(),
+                    id: String::new(),
+                },
+            };
+            let mut counts = Counts::default();
+            let pods = self.targets(&ungate, connection).await?;
+            let mut failed = HashSet::new();
+            let mut released = std::pin::pin!(ungate.release_all(&pods));
+            while let Some((pod, freed)) = released.next().await {
+                if matches!(freed, Freed::Failed(_)) {
+                    failed.insert((&*pod.namespace, &*pod.name));
+                }
+                counts.tell(pod, &freed)?;
+            }
+            if self.all && !pods.is_empty() {
+                for pod in self.targets(&ungate, connection).await? {
+                    if !failed.contains(&(&*pod.namespace, &*pod.name)) {
+                        counts.tell(&pod, &Freed::Failed(HELD_MEANWHILE.to_owned()))?;
+                    }
+                }
+            }
+            let Counts {
+                released,
+                already_free,
+                failed,
+            } = counts;
+            let at = connection.name();
+            super::print(&format!(
+                "{released} released, {already_free} already free, {failed} failed: {at}\n"
+            ))?;
+            Ok(ExitCode::from(u8::from(failed > 0)))
+        })
+    }
+
+    async fn targets(&self, ungate: &Ungate<'_>, connection: &Connection) -> anyhow::Result<Vec<Target>> {
+        if self.all {
+            return ungate.gated().await.with_context(|| connection.name().to_owned());
+        }
+        let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
+        Ok(self.pods.iter().map(|name| Target::new(namespace, name)).collect())
+    }
+}
+
+impl Counts {
+    /// Counts a pod and prints its line.
+    fn tell(&mut self, pod: &Target, freed: &Freed) -> anyhow::Result<()> {
+        let (count, what) = match freed {
+            Freed::Released => (&mut self.released, "released".to_owned()),
+            Freed::AlreadyFree => (&mut self.already_free, "already free".to_owned()),
+            Freed::Failed(why) => (&mut self.failed, format!("failed: {why}")),
+        };
+        *count += 1;
+        super::print(&format!("{}/{} {what}\n", pod.namespace, pod.name))
+    }
+}
+
+/// A name that is no path: what it is made of is what Kubernetes allows in one.
+fn name(text: &str) -> Result<String, String> {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    if text.chars().any(char::is_alphanumeric) && text.chars().all(is_allowed) {
+        Ok(text.to_owned())
+    } else {
+        Err("not a name in Kubernetes: lower-case letters, digits, `-` and `.`".to_owned())
+    }
+}

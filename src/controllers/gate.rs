@@ -1,0 +1,333 @@
+//! Takes our gate off pods, and changes nothing else: when edgeward is uninstalled, or where somebody asks for it.
+
+use anyhow::{Context as _, anyhow};
+use futures::stream::{self, Stream, StreamExt as _};
+use http::Request;
+use k8s_openapi::api::core::v1::Pod as PodObject;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::Client;
+use kube::api::ListParams;
+use kube::core::PartialObjectMeta;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::pod_patch::{Outcome, Version, path, words};
+use crate::config::Config;
+use crate::patch::{self, Stamp};
+use crate::pod::Pod;
+
+/// How many pods are asked for at a time.
+const PAGE: u32 = 500;
+
+/// How many pods are released at a time.
+const AT_ONCE: usize = 16;
+
+/// How often a pod is tried that changes in between each time.
+const TRIES: usize = 10;
+
+/// Takes the gate of a configuration off pods.
+#[derive(Clone)]
+pub struct Ungate<'a> {
+    /// Of the cluster whose pods they are.
+    pub client: Client,
+    /// Names the gate.
+    pub config: &'a Config,
+    /// When this is.
+    pub stamp: Stamp,
+}
+
+/// A pod to release.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// As it was listed; read first without.
+    json: Option<String>,
+}
+
+/// What became of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Freed {
+    /// It carried our gate, and does not any more.
+    Released,
+    /// It does not carry our gate, or is gone.
+    AlreadyFree,
+    /// It may carry our gate still; why.
+    Failed(String),
+}
+
+impl Target {
+    /// The pod of this name.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            json: None,
+        }
+    }
+}
+
+impl Ungate<'_> {
+    /// The pods that carry our gate, in every namespace, by namespace and name. Lists all pods, in pages, and keeps those.
+    ///
+    /// # Errors
+    /// The API server cannot be reached or refuses the list, or sends what is no list of pods.
+    pub async fn gated(&self) -> anyhow::Result<Vec<Target>> {
+        #[derive(Deserialize)]
+        struct Page {
+            metadata: ListMeta,
+            items: Vec<Box<RawValue>>,
+        }
+        let all = kube::core::Request::new("/api/v1/pods");
+        let mut params = ListParams::default().limit(PAGE);
+        let mut gated = Vec::new();
+        loop {
+            let page = self.client.request::<Page>(all.list(&params)?).await;
+            let page = page.map_err(|error| anyhow!("cannot list pods: {}", words(error)))?;
+            for pod in page.items {
+                gated.extend(self.target(pod.get())?);
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(gated),
+            }
+        }
+    }
+
+    /// The pod, if it carries our gate. One that cannot be read may; it is found out when it is released.
+    fn target(&self, json: &str) -> anyhow::Result<Option<Target>> {
+        let gate = &self.config.keys.gate;
+        let is_gated = Pod::from_json(json).map_or_else(|_| json.contains(&**gate), |pod| pod.gate(gate).is_some());
+        if !is_gated {
+            return Ok(None);
+        }
+        let object: PartialObjectMeta<PodObject> = serde_json::from_str(json).context("cannot read a pod")?;
+        Ok(Some(Target {
+            namespace: object.metadata.namespace.unwrap_or_default(),
+            name: object.metadata.name.unwrap_or_default(),
+            json: Some(json.to_owned()),
+        }))
+    }
+
+    /// Releases these pods, some at a time; tells of each in their order.
+    pub fn release_all<'t>(&self, pods: &'t [Target]) -> impl Stream<Item = (&'t Target, Freed)> {
+        let release = move |pod: &'t Target| async move { (pod, self.release(pod).await) };
+        stream::iter(pods).map(release).buffered(AT_ONCE)
+    }
+
+    /// Releases one pod. Reads it again when it has changed in between, and gives up when it always has.
+    pub async fn release(&self, target: &Target) -> Freed {
+        let (namespace, name) = (&*target.namespace, &*target.name);
+        let mut json = target.json.clone();
+        for _ in 0..TRIES {
+            let text = match json.take() {
+                Some(text) => text,
+                None => match self.read(target).await {
+                    Ok(Some(text)) => text,
+                    Ok(None) if target.json.is_some() => return Freed::AlreadyFree,
+                    Ok(None) => return Freed::Failed("there is no such pod".to_owned()),
+                    Err(error) => return Freed::Failed(error),
+                },
+            };
+            let pod = match Pod::from_json(&text) {
+                Ok(pod) => pod,
+                Err(error) => return Freed::Failed(format!("it cannot be read: {error}")),
+            };
+            let operations = patch::release(&pod, None, self.config, &self.stamp);
+            let (Some(operations), Some(resource_version)) = (operations, pod.resource_version()) else {
+                return Freed::AlreadyFree;
+            };
+            let version = Version {
+                namespace,
+                name,
+                resource_version,
+            };
+            match version.patch(&self.client, &operations).await {
+                Outcome::Changed => return Freed::Released,
+                Outcome::Outdated => {}
+                Outcome::Refused(error) => return Freed::Failed(error),
+            }
+        }
+        Freed::Failed(format!("it was changed by others {TRIES} times in between"))
+    }
+
+    /// The pod's JSON text; `None` if there is none of that name.
+    async fn read(&self, pod: &Target) -> Result<Option<String>, String> {
+        let request = Request::get(path(&pod.namespace, &pod.name)).body(Vec::new());
+        match self
+            .client
+            .request_text(request.map_err(|error| error.to_string())?)
+            .await
+        {
+            Ok(text) => Ok(Some(text)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(words(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use http::{Method, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// An API server with one pod, which the first so many patches find changed.
+    #[derive(Default)]
+    struct Server {
+        pod: Value,
+        changes: usize,
+        patches: Vec<Value>,
+        refusal: Option<(u16, &'static str)>,
+    }
+
+    type Shared = Arc<Mutex<Server>>;
+
+    impl Server {
+        fn answer(&mut self, method: &Method, uri: &http::Uri, body: &[u8]) -> (u16, Value) {
+            if let Some((code, message)) = self.refusal {
+                return (code, status(code, message));
+            }
+            match (method, uri.path()) {
+                (&Method::GET, "/api/v1/pods") => {
+                    // Two pages: a pod of somebody else, and ours.
+                    let is_first = !uri.query().unwrap_or_default().contains("continue=next");
+                    let other = json!({"metadata": {"namespace": "a", "name": "other"}, "spec": {}});
+                    let (item, token) = match is_first {
+                        true => (other, "next"),
+                        false => (self.pod.clone(), ""),
+                    };
+                    (200, json!({"metadata": {"continue": token}, "items": [item]}))
+                }
+                (&Method::GET, "/api/v1/namespaces/shop/pods/web") if !self.pod.is_null() => (200, self.pod.clone()),
+                (&Method::PATCH, "/api/v1/namespaces/shop/pods/web") if !self.pod.is_null() => {
+                    let patch: Value = serde_json::from_slice(body).unwrap();
+                    self.patches.push(patch.clone());
+                    if self.changes > 0 {
+                        self.changes -= 1;
+                        let version: usize = self.pod["metadata"]["resourceVersion"]
+                            .as_str()
+                            .unwrap()
+                            .parse()
+                            .unwrap();
+                        self.pod["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+                    }
+                    let operations: json_patch::Patch = serde_json::from_value(patch).unwrap();
+                    match json_patch::patch(&mut self.pod, &operations) {
+                        Ok(()) => (200, self.pod.clone()),
+                        Err(error) => (422, status(422, &error.to_string())),
+                    }
+                }
+                _ => (404, status(404, "not found")),
+            }
+        }
+    }
+
+    fn status(code: u16, message: &str) -> Value {
+        json!({"kind": "Status", "status": "Failure", "code": code, "message": message, "reason": ""})
+    }
+
+    fn pod() -> Value {
+        let gates = json!([{"name": "b.example/g"}, {"name": "scheduling.example.io/awaiting-capacity"}]);
+        json!({
+            "metadata": {"namespace": "shop", "name": "web", "resourceVersion": "7"},
+            "spec": {"schedulingGates": gates, "affinity": {}},
+        })
+    }
+
+    fn server(pod: Value, changes: usize) -> Shared {
+        Arc::new(Mutex::new(Server {
+            pod,
+            changes,
+            ..Server::default()
+        }))
+    }
+
+    fn ungate<'a>(server: &Shared, config: &'a Config) -> Ungate<'a> {
+        let server = Arc::clone(server);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let server = Arc::clone(&server);
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap();
+                let (code, answer) = server.lock().unwrap().answer(&head.method, &head.uri, &body);
+                let answer = Response::builder()
+                    .status(StatusCode::from_u16(code).unwrap())
+                    .body(Body::from(answer.to_string().into_bytes()));
+                Ok::<_, Infallible>(answer.unwrap())
+            }
+        });
+        Ungate {
+            client: Client::new(service, "default"),
+            config,
+            stamp: Stamp {
+                at: crate::testkit::NOW.wall,
+                id: String::new(),
+            },
+        }
+    }
+
+    #[tokio::test]
+    async fn every_page_is_looked_at() {
+        let (server, config) = (server(pod(), 0), Config::default());
+        let ungate = ungate(&server, &config);
+        let gated = ungate.gated().await.unwrap();
+        let names: Vec<_> = gated.iter().map(|pod| (&*pod.namespace, &*pod.name)).collect();
+        assert_eq!(names, [("shop", "web")]);
+        let freed: Vec<_> = ungate.release_all(&gated).map(|(_, freed)| freed).collect().await;
+        assert_eq!(freed, [Freed::Released]);
+        let mut expected = pod();
+        expected["spec"]["schedulingGates"].as_array_mut().unwrap().remove(1);
+        assert_eq!(server.lock().unwrap().pod, expected);
+        assert!(ungate.gated().await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_changes_is_read_again_a_number_of_times() {
+        let config = Config::default();
+        for (changes, tries) in [(0, 1), (2, 3), (TRIES - 1, TRIES)] {
+            let server = server(pod(), changes);
+            let freed = ungate(&server, &config).release(&Target::new("shop", "web")).await;
+            assert_eq!(freed, Freed::Released);
+            assert_eq!(server.lock().unwrap().patches.len(), tries);
+        }
+        let server = server(pod(), usize::MAX);
+        let freed = ungate(&server, &config).release(&Target::new("shop", "web")).await;
+        assert!(matches!(freed, Freed::Failed(why) if why.contains("10 times")));
+        assert_eq!(server.lock().unwrap().patches.len(), TRIES);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_released_is_told() {
+        let config = Config::default();
+        let mut free = pod();
+        free["spec"]["schedulingGates"] = json!([{"name": "b.example/g"}]);
+        let freed = ungate(&server(free, 0), &config)
+            .release(&Target::new("shop", "web"))
+            .await;
+        assert_eq!(freed, Freed::AlreadyFree);
+
+        // Gone since it was listed; never there.
+        let server = server(pod(), 0);
+        let ungate = ungate(&server, &config);
+        let listed = ungate.gated().await.unwrap();
+        server.lock().unwrap().pod = Value::Null;
+        assert_eq!(ungate.release(&listed[0]).await, Freed::AlreadyFree);
+        let missing = ungate.release(&Target::new("shop", "web")).await;
+        assert_eq!(missing, Freed::Failed("there is no such pod".to_owned()));
+
+        server.lock().unwrap().refusal = Some((403, "web is forbidden"));
+        let refused = Freed::Failed("web is forbidden".to_owned());
+        assert_eq!(ungate.release(&listed[0]).await, refused);
+        assert_eq!(ungate.release(&Target::new("shop", "web")).await, refused);
+        let error = ungate.gated().await.unwrap_err().to_string();
+        assert_eq!(error, "cannot list pods: web is forbidden");
+    }
+}

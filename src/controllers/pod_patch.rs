@@ -1,0 +1,80 @@
+//! One patch of one version of a pod.
+
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
+use k8s_openapi::api::core::v1::Pod as PodObject;
+use kube::{Api, Client};
+use serde::de::IgnoredAny;
+
+use crate::patch::Operation;
+
+/// What came of a patch.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The pod is changed.
+    Changed,
+    /// The pod is another by now, or gone.
+    Outdated,
+    /// The API server does not take it, or does not answer.
+    Refused(String),
+}
+
+/// The version of a pod that a patch is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Version<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    pub(super) resource_version: &'a str,
+}
+
+impl Version<'_> {
+    /// Sends a patch that begins by testing that the pod still is this version.
+    pub(super) async fn patch(self, client: &Client, operations: &[Operation]) -> Outcome {
+        let request = match self.request(operations) {
+            Ok(request) => request,
+            Err(error) => return Outcome::Refused(error.to_string()),
+        };
+        let error = match client.request::<IgnoredAny>(request).await {
+            Ok(_) => return Outcome::Changed,
+            Err(error) => error,
+        };
+        match &error {
+            kube::Error::Api(status) if matches!(status.code, 404 | 409) => Outcome::Outdated,
+            // A test that fails looks like a pod that is not valid.
+            kube::Error::Api(status) if status.code == 422 && !self.is_current(client).await => Outcome::Outdated,
+            _ => Outcome::Refused(words(error)),
+        }
+    }
+
+    fn request(self, operations: &[Operation]) -> anyhow::Result<Request<Vec<u8>>> {
+        let path = path(self.namespace, self.name);
+        let request = Request::builder()
+            .method(Method::PATCH)
+            .uri(format!("{path}?fieldManager=edgeward"))
+            .header(CONTENT_TYPE, "application/json-patch+json");
+        Ok(request.body(serde_json::to_vec(operations)?)?)
+    }
+
+    /// Whether the pod is still there in this version, as far as can be told.
+    async fn is_current(self, client: &Client) -> bool {
+        let pods: Api<PodObject> = Api::namespaced(client.clone(), self.namespace);
+        match pods.get_metadata_opt(self.name).await {
+            Ok(Some(found)) => found.metadata.resource_version.as_deref() == Some(self.resource_version),
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+}
+
+/// Where a pod is in the API.
+pub(super) fn path(namespace: &str, name: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/pods/{name}")
+}
+
+/// What the API server said, or what kept it from saying anything.
+pub(super) fn words(error: kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message,
+        error => format!("{:#}", anyhow::Error::from(error)),
+    }
+}
