@@ -50,6 +50,11 @@ impl HeldPod {
             .turn(config, Some((self.created.unwrap_or(jiff::Timestamp::MIN), &self.uid)))
     }
 
+    /// Whether it was for the gates of others that it waited so far, by its own word.
+    fn waited_for_others(&self) -> bool {
+        self.reason.as_deref() == Some(Reason::HeldForeignGate.as_str())
+    }
+
     /// The workload as it is decided when it has been held for so long.
     pub fn waited(&self, held: Micros) -> Workload<'static> {
         Workload {
@@ -88,7 +93,7 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Pods that are held, those of other gates too.
     pub held: usize,
-    /// Since when the pod is held that is held longest.
+    /// Since when the pod is held that is held longest, of those that do not wait for others.
     pub oldest: Option<Moment>,
 }
 
@@ -112,13 +117,19 @@ struct Entry {
 }
 
 impl Waitlist {
-    /// A pod as it is now. Its time begins when it says, unless that is in the future.
+    /// A pod as it is now. Its time begins when it says, unless that is in the future; and anew when the last gate of others is
+    /// gone.
     pub fn apply(&mut self, pod: HeldPod, now: Now) {
         let old = self.pods.remove(&pod.uid);
-        let first_seen = old.map_or(now.moment, |old| old.first_seen);
+        let first_seen = old.as_ref().map_or(now.moment, |old| old.first_seen);
         let stated = pod.stated.filter(|at| *at <= now.wall);
         let age = stated.and_then(|at| u64::try_from(now.wall.duration_since(at).as_micros()).ok());
-        let since = age.map_or(first_seen, |age| now.moment.before(Micros(age)));
+        let since = if pod.waited_for_others() {
+            let same = old.filter(|old| old.pod.workload.gates == pod.workload.gates);
+            same.map_or(now.moment, |old| old.since)
+        } else {
+            age.map_or(first_seen, |age| now.moment.before(Micros(age)))
+        };
         let entry = Entry {
             pod: Arc::new(pod),
             first_seen,
@@ -207,10 +218,11 @@ impl Waitlist {
             .values()
             .filter_map(|entry| entry.due(config, now.moment))
             .min();
+        let ours = self.pods.values().filter(|entry| !entry.pod.waited_for_others());
         Plan {
             steps,
             held: self.pods.len(),
-            oldest: self.pods.values().map(|entry| entry.since).min(),
+            oldest: ours.map(|entry| entry.since).min(),
         }
     }
 }

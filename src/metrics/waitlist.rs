@@ -18,7 +18,7 @@ pub(super) const OLDEST: Description = Description {
     name: "edgeward_held_oldest_timestamp_seconds",
     kind: Kind::Gauge,
     labels: &[],
-    help: "Since when the pod is held that is held longest, in seconds since the Unix epoch; 0 while none is",
+    help: "Since when the pod is held that is held longest, not counting those that wait for gates of others, in seconds since the Unix epoch; 0 while none is",
 };
 pub(super) const CHANGES: Description = Description {
     name: "edgeward_held_pod_changes_total",

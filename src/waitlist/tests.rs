@@ -267,6 +267,30 @@ fn a_time_in_the_future_begins_when_the_pod_is_first_seen() {
     assert_eq!(plan.oldest, Some(NOW.moment));
 }
 
+#[test]
+fn the_time_begins_anew_when_the_gates_of_others_are_gone() {
+    let mut document = held("queued", 2_000, 5, 400).document();
+    document["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_foreign_gate");
+    let alone = document.clone();
+    document["spec"]["schedulingGates"] = json!([{"name": "queue"}, {"name": GATE}]);
+    let mut waitlist = Waitlist::default();
+    waitlist.apply(read(&document), NOW);
+    let later = Now {
+        moment: NOW.moment.after(Micros::from_secs(7)),
+        ..NOW
+    };
+    waitlist.apply(read(&alone), later);
+    let mut fleet = fleet(&[0]);
+    fleet["nodes"][0]["allocatable"]["cpu"] = json!("2");
+    fleet["nodes"][0]["used"]["cpu"] = json!("1");
+    let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+    assert_eq!(
+        steps(&plan),
+        [("queued".to_owned(), What::Note(Reason::HeldNoCapacity))]
+    );
+    assert_eq!(waitlist.pods["queued"].since, later.moment);
+}
+
 proptest! {
     #[test]
     fn never_more_than_fits_and_nobody_out_of_turn(
