@@ -213,10 +213,11 @@ fn row(pod: &Value, patch: &Value) -> anyhow::Result<[String; 8]> {
         pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
         slo("class").unwrap_or_default().to_owned(),
         target,
-        written("decision")?,
+        // A pod that is held is not placed yet.
+        decision(patch, "decision").unwrap_or_else(|| "hold".to_owned()),
         written("reason")?,
         eta("edge"),
         eta("cloud"),
-        format!("{} ms", written("wanRttMs")?),
+        decision(patch, "wanRttMs").map_or_else(|| "–".to_owned(), |rtt| format!("{rtt} ms")),
     ])
 }
