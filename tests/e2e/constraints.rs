@@ -236,7 +236,9 @@ fn rest(pod: &Value) -> Value {
         spec.remove("tolerations");
     }
     if let Some(annotations) = pod["metadata"]["annotations"].as_object_mut() {
-        annotations.retain(|key, _| !key.starts_with("scheduling.example.io/"));
+        annotations.retain(|key, _| {
+            !key.starts_with("scheduling.example.io/") && key != "controller.kubernetes.io/pod-deletion-cost"
+        });
     }
     pod
 }

@@ -22,7 +22,7 @@ fn every_reason_and_refusal_is_explained() {
     }
     let known: BTreeSet<_> = Reason::ALL.iter().map(|code| code.as_str()).collect();
     for code in page.iter().filter(|code| {
-        ["edge_", "cloud_", "passthrough_", "denied_"]
+        ["edge_", "cloud_", "held_", "released_", "passthrough_", "denied_"]
             .iter()
             .any(|p| code.starts_with(p))
     }) {
