@@ -190,6 +190,7 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
     // Kept, as whoever watches keeps it.
     std::mem::forget(index);
     Reviewer {
+        policies: Arc::default(),
         fleet: Arc::new(ArcSwap::from_pointee(snapshot)),
         config: Arc::new(ArcSwap::from_pointee(config)),
         ledger: Arc::new(Mutex::new(ledger)),

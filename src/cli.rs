@@ -1,6 +1,7 @@
 //! The command line. The only place where errors become exit codes.
 
 mod cluster;
+mod crds;
 mod demo;
 mod documents;
 mod fleet;
@@ -18,8 +19,8 @@ use comfy_table::Table;
 /// Place Kubernetes pods on the edge or in the cloud, by their SLO, when they are created.
 ///
 /// edgeward is a mutating admission webhook. `serve` runs it; `review` tells what it would do with a pod; `fleet`
-/// shows what it sees of a cluster; `release` takes its gate off pods; `demo` shows three situations on this machine,
-/// without a cluster.
+/// shows what it sees of a cluster; `release` takes its gate off pods; `crds` prints the definitions of its custom
+/// resources; `demo` shows three situations on this machine, without a cluster.
 #[derive(Debug, Parser)]
 #[command(name = "edgeward", version, max_term_width = 110)]
 #[command(
@@ -36,6 +37,7 @@ enum Command {
     Review(review::Review),
     Fleet(fleet::Fleet),
     Release(release::Release),
+    Crds(crds::Crds),
     Demo(demo::Demo),
 }
 
@@ -53,6 +55,7 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run().map(|()| ExitCode::SUCCESS),
         Command::Review(review) => review.run(),
+        Command::Crds(crds) => crds.run().map(|()| ExitCode::SUCCESS),
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
         Command::Release(release) => release.run(),
         Command::Demo(demo) => demo.run().map(|()| ExitCode::SUCCESS),

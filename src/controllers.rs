@@ -5,3 +5,4 @@ pub mod executor;
 pub mod gate;
 pub mod lease;
 mod pod_patch;
+pub mod status;

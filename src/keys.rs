@@ -9,6 +9,8 @@ pub struct Keys {
     pub slo_prefix: String,
     /// Label that opts a namespace in, and a pod in or out.
     pub managed: String,
+    /// Label of namespaces whose SloPolicies speak for pods that state nothing.
+    pub policies: String,
     /// `edge` or `cloud`.
     pub decision: String,
     /// Site name.
@@ -35,6 +37,7 @@ impl Keys {
             domain: domain.to_owned(),
             slo_prefix: format!("slo.{domain}/"),
             managed: scheduling("managed"),
+            policies: scheduling("policies"),
             decision: scheduling("decision"),
             site: scheduling("site"),
             reason: scheduling("reason"),

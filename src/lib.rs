@@ -12,6 +12,7 @@
 //! | [`config`] | settings: schema, defaults, validation that names every fault |
 //! | [`pod`] | pod JSON to [`workload::Workload`]; the only reader of a pod's wire form |
 //! | [`node`] | node JSON to [`fleet::Node`]; the only reader of a node's wire form |
+//! | [`policy`] | which SLO applies to a pod: its annotations over policies |
 //! | [`workload`] | what is asked: request, constraints, SLO |
 //! | [`fleet`] | what exists: sites, nodes, links; the snapshot, and its file form |
 //! | [`ledger`] | what decisions have promised to pods that are not seen yet |
@@ -24,6 +25,7 @@
 //! | [`score`] | which node kube-scheduler would take |
 //! | [`decide`] | workload and room to verdict |
 //! | [`patch`] | verdict and pod to JSONPatch |
+//! | `api` | our custom resources: their schemas and statuses |
 //! | `admit` | the admission endpoint: reviews in, patches out |
 //! | `observe` | the world into the snapshot, and the configuration |
 //! | `controllers` | the only writer to the API server |
@@ -74,6 +76,7 @@ pub mod ledger;
 pub mod node;
 pub mod patch;
 pub mod pod;
+pub mod policy;
 pub mod processing;
 pub mod resources;
 pub mod room;
@@ -89,6 +92,8 @@ pub mod workload;
 // Outer ring.
 #[cfg(feature = "serve")]
 pub mod admit;
+#[cfg(feature = "serve")]
+pub mod api;
 #[cfg(feature = "serve")]
 pub mod cli;
 #[cfg(feature = "serve")]

@@ -8,6 +8,8 @@ mod connection;
 mod dry_run;
 mod fleet_file;
 mod listing;
+mod objects;
+mod policies;
 pub mod probe;
 pub mod prometheus;
 mod raw;
@@ -35,6 +37,7 @@ pub use connection::Connection;
 pub use dry_run::{Answer, Refusal};
 pub use fleet_file::FleetFile;
 pub use listing::list;
+pub use policies::SloPolicies;
 pub use watch::{Cluster, client};
 
 /// The shortest time between two publications: a burst of events becomes one picture.

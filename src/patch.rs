@@ -47,8 +47,8 @@ const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// The operations that write the verdict on the pod. A placement: the site's selector and tolerations where they are missing,
-/// and our annotations, over whatever stood there under our keys. A hold: our gate, and since when and why. Empty for a pod
-/// that already carries all of it, and for any other verdict. Where the pod's own annotations leave no room for ours, the
+/// and our annotations, over whatever stood there under our keys. A hold: our gate, and since when and why. Either:
+/// the SLO that the pod has inherited. Empty for a pod that already carries all of it, and for any other verdict. Where the pod's own annotations leave no room for ours, the
 /// explanation is left out, then all of them: the placement counts.
 pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<Add> {
     let explanation = explain(verdict, config.explain);
@@ -59,6 +59,7 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
         Action::PassThrough | Action::Deny => return Vec::new(),
     };
     let mut operations = Vec::new();
+    wanted.extend_from_slice(pod.inherited());
     if !fit(pod, &wanted, config) {
         wanted.retain(|(key, _)| *key != config.keys.explain);
     }

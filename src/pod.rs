@@ -136,7 +136,8 @@ impl<'a> Pod<'a> {
         self.metadata.as_ref()?.resource_version.as_deref()
     }
 
-    fn label(&self, key: &str) -> Option<&str> {
+    /// A label.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
         self.metadata.as_ref()?.labels.as_ref()?.get(key)
     }
 
@@ -158,9 +159,26 @@ impl<'a> Pod<'a> {
         self.spec.apply_api_defaults();
     }
 
+    /// Gives the pod annotations, as far as it has none of these keys. They count for its workload, and a placement writes
+    /// them: from then on they are the pod's own.
+    pub fn inherit(&mut self, annotations: impl Iterator<Item = (String, String)>) {
+        let missing = annotations.filter(|(key, _)| self.annotation(key).is_none()).collect();
+        self.inherited = missing;
+    }
+
+    /// What it was given by [`Self::inherit`] and does not carry itself.
+    pub fn inherited(&self) -> &[(String, String)] {
+        &self.inherited
+    }
+
     /// The workload this pod is, in `namespace`.
     pub fn workload(&self, namespace: Cow<'a, str>, keys: &Keys) -> Workload<'a> {
-        let annotations = self.annotations().into_iter().flat_map(StringMap::iter);
+        let inherited = self.inherited.iter().map(|(key, value)| (&**key, &**value));
+        let annotations = self
+            .annotations()
+            .into_iter()
+            .flat_map(StringMap::iter)
+            .chain(inherited);
         let (management, intent) = slo::parse(annotations, self.label(&keys.managed), keys);
         Workload {
             namespace,

@@ -23,6 +23,7 @@ use crate::ledger::{DecisionId, Ledger, Owner, Reservation};
 use crate::metrics::Metrics;
 use crate::patch::{Add, Stamp, patch};
 use crate::pod::{Pod, Text};
+use crate::policy::Policies;
 use crate::room::Room;
 use crate::units::{Micros, Moment};
 use crate::workload::Workload;
@@ -73,6 +74,8 @@ pub struct NotAReview(pub String);
 pub struct Reviewer {
     /// Settings, replaced as a whole by their one writer.
     pub config: Arc<ArcSwap<Config>>,
+    /// What the SLO of a pod is where it does not say, replaced as a whole by their one writer.
+    pub policies: Arc<ArcSwap<Policies>>,
     /// The view of the fleet, replaced as a whole by its one writer.
     pub fleet: Arc<ArcSwap<Snapshot>>,
     /// What is promised and not in that view yet. Shared with whoever sees pods and publishes the view.
@@ -95,7 +98,7 @@ impl Reviewer {
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
             return Ok(self.untouched(&request, "is not the creation of a pod", ticket).bytes());
         };
-        let pod = match Pod::from_json(object.get()) {
+        let mut pod = match Pod::from_json(object.get()) {
             Ok(pod) => pod,
             Err(error) => {
                 let mut response = self.untouched(&request, &error.to_string(), ticket);
@@ -109,6 +112,7 @@ impl Reviewer {
         // One version for the whole review.
         let config = self.config.load();
         let namespace = Cow::Borrowed(request.namespace.as_deref().unwrap_or_default());
+        self.policies.load().apply(&mut pod, &namespace, &config.keys);
         let workload = pod.workload(namespace, &config.keys);
         let id = DecisionId(uuid::Uuid::new_v4().as_u128());
         let (snapshot, now, verdict, is_ours);

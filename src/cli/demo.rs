@@ -57,6 +57,7 @@ async fn play() -> anyhow::Result<()> {
     let fleet = Arc::new(ArcSwap::from_pointee(Snapshot::default()));
     let metrics = Arc::new(Metrics::new());
     let reviewer = Reviewer {
+        policies: Arc::default(),
         config: Arc::new(ArcSwap::new(Arc::clone(&config))),
         fleet: Arc::clone(&fleet),
         ledger: Arc::default(),

@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::controllers::events::Recorder;
 use crate::controllers::executor::{Books, Executor};
 use crate::controllers::lease::Election;
+use crate::controllers::status;
 use crate::fleet::{SiteDefinition, SiteKind, Snapshot};
 use crate::index::{Index, Kind};
 use crate::ledger::Ledger;
@@ -19,7 +20,8 @@ use crate::metrics::Metrics;
 use crate::observe::configuration::Versions;
 use crate::observe::probe::{Links, Prober, Probers};
 use crate::observe::prometheus::Poller;
-use crate::observe::{Change, Changes, Cluster, Observer};
+use crate::observe::{Change, Changes, Cluster, Observer, SloPolicies};
+use crate::policy::Policies;
 use crate::runtime::{Readiness, Task};
 use crate::telemetry::Telemetry;
 use crate::wan::Thresholds;
@@ -31,6 +33,7 @@ const REOPEN: Duration = Duration::from_secs(15);
 pub(super) struct View {
     pub(super) fleet: Arc<ArcSwap<Snapshot>>,
     pub(super) ledger: Arc<Mutex<Ledger>>,
+    pub(super) policies: Arc<ArcSwap<Policies>>,
     pub(super) tasks: Vec<Task>,
 }
 
@@ -68,6 +71,7 @@ pub(super) async fn view(
     );
     let (recorder, events) = Recorder::new(cluster.client(), Arc::clone(&config), clock, Arc::clone(metrics));
     observer.when_decided(move |sighting| events.decided(sighting));
+    let (policies, policy_tasks) = follow_policies(&cluster, metrics, readiness);
     let mut tasks = Vec::from(Kind::ALL.map(|kind| watch(kind, &cluster, versions.clone(), metrics)));
     tasks.push(promise(
         versions.clone(),
@@ -100,7 +104,36 @@ pub(super) async fn view(
         let index = Index::new(&*versions.next().await);
         observer.run(index).await;
     }));
-    Ok(View { fleet, ledger, tasks })
+    tasks.extend(policy_tasks);
+    Ok(View {
+        fleet,
+        ledger,
+        policies,
+        tasks,
+    })
+}
+
+/// Watches SloPolicies where there are any, and writes how they stand.
+fn follow_policies(
+    cluster: &Cluster,
+    metrics: &Arc<Metrics>,
+    readiness: &Readiness,
+) -> (Arc<ArcSwap<Policies>>, [Task; 2]) {
+    let policies = SloPolicies::default();
+    let (current, versions) = (policies.current(), policies.versions());
+    let listed = readiness.require("policies");
+    let (client, metrics) = (cluster.client(), Arc::clone(metrics));
+    // Every replica says the same of them, so that each may write it.
+    let holder = watch::Sender::new(true);
+    let status = {
+        let client = client.clone();
+        async move { status::of_policies(versions, client, holder.subscribe()).await }
+    };
+    let tasks = [
+        Task::endless("policies", policies.follow(client, metrics, || listed.met())),
+        Task::endless("status of policies", status),
+    ];
+    (current, tasks)
 }
 
 /// Waits until the server is in this phase.

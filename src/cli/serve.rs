@@ -118,6 +118,7 @@ impl Serve {
         let View {
             fleet,
             ledger,
+            policies,
             mut tasks,
         } = match self.fleet {
             Some(path) => from_file(path, &config, clock, &metrics).await?,
@@ -132,6 +133,7 @@ impl Serve {
         tasks.extend(configuration_tasks);
         let reviewer = Reviewer {
             config,
+            policies,
             fleet,
             ledger,
             metrics: Arc::clone(&metrics),
@@ -196,6 +198,7 @@ async fn from_file(
         fleet: file.fleet(),
         // Nobody would confirm a reservation: the file is believed as it stands.
         ledger: Arc::default(),
+        policies: Arc::default(),
         tasks: vec![Task::endless("fleet file", file.follow())],
     })
 }

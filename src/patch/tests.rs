@@ -1,9 +1,12 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::config::Explain;
 use crate::decide::decide;
+use crate::policy::{Policies, Policy, Seen};
 use crate::room::Room;
 use crate::testkit::{self, NOW};
 
@@ -15,9 +18,14 @@ fn stamp() -> Stamp {
 }
 
 fn operations(fleet: &Value, pod: &Value, config: &Config) -> Vec<Add> {
+    operations_under(&Policies::default(), fleet, pod, config)
+}
+
+fn operations_under(policies: &Policies, fleet: &Value, pod: &Value, config: &Config) -> Vec<Add> {
     let snapshot = testkit::snapshot(fleet);
     let text = pod.to_string();
-    let pod = Pod::from_json(&text).unwrap();
+    let mut pod = Pod::from_json(&text).unwrap();
+    policies.apply(&mut pod, "shop", &config.keys);
     let workload = pod.workload("shop".into(), &config.keys);
     let verdict = decide(&workload, &Room::of(&snapshot), config, NOW);
     patch(&pod, &verdict, config, &stamp())
@@ -154,6 +162,50 @@ fn annotations_stay_within_what_the_api_server_takes() {
     assert_eq!(own.len(), 2);
 }
 
+#[test]
+fn what_the_pod_does_not_say_is_written_and_what_it_says_stays() {
+    let slo = json!({"class": "latency", "deadlineMs": 500, "priority": 8, "offloadAllowed": true});
+    let pod = to_the_cloud(json!({"annotations": {"slo.example.io/priority": "3"}}), json!({}));
+    let patched = apply(
+        &pod,
+        &operations_under(&policy(&slo), &fleet(), &pod, &Config::default()),
+    );
+    let annotations = patched["metadata"]["annotations"].as_object().unwrap();
+    let slo = annotations
+        .iter()
+        .filter_map(|(key, value)| Some((key.strip_prefix("slo.example.io/")?, value)));
+    let expected = [
+        ("class", "batch"),
+        ("deadlineMs", "500"),
+        ("offloadAllowed", "true"),
+        ("priority", "3"),
+    ];
+    assert!(
+        slo.eq(expected
+            .map(|(key, value)| (key, value.into()))
+            .iter()
+            .map(|(key, value): &(_, Value)| (*key, value)))
+    );
+}
+
+/// A policy for every pod.
+fn policy(slo: &Value) -> Policies {
+    Policies::of([Arc::new(Seen {
+        namespace: "shop".to_owned(),
+        name: "all".to_owned(),
+        generation: None,
+        policy: Policy::read(&json!({"spec": {"selector": {}, "slo": slo}})),
+    })])
+}
+
+fn slo_of_a_policy() -> impl Strategy<Value = Value> {
+    let class = prop::sample::select(&["latency", "throughput", "batch"][..]);
+    let (deadline, priority) = (prop::option::of(1..100_000), prop::option::of(0..=10));
+    (class, deadline, priority, prop::option::of(any::<bool>())).prop_map(|(class, deadline, priority, offload)| {
+        json!({"class": class, "deadlineMs": deadline, "priority": priority, "offloadAllowed": offload})
+    })
+}
+
 /// The pod without what a placement may touch.
 fn rest(pod: &Value) -> Value {
     let mut pod = pod.clone();
@@ -191,12 +243,24 @@ proptest! {
     fn every_patch_applies_and_touches_nothing_else(
         fleet in testkit::fleet(),
         pod in testkit::pod(),
+        slo in prop::option::of(slo_of_a_policy()),
         explain in prop::sample::select(vec![Explain::Off, Explain::Short, Explain::Full]),
     ) {
         let config = Config { explain, ..Config::default() };
-        let operations = operations(&fleet, &pod, &config);
+        let policies = slo.as_ref().map(policy).unwrap_or_default();
+        let operations = operations_under(&policies, &fleet, &pod, &config);
         let patched = apply(&pod, &operations);
-        prop_assert_eq!(rest(&patched), rest(&pod));
+
+        // What the policy says and the pod does not is on a pod that was placed.
+        let mut expected = pod.clone();
+        if !operations.is_empty() {
+            for (name, value) in slo.iter().flat_map(|slo| slo.as_object().unwrap()).filter(|(_, value)| !value.is_null()) {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let stated = &mut expected["metadata"]["annotations"][format!("slo.example.io/{name}")];
+                *stated = if stated.is_null() { text.into() } else { stated.take() };
+            }
+        }
+        prop_assert_eq!(rest(&patched), rest(&expected));
 
         // The user's selector and tolerations are all still there, in order, and nothing stands twice.
         let selector = |pod: &Value| pod["spec"]["nodeSelector"].as_object().cloned().unwrap_or_default();

@@ -170,6 +170,9 @@ pub struct Pod<'a> {
     pub(super) spec: Spec<'a>,
     /// Read only of pods that exist: whatever stands there on arrival has no say.
     pub(super) status: Option<&'a RawValue>,
+    /// Annotations that count as its own: see [`Pod::inherit`].
+    #[serde(skip)]
+    pub(super) inherited: Vec<(String, String)>,
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]

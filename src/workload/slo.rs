@@ -134,8 +134,8 @@ pub enum Management {
 /// The most misspelt annotations that are named.
 const MAX_UNKNOWN_KEYS: usize = 5;
 
-/// The longest time an annotation may state: a year.
-const MAX_MILLIS: u64 = 365 * 24 * 3600 * 1000;
+/// The longest time an SLO may state: a year.
+pub const MAX_MILLIS: u64 = 365 * 24 * 3600 * 1000;
 
 /// Reads the intent from a pod's annotations and its `managed` label. `None` for a pod that states no class and is
 /// not labelled as managed. Cost: one pass over the annotations.

@@ -14,6 +14,7 @@ mod configuration;
 mod connection;
 mod constraints;
 mod control_plane;
+mod custom_resources;
 mod edgeward;
 mod events;
 mod failure;
@@ -123,6 +124,10 @@ const SCRIPTS: &[(&str, Script)] = &[
     (
         "configuration::live_view_waits_for_it",
         configuration::live_view_waits_for_it,
+    ),
+    (
+        "custom_resources::bad_ones_are_refused",
+        custom_resources::bad_ones_are_refused,
     ),
     ("connection::speaks_http_1_1", connection::speaks_http_1_1),
     ("live::capacity_comes_and_goes", live::capacity_comes_and_goes),

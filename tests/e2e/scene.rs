@@ -79,6 +79,16 @@ impl<'run> Scene<'run> {
         self.plane.kubectl.in_namespace(namespace)
     }
 
+    /// Installs the definitions of our custom resources, or finds them installed, and waits until they are served.
+    pub(crate) fn install_custom_resources(&self) -> Result<()> {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/crds");
+        self.kubectl
+            .run(&["apply", "--server-side", "--force-conflicts", "-k", directory], "")?;
+        let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
+        let args = ["wait", "--for=condition=Established", "--timeout=45s"];
+        self.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
+    }
+
     /// Starts edgeward with this view of the fleet and waits until it is ready.
     pub(crate) fn edgeward(&self, fleet: &Value) -> Result<Edgeward<'run>> {
         self.edgeward_with(fleet, &json!({}))
@@ -166,12 +176,13 @@ impl<'run> Scene<'run> {
         let mut manifest = manifest()?;
         let name = format!("{prefix}-{}", self.namespace);
         manifest["metadata"]["name"] = json!(name);
-        let webhook = &mut manifest["webhooks"][0];
-        webhook["clientConfig"] = json!({"url": url, "caBundle": STANDARD.encode(ca)});
-        webhook["namespaceSelector"]["matchExpressions"]
-            .as_array_mut()
-            .context("the manifest selects namespaces by expressions")?
-            .push(json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}));
+        for webhook in manifest["webhooks"].as_array_mut().into_iter().flatten() {
+            webhook["clientConfig"] = json!({"url": url, "caBundle": STANDARD.encode(ca)});
+            webhook["namespaceSelector"]["matchExpressions"]
+                .as_array_mut()
+                .context("the manifest selects namespaces by expressions")?
+                .push(json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}));
+        }
 
         let registration = Registration {
             name,
@@ -243,7 +254,9 @@ pub(crate) struct Registration {
 impl Registration {
     /// From now on the API server waits for an answer as long as it can, however busy the machine is.
     pub(crate) fn be_patient(&self) -> Result<()> {
-        let patch = json!([{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 30}]).to_string();
+        let replace =
+            |entry| json!({"op": "replace", "path": format!("/webhooks/{entry}/timeoutSeconds"), "value": 30});
+        let patch = json!([replace(0), replace(1)]).to_string();
         let args = [
             "patch",
             "mutatingwebhookconfiguration",

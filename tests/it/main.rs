@@ -8,6 +8,7 @@
 mod cli;
 mod client;
 mod configuration;
+mod custom_resources;
 mod documentation;
 mod golden;
 mod logs;

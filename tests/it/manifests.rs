@@ -6,15 +6,46 @@ use serde_json::{Value, json};
 
 use crate::program::edgeward;
 
-fn webhook() -> Value {
+/// The entry for pods that state an SLO, and the one for those of namespaces with policies.
+fn entries() -> [Value; 2] {
     let text = include_str!("../../webhook/base/mutatingwebhookconfiguration.yaml");
     let configuration: Value = serde_saphyr::from_str(text).unwrap();
     assert_eq!(configuration["kind"], "MutatingWebhookConfiguration");
     // Configurations run in the order of their names, and we want the pod as the others leave it.
     assert_eq!(configuration["metadata"]["name"], "zz-edgeward");
-    let webhooks = configuration["webhooks"].as_array().unwrap();
-    assert_eq!(webhooks.len(), 1);
-    webhooks[0].clone()
+    let webhooks = configuration["webhooks"].as_array().unwrap().clone();
+    webhooks.try_into().unwrap()
+}
+
+fn webhook() -> Value {
+    let [webhook, _] = entries();
+    webhook
+}
+
+#[test]
+fn both_entries_differ_in_whom_they_are_for_alone() {
+    let [mut stated, mut by_policy] = entries();
+    let key = Keys::new("example.io").policies;
+    let selects = |entry: &Value| entry["namespaceSelector"]["matchExpressions"][2].clone();
+    assert_eq!(
+        selects(&stated),
+        json!({"key": key, "operator": "NotIn", "values": ["true"]})
+    );
+    assert_eq!(
+        selects(&by_policy),
+        json!({"key": key, "operator": "In", "values": ["true"]})
+    );
+    let conditions = stated["matchConditions"].as_array_mut().unwrap();
+    assert_eq!(conditions.remove(0)["name"], "states-an-objective");
+    for (entry, name) in [
+        (&mut stated, "pods.edgeward.io"),
+        (&mut by_policy, "policies.edgeward.io"),
+    ] {
+        assert_eq!(entry["name"], name);
+        entry["name"].take();
+        entry["namespaceSelector"]["matchExpressions"][2].take();
+    }
+    assert_eq!(stated, by_policy);
 }
 
 #[test]

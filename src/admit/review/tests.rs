@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::InvalidSlo;
 use crate::fleet::OnTheirWay;
+use crate::policy::{Policy, Seen};
 use crate::testkit;
 
 fn reviewer(config: Config) -> Reviewer {
@@ -12,6 +13,7 @@ fn reviewer(config: Config) -> Reviewer {
         "nodes": [{"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}}],
     });
     Reviewer {
+        policies: Arc::default(),
         fleet: Arc::new(ArcSwap::from_pointee(
             testkit::snapshot(&fleet).younger(Micros::from_secs(100_000)),
         )),
@@ -83,6 +85,45 @@ fn a_pod_is_placed_by_a_base64_json_patch() {
     );
     assert_eq!(response.get("warnings"), None);
     assert!(counted(&reviewer, "edge_no_slo_target"));
+}
+
+#[test]
+fn a_pod_that_states_nothing_is_decided_by_its_policy() {
+    let reviewer = reviewer(Config::default());
+    let pod = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}});
+    let review = create(pod);
+    let untouched = answer(&reviewer, &review);
+    assert_eq!(untouched["auditAnnotations"]["reason"], "passthrough_not_managed");
+    assert_eq!(untouched.get("patch"), None);
+
+    let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "slo": {"class": "batch", "deadlineMs": 60_000}});
+    let seen = Seen {
+        namespace: "shop".to_owned(),
+        name: "web".to_owned(),
+        generation: None,
+        policy: Policy::read(&json!({"spec": spec})),
+    };
+    reviewer.policies.store(Arc::new(Policies::of([Arc::new(seen)])));
+    let response = answer(&reviewer, &review);
+    assert_eq!(response["auditAnnotations"]["reason"], "edge_feasible_slo_met");
+    let patch = base64::engine::general_purpose::STANDARD
+        .decode(response["patch"].as_str().unwrap())
+        .unwrap();
+    let patch: Vec<Value> = serde_json::from_slice(&patch).unwrap();
+    let annotations = patch.iter().find(|add| add["path"] == "/metadata/annotations").unwrap();
+    assert_eq!(annotations["value"]["slo.example.io/class"], "batch");
+    assert_eq!(annotations["value"]["slo.example.io/deadlineMs"], "60000");
+    assert_eq!(annotations["value"].get("slo.example.io/priority"), None);
+
+    // Another's pods and the namespaces that are nobody's stay as they are.
+    for (pointer, value) in [
+        ("/request/object/metadata/labels/app", "api"),
+        ("/request/namespace", "kube-system"),
+    ] {
+        let mut review = review.clone();
+        *review.pointer_mut(pointer).unwrap() = json!(value);
+        assert_eq!(answer(&reviewer, &review).get("patch"), None, "{pointer}");
+    }
 }
 
 #[test]

@@ -1,0 +1,397 @@
+//! Our custom resources, group `edgeward.io/v1alpha1`: [`Site`] and [`SloPolicy`].
+//!
+//! The types give the schema that the API server holds objects to, and the status that we write. What an object's `spec`
+//! means is read by the inner ring, as a configuration is, with the same bounds and every fault.
+
+// The derive repeats each type inside a function.
+#![allow(unreachable_pub)]
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::{Message, Rule};
+use kube::{CustomResource, CustomResourceExt as _, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::workload::slo::MAX_MILLIS;
+
+/// A place where pods can run: the nodes of this cluster, or a cluster behind virtual nodes.
+#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "edgeward.io",
+    version = "v1alpha1",
+    kind = "Site",
+    doc = "A place where pods can run: the nodes of this cluster, or a cluster behind virtual nodes. Where there is any Site, \
+           Sites replace the `sites` of the configuration; exactly one is of kind edge.",
+    status = "SiteStatus",
+    shortname = "esite",
+    category = "edgeward",
+    validation = Rule::new("self.metadata.name.size() <= 63")
+        .message(Message::Expression("self.metadata.name + ' is longer than 63 characters, which the name of a site may have'".into())),
+    printcolumn(name = "Kind", type_ = "string", json_path = ".spec.kind"),
+    printcolumn(name = "Health", type_ = "string", json_path = ".status.health"),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes"),
+    printcolumn(name = "Free-CPU", type_ = "string", json_path = ".status.freeCpu"),
+    printcolumn(name = "Free-Memory", type_ = "string", json_path = ".status.freeMemory"),
+    printcolumn(name = "Queue", type_ = "integer", json_path = ".status.queue"),
+    printcolumn(name = "Held", type_ = "integer", json_path = ".status.held"),
+    printcolumn(name = "RTT-ms", type_ = "number", json_path = ".status.rttMs"),
+    printcolumn(name = "Loss-pct", type_ = "number", json_path = ".status.lossPct"),
+    printcolumn(name = "Last-Probe", type_ = "date", json_path = ".status.lastProbe"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.kind != 'edge' || !has(self.probes)")
+    .message("probes are not for a site of kind edge, which no WAN leads to"))]
+#[x_kube(validation = Rule::new("self.kind != 'edge' || (!has(self.rttThresholdMs) && !has(self.lossThresholdPct))")
+    .message("thresholds are not for a site of kind edge, which no WAN leads to"))]
+pub struct SiteSpec {
+    /// edge: the nodes of this cluster. cloud: a cluster behind virtual nodes. liqo: one behind Liqo's virtual nodes.
+    pub kind: SiteKind,
+    /// A node with all of these labels is of this site, and a pod that is placed here gets them as its nodeSelector.
+    /// Default by kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
+    #[x_kube(validation = label_keys())]
+    #[x_kube(validation = label_values())]
+    pub node_selector: Option<BTreeMap<String, LabelValue>>,
+    /// What a pod that is placed here is given besides, where it does not tolerate as much. Default by kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub tolerations: Option<Vec<Toleration>>,
+    /// The RuntimeClass that a pod that is placed here is given, if it names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = matches(DNS_SUBDOMAIN, "the name of a RuntimeClass: lower-case letters, digits, `-` and `.`"))]
+    pub runtime_class_name: Option<String>,
+    /// What the WAN towards the site is measured by: icmp://host, tcp://host:port or https://host[:port][/path]. Without
+    /// any, it counts as unreachable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16), inner(length(max = 2048)))]
+    #[x_kube(validation = Rule::new("self.all(probe, self.exists_one(other, other == probe))").message("an endpoint is listed twice"))]
+    #[x_kube(validation = Rule::new(format!("self.all(probe, probe.matches('{ENDPOINT}'))")).message(Message::Expression(format!(
+        "self.filter(probe, !probe.matches('{ENDPOINT}'))[0] + ' is not a WAN endpoint: icmp://host, tcp://host:port or https://host[:port][/path]'"
+    ))))]
+    pub probes: Option<Vec<String>>,
+    /// RTT from which on this site is degraded, ms. Default: the configuration's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = decimal(0.001, 60_000.0, 1_000.0))]
+    pub rtt_threshold_ms: Option<f64>,
+    /// Packet loss from which on this site is degraded, percent. Default: the configuration's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = decimal(0.1, 100.0, 10.0))]
+    pub loss_threshold_pct: Option<f64>,
+    /// How fast its CPUs are; 1 is the speed that processing times are stated for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = decimal(0.001, 1_000.0, 1_000.0))]
+    pub speed_factor: Option<f64>,
+    /// What keeps other pods at the edge, and this cloud site can serve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 7))]
+    pub supports: Option<Vec<Tie>>,
+}
+
+/// The value of a label.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(extend("maxLength" = 63))]
+pub struct LabelValue(pub String);
+
+/// Edge or cloud.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum SiteKind {
+    Edge,
+    Cloud,
+    Liqo,
+}
+
+/// Something a pod uses that exists only in the cluster it is created in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)]
+pub enum Tie {
+    PersistentVolumeClaim,
+    HostPath,
+    HostNetwork,
+    #[serde(rename = "hostPID")]
+    HostPid,
+    #[serde(rename = "hostIPC")]
+    HostIpc,
+    HostPort,
+    ResourceClaims,
+}
+
+/// A toleration as a pod has it.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(has(self.operator) && self.operator == 'Exists') || (has(self.key) && self.key != '')")
+    .message("key may be empty only with operator Exists"))]
+#[x_kube(validation = Rule::new("!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''")
+    .message("value must be empty with operator Exists"))]
+pub struct Toleration {
+    /// Key of the taint; empty with Exists tolerates every taint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 317))]
+    #[x_kube(validation = Rule::new(format!("self == '' || self.matches('{LABEL_KEY}')"))
+        .message(Message::Expression("self + ' is not a taint key'".into())))]
+    pub key: Option<String>,
+    /// Equal (default) or Exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<TolerationOperator>,
+    /// Value of the taint, with Equal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = matches(LABEL_VALUE, "a taint value: letters, digits, `-`, `_` and `.`, at most 63"))]
+    pub value: Option<String>,
+    /// Effect of the taint; every effect without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<TaintEffect>,
+}
+
+/// How a toleration compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[allow(missing_docs)]
+pub enum TolerationOperator {
+    Equal,
+    Exists,
+}
+
+/// What a taint does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[allow(missing_docs, clippy::enum_variant_names)]
+pub enum TaintEffect {
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+}
+
+/// A site as one replica sees it. Written at a bounded rate, and only when something changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SiteStatus {
+    /// The generation of the spec that this is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Ready, Degraded, Unreachable, Missing (no node) or Refused (the Site is not in use).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<String>,
+    /// Why, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Nodes that are Ready and not cordoned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<i64>,
+    /// CPU that pods have left on these nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_cpu: Option<String>,
+    /// Memory that pods have left on these nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_memory: Option<String>,
+    /// Pods that wait for room there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<i64>,
+    /// Pods that are held and would go there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<i64>,
+    /// Round-trip time of the WAN, ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_ms: Option<f64>,
+    /// Loss on the WAN, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_pct: Option<f64>,
+    /// When the WAN was last measured, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub last_probe: Option<String>,
+}
+
+/// The SLO of pods that do not state it themselves.
+#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "edgeward.io",
+    version = "v1alpha1",
+    kind = "SloPolicy",
+    plural = "slopolicies",
+    namespaced,
+    doc = "The SLO of the pods of its namespace that it selects. A pod's own annotations win, field by field. Of several \
+           policies that select a pod, the one of the highest precedence counts, then the first by name.",
+    status = "SloPolicyStatus",
+    shortname = "slo",
+    category = "edgeward",
+    printcolumn(name = "Class", type_ = "string", json_path = ".spec.slo.class"),
+    printcolumn(name = "Deadline-ms", type_ = "integer", json_path = ".spec.slo.deadlineMs"),
+    printcolumn(name = "Target-ms", type_ = "integer", json_path = ".spec.slo.latencyTargetMs"),
+    printcolumn(name = "Priority", type_ = "integer", json_path = ".spec.slo.priority"),
+    printcolumn(name = "Offload", type_ = "boolean", json_path = ".spec.slo.offloadAllowed"),
+    printcolumn(name = "Precedence", type_ = "integer", json_path = ".spec.precedence"),
+    printcolumn(
+        name = "Overridden-By",
+        type_ = "string",
+        json_path = ".status.overriddenBy",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct SloPolicySpec {
+    /// The pods; `{}` is all of the namespace.
+    pub selector: LabelSelector,
+    /// Which of several policies that select a pod counts: the highest, then the first by name. Default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = whole(-1_000_000, 1_000_000, ""))]
+    pub precedence: Option<i64>,
+    /// What these pods ask for, where they do not say.
+    pub slo: SloDefaults,
+}
+
+/// The fields of an SLO, as the annotations `slo.<domain>/…` have them.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SloDefaults {
+    /// Workload class.
+    pub class: Class,
+    /// End-to-end deadline, ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = whole(1, MAX_MILLIS as i64, " of milliseconds"))]
+    pub deadline_ms: Option<i64>,
+    /// p95 latency target, ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = whole(1, MAX_MILLIS as i64, " of milliseconds"))]
+    pub latency_target_ms: Option<i64>,
+    /// 0 to 10, higher is more important; 5 without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = whole(0, 10, ""))]
+    pub priority: Option<i64>,
+    /// Whether they may run in the cloud; true without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offload_allowed: Option<bool>,
+}
+
+/// Workload class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum Class {
+    Latency,
+    Throughput,
+    Batch,
+}
+
+/// Selects objects by their labels, as Kubernetes' own kinds do.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelSelector {
+    /// Labels that all must be there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 32))]
+    #[x_kube(validation = label_keys())]
+    #[x_kube(validation = label_values())]
+    pub match_labels: Option<BTreeMap<String, LabelValue>>,
+    /// Requirements that all must be met.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub match_expressions: Option<Vec<LabelSelectorRequirement>>,
+}
+
+/// A requirement on one label.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)")
+    .message(Message::Expression("'values must be ' + (self.operator in ['In', 'NotIn'] ? 'stated' : 'empty') + ' with operator ' + self.operator".into())))]
+pub struct LabelSelectorRequirement {
+    /// The label.
+    #[schemars(length(max = 317))]
+    #[x_kube(validation = matches(LABEL_KEY, "a label key: `[domain/]name`"))]
+    pub key: String,
+    /// How it relates to the values.
+    pub operator: SelectorOperator,
+    /// The values, with In and NotIn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), inner(length(max = 63)))]
+    #[x_kube(validation = Rule::new(format!("self.all(value, value.matches('{LABEL_VALUE}'))")).message(Message::Expression(format!(
+        "self.filter(value, !value.matches('{LABEL_VALUE}'))[0] + ' is not a label value: letters, digits, `-`, `_` and `.`, at most 63'"
+    ))))]
+    pub values: Option<Vec<String>>,
+}
+
+/// How a requirement relates a label to values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[allow(missing_docs)]
+pub enum SelectorOperator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
+/// Where a policy stands among the others of its namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SloPolicyStatus {
+    /// The generation of the spec that this is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Why the policy is not in force; it is where there are none.
+    #[serde(default)]
+    pub faults: Vec<String>,
+    /// Policies that count instead, for pods that both select.
+    #[serde(default)]
+    pub overridden_by: Vec<String>,
+    /// Policies instead of which this one counts, for pods that both select.
+    #[serde(default)]
+    pub overrides: Vec<String>,
+}
+
+const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
+const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
+const DNS_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+const ENDPOINT: &str = "^(icmp://[^/]+|tcp://[^/]+:[0-9]+|https://[^/].*)$";
+
+/// A string of this form.
+fn matches(pattern: &str, what: &str) -> Rule {
+    Rule::new(format!("self.matches('{pattern}')")).message(Message::Expression(format!("self + ' is not {what}'")))
+}
+
+/// A map whose keys may be those of labels.
+fn label_keys() -> Rule {
+    Rule::new(format!("self.all(key, key.matches('{LABEL_KEY}'))")).message(Message::Expression(format!(
+        "self.filter(key, !key.matches('{LABEL_KEY}'))[0] + ' is not a label key: `[domain/]name`'"
+    )))
+}
+
+/// A map whose values may be those of labels.
+fn label_values() -> Rule {
+    Rule::new(format!("self.all(key, self[key].matches('{LABEL_VALUE}'))")).message(Message::Expression(format!(
+        "self[self.filter(key, !self[key].matches('{LABEL_VALUE}'))[0]] + ' is not a label value: letters, digits, `-`, `_` and `.`, at most 63'"
+    )))
+}
+
+/// A whole number within these bounds. The API server names the value itself.
+fn whole(least: i64, most: i64, of: &str) -> Rule {
+    Rule::new(format!("{least} <= self && self <= {most}")).message(Message::Message(format!(
+        "is not a whole number{of} from {least} to {most}"
+    )))
+}
+
+/// A number within these bounds in which so many make a whole one: with no more decimals than that has zeros.
+fn decimal(least: f64, most: f64, parts: f64) -> Rule {
+    let places = if parts > 10.0 { "three decimals" } else { "one decimal" };
+    let whole = format!("double(int(self * {parts:?} + 0.5))");
+    let off = format!("self * {parts:?} - {whole}");
+    Rule::new(format!(
+        "{least:?} <= self && self <= {most:?} && -0.000001 < {off} && {off} < 0.000001"
+    ))
+    .message(Message::Message(format!(
+        "is not a number from {least} to {most} with at most {places}"
+    )))
+}
+
+/// What an API server needs to know of our kinds, in the order in which they are printed.
+#[must_use]
+pub fn definitions() -> [CustomResourceDefinition; 2] {
+    [Site::crd(), SloPolicy::crd()]
+}

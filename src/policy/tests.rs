@@ -1,0 +1,187 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::json;
+
+use super::*;
+
+fn seen(namespace: &str, name: &str, spec: &Value) -> Arc<Seen> {
+    Arc::new(Seen {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        generation: Some(1),
+        policy: Policy::read(&json!({"spec": spec})),
+    })
+}
+
+fn policies(specs: &[(&str, Value)]) -> Policies {
+    Policies::of(specs.iter().map(|(name, spec)| seen("shop", name, spec)))
+}
+
+/// What the pod inherits.
+fn inherited(policies: &Policies, pod: &Value) -> BTreeMap<String, String> {
+    let text = pod.to_string();
+    let mut pod = Pod::from_json(&text).unwrap();
+    policies.apply(&mut pod, "shop", &Keys::new("example.io"));
+    let pairs = pod.inherited().iter();
+    pairs
+        .map(|(key, value)| (key.strip_prefix("slo.example.io/").unwrap().to_owned(), value.clone()))
+        .collect()
+}
+
+fn strings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+fn labelled(labels: &Value) -> Value {
+    json!({"metadata": {"labels": labels}, "spec": {}})
+}
+
+#[test]
+fn annotations_win_field_by_field() {
+    let slo =
+        json!({"class": "latency", "deadlineMs": 500, "latencyTargetMs": 100, "priority": 8, "offloadAllowed": false});
+    let policies = policies(&[("only", json!({"selector": {}, "slo": slo}))]);
+    let all = [
+        ("class", "latency"),
+        ("deadlineMs", "500"),
+        ("latencyTargetMs", "100"),
+        ("offloadAllowed", "false"),
+        ("priority", "8"),
+    ];
+    assert_eq!(inherited(&policies, &labelled(&json!({}))), strings(&all));
+    assert_eq!(inherited(&policies, &json!({"spec": {}})), strings(&all));
+    let pod = json!({"metadata": {"annotations": {"slo.example.io/class": "batch", "slo.example.io/priority": "x"}}, "spec": {}});
+    assert_eq!(inherited(&policies, &pod), strings(&[all[1], all[2], all[3]]));
+}
+
+#[test]
+fn a_policy_counts_as_a_whole_by_precedence_then_name() {
+    let class = |class: &str| json!({"class": class});
+    let policies = policies(&[
+        (
+            "c",
+            json!({"selector": {}, "precedence": -1, "slo": {"class": "batch", "priority": 9}}),
+        ),
+        (
+            "b",
+            json!({"selector": {"matchLabels": {"tier": "web"}}, "slo": class("latency")}),
+        ),
+        (
+            "a",
+            json!({"selector": {"matchLabels": {"tier": "web", "x": "y"}}, "slo": class("throughput")}),
+        ),
+        (
+            "z",
+            json!({"selector": {"matchLabels": {"gold": "yes"}}, "precedence": 5, "slo": class("latency")}),
+        ),
+    ]);
+    let of = |labels: Value| inherited(&policies, &labelled(&labels));
+    assert_eq!(of(json!({})), strings(&[("class", "batch"), ("priority", "9")]));
+    assert_eq!(of(json!({"tier": "web"})), strings(&[("class", "latency")]));
+    assert_eq!(
+        of(json!({"tier": "web", "x": "y"})),
+        strings(&[("class", "throughput")])
+    );
+    assert_eq!(
+        of(json!({"tier": "web", "x": "y", "gold": "yes"})),
+        strings(&[("class", "latency")])
+    );
+
+    let standings: BTreeMap<_, _> = policies
+        .standings()
+        .map(|(seen, standing)| (seen.name.as_str(), standing.unwrap()))
+        .collect();
+    assert_eq!(standings["z"].overrides, ["a", "b", "c"]);
+    assert_eq!(standings["a"].overridden_by, ["z"]);
+    assert_eq!(standings["a"].overrides, ["b", "c"]);
+    assert_eq!(standings["c"].overridden_by, ["z", "a", "b"]);
+}
+
+#[test]
+fn another_namespace_is_another_world() {
+    let policies = Policies::of([seen("other", "a", &json!({"selector": {}, "slo": {"class": "batch"}}))]);
+    assert!(inherited(&policies, &labelled(&json!({}))).is_empty());
+}
+
+#[test]
+fn every_fault_is_named() {
+    let spec = json!({
+        "selector": {"matchLabels": {"a b": "c d"}, "matchExpressions": [
+            {"key": "", "operator": "In"}, {"key": "a", "operator": "Exists", "values": ["b"]}, {"operator": "Gt"}]},
+        "precedence": 1_000_001,
+        "slo": {"deadlineMs": 0, "latencyTargetMs": "5", "priority": 11, "offloadAllowed": "no", "deadline": 5},
+    });
+    let faulty = seen("shop", "faulty", &spec);
+    let faults: Vec<_> = faulty
+        .policy
+        .as_ref()
+        .unwrap_err()
+        .0
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        faults,
+        [
+            "spec.selector.matchLabels[\"a b\"]: is not a label key: `[domain/]name`",
+            "spec.selector.matchLabels[\"a b\"]: \"c d\" is not a label value: letters, digits, `-`, `_` and `.`, at most 63",
+            "spec.selector.matchExpressions[0].key: \"\" is not a label key: `[domain/]name`",
+            "spec.selector.matchExpressions[0].values: must be stated with operator In",
+            "spec.selector.matchExpressions[1].values: must be empty with operator Exists",
+            "spec.selector.matchExpressions[2].key: is missing",
+            "spec.selector.matchExpressions[2].operator: \"Gt\" is not one of In, NotIn, Exists, DoesNotExist",
+            "spec.slo.deadline: is not a field here; there are class, deadlineMs, latencyTargetMs, priority, offloadAllowed",
+            "spec.slo.class: is missing",
+            "spec.slo.deadlineMs: 0 is not a whole number from 1 to 31536000000",
+            "spec.slo.latencyTargetMs: \"5\" is not a whole number from 1 to 31536000000",
+            "spec.slo.priority: 11 is not a whole number from 0 to 10",
+            "spec.slo.offloadAllowed: \"no\" is not true or false",
+            "spec.precedence: 1000001 is not a whole number from -1000000 to 1000000",
+        ]
+    );
+    let policies = Policies::of([
+        faulty,
+        seen("shop", "good", &json!({"selector": {}, "slo": {"class": "batch"}})),
+    ]);
+    assert_eq!(policies.len(), 1);
+    let standings: Vec<_> = policies
+        .standings()
+        .map(|(seen, standing)| (&*seen.name, standing.is_some()))
+        .collect();
+    assert_eq!(standings, [("good", true), ("faulty", false)]);
+}
+
+/// Requirements on few labels with few values, so that they often meet.
+fn selector() -> impl Strategy<Value = Value> {
+    let values = prop::collection::vec(select(&["x", "y", "z"][..]), 1..3);
+    let expression = (
+        select(&["a", "b"][..]),
+        select(&["In", "NotIn", "Exists", "DoesNotExist"][..]),
+        values,
+    );
+    let expression = expression.prop_map(|(key, operator, values)| match operator {
+        "In" | "NotIn" => json!({"key": key, "operator": operator, "values": values}),
+        _ => json!({"key": key, "operator": operator}),
+    });
+    prop::collection::vec(expression, 0..4).prop_map(|expressions| json!({"matchExpressions": expressions}))
+}
+
+proptest! {
+    #[test]
+    fn selectors_overlap_if_and_only_if_some_pod_meets_both(a in selector(), b in selector()) {
+        let read = |selector: &Value| Policy::read(&json!({"spec": {"selector": selector, "slo": {"class": "batch"}}})).unwrap().selector;
+        let (a, b) = (read(&a), read(&b));
+        let values = [None, Some("x"), Some("y"), Some("z"), Some("other")];
+        let exists = values.iter().any(|at_a| values.iter().any(|at_b| {
+            let label = |key: &str| if key == "a" { *at_a } else { *at_b };
+            a.matches(label) && b.matches(label)
+        }));
+        prop_assert_eq!(a.overlaps(&b), exists);
+        prop_assert_eq!(b.overlaps(&a), exists);
+    }
+}
