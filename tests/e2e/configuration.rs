@@ -123,7 +123,10 @@ pub(crate) fn live_view_waits_for_it(scene: &Scene<'_>) -> Result<()> {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": name},
-        "rules": [{"apiGroups": [""], "resources": ["nodes", "pods", "namespaces"], "verbs": ["list", "watch"]}],
+        "rules": [
+            {"apiGroups": [""], "resources": ["nodes", "pods", "namespaces"], "verbs": ["list", "watch"]},
+            {"apiGroups": ["edgeward.io"], "resources": ["slopolicies", "sites"], "verbs": ["list", "watch"]},
+        ],
     }))?;
     scene.kubectl.create(&json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -1,9 +1,13 @@
 //! Our custom resources on a real API server.
 
 use anyhow::{Result, ensure};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::scene::Scene;
+use crate::kubectl::Kubectl;
+use crate::patience::{BOUND, eventually};
+use crate::scene::{MANAGED, POLICIES, Scene};
+use crate::stage::Stage;
+use crate::workloads;
 
 fn policy(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "edgeward.io/v1alpha1", "kind": "SloPolicy", "metadata": {"name": name}, "spec": spec})
@@ -177,4 +181,122 @@ pub(crate) fn bad_ones_are_refused(scene: &Scene<'_>) -> Result<()> {
         scene.kubectl.dry_run(&object)?;
     }
     Ok(())
+}
+
+/// A pod without annotations.
+fn plain(name: &str, app: &str) -> Value {
+    let mut pod = workloads::pod(name, json!({}));
+    pod["metadata"]["labels"] = json!({"app": app});
+    pod
+}
+
+/// The annotations of a pod that we read or write, by their names.
+fn annotations(pod: &Value) -> Map<String, Value> {
+    let all = pod["metadata"]["annotations"].as_object().into_iter().flatten();
+    let ours = all.filter_map(|(key, value)| {
+        let name = ["slo.example.io/", "scheduling.example.io/"]
+            .iter()
+            .find_map(|prefix| key.strip_prefix(prefix))?;
+        let is_stable = !["timestamp", "decision-id", "explain", "wanRttMs"].contains(&name);
+        is_stable.then(|| (name.to_owned(), value.clone()))
+    });
+    ours.collect()
+}
+
+/// Waits until such a pod would be created with exactly these annotations of ours.
+fn becomes(kubectl: &Kubectl, pod: &Value, expected: &Value) -> Result<()> {
+    eventually(&format!("{pod} gets {expected}"), BOUND, || {
+        let created = kubectl.dry_run(pod)?;
+        let found = Value::from(annotations(&created));
+        ensure!(found == *expected, "{found}");
+        Ok(())
+    })
+}
+
+/// Pods that state nothing are decided by policies, from the moment the definitions are there; annotations override single
+/// fields; of several policies one counts; who is selected by none, and when all are gone, is left alone.
+pub(crate) fn policies_decide(scene: &Scene<'_>) -> Result<()> {
+    scene.remove_custom_resources()?;
+    let (namespace, kubectl) = scene.another_namespace("shop", json!({MANAGED: "true", POLICIES: "true"}))?;
+    let stage = Stage::new(scene)?;
+    stage.edge_node("edge-0", "8")?;
+    stage.cloud_node("cloud-0")?;
+    let edgeward = scene.live_edgeward(&stage.config())?;
+    let registration = scene.register_as(
+        "zz-edgeward",
+        &[&scene.namespace, &namespace],
+        &edgeward.url,
+        &edgeward.ca,
+    )?;
+    registration.be_patient()?;
+
+    // Without the definitions all is as it was.
+    let nothing = json!({});
+    let stated = json!({"class": "batch", "deadlineMs": "5000", "decision": "edge", "site": "edge", "reason": "edge_feasible_slo_met"});
+    becomes(&kubectl, &workloads::pod("stated", workloads::batch()), &stated)?;
+    becomes(&kubectl, &plain("web", "web"), &nothing)?;
+    let failures = edgeward.count("edgeward_watch_failures_total", &[("kind", "slopolicies")])?;
+    ensure!(failures == 0, "{failures}");
+
+    scene.install_custom_resources()?;
+    let for_web = |name: &str, precedence: i64, slo: Value| {
+        policy(
+            name,
+            &json!({"selector": {"matchLabels": {"app": "web"}}, "precedence": precedence, "slo": slo}),
+        )
+    };
+    kubectl.create(&for_web(
+        "web",
+        0,
+        json!({"class": "batch", "deadlineMs": 60_000, "priority": 8}),
+    ))?;
+    let by_web = json!({"class": "batch", "deadlineMs": "60000", "priority": "8", "decision": "edge", "site": "edge",
+        "reason": "edge_feasible_slo_met"});
+    becomes(&kubectl, &plain("web", "web"), &by_web)?;
+    becomes(&kubectl, &plain("api", "api"), &nothing)?;
+    kubectl.create(&plain("stays", "web"))?;
+
+    // Single fields.
+    let mut own = plain("own", "web");
+    own["metadata"]["annotations"] = json!({"slo.example.io/priority": "2", "slo.example.io/offloadAllowed": "false"});
+    let mut by_both = by_web.clone();
+    by_both["priority"] = json!("2");
+    by_both["offloadAllowed"] = json!("false");
+    becomes(&kubectl, &own, &by_both)?;
+    let mut out = plain("out", "web");
+    out["metadata"]["labels"][MANAGED] = json!("false");
+    becomes(&kubectl, &out, &nothing)?;
+
+    // By name, then by precedence.
+    kubectl.create(&for_web("first", 0, json!({"class": "throughput"})))?;
+    let by_first = json!({"class": "throughput", "decision": "edge", "site": "edge", "reason": "edge_no_slo_target"});
+    becomes(&kubectl, &plain("web", "web"), &by_first)?;
+    kubectl.create(&for_web("strict", 10, json!({"class": "latency", "deadlineMs": 9_000})))?;
+    let by_strict = json!({"class": "latency", "deadlineMs": "9000", "decision": "edge", "site": "edge", "reason": "edge_feasible_slo_met"});
+    becomes(&kubectl, &plain("web", "web"), &by_strict)?;
+    for (name, overridden_by, overrides) in [
+        ("strict", json!([]), json!(["first", "web"])),
+        ("first", json!(["strict"]), json!(["web"])),
+        ("web", json!(["strict", "first"]), json!([])),
+    ] {
+        eventually("each policy says where it stands", BOUND, || {
+            let status = kubectl.get("slopolicy", name)?["status"].take();
+            let expected =
+                json!({"observedGeneration": 1, "faults": [], "overriddenBy": overridden_by, "overrides": overrides});
+            ensure!(status == expected, "{name}: {status}");
+            Ok(())
+        })?;
+    }
+
+    // What was decided stays as it was decided.
+    let stays = kubectl.get("pod", "stays")?;
+    ensure!(Value::from(annotations(&stays)) == by_web, "{stays:#}");
+
+    for name in ["strict", "first"] {
+        kubectl.run(&["delete", "slopolicy", name], "")?;
+    }
+    becomes(&kubectl, &plain("web", "web"), &by_web)?;
+    scene.remove_custom_resources()?;
+    becomes(&kubectl, &plain("web", "web"), &nothing)?;
+    becomes(&kubectl, &workloads::pod("stated", workloads::batch()), &stated)
 }

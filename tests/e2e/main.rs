@@ -149,15 +149,17 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("held::until_the_wan_is_back", held::until_the_wan_is_back),
     ("held::behind_other_gates", held::behind_other_gates),
     ("live::restart", live::restart::restart),
+    ("custom_resources::policies_decide", custom_resources::policies_decide),
     ("burst::fills_the_edge", burst::fills_the_edge),
 ];
 
 /// The trials that run alone, when all others are over; they are listed last.
-const ALONE: [&str; 5] = [
+const ALONE: [&str; 6] = [
     "held::in_turn",
     "held::until_the_wan_is_back",
     "held::behind_other_gates",
     "live::restart",
+    "custom_resources::policies_decide",
     "burst::fills_the_edge",
 ];
 

@@ -18,6 +18,9 @@ use crate::process::tail;
 use crate::proxy::Proxy;
 use crate::workloads;
 
+/// Label by which policies speak for the pods of a namespace.
+pub(crate) const POLICIES: &str = "scheduling.example.io/policies";
+
 /// Label by which a namespace opts in.
 pub(crate) const MANAGED: &str = "scheduling.example.io/managed";
 
@@ -86,6 +89,13 @@ impl<'run> Scene<'run> {
             .run(&["apply", "--server-side", "--force-conflicts", "-k", directory], "")?;
         let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
         let args = ["wait", "--for=condition=Established", "--timeout=45s"];
+        self.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
+    }
+
+    /// Removes the definitions of our custom resources, and with them all that there are.
+    pub(crate) fn remove_custom_resources(&self) -> Result<()> {
+        let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
+        let args = ["delete", "--ignore-not-found", "--timeout=45s"];
         self.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
     }
 
