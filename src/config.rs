@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::fleet::SiteDefinition;
+use crate::fleet::{SiteDefinition, definition};
 use crate::keys::Keys;
 use crate::units::{Micros, Permille};
-use crate::wan::Probing;
+use crate::wan::{Probing, Thresholds};
 use crate::workload::slo::{Class, PerClass};
 use document::{Fault, Faults, Field};
 
@@ -175,6 +175,16 @@ impl Config {
         }
     }
 
+    /// The thresholds of the site of this name.
+    pub fn thresholds(&self, site: &str) -> Thresholds {
+        let own = self
+            .sites
+            .iter()
+            .find(|known| known.name == site)
+            .map(|site| site.thresholds);
+        Thresholds::from(self).with(own.unwrap_or_default())
+    }
+
     /// Every setting, by its name in the document.
     pub const SETTINGS: [&'static str; 24] = [
         "domain",
@@ -281,9 +291,14 @@ impl Config {
         );
         set(
             &mut config.rtt_threshold,
-            rtt_threshold.thousandths(1..=60_000_000).map(|us| Micros(us as u64)),
+            rtt_threshold
+                .thousandths(definition::RTT_THRESHOLD)
+                .map(|us| Micros(us as u64)),
         );
-        set(&mut config.loss_threshold, loss_threshold.percent(Permille(1)));
+        set(
+            &mut config.loss_threshold,
+            loss_threshold.percent(definition::LOSS_THRESHOLD),
+        );
         set(&mut config.telemetry_ttl, duration(&telemetry_ttl, ["1ms", "24h"]));
         config.replicas = replicas.integer(1..=100).map(|replicas| replicas as u32);
         set(&mut config.reservation_ttl, duration(&reservation_ttl, ["0s", "24h"]));

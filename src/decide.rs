@@ -355,7 +355,8 @@ impl<'s> Case<'_, 's> {
     }
 
     /// Whether the pod may wait at all. None does whose only candidate is the edge, that no node could hold, or for which
-    /// kube-scheduler would evict others: these are for the scheduler and for whoever adds nodes to see.
+    /// kube-scheduler would evict others: these are for the scheduler and for whoever adds nodes to see. Nor does one that
+    /// a site would give a RuntimeClass.
     fn may_wait(&self, edge: &Assessment<'s>) -> bool {
         let is_candidate = |cloud: &Assessment<'s>| {
             // A cloud whose nodes are gone may be back.
@@ -365,7 +366,14 @@ impl<'s> Case<'_, 's> {
         self.config.holding.classes[self.slo().class]
             && self.clouds().any(is_candidate)
             && !self.is_too_large()
+            && !self.would_get_runtime_class()
             && !feasibility::could_preempt(self.workload, edge.site, self.room)
+    }
+
+    /// Whether a site it may go to gives it a RuntimeClass: it can have one only at its creation.
+    fn would_get_runtime_class(&self) -> bool {
+        let mut sites = self.sites.iter().filter(|site| site.allowed);
+        !self.workload.runtime_class && sites.any(|site| site.site.definition.runtime_class.is_some())
     }
 
     /// The edge node that has room for the pod as soon as pods are gone that are terminating there, if that is worth waiting

@@ -8,10 +8,9 @@ mod on_their_way;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use crate::config::Config;
 use crate::resources::Amounts;
 use crate::units::{Bytes, Micros, Millicores, Moment, Permille};
-use crate::wan::Endpoint;
+use crate::wan::{Endpoint, OwnThresholds, Thresholds};
 use crate::workload::Ties;
 use crate::workload::constraints::{Labels, NodeConstraints, Taint, Toleration};
 use crate::workload::slo::{Class, PerClass};
@@ -79,6 +78,10 @@ pub struct SiteDefinition {
     pub speed: Permille,
     /// Ties to the local cluster that this cloud site can serve.
     pub supports: Ties,
+    /// The RuntimeClass that a placement gives a pod that names none.
+    pub runtime_class: Option<String>,
+    /// From which numbers on its WAN is degraded, where it is not as the configuration says.
+    pub thresholds: OwnThresholds,
     /// What the WAN towards a cloud site is measured by; none of a site in a fleet file, which states its link.
     pub probes: Vec<Endpoint>,
 }
@@ -331,9 +334,9 @@ impl LinkState {
 
     /// The state that these numbers stand for by the thresholds alone, without history. A number that is missing is
     /// never a good one.
-    pub fn judge(reachable: bool, rtt: Option<Micros>, loss: Option<Permille>, config: &Config) -> Self {
-        let over_rtt = rtt.is_none_or(|rtt| rtt >= config.rtt_threshold);
-        let over_loss = loss.is_none_or(|loss| loss >= config.loss_threshold);
+    pub fn judge(reachable: bool, rtt: Option<Micros>, loss: Option<Permille>, thresholds: Thresholds) -> Self {
+        let over_rtt = rtt.is_none_or(|rtt| rtt >= thresholds.rtt);
+        let over_loss = loss.is_none_or(|loss| loss >= thresholds.loss);
         match (reachable, over_rtt || over_loss) {
             (false, _) => LinkState::Unreachable,
             (true, true) => LinkState::Degraded,

@@ -46,10 +46,11 @@ const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 /// The annotation by which a ReplicaSet chooses whom to delete first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The operations that write the verdict on the pod. A placement: the site's selector and tolerations where they are missing,
-/// and our annotations, over whatever stood there under our keys. A hold: our gate, and since when and why. Either:
-/// the SLO that the pod has inherited. Empty for a pod that already carries all of it, and for any other verdict. Where the pod's own annotations leave no room for ours, the
-/// explanation is left out, then all of them: the placement counts.
+/// The operations that write the verdict on the pod. A placement: the site's selector, tolerations and RuntimeClass where
+/// they are missing, and our annotations, over whatever stood there under our keys. A hold: our gate, and since when and
+/// why. Either: the SLO that the pod has inherited. Empty for a pod that already carries all of it, and for any other
+/// verdict. Where the pod's own annotations leave no room for ours, the explanation is left out, then all of them: the
+/// placement counts.
 pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<Add> {
     let explanation = explain(verdict, config.explain);
     let mut wanted = match verdict.action {
@@ -71,6 +72,7 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
         Some(site) => {
             select(pod, site, &mut operations);
             tolerate(pod, site, &mut operations);
+            classify(pod, site, config, &mut operations);
         }
         None => gate(pod, config, &mut operations),
     }
@@ -238,6 +240,14 @@ fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<Add>) {
     }
     for toleration in missing {
         add(operations, "/spec/tolerations/-", toleration);
+    }
+}
+
+/// Adds the site's RuntimeClass. The API server takes none for a pod that exists, as one with our gate does.
+fn classify(pod: &Pod<'_>, site: &Site, config: &Config, operations: &mut Vec<Add>) {
+    let is_missing = !pod.parents().runtime_class && pod.gate(&config.keys.gate).is_none();
+    if let Some(class) = site.definition.runtime_class.as_deref().filter(|_| is_missing) {
+        add(operations, "/spec/runtimeClassName", class.into());
     }
 }
 

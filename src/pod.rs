@@ -36,6 +36,8 @@ pub struct Parents<'p, 'a> {
     pub tolerations: bool,
     /// Whether there is a list `spec.schedulingGates`.
     pub scheduling_gates: bool,
+    /// Whether `spec.runtimeClassName` names one.
+    pub runtime_class: bool,
 }
 
 /// What a pod outside a cluster leaves open.
@@ -87,7 +89,7 @@ impl<'a> Pod<'a> {
     pub fn unresolved(&self) -> Unresolved {
         let named = |name: &Option<Text<'_>>| name.as_ref().is_some_and(|name| !name.is_empty());
         Unresolved {
-            runtime_class_overhead: named(&self.spec.runtime_class_name) && self.spec.overhead.is_none(),
+            runtime_class_overhead: self.spec.names_runtime_class() && self.spec.overhead.is_none(),
             priority: self.spec.priority.is_none(),
             priority_class: named(&self.spec.priority_class_name) && self.spec.priority.is_none(),
         }
@@ -110,8 +112,8 @@ impl<'a> Pod<'a> {
         containers.any(|container| ["cpu", "memory"].iter().any(|name| !states(&container.resources, name)))
     }
 
-    /// Whether the pod has `metadata` and `metadata.annotations`, `spec.nodeSelector`, `spec.tolerations`: a patch
-    /// must create the parents that are missing.
+    /// Whether the pod has `metadata` and `metadata.annotations`, `spec.nodeSelector`, `spec.tolerations`, `spec.schedulingGates`,
+    /// `spec.runtimeClassName`: a patch must create the parents that are missing.
     pub fn parents(&self) -> Parents<'_, 'a> {
         Parents {
             metadata: self.metadata.is_some(),
@@ -119,6 +121,7 @@ impl<'a> Pod<'a> {
             node_selector: self.spec.node_selector.as_ref(),
             tolerations: self.spec.tolerations.is_some(),
             scheduling_gates: self.spec.scheduling_gates.is_some(),
+            runtime_class: self.spec.names_runtime_class(),
         }
     }
 
@@ -186,6 +189,7 @@ impl<'a> Pod<'a> {
             constraints: self.spec.constraints(),
             tolerations: self.tolerations().cloned().collect(),
             ties: self.spec.ties(),
+            runtime_class: self.spec.names_runtime_class(),
             priority: self.spec.priority.unwrap_or(0),
             may_preempt: self
                 .spec
@@ -371,6 +375,10 @@ impl<'a> Spec<'a> {
                 term.collect()
             }),
         }
+    }
+
+    fn names_runtime_class(&self) -> bool {
+        self.runtime_class_name.as_ref().is_some_and(|name| !name.is_empty())
     }
 
     fn ties(&self) -> Ties {

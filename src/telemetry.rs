@@ -120,8 +120,8 @@ impl Telemetry {
         }
     }
 
-    /// Takes in a value that was true at `as_of` and counts until `until`. RTT and loss are judged by the thresholds of
-    /// `config`, with the margins that the probes have: over from the threshold, no longer below 90 % of it for RTT and
+    /// Takes in a value that was true at `as_of` and counts until `until`. RTT and loss are judged by the thresholds that
+    /// `config` has for the site, with the margins that the probes have: over from the threshold, no longer below 90 % of it for RTT and
     /// half of it for loss.
     pub fn record(&mut self, measurement: Measurement, as_of: Moment, until: Moment, config: &Config) {
         fn sample<T>(value: T, as_of: Moment, until: Moment) -> Option<Sample<T>> {
@@ -134,22 +134,24 @@ impl Telemetry {
                 self.processing.entry(site).or_default()[class] = sample(time, as_of, until);
             }
             Measurement::WanRtt(site, rtt) => {
+                let threshold = config.thresholds(&site).rtt;
                 let wan = self.wan.entry(site).or_default();
                 let was_over = wan.rtt.is_some_and(|rtt| rtt.value.over);
                 let over = if was_over {
-                    rtt.times(10) >= config.rtt_threshold.times(9)
+                    rtt.times(10) >= threshold.times(9)
                 } else {
-                    rtt >= config.rtt_threshold
+                    rtt >= threshold
                 };
                 wan.rtt = sample(Judged { value: rtt, over }, as_of, until);
             }
             Measurement::WanLoss(site, loss) => {
+                let threshold = config.thresholds(&site).loss;
                 let wan = self.wan.entry(site).or_default();
                 let was_over = wan.loss.is_some_and(|loss| loss.value.over);
                 let over = if was_over {
-                    loss.0.saturating_mul(2) >= config.loss_threshold.0
+                    loss.0.saturating_mul(2) >= threshold.0
                 } else {
-                    loss >= config.loss_threshold
+                    loss >= threshold
                 };
                 wan.loss = sample(Judged { value: loss, over }, as_of, until);
             }

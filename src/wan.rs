@@ -28,6 +28,26 @@ pub struct Thresholds {
     pub loss: Permille,
 }
 
+/// The thresholds that one site has of its own, instead of those of the configuration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OwnThresholds {
+    /// As [`Thresholds::rtt`].
+    pub rtt: Option<Micros>,
+    /// As [`Thresholds::loss`].
+    pub loss: Option<Permille>,
+}
+
+impl Thresholds {
+    /// These, but for what a site has of its own.
+    #[must_use]
+    pub fn with(self, own: OwnThresholds) -> Self {
+        Self {
+            rtt: own.rtt.unwrap_or(self.rtt),
+            loss: own.loss.unwrap_or(self.loss),
+        }
+    }
+}
+
 impl From<&Config> for Thresholds {
     fn from(config: &Config) -> Self {
         Self {

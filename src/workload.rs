@@ -28,6 +28,8 @@ pub struct Workload<'a> {
     pub tolerations: Vec<Toleration<'a>>,
     /// What ties the pod to the cluster it is created in.
     pub ties: Ties,
+    /// Whether it names a RuntimeClass.
+    pub runtime_class: bool,
     /// `spec.priority`, 0 when absent.
     pub priority: i32,
     /// Whether kube-scheduler may evict pods of lower priority for it (`preemptionPolicy` is not `Never`).
@@ -64,6 +66,7 @@ impl Workload<'_> {
             constraints: self.constraints.into_owned(),
             tolerations: self.tolerations.into_iter().map(Toleration::into_owned).collect(),
             ties: self.ties,
+            runtime_class: self.runtime_class,
             priority: self.priority,
             may_preempt: self.may_preempt,
             management: self.management,

@@ -308,7 +308,8 @@ fn probers_of(config: &Config, probers: &Probers) -> Vec<Prober> {
                 "no probes: it counts as unreachable, and no pod is sent there"
             );
         } else {
-            sites.push(probers.prober(&site.name, site.probes.clone(), config.probing));
+            let prober = probers.prober(&site.name, site.probes.clone(), config.probing);
+            sites.push(prober.judged_by(site.thresholds));
         }
     }
     sites

@@ -26,16 +26,20 @@ pub(super) fn read(list: &Field<'_>) -> Option<Vec<Arc<SiteDefinition>>> {
 }
 
 fn site(field: &Field<'_>) -> Option<SiteDefinition> {
-    let [name, kind, selector, tolerations, speed, supports, probes] = field.object([
-        "name",
-        "kind",
-        "nodeSelector",
-        "tolerations",
-        "speedFactor",
-        "supports",
+    let [name, kind, selector, tolerations, class, speed, supports, rtt, loss] = definition::FIELDS;
+    let [defined @ .., probes] = field.object([
+        name,
+        kind,
+        selector,
+        tolerations,
+        class,
+        speed,
+        supports,
+        rtt,
+        loss,
         "probes",
     ])?;
-    let definition = definition::read([name, kind, selector, tolerations, speed, supports]);
+    let definition = definition::read(defined);
     let mut endpoints = Vec::new();
     for field in probes.list().into_iter().flatten() {
         match field.string().map(Endpoint::parse) {
@@ -104,6 +108,39 @@ mod tests {
     }
 
     #[test]
+    fn a_site_may_have_thresholds_and_a_runtime_class_of_its_own() {
+        let config = read(json!([
+            {"name": "edge", "kind": "edge", "runtimeClassName": "runc"},
+            {"name": "far", "kind": "cloud", "nodeSelector": {"far": "yes"}, "rttThresholdMs": 250.5},
+            {"name": "near", "kind": "cloud", "lossThresholdPct": 0.5, "runtimeClassName": "kata.near"},
+        ]))
+        .unwrap();
+        let of = |site: &str| {
+            let thresholds = config.thresholds(site);
+            (thresholds.rtt.0, thresholds.loss.0)
+        };
+        assert_eq!(of("far"), (250_500, 20));
+        assert_eq!(of("near"), (100_000, 5));
+        assert_eq!(of("of nobody"), (100_000, 20));
+        let classes: Vec<_> = config.sites.iter().map(|site| site.runtime_class.as_deref()).collect();
+        assert_eq!(classes, [Some("runc"), None, Some("kata.near")]);
+
+        assert_eq!(
+            read(json!([
+                {"name": "edge", "kind": "edge", "rttThresholdMs": 5, "runtimeClassName": "A"},
+                {"name": "c", "kind": "cloud", "rttThresholdMs": 0, "lossThresholdPct": 101},
+            ]))
+            .unwrap_err(),
+            [
+                "sites[0].runtimeClassName: \"A\" is not the name of a RuntimeClass: lower-case letters, digits, `-` and `.`",
+                "sites[0].rttThresholdMs: is not for the edge site, which no WAN leads to",
+                "sites[1].rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
+                "sites[1].lossThresholdPct: 101 is not a percentage from 0.1 to 100 with at most one decimal",
+            ]
+        );
+    }
+
+    #[test]
     fn every_fault_of_the_sites_is_named() {
         assert_eq!(
             read(json!([
@@ -121,8 +158,8 @@ mod tests {
                  icmp://host, tcp://host:port and https://host[:port][/path], an IPv6 address in brackets",
                 "sites[0].probes[2]: \"icmp://a\" is listed twice",
                 "sites[0].probes[3]: 7 is not a string",
-                "sites[3].wan: is not a field here; there are name, kind, nodeSelector, tolerations, speedFactor, \
-                 supports, probes",
+                "sites[3].wan: is not a field here; there are name, kind, nodeSelector, tolerations, runtimeClassName, \
+                 speedFactor, supports, rttThresholdMs, lossThresholdPct, probes",
                 "sites[3].probes: is not for the edge site, which no WAN leads to",
                 "sites[5].name: is missing",
                 "sites[5].kind: \"moon\" is not one of edge, cloud, liqo",

@@ -8,6 +8,7 @@ use crate::fleet::{LinkState, Node, Site, SiteKind};
 use crate::resources::Amounts;
 use crate::room::{Room, Taken};
 use crate::units::{Micros, Moment};
+use crate::wan::Thresholds;
 use crate::workload::Workload;
 use crate::workload::constraints::Toleration;
 use crate::workload::slo::Slo;
@@ -300,6 +301,7 @@ pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<R
         return Some(Refusal::new(RefusalCode::Unreachable));
     };
     let age = now.since(link.as_of);
+    let thresholds = Thresholds::from(config).with(site.definition.thresholds);
     match (link.state, link.rtt) {
         (LinkState::Unreachable, _) => Some(Refusal::new(RefusalCode::Unreachable)),
         _ if age > config.telemetry_ttl => Some(
@@ -311,9 +313,9 @@ pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<R
         (_, rtt) => Some(
             Refusal::new(RefusalCode::Degraded)
                 .with("rttMs", rtt)
-                .with("rttThresholdMs", config.rtt_threshold)
+                .with("rttThresholdMs", thresholds.rtt)
                 .with("lossPct", link.loss)
-                .with("lossThresholdPct", config.loss_threshold),
+                .with("lossThresholdPct", thresholds.loss),
         ),
     }
 }

@@ -1,13 +1,21 @@
 //! What an operator writes down about a site, in the configuration and in the fleet file alike.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use crate::config::document::Field;
-use crate::units::Permille;
-use crate::workload::constraints::{Toleration, is_label_key, is_label_value};
+use crate::units::{Micros, Permille};
+use crate::wan::OwnThresholds;
+use crate::workload::constraints::{Toleration, is_label_key, is_label_value, is_subdomain};
 use crate::workload::{Tie, Ties};
 
 use super::{SiteDefinition, SiteKind};
+
+/// The RTT thresholds that can be set, in microseconds.
+pub(crate) const RTT_THRESHOLD: RangeInclusive<i64> = 1..=60_000_000;
+
+/// The lowest loss threshold that can be set.
+pub(crate) const LOSS_THRESHOLD: Permille = Permille(1);
 
 /// What a `kind` stands for, where the site does not say otherwise.
 #[derive(Clone, Copy)]
@@ -33,8 +41,33 @@ const LIQO: Kind = Kind {
     toleration: Some(("virtual-node.liqo.io/not-allowed", "true", "NoExecute")),
 };
 
-/// Reads a site's definition from its fields `name`, `kind`, `nodeSelector`, `tolerations`, `speedFactor`, `supports`.
-pub(crate) fn read([name, kind, selector, tolerations, speed, supports]: [Field<'_>; 6]) -> Option<SiteDefinition> {
+/// The fields that [`read`] takes.
+pub(crate) const FIELDS: [&str; 9] = [
+    "name",
+    "kind",
+    "nodeSelector",
+    "tolerations",
+    "runtimeClassName",
+    "speedFactor",
+    "supports",
+    "rttThresholdMs",
+    "lossThresholdPct",
+];
+
+/// Reads a site's definition from its [`FIELDS`].
+pub(crate) fn read(
+    [
+        name,
+        kind,
+        selector,
+        tolerations,
+        runtime_class,
+        speed,
+        supports,
+        rtt,
+        loss,
+    ]: [Field<'_>; 9],
+) -> Option<SiteDefinition> {
     let site_name = label(&name.required(), "a site name", |name| {
         !name.is_empty() && is_label_value(name)
     });
@@ -66,6 +99,24 @@ pub(crate) fn read([name, kind, selector, tolerations, speed, supports]: [Field<
         .thousandths(1..=1_000_000)
         .map_or(Permille(1_000), |factor| Permille(factor as u32));
     let supports = ties(&supports);
+    let runtime_class = runtime_class.string().filter(|name| {
+        let is_name = is_subdomain(name);
+        if !is_name {
+            runtime_class.fault(format!(
+                "{name:?} is not the name of a RuntimeClass: lower-case letters, digits, `-` and `.`"
+            ));
+        }
+        is_name
+    });
+    let thresholds = OwnThresholds {
+        rtt: rtt.thousandths(RTT_THRESHOLD).map(|us| Micros(us as u64)),
+        loss: loss.percent(LOSS_THRESHOLD),
+    };
+    if defaults.is_some_and(|kind| kind.kind == SiteKind::Edge) {
+        for field in [&rtt, &loss].into_iter().filter(|field| field.is_present()) {
+            field.fault("is not for the edge site, which no WAN leads to".into());
+        }
+    }
     Some(SiteDefinition {
         name: site_name?.to_owned(),
         kind: defaults?.kind,
@@ -73,6 +124,8 @@ pub(crate) fn read([name, kind, selector, tolerations, speed, supports]: [Field<
         tolerations,
         speed,
         supports,
+        runtime_class: runtime_class.map(str::to_owned),
+        thresholds,
         probes: vec![],
     })
 }
@@ -174,6 +227,8 @@ fn by_default(name: &str, kind: Kind) -> SiteDefinition {
         tolerations: kind.toleration.map(default_toleration).into_iter().collect(),
         speed: Permille::ONE,
         supports: Ties::default(),
+        runtime_class: None,
+        thresholds: OwnThresholds::default(),
         probes: vec![],
     }
 }

@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::config::document::{self, Faults, Field};
 use crate::resources::{Amounts, ResourceList};
 use crate::units::{Bytes, Micros, Millicores, Moment, Permille, Quantity};
+use crate::wan::Thresholds;
 use crate::workload::constraints::Taint;
 use crate::workload::slo::{Class, PerClass, Slo};
 
@@ -85,26 +86,17 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
 }
 
 fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
-    let [
+    let [name, kind, selector, tolerations, class, speed, supports, rtt, loss] = definition::FIELDS;
+    let [defined @ .., wan, queues, observed, observed_of, measured_free, closed] = field.object([
         name,
         kind,
         selector,
         tolerations,
+        class,
         speed,
         supports,
-        wan,
-        queues,
-        observed,
-        observed_of,
-        measured_free,
-        closed,
-    ] = field.object([
-        "name",
-        "kind",
-        "nodeSelector",
-        "tolerations",
-        "speedFactor",
-        "supports",
+        rtt,
+        loss,
         "wan",
         "queues",
         "observedProcMs",
@@ -112,9 +104,11 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         "measuredFree",
         "closed",
     ])?;
-    let definition = definition::read([name, kind, selector, tolerations, speed, supports]);
+    let definition = definition::read(defined);
+    let own = definition.as_ref().map(|definition| definition.thresholds);
+    let thresholds = Thresholds::from(config).with(own.unwrap_or_default());
     let link = if wan.is_present() {
-        link(&wan, config, now)
+        link(&wan, thresholds, now)
     } else {
         None
     };
@@ -159,7 +153,7 @@ fn closed_to(field: &Field<'_>) -> ByController<u64> {
     closed
 }
 
-fn link(field: &Field<'_>, config: &Config, now: Moment) -> Option<Link> {
+fn link(field: &Field<'_>, thresholds: Thresholds, now: Moment) -> Option<Link> {
     let [reachable, rtt, loss, age, health] =
         field.object(["reachable", "rttMs", "lossPct", "ageSeconds", "health"])?;
     let is_reachable = reachable.boolean().unwrap_or(true);
@@ -168,7 +162,7 @@ fn link(field: &Field<'_>, config: &Config, now: Moment) -> Option<Link> {
     if is_reachable && !health.is_present() {
         rtt.required();
     }
-    let judged = LinkState::judge(is_reachable, measured_rtt, measured_loss, config);
+    let judged = LinkState::judge(is_reachable, measured_rtt, measured_loss, thresholds);
     let stated = health.word(&[
         ("healthy", LinkState::Healthy),
         ("degraded", LinkState::Degraded),

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::fleet::{Link, LinkState};
 use crate::metrics::Metrics;
 use crate::units::Micros;
-use crate::wan::{Endpoint, LinkHealth, Probing, RUN, Statistics, Thresholds};
+use crate::wan::{Endpoint, LinkHealth, OwnThresholds, Probing, RUN, Statistics, Thresholds};
 
 mod https;
 mod icmp;
@@ -90,6 +90,7 @@ impl Probers {
             health,
             jobs: FuturesUnordered::new(),
             thresholds: self.thresholds.clone(),
+            own: OwnThresholds::default(),
             links: self.links.clone(),
             clock: self.clock,
             metrics: Arc::clone(&self.metrics),
@@ -110,6 +111,7 @@ pub struct Prober {
     health: LinkHealth,
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
     thresholds: watch::Receiver<Thresholds>,
+    own: OwnThresholds,
     links: watch::Sender<Links>,
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -122,6 +124,12 @@ enum Done {
 }
 
 impl Prober {
+    /// The same, with thresholds of the site's own.
+    #[must_use]
+    pub fn judged_by(self, own: OwnThresholds) -> Self {
+        Self { own, ..self }
+    }
+
     /// Five probes of each endpoint, 50 ms apart. Takes 3 s at most, whatever the timeout; afterwards the site has a
     /// link.
     pub async fn first_round(&mut self) {
@@ -199,7 +207,7 @@ impl Prober {
         };
         let (was_silent, before) = (self.health.is_silent(endpoint), self.health.link());
         let rtt = outcome.as_ref().ok().copied();
-        let thresholds = *self.thresholds.borrow();
+        let thresholds = self.thresholds.borrow().with(self.own);
         self.health.record(endpoint, rtt, self.clock.moment(), thresholds);
         self.log(endpoint, &outcome, was_silent, before);
 

@@ -219,6 +219,7 @@ fn rest(pod: &Value) -> Value {
         if spec.get("schedulingGates").is_some_and(is_empty) {
             spec.remove("schedulingGates");
         }
+        spec.remove("runtimeClassName");
     }
     // A parent that a patch had to create is no change of the user's fields.
     if pod["metadata"].is_null() {
@@ -266,6 +267,18 @@ proptest! {
         let selector = |pod: &Value| pod["spec"]["nodeSelector"].as_object().cloned().unwrap_or_default();
         let (before, after) = (selector(&pod), selector(&patched));
         prop_assert!(before.iter().all(|(key, value)| after.get(key) == Some(value)));
+        // The class is the user's, or else that of the site.
+        let classes = [&pod, &patched].map(|pod| pod["spec"]["runtimeClassName"].as_str().filter(|class| !class.is_empty()));
+        match classes {
+            [Some(before), after] => prop_assert_eq!(after, Some(before)),
+            [None, Some(after)] => {
+                let site = &patched["metadata"]["annotations"]["scheduling.example.io/site"];
+                let sites = fleet["sites"].as_array().unwrap().iter();
+                let of_site = sites.filter(|found| found["name"] == *site).map(|site| site["runtimeClassName"].as_str());
+                prop_assert_eq!(of_site.collect::<Vec<_>>(), [Some(after)]);
+            }
+            [None, None] => {}
+        }
         let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
         let (before, after) = (tolerations(&pod), tolerations(&patched));
         prop_assert_eq!(&after[..before.len()], &before[..]);

@@ -105,6 +105,7 @@ fn site(members: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
             "speedFactor",
             select(&[0.25, 1.0, 2.0, 8.0][..]).prop_map(Value::from).boxed(),
         ),
+        ("runtimeClassName", words(&["kata", "gvisor.of.ours"])),
         ("supports", vec(select(ties), 0..3).prop_map(Value::from).boxed()),
         ("queues", vec(queue, 0..3).prop_map(Value::from).boxed()),
         ("observedProcMs", observed),
@@ -117,8 +118,20 @@ fn site(members: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
 }
 
 fn cloud_site(members: Vec<Value>) -> BoxedStrategy<Value> {
-    let members = (select(members), full_object(vec![("wan", wan())]));
-    site(members.prop_map(|(members, wan)| with_members(members, wan)).boxed())
+    let own = object(vec![
+        (
+            "rttThresholdMs",
+            select(&[20.5, 200.0][..]).prop_map(Value::from).boxed(),
+        ),
+        (
+            "lossThresholdPct",
+            select(&[0.1, 5.0][..]).prop_map(Value::from).boxed(),
+        ),
+    ]);
+    let own = prop_oneof![4 => Just(json!({})), 1 => own];
+    let members = (select(members), own, full_object(vec![("wan", wan())]));
+    let members = members.prop_map(|(members, own, wan)| with_members(with_members(members, own), wan));
+    site(members.boxed())
 }
 
 /// The edge site, up to three cloud sites, and nodes of all of them and of none.

@@ -248,6 +248,10 @@ pub(crate) fn pod() -> BoxedStrategy<Value> {
         ("tolerations", or_null(tolerations())),
         ("priority", select(&[-5, 0, 5, 1000][..]).prop_map(Value::from).boxed()),
         ("preemptionPolicy", words(&["PreemptLowerPriority", "Never"])),
+        (
+            "runtimeClassName",
+            prop_oneof![4 => Just(Value::Null), 1 => words(&["", "kata", "own"])].boxed(),
+        ),
         ("hostNetwork", rare(json!(true), 19)),
         ("nodeName", rare(json!("n1"), 59)),
         ("schedulingGates", rare(json!([{"name": "example.com/gate"}]), 59)),

@@ -255,16 +255,18 @@ pub fn is_label_key(key: &str) -> bool {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
     };
-    let subdomain = |prefix: &str| {
-        prefix.len() <= 253
-            && prefix.split('.').all(|part| {
-                let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-                part.bytes().all(|b| inner(b) || b == b'-')
-                    && part.bytes().next().is_some_and(inner)
-                    && part.bytes().last().is_some_and(inner)
-            })
-    };
-    !name.is_empty() && is_label_value(name) && prefix.is_none_or(subdomain)
+    !name.is_empty() && is_label_value(name) && prefix.is_none_or(is_subdomain)
+}
+
+/// Whether this is a DNS subdomain, as most objects' names are. Source: `apimachinery/pkg/util/validation.IsDNS1123Subdomain`.
+pub fn is_subdomain(name: &str) -> bool {
+    name.len() <= 253
+        && name.split('.').all(|part| {
+            let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+            part.bytes().all(|b| inner(b) || b == b'-')
+                && part.bytes().next().is_some_and(inner)
+                && part.bytes().last().is_some_and(inner)
+        })
 }
 
 /// Whether this is a value of labels and taints: at most 63 of `[A-Za-z0-9_.-]`, alphanumeric at both ends; empty is allowed.

@@ -37,6 +37,8 @@ fn site(site: &Site, now: Moment) -> Value {
         tolerations,
         speed,
         supports,
+        runtime_class,
+        thresholds,
         probes: _,
     } = &*site.definition;
     let mut fields = Map::from_iter([
@@ -57,6 +59,15 @@ fn site(site: &Site, now: Moment) -> Value {
     };
     if !supports.is_empty() {
         set("supports", supports.iter().map(|tie| tie.as_str()).collect());
+    }
+    if let Some(class) = runtime_class {
+        set("runtimeClassName", json!(class));
+    }
+    if let Some(rtt) = thresholds.rtt {
+        set("rttThresholdMs", rtt.into());
+    }
+    if let Some(loss) = thresholds.loss {
+        set("lossThresholdPct", loss.into());
     }
     if let Some(link) = site.link.filter(|_| *kind == SiteKind::Cloud) {
         set("wan", self::link(&link, now));
