@@ -169,42 +169,42 @@ pub enum TaintEffect {
     NoExecute,
 }
 
-/// A site as one replica sees it. Written at a bounded rate, and only when something changed.
+/// A site as one replica sees it. What is not known is written as null, which takes an earlier value away.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SiteStatus {
     /// The generation of the spec that this is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub observed_generation: Option<i64>,
     /// Ready, Degraded, Unreachable, Missing (no node) or Refused (the Site is not in use).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub health: Option<String>,
     /// Why, in words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reason: Option<String>,
     /// Nodes that are Ready and not cordoned.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub nodes: Option<i64>,
     /// CPU that pods have left on these nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub free_cpu: Option<String>,
     /// Memory that pods have left on these nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub free_memory: Option<String>,
     /// Pods that wait for room there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub queue: Option<i64>,
     /// Pods that are held and would go there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub held: Option<i64>,
     /// Round-trip time of the WAN, ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub rtt_ms: Option<f64>,
     /// Loss on the WAN, percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub loss_pct: Option<f64>,
     /// When the WAN was last measured, RFC 3339.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(extend("format" = "date-time"))]
     pub last_probe: Option<String>,
 }
@@ -333,7 +333,7 @@ pub enum SelectorOperator {
 #[serde(rename_all = "camelCase")]
 pub struct SloPolicyStatus {
     /// The generation of the spec that this is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub observed_generation: Option<i64>,
     /// Why the policy is not in force; it is where there are none.
     #[serde(default)]

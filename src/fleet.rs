@@ -102,6 +102,14 @@ impl SiteDefinition {
     }
 }
 
+/// Whether both lists define the same sites, however the WAN towards them is measured.
+pub fn are_same_places<'s>(
+    some: impl ExactSizeIterator<Item = &'s Arc<SiteDefinition>>,
+    others: &[Arc<SiteDefinition>],
+) -> bool {
+    some.len() == others.len() && some.zip(others).all(|(one, other)| one.is_same_place(other))
+}
+
 /// A place where pods can run, as it is.
 #[derive(Debug, Clone)]
 pub struct Site {

@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::fleet::{Link, Node, NodeId, OnTheirWay, PriorityUse, Share, Site, SiteDefinition, SiteKind, Snapshot};
+use crate::fleet::{
+    Link, Node, NodeId, OnTheirWay, PriorityUse, Share, Site, SiteDefinition, SiteKind, Snapshot, are_same_places,
+};
 use crate::resources::Amounts;
 use crate::units::Moment;
 
@@ -230,6 +232,34 @@ impl Index {
             news: News::default(),
             revision: 0,
         }
+    }
+
+    /// An empty index of the sites of this configuration, which knows what was measured and not by the sites alone.
+    pub fn successor(&self, config: &Config) -> Self {
+        let mut successor = Self::new(config);
+        successor.set_telemetry(self.telemetry().clone());
+        successor
+    }
+
+    /// Goes on with the revisions of the index that this one replaces.
+    pub fn replace(&mut self, old: &Self) {
+        self.revision = old.revision;
+    }
+
+    /// Whether its sites are these, however the WAN towards them is measured.
+    pub fn is_of(&self, config: &Config) -> bool {
+        let definitions = self.sites.iter().map(|entry| &entry.site.definition);
+        are_same_places(definitions, &config.sites)
+    }
+
+    /// The name of the node with this id.
+    pub fn node_name(&self, id: NodeId) -> Option<&str> {
+        self.nodes.get(&id).map(|entry| &*entry.node.name)
+    }
+
+    /// The id of the node of this name.
+    pub fn node_named(&self, name: &str) -> Option<NodeId> {
+        self.names.get(name).copied()
     }
 
     /// A node as it is now; its pods are known from themselves.

@@ -265,6 +265,29 @@ impl Ledger {
         });
     }
 
+    /// The nodes have other ids from now on; what was promised on one that has none is forgotten. Cost: a pass over the open
+    /// reservations.
+    pub fn renumber(&mut self, id: impl Fn(NodeId) -> Option<NodeId>) {
+        let mut nodes = HashMap::with_capacity_and_hasher(self.nodes.len(), BuildHasherDefault::default());
+        for (old, mut entries) in std::mem::take(&mut self.nodes) {
+            if let Some(new) = id(old) {
+                entries.iter_mut().for_each(|entry| entry.reservation.node = new);
+                nodes.insert(new, entries);
+            }
+        }
+        self.nodes = nodes;
+        self.unconfirmed = std::mem::take(&mut self.unconfirmed)
+            .into_iter()
+            .filter_map(|(decision, old)| Some((decision, id(old)?)))
+            .collect();
+        let unconfirmed = &self.unconfirmed;
+        self.by_age.retain(|(_, decision)| unconfirmed.contains_key(decision));
+        let kept = self.nodes.values().flatten();
+        self.releases = kept
+            .filter_map(|entry| entry.reservation.releases.clone())
+            .collect();
+    }
+
     /// Drops what nobody has confirmed in time, which counts against its owner if pods were seen all the time, and returns
     /// how many those were. Cost: a search for each of them.
     pub fn expire(&mut self, now: Now) -> u64 {

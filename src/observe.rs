@@ -14,8 +14,10 @@ pub mod probe;
 pub mod prometheus;
 mod raw;
 mod replicas;
+mod sites;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +26,7 @@ use tokio::sync::{mpsc, watch as channel};
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::fleet::{Link, Node, NodeId, Snapshot};
+use crate::fleet::{Link, Node, NodeId, Snapshot, are_same_places};
 use crate::index::{Index, Kind, NodeFault, PodRecord};
 use crate::ledger::{DecisionId, Ledger};
 use crate::metrics::Metrics;
@@ -38,6 +40,7 @@ pub use dry_run::{Answer, Refusal};
 pub use fleet_file::FleetFile;
 pub use listing::list;
 pub use policies::SloPolicies;
+pub use sites::Sites;
 pub use watch::{Cluster, client};
 
 /// The shortest time between two publications: a burst of events becomes one picture.
@@ -54,7 +57,7 @@ const BATCH: usize = 256;
 const LATELY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 
 /// Something that was seen.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Change {
     /// A node is there, or is another now.
     Node(Box<Node>),
@@ -70,8 +73,13 @@ pub enum Change {
     Link(String, Option<Link>),
     /// What a Prometheus server says.
     Telemetry(Box<Telemetry>),
-    /// A newer configuration, with the same sites.
+    /// A newer configuration, whose sites may not be in use yet.
     Settings(Arc<Config>),
+    /// Lists of everything are to follow, to be counted by the sites of this configuration; when all are complete and their
+    /// WAN is known, they are those in use.
+    Sites(Arc<Config>),
+    /// The links of this configuration's sites are known and told.
+    FirstRound(Arc<Config>),
     /// How many replicas of us are ready.
     Replicas(u32),
     /// A list of everything of this kind begins.
@@ -92,9 +100,13 @@ impl Change {
             Change::Pod(_) | Change::PodGone(_) => Kind::Pods,
             Change::Namespace(..) => Kind::Namespaces,
             Change::ListBegan(kind) | Change::ListEnded(kind) | Change::Heard(kind) => *kind,
-            Change::Link(..) | Change::Telemetry(_) | Change::Settings(_) | Change::Replicas(_) | Change::Lost(_) => {
-                return None;
-            }
+            Change::Link(..)
+            | Change::Telemetry(_)
+            | Change::Settings(_)
+            | Change::Sites(_)
+            | Change::FirstRound(_)
+            | Change::Replicas(_)
+            | Change::Lost(_) => return None,
         })
     }
 }
@@ -151,6 +163,12 @@ pub struct Observer {
     plans: channel::Sender<Arc<Plan>>,
     /// How many reservations had come to nothing when the last plan was made.
     freed: u64,
+    /// What takes its place when it is complete, and the configuration with its sites.
+    next: Option<(Index, Arc<Config>)>,
+    /// The links as told last, also of sites that are not in use yet.
+    links: BTreeMap<String, Option<Link>>,
+    /// The sites whose first round of probes was told last.
+    probed: Option<Arc<Config>>,
     sight: Sight,
     changes: mpsc::Receiver<(Moment, Change)>,
     clock: Clock,
@@ -179,6 +197,9 @@ impl Observer {
             config: Arc::default(),
             plans: channel::Sender::default(),
             freed: 0,
+            next: None,
+            links: BTreeMap::new(),
+            probed: None,
             sight: Sight::Clear,
             changes,
             clock,
@@ -254,21 +275,16 @@ impl Observer {
         moments.flatten().min()
     }
 
-    fn fold(&mut self, at: Moment, change: Change) {
+    fn fold(&mut self, at: Moment, mut change: Change) {
         let sight = self.sight.after(&change);
         if std::mem::replace(&mut self.sight, sight) != sight {
             self.ledger().set_sight((sight == Sight::Clear).then_some(at));
         }
-        let index = &mut self.index;
-        if let Some(kind) = change.kind() {
-            index.heard(kind, at);
-        }
-        match change {
-            Change::Node(node) => index.apply_node(*node, at),
-            Change::NodeGone(name) => index.delete_node(&name),
-            Change::Pod(mut pod) => {
-                let inherited = self.confirm(&pod);
-                self.tell(&pod);
+        let mut inherited = None;
+        match &mut change {
+            Change::Pod(pod) => {
+                inherited = self.confirm(pod);
+                self.tell(pod);
                 match pod.held.take() {
                     Some(held) => {
                         let wall = self.clock.wall();
@@ -276,30 +292,53 @@ impl Observer {
                     }
                     None => self.waitlist.delete(&pod.uid),
                 }
-                self.index.apply_pod(*pod, inherited, at);
             }
-            Change::PodGone(uid) => {
-                self.waitlist.delete(&uid);
-                index.delete_pod(&uid);
-            }
-            Change::Namespace(name, is_managed) => index.apply_namespace(&name, is_managed),
-            Change::Link(site, link) => index.set_link(&site, link),
-            Change::Telemetry(telemetry) => index.set_telemetry(*telemetry),
-            Change::Settings(config) => {
-                index.configure(&config);
-                self.config = config;
-            }
+            Change::PodGone(uid) => self.waitlist.delete(uid),
+            Change::Settings(config) => self.config = Arc::clone(config),
+            Change::Sites(config) => self.begin(config),
+            Change::FirstRound(config) => self.probed = Some(Arc::clone(config)),
+            Change::Link(site, link) => drop(self.links.insert(site.clone(), *link)),
             Change::Replicas(ready) => {
-                self.metrics.view().replicas(ready);
-                self.ledger().set_replicas(ready);
+                self.metrics.view().replicas(*ready);
+                self.ledger().set_replicas(*ready);
             }
-            Change::ListBegan(kind) => index.list_began(kind),
-            Change::ListEnded(kind) => {
-                index.list_ended(kind);
-                self.waitlist.retain(|uid| index.has_seen(uid));
-            }
-            Change::Heard(_) | Change::Lost(_) => {}
+            _ => {}
         }
+        if let Some((next, _)) = &mut self.next {
+            let inherited = inherited.and_then(|id| next.node_named(self.index.node_name(id)?));
+            fold(next, at, change.clone(), inherited);
+        }
+        let is_listed = matches!(change, Change::ListEnded(_));
+        fold(&mut self.index, at, change, inherited);
+        if is_listed {
+            self.waitlist.retain(|uid| self.index.has_seen(uid));
+        }
+    }
+
+    /// Other sites are to be used. Until everything was counted by them, the picture is that of the old ones.
+    fn begin(&mut self, config: &Arc<Config>) {
+        self.next = (!self.index.is_of(config)).then(|| {
+            let mut next = self.index.successor(config);
+            for (site, link) in &self.links {
+                next.set_link(site, *link);
+            }
+            (next, Arc::clone(config))
+        });
+    }
+
+    /// Puts the next index in the place of the one in use, if it is complete, and returns that.
+    fn change_over(&mut self) -> Option<Index> {
+        let is_complete = |(next, config): &(Index, Arc<Config>)| {
+            let probed = self.probed.as_ref().map_or(&[][..], |probed| &probed.sites);
+            Kind::ALL.into_iter().all(|kind| next.is_listed(kind)) && are_same_places(config.sites.iter(), probed)
+        };
+        let (mut next, config) = self.next.take_if(|next| is_complete(next))?;
+        next.replace(&self.index);
+        self.links
+            .retain(|link, _| config.sites.iter().any(|site| site.name == *link));
+        let sites: Vec<_> = config.sites.iter().map(|site| &*site.name).collect();
+        tracing::info!(sites = sites.join(" "), "other sites are in use");
+        Some(std::mem::replace(&mut self.index, next))
     }
 
     /// The first event of a pod that was decided, or of one that was released, confirms its reservation, and gives it the node
@@ -344,15 +383,20 @@ impl Observer {
     /// never neither; they are dropped once it is published.
     fn publish(&mut self) {
         let now = self.clock.moment();
+        let replaced = self.change_over();
         let mut snapshot = self.index.publish(now);
-        let plan = self.plan(&mut snapshot);
+        let plan = self.plan(&mut snapshot, replaced.as_ref());
         let revision = snapshot.revision;
         self.published = Some(now);
+        let mut ledger = self.ledger();
+        // No review comes between: it decides and reserves under this lock.
         self.fleet.store(Arc::new(snapshot));
+        if let Some(old) = &replaced {
+            self.renumber(&mut ledger, old);
+        }
         if let Some(plan) = plan {
             self.plans.send_replace(Arc::new(plan));
         }
-        let mut ledger = self.ledger();
         ledger.published(revision);
         let expired = ledger.expire(self.clock.now());
         self.metrics.reservations(&ledger, expired);
@@ -367,9 +411,15 @@ impl Observer {
         }
     }
 
+    /// Gives reservations the ids that their nodes have since this index was replaced.
+    fn renumber(&self, ledger: &mut Ledger, old: &Index) {
+        ledger.renumber(|id| self.index.node_named(old.node_name(id)?));
+    }
+
     /// Sets aside in this snapshot what is for held pods, and says what is to be done about them, if that may have changed. Not
-    /// before everything was listed: a namespace that is not known yet is not known to have opted out.
-    fn plan(&mut self, snapshot: &mut Snapshot) -> Option<Plan> {
+    /// before everything was listed: a namespace that is not known yet is not known to have opted out. `replaced` is the index that
+    /// the reservations speak of, if it is another.
+    fn plan(&mut self, snapshot: &mut Snapshot, replaced: Option<&Index>) -> Option<Plan> {
         if !Kind::ALL.into_iter().all(|kind| self.index.is_listed(kind)) {
             return None;
         }
@@ -380,13 +430,16 @@ impl Observer {
             let expired = ledger.expire(now);
             self.metrics.reservations(&ledger, expired);
             let freed = std::mem::replace(&mut self.freed, ledger.freed());
-            if news.helps || freed != self.freed {
+            if news.helps || replaced.is_some() || freed != self.freed {
                 self.waitlist.reconsider();
             }
             let is_outdated = self.waitlist.is_outdated(&news.lost, now.moment);
             is_outdated.then(|| ledger.clone())
         };
-        let plan = ledger.map(|ledger| {
+        let plan = ledger.map(|mut ledger| {
+            if let Some(old) = replaced {
+                self.renumber(&mut ledger, old);
+            }
             let is_managed = |namespace: &str| self.index.is_managed(namespace);
             self.waitlist.plan(snapshot, &ledger, &self.config, is_managed, now)
         });
@@ -435,6 +488,25 @@ impl Observer {
     }
 }
 
+fn fold(index: &mut Index, at: Moment, change: Change, inherited: Option<NodeId>) {
+    if let Some(kind) = change.kind() {
+        index.heard(kind, at);
+    }
+    match change {
+        Change::Node(node) => index.apply_node(*node, at),
+        Change::NodeGone(name) => index.delete_node(&name),
+        Change::Pod(pod) => index.apply_pod(*pod, inherited, at),
+        Change::PodGone(uid) => index.delete_pod(&uid),
+        Change::Namespace(name, is_managed) => index.apply_namespace(&name, is_managed),
+        Change::Link(site, link) => index.set_link(&site, link),
+        Change::Telemetry(telemetry) => index.set_telemetry(*telemetry),
+        Change::Settings(config) => index.configure(&config),
+        Change::ListBegan(kind) => index.list_began(kind),
+        Change::ListEnded(kind) => index.list_ended(kind),
+        Change::Sites(_) | Change::FirstRound(_) | Change::Replicas(_) | Change::Heard(_) | Change::Lost(_) => {}
+    }
+}
+
 async fn sleep(wait: Option<Duration>) {
     match wait {
         Some(wait) => tokio::time::sleep(wait).await,
@@ -444,10 +516,99 @@ async fn sleep(wait: Option<Duration>) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::ledger::{Owner, Reservation};
 
     const TTL: Micros = Micros::from_secs(3);
+
+    /// Two nodes, of which another is the edge in turn, and a cloud.
+    fn sites(edge: &str) -> Arc<Config> {
+        let sites = json!([
+            {"name": edge, "kind": "edge", "nodeSelector": {"node": edge}},
+            {"name": "cloud", "kind": "cloud"},
+        ]);
+        Arc::new(Config::read(&json!({ "sites": sites })).unwrap())
+    }
+
+    fn node(name: &str) -> Change {
+        let labels = [("node", name)];
+        Change::Node(Box::new(Node {
+            name: name.into(),
+            labels: labels.into_iter().collect(),
+            ready: true,
+            ..Node::default()
+        }))
+    }
+
+    #[test]
+    fn other_sites_are_in_use_when_everything_was_counted_by_them() {
+        let ledger = Arc::new(Mutex::new(Ledger::new(TTL)));
+        let clock = Clock::start();
+        let (mut observer, _changes) = Observer::new(Arc::clone(&ledger), clock, Arc::default());
+        let fleet = observer.fleet();
+        observer.index = Index::new(&sites("a"));
+        let mut tell = |told: Vec<Change>| {
+            told.into_iter()
+                .for_each(|change| observer.fold(clock.moment(), change));
+            observer.publish();
+            let snapshot = fleet.load();
+            let nodes: Vec<_> = snapshot.sites[0].nodes().map(|node| node.name.to_string()).collect();
+            (
+                snapshot.revision,
+                snapshot.sites[0].name().to_owned(),
+                nodes,
+                snapshot.sites[1].link,
+            )
+        };
+        let all = |nodes: [&str; 2]| {
+            let began = Kind::ALL.map(Change::ListBegan);
+            let ended = Kind::ALL.map(Change::ListEnded);
+            began
+                .into_iter()
+                .chain(nodes.map(node))
+                .chain(ended)
+                .collect::<Vec<_>>()
+        };
+        let link = Link {
+            state: crate::fleet::LinkState::Healthy,
+            rtt: Some(Micros(1)),
+            loss: None,
+            as_of: clock.moment(),
+        };
+        tell(vec![Change::Sites(sites("a"))]);
+        tell(all(["a", "b"]));
+        let told = vec![Change::Link("cloud".into(), Some(link)), Change::FirstRound(sites("a"))];
+        let of_a = (3, "a".to_owned(), vec!["a".to_owned()], Some(link));
+        assert_eq!(tell(told), of_a);
+        let promised = NodeId(1);
+        let reservation = Reservation {
+            id: DecisionId(1),
+            owner: Owner::new("shop", None),
+            site: "b".into(),
+            node: promised,
+            amount: crate::resources::Amounts::default(),
+            priority: 0,
+            releases: None,
+        };
+        assert!(ledger.lock().unwrap().reserve(reservation, clock.moment()));
+        let charged = |node: u32| ledger.lock().unwrap().charges(NodeId(node), 0).count();
+        assert_eq!([charged(0), charged(1)], [0, 1]);
+
+        // One thing after another, and the old picture until the last.
+        let mut missing = vec![Change::Sites(sites("b"))];
+        missing.extend(all(["b", "a"]));
+        missing.push(Change::FirstRound(sites("b")));
+        let last = missing.pop().unwrap();
+        for (revision, change) in (4..).zip(missing) {
+            assert_eq!(tell(vec![change]), (revision, of_a.1.clone(), of_a.2.clone(), of_a.3));
+        }
+        let (_, name, nodes, known) = tell(vec![last]);
+        assert_eq!((&*name, &*nodes, known), ("b", &["b".to_owned()][..], Some(link)));
+        // Nodes are numbered anew, and the promise is where it was: on `b`.
+        assert_eq!([charged(0), charged(1)], [1, 0]);
+    }
 
     #[test]
     fn each_decision_is_told_once_and_only_where_it_is_new() {

@@ -13,14 +13,14 @@ use crate::controllers::events::Recorder;
 use crate::controllers::executor::{Books, Executor};
 use crate::controllers::lease::Election;
 use crate::controllers::status;
-use crate::fleet::{SiteDefinition, SiteKind, Snapshot};
+use crate::fleet::{SiteDefinition, SiteKind, Snapshot, are_same_places};
 use crate::index::{Index, Kind};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::observe::configuration::Versions;
 use crate::observe::probe::{Links, Prober, Probers};
 use crate::observe::prometheus::Poller;
-use crate::observe::{Change, Changes, Cluster, Observer, SloPolicies};
+use crate::observe::{Change, Changes, Cluster, Observer, Sites, SloPolicies};
 use crate::policy::Policies;
 use crate::runtime::{Readiness, Task};
 use crate::telemetry::Telemetry;
@@ -31,6 +31,7 @@ const REOPEN: Duration = Duration::from_secs(15);
 
 /// The view that decisions read, and the tasks that keep it up to date.
 pub(super) struct View {
+    pub(super) config: Arc<ArcSwap<Config>>,
     pub(super) fleet: Arc<ArcSwap<Snapshot>>,
     pub(super) ledger: Arc<Mutex<Ledger>>,
     pub(super) policies: Arc<ArcSwap<Policies>>,
@@ -47,7 +48,7 @@ pub(super) struct Service {
 /// configuration; ready when everything was listed once and the first round of probes is over.
 pub(super) async fn view(
     versions: &Versions,
-    config: Arc<ArcSwap<Config>>,
+    config: &ArcSwap<Config>,
     service: Service,
     clock: Clock,
     metrics: &Arc<Metrics>,
@@ -61,7 +62,11 @@ pub(super) async fn view(
     }
     let fleet = observer.fleet();
     let cluster = Cluster::infer(changes.clone()).await?;
+    let sites = Sites::new(versions.clone(), config.load_full());
+    let (config, versions, seen) = (sites.current(), sites.versions(), sites.seen());
+    let known = readiness.require("sites");
     let client = cluster.client();
+    let follow_sites = Task::endless("sites", sites.follow(client.clone(), Arc::clone(metrics), || known.met()));
     let (election, leadership) = Election::new(
         cluster.client(),
         &service.namespace,
@@ -71,8 +76,13 @@ pub(super) async fn view(
     );
     let (recorder, events) = Recorder::new(cluster.client(), Arc::clone(&config), clock, Arc::clone(metrics));
     observer.when_decided(move |sighting| events.decided(sighting));
+    let status = {
+        let (client, fleet) = (cluster.client(), Arc::clone(&fleet));
+        let holder = watch::Sender::new(true);
+        async move { status::of_sites(seen, fleet, client, clock, holder.subscribe()).await }
+    };
     let (policies, policy_tasks) = follow_policies(&cluster, metrics, readiness);
-    let mut tasks = Vec::from(Kind::ALL.map(|kind| watch(kind, &cluster, versions.clone(), metrics)));
+    let mut tasks = vec![watch(&cluster, versions.clone(), changes.clone(), metrics)];
     tasks.push(promise(
         versions.clone(),
         Arc::clone(&ledger),
@@ -100,12 +110,13 @@ pub(super) async fn view(
     tasks.push(Task::endless("release of held pods", executor.run(leadership)));
     let mut versions = versions.clone();
     tasks.push(Task::endless("observer", async move {
-        // A version with other sites is never in use after this one.
         let index = Index::new(&*versions.next().await);
         observer.run(index).await;
     }));
     tasks.extend(policy_tasks);
+    tasks.extend([follow_sites, Task::endless("status of sites", status)]);
     Ok(View {
+        config,
         fleet,
         ledger,
         policies,
@@ -146,15 +157,35 @@ fn enters(readiness: &Readiness, phase: Phase) -> impl Future<Output = ()> + use
     }
 }
 
-fn watch(kind: Kind, cluster: &Cluster, mut versions: Versions, metrics: &Arc<Metrics>) -> Task {
+/// Watches the cluster. Where sites change, everything is listed anew, to be counted by the new ones.
+fn watch(cluster: &Cluster, mut versions: Versions, changes: Changes, metrics: &Arc<Metrics>) -> Task {
     let (cluster, metrics) = (cluster.clone(), Arc::clone(metrics));
-    Task::endless(kind.as_str(), async move {
-        // Nor is one with another domain.
-        let keys = versions.next().await.keys.clone();
-        match kind {
-            Kind::Nodes => cluster.watch_nodes(&metrics).await,
-            Kind::Pods => cluster.watch_pods(&metrics, keys).await,
-            Kind::Namespaces => cluster.watch_namespaces(&metrics, keys).await,
+    Task::endless("watches", async move {
+        let mut config = versions.next().await;
+        loop {
+            changes.send(Change::Sites(Arc::clone(&config))).await;
+            let cluster = cluster.anew();
+            // A version with another domain is never in use after this one.
+            let keys = &config.keys;
+            let watches = async {
+                tokio::join!(
+                    cluster.clone().watch_nodes(&metrics),
+                    cluster.clone().watch_pods(&metrics, keys.clone()),
+                    cluster.clone().watch_namespaces(&metrics, keys.clone()),
+                );
+            };
+            let others = async {
+                loop {
+                    let next = versions.next().await;
+                    if !are_same_places(next.sites.iter(), &config.sites) {
+                        return next;
+                    }
+                }
+            };
+            config = tokio::select! {
+                next = others => next,
+                () = watches => return,
+            };
         }
     })
 }
@@ -262,6 +293,7 @@ fn probe(
             // What an earlier version has found is told until this one's first round is over.
             futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
             tell(&mut links, &config, &changes).await;
+            changes.send(Change::FirstRound(Arc::clone(&config))).await;
             if let Some(first_round) = first_round.take() {
                 first_round.met();
             }

@@ -116,6 +116,7 @@ impl Serve {
             (None, None) => (configuration.versions(), vec![]),
         };
         let View {
+            config,
             fleet,
             ledger,
             policies,
@@ -127,7 +128,7 @@ impl Serve {
                     namespace: self.namespace.clone(),
                     name: self.service.clone(),
                 };
-                live::view(&versions, Arc::clone(&config), service, clock, &metrics, &readiness).await?
+                live::view(&versions, &config, service, clock, &metrics, &readiness).await?
             }
         };
         tasks.extend(configuration_tasks);
@@ -195,6 +196,7 @@ async fn from_file(
 ) -> anyhow::Result<View> {
     let file = FleetFile::open(path, Arc::clone(config), clock, Arc::clone(metrics)).await?;
     Ok(View {
+        config: Arc::clone(config),
         fleet: file.fleet(),
         // Nobody would confirm a reservation: the file is believed as it stands.
         ledger: Arc::default(),

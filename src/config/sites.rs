@@ -1,16 +1,77 @@
 //! The sites of the live view.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::document::Field;
+use serde_json::Value;
+
+use super::document::{self, Faults, Field};
 use crate::fleet::definition::{self, check_fleet};
 use crate::fleet::{SiteDefinition, SiteKind};
 use crate::wan::Endpoint;
 
 /// Reads a list of sites, sorted as a snapshot is: the edge first, then the clouds by name.
 pub(super) fn read(list: &Field<'_>) -> Option<Vec<Arc<SiteDefinition>>> {
-    let sites: Vec<_> = list
-        .list()?
+    Some(together(list, list.list()?))
+}
+
+/// Reads `spec` of Sites, by their names, as a list of sites.
+///
+/// # Errors
+/// Every fault; its place begins with `Site NAME` or `Sites`.
+pub fn of_objects(objects: &BTreeMap<String, Value>) -> Result<Vec<Arc<SiteDefinition>>, Faults> {
+    let named = objects.iter().map(|(name, spec)| {
+        let mut spec = spec.clone();
+        if let Some(fields) = spec.as_object_mut() {
+            fields.insert("name".to_owned(), name.as_str().into());
+        }
+        (name.clone(), spec)
+    });
+    document::read(&Value::Object(named.collect()), |root| {
+        let root = root.called("Sites");
+        let fields = root.entries()?;
+        let fields = fields.into_iter().map(|(name, field)| field.called(&place(name)));
+        Some(together(&root, fields.collect()))
+    })
+}
+
+/// Where the faults of the Site of this name are.
+fn place(name: &str) -> String {
+    format!("Site {name}")
+}
+
+/// A Site as it was seen last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SeenSite {
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// Why it is not in use as it is.
+    pub refused: Option<String>,
+}
+
+/// Why the Site of this name is not in use: its own faults, or else those of all.
+pub fn refusal(name: &str, faults: &Faults) -> String {
+    let own: Vec<_> = faults
+        .0
+        .iter()
+        .filter_map(|fault| {
+            let rest = fault.path.strip_prefix(&place(name))?;
+            let field = rest.strip_prefix('.').or(rest.is_empty().then_some(""))?;
+            Some(if field.is_empty() {
+                fault.message.clone()
+            } else {
+                format!("{field}: {}", fault.message)
+            })
+        })
+        .collect();
+    match own.is_empty() {
+        true => format!("refused with the others: {faults}"),
+        false => own.join("; "),
+    }
+}
+
+fn together(list: &Field<'_>, fields: Vec<Field<'_>>) -> Vec<Arc<SiteDefinition>> {
+    let sites: Vec<_> = fields
         .into_iter()
         .filter_map(|field| Some((site(&field)?, field)))
         .collect();
@@ -22,7 +83,7 @@ pub(super) fn read(list: &Field<'_>) -> Option<Vec<Arc<SiteDefinition>>> {
     }
     let mut sites: Vec<_> = sites.into_iter().map(|(site, _)| Arc::new(site)).collect();
     sites.sort_by(|a, b| a.rank().cmp(&b.rank()));
-    Some(sites)
+    sites
 }
 
 fn site(field: &Field<'_>) -> Option<SiteDefinition> {
@@ -137,6 +198,30 @@ mod tests {
                 "sites[1].rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
                 "sites[1].lossThresholdPct: 101 is not a percentage from 0.1 to 100 with at most one decimal",
             ]
+        );
+    }
+
+    #[test]
+    fn objects_are_sites_by_their_names() {
+        let read = |objects: Value| super::of_objects(&serde_json::from_value(objects).unwrap());
+        let sites = read(json!({
+            "a": {"kind": "cloud", "probes": ["icmp://a"]},
+            "b": {"kind": "edge", "nodeSelector": {"b": "b"}},
+        }));
+        let names: Vec<_> = sites.unwrap().iter().map(|site| site.name.clone()).collect();
+        assert_eq!(names, ["b", "a"]);
+        let faults = read(json!({"a": {"kind": "cloud", "probes": ["a"]}, "b.c": {"kind": "cloud"}})).unwrap_err();
+        let faults: Vec<_> = faults.0.iter().map(ToString::to_string).collect();
+        assert_eq!(faults.len(), 3);
+        assert!(
+            faults[0].starts_with("Site a.probes[0]: \"a\" is not a WAN endpoint"),
+            "{}",
+            faults[0]
+        );
+        assert_eq!(faults[1], "Sites: has 0 sites of kind edge; there must be exactly one");
+        assert_eq!(
+            faults[2],
+            "Site b.c: the nodeSelector of \"b.c\" is that of \"a\": nodes would belong to both"
         );
     }
 

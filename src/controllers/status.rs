@@ -1,20 +1,26 @@
 //! Statuses of our custom resources, written by one replica.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
-use kube::core::NamespaceResourceScope;
-use kube::{Api, Client, Error, Resource};
+use kube::{Api, Client, Error};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::api::{SloPolicy, SloPolicyStatus};
+use crate::api::{self, SiteStatus, SloPolicy, SloPolicyStatus};
+use crate::clock::Clock;
+use crate::config::sites::SeenSite;
+use crate::fleet::{Link, LinkState, Site, SiteKind, Snapshot};
 use crate::policy::{Policies, Seen, Standing};
+use crate::resources::Amounts;
+use crate::units::{Now, Permille};
 
 /// The shortest time between two looks at what is to be written.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -41,7 +47,8 @@ pub async fn of_policies(
             written.retain(|key, _| statuses.contains_key(key));
             statuses.retain(|key, status| written.get(key) != Some(status));
             for ((namespace, name), status) in statuses {
-                match write::<SloPolicy>(&client, &namespace, &name, &status).await {
+                let api: Api<SloPolicy> = Api::namespaced(client.clone(), &namespace);
+                match patch(&api, &name, &status).await {
                     true => drop(written.insert((namespace, name), status)),
                     false => is_complete = false,
                 }
@@ -79,19 +86,142 @@ fn status(seen: &Seen, standing: Option<Standing>) -> SloPolicyStatus {
     }
 }
 
+/// How often the state of sites is looked at.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// After how long a status is written of which only the time of the last probe is another.
+const LAST_PROBE: SignedDuration = SignedDuration::from_secs(60);
+
+/// Writes the status of each Site when it is another, at most every ten seconds, for ever, while `holder` says that this
+/// replica is the one who writes.
+pub async fn of_sites(
+    mut seen: watch::Receiver<BTreeMap<String, SeenSite>>,
+    fleet: Arc<ArcSwap<Snapshot>>,
+    client: Client,
+    clock: Clock,
+    mut holder: watch::Receiver<bool>,
+) {
+    let mut written = HashMap::<String, SiteStatus>::new();
+    let api: Api<api::Site> = Api::all(client);
+    loop {
+        if *holder.borrow_and_update() {
+            let (now, sites) = (clock.now(), seen.borrow_and_update().clone());
+            written.retain(|name, _| sites.contains_key(name));
+            let snapshot = fleet.load_full();
+            for (name, seen) in sites {
+                let site = snapshot.sites.iter().find(|site| site.name() == name);
+                let status = site_status(&seen, site, now);
+                if written.get(&name).is_none_or(|written| is_news(written, &status))
+                    && patch(&api, &name, &status).await
+                {
+                    written.insert(name, status);
+                }
+            }
+        } else {
+            written.clear();
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PERIOD) => {}
+            Ok(()) = seen.changed() => tokio::time::sleep(PAUSE).await,
+            Ok(()) = holder.changed() => {}
+        }
+    }
+}
+
+fn is_news(written: &SiteStatus, status: &SiteStatus) -> bool {
+    let undated = |status: &SiteStatus| SiteStatus {
+        last_probe: None,
+        ..status.clone()
+    };
+    let at = |status: &SiteStatus| status.last_probe.as_ref()?.parse::<Timestamp>().ok();
+    let is_late = match (at(written), at(status)) {
+        (Some(before), Some(now)) => now.duration_since(before) >= LAST_PROBE,
+        (before, now) => before != now,
+    };
+    undated(written) != undated(status) || is_late
+}
+
+/// What a person wants to know of a site. Cost: a pass over its nodes.
+fn site_status(seen: &SeenSite, site: Option<&Site>, now: Now) -> SiteStatus {
+    let usable = || {
+        site.into_iter()
+            .flat_map(Site::nodes)
+            .filter(|node| node.ready && !node.cordoned)
+    };
+    let free = |of: fn(&Amounts) -> i64| {
+        let each = usable().map(|node| of(&node.allocatable).saturating_sub(of(&node.used)).max(0));
+        each.fold(0, i64::saturating_add)
+    };
+    let nodes = usable().count();
+    let link = site.and_then(|site| site.link);
+    let is_cloud = site.is_some_and(|site| site.kind() == SiteKind::Cloud);
+    let percent = |loss: Permille| f64::from(loss.0) / 10.0;
+    let numbers = |link: Link| {
+        let rtt = link.rtt.map_or("unknown".to_owned(), |rtt| format!("{rtt} ms"));
+        let loss = link
+            .loss
+            .map_or("unknown".to_owned(), |loss| format!("{} %", percent(loss)));
+        format!("RTT {rtt}, loss {loss}")
+    };
+    let (health, reason) = match (&seen.refused, site, link) {
+        (Some(why), ..) => ("Refused", why.clone()),
+        (None, None, _) => (
+            "Unknown",
+            "not in use yet: its nodes and its WAN are being looked at".to_owned(),
+        ),
+        (None, Some(site), _) if nodes == 0 => (
+            "Missing",
+            format!("none of {} nodes is Ready and not cordoned", site.nodes.len()),
+        ),
+        (None, Some(site), None) if is_cloud && site.definition.probes.is_empty() => {
+            ("Unreachable", "no probes: nothing is known of the WAN".to_owned())
+        }
+        (None, Some(_), None) if is_cloud => ("Unreachable", "nothing is known of the WAN yet".to_owned()),
+        (None, Some(_), Some(link)) if is_cloud => match link.state {
+            LinkState::Healthy => ("Ready", String::new()),
+            LinkState::Degraded => ("Degraded", numbers(link)),
+            LinkState::Unreachable => ("Unreachable", "nothing answers".to_owned()),
+        },
+        (None, Some(_), _) => ("Ready", String::new()),
+    };
+    let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let waiting = |site: &Site| site.queues.iter().map(|group| group.waiting).sum::<u64>();
+    let at = |link: Link| {
+        let age = SignedDuration::from_micros(i64::try_from(now.moment.since(link.as_of).0).unwrap_or(i64::MAX));
+        let at = now.wall.checked_sub(age).ok()?;
+        Some(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    };
+    SiteStatus {
+        observed_generation: seen.generation,
+        health: Some(health.to_owned()),
+        reason: Some(reason).filter(|reason| !reason.is_empty()),
+        nodes: site.map(|_| whole(nodes)),
+        // In tenths of a core and in Mi, so that not every pod is news.
+        free_cpu: site.map(|_| format!("{}m", free(|amounts| amounts.cpu.0) / 100 * 100)),
+        free_memory: site.map(|_| format!("{}Mi", free(|amounts| amounts.memory.0) >> 20)),
+        queue: site.map(|site| i64::try_from(waiting(site)).unwrap_or(i64::MAX)),
+        // Pods are not held yet.
+        held: None,
+        rtt_ms: link
+            .and_then(|link| link.rtt)
+            .map(|rtt| (rtt.as_millis_f64() * 10.0).round() / 10.0),
+        loss_pct: link.and_then(|link| link.loss).map(percent),
+        last_probe: link.and_then(at),
+    }
+}
+
 /// Whether it was written, or never can be. What the API server refuses is logged.
-async fn write<K>(client: &Client, namespace: &str, name: &str, status: &impl Serialize) -> bool
+async fn patch<K>(api: &Api<K>, name: &str, status: &impl Serialize) -> bool
 where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    K: Clone + Debug + DeserializeOwned,
 {
-    let api: Api<K> = Api::namespaced(client.clone(), namespace);
     let patch = Patch::Merge(json!({ "status": status }));
     match api.patch_status(name, &PatchParams::default(), &patch).await {
         Ok(_) => true,
         // Deleted meanwhile.
         Err(Error::Api(status)) if status.code == 404 => true,
         Err(error) => {
-            tracing::warn!(%error, namespace, name, "a status is not written");
+            tracing::warn!(%error, name, "a status is not written");
             false
         }
     }

@@ -59,6 +59,11 @@ impl Index {
         self.news.helps = true;
     }
 
+    /// What it said last.
+    pub(super) fn telemetry(&self) -> &Telemetry {
+        &self.measured.telemetry
+    }
+
     /// The WAN towards a site, as probed.
     pub fn set_link(&mut self, site: &str, link: Option<Link>) {
         if let Some(entry) = self.sites.iter_mut().find(|entry| entry.site.name() == site) {

@@ -27,6 +27,13 @@ type Outcome = Result<(Config, Vec<Notice>), Faults>;
 pub struct Versions(watch::Receiver<Option<Arc<Config>>>);
 
 impl Versions {
+    /// Those that this sender offers.
+    pub(super) fn of(sender: &watch::Sender<Option<Arc<Config>>>) -> Self {
+        let mut versions = sender.subscribe();
+        versions.mark_changed();
+        Self(versions)
+    }
+
     /// The newest version that this clone has not returned yet: first the one in use, once one is, and later ones when
     /// they are. Versions that nobody asked for in time are left out. Cancel-safe.
     pub async fn next(&mut self) -> Arc<Config> {
@@ -92,9 +99,7 @@ impl Configuration {
 
     /// The configuration in use and those that follow. [`ConfigMap`] has none in use before its first good one.
     pub fn versions(&self) -> Versions {
-        let mut versions = self.versions.subscribe();
-        versions.mark_changed();
-        Versions(versions)
+        Versions::of(&self.versions)
     }
 
     /// Takes a version of the configuration if it is a good one, and tells log and metrics either way; nothing if it is

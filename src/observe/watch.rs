@@ -97,6 +97,11 @@ impl Cluster {
         }
     }
 
+    /// The same, of which nothing is listed yet.
+    pub fn anew(&self) -> Self {
+        Self::of(self.client(), self.changes.clone())
+    }
+
     /// A client of this cluster.
     pub fn client(&self) -> Client {
         self.client.clone()

@@ -300,3 +300,101 @@ pub(crate) fn policies_decide(scene: &Scene<'_>) -> Result<()> {
     becomes(&kubectl, &plain("web", "web"), &nothing)?;
     becomes(&kubectl, &workloads::pod("stated", workloads::batch()), &stated)
 }
+
+/// Sites replace those of the configuration while edgeward runs, and no decision in between is a wrong one; bad ones leave
+/// the good ones in use; `kubectl get sites` shows how they are; without any, the configuration's are in use again.
+pub(crate) fn sites_change(scene: &Scene<'_>) -> Result<()> {
+    scene.remove_custom_resources()?;
+    scene.install_custom_resources()?;
+    let stage = Stage::new(scene)?;
+    stage.edge_node("edge-0", "1")?;
+    stage.cloud_node("cloud-0")?;
+    let edgeward = scene.live_edgeward(&stage.config())?;
+    let registration = scene.register(&edgeward.url, &edgeward.ca)?;
+    registration.be_patient()?;
+    let kubectl = &scene.kubectl;
+    let asked = |millicores: u32| -> Result<Value> {
+        let mut pod = workloads::pod("asking", workloads::batch());
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
+        kubectl.dry_run(&pod)
+    };
+    // Every answer until then is one of the configuration before.
+    let change_to = |before: [&str; 2], after: [&str; 2]| {
+        let mut wrong = Vec::new();
+        eventually(&format!("{after:?} are in use"), BOUND, || {
+            let mut are_new = true;
+            for (millicores, before, after) in [(200, before[0], after[0]), (1_200, before[1], after[1])] {
+                let pod = asked(millicores)?;
+                let site = &annotations(&pod)["site"];
+                if site != before && site != after {
+                    wrong.push(format!("{millicores} m went to {site}, neither {before} nor {after}"));
+                }
+                are_new &= site == after;
+            }
+            ensure!(are_new, "not yet");
+            Ok(())
+        })?;
+        ensure!(wrong.is_empty(), "{wrong:?}");
+        Ok(())
+    };
+    change_to(["edge", "cloud"], ["edge", "cloud"])?;
+
+    kubectl.create(&json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sandboxed"}, "handler": "runc"}))?;
+    let mut specs = stage.config()["sites"].clone();
+    for spec in specs.as_array_mut().into_iter().flatten() {
+        spec.as_object_mut().map(|spec| spec.remove("name"));
+    }
+    let [here, mut away] = [specs[0].take(), specs[1].take()];
+    away["runtimeClassName"] = json!("sandboxed");
+    kubectl.create(&site("away", &away))?;
+    kubectl.create(&site("here", &here))?;
+    change_to(["edge", "cloud"], ["here", "away"])?;
+    let [small, large] = [asked(200)?, asked(1_200)?].map(|mut pod| pod["spec"]["runtimeClassName"].take());
+    ensure!(small == Value::Null && large == "sandboxed", "{small} {large}");
+
+    let shows = |name: &str, expected: &[&str]| {
+        eventually(&format!("{name} is {expected:?}"), BOUND, || {
+            let said = kubectl.run(&["get", "sites"], "")?.stdout;
+            let header: Vec<_> = said.lines().next().unwrap_or_default().split_whitespace().collect();
+            let columns = "NAME KIND HEALTH NODES FREE-CPU FREE-MEMORY QUEUE HELD RTT-MS LOSS-PCT LAST-PROBE AGE";
+            ensure!(header == columns.split(' ').collect::<Vec<_>>(), "{said}");
+            let row = said.lines().find(|line| line.split_whitespace().next() == Some(name));
+            let row: Vec<_> = row.unwrap_or_default().split_whitespace().collect();
+            ensure!(
+                row.len() > expected.len() && row[1..=expected.len()] == *expected,
+                "{said}"
+            );
+            Ok(())
+        })
+    };
+    shows("here", &["edge", "Ready", "1", "1000m", "65536Mi", "0"])?;
+    shows("away", &["cloud", "Ready", "1", "1000000m", "4194304Mi", "0"])?;
+    let status = kubectl.get("site", "away")?["status"].take();
+    ensure!(
+        status["lossPct"] == 0.0 && status["rttMs"].is_number() && status["lastProbe"].is_string(),
+        "{status}"
+    );
+    ensure!(status["observedGeneration"] == 1, "{status}");
+    stage.wan.close();
+    shows("away", &["cloud", "Unreachable", "1"])?;
+    stage.wan.reopen()?;
+    shows("away", &["cloud", "Ready", "1"])?;
+
+    // One edge too many: all as before, and every Site says why.
+    kubectl.create(&site(
+        "there",
+        &json!({"kind": "edge", "nodeSelector": {"there": "yes"}}),
+    ))?;
+    shows("there", &["edge", "Refused"])?;
+    let reason = kubectl.get("site", "there")?["status"]["reason"].take();
+    ensure!(
+        reason == "refused with the others: Sites: has 2 sites of kind edge; there must be exactly one",
+        "{reason}"
+    );
+    change_to(["here", "away"], ["here", "away"])?;
+    kubectl.run(&["delete", "site", "there"], "")?;
+    shows("here", &["edge", "Ready"])?;
+
+    scene.remove_custom_resources()?;
+    change_to(["here", "away"], ["edge", "cloud"])
+}

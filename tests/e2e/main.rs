@@ -150,16 +150,18 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("held::behind_other_gates", held::behind_other_gates),
     ("live::restart", live::restart::restart),
     ("custom_resources::policies_decide", custom_resources::policies_decide),
+    ("custom_resources::sites_change", custom_resources::sites_change),
     ("burst::fills_the_edge", burst::fills_the_edge),
 ];
 
 /// The trials that run alone, when all others are over; they are listed last.
-const ALONE: [&str; 6] = [
+const ALONE: [&str; 7] = [
     "held::in_turn",
     "held::until_the_wan_is_back",
     "held::behind_other_gates",
     "live::restart",
     "custom_resources::policies_decide",
+    "custom_resources::sites_change",
     "burst::fills_the_edge",
 ];
 
