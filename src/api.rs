@@ -3,8 +3,8 @@
 //! The types give the schema that the API server holds objects to, and the status that we write. What an object's `spec`
 //! means is read by the inner ring, as a configuration is, with the same bounds and every fault.
 
-// The derive repeats each type inside a function.
-#![allow(unreachable_pub)]
+// The derive repeats each type inside a function, and columns are alike.
+#![allow(unreachable_pub, clippy::duplicated_attributes)]
 
 use std::collections::BTreeMap;
 

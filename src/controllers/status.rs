@@ -226,3 +226,109 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testkit::{self, NOW};
+
+    fn fleet(wan: &Value, ready: bool) -> Snapshot {
+        let allocatable = json!({"cpu": "4", "memory": "8Gi", "pods": 10});
+        let labels = json!({"node.role/cloud": "true"});
+        testkit::snapshot(&json!({
+            "sites": [
+                {"name": "edge", "kind": "edge", "queues": [
+                    {"class": "batch", "waiting": 2, "pending": 9}, {"class": "latency", "waiting": 1}]},
+                {"name": "cloud", "kind": "cloud", "wan": wan},
+            ],
+            "nodes": [
+                {"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": allocatable, "used": {"cpu": "1250m", "memory": "1Gi"}},
+                {"name": "c", "labels": labels, "allocatable": allocatable, "ready": ready},
+                {"name": "d", "labels": labels, "allocatable": allocatable, "unschedulable": true},
+            ],
+        }))
+    }
+
+    fn of(snapshot: &Snapshot, name: &str) -> SiteStatus {
+        let site = snapshot.sites.iter().find(|site| site.name() == name);
+        site_status(&SeenSite::default(), site, NOW)
+    }
+
+    fn health(status: &SiteStatus) -> (&str, Option<&str>) {
+        (status.health.as_deref().unwrap(), status.reason.as_deref())
+    }
+
+    #[test]
+    fn a_site_is_shown_by_its_usable_nodes_and_its_wan() {
+        let good = json!({"rttMs": 12.34, "lossPct": 0.5, "ageSeconds": 30});
+        let fleet = fleet(&good, true);
+        let edge = of(&fleet, "edge");
+        assert_eq!(health(&edge), ("Ready", None));
+        assert_eq!((edge.nodes, edge.queue, edge.last_probe), (Some(1), Some(3), None));
+        assert_eq!(
+            (edge.free_cpu.as_deref(), edge.free_memory.as_deref()),
+            (Some("2700m"), Some("7168Mi"))
+        );
+        let cloud = of(&fleet, "cloud");
+        assert_eq!(health(&cloud), ("Ready", None));
+        assert_eq!(
+            (cloud.nodes, cloud.rtt_ms, cloud.loss_pct),
+            (Some(1), Some(12.3), Some(0.5))
+        );
+        assert_eq!(cloud.last_probe.as_deref(), Some("2025-12-31T23:59:30Z"));
+    }
+
+    #[test]
+    fn health_says_why() {
+        let of_wan = |wan: Value| of(&fleet(&wan, true), "cloud");
+        let slow = of_wan(json!({"rttMs": 250, "lossPct": 1}));
+        assert_eq!(health(&slow), ("Degraded", Some("RTT 250 ms, loss 1 %")));
+        let gone = of_wan(json!({"reachable": false}));
+        assert_eq!(health(&gone), ("Unreachable", Some("nothing answers")));
+        let unprobed = of_wan(Value::Null);
+        assert_eq!(
+            health(&unprobed),
+            ("Unreachable", Some("no probes: nothing is known of the WAN"))
+        );
+        let missing = of(&fleet(&json!({"rttMs": 1}), false), "cloud");
+        assert_eq!(
+            health(&missing),
+            ("Missing", Some("none of 2 nodes is Ready and not cordoned"))
+        );
+        let seen = SeenSite {
+            generation: Some(4),
+            refused: Some("kind: is missing".to_owned()),
+        };
+        let refused = site_status(&seen, None, NOW);
+        assert_eq!(
+            (refused.observed_generation, health(&refused)),
+            (Some(4), ("Refused", Some("kind: is missing")))
+        );
+    }
+
+    #[test]
+    fn the_time_of_a_probe_alone_is_news_once_a_minute() {
+        let probed = |seconds: u32| {
+            of(
+                &fleet(&json!({"rttMs": 12, "lossPct": 0, "ageSeconds": seconds}), true),
+                "cloud",
+            )
+        };
+        assert!(!is_news(&probed(60), &probed(60)));
+        assert!(!is_news(&probed(60), &probed(1)));
+        assert!(is_news(&probed(60), &probed(0)));
+        let other = SiteStatus {
+            queue: Some(1),
+            ..probed(60)
+        };
+        assert!(is_news(&probed(60), &other));
+    }
+
+    #[test]
+    fn what_is_not_known_takes_an_earlier_value_away() {
+        let status = serde_json::to_value(SiteStatus::default()).unwrap();
+        assert!(status["rttMs"].is_null() && status.get("rttMs").is_some());
+    }
+}

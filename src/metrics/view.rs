@@ -172,10 +172,24 @@ impl ViewMetrics {
         let _ = self.fleet.set(fleet);
     }
 
+    /// Sites come and go.
+    fn forget_sites(&self) {
+        self.nodes.clear();
+        self.queue.clear();
+        self.free_memory.clear();
+        for family in [&self.free_cpu, &self.charged_cpu] {
+            family.clear();
+        }
+        for family in [&self.charged_memory, &self.charged_pods, &self.closed] {
+            family.clear();
+        }
+    }
+
     /// Brings what is shown of sites up to date. Cost: a pass over all nodes, which is why it is not done at each
     /// publication.
     pub(super) fn refresh(&self) {
         if let Some(fleet) = self.fleet.get() {
+            self.forget_sites();
             fleet.load().sites.iter().for_each(|site| self.site(site));
         }
     }
