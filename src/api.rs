@@ -66,8 +66,8 @@ pub struct SiteSpec {
     #[schemars(length(max = 253))]
     #[x_kube(validation = matches(DNS_SUBDOMAIN, "the name of a RuntimeClass: lower-case letters, digits, `-` and `.`"))]
     pub runtime_class_name: Option<String>,
-    /// What the WAN towards the site is measured by: icmp://host, tcp://host:port or https://host[:port][/path]. Without
-    /// any, it counts as unreachable.
+    /// What the WAN towards the site is measured by: icmp://host, tcp://host:port or https://host, with port
+    /// and path if need be. Without any, it counts as unreachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), inner(length(max = 2048)))]
     #[x_kube(validation = Rule::new("self.all(probe, self.exists_one(other, other == probe))").message("an endpoint is listed twice"))]
