@@ -40,7 +40,7 @@ pub use dry_run::{Answer, Refusal};
 pub use fleet_file::FleetFile;
 pub use listing::list;
 pub use policies::SloPolicies;
-pub use sites::Sites;
+pub use sites::{Sites, sites_in_use};
 pub use watch::{Cluster, client};
 
 /// The shortest time between two publications: a burst of events becomes one picture.

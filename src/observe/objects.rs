@@ -61,7 +61,7 @@ pub(super) async fn follow<K, T: PartialEq>(
 }
 
 /// Everybody who is known to the API server may ask this.
-async fn is_installed<K: Resource<DynamicType = ()>>(client: &Client) -> kube::Result<bool> {
+pub(super) async fn is_installed<K: Resource<DynamicType = ()>>(client: &Client) -> kube::Result<bool> {
     match client.list_api_group_resources(&K::api_version(&())).await {
         Ok(list) => Ok(list.resources.iter().any(|resource| resource.name == K::plural(&()))),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use kube::{Client, Resource as _};
+use kube::api::ListParams;
+use kube::{Api, Client, Resource as _};
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::configuration::Versions;
+use super::connection::Connection;
 use super::objects;
 use super::raw::Raw;
 use crate::api::Site;
@@ -146,6 +148,32 @@ impl Sites {
             self.versions.send_replace(Some(config));
         }
     }
+}
+
+/// This configuration with the sites that are in use at a cluster: those of its Sites, where there are any.
+///
+/// # Errors
+/// The API server cannot be reached or does not allow it, or the Sites have faults.
+pub async fn sites_in_use(connection: &Connection, config: Config) -> anyhow::Result<Config> {
+    let failure = |error| connection.failure("cannot list sites", error);
+    if !objects::is_installed::<Site>(&connection.client)
+        .await
+        .map_err(failure)?
+    {
+        return Ok(config);
+    }
+    let api = Api::<Raw<Site>>::all(connection.client.clone());
+    let list = api.list(&ListParams::default()).await.map_err(failure)?;
+    let specs: BTreeMap<_, _> = list
+        .items
+        .iter()
+        .filter_map(|object| Some((object.meta().name.clone()?, read(object)?.1)))
+        .collect();
+    if specs.is_empty() {
+        return Ok(config);
+    }
+    let sites = sites::of_objects(&specs)?;
+    Ok(Config { sites, ..config })
 }
 
 fn read(object: &Raw<Site>) -> Option<Object> {

@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use serde_json::{Map, Value, json};
 
+use crate::fleet_command;
 use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::scene::{MANAGED, POLICIES, Scene};
@@ -351,6 +352,15 @@ pub(crate) fn sites_change(scene: &Scene<'_>) -> Result<()> {
     change_to(["edge", "cloud"], ["here", "away"])?;
     let [small, large] = [asked(200)?, asked(1_200)?].map(|mut pod| pod["spec"]["runtimeClassName"].take());
     ensure!(small == Value::Null && large == "sandboxed", "{small} {large}");
+
+    let fleet = fleet_command::edgeward(scene, &stage.config(), &["fleet"])?.stdout;
+    let named: Vec<_> = fleet
+        .lines()
+        .skip(1)
+        .take(2)
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    ensure!(named == ["here", "away"], "{fleet}");
 
     let shows = |name: &str, expected: &[&str]| {
         eventually(&format!("{name} is {expected:?}"), BOUND, || {
