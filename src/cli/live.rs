@@ -78,6 +78,7 @@ pub(super) async fn view(
     observer.when_decided(move |sighting| events.decided(sighting));
     let status = {
         let (client, fleet) = (cluster.client(), Arc::clone(&fleet));
+        // Until one of the replicas is chosen, each writes what it sees.
         let holder = watch::Sender::new(true);
         async move { status::of_sites(seen, fleet, client, clock, holder.subscribe()).await }
     };

@@ -35,7 +35,7 @@ pub async fn of_policies(
     client: Client,
     mut holder: watch::Receiver<bool>,
 ) {
-    let mut written = HashMap::new();
+    let (mut written, mut writer) = (HashMap::new(), Writer::default());
     loop {
         let mut is_complete = true;
         if *holder.borrow_and_update() {
@@ -48,7 +48,7 @@ pub async fn of_policies(
             statuses.retain(|key, status| written.get(key) != Some(status));
             for ((namespace, name), status) in statuses {
                 let api: Api<SloPolicy> = Api::namespaced(client.clone(), &namespace);
-                match patch(&api, &name, &status).await {
+                match writer.write(&api, &name, &status).await {
                     true => drop(written.insert((namespace, name), status)),
                     false => is_complete = false,
                 }
@@ -101,7 +101,7 @@ pub async fn of_sites(
     clock: Clock,
     mut holder: watch::Receiver<bool>,
 ) {
-    let mut written = HashMap::<String, SiteStatus>::new();
+    let (mut written, mut writer) = (HashMap::<String, SiteStatus>::new(), Writer::default());
     let api: Api<api::Site> = Api::all(client);
     loop {
         if *holder.borrow_and_update() {
@@ -112,7 +112,7 @@ pub async fn of_sites(
                 let site = snapshot.sites.iter().find(|site| site.name() == name);
                 let status = site_status(&seen, site, now);
                 if written.get(&name).is_none_or(|written| is_news(written, &status))
-                    && patch(&api, &name, &status).await
+                    && writer.write(&api, &name, &status).await
                 {
                     written.insert(name, status);
                 }
@@ -210,20 +210,32 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, now: Now) -> SiteStatus {
     }
 }
 
-/// Whether it was written, or never can be. What the API server refuses is logged.
-async fn patch<K>(api: &Api<K>, name: &str, status: &impl Serialize) -> bool
-where
-    K: Clone + Debug + DeserializeOwned,
-{
-    let patch = Patch::Merge(json!({ "status": status }));
-    match api.patch_status(name, &PatchParams::default(), &patch).await {
-        Ok(_) => true,
-        // Deleted meanwhile.
-        Err(Error::Api(status)) if status.code == 404 => true,
-        Err(error) => {
-            tracing::warn!(%error, name, "a status is not written");
-            false
+/// Writes statuses, and says once what stands against it: whoever may not write would hear it every few seconds.
+#[derive(Default)]
+struct Writer {
+    /// Whether the last attempt failed, which was logged.
+    fails: bool,
+}
+
+impl Writer {
+    /// Whether it was written, or never can be.
+    async fn write<K>(&mut self, api: &Api<K>, name: &str, status: &impl Serialize) -> bool
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
+        let patch = Patch::Merge(json!({ "status": status }));
+        match api.patch_status(name, &PatchParams::default(), &patch).await {
+            Ok(_) => self.fails = false,
+            // Deleted meanwhile.
+            Err(Error::Api(status)) if status.code == 404 => {}
+            Err(error) => {
+                if !std::mem::replace(&mut self.fails, true) {
+                    tracing::warn!(%error, name, "a status is not written; tried again without a word");
+                }
+                return false;
+            }
         }
+        true
     }
 }
 
