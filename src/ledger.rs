@@ -283,9 +283,7 @@ impl Ledger {
         let unconfirmed = &self.unconfirmed;
         self.by_age.retain(|(_, decision)| unconfirmed.contains_key(decision));
         let kept = self.nodes.values().flatten();
-        self.releases = kept
-            .filter_map(|entry| entry.reservation.releases.clone())
-            .collect();
+        self.releases = kept.filter_map(|entry| entry.reservation.releases.clone()).collect();
     }
 
     /// Drops what nobody has confirmed in time, which counts against its owner if pods were seen all the time, and returns

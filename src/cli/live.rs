@@ -11,8 +11,8 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::controllers::events::Recorder;
 use crate::controllers::executor::{Books, Executor};
-use crate::controllers::lease::Election;
-use crate::controllers::status;
+use crate::controllers::lease::{Election, Leadership};
+use crate::controllers::status::{self, Views};
 use crate::fleet::{SiteDefinition, SiteKind, Snapshot, are_same_places};
 use crate::index::{Index, Kind};
 use crate::ledger::Ledger;
@@ -66,7 +66,10 @@ pub(super) async fn view(
     let (config, versions, seen) = (sites.current(), sites.versions(), sites.seen());
     let known = readiness.require("sites");
     let client = cluster.client();
-    let follow_sites = Task::endless("sites", sites.follow(client.clone(), Arc::clone(metrics), || known.met()));
+    let follow_sites = Task::endless(
+        "sites",
+        sites.follow(client.clone(), Arc::clone(metrics), || known.met()),
+    );
     let (election, leadership) = Election::new(
         cluster.client(),
         &service.namespace,
@@ -76,13 +79,13 @@ pub(super) async fn view(
     );
     let (recorder, events) = Recorder::new(cluster.client(), Arc::clone(&config), clock, Arc::clone(metrics));
     observer.when_decided(move |sighting| events.decided(sighting));
-    let status = {
-        let (client, fleet) = (cluster.client(), Arc::clone(&fleet));
-        // Until one of the replicas is chosen, each writes what it sees.
-        let holder = watch::Sender::new(true);
-        async move { status::of_sites(seen, fleet, client, clock, holder.subscribe()).await }
+    let views = Views {
+        seen,
+        fleet: Arc::clone(&fleet),
+        plans: observer.plans(),
     };
-    let (policies, policy_tasks) = follow_policies(&cluster, metrics, readiness);
+    let status_of_sites = status::of_sites(views, cluster.client(), clock, leadership.clone());
+    let (policies, policy_tasks) = follow_policies(&cluster, leadership.clone(), metrics, readiness);
     let mut tasks = vec![watch(&cluster, versions.clone(), changes.clone(), metrics)];
     tasks.push(promise(
         versions.clone(),
@@ -115,7 +118,7 @@ pub(super) async fn view(
         observer.run(index).await;
     }));
     tasks.extend(policy_tasks);
-    tasks.extend([follow_sites, Task::endless("status of sites", status)]);
+    tasks.extend([follow_sites, Task::endless("status of sites", status_of_sites)]);
     Ok(View {
         config,
         fleet,
@@ -128,6 +131,7 @@ pub(super) async fn view(
 /// Watches SloPolicies where there are any, and writes how they stand.
 fn follow_policies(
     cluster: &Cluster,
+    leadership: Leadership,
     metrics: &Arc<Metrics>,
     readiness: &Readiness,
 ) -> (Arc<ArcSwap<Policies>>, [Task; 2]) {
@@ -135,12 +139,7 @@ fn follow_policies(
     let (current, versions) = (policies.current(), policies.versions());
     let listed = readiness.require("policies");
     let (client, metrics) = (cluster.client(), Arc::clone(metrics));
-    // Every replica says the same of them, so that each may write it.
-    let holder = watch::Sender::new(true);
-    let status = {
-        let client = client.clone();
-        async move { status::of_policies(versions, client, holder.subscribe()).await }
-    };
+    let status = status::of_policies(versions, client.clone(), leadership);
     let tasks = [
         Task::endless("policies", policies.follow(client, metrics, || listed.met())),
         Task::endless("status of policies", status),

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::lease::Leadership;
 use crate::api::{self, SiteStatus, SloPolicy, SloPolicyStatus};
 use crate::clock::Clock;
 use crate::config::sites::SeenSite;
@@ -21,6 +22,7 @@ use crate::fleet::{Link, LinkState, Site, SiteKind, Snapshot};
 use crate::policy::{Policies, Seen, Standing};
 use crate::resources::Amounts;
 use crate::units::{Now, Permille};
+use crate::waitlist::Plan;
 
 /// The shortest time between two looks at what is to be written.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -28,39 +30,40 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// After how long it is tried again to write what could not be written.
 const RETRY: Duration = Duration::from_secs(15);
 
-/// Writes the status of each policy when it is another, for ever, while `holder` says that this replica is the one who
-/// writes. Who becomes that writes all of them: what is the same already changes nothing.
-pub async fn of_policies(
-    mut policies: watch::Receiver<Arc<Policies>>,
-    client: Client,
-    mut holder: watch::Receiver<bool>,
-) {
+/// Writes the status of each policy when it is another, while the Lease is ours, for ever. Whose it becomes writes all of
+/// them: what is the same already changes nothing.
+pub async fn of_policies(policies: watch::Receiver<Arc<Policies>>, client: Client, leadership: Leadership) {
+    loop {
+        let term = leadership.acquired().await;
+        tokio::select! {
+            () = write_policies(policies.clone(), &client) => return,
+            () = term.over() => {}
+        }
+    }
+}
+
+async fn write_policies(mut policies: watch::Receiver<Arc<Policies>>, client: &Client) {
     let (mut written, mut writer) = (HashMap::new(), Writer::default());
     loop {
         let mut is_complete = true;
-        if *holder.borrow_and_update() {
-            let now = Arc::clone(&policies.borrow_and_update());
-            let mut statuses: HashMap<_, _> = now
-                .standings()
-                .map(|(seen, standing)| (key(seen), status(seen, standing)))
-                .collect();
-            written.retain(|key, _| statuses.contains_key(key));
-            statuses.retain(|key, status| written.get(key) != Some(status));
-            for ((namespace, name), status) in statuses {
-                let api: Api<SloPolicy> = Api::namespaced(client.clone(), &namespace);
-                match writer.write(&api, &name, &status).await {
-                    true => drop(written.insert((namespace, name), status)),
-                    false => is_complete = false,
-                }
+        let now = Arc::clone(&policies.borrow_and_update());
+        let mut statuses: HashMap<_, _> = now
+            .standings()
+            .map(|(seen, standing)| (key(seen), status(seen, standing)))
+            .collect();
+        written.retain(|key, _| statuses.contains_key(key));
+        statuses.retain(|key, status| written.get(key) != Some(status));
+        for ((namespace, name), status) in statuses {
+            let api: Api<SloPolicy> = Api::namespaced(client.clone(), &namespace);
+            match writer.write(&api, &name, &status).await {
+                true => drop(written.insert((namespace, name), status)),
+                false => is_complete = false,
             }
-        } else {
-            written.clear();
         }
         tokio::time::sleep(PAUSE).await;
         tokio::select! {
             () = tokio::time::sleep(RETRY), if !is_complete => {}
             changed = policies.changed() => if changed.is_err() { return },
-            changed = holder.changed() => if changed.is_err() { return },
         }
     }
 }
@@ -92,38 +95,48 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// After how long a status is written of which only the time of the last probe is another.
 const LAST_PROBE: SignedDuration = SignedDuration::from_secs(60);
 
-/// Writes the status of each Site when it is another, at most every ten seconds, for ever, while `holder` says that this
-/// replica is the one who writes.
-pub async fn of_sites(
-    mut seen: watch::Receiver<BTreeMap<String, SeenSite>>,
-    fleet: Arc<ArcSwap<Snapshot>>,
-    client: Client,
-    clock: Clock,
-    mut holder: watch::Receiver<bool>,
-) {
-    let (mut written, mut writer) = (HashMap::<String, SiteStatus>::new(), Writer::default());
-    let api: Api<api::Site> = Api::all(client);
+/// What the status of a Site is made of.
+pub struct Views {
+    /// The Sites as they were looked at last.
+    pub seen: watch::Receiver<BTreeMap<String, SeenSite>>,
+    /// The view of the fleet.
+    pub fleet: Arc<ArcSwap<Snapshot>>,
+    /// What is to be done about the pods that are held.
+    pub plans: watch::Receiver<Arc<Plan>>,
+}
+
+/// Writes the status of each Site when it is another, at most every ten seconds, while the Lease is ours, for ever.
+pub async fn of_sites(views: Views, client: Client, clock: Clock, leadership: Leadership) {
+    let api = Api::all(client);
     loop {
-        if *holder.borrow_and_update() {
-            let (now, sites) = (clock.now(), seen.borrow_and_update().clone());
-            written.retain(|name, _| sites.contains_key(name));
-            let snapshot = fleet.load_full();
-            for (name, seen) in sites {
-                let site = snapshot.sites.iter().find(|site| site.name() == name);
-                let status = site_status(&seen, site, now);
-                if written.get(&name).is_none_or(|written| is_news(written, &status))
-                    && writer.write(&api, &name, &status).await
-                {
-                    written.insert(name, status);
-                }
+        let term = leadership.acquired().await;
+        tokio::select! {
+            () = write_sites(&views, &api, clock) => return,
+            () = term.over() => {}
+        }
+    }
+}
+
+async fn write_sites(views: &Views, api: &Api<api::Site>, clock: Clock) {
+    let mut seen = views.seen.clone();
+    let (mut written, mut writer) = (HashMap::<String, SiteStatus>::new(), Writer::default());
+    loop {
+        let (now, sites) = (clock.now(), seen.borrow_and_update().clone());
+        written.retain(|name, _| sites.contains_key(name));
+        let snapshot = views.fleet.load_full();
+        let held = views.plans.borrow().held;
+        for (name, seen) in sites {
+            let site = snapshot.sites.iter().find(|site| site.name() == name);
+            let status = site_status(&seen, site, held, now);
+            if written.get(&name).is_none_or(|written| is_news(written, &status))
+                && writer.write(api, &name, &status).await
+            {
+                written.insert(name, status);
             }
-        } else {
-            written.clear();
         }
         tokio::select! {
             () = tokio::time::sleep(PERIOD) => {}
             Ok(()) = seen.changed() => tokio::time::sleep(PAUSE).await,
-            Ok(()) = holder.changed() => {}
         }
     }
 }
@@ -142,7 +155,7 @@ fn is_news(written: &SiteStatus, status: &SiteStatus) -> bool {
 }
 
 /// What a person wants to know of a site. Cost: a pass over its nodes.
-fn site_status(seen: &SeenSite, site: Option<&Site>, now: Now) -> SiteStatus {
+fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> SiteStatus {
     let usable = || {
         site.into_iter()
             .flat_map(Site::nodes)
@@ -200,8 +213,10 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, now: Now) -> SiteStatus {
         free_cpu: site.map(|_| format!("{}m", free(|amounts| amounts.cpu.0) / 100 * 100)),
         free_memory: site.map(|_| format!("{}Mi", free(|amounts| amounts.memory.0) >> 20)),
         queue: site.map(|site| i64::try_from(waiting(site)).unwrap_or(i64::MAX)),
-        // Pods are not held yet.
-        held: None,
+        // Every held pod may run at the edge, or it would not be held.
+        held: site
+            .filter(|site| site.kind() == SiteKind::Edge)
+            .map(|_| i64::try_from(held).unwrap_or(i64::MAX)),
         rtt_ms: link
             .and_then(|link| link.rtt)
             .map(|rtt| (rtt.as_millis_f64() * 10.0).round() / 10.0),
@@ -265,7 +280,7 @@ mod tests {
 
     fn of(snapshot: &Snapshot, name: &str) -> SiteStatus {
         let site = snapshot.sites.iter().find(|site| site.name() == name);
-        site_status(&SeenSite::default(), site, NOW)
+        site_status(&SeenSite::default(), site, 7, NOW)
     }
 
     fn health(status: &SiteStatus) -> (&str, Option<&str>) {
@@ -279,6 +294,7 @@ mod tests {
         let edge = of(&fleet, "edge");
         assert_eq!(health(&edge), ("Ready", None));
         assert_eq!((edge.nodes, edge.queue, edge.last_probe), (Some(1), Some(3), None));
+        assert_eq!((edge.held, of(&fleet, "cloud").held), (Some(7), None));
         assert_eq!(
             (edge.free_cpu.as_deref(), edge.free_memory.as_deref()),
             (Some("2700m"), Some("7168Mi"))
@@ -313,7 +329,7 @@ mod tests {
             generation: Some(4),
             refused: Some("kind: is missing".to_owned()),
         };
-        let refused = site_status(&seen, None, NOW);
+        let refused = site_status(&seen, None, 7, NOW);
         assert_eq!(
             (refused.observed_generation, health(&refused)),
             (Some(4), ("Refused", Some("kind: is missing")))

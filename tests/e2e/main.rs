@@ -113,6 +113,7 @@ const SCRIPTS: &[(&str, Script)] = &[
         validation::only_what_makes_other_pods,
     ),
     ("validation::refuses", validation::refuses),
+    ("validation::where_policies_fill_in", validation::where_policies_fill_in),
     (
         "configuration::follows_its_config_map",
         configuration::follows_its_config_map,

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::fleet_command::edgeward;
 use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
-use crate::scene::{MANAGED, Scene};
+use crate::scene::{MANAGED, POLICIES, Scene};
 use crate::workloads;
 
 /// The two policies, as their manifests call them.
@@ -366,6 +366,41 @@ fn hints_of_review(scene: &Scene<'_>, objects: &[Value]) -> Result<Vec<BTreeSet<
     Ok(hints
         .map(|hints| hints.filter_map(|hint| hint.as_str().map(str::to_owned)).collect())
         .collect())
+}
+
+/// Where SloPolicies count, nothing is missing: one of them may state it. What is wrong stays so.
+pub(crate) fn where_policies_fill_in(scene: &Scene<'_>) -> Result<()> {
+    let label = format!("{POLICIES}=true");
+    scene
+        .kubectl
+        .run(&["label", "namespace", &scene.namespace, &label], "")?;
+    let policies = Policies::install(scene, "base")?;
+    policies.are_well_typed()?;
+    let api = Api::open(scene)?;
+    let says = |says: &[(&str, &str)], managed: Option<&str>| Row {
+        managed: managed.map(str::to_owned),
+        says: says
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+    };
+    let soon = r#"slo.example.io/deadlineMs: "soon" is not a whole number of milliseconds from 1 to 31536000000"#;
+    let idle = "slo.example.io/soon is not an annotation that edgeward reads";
+    for (row, fault, hint) in [
+        (says(&[], None), None, None),
+        (says(&[("deadlineMs", "100")], None), None, None),
+        (says(&[], Some("true")), None, None),
+        (says(&[("deadlineMs", "soon")], None), Some(soon), None),
+        (says(&[("deadlineMs", "soon")], Some("false")), None, None),
+        (says(&[("soon", "")], None), None, Some(idle)),
+    ] {
+        for kind in ["Pod", "Deployment"] {
+            let answer = api.create(kind, &row.object(kind))?;
+            let told = [FAULTS, HINTS].map(|name| answer.message(&policies.named(name)));
+            ensure!(told == [fault, hint], "{kind} {row:?}: {answer:#?}");
+        }
+    }
+    Ok(())
 }
 
 fn faulty() -> Value {

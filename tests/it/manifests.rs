@@ -158,9 +158,12 @@ fn both_policies_are_about_the_same_and_go_by_the_webhook() {
     let [policy, binding] = policy(include_str!("../../webhook/base/validatingadmissionpolicy.yaml"));
     let [hints, hinting] = self::policy(include_str!("../../webhook/base/validatingadmissionpolicy-hints.yaml"));
     let webhook = webhook();
+    // Those with policies, which the first entry of the webhook leaves to the second, as well.
+    let mut namespaces = webhook["namespaceSelector"].clone();
+    let left = namespaces["matchExpressions"].as_array_mut().unwrap().pop().unwrap();
+    assert_eq!(left["key"], "scheduling.example.io/policies");
     for binding in [&binding, &hinting] {
-        let selected = &binding["spec"]["matchResources"]["namespaceSelector"];
-        assert_eq!(*selected, webhook["namespaceSelector"]);
+        assert_eq!(binding["spec"]["matchResources"]["namespaceSelector"], namespaces);
     }
     assert_eq!(binding["spec"]["validationActions"], json!(["Warn", "Audit"]));
     assert_eq!(hinting["spec"]["validationActions"], json!(["Warn"]));
@@ -181,7 +184,7 @@ fn both_policies_are_about_the_same_and_go_by_the_webhook() {
         named(&policy["spec"], "matchConditions", judged),
         named(&hints["spec"], "matchConditions", judged)
     );
-    for name in ["pod", "annotations", "labels", "managed"] {
+    for name in ["pod", "annotations", "labels", "policies", "managed"] {
         let expected = named(&policy["spec"], "variables", name);
         assert_eq!(named(&hints["spec"], "variables", name), expected, "{name}");
     }

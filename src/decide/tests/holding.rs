@@ -68,6 +68,12 @@ fn a_pod_without_room_is_held_unless_waiting_is_not_for_it() {
     let only_edge = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": [full["nodes"][0]]});
     assert_eq!(arriving(&only_edge, &web), "edge: edge_cloud_site_missing");
 
+    // A pod that exists cannot be given a RuntimeClass any more.
+    let sandboxed = with(full.clone(), "/sites/1/runtimeClassName", json!("sandboxed"));
+    assert_eq!(arriving(&sandboxed, &web), "edge: edge_wan_unreachable");
+    let own = with(web.clone(), "/spec/runtimeClassName", json!("own"));
+    assert_eq!(arriving(&sandboxed, &own), "held_no_capacity");
+
     let mut config = Config::default();
     config.holding.classes[Class::Latency] = false;
     assert_eq!(outcome_with(&full, &web, &config), "edge: edge_wan_unreachable");
