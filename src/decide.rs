@@ -377,11 +377,12 @@ impl<'s> Case<'_, 's> {
     }
 
     /// The edge node that has room for the pod as soon as pods are gone that are terminating there, if that is worth waiting
-    /// for: nothing else speaks against the edge, and the pod has not waited for it long enough.
+    /// for: nothing else speaks against the edge, and the pod has not waited long enough, for it or at all.
     fn terminating(&self) -> Option<&'s Node> {
         let edge = self.edge()?;
         let wait = self.config.holding.wait_for_terminating[self.slo().class];
-        let is_wanted = self.workload.held.unwrap_or_default() < wait && !edge.fits() && edge.lacks_only_room();
+        let has_time = self.workload.held.unwrap_or_default() < wait && !self.is_overdue();
+        let is_wanted = has_time && !edge.fits() && edge.lacks_only_room();
         let node = || feasibility::node_after_terminating(self.workload, edge.site, self.room);
         is_wanted.then(node).flatten().filter(|_| self.may_wait(edge))
     }

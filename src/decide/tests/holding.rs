@@ -146,6 +146,10 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
     let mut config = Config::default();
     config.holding.wait_for_terminating = PerClass::default();
     assert_eq!(outcome_with(&leaving, &web, &config), "cloud: cloud_edge_no_capacity");
+    // The limit ends any waiting.
+    let mut config = Config::default();
+    config.holding.limits[Class::Latency] = Micros::from_secs(3);
+    assert_eq!(held(&leaving, &web, 4, &config), "cloud: released_cloud");
 }
 
 #[test]
