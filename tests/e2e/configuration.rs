@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::control_plane::EDGE_NODES;
 use crate::edgeward::Edgeward;
+use crate::leader;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::{fleet, workloads};
@@ -118,23 +119,7 @@ pub(crate) fn bad_at_the_start_is_not_ready(scene: &Scene<'_>) -> Result<()> {
 /// newest.
 pub(crate) fn live_view_waits_for_it(scene: &Scene<'_>) -> Result<()> {
     allow(scene)?;
-    let name = &scene.namespace;
-    scene.kubectl.create(&json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name},
-        "rules": [
-            {"apiGroups": [""], "resources": ["nodes", "pods", "namespaces"], "verbs": ["list", "watch"]},
-            {"apiGroups": ["edgeward.io"], "resources": ["slopolicies", "sites"], "verbs": ["list", "watch"]},
-        ],
-    }))?;
-    scene.kubectl.create(&json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "edgeward"}],
-    }))?;
+    leader::allow(scene)?;
     let edgeward = scene.edgeward_of_config_map(None, NAME)?;
     eventually("it waits for everything", BOUND, || {
         let said = edgeward.readiness()?;
