@@ -20,7 +20,7 @@ use crate::resources::Amounts;
 use crate::units::Moment;
 
 use measured::Measured;
-pub use pods::{Phase, Placement, PodRecord};
+pub use pods::{Phase, Placement, PodRecord, Stray};
 use pods::{PodEntry, Rank};
 use queues::Queues;
 use standing::Unsettled;

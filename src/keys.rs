@@ -49,6 +49,12 @@ impl Keys {
         }
     }
 
+    /// The domain of a gate like ours, if that is another than ours.
+    pub fn other_domain<'g>(&self, gate: &'g str) -> Option<&'g str> {
+        let domain = gate.strip_prefix("scheduling.")?.strip_suffix("/awaiting-capacity")?;
+        (*domain != *self.domain).then_some(domain)
+    }
+
     /// Every annotation that a decision writes: those of a pod that arrives are not to be believed.
     pub fn written(&self) -> [&str; 7] {
         [
@@ -60,5 +66,24 @@ impl Keys {
             &self.decision_id,
             &self.explain,
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_like_ours_tells_its_domain() {
+        let keys = Keys::new("example.io");
+        assert_eq!(keys.other_domain(&Keys::new("acme.dev").gate), Some("acme.dev"));
+        for other in [
+            &*keys.gate,
+            "queue.example/admission",
+            "awaiting-capacity",
+            "scheduling.acme.dev/held",
+        ] {
+            assert_eq!(keys.other_domain(other), None, "{other}");
+        }
     }
 }

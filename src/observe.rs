@@ -15,6 +15,7 @@ pub mod prometheus;
 mod raw;
 mod replicas;
 mod sites;
+mod strays;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -27,13 +28,14 @@ use tokio::sync::{mpsc, watch as channel};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::fleet::{Link, Node, NodeId, Snapshot, are_same_places};
-use crate::index::{Index, Kind, NodeFault, PodRecord};
+use crate::index::{Index, Kind, NodeFault, PodRecord, Stray};
 use crate::ledger::{DecisionId, Ledger};
 use crate::metrics::Metrics;
 use crate::pod::Sighting;
 use crate::telemetry::Telemetry;
 use crate::units::{Micros, Moment, Now};
 use crate::waitlist::{Plan, Waitlist};
+use strays::Strays;
 
 pub use connection::Connection;
 pub use dry_run::{Answer, Refusal};
@@ -179,6 +181,8 @@ pub struct Observer {
     published: Option<Moment>,
     /// The faults of nodes that were logged last.
     faults: Vec<NodeFault>,
+    /// Pods that other domains hold.
+    strays: Strays,
     /// Told once when everything of a kind was listed for the first time and is published.
     listed: Vec<(Kind, Box<dyn FnOnce() + Send>)>,
     /// Told of each decision that is seen for the first time.
@@ -208,6 +212,7 @@ impl Observer {
             ledger,
             published: None,
             faults: vec![],
+            strays: Strays::default(),
             listed: vec![],
             decided: None,
         };
@@ -232,6 +237,11 @@ impl Observer {
     /// Calls `then`, which must not block, with each decision that is seen on a pod for the first time.
     pub fn when_decided(&mut self, then: impl Fn(Sighting) + Send + 'static) {
         self.decided = Some(Box::new(then));
+    }
+
+    /// Calls `then`, which must not block, with each pod that is seen behind the gate of another domain.
+    pub fn when_astray(&mut self, then: impl Fn(Stray) + Send + 'static) {
+        self.strays.tell(then);
     }
 
     /// Folds changes into `index` and publishes it, until nobody sends changes any more.
@@ -285,6 +295,7 @@ impl Observer {
             Change::Pod(pod) => {
                 inherited = self.confirm(pod);
                 self.tell(pod);
+                self.strays.apply(pod);
                 match pod.held.take() {
                     Some(held) => {
                         let wall = self.clock.wall();
@@ -293,7 +304,10 @@ impl Observer {
                     None => self.waitlist.delete(&pod.uid),
                 }
             }
-            Change::PodGone(uid) => self.waitlist.delete(uid),
+            Change::PodGone(uid) => {
+                self.waitlist.delete(uid);
+                self.strays.delete(uid);
+            }
             Change::Settings(config) => self.config = Arc::clone(config),
             Change::Sites(config) => self.begin(config),
             Change::FirstRound(config) => self.probed = Some(Arc::clone(config)),
@@ -312,6 +326,7 @@ impl Observer {
         fold(&mut self.index, at, change, inherited);
         if is_listed {
             self.waitlist.retain(|uid| self.index.has_seen(uid));
+            self.strays.retain(|uid| self.index.has_seen(uid));
         }
     }
 
@@ -403,6 +418,7 @@ impl Observer {
         drop(ledger);
         self.measure(now);
         self.report_faults();
+        self.strays.report(&self.config.keys, &self.metrics);
         for (kind, then) in std::mem::take(&mut self.listed) {
             match self.index.is_listed(kind) {
                 true => then(),

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::admit::Phase;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::controllers::events::Recorder;
+use crate::controllers::events::{PodEvent, Recorder};
 use crate::controllers::executor::{Books, Executor};
 use crate::controllers::lease::{Election, Leadership};
 use crate::controllers::status::{self, Views};
@@ -78,7 +78,14 @@ pub(super) async fn view(
         Arc::clone(metrics),
     );
     let (recorder, events) = Recorder::new(cluster.client(), Arc::clone(&config), clock, Arc::clone(metrics));
-    observer.when_decided(move |sighting| events.decided(sighting));
+    observer.when_decided({
+        let events = events.clone();
+        move |sighting| events.decided(sighting)
+    });
+    observer.when_astray({
+        let (events, config) = (events.clone(), Arc::clone(&config));
+        move |stray| events.tell(PodEvent::another_domain(stray, &config.load().keys, clock.wall()))
+    });
     let views = Views {
         seen,
         fleet: Arc::clone(&fleet),
@@ -110,6 +117,7 @@ pub(super) async fn view(
         },
         clock,
         metrics: Arc::clone(metrics),
+        events,
     };
     tasks.push(Task::endless("release of held pods", executor.run(leadership)));
     let mut versions = versions.clone();

@@ -5,6 +5,7 @@
 mod bucket;
 mod configuration;
 mod decision;
+mod gate;
 mod recorder;
 
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -14,6 +14,7 @@ use futures::stream::FuturesUnordered;
 use kube::Client;
 use tokio::sync::watch;
 
+use super::events::{Events, PodEvent};
 use super::lease::Leadership;
 use super::pod_patch::{Outcome, Version};
 use crate::clock::Clock;
@@ -61,6 +62,8 @@ pub struct Executor {
     pub clock: Clock,
     /// Where releases are counted.
     pub metrics: Arc<Metrics>,
+    /// Where refusals are told.
+    pub events: Events,
 }
 
 /// What was done about a version of a pod.
@@ -146,6 +149,9 @@ impl Executor {
                     retry_s = known.pause.0 / 1_000_000,
                     "a held pod could not be changed"
                 );
+                let keys = &self.books.config.load().keys;
+                let event = PodEvent::release_refused(pod, &error, keys, self.clock.wall());
+                self.events.tell(event);
                 known.pause = Micros(known.pause.0.saturating_mul(2)).min(PAUSES[1]);
             }
         }

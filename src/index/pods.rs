@@ -53,6 +53,21 @@ pub struct PodRecord {
     pub placement: Option<Box<Placement>>,
     /// The pod as the waitlist keeps it, if it carries our gate.
     pub held: Option<Box<HeldPod>>,
+    /// The pod, if it carries the gate that would be ours under another domain.
+    pub stray: Option<Box<Stray>>,
+}
+
+/// A pod behind the gate of another domain: nobody releases it, unless edgeward runs with that domain, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stray {
+    /// `metadata.namespace`.
+    pub namespace: Box<str>,
+    /// `metadata.name`.
+    pub name: Box<str>,
+    /// `metadata.uid`.
+    pub uid: Box<str>,
+    /// The domain of the gate.
+    pub domain: Box<str>,
 }
 
 /// Where a pod may run by its spec, our own placement included.

@@ -1,6 +1,7 @@
 //! What becomes of the configuration. Its faults are named as in the log.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -29,7 +30,7 @@ pub(super) const FAULTS: Description = Description {
     name: "edgeward_config_faults",
     kind: Kind::Gauge,
     labels: &["path"],
-    help: "Faults of the newest version of the configuration, by place; none while it is in use",
+    help: "Faults of the newest version of the configuration, by place; none while it is in use, but `domain` while pods carry the gate of another domain",
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -42,12 +43,17 @@ struct PathLabel {
     path: String,
 }
 
+/// The place of the fault that only pods show.
+const DOMAIN: &str = "domain";
+
 /// The metrics of the configuration.
 #[derive(Debug)]
 pub struct ConfigurationMetrics {
     info: Family<VersionLabel, Gauge>,
     reloads: Family<ResultLabel, Counter>,
     faults: Family<PathLabel, Gauge>,
+    /// Whether pods carry the gate of another domain, whatever becomes of versions.
+    other_domains: AtomicBool,
 }
 
 impl ConfigurationMetrics {
@@ -56,6 +62,7 @@ impl ConfigurationMetrics {
             info: register(registry, &INFO, Family::default()),
             reloads: register(registry, &RELOADS, Family::default()),
             faults: register(registry, &FAULTS, Family::default()),
+            other_domains: AtomicBool::default(),
         };
         for result in Reload::ALL.map(Reload::as_str) {
             drop(metrics.reloads.get_or_create(&ResultLabel { result }));
@@ -81,12 +88,26 @@ impl ConfigurationMetrics {
     pub fn faults<'p>(&self, paths: impl Iterator<Item = &'p str>) {
         self.faults.clear();
         let mut told = HashSet::new();
-        for path in paths {
+        let of_pods = self.other_domains.load(Ordering::Relaxed).then_some(DOMAIN);
+        for path in paths.chain(of_pods) {
             let is_told = told.len() < FAULT_PATHS || told.contains(path);
             let path = if is_told { path } else { "..." };
             told.insert(path);
             let path = path.to_owned();
             self.faults.get_or_create(&PathLabel { path }).inc();
+        }
+    }
+
+    /// Whether pods carry the gate of another domain than that in use.
+    pub fn other_domains(&self, some: bool) {
+        if self.other_domains.swap(some, Ordering::Relaxed) != some {
+            let path = DOMAIN.to_owned();
+            let faults = self.faults.get_or_create(&PathLabel { path: path.clone() });
+            let left = if some { faults.inc() + 1 } else { faults.dec() - 1 };
+            drop(faults);
+            if left == 0 {
+                self.faults.remove(&PathLabel { path });
+            }
         }
     }
 }
@@ -118,6 +139,17 @@ mod tests {
         assert_eq!(faults().len(), FAULT_PATHS + 1);
         assert!(faults().contains(&"\"...\"} 68".to_owned()));
         metrics.configuration().faults(std::iter::empty());
+        assert!(faults().is_empty());
+
+        // What only pods show stays, whatever becomes of versions.
+        metrics.configuration().other_domains(true);
+        metrics.configuration().other_domains(true);
+        assert_eq!(faults(), ["\"domain\"} 1"]);
+        metrics.configuration().faults(["domain"].into_iter());
+        assert_eq!(faults(), ["\"domain\"} 2"]);
+        metrics.configuration().faults(std::iter::empty());
+        assert_eq!(faults(), ["\"domain\"} 1"]);
+        metrics.configuration().other_domains(false);
         assert!(faults().is_empty());
     }
 }

@@ -20,7 +20,7 @@ const EXPLAIN_BYTES: usize = 4096;
 pub struct Decided {
     /// `metadata.name`.
     pub name: Box<str>,
-    /// Id of the decision.
+    /// Id of the decision. A hold has none: a number that differs when the reason does stands for it.
     pub id: DecisionId,
     /// Reason code, as found.
     pub reason: Box<str>,
@@ -63,13 +63,18 @@ pub struct Sighting {
 }
 
 impl Pod<'_> {
-    /// `None` without a whole decision: id, reason and time.
+    /// `None` without a whole decision: reason, time and, but for a hold, id.
     pub(super) fn decided(&self, intent: Option<&Intent>, keys: &Keys) -> Option<Decided> {
         let short = |key| self.annotation(key).filter(|text| text.len() <= 64);
         let explain = self.annotation(&keys.explain);
+        let reason = short(&keys.reason)?;
+        let id = match self.annotation(&keys.decision_id) {
+            None if reason.starts_with("held_") => of_hold(reason),
+            _ => DecisionId::parse(short(&keys.decision_id)?)?,
+        };
         Some(Decided {
-            id: DecisionId::parse(short(&keys.decision_id)?)?,
-            reason: short(&keys.reason)?.into(),
+            id,
+            reason: reason.into(),
             at: short(&keys.timestamp)?.parse().ok()?,
             name: self.name().into(),
             rtt_ms: short(&keys.wan_rtt_ms).map(Box::from),
@@ -78,4 +83,11 @@ impl Pod<'_> {
             faults: intent.map_or_else(Vec::new, |intent| intent.faults.clone()),
         })
     }
+}
+
+/// What stands for the id of a hold for this reason; the same in every replica of a build.
+fn of_hold(reason: &str) -> DecisionId {
+    let mut hasher = DefaultHasher::new();
+    reason.hash(&mut hasher);
+    DecisionId(hasher.finish().into())
 }

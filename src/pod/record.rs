@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::wire::{Condition, Container, ContainerStatus, Quantities, Resources, SchedulingGate, Status};
 use super::{Pod, ResourceList, Toleration, slo};
-use crate::index::{Phase, Placement, PodRecord};
+use crate::index::{Phase, Placement, PodRecord, Stray};
 use crate::keys::Keys;
 use crate::waitlist::HeldPod;
 
@@ -43,6 +43,19 @@ impl<'a> Pod<'a> {
             created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
             stated: self.annotation(&keys.timestamp).and_then(|at| at.parse().ok()),
             reason: self.annotation(&keys.reason).map(Box::from),
+        })
+    }
+
+    fn stray(&self, keys: &Keys) -> Option<Stray> {
+        let mut gates = self.spec.scheduling_gates.iter().flatten();
+        let domain = gates.find_map(|gate| keys.other_domain(&gate.name))?;
+        let metadata = self.metadata.as_ref()?;
+        metadata.deletion_timestamp.is_none().then_some(())?;
+        Some(Stray {
+            namespace: metadata.namespace.as_deref()?.into(),
+            name: metadata.name.as_deref()?.into(),
+            uid: metadata.uid.as_deref()?.into(),
+            domain: domain.into(),
         })
     }
 
@@ -86,6 +99,7 @@ impl<'a> Pod<'a> {
             decided: self.decided(intent.as_ref(), keys).map(Box::new),
             placement: node.is_none().then(|| Box::new(self.placement())),
             held: None,
+            stray: self.stray(keys).map(Box::new),
             node,
         })
     }

@@ -94,7 +94,7 @@ fn create(scene: &Scene<'_>, name: &str, millicores: u32, reason: &str) -> Resul
 }
 
 /// The Event of this reason on this pod; fails unless there is one.
-fn one(scene: &Scene<'_>, pod: &str, reason: &str) -> Result<Value> {
+pub(crate) fn one(scene: &Scene<'_>, pod: &str, reason: &str) -> Result<Value> {
     let mut events = ours(scene)?;
     events.retain(|event| event["regarding"]["name"] == pod && event["reason"] == reason);
     ensure!(events.len() <= 1, "{events:#?}");
@@ -102,7 +102,7 @@ fn one(scene: &Scene<'_>, pod: &str, reason: &str) -> Result<Value> {
 }
 
 /// Every Event that edgeward has written here.
-fn ours(scene: &Scene<'_>) -> Result<Vec<Value>> {
+pub(crate) fn ours(scene: &Scene<'_>) -> Result<Vec<Value>> {
     let mut events = scene.kubectl.list("events.events.k8s.io", "")?;
     events.retain(|event| event["reportingController"] == "edgeward.io/edgeward");
     Ok(events)

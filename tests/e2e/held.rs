@@ -2,12 +2,13 @@
 //!
 //! Whoever holds the Lease releases every pod behind the gate, whichever trial it is of: these trials run alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::edgeward::Edgeward;
+use crate::events;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::stage::Stage;
@@ -16,7 +17,7 @@ use crate::workloads;
 const GATE: &str = "scheduling.example.io/awaiting-capacity";
 
 /// The stage's configuration, by which pods are held, for so long.
-fn holding(stage: &Stage<'_>, limits: &Value) -> Value {
+pub(crate) fn holding(stage: &Stage<'_>, limits: &Value) -> Value {
     let mut config = stage.config();
     for setting in ["onNoCapacity", "waitForTerminating", "foreignGates"] {
         config
@@ -29,12 +30,12 @@ fn holding(stage: &Stage<'_>, limits: &Value) -> Value {
     config
 }
 
-fn for_long() -> Value {
+pub(crate) fn for_long() -> Value {
     json!({"latency": "1h", "throughput": "1h", "batch": "1h"})
 }
 
 /// A pod of class batch that asks for so many millicores.
-fn pod(name: &str, millicores: u32, slo_priority: u32) -> Value {
+pub(crate) fn pod(name: &str, millicores: u32, slo_priority: u32) -> Value {
     let slo = json!({
         "slo.example.io/class": "batch",
         "slo.example.io/deadlineMs": "600000",
@@ -46,23 +47,23 @@ fn pod(name: &str, millicores: u32, slo_priority: u32) -> Value {
     pod
 }
 
-fn annotation<'p>(pod: &'p Value, name: &str) -> Option<&'p str> {
+pub(crate) fn annotation<'p>(pod: &'p Value, name: &str) -> Option<&'p str> {
     pod["metadata"]["annotations"][format!("scheduling.example.io/{name}")].as_str()
 }
 
-fn is_gated(pod: &Value) -> bool {
+pub(crate) fn is_gated(pod: &Value) -> bool {
     let gates = pod["spec"]["schedulingGates"].as_array();
     gates.into_iter().flatten().any(|gate| gate["name"] == GATE)
 }
 
 /// Creates a pod and waits until it runs at this site for this reason.
-fn ends(scene: &Scene<'_>, stage: &Stage<'_>, pod: &Value, site: &str, reason: &str) -> Result<()> {
+pub(crate) fn ends(scene: &Scene<'_>, stage: &Stage<'_>, pod: &Value, site: &str, reason: &str) -> Result<()> {
     let name = pod["metadata"]["name"].as_str().context("a name")?;
     scene.kubectl.create(pod)?;
     goes(scene, stage, name, site, reason)
 }
 
-fn goes(scene: &Scene<'_>, stage: &Stage<'_>, name: &str, site: &str, reason: &str) -> Result<()> {
+pub(crate) fn goes(scene: &Scene<'_>, stage: &Stage<'_>, name: &str, site: &str, reason: &str) -> Result<()> {
     eventually(&format!("{name} runs: {site}: {reason}"), BOUND, || {
         let pod = scene.kubectl.get("pod", name)?;
         let found = (stage.site_of(&pod), annotation(&pod, "reason"));
@@ -77,7 +78,7 @@ fn goes(scene: &Scene<'_>, stage: &Stage<'_>, name: &str, site: &str, reason: &s
 }
 
 /// Waits until a pod is held for this reason, and the API server says so.
-fn is_held(scene: &Scene<'_>, name: &str, reason: &str) -> Result<()> {
+pub(crate) fn is_held(scene: &Scene<'_>, name: &str, reason: &str) -> Result<()> {
     eventually(&format!("{name} is held"), BOUND, || {
         let pod = scene.kubectl.get("pod", name)?;
         ensure!(is_gated(&pod) && annotation(&pod, "reason") == Some(reason), "{pod}");
@@ -114,6 +115,7 @@ pub(crate) fn in_turn(scene: &Scene<'_>) -> Result<()> {
     for i in 0..PODS {
         scene.kubectl.create(&pod(&format!("held-{i}"), 100, i * 7 % 11))?;
     }
+    tells(scene, "Held", PODS)?;
     eventually("all are held, and every replica knows", BOUND, || {
         let pods = scene.kubectl.list("pods", "app=held")?;
         let held = pods
@@ -158,11 +160,28 @@ pub(crate) fn in_turn(scene: &Scene<'_>) -> Result<()> {
             },
         )?;
     }
-    Ok(())
+    tells(scene, "Released", PODS)?;
+    tells(scene, "Held", PODS)
+}
+
+/// Waits until there is an Event of this reason for so many pods, one for each.
+fn tells(scene: &Scene<'_>, reason: &str, pods: u32) -> Result<()> {
+    eventually(&format!("{reason} is told of {pods}"), BOUND, || {
+        let events = events::ours(scene)?;
+        let told = events.iter().filter(|event| event["reason"] == reason);
+        let told: Vec<_> = told.map(|event| event["regarding"]["name"].as_str()).collect();
+        let distinct = told.iter().collect::<BTreeSet<_>>().len();
+        ensure!(
+            (told.len(), distinct) == (pods as usize, pods as usize),
+            "{} Events, {distinct} pods",
+            told.len()
+        );
+        Ok(())
+    })
 }
 
 /// Fails if one of the held pods stands before one of those that were released.
-fn in_order(free: &[&Value], held: &[&Value]) -> Result<()> {
+pub(crate) fn in_order(free: &[&Value], held: &[&Value]) -> Result<()> {
     let turn = |pod: &&Value| {
         let slo = pod["metadata"]["annotations"]["slo.example.io/priority"].as_str();
         let priority: i32 = slo.and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -239,6 +258,34 @@ pub(crate) fn until_the_wan_is_back(scene: &Scene<'_>) -> Result<()> {
     let pod = scene.kubectl.get("pod", "patient")?;
     let cost = &pod["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"];
     ensure!(cost == "-100", "{pod}");
+
+    let told = |pod: &str, reason: &str, parts: &[&str]| {
+        let what = format!("{reason} is told of {pod}");
+        let event = eventually(&what, BOUND, || events::one(scene, pod, reason))?;
+        let note = event["note"].as_str().unwrap_or_default();
+        ensure!(parts.iter().all(|part| note.contains(part)), "{note}");
+        Ok(())
+    };
+    told(
+        "patient",
+        "Held",
+        &["held_no_capacity", "cpu 500m", "no: no_room", "no: unreachable"],
+    )?;
+    told(
+        "patient",
+        "Released",
+        &["released to site cloud", "released_cloud", "RTT"],
+    )?;
+    told("urgent", "Held", &["held_no_capacity", "cpu 300m"])?;
+    told("urgent", "Released", &["released to site edge", "released_timeout"])?;
+    told(
+        "urgent",
+        "SloAtRisk",
+        &["may miss its SLO at site edge", "released_timeout"],
+    )?;
+    let at_risk = events::ours(scene)?;
+    let at_risk = at_risk.iter().filter(|event| event["reason"] == "SloAtRisk").count();
+    ensure!(at_risk == 1, "{at_risk}");
     Ok(())
 }
 

@@ -20,6 +20,7 @@ mod events;
 mod failure;
 mod fleet;
 mod fleet_command;
+mod gate;
 mod golden;
 mod held;
 mod hook;
@@ -149,6 +150,8 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("held::in_turn", held::in_turn),
     ("held::until_the_wan_is_back", held::until_the_wan_is_back),
     ("held::behind_other_gates", held::behind_other_gates),
+    ("gate::may_not_be_removed", gate::may_not_be_removed),
+    ("gate::of_another_domain", gate::of_another_domain),
     ("live::restart", live::restart::restart),
     ("custom_resources::policies_decide", custom_resources::policies_decide),
     ("custom_resources::sites_change", custom_resources::sites_change),
@@ -156,10 +159,12 @@ const SCRIPTS: &[(&str, Script)] = &[
 ];
 
 /// The trials that run alone, when all others are over; they are listed last.
-const ALONE: [&str; 7] = [
+const ALONE: &[&str] = &[
     "held::in_turn",
     "held::until_the_wan_is_back",
     "held::behind_other_gates",
+    "gate::may_not_be_removed",
+    "gate::of_another_domain",
     "live::restart",
     "custom_resources::policies_decide",
     "custom_resources::sites_change",
@@ -245,7 +250,11 @@ fn trial(name: &'static str, script: Script, run: Option<Arc<Run>>) -> Trial {
             false => _together = STAGES.read().unwrap_or_else(PoisonError::into_inner),
         }
         let scene = Scene::open(&run.plane, &run.runtime, name).map_err(failed)?;
-        script(&scene).map_err(|error| Failed::from(format!("{error:#}\n{}", scene.tails())))?;
+        let ended = script(&scene).map_err(|error| Failed::from(format!("{error:#}\n{}", scene.tails())));
+        if ALONE.contains(&name) {
+            scene.clear().map_err(failed)?;
+        }
+        ended?;
         Ok(Completion::Completed)
     })
 }

@@ -236,6 +236,19 @@ impl<'run> Scene<'run> {
         })
     }
 
+    /// Removes the pods of the trial's namespace and what would make them again. Whoever leads in another trial would
+    /// release those that are held.
+    pub(crate) fn clear(&self) -> Result<()> {
+        const ALL: &str = "deployments,replicasets,pods";
+        let args = ["delete", ALL, "--all", "--grace-period=0", "--force", "--wait=false"];
+        self.kubectl.run(&args, "")?;
+        eventually("the trial's pods are gone", 4 * BOUND, || {
+            let left = self.kubectl.list("pods", "")?.len();
+            ensure!(left == 0, "{left}");
+            Ok(())
+        })
+    }
+
     /// The ends of the logs of this trial's processes.
     pub(crate) fn tails(&self) -> String {
         let logs = fs::read_dir(&self.dir)

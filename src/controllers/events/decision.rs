@@ -30,6 +30,10 @@ pub enum PodReason {
     SloAtRisk,
     /// kube-scheduler finds no node for it where it was sent.
     Unschedulable,
+    /// The API server does not let us change it, and so its gate stays.
+    ReleaseRefused,
+    /// It is behind the gate of another domain than ours.
+    GateOfAnotherDomain,
 }
 
 impl PodReason {
@@ -44,6 +48,8 @@ impl PodReason {
             Self::InvalidSlo => "InvalidSlo",
             Self::SloAtRisk => "SloAtRisk",
             Self::Unschedulable => "Unschedulable",
+            Self::ReleaseRefused => "ReleaseRefused",
+            Self::GateOfAnotherDomain => "GateOfAnotherDomain",
         }
     }
 
@@ -56,6 +62,7 @@ impl PodReason {
             Self::InvalidSlo => ["Warning", "ReadSlo"],
             Self::SloAtRisk => ["Warning", "Place"],
             Self::Unschedulable => ["Warning", "Recheck"],
+            Self::ReleaseRefused | Self::GateOfAnotherDomain => ["Warning", "Release"],
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use serde_json::json;
 
 use super::super::NOTE_BYTES;
@@ -198,4 +200,35 @@ fn every_reason_of_a_placement_has_words() {
     for reason in Reason::ALL.iter().map(|reason| reason.as_str()).filter(placing) {
         assert_ne!(words(reason), reason.replace('_', " "), "{reason}");
     }
+}
+
+#[test]
+fn a_hold_is_told_once_for_each_reason_though_it_has_no_id() {
+    let name = |reason: &str| {
+        let pod = json!({
+            "metadata": {"name": "camera-1", "namespace": "shop", "uid": "u1", "annotations": {
+                "scheduling.example.io/reason": reason,
+                "scheduling.example.io/timestamp": AT,
+            }},
+            "spec": {"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]},
+        });
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let record = pod.record(&text, &Keys::new("example.io")).unwrap().unwrap();
+        let held = Sighting {
+            decided: *record.decided?,
+            ..sighting(reason, None, true, &json!({}))
+        };
+        let told = told(&held, Timestamp::MAX);
+        assert_eq!(told.len(), 1, "{reason}");
+        assert_eq!(told[0].reason, PodReason::Held);
+        told[0].event().metadata.name
+    };
+    let holds = || Reason::ALL.iter().filter(|reason| reason.is_hold());
+    let names = || holds().map(|reason| name(reason.as_str()));
+    assert!(names().all(|name| name.is_some()) && names().eq(names()));
+    let distinct: HashSet<_> = names().collect();
+    assert_eq!(distinct.len(), holds().count());
+    // A placement without an id is none of ours.
+    assert_eq!(name("cloud_best_effort"), None);
 }

@@ -1,0 +1,45 @@
+//! What is told of a pod whose gate stays.
+
+use jiff::Timestamp;
+
+use super::{PodEvent, PodReason};
+use crate::index::Stray;
+use crate::keys::Keys;
+use crate::waitlist::HeldPod;
+
+impl PodEvent {
+    /// The API server refuses to change a held pod, in these words. One for each pod, however often it is
+    /// tried.
+    pub fn release_refused(held: &HeldPod, words: &str, keys: &Keys, at: Timestamp) -> Self {
+        Self {
+            namespace: held.workload.namespace.as_ref().into(),
+            name: held.name.clone(),
+            uid: (*held.uid).into(),
+            reason: PodReason::ReleaseRefused,
+            decision: None,
+            at,
+            note: format!(
+                "its gate {} stays for now; the API server refuses the change: {words}",
+                keys.gate
+            ),
+        }
+    }
+
+    /// A pod is behind the gate of another domain than that of these keys. One for each pod.
+    pub fn another_domain(stray: Stray, keys: &Keys, at: Timestamp) -> Self {
+        let gate = Keys::new(&stray.domain).gate;
+        Self {
+            namespace: stray.namespace,
+            name: stray.name,
+            uid: stray.uid,
+            reason: PodReason::GateOfAnotherDomain,
+            decision: None,
+            at,
+            note: format!(
+                "nobody releases it: it is behind the gate {gate}, and edgeward runs with the domain {}; if the domain was \
+                 changed, change it back until no pod is held, or let it go with `edgeward release` and the old configuration",
+                keys.domain
+            ),
+        }
+    }
+}

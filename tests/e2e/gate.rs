@@ -1,0 +1,159 @@
+//! A gate that stays: because the API server does not let us remove it, or because it is that of another domain.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::events;
+use crate::held::{ends, for_long, goes, holding, is_gated, is_held, pod};
+use crate::leader::leads;
+use crate::patience::{BOUND, eventually};
+use crate::scene::Scene;
+use crate::stage::Stage;
+
+/// A policy of the cluster forbids that gates are removed. The refusal is counted, and told on the pod in the API server's words;
+/// once the policy is gone, the pod is released.
+pub(crate) fn may_not_be_removed(scene: &Scene<'_>) -> Result<()> {
+    const WORDS: &str = "gates are not removed on Fridays";
+    let stage = Stage::new(scene)?;
+    stage.edge_node("edge-0", "1")?;
+    stage.cloud_node("cloud-0")?;
+    stage.wan.close();
+    let edgeward = scene.live_edgeward(&holding(&stage, &for_long()))?;
+    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    registered.be_patient()?;
+    ends(scene, &stage, &pod("filler", 1000, 5), "edge", "edge_feasible_slo_met")?;
+    scene.kubectl.create(&pod("waiting", 500, 5))?;
+    is_held(scene, "waiting", "held_no_capacity")?;
+
+    let policy = Policy::forbid(scene, WORDS)?;
+    let remove = json!([{"op": "remove", "path": "/spec/schedulingGates"}]).to_string();
+    let args = [
+        "patch",
+        "pod",
+        "waiting",
+        "--type=json",
+        "--dry-run=server",
+        "-p",
+        &remove,
+    ];
+    eventually("the policy is in force", BOUND, || {
+        let said = scene.kubectl.attempt(&args, "")?;
+        ensure!(said.stderr.contains(WORDS), "{said:?}");
+        Ok(())
+    })?;
+    stage.wan.reopen()?;
+    let event = eventually("the refusal is told", BOUND, || {
+        events::one(scene, "waiting", "ReleaseRefused")
+    })?;
+    let note = event["note"].as_str().unwrap_or_default();
+    ensure!(event["type"] == "Warning" && note.contains(WORDS), "{event:#}");
+    let refused = [("reason", "released_cloud"), ("result", "refused")];
+    eventually("it is tried again", BOUND, || {
+        let count = edgeward.count("edgeward_held_pod_changes_total", &refused)?;
+        ensure!(count >= 2, "{count}");
+        Ok(())
+    })?;
+    ensure!(is_gated(&scene.kubectl.get("pod", "waiting")?), "it is free");
+    drop(policy);
+    goes(scene, &stage, "waiting", "cloud", "released_cloud")?;
+    events::one(scene, "waiting", "ReleaseRefused").map(drop)
+}
+
+/// A policy that forbids to remove gates from the trial's pods.
+struct Policy<'s, 'run>(&'s Scene<'run>);
+
+impl<'s, 'run> Policy<'s, 'run> {
+    fn forbid(scene: &'s Scene<'run>, words: &str) -> Result<Self> {
+        let name = &scene.namespace;
+        let gates = |object: &str| format!("{object}.spec.?schedulingGates.orValue([]).size()");
+        let rules =
+            json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}]);
+        scene.kubectl.create(&json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "matchConstraints": {"resourceRules": rules},
+                "validations": [{
+                    "expression": format!("{} >= {}", gates("object"), gates("oldObject")),
+                    "message": words,
+                }],
+            },
+        }))?;
+        let policy = Self(scene);
+        scene.kubectl.create(&json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {
+                "policyName": name,
+                "validationActions": ["Deny"],
+                "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}},
+            },
+        }))?;
+        Ok(policy)
+    }
+}
+
+impl Drop for Policy<'_, '_> {
+    fn drop(&mut self) {
+        for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+            let deleted = self
+                .0
+                .kubectl
+                .run(&["delete", kind, "--ignore-not-found", &self.0.namespace], "");
+            if let Err(error) = deleted {
+                eprintln!("{error:#}");
+            }
+        }
+    }
+}
+
+/// The domain is changed while a pod is held: whoever has the new one names the fault in metrics and on the pod, and leaves it
+/// alone. Changed back, the pod is released.
+pub(crate) fn of_another_domain(scene: &Scene<'_>) -> Result<()> {
+    let stage = Stage::new(scene)?;
+    stage.edge_node("edge-0", "1")?;
+    stage.cloud_node("cloud-0")?;
+    stage.wan.close();
+    let config = holding(&stage, &for_long());
+    let mut edgeward = scene.live_edgeward(&config)?;
+    {
+        let registered = scene.register(&edgeward.url, &edgeward.ca)?;
+        registered.be_patient()?;
+        ends(scene, &stage, &pod("filler", 1000, 5), "edge", "edge_feasible_slo_met")?;
+        scene.kubectl.create(&pod("waiting", 500, 5))?;
+        is_held(scene, "waiting", "held_no_capacity")?;
+    }
+    let faults = [("path", "domain")];
+    let count = edgeward.count("edgeward_config_faults", &faults)?;
+    ensure!(count == 0, "{count}");
+
+    edgeward.terminate()?;
+    let mut changed: Value = config;
+    changed["domain"] = json!("acme.dev");
+    let renamed = scene.live_edgeward_as("renamed", &changed)?;
+    eventually("the fault is counted", BOUND, || {
+        let count = renamed.count("edgeward_config_faults", &faults)?;
+        ensure!(count == 1, "{count}");
+        Ok(())
+    })?;
+    let event = eventually("it is told", BOUND, || {
+        events::one(scene, "waiting", "GateOfAnotherDomain")
+    })?;
+    let note = event["note"].as_str().unwrap_or_default();
+    for part in ["scheduling.example.io/awaiting-capacity", "the domain acme.dev"] {
+        ensure!(event["type"] == "Warning" && note.contains(part), "{event:#}");
+    }
+    const SAID: &str = "pods are behind the gate of another domain, and nobody releases them; was the domain changed?";
+    let said = renamed.said(SAID).context("the log does not say so")?;
+    ensure!(said["gate_domain"] == "example.io" && said["pods"] == 1, "{said}");
+    ensure!(is_gated(&scene.kubectl.get("pod", "waiting")?), "it is free");
+
+    edgeward.kill()?;
+    renamed.terminate()?;
+    edgeward.start_again()?;
+    eventually("the first leads again", BOUND, || leads(&edgeward))?;
+    stage.wan.reopen()?;
+    goes(scene, &stage, "waiting", "cloud", "released_cloud")
+}
