@@ -152,7 +152,7 @@ fn is_unschedulable(pod: &Value) -> bool {
 }
 
 /// One address for several: each connection goes to the next of them, as a Service would have it.
-fn balance(to: Vec<SocketAddr>) -> Result<SocketAddr> {
+pub(crate) fn balance(to: Vec<SocketAddr>) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     // Ends with the process; a connection ends with either side.

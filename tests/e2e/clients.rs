@@ -27,9 +27,18 @@ pub(crate) fn create(scene: &Scene<'_>, pods: Range<usize>, annotations: &Value,
     scene.runtime.block_on(created(scene, pods, annotations, spec))
 }
 
-async fn created(scene: &Scene<'_>, pods: Range<usize>, annotations: &Value, spec: &Value) -> Result<()> {
+/// A client with the rights of a cluster administrator.
+pub(crate) async fn client(scene: &Scene<'_>) -> Result<Client> {
+    Ok(Client::try_from(config(scene).await?)?)
+}
+
+async fn config(scene: &Scene<'_>) -> Result<Config> {
     let kubeconfig = Kubeconfig::read_from(scene.kubeconfig())?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+}
+
+async fn created(scene: &Scene<'_>, pods: Range<usize>, annotations: &Value, spec: &Value) -> Result<()> {
+    let config = config(scene).await?;
     let path = format!("/api/v1/namespaces/{}/pods", scene.namespace);
     let clients = (0..CLIENTS).map(|client| {
         let (config, path, pods) = (config.clone(), path.clone(), pods.clone());

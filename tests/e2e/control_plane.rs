@@ -24,6 +24,10 @@ pub(crate) const CLOUD_NODE: &str = "cloud-1";
 /// The label of a node that kwok lets alone, as if its kubelet had stopped.
 pub(crate) const STOPPED: &str = "edgeward.test/stopped";
 
+/// The label of a pod that takes [`SLOW_END`] to terminate. Others are gone at once.
+pub(crate) const SLOW: &str = "edgeward.test/terminates-slowly";
+const SLOW_END: Duration = Duration::from_secs(5);
+
 const KUBECONFIG: &str = "kubeconfig";
 const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 
@@ -188,6 +192,7 @@ struct Files {
     kubeconfig: PathBuf,
     audit_policy: PathBuf,
     audit_log: PathBuf,
+    slow_end: PathBuf,
 }
 
 impl Files {
@@ -232,12 +237,15 @@ impl Files {
             ],
         });
         fs::write(&audit_policy, policy.to_string())?;
+        let slow_end = dir.join("slow-end.json");
+        fs::write(&slow_end, slow_end_stage().to_string())?;
         Ok(Self {
             ca,
             serving,
             service_accounts,
             kubeconfig,
             audit_policy,
+            slow_end,
             audit_log: dir.join(AUDIT_LOG),
         })
     }
@@ -315,7 +323,27 @@ fn kwok_args(binaries: &Path, files: &Files, ports: &Ports) -> Result<Vec<String
     for stage in fs::read_dir(&stages).with_context(|| format!("{}", stages.display()))? {
         args.push(flag("config", stage?.path()));
     }
+    args.push(flag("config", &files.slow_end));
     Ok(args)
+}
+
+/// How long a pod takes to terminate that is labelled [`SLOW`].
+fn slow_end_stage() -> Value {
+    let exists = |key: &str| json!({"key": key, "operator": "Exists"});
+    let label = format!(".metadata.labels[\"{SLOW}\"]");
+    json!({
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": "pod-slow-end"},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
+            "selector": {"matchExpressions": [exists(".metadata.deletionTimestamp"), exists(&label)]},
+            // Of stages that match, those with a weight come before those without.
+            "weight": 1,
+            "delay": {"durationMilliseconds": SLOW_END.as_millis()},
+            "next": {"delete": true},
+        },
+    })
 }
 
 fn edge_node(name: &str) -> Value {

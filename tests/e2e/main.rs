@@ -23,6 +23,7 @@ mod fleet_command;
 mod gate;
 mod golden;
 mod held;
+mod history;
 mod hook;
 mod invalid_slo;
 mod kubectl;
@@ -33,8 +34,10 @@ mod pki;
 mod placement;
 mod process;
 mod proxy;
+mod queue;
 mod reinvocation;
 mod release;
+mod rollout;
 mod scene;
 mod stage;
 mod untouched;
@@ -150,8 +153,11 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("held::in_turn", held::in_turn),
     ("held::until_the_wan_is_back", held::until_the_wan_is_back),
     ("held::behind_other_gates", held::behind_other_gates),
+    ("queue::no_newcomer_first", queue::no_newcomer_first),
+    ("queue::without_edgeward", queue::without_edgeward),
     ("gate::may_not_be_removed", gate::may_not_be_removed),
     ("gate::of_another_domain", gate::of_another_domain),
+    ("rollout::stays_at_the_edge", rollout::stays_at_the_edge),
     ("live::restart", live::restart::restart),
     ("custom_resources::policies_decide", custom_resources::policies_decide),
     ("custom_resources::sites_change", custom_resources::sites_change),
@@ -163,8 +169,11 @@ const ALONE: &[&str] = &[
     "held::in_turn",
     "held::until_the_wan_is_back",
     "held::behind_other_gates",
+    "queue::no_newcomer_first",
+    "queue::without_edgeward",
     "gate::may_not_be_removed",
     "gate::of_another_domain",
+    "rollout::stays_at_the_edge",
     "live::restart",
     "custom_resources::policies_decide",
     "custom_resources::sites_change",

@@ -1,0 +1,110 @@
+//! Rolling updates at a nearly full edge, with a cloud that would take every pod.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::control_plane::SLOW;
+use crate::held::{for_long, holding};
+use crate::patience::{BOUND, eventually};
+use crate::scene::Scene;
+use crate::stage::Stage;
+use crate::workloads;
+
+const REPLICAS: usize = 9;
+const ROLLOUTS: usize = 3;
+const NAME: &str = "shop";
+
+/// Each pod asks for a tenth of the edge.
+const MILLICORES: u32 = 100;
+
+/// The ways in which a Deployment replaces its pods, and how many it has at once to do without or to have more.
+fn strategies() -> [(&'static str, Value, usize); 2] {
+    [
+        ("maxSurge 25 %", json!({"maxSurge": "25%", "maxUnavailable": 0}), 3),
+        ("maxUnavailable 1", json!({"maxSurge": 0, "maxUnavailable": 1}), 1),
+    ]
+}
+
+/// Three rollouts in a row of nine replicas that take nine tenths of the edge, and 5 s to terminate. With `waitForTerminating` no
+/// rollout leaves more in the cloud than one step of it; without, the first leaves more than that. What is in the cloud is the
+/// first to go when the Deployment shrinks.
+pub(crate) fn stays_at_the_edge(scene: &Scene<'_>) -> Result<()> {
+    let stage = Stage::new(scene)?;
+    stage.edge_node("edge-0", "1")?;
+    stage.cloud_node("cloud-0")?;
+    for wait in ["30s", "0s"] {
+        let mut config = holding(&stage, &for_long());
+        config["waitForTerminating"] = json!(wait);
+        let edgeward = scene.live_edgeward_as(&format!("waits-{wait}"), &config)?;
+        let registered = scene.register(&edgeward.url, &edgeward.ca)?;
+        registered.be_patient()?;
+        for (name, strategy, step) in strategies() {
+            let shares = rollouts(scene, &stage, &strategy)?;
+            println!("rollout: {name}, waitForTerminating {wait}: {shares:?} of {REPLICAS} in the cloud");
+            match wait {
+                "0s" => ensure!(shares[0] > step, "{name}: {shares:?}: waiting makes no difference"),
+                _ => ensure!(shares.iter().all(|share| *share <= step), "{name}: {shares:?}"),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many replicas are in the cloud after each rollout.
+fn rollouts(scene: &Scene<'_>, stage: &Stage<'_>, strategy: &Value) -> Result<Vec<usize>> {
+    let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
+    let mut deployment = workloads::deployment(NAME, REPLICAS as u32, slo);
+    deployment["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": strategy});
+    let template = &mut deployment["spec"]["template"];
+    template["metadata"]["labels"][SLOW] = json!("true");
+    template["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{MILLICORES}m"));
+    scene.kubectl.create(&deployment)?;
+    let at_first = in_cloud(stage, &settled(scene, REPLICAS)?);
+    ensure!(at_first == 0, "{at_first} in the cloud at first");
+    let mut shares = Vec::new();
+    for rollout in 0..ROLLOUTS {
+        let patch = json!({"spec": {"template": {"metadata": {"labels": {"rollout": rollout.to_string()}}}}});
+        let args = ["patch", "deployment", NAME, "--type=merge", "-p", &patch.to_string()];
+        scene.kubectl.run(&args, "")?;
+        shares.push(in_cloud(stage, &settled(scene, REPLICAS)?));
+    }
+    let cloud = shares[ROLLOUTS - 1];
+    let left = REPLICAS - cloud;
+    scene
+        .kubectl
+        .run(&["scale", "deployment", NAME, &format!("--replicas={left}")], "")?;
+    let still = in_cloud(stage, &settled(scene, left)?);
+    ensure!(
+        still == 0,
+        "of {cloud} in the cloud, {still} are left, though {cloud} pods are gone"
+    );
+    scene.kubectl.run(&["delete", "deployment", NAME], "")?;
+    eventually("its pods are gone", BOUND, || {
+        let left = scene.kubectl.list("pods", &format!("app={NAME}"))?.len();
+        ensure!(left == 0, "{left}");
+        Ok(())
+    })?;
+    Ok(shares)
+}
+
+fn in_cloud(stage: &Stage<'_>, pods: &[Value]) -> usize {
+    pods.iter().filter(|pod| stage.site_of(pod) == Some("cloud")).count()
+}
+
+/// The Deployment's pods, once so many of the newest template run and no other is there.
+fn settled(scene: &Scene<'_>, replicas: usize) -> Result<Vec<Value>> {
+    eventually("the rollout is over, and old pods are gone", 4 * BOUND, || {
+        let deployment = scene.kubectl.get("deployment", NAME)?;
+        let status = &deployment["status"];
+        let is_seen = status["observedGeneration"] == deployment["metadata"]["generation"];
+        let counts = ["replicas", "updatedReplicas", "availableReplicas"];
+        let is_over = counts.iter().all(|count| status[count] == replicas);
+        let pods = scene.kubectl.list("pods", &format!("app={NAME}"))?;
+        ensure!(
+            is_seen && is_over && pods.len() == replicas,
+            "{} pods, {status}",
+            pods.len()
+        );
+        Ok(pods)
+    })
+}
