@@ -3,11 +3,13 @@
 //! Each setting is listed in `docs/configuration.md`.
 
 pub mod document;
+mod guards;
 mod holding;
 pub mod map;
 mod prometheus;
 pub mod sites;
 
+pub use guards::{Backstop, LoopGuard};
 pub use holding::{ForeignGates, Holding, OnNoCapacity};
 pub use prometheus::{Prometheus, Query};
 
@@ -68,6 +70,10 @@ pub struct Config {
     pub prometheus: Option<Prometheus>,
     /// Whether each pod that is kept at the edge gets an Event.
     pub placed_edge_events: bool,
+    /// What is done about pods that kube-scheduler finds no node for.
+    pub backstop: Backstop,
+    /// When the pods of a controller are left as they are.
+    pub loop_guard: LoopGuard,
 }
 
 /// What becomes of a pod whose SLO is invalid.
@@ -135,6 +141,8 @@ impl Default for Config {
             min_observations: 5,
             prometheus: None,
             placed_edge_events: false,
+            backstop: Backstop::default(),
+            loop_guard: LoopGuard::default(),
         }
     }
 }
@@ -172,7 +180,7 @@ impl Config {
     }
 
     /// Every setting, by its name in the document.
-    pub const SETTINGS: [&'static str; 24] = [
+    pub const SETTINGS: [&'static str; 26] = [
         "domain",
         "excludedNamespaces",
         "sites",
@@ -197,6 +205,8 @@ impl Config {
         "minObservations",
         "prometheus",
         "placedEdgeEvents",
+        "backstop",
+        "loopGuard",
     ];
 
     fn from_settings(settings: [Field<'_>; Self::SETTINGS.len()]) -> Self {
@@ -226,6 +236,8 @@ impl Config {
             min_observations,
             prometheus,
             placed_edge_events,
+            backstop,
+            loop_guard,
         ] = settings;
 
         if let Some(name) = domain.non_empty_string() {
@@ -315,6 +327,8 @@ impl Config {
         );
         config.prometheus = prometheus::read(&prometheus);
         set(&mut config.placed_edge_events, placed_edge_events.boolean());
+        config.backstop = guards::read_backstop(&backstop);
+        config.loop_guard = guards::read_loop_guard(&loop_guard);
         config
     }
 }
@@ -428,6 +442,8 @@ mod tests {
             "queueModel": "pending",
             "minObservations": 20,
             "placedEdgeEvents": true,
+            "backstop": {"recreate": true},
+            "loopGuard": {"failuresPerMinute": 3, "pause": "30s"},
         }))
         .unwrap();
         assert_eq!(config.keys.decision_id, "scheduling.acme.dev/decision-id");
@@ -478,6 +494,14 @@ mod tests {
         assert_eq!(config.queue_model, QueueModel::Pending);
         assert_eq!(config.min_observations, 20);
         assert!(config.placed_edge_events);
+        assert!(config.backstop.recreate);
+        assert_eq!(
+            config.loop_guard,
+            LoopGuard {
+                failures_per_minute: 3,
+                pause: Micros::from_secs(30)
+            }
+        );
 
         let config = Config::read(&json!({"waitForTerminating": 0, "cloudPodDeletionCost": 0})).unwrap();
         assert_eq!(config.holding.wait_for_terminating, PerClass::default());
@@ -504,13 +528,16 @@ mod tests {
                 "reservationTTL": "25h",
                 "models": {"quick": {}, "batch": {"alpha": -1}},
                 "minObservations": 0,
+                "backstop": {"recreate": "yes", "delete": true},
+                "loopGuard": {"failuresPerMinute": 0, "pause": "2d"},
                 "thresholds": {},
             })),
             [
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, probing, enableOffload, \
                  invalidSlo, onNoCapacity, holdClasses, holdLimits, waitForTerminating, foreignGates, maxPriority, \
                  cloudPodDeletionCost, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
-                 reservationTTL, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents",
+                 reservationTTL, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents, backstop, \
+                 loopGuard",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
                 "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
                  at most 63",
@@ -535,6 +562,10 @@ mod tests {
                 "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
                 "models.quick: is not a class; there are latency, throughput, batch",
                 "minObservations: 0 is not a whole number from 1 to 1000000",
+                "backstop.delete: is not a field here; there are recreate",
+                "backstop.recreate: \"yes\" is not true or false",
+                "loopGuard.failuresPerMinute: 0 is not a whole number from 1 to 1000",
+                "loopGuard.pause: \"2d\" is not a duration from 0s to 24h, such as 60s or 1m30s",
             ]
         );
     }

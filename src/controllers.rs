@@ -1,5 +1,7 @@
 //! The only writer to the API server.
 
+pub mod backstop;
+mod bucket;
 pub mod events;
 pub mod executor;
 pub mod gate;

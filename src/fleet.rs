@@ -11,9 +11,9 @@ use std::sync::{Arc, LazyLock};
 use crate::resources::Amounts;
 use crate::units::{Bytes, Micros, Millicores, Moment, Permille};
 use crate::wan::{Endpoint, OwnThresholds, Thresholds};
-use crate::workload::Ties;
 use crate::workload::constraints::{Labels, NodeConstraints, Taint, Toleration};
 use crate::workload::slo::{Class, PerClass};
+use crate::workload::{Ties, Workload};
 
 pub use claims::{ByNode, Claim, Claims};
 pub use on_their_way::OnTheirWay;
@@ -29,9 +29,21 @@ pub struct Snapshot {
     pub sites: Vec<Site>,
     /// What is set aside for held pods.
     pub claims: Arc<Claims>,
+    /// Controllers whose pods are left as they are for a while, and until when.
+    pub paused: Arc<ByController<Moment>>,
 }
 
 impl Snapshot {
+    /// Whether the pods of this one's controller are left as they are at this moment. Cost: a search.
+    pub fn is_paused(&self, workload: &Workload<'_>, now: Moment) -> bool {
+        let until = |uid: &str| self.paused.get(&workload.namespace, uid);
+        workload
+            .controller
+            .as_deref()
+            .and_then(until)
+            .is_some_and(|until| now < *until)
+    }
+
     /// The same picture, every part of it `by` younger. Cost: does not copy nodes.
     pub fn younger(&self, by: Micros) -> Snapshot {
         let shift = |moment: Moment| moment.after(by);

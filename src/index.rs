@@ -3,6 +3,7 @@
 //! A plain struct, fed with what was decoded from watches and published as [`Snapshot`]s. Charges are those of DESIGN
 //! section 5; `standing` decides the one of a pod that has no node yet.
 
+mod footprint;
 mod measured;
 mod pods;
 mod queues;
@@ -19,6 +20,7 @@ use crate::fleet::{
 use crate::resources::Amounts;
 use crate::units::Moment;
 
+pub use footprint::Footprint;
 use measured::Measured;
 pub use pods::{Phase, Placement, PodRecord, Stray};
 use pods::{PodEntry, Rank};
@@ -418,6 +420,7 @@ impl Index {
             kubernetes_as_of: self.kubernetes_as_of(as_of(Kind::Nodes).min(as_of(Kind::Pods))),
             sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
             claims: Arc::default(),
+            paused: Arc::default(),
         }
     }
 

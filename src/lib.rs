@@ -21,6 +21,8 @@
 //! | [`processing`] | how long finished pods took, per class and controller |
 //! | [`telemetry`] | what a Prometheus server says, and until when it counts |
 //! | [`waitlist`] | held pods: their order, what is set aside for them, whose turn has come |
+//! | [`backstop`] | pods that slipped past us or cannot run where they were sent, and what is done about them |
+//! | [`loop_guard`] | controllers that create pods which fail, over and over |
 //! | [`room`] | what one decision sees of the fleet |
 //! | [`score`] | which node kube-scheduler would take |
 //! | [`decide`] | workload and room to verdict |
@@ -67,12 +69,14 @@
 #![cfg_attr(feature = "serve", allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 // Inner ring.
+pub mod backstop;
 pub mod config;
 pub mod decide;
 pub mod fleet;
 pub mod index;
 pub mod keys;
 pub mod ledger;
+pub mod loop_guard;
 pub mod node;
 pub mod patch;
 pub mod pod;

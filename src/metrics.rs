@@ -15,6 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric as Encode, Registry};
 
+mod aftermath;
 mod configuration;
 mod controllers;
 mod prometheus;
@@ -24,6 +25,7 @@ mod wan;
 
 use crate::ledger::Ledger;
 
+pub use aftermath::{AftermathMetrics, Found, RecreationOutcome};
 pub use configuration::ConfigurationMetrics;
 pub use controllers::{ControllerMetrics, EventResult};
 pub use prometheus::PrometheusMetrics;
@@ -211,6 +213,10 @@ pub const LIST: &[Description] = &[
     prometheus::SAMPLE,
     controllers::LEADER,
     controllers::EVENTS,
+    aftermath::FOUND,
+    aftermath::RECREATIONS,
+    aftermath::PAUSES,
+    aftermath::PAUSED,
     LOG_LINES_DROPPED,
     BUILD_INFO,
 ];
@@ -333,6 +339,7 @@ pub struct Metrics {
     configuration: ConfigurationMetrics,
     prometheus: PrometheusMetrics,
     controllers: ControllerMetrics,
+    aftermath: AftermathMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -371,6 +378,7 @@ impl Metrics {
             configuration: ConfigurationMetrics::new(&mut registry),
             prometheus: PrometheusMetrics::new(&mut registry),
             controllers: ControllerMetrics::new(&mut registry),
+            aftermath: AftermathMetrics::new(&mut registry),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
         };
@@ -498,6 +506,11 @@ impl Metrics {
         &self.controllers
     }
 
+    /// What becomes of pods after they were created.
+    pub fn aftermath(&self) -> &AftermathMetrics {
+        &self.aftermath
+    }
+
     /// So many log lines were lost.
     pub fn log_lines_dropped(&self, lines: usize) {
         self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
@@ -601,6 +614,8 @@ mod tests {
             .wan()
             .statistics("cloud", "icmp://gw", health.statistics(0).unwrap());
         metrics.wan().link("cloud", &health.link().unwrap());
+        metrics.aftermath().recreation(RecreationOutcome::Deleted);
+        metrics.aftermath().paused();
         metrics.waitlist().change("released_edge", ReleaseOutcome::Changed);
         metrics.configuration().version(7);
         metrics.configuration().faults(["explain"].into_iter());

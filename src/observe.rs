@@ -3,6 +3,7 @@
 //! [`Observer`] is the only writer of the snapshot that reviews read. Watches, probes and queries send it [`Change`]s; it
 //! folds them into the index and publishes.
 
+mod aftermath;
 pub mod configuration;
 mod connection;
 mod dry_run;
@@ -25,16 +26,19 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, watch as channel};
 
+use crate::backstop::Survey;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::fleet::{Link, Node, NodeId, Snapshot, are_same_places};
 use crate::index::{Index, Kind, NodeFault, PodRecord, Stray};
 use crate::ledger::{DecisionId, Ledger};
+use crate::loop_guard::Loop;
 use crate::metrics::Metrics;
 use crate::pod::Sighting;
 use crate::telemetry::Telemetry;
 use crate::units::{Micros, Moment, Now};
 use crate::waitlist::{Plan, Waitlist};
+use aftermath::Aftermath;
 use strays::Strays;
 
 pub use connection::Connection;
@@ -160,6 +164,7 @@ impl Sight {
 pub struct Observer {
     index: Index,
     waitlist: Waitlist,
+    aftermath: Aftermath,
     /// What the held pods are decided by.
     config: Arc<Config>,
     plans: channel::Sender<Arc<Plan>>,
@@ -198,6 +203,7 @@ impl Observer {
         let observer = Self {
             index: Index::new(&Config::default()),
             waitlist: Waitlist::default(),
+            aftermath: Aftermath::default(),
             config: Arc::default(),
             plans: channel::Sender::default(),
             freed: 0,
@@ -227,6 +233,16 @@ impl Observer {
     /// What is to be done about held pods, always the newest.
     pub fn plans(&self) -> channel::Receiver<Arc<Plan>> {
         self.plans.subscribe()
+    }
+
+    /// What there is for the backstop to look at, always the newest.
+    pub fn surveys(&self) -> channel::Receiver<Arc<Survey>> {
+        self.aftermath.surveys()
+    }
+
+    /// Calls `then`, which must not block, with each controller whose pods begin to be left as they are.
+    pub fn when_looping(&mut self, then: impl Fn(Loop) + Send + 'static) {
+        self.aftermath.when_looping(then);
     }
 
     /// Calls `then` once a snapshot is published for which everything of this kind was listed.
@@ -281,7 +297,8 @@ impl Observer {
     fn next_change(&self) -> Option<Moment> {
         let expiry = || self.ledger().next_expiry();
         let of_waitlist = (!self.waitlist.is_empty()).then(|| [self.waitlist.next_change(), expiry()]);
-        let moments = of_waitlist.into_iter().flatten().chain([self.index.next_change()]);
+        let others = [self.index.next_change(), self.aftermath.next_change()];
+        let moments = of_waitlist.into_iter().flatten().chain(others);
         moments.flatten().min()
     }
 
@@ -296,6 +313,9 @@ impl Observer {
                 inherited = self.confirm(pod);
                 self.tell(pod);
                 self.strays.apply(pod);
+                let is_new = self.sight != Sight::Listing && !self.index.has_seen(&pod.uid);
+                let guard = self.config.loop_guard;
+                self.aftermath.apply(pod, is_new, guard, &self.metrics, at);
                 match pod.held.take() {
                     Some(held) => {
                         let wall = self.clock.wall();
@@ -307,6 +327,7 @@ impl Observer {
             Change::PodGone(uid) => {
                 self.waitlist.delete(uid);
                 self.strays.delete(uid);
+                self.aftermath.delete(uid, self.config.loop_guard, at);
             }
             Change::Settings(config) => self.config = Arc::clone(config),
             Change::Sites(config) => self.begin(config),
@@ -327,6 +348,7 @@ impl Observer {
         if is_listed {
             self.waitlist.retain(|uid| self.index.has_seen(uid));
             self.strays.retain(|uid| self.index.has_seen(uid));
+            self.aftermath.retain(|uid| self.index.has_seen(uid));
         }
     }
 
@@ -400,6 +422,14 @@ impl Observer {
         let now = self.clock.moment();
         let replaced = self.change_over();
         let mut snapshot = self.index.publish(now);
+        let before = self.fleet.load();
+        let guard = self.config.loop_guard;
+        let is_paused = self
+            .aftermath
+            .publish(&self.index, &mut snapshot, &before, guard, &self.metrics, now);
+        if is_paused {
+            self.waitlist.reconsider();
+        }
         let plan = self.plan(&mut snapshot, replaced.as_ref());
         let revision = snapshot.revision;
         self.published = Some(now);
@@ -678,6 +708,46 @@ mod tests {
             is("d", Some("edge"))
         );
         assert_eq!(tells(vec![pod("e", ago(1), 6, "none")]), is("e", None));
+    }
+
+    #[test]
+    fn a_loop_is_published_and_told_once_and_only_of_pods_seen_as_they_are_created() {
+        let (mut observer, _changes) = Observer::new(Arc::default(), Clock::start(), Arc::default());
+        let told = Arc::<Mutex<Vec<Loop>>>::default();
+        observer.when_looping({
+            let told = Arc::clone(&told);
+            move |closed| told.lock().unwrap().push(closed)
+        });
+        let keys = Config::default().keys;
+        let pod = |i: usize| {
+            let pod = serde_json::json!({
+                "metadata": {
+                    "name": i.to_string(), "namespace": "shop", "uid": i.to_string(),
+                    "annotations": {"scheduling.example.io/decision-id": "00000000-0000-4000-8000-000000000001"},
+                    "ownerReferences": [{"kind": "Robot", "name": "r2", "uid": "r2", "controller": true}],
+                },
+                "spec": {},
+            });
+            let text = pod.to_string();
+            let record = crate::pod::Pod::from_json(&text).unwrap().record(&text, &keys).unwrap();
+            Change::Pod(Box::new(record.unwrap()))
+        };
+        let mut paused_after = |changes: Vec<Change>| {
+            let now = observer.clock.moment();
+            changes.into_iter().for_each(|change| observer.fold(now, change));
+            observer.publish();
+            observer.fleet.load().paused.get("shop", "r2").is_some()
+        };
+        let comes_and_goes = |i: usize| [pod(i), Change::PodGone(i.to_string().into())];
+        assert!(!paused_after(vec![Change::ListBegan(Kind::Pods)]));
+        assert!(!paused_after((0..50).flat_map(comes_and_goes).collect()));
+        assert!(!paused_after(vec![Change::ListEnded(Kind::Pods)]));
+        assert!(!paused_after((100..111).flat_map(comes_and_goes).collect()));
+        assert!(paused_after(comes_and_goes(111).into()));
+        assert!(paused_after((200..220).flat_map(comes_and_goes).collect()));
+        let told = told.lock().unwrap();
+        let names: Vec<_> = told.iter().map(|closed| (&*closed.controller, &*closed.pod)).collect();
+        assert_eq!(names, [("Robot r2", "111")]);
     }
 
     #[test]

@@ -199,10 +199,10 @@ impl<'a> Pod<'a> {
             management,
             intent,
             bound: self.spec.node_name.as_ref().is_some_and(|name| !name.is_empty()),
-            mirror: self.annotation(MIRROR_ANNOTATION).is_some(),
+            mirror: self.is_mirror(),
             controller: self.controller().and_then(|owner| Some(owner.uid.as_ref()?.0.clone())),
-            daemonset: self.controller().is_some_and(|owner| owner.kind == "DaemonSet"),
-            shadow: self.label(LIQO_MANAGED_BY) == Some("shadowpod"),
+            daemonset: self.is_of_daemonset(),
+            shadow: self.is_shadow(),
             gates: self
                 .spec
                 .scheduling_gates
@@ -218,6 +218,23 @@ impl<'a> Pod<'a> {
     /// `spec.tolerations`.
     pub fn tolerations(&self) -> impl Iterator<Item = &Toleration<'a>> {
         self.spec.tolerations.iter().flatten().map(|toleration| &toleration.0)
+    }
+
+    fn is_mirror(&self) -> bool {
+        self.annotation(MIRROR_ANNOTATION).is_some()
+    }
+
+    fn is_of_daemonset(&self) -> bool {
+        self.controller().is_some_and(|owner| owner.kind == "DaemonSet")
+    }
+
+    fn is_shadow(&self) -> bool {
+        self.label(LIQO_MANAGED_BY) == Some("shadowpod")
+    }
+
+    /// Whether it is for others to say where it runs.
+    fn is_of_others(&self) -> bool {
+        self.is_mirror() || self.is_of_daemonset() || self.is_shadow()
     }
 
     fn controller(&self) -> Option<&wire::OwnerReference<'a>> {

@@ -259,6 +259,9 @@ struct Planning<'p> {
 impl Planning<'_> {
     fn consider(&mut self, entry: &Entry, turn: Turn) {
         let pod = &entry.pod;
+        if self.snapshot.is_paused(&pod.workload, self.now.moment) {
+            return self.step(entry, What::LetGo(Reason::LoopGuard));
+        }
         if pod.workload.has_other_gates(&self.config.keys) {
             return self.note(entry, Reason::HeldForeignGate);
         }

@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use crate::admit::Phase;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::controllers::events::{PodEvent, Recorder};
+use crate::controllers::backstop::Backstop;
+use crate::controllers::events::{PodEvent, Recorder, looping};
 use crate::controllers::executor::{Books, Executor};
 use crate::controllers::lease::{Election, Leadership};
 use crate::controllers::status::{self, Views};
@@ -78,14 +79,12 @@ pub(super) async fn view(
         Arc::clone(metrics),
     );
     let (recorder, events) = Recorder::new(cluster.client(), Arc::clone(&config), clock, Arc::clone(metrics));
-    observer.when_decided({
-        let events = events.clone();
-        move |sighting| events.decided(sighting)
-    });
-    observer.when_astray({
-        let (events, config) = (events.clone(), Arc::clone(&config));
-        move |stray| events.tell(PodEvent::another_domain(stray, &config.load().keys, clock.wall()))
-    });
+    let told = events.clone();
+    observer.when_decided(move |sighting| told.decided(sighting));
+    let told = events.clone();
+    observer.when_looping(move |closed| told.tell(looping(&closed, clock.wall())));
+    let (told, settings) = (events.clone(), Arc::clone(&config));
+    observer.when_astray(move |stray| told.tell(PodEvent::another_domain(stray, &settings.load().keys, clock.wall())));
     let views = Views {
         seen,
         fleet: Arc::clone(&fleet),
@@ -107,14 +106,24 @@ pub(super) async fn view(
     tasks.push(Task::endless("Events on pods", recorder.run(leadership.clone())));
     let [serving, draining] = [Phase::Serving, Phase::Draining].map(|phase| enters(readiness, phase));
     tasks.push(Task::that_takes_leave("Lease", election.run(serving, draining)));
+    let books = Books {
+        config: Arc::clone(&config),
+        fleet: Arc::clone(&fleet),
+        ledger: Arc::clone(&ledger),
+    };
+    let backstop = Backstop {
+        client: client.clone(),
+        surveys: observer.surveys(),
+        books: books.clone(),
+        events,
+        clock,
+        metrics: Arc::clone(metrics),
+    };
+    tasks.push(Task::endless("backstop", backstop.run(leadership.clone())));
     let executor = Executor {
         client,
         plans: observer.plans(),
-        books: Books {
-            config: Arc::clone(&config),
-            fleet: Arc::clone(&fleet),
-            ledger: Arc::clone(&ledger),
-        },
+        books,
         clock,
         metrics: Arc::clone(metrics),
         events,

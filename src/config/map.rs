@@ -350,7 +350,8 @@ mod tests {
                 "config.yaml.cloudEndpoint: is not a field here; there are domain, excludedNamespaces, sites, probing, \
                  enableOffload, invalidSlo, onNoCapacity, holdClasses, holdLimits, waitForTerminating, foreignGates, \
                  maxPriority, cloudPodDeletionCost, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
-                 reservationTTL, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents",
+                 reservationTTL, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents, backstop, \
+                 loopGuard",
                 "lossThresholdPct: is also set as config.yaml.lossThresholdPct; keep one of them",
                 "config.yaml.sites[0].kind: \"moon\" is not one of edge, cloud, liqo",
                 "config.yaml.sites: has 0 sites of kind edge; there must be exactly one",

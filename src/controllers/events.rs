@@ -2,7 +2,6 @@
 //!
 //! The name of an Event is made from what it tells, so what is told twice, by two replicas or after a restart, is one Event.
 
-mod bucket;
 mod configuration;
 mod decision;
 mod gate;
@@ -19,7 +18,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
 pub use configuration::follow;
-pub use decision::{PodEvent, PodReason};
+pub use decision::{PodEvent, PodReason, looping};
 pub use recorder::{Events, Recorder};
 
 /// Who reports.

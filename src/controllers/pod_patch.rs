@@ -1,17 +1,18 @@
-//! One patch of one version of a pod.
+//! One patch of one version of a pod, or its deletion.
 
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use k8s_openapi::api::core::v1::Pod as PodObject;
+use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
 use serde::de::IgnoredAny;
 
 use crate::patch::Operation;
 
-/// What came of a patch.
+/// What came of a patch, or of a deletion.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The pod is changed.
+    /// The pod is changed, or deleted.
     Changed,
     /// The pod is another by now, or gone.
     Outdated,
@@ -43,6 +44,20 @@ impl Version<'_> {
             // A test that fails looks like a pod that is not valid.
             kube::Error::Api(status) if status.code == 422 && !self.is_current(client).await => Outcome::Outdated,
             _ => Outcome::Refused(words(error)),
+        }
+    }
+
+    /// Deletes the pod, if it still is this version of the one with this uid.
+    pub(super) async fn delete(self, client: &Client, uid: &str) -> Outcome {
+        let pods: Api<PodObject> = Api::namespaced(client.clone(), self.namespace);
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: Some(self.resource_version.to_owned()),
+        });
+        match pods.delete(self.name, &params).await {
+            Ok(_) => Outcome::Changed,
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Outcome::Outdated,
+            Err(error) => Outcome::Refused(words(error)),
         }
     }
 

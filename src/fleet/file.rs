@@ -82,6 +82,7 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         kubernetes_as_of: now.before(seconds(&age)),
         sites,
         claims: Arc::default(),
+        paused: Arc::default(),
     })
 }
 

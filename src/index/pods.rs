@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::queues::Counted;
 use super::standing::{Before, Unbound};
 use super::{Index, Kind};
+use crate::backstop::StuckPod;
 use crate::fleet::{NodeId, SiteDefinition};
 use crate::pod::{Decided, Finished};
 use crate::resources::Amounts;
@@ -19,10 +20,14 @@ use crate::workload::slo::Class;
 pub struct PodRecord {
     /// `metadata.uid`.
     pub uid: Box<str>,
+    /// `metadata.name`.
+    pub name: Box<str>,
     /// Namespace.
     pub namespace: Box<str>,
     /// Uid of its controller.
     pub controller: Option<Box<str>>,
+    /// Kind and name of its controller, for people.
+    pub controller_name: Option<Box<str>>,
     /// When it was created, to the second.
     pub created: Option<jiff::Timestamp>,
     /// `spec.nodeName`.
@@ -37,6 +42,8 @@ pub struct PodRecord {
     pub slo: Option<(Class, u8)>,
     /// Where it is in its life.
     pub phase: Phase,
+    /// Whether it is over, and not well.
+    pub failed: bool,
     /// How long its work took, if it is a Job's and over.
     pub finished: Option<Finished>,
     /// Whether it is being deleted.
@@ -55,6 +62,10 @@ pub struct PodRecord {
     pub held: Option<Box<HeldPod>>,
     /// The pod, if it carries the gate that would be ours under another domain.
     pub stray: Option<Box<Stray>>,
+    /// The pod as the backstop keeps it, if it states an SLO and kube-scheduler has found no node for it.
+    pub stuck: Option<Box<StuckPod>>,
+    /// Whether it states an SLO and no decision, and nothing in it says why.
+    pub undecided: bool,
 }
 
 /// A pod behind the gate of another domain: nobody releases it, unless edgeward runs with that domain, too.

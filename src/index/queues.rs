@@ -35,6 +35,14 @@ pub(super) struct Counted {
     closes: Option<usize>,
 }
 
+impl Counted {
+    /// Class, pod priority and SLO priority, where it was counted at all.
+    pub(super) fn group(&self) -> Option<(Class, i32, u8)> {
+        self.group
+            .map(|(_, class, priority, slo_priority)| (class, priority, slo_priority))
+    }
+}
+
 impl Queues {
     fn count(&mut self, counted: Counted, entry: &PodEntry) {
         if let Some(group) = counted.group {

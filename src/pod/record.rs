@@ -5,11 +5,16 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::value::RawValue;
 
-use super::wire::{Condition, Container, ContainerStatus, Quantities, Resources, SchedulingGate, Status};
+use super::wire::{
+    Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, SchedulingGate, Status,
+};
 use super::{Pod, ResourceList, Toleration, slo};
+use crate::backstop::StuckPod;
 use crate::index::{Phase, Placement, PodRecord, Stray};
 use crate::keys::Keys;
+use crate::ledger::DecisionId;
 use crate::waitlist::HeldPod;
+use crate::workload::slo::Management;
 
 impl<'a> Pod<'a> {
     /// What is kept of a pod that exists, which was read from `json`; `None` for one without uid or namespace, which no API
@@ -22,6 +27,8 @@ impl<'a> Pod<'a> {
         let status = self.status()?;
         let record = self.record_with(status.as_ref(), keys).map(|record| PodRecord {
             held: self.held(json, keys).map(Box::new),
+            stuck: self.stuck(&record, keys).map(Box::new),
+            undecided: record.decision.is_none() && self.is_for_us(keys),
             ..record
         });
         Ok(record)
@@ -59,6 +66,35 @@ impl<'a> Pod<'a> {
         })
     }
 
+    /// The pod as the backstop keeps it, if kube-scheduler has found no node for it, and nothing keeps it from trying again.
+    fn stuck(&self, record: &PodRecord, keys: &Keys) -> Option<StuckPod> {
+        let is_stuck = record.unschedulable.is_some() && record.node.is_none() && record.phase == Phase::Pending;
+        if !is_stuck || record.gated || record.terminating {
+            return None;
+        }
+        let workload = self.workload(Cow::Borrowed(&record.namespace), keys).into_owned();
+        workload.intent.as_ref()?;
+        let is_replaced = |owner: &OwnerReference<'_>| {
+            owner.api_version == "apps/v1" && (owner.kind == "ReplicaSet" || owner.kind == "StatefulSet")
+        };
+        Some(StuckPod {
+            uid: (&*record.uid).into(),
+            name: record.name.clone(),
+            resource_version: self.resource_version()?.into(),
+            is_replaced: self.controller().is_some_and(is_replaced),
+            decision: record.decision.as_deref().and_then(DecisionId::parse),
+            reason: self.annotation(&keys.reason).map(Box::from),
+            workload,
+        })
+    }
+
+    /// Whether the pod by itself is one that we decide.
+    fn is_for_us(&self, keys: &Keys) -> bool {
+        let annotations = self.annotations().into_iter().flat_map(super::StringMap::iter);
+        let (management, intent) = slo::parse(annotations, self.label(&keys.managed), keys);
+        intent.is_some() && management != Management::OptedOut && !self.is_of_others()
+    }
+
     pub(super) fn status(&self) -> Result<Option<Status<'a>>, serde_json::Error> {
         let status = self.status.map(RawValue::get);
         Ok(status.map(serde_json::from_str).transpose()?.flatten())
@@ -80,8 +116,12 @@ impl<'a> Pod<'a> {
         };
         Some(PodRecord {
             uid: text(&metadata.uid)?,
+            name: self.name().into(),
             namespace: text(&metadata.namespace)?,
             controller: self.controller().and_then(|owner| text(&owner.uid)),
+            controller_name: self
+                .controller()
+                .map(|owner| format!("{} {}", &*owner.kind, &*owner.name).into()),
             created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
             nominated: status.and_then(|status| text(&status.nominated_node_name)),
             request: self.charged_request(status).amounts(),
@@ -91,6 +131,7 @@ impl<'a> Pod<'a> {
                 .filter(|intent| intent.class_known)
                 .map(|intent| (intent.slo.class, intent.slo.priority)),
             phase,
+            failed: status.and_then(|status| status.phase.as_deref()) == Some("Failed"),
             finished: status.and_then(|status| self.finished_with(status)),
             terminating: metadata.deletion_timestamp.is_some(),
             gated: self.spec.scheduling_gates.iter().flatten().next().is_some(),
@@ -100,6 +141,8 @@ impl<'a> Pod<'a> {
             placement: node.is_none().then(|| Box::new(self.placement())),
             held: None,
             stray: self.stray(keys).map(Box::new),
+            stuck: None,
+            undecided: false,
             node,
         })
     }

@@ -166,6 +166,16 @@ impl<'run> Edgeward<'run> {
         replace(&self.fleet, fleet)
     }
 
+    /// Puts another configuration in place, at once. It was started with one in a file.
+    pub(crate) fn set_config(&self, config: &Value) -> Result<()> {
+        settings(&self.launch.dir, config).map(drop)
+    }
+
+    /// What its log has of this message since it was last started.
+    pub(crate) fn said(&self, message: &str) -> Vec<Value> {
+        self.process.all_said(message)
+    }
+
     /// Sum of a metric over all series that carry these labels; of none, 0.
     pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
         let text = self.runtime.block_on(async {

@@ -8,6 +8,7 @@
 // What keeps the inner ring pure is not for tests.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
+mod backstop;
 mod burst;
 mod clients;
 mod configuration;
@@ -29,6 +30,7 @@ mod invalid_slo;
 mod kubectl;
 mod leader;
 mod live;
+mod loop_guard;
 mod patience;
 mod pki;
 mod placement;
@@ -150,6 +152,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("release::with_kubectl_alone", release::with_kubectl_alone),
     ("leader::one_of_two", leader::one_of_two),
     ("events::told_once", events::told_once),
+    ("backstop::finds_and_recreates", backstop::finds_and_recreates),
     ("held::in_turn", held::in_turn),
     ("held::until_the_wan_is_back", held::until_the_wan_is_back),
     ("held::behind_other_gates", held::behind_other_gates),
@@ -158,6 +161,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("gate::may_not_be_removed", gate::may_not_be_removed),
     ("gate::of_another_domain", gate::of_another_domain),
     ("rollout::stays_at_the_edge", rollout::stays_at_the_edge),
+    ("loop_guard::ends_a_loop", loop_guard::ends_a_loop),
     ("live::restart", live::restart::restart),
     ("custom_resources::policies_decide", custom_resources::policies_decide),
     ("custom_resources::sites_change", custom_resources::sites_change),
@@ -174,6 +178,7 @@ const ALONE: &[&str] = &[
     "gate::may_not_be_removed",
     "gate::of_another_domain",
     "rollout::stays_at_the_edge",
+    "loop_guard::ends_a_loop",
     "live::restart",
     "custom_resources::policies_decide",
     "custom_resources::sites_change",

@@ -83,9 +83,14 @@ impl Process {
 
     /// The fields of the first event of its JSON log with this message, if it has said it.
     pub(crate) fn said(&self, message: &str) -> Option<Value> {
-        let log = fs::read_to_string(&self.log).ok()?;
-        let mut events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        events.find(|event| event["message"] == message)
+        self.all_said(message).into_iter().next()
+    }
+
+    /// The fields of every such event.
+    pub(crate) fn all_said(&self, message: &str) -> Vec<Value> {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events.filter(|event| event["message"] == message).collect()
     }
 
     /// The last lines of its log.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::{Telling, cut};
 use crate::fleet::SiteKind;
 use crate::ledger::DecisionId;
+use crate::loop_guard::Loop;
 use crate::pod::Sighting;
 use crate::resources::Amounts;
 
@@ -28,12 +29,14 @@ pub enum PodReason {
     InvalidSlo,
     /// It was placed where it is not expected to keep its SLO.
     SloAtRisk,
-    /// kube-scheduler finds no node for it where it was sent.
+    /// kube-scheduler finds no node for it, and another site would take it.
     Unschedulable,
     /// The API server does not let us change it, and so its gate stays.
     ReleaseRefused,
     /// It is behind the gate of another domain than ours.
     GateOfAnotherDomain,
+    /// Pods of its controller fail over and over, and are left as they are for a while.
+    LoopGuard,
 }
 
 impl PodReason {
@@ -50,6 +53,7 @@ impl PodReason {
             Self::Unschedulable => "Unschedulable",
             Self::ReleaseRefused => "ReleaseRefused",
             Self::GateOfAnotherDomain => "GateOfAnotherDomain",
+            Self::LoopGuard => "LoopGuard",
         }
     }
 
@@ -63,6 +67,7 @@ impl PodReason {
             Self::SloAtRisk => ["Warning", "Place"],
             Self::Unschedulable => ["Warning", "Recheck"],
             Self::ReleaseRefused | Self::GateOfAnotherDomain => ["Warning", "Release"],
+            Self::LoopGuard => ["Warning", "LeaveAlone"],
         }
     }
 }
@@ -166,6 +171,27 @@ pub(super) fn told(sighting: &Sighting, now: Timestamp) -> Vec<PodEvent> {
         tell(PodReason::SloAtRisk, note(sighting, &what));
     }
     told
+}
+
+/// What there is to tell of pods that fail over and over: on the one that was one too many.
+pub fn looping(closed: &Loop, now: Timestamp) -> PodEvent {
+    let Loop {
+        controller, failures, ..
+    } = closed;
+    let note = format!(
+        "within a minute {controller} created {failures} pods in the place of ones that failed or were deleted within 10 s; its \
+         pods are left as they are for {} s (passthrough_loop_guard)",
+        closed.pause.0 / 1_000_000
+    );
+    PodEvent {
+        namespace: closed.namespace.clone(),
+        name: closed.pod.clone(),
+        uid: closed.uid.clone(),
+        reason: PodReason::LoopGuard,
+        decision: closed.decision,
+        at: now,
+        note,
+    }
 }
 
 /// What happened, why in words, and the numbers of the pod and of every site that the pod's annotations have.

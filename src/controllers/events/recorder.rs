@@ -8,11 +8,11 @@ use arc_swap::ArcSwap;
 use kube::Client;
 use tokio::sync::mpsc;
 
-use super::bucket::Bucket;
 use super::decision::{PodEvent, PodReason, told};
 use super::{Outcome, PAUSE, create};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::controllers::bucket::Bucket;
 use crate::controllers::lease::Leadership;
 use crate::metrics::{EventResult, Metrics};
 use crate::pod::Sighting;
