@@ -213,24 +213,27 @@ proptest! {
     fn a_loop_is_closed_when_a_minute_holds_too_many(lives in prop::collection::vec((0_i64..30_000, 0_i64..15_000), 1..60)) {
         let mut scene = Scene::new();
         let (mut failures, mut again): (Vec<i64>, Vec<i64>) = (vec![], vec![]);
+        let mut paused_until = i64::MIN;
         for (pause, life) in lives {
             scene.wait(pause);
             let now = scene.now.0;
             let minute = |at: &i64| now - *at < 60 * SECOND;
             failures.retain(minute);
             again.retain(minute);
-            if !failures.is_empty() {
+            let is_paused = now < paused_until;
+            if !failures.is_empty() && !is_paused {
                 failures.remove(0);
                 again.push(now);
             }
             let (uid, closed) = scene.create("c");
             prop_assert_eq!(closed.is_some(), again.len() > SETTINGS.failures_per_minute);
             if closed.is_some() {
+                paused_until = now + 120 * SECOND;
                 (failures, again) = (vec![], vec![]);
             }
             scene.wait(life);
             scene.guard.delete(&uid, SETTINGS, scene.now);
-            if life <= 10_000 {
+            if life <= 10_000 && !is_paused {
                 failures.push(scene.now.0);
             }
         }
