@@ -9,6 +9,7 @@ mod live;
 mod release;
 mod review;
 mod serve;
+mod undecided;
 
 use std::io::Write as _;
 use std::process::ExitCode;

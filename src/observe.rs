@@ -8,6 +8,7 @@ pub mod configuration;
 mod connection;
 mod dry_run;
 mod fleet_file;
+pub mod installation;
 mod listing;
 mod objects;
 mod policies;
@@ -44,9 +45,9 @@ use strays::Strays;
 pub use connection::Connection;
 pub use dry_run::{Answer, Refusal};
 pub use fleet_file::FleetFile;
-pub use listing::list;
-pub use policies::SloPolicies;
-pub use sites::{Sites, sites_in_use};
+pub use listing::{Listing, list};
+pub use policies::{SloPolicies, policies};
+pub use sites::{Sites, site_specs, sites_in_use};
 pub use watch::{Cluster, client};
 
 /// The shortest time between two publications: a burst of events becomes one picture.

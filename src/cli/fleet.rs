@@ -61,9 +61,10 @@ impl Fleet {
         let clock = Clock::start();
         let (snapshot, now) = cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
             let config = observe::sites_in_use(connection, config).await?;
-            let (mut index, links) = tokio::try_join!(observe::list(connection, &config, clock), async {
-                Ok(live::first_round(&config, clock, &metrics).await)
-            },)?;
+            let (observe::Listing { mut index, .. }, links) =
+                tokio::try_join!(observe::list(connection, &config, clock), async {
+                    Ok(live::first_round(&config, clock, &metrics).await)
+                },)?;
             for (site, known) in links {
                 index.set_link(&site, known.link);
             }

@@ -16,11 +16,11 @@ use crate::yaml;
 mod config_map;
 mod files;
 
-pub use config_map::{ConfigMap, ConfigMapName};
+pub use config_map::{ConfigMap, ConfigMapName, read_config_map};
 pub use files::{Files, read};
 
 /// What was read: a configuration and what an operator should know of it, or every fault.
-type Outcome = Result<(Config, Vec<Notice>), Faults>;
+pub type Outcome = Result<(Config, Vec<Notice>), Faults>;
 
 /// Tells good versions of the configuration as they come.
 #[derive(Debug, Clone)]

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, bail};
 use http::header::{CONTENT_TYPE, WARNING};
 use http::{HeaderMap, HeaderValue, Method, Request};
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use kube::api::ListParams;
 use kube::client::Body;
 use serde_json::Value;
 
@@ -81,21 +79,6 @@ impl Connection {
         let found = api.get_metadata(namespace).await;
         let found = found.map_err(|error| self.failure(&format!("cannot get namespace {namespace}"), error))?;
         Ok(found.metadata.labels.unwrap_or_default())
-    }
-
-    /// The names of all mutating webhooks that the API server calls.
-    ///
-    /// # Errors
-    /// They cannot be listed.
-    pub async fn mutating_webhooks(&self) -> anyhow::Result<Vec<String>> {
-        let api = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
-        let list = api.list(&ListParams::default()).await;
-        let list = list.map_err(|error| self.failure("cannot list mutatingwebhookconfigurations", error))?;
-        let webhooks = list
-            .items
-            .into_iter()
-            .flat_map(|found| found.webhooks.into_iter().flatten());
-        Ok(webhooks.map(|webhook| webhook.name).collect())
     }
 }
 

@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::index::{Index, Kind};
 use crate::units::Micros;
+use crate::waitlist::HeldPod;
 
 /// How many objects are asked for at a time.
 const PAGE: u32 = 500;
@@ -20,12 +21,21 @@ const PAGE: u32 = 500;
 /// again: a pod that it has refused by then, although there is room, waits for something else.
 const STANDING: Micros = Micros::from_secs(60);
 
+/// A cluster as it was listed.
+#[derive(Debug)]
+pub struct Listing {
+    /// Everything, counted.
+    pub index: Index,
+    /// The pods behind our gate.
+    pub held: Vec<HeldPod>,
+}
+
 /// Lists nodes, pods and namespaces into an index of the configured sites. An object that cannot be read is logged, and
 /// does not count.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a list: the error names it, and what is not allowed.
-pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> anyhow::Result<Index> {
+pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> anyhow::Result<Listing> {
     let keys = &config.keys;
     let asked = clock.moment();
     let (nodes, pods, namespaces) = tokio::try_join!(
@@ -43,12 +53,14 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
     for node in nodes {
         index.apply_node(node, then);
     }
-    for pod in pods {
+    let mut held = Vec::new();
+    for mut pod in pods {
+        held.extend(pod.held.take().map(|held| *held));
         index.apply_pod(pod, None, then);
     }
     index.publish(then);
     Kind::ALL.into_iter().for_each(|kind| index.heard(kind, asked));
-    Ok(index)
+    Ok(Listing { index, held })
 }
 
 async fn all<K, T>(connection: &Connection, kind: Kind, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>

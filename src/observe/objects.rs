@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use kube::api::ListParams;
 use kube::runtime::watcher::{self, Error, Event, watcher};
 use kube::runtime::{WatchStreamExt as _, reflector::Lookup};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
+use super::connection::Connection;
 use super::raw::Raw;
 use super::watch::{begin_anew, is_gone, open_seconds, pauses};
 use crate::metrics::Metrics;
@@ -58,6 +60,27 @@ pub(super) async fn follow<K, T: PartialEq>(
         }
         tokio::time::sleep(PERIOD).await;
     }
+}
+
+/// All objects of a kind, each as `read` has it; `None` while the definition is not installed.
+///
+/// # Errors
+/// The API server cannot be reached or does not allow it.
+pub(super) async fn list<K, T>(
+    connection: &Connection,
+    read: impl Fn(&Raw<K>) -> Option<T>,
+) -> anyhow::Result<Option<Vec<T>>>
+where
+    K: Resource<DynamicType = ()> + 'static,
+    Raw<K>: DeserializeOwned,
+{
+    let failure = |error| connection.failure(&format!("cannot list {}", K::plural(&())), error);
+    if !is_installed::<K>(&connection.client).await.map_err(failure)? {
+        return Ok(None);
+    }
+    let api = Api::<Raw<K>>::all(connection.client.clone());
+    let list = api.list(&ListParams::default()).await.map_err(failure)?;
+    Ok(Some(list.items.iter().filter_map(read).collect()))
 }
 
 /// Everybody who is known to the API server may ask this.

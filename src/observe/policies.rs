@@ -7,6 +7,7 @@ use kube::{Client, Resource as _};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::connection::Connection;
 use super::objects;
 use super::raw::Raw;
 use crate::api::SloPolicy;
@@ -48,6 +49,14 @@ impl SloPolicies {
         })
         .await;
     }
+}
+
+/// The policies of a cluster; `None` while the definition is not installed. One with faults is logged, too.
+///
+/// # Errors
+/// The API server cannot be reached or does not allow it.
+pub async fn policies(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<Seen>>>> {
+    objects::list(connection, read).await
 }
 
 fn read(object: &Raw<SloPolicy>) -> Option<Arc<Seen>> {

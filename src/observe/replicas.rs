@@ -97,7 +97,7 @@ fn name(slice: &EndpointSlice) -> String {
 }
 
 /// The first addresses of the endpoints that take requests; one whose condition is not known does.
-fn ready_endpoints(slice: &EndpointSlice) -> Vec<String> {
+pub(super) fn ready_endpoints(slice: &EndpointSlice) -> Vec<String> {
     let ready = slice.endpoints.iter().filter(|endpoint| {
         let conditions = endpoint.conditions.as_ref();
         conditions.and_then(|conditions| conditions.ready).unwrap_or(true)

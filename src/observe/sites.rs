@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use kube::api::ListParams;
-use kube::{Api, Client, Resource as _};
+use kube::{Client, Resource as _};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -155,25 +154,22 @@ impl Sites {
 /// # Errors
 /// The API server cannot be reached or does not allow it, or the Sites have faults.
 pub async fn sites_in_use(connection: &Connection, config: Config) -> anyhow::Result<Config> {
-    let failure = |error| connection.failure("cannot list sites", error);
-    if !objects::is_installed::<Site>(&connection.client)
-        .await
-        .map_err(failure)?
-    {
-        return Ok(config);
-    }
-    let api = Api::<Raw<Site>>::all(connection.client.clone());
-    let list = api.list(&ListParams::default()).await.map_err(failure)?;
-    let specs: BTreeMap<_, _> = list
-        .items
-        .iter()
-        .filter_map(|object| Some((object.meta().name.clone()?, read(object)?.1)))
-        .collect();
+    let specs = site_specs(connection).await?.unwrap_or_default();
     if specs.is_empty() {
         return Ok(config);
     }
     let sites = sites::of_objects(&specs)?;
     Ok(Config { sites, ..config })
+}
+
+/// `spec` of every Site, by name; `None` while the definition is not installed.
+///
+/// # Errors
+/// The API server cannot be reached or does not allow it.
+pub async fn site_specs(connection: &Connection) -> anyhow::Result<Option<BTreeMap<String, Value>>> {
+    let named = |object: &Raw<Site>| Some((object.meta().name.clone()?, read(object)?.1));
+    let specs = objects::list(connection, named).await?;
+    Ok(specs.map(|specs| specs.into_iter().collect()))
 }
 
 fn read(object: &Raw<Site>) -> Option<Object> {

@@ -6,18 +6,13 @@ use serde_json::{Value, json};
 
 use super::report::{AnswerItem, Item, class_of, integers};
 use super::subject::Subject;
+use crate::cli::undecided::{self, Undecided};
 use crate::config::Config;
-use crate::decide::decide;
 use crate::decide::verdict::Reason;
-use crate::fleet::Snapshot;
 use crate::observe::{Answer, Connection};
 use crate::pod::Pod;
-use crate::room::Room;
 use crate::units::Now;
 use crate::workload::Workload;
-
-/// Our webhook's name in `webhook/base`.
-const WEBHOOK: &str = "pods.edgeward.io";
 
 /// Sends pods to an API server.
 pub(super) struct Live<'c> {
@@ -50,8 +45,10 @@ impl Live<'_> {
         };
         match answer.outcome {
             Err(refusal) => {
-                let ours = format!("admission webhook \"{WEBHOOK}\" denied the request");
-                let ours = refusal.message.contains(&ours);
+                let ours = undecided::WEBHOOKS.iter().any(|webhook| {
+                    let denied = format!("admission webhook \"{webhook}\" denied the request");
+                    refusal.message.contains(&denied)
+                });
                 Ok(Item {
                     verdict: if ours { "deny" } else { "refused" },
                     reason: ours.then(|| Reason::DeniedInvalidSlo.as_str().to_owned()),
@@ -119,43 +116,21 @@ impl Live<'_> {
                 node_selector: stored["spec"]["nodeSelector"].clone(),
                 tolerations: stored["spec"]["tolerations"].clone(),
                 refusal: None,
-                causes: if decided { vec![] } else { self.causes(workload).await },
+                causes: match decided {
+                    true => vec![],
+                    false => self.causes(workload).await,
+                },
             }),
             ..item
         })
     }
 
-    /// Why a pod may have come back without a decision, as far as can be seen from here.
     async fn causes(&self, workload: &Workload<'_>) -> Vec<String> {
-        let (namespace, label) = (&workload.namespace, &self.config.keys.managed);
-        let mut causes = Vec::new();
-        match self.connection.namespace_labels(namespace).await {
-            Ok(labels) if labels.get(label).is_some_and(|value| value == "true") => {}
-            Ok(_) => causes.push(format!("namespace {namespace} is not labelled {label}=true")),
-            Err(error) => causes.push(format!(
-                "namespace {namespace} may not be labelled {label}=true ({error:#})"
-            )),
-        }
-        match self.connection.mutating_webhooks().await {
-            Ok(webhooks) if webhooks.iter().any(|webhook| webhook == WEBHOOK) => {}
-            Ok(_) => causes.push(format!("no MutatingWebhookConfiguration has a webhook {WEBHOOK}")),
-            Err(error) => causes.push(format!("a webhook {WEBHOOK} may not be registered ({error:#})")),
-        }
-        // Whatever the sites are, for that is not asked here.
-        let nowhere = Snapshot::default();
-        let verdict = decide(workload, &Room::of(&nowhere), self.config, self.now);
-        if workload.placement.is_some() {
-            causes.push("the pod carries a recent placement, which is repeated".to_owned());
-        } else if !matches!(verdict.reason, Reason::EdgeSiteMissing | Reason::DeniedInvalidSlo) {
-            causes.push(format!("edgeward is not for such a pod: {}", verdict.reason.as_str()));
-        }
-        if causes.is_empty() {
-            causes.push(
-                "edgeward did not answer, which lets the pod through (failurePolicy: Ignore), or passed it through; \
-                 warnings and its log say which"
-                    .to_owned(),
-            );
-        }
-        causes
+        let undecided = Undecided {
+            workload,
+            created: None,
+            by_policy: false,
+        };
+        undecided::causes(self.connection, self.config, &undecided, self.now).await
     }
 }

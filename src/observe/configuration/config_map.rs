@@ -1,16 +1,19 @@
 //! The configuration from a ConfigMap, watched through the API.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use super::{Configuration, Versions, read_keys, version};
+use super::{Configuration, Outcome, Versions, of, read_keys, version};
 use crate::config::map::Refused;
+use crate::observe::connection::Connection;
 use crate::observe::watch::{begin_anew, is_gone, open_seconds, pauses};
 
 /// Which ConfigMap.
@@ -105,10 +108,7 @@ impl ConfigMap {
     }
 
     fn offer(&mut self, map: v1::ConfigMap) {
-        let mut data = map.data.unwrap_or_default();
-        // kubectl files a value under `binaryData` when it is not UTF-8; its fault shows it.
-        let binary = map.binary_data.unwrap_or_default().into_iter();
-        data.extend(binary.map(|(key, bytes)| (key, String::from_utf8_lossy(&bytes.0).into_owned())));
+        let data = values(map.data, map.binary_data);
         if let Err(faults) = self.configuration.offer(version(&data), || read_keys(&data)) {
             tracing::warn!(config_map = %self.name, error = %faults, "configuration refused; {}", self.instead());
             self.refused.send_replace(Some(Refused {
@@ -128,4 +128,29 @@ impl ConfigMap {
             "edgeward is not ready until there is a good one"
         }
     }
+}
+
+/// kubectl files a value under `binaryData` when it is not UTF-8; its fault shows it.
+fn values(
+    data: Option<BTreeMap<String, String>>,
+    binary: Option<BTreeMap<String, ByteString>>,
+) -> BTreeMap<String, String> {
+    let mut data = data.unwrap_or_default();
+    let binary = binary.unwrap_or_default().into_iter();
+    data.extend(binary.map(|(key, bytes)| (key, String::from_utf8_lossy(&bytes.0).into_owned())));
+    data
+}
+
+/// Reads the configuration in a ConfigMap once, as an edgeward in its namespace would take it; `None` if there is none.
+///
+/// # Errors
+/// It cannot be read. That it has faults is no error.
+pub async fn read_config_map(connection: &Connection, name: &ConfigMapName) -> anyhow::Result<Option<Outcome>> {
+    let api = Api::<v1::ConfigMap>::namespaced(connection.client(), &name.namespace);
+    let map = api.get_opt(&name.name).await;
+    let map = map.map_err(|error| connection.failure(&format!("cannot get ConfigMap {name}"), error))?;
+    Ok(map.map(|map| {
+        let (config, notices) = read_keys(&values(map.data, map.binary_data))?;
+        Ok((of(config, &name.namespace, true), notices))
+    }))
 }

@@ -1,0 +1,223 @@
+//! Why a pod has no decision, as far as can be seen from here.
+
+use jiff::Timestamp;
+
+use crate::config::Config;
+use crate::decide::decide;
+use crate::decide::verdict::Reason;
+use crate::fleet::Snapshot;
+use crate::observe::Connection;
+use crate::observe::installation::{Labels, Webhook};
+use crate::room::Room;
+use crate::units::Now;
+use crate::workload::Workload;
+
+/// Our webhooks' names in `webhook/base`.
+pub(super) const WEBHOOKS: [&str; 2] = ["pods.edgeward.io", "policies.edgeward.io"];
+
+/// What was seen of the way from the pod to edgeward; or why it was not.
+struct Seen {
+    namespace: anyhow::Result<Labels>,
+    webhooks: anyhow::Result<Vec<Webhook>>,
+}
+
+/// A pod without a decision.
+pub(super) struct Undecided<'u> {
+    pub(super) workload: &'u Workload<'u>,
+    /// When it was created, of one that exists.
+    pub(super) created: Option<Timestamp>,
+    /// Whether its SLO comes from a policy alone.
+    pub(super) by_policy: bool,
+}
+
+/// Why a pod has no decision: the likely causes, at least one.
+pub(super) async fn causes(
+    connection: &Connection,
+    config: &Config,
+    undecided: &Undecided<'_>,
+    now: Now,
+) -> Vec<String> {
+    let workload = undecided.workload;
+    let (namespace, webhooks) = tokio::join!(connection.namespace_labels(&workload.namespace), connection.webhooks());
+    judge(&Seen { namespace, webhooks }, config, undecided, now)
+}
+
+fn judge(seen: &Seen, config: &Config, undecided: &Undecided<'_>, now: Now) -> Vec<String> {
+    let Undecided {
+        workload,
+        created,
+        by_policy,
+    } = *undecided;
+    let (namespace, label) = (&*workload.namespace, &config.keys.managed);
+    let mut causes = Vec::new();
+    let mut labels = None;
+    match &seen.namespace {
+        Ok(found) if found.get(label).is_some_and(|value| value == "true") => labels = Some(found),
+        Ok(_) => causes.push(format!("namespace {namespace} is not labelled {label}=true")),
+        Err(error) => causes.push(format!(
+            "namespace {namespace} may not be labelled {label}=true ({error:#})"
+        )),
+    }
+    match &seen.webhooks {
+        Ok(webhooks) => causes.extend(unasked(webhooks, namespace, labels, created)),
+        Err(error) => causes.push(format!("a webhook {} may not be registered ({error:#})", WEBHOOKS[0])),
+    }
+    let policies = &config.keys.policies;
+    if by_policy && labels.is_some_and(|labels| labels.get(policies).is_none_or(|value| value != "true")) {
+        causes.push(format!(
+            "its SLO comes from an SloPolicy alone, and namespace {namespace} is not labelled {policies}=true"
+        ));
+    }
+    // Whatever the sites are, for that is not asked here.
+    let nowhere = Snapshot::default();
+    let verdict = decide(workload, &Room::of(&nowhere), config, now);
+    if workload.placement.is_some() {
+        causes.push("the pod carries a recent placement, which is repeated".to_owned());
+    } else if !matches!(verdict.reason, Reason::EdgeSiteMissing | Reason::DeniedInvalidSlo) && !verdict.reason.is_hold()
+    {
+        causes.push(format!(
+            "edgeward is not for such a pod: {} ({})",
+            words(verdict.reason, config),
+            verdict.reason.as_str()
+        ));
+    }
+    if causes.is_empty() {
+        causes.push(
+            "edgeward did not answer, which lets the pod through (failurePolicy: Ignore), or passed it through; \
+             warnings and its log say which"
+                .to_owned(),
+        );
+    }
+    causes
+}
+
+/// Why the API server did not ask edgeward, if that is to be seen from its webhooks. `labels` are those of a namespace that
+/// opted in.
+fn unasked(
+    webhooks: &[Webhook],
+    namespace: &str,
+    labels: Option<&Labels>,
+    created: Option<Timestamp>,
+) -> Option<String> {
+    let ours: Vec<_> = webhooks
+        .iter()
+        .filter(|webhook| WEBHOOKS.contains(&&*webhook.name))
+        .collect();
+    if ours.is_empty() {
+        return Some(format!("no MutatingWebhookConfiguration has a webhook {}", WEBHOOKS[0]));
+    }
+    let labels = labels?;
+    let mut for_it = ours
+        .iter()
+        .filter(|webhook| webhook.selects(namespace, labels))
+        .peekable();
+    if for_it.peek().is_none() {
+        return Some(format!("no webhook {} selects namespace {namespace}", WEBHOOKS[0]));
+    }
+    let first = for_it.map(|webhook| webhook.created).min().flatten()?;
+    let created = created.filter(|created| *created < first)?;
+    Some(format!(
+        "the webhook was registered at {first}, after the pod was created at {created}"
+    ))
+}
+
+/// Why edgeward leaves a pod alone, for people.
+fn words(reason: Reason, config: &Config) -> String {
+    let keys = &config.keys;
+    match reason {
+        Reason::NotManaged => format!(
+            "it has no annotation {}class, and no SloPolicy is for it",
+            keys.slo_prefix
+        ),
+        Reason::OptedOut => format!("its label {} says false", keys.managed),
+        Reason::NodeName => "it names its node itself".to_owned(),
+        Reason::DaemonSet => "it belongs to a DaemonSet".to_owned(),
+        Reason::Mirror => "it is the mirror of a static pod".to_owned(),
+        Reason::ShadowPod => "it is the shadow of another Liqo cluster's pod".to_owned(),
+        Reason::ExcludedNamespace => "its namespace is excluded by the configuration".to_owned(),
+        Reason::ForeignGate => "it carries a scheduling gate of others, which is not waited for".to_owned(),
+        other => other.as_str().replace('_', " "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+    use serde_json::json;
+
+    use super::*;
+    use crate::pod::Pod;
+    use crate::units::Moment;
+
+    fn labels(managed: &str) -> Labels {
+        Labels::from([("scheduling.example.io/managed".to_owned(), managed.to_owned())])
+    }
+
+    fn causes(seen: Seen, metadata: serde_json::Value, created: Option<&str>) -> Vec<String> {
+        causes_of(seen, metadata, created, false)
+    }
+
+    fn causes_of(seen: Seen, metadata: serde_json::Value, created: Option<&str>, by_policy: bool) -> Vec<String> {
+        let config = Config::default();
+        let pod = json!({"metadata": metadata, "spec": {}}).to_string();
+        let workload = Pod::from_json(&pod).unwrap().workload("shop".into(), &config.keys);
+        let undecided = Undecided {
+            workload: &workload,
+            created: created.map(|at| at.parse().unwrap()),
+            by_policy,
+        };
+        let now = Now {
+            moment: Moment(0),
+            wall: "2026-11-21T12:00:00Z".parse().unwrap(),
+        };
+        judge(&seen, &config, &undecided, now)
+    }
+
+    fn seen(namespace: Labels, webhooks: Vec<Webhook>) -> Seen {
+        Seen {
+            namespace: Ok(namespace),
+            webhooks: Ok(webhooks),
+        }
+    }
+
+    #[test]
+    fn each_cause_is_named() {
+        let slo = || json!({"annotations": {"slo.example.io/class": "batch"}});
+        let webhook = || vec![Webhook::example()];
+        let is = |found: Vec<String>, expected: &str| assert_eq!(found, [expected]);
+        is(
+            causes(seen(Labels::new(), webhook()), slo(), None),
+            "namespace shop is not labelled scheduling.example.io/managed=true",
+        );
+        is(
+            causes(seen(labels("true"), vec![]), slo(), None),
+            "no MutatingWebhookConfiguration has a webhook pods.edgeward.io",
+        );
+        is(
+            causes(seen(labels("true"), webhook()), slo(), Some("2026-11-20T00:00:00Z")),
+            "the webhook was registered at 2026-11-21T00:00:00Z, after the pod was created at 2026-11-20T00:00:00Z",
+        );
+        is(
+            causes(seen(labels("true"), webhook()), json!({}), None),
+            "edgeward is not for such a pod: it has no annotation slo.example.io/class, and no SloPolicy is for it (passthrough_not_managed)",
+        );
+        let opted_out = json!({"labels": {"scheduling.example.io/managed": "false"}});
+        is(
+            causes(seen(labels("true"), webhook()), opted_out, None),
+            "edgeward is not for such a pod: its label scheduling.example.io/managed says false (passthrough_opted_out)",
+        );
+        assert_eq!(
+            causes_of(seen(labels("true"), webhook()), slo(), None, true),
+            [
+                "its SLO comes from an SloPolicy alone, and namespace shop is not labelled scheduling.example.io/policies=true"
+            ],
+        );
+        let unknown = causes(seen(labels("true"), webhook()), slo(), Some("2026-11-21T01:00:00Z"));
+        assert!(unknown[0].starts_with("edgeward did not answer"), "{unknown:?}");
+        let nobody_says = Seen {
+            namespace: Err(anyhow!("forbidden")),
+            webhooks: Err(anyhow!("forbidden")),
+        };
+        assert_eq!(causes(nobody_says, slo(), None).len(), 2);
+    }
+}
