@@ -1,15 +1,18 @@
 //! The command line. The only place where errors become exit codes.
 
+mod check;
 mod cluster;
 mod crds;
 mod demo;
 mod documents;
 mod fleet;
+mod installed;
 mod live;
 mod release;
 mod review;
 mod serve;
 mod undecided;
+mod why;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -19,13 +22,15 @@ use comfy_table::Table;
 
 /// Place Kubernetes pods on the edge or in the cloud, by their SLO, when they are created.
 ///
-/// edgeward is a mutating admission webhook. `serve` runs it; `review` tells what it would do with a pod; `fleet`
-/// shows what it sees of a cluster; `release` takes its gate off pods; `crds` prints the definitions of its custom
-/// resources; `demo` shows three situations on this machine, without a cluster.
+/// edgeward is a mutating admission webhook. `serve` runs it; `why` tells why a pod is where it is; `check` finds what is
+/// wrong with an installation; `review` tells what it would do with a pod; `fleet` shows what it sees of a cluster;
+/// `release` takes its gate off pods; `crds` prints the definitions of its custom resources; `demo` shows three situations
+/// on this machine, without a cluster.
 #[derive(Debug, Parser)]
 #[command(name = "edgeward", version, max_term_width = 110)]
 #[command(
-    after_help = "Exit codes: 0 success; 1 input that cannot be read, or a failure while running; 2 wrong usage."
+    after_help = "Exit codes: 0 success; 1 input that cannot be read, or a failure while running; 2 wrong usage.\n\nUnder the \
+                  name kubectl-edgeward on the PATH, a link will do, it is also `kubectl edgeward`."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -35,6 +40,8 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Serve),
+    Why(why::Why),
+    Check(check::Check),
     Review(review::Review),
     Fleet(fleet::Fleet),
     Release(release::Release),
@@ -55,6 +62,8 @@ fn print(text: &str) -> anyhow::Result<()> {
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run().map(|()| ExitCode::SUCCESS),
+        Command::Why(why) => why.run().map(|()| ExitCode::SUCCESS),
+        Command::Check(check) => check.run(),
         Command::Review(review) => review.run(),
         Command::Crds(crds) => crds.run().map(|()| ExitCode::SUCCESS),
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),

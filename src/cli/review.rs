@@ -2,7 +2,7 @@
 
 mod live;
 mod offline;
-mod report;
+pub(super) mod report;
 mod subject;
 
 use std::path::{Path, PathBuf};

@@ -22,9 +22,13 @@ pub(crate) fn edgeward(scene: &Scene<'_>, config: &Value, args: &[&str]) -> Resu
 fn edgeward_as(kubeconfig: &Path, scene: &Scene<'_>, config: &Value, args: &[&str]) -> Result<Said> {
     let file = scene.dir.join("command.yaml");
     fs::write(&file, config.to_string())?;
+    command(kubeconfig, &[args, &[&format!("--config={}", file.display())]].concat())
+}
+
+/// Runs edgeward with these arguments and the rights of this kubeconfig.
+pub(crate) fn command(kubeconfig: &Path, args: &[&str]) -> Result<Said> {
     let output = on_loopback(&mut Command::new(env!("CARGO_BIN_EXE_edgeward")))
         .args(args)
-        .arg(format!("--config={}", file.display()))
         .env("KUBECONFIG", kubeconfig)
         .env_remove("EDGEWARD_LOG")
         .output()?;

@@ -73,8 +73,9 @@ impl Kubectl {
         Ok(said)
     }
 
-    /// Runs a script of the documentation in a shell, whose kubectl has the rights of this kubeconfig.
-    pub(crate) fn shell(&self, script: &str, kubeconfig: &Path, cache: &Path) -> Result<()> {
+    /// Runs a script of the documentation in a shell, whose kubectl has the rights of this kubeconfig, and returns what it
+    /// prints.
+    pub(crate) fn shell(&self, script: &str, kubeconfig: &Path, cache: &Path) -> Result<String> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let programs = self.program.parent().map(Path::to_owned);
         let path = std::env::join_paths(programs.into_iter().chain(std::env::split_paths(&path)))?;
@@ -88,7 +89,7 @@ impl Kubectl {
         if !output.status.success() {
             bail!("{script}: {}", String::from_utf8_lossy(&output.stderr).trim_end());
         }
-        Ok(())
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     pub(crate) fn apply(&self, object: &Value) -> Result<Said> {

@@ -77,9 +77,14 @@ fn lease(scene: &Scene<'_>) -> Result<Value> {
 
 /// What `docs/live-view.md` says that edgeward needs.
 pub(crate) fn allow(scene: &Scene<'_>) -> Result<()> {
+    allow_user(scene, "edgeward")
+}
+
+/// The same for another user.
+pub(crate) fn allow_user(scene: &Scene<'_>, user: &str) -> Result<()> {
     let home = scene.home()?;
     let name = &scene.namespace;
-    let user = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "edgeward"}]);
+    let user = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]);
     let page = include_str!("../../docs/live-view.md");
     let manifests = page.split("```yaml\n").find_map(|block| {
         let (block, _) = block.split_once("```")?;

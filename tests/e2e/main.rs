@@ -10,6 +10,7 @@
 
 mod backstop;
 mod burst;
+mod check;
 mod clients;
 mod configuration;
 mod connection;
@@ -44,6 +45,7 @@ mod scene;
 mod stage;
 mod untouched;
 mod validation;
+mod why;
 mod workloads;
 
 use std::env;
@@ -148,6 +150,7 @@ const SCRIPTS: &[(&str, Script)] = &[
         fleet_command::a_cluster_becomes_a_file,
     ),
     ("fleet_command::the_real_answer", fleet_command::the_real_answer),
+    ("why::pods_of_every_fate", why::pods_of_every_fate),
     ("release::uninstall", release::uninstall),
     ("release::with_kubectl_alone", release::with_kubectl_alone),
     ("leader::one_of_two", leader::one_of_two),
@@ -163,6 +166,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("rollout::stays_at_the_edge", rollout::stays_at_the_edge),
     ("loop_guard::ends_a_loop", loop_guard::ends_a_loop),
     ("live::restart", live::restart::restart),
+    ("check::each_fault_and_its_fix", check::each_fault_and_its_fix),
     ("custom_resources::policies_decide", custom_resources::policies_decide),
     ("custom_resources::sites_change", custom_resources::sites_change),
     ("burst::fills_the_edge", burst::fills_the_edge),
@@ -180,6 +184,7 @@ const ALONE: &[&str] = &[
     "rollout::stays_at_the_edge",
     "loop_guard::ends_a_loop",
     "live::restart",
+    "check::each_fault_and_its_fix",
     "custom_resources::policies_decide",
     "custom_resources::sites_change",
     "burst::fills_the_edge",

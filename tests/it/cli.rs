@@ -441,7 +441,9 @@ fn serve_without_a_certificate_names_both_ways_to_one() {
 #[test]
 fn the_help_is_the_one_in_the_documentation() {
     let mut found = String::from("# Command line\n\nWhat `--help` prints, recorded by a test.\n");
-    for command in ["", "serve", "review", "fleet", "release", "demo"] {
+    for command in [
+        "", "serve", "why", "check", "review", "fleet", "release", "crds", "demo",
+    ] {
         let arguments: Vec<_> = [command, "--help"]
             .into_iter()
             .filter(|argument| !argument.is_empty())

@@ -48,9 +48,9 @@ pub(super) struct Item {
 }
 
 /// What a site means for a pod.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SiteItem {
+pub(in crate::cli) struct SiteItem {
     name: String,
     feasible: bool,
     refusals: Vec<RefusalItem>,
@@ -59,7 +59,7 @@ pub(super) struct SiteItem {
     fitting_nodes: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct RefusalItem {
     code: &'static str,
     numbers: Map<String, Value>,
@@ -148,7 +148,7 @@ impl ReviewList {
 }
 
 /// Somebody else's manifest must not be able to draw on the terminal.
-fn harmless(text: &str) -> String {
+pub(in crate::cli) fn harmless(text: &str) -> String {
     text.replace(char::is_control, "�")
 }
 
@@ -202,7 +202,8 @@ impl SiteItem {
         }
     }
 
-    fn line(&self) -> String {
+    /// For people.
+    pub(in crate::cli) fn line(&self) -> String {
         let part = |name: &str| match &self.times[name] {
             Value::Null => "?".to_owned(),
             ms => ms.to_string(),

@@ -237,7 +237,8 @@ fn assessment(entry: &Value) -> String {
     parts.join(", ")
 }
 
-fn amounts(request: &Amounts) -> impl Iterator<Item = String> {
+/// What a pod asks for, for people: `cpu 900m`, `memory 128Mi`.
+pub fn amounts(request: &Amounts) -> impl Iterator<Item = String> {
     let stated = request.named().filter(|(_, amount)| *amount > 0);
     stated.map(|(name, amount)| {
         const MEBI: i64 = 1 << 20;
@@ -250,7 +251,8 @@ fn amounts(request: &Amounts) -> impl Iterator<Item = String> {
 }
 
 /// A reason code as a person would say it. One that is not known here is its own words.
-fn words(reason: &str) -> String {
+#[must_use]
+pub fn words(reason: &str) -> String {
     let words = match reason {
         "edge_feasible_slo_met" => "it fits and meets its SLO",
         "edge_no_slo_target" => "it fits and states no time",

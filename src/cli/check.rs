@@ -1,0 +1,212 @@
+//! `edgeward check`: what is wrong with an installation, and how to mend it.
+
+mod configuration;
+mod custom;
+mod finding;
+mod rights;
+mod sites;
+mod webhook;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use futures::future::join_all;
+
+use self::finding::{Finding, Report};
+use self::webhook::{Answer, Behind};
+use super::installed::{Found, Installed, State};
+use super::{cluster, live, undecided};
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::observe::installation::{Target, Webhook, handshake};
+use crate::observe::{self, Connection, Listing};
+use crate::runtime::{self, LogFormat};
+
+/// How many replicas are looked at behind a Service.
+const REPLICAS: usize = 8;
+
+/// Find what is wrong with an installation of edgeward, and say how to mend it.
+///
+/// One line a finding: ok, warning or fault, with a fix that can be copied. Looks at the API server, the configuration,
+/// custom resources, edgeward's rights, the webhook and its certificate (by a TLS handshake with whoever serves, verified by
+/// caBundle and name), namespaces, nodes, sites and, by one round of probes, the WAN. Runs wherever a kubeconfig leads to the
+/// cluster, and changes nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 no fault; 1 a fault, or the check could not be made.")]
+pub(super) struct Check {
+    #[command(flatten)]
+    installed: Installed,
+
+    /// Name of the MutatingWebhookConfiguration.
+    #[arg(long, value_name = "NAME", default_value = "zz-edgeward")]
+    webhook: String,
+
+    /// User whose rights are reviewed; without, the ServiceAccount `edgeward` in edgeward's own namespace.
+    #[arg(long = "as", value_name = "USER")]
+    user: Option<String>,
+
+    /// Context of the kubeconfig; without, its current one or, where there is no kubeconfig, the cluster of the pod that
+    /// this runs in.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// Seconds to wait for the cluster.
+    #[arg(long, value_name = "SECONDS", default_value_t = cluster::TIMEOUT)]
+    timeout: u64,
+
+    /// How to print it.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Output {
+    /// For people.
+    Text,
+    /// One CheckReport.
+    Json,
+    /// One CheckReport.
+    Yaml,
+}
+
+impl Check {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let metrics = Arc::new(Metrics::new());
+        let _logs = runtime::init_logging(LogFormat::Pretty, "error", Arc::clone(&metrics))?;
+        let clock = Clock::start();
+        let report = cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
+            Ok(Report::new(self.findings(connection, clock, &metrics).await?))
+        })?;
+        super::print(&match self.output {
+            Output::Text => report.text(),
+            Output::Json => serde_json::to_string_pretty(&report)? + "\n",
+            Output::Yaml => serde_saphyr::to_string(&report)?,
+        })?;
+        Ok(ExitCode::from(u8::from(report.faults > 0)))
+    }
+
+    async fn findings(
+        &self,
+        connection: &Connection,
+        clock: Clock,
+        metrics: &Arc<Metrics>,
+    ) -> anyhow::Result<Vec<Finding>> {
+        let mut findings = configuration::versions(&connection.server_version().await?, connection.name());
+        let mut found = self.installed.read(connection).await?;
+        findings.extend(configuration::judge(&found));
+        let namespaces = connection.namespaces().await;
+        let mut installed = (false, false);
+        let mut sites_are_good = true;
+        match custom::ask(connection).await {
+            Ok(custom) => {
+                installed = (custom.sites.is_some(), custom.policies.is_some());
+                findings.extend(custom::judge(&custom, namespaces.as_ref().ok(), &found.config.keys));
+                match custom::sites(&custom) {
+                    Ok(sites) => found.config.sites = sites.unwrap_or(found.config.sites),
+                    Err(faults) => {
+                        findings.extend(faults);
+                        sites_are_good = false;
+                    }
+                }
+            }
+            Err(error) => findings.push(Finding::unknown(custom::AREA, &error)),
+        }
+        let home = self.installed.namespace();
+        let installation = rights::Installation {
+            home: &home,
+            place: &found.place,
+            sites: installed.0,
+            policies: installed.1,
+        };
+        findings.extend(rights::review(connection, self.user.as_deref(), &installation).await);
+
+        let webhooks = connection.webhooks().await;
+        let is_ours =
+            |found: &Webhook| found.configuration == self.webhook && undecided::WEBHOOKS.contains(&&*found.name);
+        let ours = webhooks.map(|all| all.into_iter().filter(is_ours).collect::<Vec<_>>());
+        match &ours {
+            Ok(ours) => {
+                findings.extend(webhook::judge(&self.webhook, ours));
+                for entry in ours {
+                    let behind = behind(connection, entry).await;
+                    findings.extend(webhook::certificate(entry, &behind, clock.wall()));
+                }
+            }
+            Err(error) => findings.push(Finding::unknown("webhook", error)),
+        }
+        if matches!(found.state, State::Faulty(_)) {
+            let text = "namespaces, nodes and probes are not checked: the configuration has faults";
+            findings.push(Finding::warning("nodes", text.to_owned(), None));
+            return Ok(findings);
+        }
+        match &namespaces {
+            Ok(namespaces) => {
+                let ours = ours.as_deref().ok();
+                findings.extend(webhook::namespaces(&self.webhook, ours, namespaces, &found.config));
+            }
+            Err(error) => findings.push(Finding::unknown("namespaces", error)),
+        }
+        if !sites_are_good {
+            let text = "nodes and probes are not checked: the Sites have faults";
+            findings.push(Finding::warning("nodes", text.to_owned(), None));
+            return Ok(findings);
+        }
+        findings.extend(picture(connection, &found, clock, metrics).await);
+        Ok(findings)
+    }
+}
+
+/// Nodes, sites and probes.
+async fn picture(connection: &Connection, found: &Found, clock: Clock, metrics: &Arc<Metrics>) -> Vec<Finding> {
+    let config = &found.config;
+    let (listed, links) = tokio::join!(
+        observe::list(connection, config, clock),
+        live::first_round(config, clock, metrics)
+    );
+    let Listing { mut index, .. } = match listed {
+        Ok(listing) => listing,
+        Err(error) => return vec![Finding::unknown("sites", &error)],
+    };
+    for (site, known) in &links {
+        index.set_link(site, known.link);
+    }
+    let now = clock.moment();
+    let snapshot = index.publish(now);
+    let mut findings = sites::judge(&snapshot, index.faults());
+    findings.extend(sites::probes(&snapshot, &found.place));
+    findings
+}
+
+/// Who answers behind a webhook.
+async fn behind(connection: &Connection, webhook: &Webhook) -> Behind {
+    let ask = async |address: String, name: &str| {
+        let served = handshake(&address, name, &webhook.ca_bundle).await;
+        Answer {
+            address,
+            name: name.to_owned(),
+            served,
+        }
+    };
+    match &webhook.target {
+        Target::Url(url) => match webhook::host(url) {
+            Some((host, port)) => {
+                let name = host.trim_start_matches('[').trim_end_matches(']');
+                Behind::Answers(vec![ask(format!("{host}:{port}"), name).await])
+            }
+            None => Behind::NoUrl(url.clone()),
+        },
+        Target::Service { namespace, name, port } => match connection.endpoints(namespace, name, *port).await {
+            Ok(Some(addresses)) => {
+                let server = format!("{name}.{namespace}.svc");
+                let answers = addresses
+                    .into_iter()
+                    .take(REPLICAS)
+                    .map(|address| ask(address, &server));
+                Behind::Answers(join_all(answers).await)
+            }
+            Ok(None) => Behind::NoService,
+            Err(error) => Behind::Unknown(format!("{error:#}")),
+        },
+    }
+}

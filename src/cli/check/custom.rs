@@ -1,0 +1,227 @@
+//! The custom resources: whether they are installed, and what there is of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::finding::Finding;
+use crate::config::sites::of_objects;
+use crate::fleet::SiteDefinition;
+use crate::keys::Keys;
+use crate::observe::installation::Labels;
+use crate::observe::{self, Connection};
+use crate::policy::Seen;
+
+pub(super) const AREA: &str = "resources";
+
+const VERSION: &str = "v1alpha1";
+
+const INSTALL: &str = "edgeward crds | kubectl apply --server-side -f -";
+
+/// What there is.
+pub(super) struct Custom {
+    /// The versions that are served.
+    pub(super) versions: Vec<String>,
+    /// `spec` of each Site, where they are installed.
+    pub(super) sites: Option<BTreeMap<String, Value>>,
+    /// The policies, where they are installed.
+    pub(super) policies: Option<Vec<Arc<Seen>>>,
+}
+
+pub(super) async fn ask(connection: &Connection) -> anyhow::Result<Custom> {
+    let (versions, sites, policies) = tokio::try_join!(
+        connection.custom_versions(),
+        observe::site_specs(connection),
+        observe::policies(connection)
+    )?;
+    Ok(Custom {
+        versions,
+        sites,
+        policies,
+    })
+}
+
+/// Definitions and policies. `namespaces` is `None` where they are not known.
+pub(super) fn judge(custom: &Custom, namespaces: Option<&BTreeMap<String, Labels>>, keys: &Keys) -> Vec<Finding> {
+    let install = || Some(INSTALL.to_owned());
+    let missing = |kind: &str| Finding::warning(AREA, format!("{kind} is not installed, its sibling is"), install());
+    let mut findings = match (&custom.sites, &custom.policies) {
+        (None, None) if custom.versions.is_empty() => {
+            let text = "Site and SloPolicy are not installed: sites come from the configuration, SLOs from annotations";
+            return vec![Finding::ok(AREA, text.to_owned())];
+        }
+        (None, None) => {
+            let served = custom.versions.join(", ");
+            let text = format!("edgeward.io is served as {served}, and not as {VERSION}, which this edgeward reads");
+            return vec![Finding::fault(AREA, text, INSTALL.to_owned())];
+        }
+        (Some(_), None) => vec![missing("SloPolicy")],
+        (None, Some(_)) => vec![missing("Site")],
+        (Some(sites), Some(policies)) => {
+            let (sites, policies) = (sites.len(), policies.len());
+            let in_use = if sites == 0 {
+                ", so those of the configuration are in use"
+            } else {
+                ""
+            };
+            let text =
+                format!("Site and SloPolicy are served as {VERSION}; Sites: {sites}{in_use}; SloPolicies: {policies}");
+            vec![Finding::ok(AREA, text)]
+        }
+    };
+    let mut unlabelled = BTreeMap::<&str, u32>::new();
+    for policy in custom.policies.iter().flatten() {
+        let Seen { namespace, name, .. } = &**policy;
+        for fault in policy.policy.as_ref().err().iter().flat_map(|faults| &faults.0) {
+            let text = format!("SloPolicy {namespace}/{name} is not in force: {fault}");
+            let fix = format!("kubectl -n {namespace} edit slopolicy {name}");
+            findings.push(Finding::fault(AREA, text, fix));
+        }
+        let labels = namespaces.and_then(|namespaces| namespaces.get(namespace));
+        let is_true = |key: &String| labels.is_some_and(|labels| labels.get(key).is_some_and(|value| value == "true"));
+        if labels.is_some() && !(is_true(&keys.managed) && is_true(&keys.policies)) {
+            *unlabelled.entry(namespace).or_default() += 1;
+        }
+    }
+    findings.extend(unlabelled.into_iter().map(|(namespace, count)| {
+        let (managed, policies) = (&keys.managed, &keys.policies);
+        let text = format!(
+            "namespace {namespace} has {count} SloPolicies and not both labels {managed}=true and {policies}=true: pods that \
+             state no class are not asked about"
+        );
+        let fix = format!("kubectl label --overwrite namespace {namespace} {managed}=true {policies}=true");
+        Finding::warning(AREA, text, Some(fix))
+    }));
+    findings
+}
+
+/// The sites in use by Sites; `None` where there are none. Or what keeps them from being used.
+pub(super) fn sites(custom: &Custom) -> Result<Option<Vec<Arc<SiteDefinition>>>, Vec<Finding>> {
+    let Some(specs) = custom.sites.as_ref().filter(|specs| !specs.is_empty()) else {
+        return Ok(None);
+    };
+    let faults = match of_objects(specs) {
+        Ok(sites) => return Ok(Some(sites)),
+        Err(faults) => faults,
+    };
+    let findings = faults.0.iter().map(|fault| {
+        let name = fault.path.strip_prefix("Site ").unwrap_or_default();
+        let name = name.split(['.', '[']).next().unwrap_or_default();
+        let fix = match specs.contains_key(name) {
+            true => format!("kubectl edit site.edgeward.io {name}"),
+            false => "kubectl edit sites.edgeward.io".to_owned(),
+        };
+        Finding::fault(AREA, format!("no Site is in use: {fault}"), fix)
+    });
+    Err(findings.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::finding::Level;
+    use super::*;
+    use crate::policy::Policy;
+
+    fn none() -> Custom {
+        Custom {
+            versions: vec![VERSION.to_owned()],
+            sites: Some(BTreeMap::new()),
+            policies: Some(vec![]),
+        }
+    }
+
+    fn policy(name: &str, spec: Value) -> Arc<Seen> {
+        Arc::new(Seen {
+            namespace: "shop".into(),
+            name: name.into(),
+            generation: Some(1),
+            policy: Policy::read(&json!({ "spec": spec })),
+        })
+    }
+
+    fn judged(custom: &Custom, labels: &[&str]) -> Vec<(Level, String)> {
+        let keys = Keys::new("example.io");
+        let label = |name: &&str| (format!("scheduling.example.io/{name}"), "true".to_owned());
+        let labels = BTreeMap::from([("shop".to_owned(), labels.iter().map(label).collect())]);
+        let findings = judge(custom, Some(&labels), &keys).into_iter();
+        findings.map(|found| (found.level, found.text)).collect()
+    }
+
+    #[test]
+    fn definitions_are_both_there_or_neither() {
+        let levels = |custom: &Custom| judged(custom, &[])[0].0;
+        assert_eq!(levels(&none()), Level::Ok);
+        let one = Custom {
+            policies: None,
+            ..none()
+        };
+        assert_eq!(levels(&one), Level::Warning);
+        let other_version = Custom {
+            versions: vec!["v2".into()],
+            sites: None,
+            policies: None,
+        };
+        assert_eq!(levels(&other_version), Level::Fault);
+        let nothing = Custom {
+            versions: vec![],
+            ..other_version
+        };
+        assert_eq!(levels(&nothing), Level::Ok);
+    }
+
+    #[test]
+    fn policies_must_be_in_force_and_be_asked() {
+        let custom = Custom {
+            policies: Some(vec![policy("good", json!({"selector": {}, "slo": {"class": "batch"}}))]),
+            ..none()
+        };
+        assert_eq!(judged(&custom, &["managed", "policies"]).len(), 1);
+        for labels in [&["managed"][..], &["policies"], &[]] {
+            let (level, text) = judged(&custom, labels).remove(1);
+            assert!(
+                level == Level::Warning && text.starts_with("namespace shop has 1 SloPolicies"),
+                "{text}"
+            );
+        }
+        let custom = Custom {
+            policies: Some(vec![policy("bad", json!({"selector": {}, "slo": {"class": "fast"}}))]),
+            ..none()
+        };
+        let (level, text) = judged(&custom, &["managed", "policies"]).remove(1);
+        assert_eq!(level, Level::Fault);
+        assert!(
+            text.starts_with("SloPolicy shop/bad is not in force: spec.slo.class: \"fast\""),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn sites_are_in_use_together_or_not_at_all() {
+        let of = |specs: Value| {
+            let specs = specs.as_object().unwrap().clone();
+            let custom = Custom {
+                sites: Some(specs.into_iter().collect()),
+                ..none()
+            };
+            sites(&custom).map(|sites| sites.map(|sites| sites.len()))
+        };
+        assert_eq!(of(json!({})), Ok(None));
+        assert_eq!(
+            of(json!({"here": {"kind": "edge"}, "there": {"kind": "cloud"}})),
+            Ok(Some(2))
+        );
+        let faults = of(json!({"here": {"kind": "edge"}, "there": {"kind": "cloud", "speedFactor": -1}})).unwrap_err();
+        assert_eq!(faults[0].fix.as_deref(), Some("kubectl edit site.edgeward.io there"));
+        assert!(
+            faults[0].text.starts_with("no Site is in use: Site there.speedFactor"),
+            "{}",
+            faults[0].text
+        );
+        let faults =
+            of(json!({"one": {"kind": "edge"}, "two": {"kind": "edge", "nodeSelector": {"a": "b"}}})).unwrap_err();
+        assert_eq!(faults.len(), 1);
+    }
+}

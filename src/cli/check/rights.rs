@@ -1,0 +1,306 @@
+//! What edgeward may do, held against what it needs.
+
+use super::finding::Finding;
+use crate::cli::installed::Place;
+use crate::observe::Connection;
+use crate::observe::installation::Right;
+
+/// Where a right is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Everywhere,
+    /// In edgeward's own namespace.
+    Home,
+    /// Of the ConfigMap with the configuration.
+    Configuration,
+    /// Where the definition of Site is installed.
+    Sites,
+    /// Where the definition of SloPolicy is installed.
+    Policies,
+}
+
+/// Rights that are needed together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Need {
+    group: &'static str,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+    scope: Scope,
+    purpose: &'static str,
+}
+
+const fn need(
+    [group, resource]: [&'static str; 2],
+    verbs: &'static [&'static str],
+    scope: Scope,
+    purpose: &'static str,
+) -> Need {
+    Need {
+        group,
+        resource,
+        verbs,
+        scope,
+        purpose,
+    }
+}
+
+const VIEW: &[&str] = &["list", "watch"];
+
+/// Those of docs/live-view.md and, of the ConfigMap, docs/operations.md.
+const NEEDS: [Need; 12] = [
+    need(["", "nodes"], VIEW, Scope::Everywhere, "it decides nothing without"),
+    need(["", "pods"], VIEW, Scope::Everywhere, "it decides nothing without"),
+    need(
+        ["", "namespaces"],
+        VIEW,
+        Scope::Everywhere,
+        "it decides nothing without",
+    ),
+    need(
+        ["", "pods"],
+        &["get", "patch"],
+        Scope::Everywhere,
+        "held pods are never released without",
+    ),
+    need(
+        ["events.k8s.io", "events"],
+        &["create"],
+        Scope::Everywhere,
+        "no Event tells of a decision without",
+    ),
+    need(
+        ["discovery.k8s.io", "endpointslices"],
+        VIEW,
+        Scope::Home,
+        "its replicas cannot count each other without",
+    ),
+    need(
+        ["coordination.k8s.io", "leases"],
+        &["get", "create", "update"],
+        Scope::Home,
+        "nobody leads, and held pods are never released without",
+    ),
+    need(
+        ["", "configmaps"],
+        VIEW,
+        Scope::Configuration,
+        "`serve --config-map` is never ready without",
+    ),
+    need(
+        ["edgeward.io", "sites"],
+        VIEW,
+        Scope::Sites,
+        "it is never ready without",
+    ),
+    need(
+        ["edgeward.io", "sites/status"],
+        &["patch"],
+        Scope::Sites,
+        "`kubectl get sites` shows nothing of them without",
+    ),
+    need(
+        ["edgeward.io", "slopolicies"],
+        VIEW,
+        Scope::Policies,
+        "it is never ready without",
+    ),
+    need(
+        ["edgeward.io", "slopolicies/status"],
+        &["patch"],
+        Scope::Policies,
+        "no policy says why it is not in force without",
+    ),
+];
+
+/// What decides which rights are needed.
+pub(super) struct Installation<'i> {
+    /// edgeward's own namespace.
+    pub(super) home: &'i str,
+    /// Where its configuration is.
+    pub(super) place: &'i Place,
+    /// Whether Site is installed.
+    pub(super) sites: bool,
+    /// Whether SloPolicy is installed.
+    pub(super) policies: bool,
+}
+
+/// Reviews the rights of `user`, without one of the ServiceAccount in `home`; where that is not allowed, of whoever asks.
+pub(super) async fn review(
+    connection: &Connection,
+    user: Option<&str>,
+    installation: &Installation<'_>,
+) -> Vec<Finding> {
+    let Installation { home, place, .. } = *installation;
+    const AREA: &str = "rights";
+    let user = user.map_or_else(|| format!("system:serviceaccount:{home}:edgeward"), str::to_owned);
+    let mut findings = Vec::new();
+    let mut subject = Some(&*user);
+    let mut missing = 0;
+    for need in &NEEDS {
+        let (namespace, name) = match (need.scope, place) {
+            (Scope::Everywhere, _) => (None, None),
+            (Scope::Home, _) => (Some(home), None),
+            (Scope::Configuration, Place::Map(map)) => (Some(&*map.namespace), Some(&*map.name)),
+            (Scope::Sites, _) if installation.sites => (None, None),
+            (Scope::Policies, _) if installation.policies => (None, None),
+            (Scope::Configuration | Scope::Sites | Scope::Policies, _) => continue,
+        };
+        let mut refused = Vec::new();
+        for verb in need.verbs {
+            let right = Right {
+                group: need.group,
+                resource: need.resource,
+                verb,
+                namespace,
+                name,
+            };
+            let mut answer = connection.may(subject, &right).await;
+            if let (Err(error), Some(_)) = (&answer, subject) {
+                let text = format!("the rights of {user} cannot be reviewed ({error:#}): yours are, instead");
+                findings.push(Finding::warning(AREA, text, None));
+                subject = None;
+                answer = connection.may(None, &right).await;
+            }
+            match answer {
+                Ok(true) => {}
+                Ok(false) => refused.push(*verb),
+                Err(error) => return vec![Finding::unknown(AREA, &error)],
+            }
+        }
+        if !refused.is_empty() {
+            missing += 1;
+            let who = subject.unwrap_or("you");
+            findings.push(lacks(need, &refused, who, subject, namespace, name));
+        }
+    }
+    if missing == 0 {
+        let who = subject.unwrap_or("whoever runs this");
+        findings.push(Finding::ok(AREA, format!("{who} has every right that edgeward needs")));
+    }
+    findings
+}
+
+fn lacks(
+    need: &Need,
+    verbs: &[&str],
+    who: &str,
+    subject: Option<&str>,
+    namespace: Option<&str>,
+    name: Option<&str>,
+) -> Finding {
+    let resource = match need.group {
+        "" => need.resource.to_owned(),
+        group => match need.resource.split_once('/') {
+            Some((resource, sub)) => format!("{resource}.{group}/{sub}"),
+            None => format!("{}.{group}", need.resource),
+        },
+    };
+    let place = match namespace {
+        Some(namespace) => format!(" in namespace {namespace}"),
+        None => String::new(),
+    };
+    let object = name.map(|name| format!(" {name}")).unwrap_or_default();
+    let text = format!(
+        "{who} may not {} {resource}{object}{place}: {}",
+        verbs.join(", "),
+        need.purpose
+    );
+    Finding::fault("rights", text, grant(&resource, verbs, subject, namespace, name))
+}
+
+/// Commands that give a right.
+fn grant(resource: &str, verbs: &[&str], subject: Option<&str>, namespace: Option<&str>, name: Option<&str>) -> String {
+    let role = format!("edgeward-{}-{}", resource.replace(['.', '/'], "-"), verbs.join("-"));
+    let account = |user: &str| {
+        let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+        Some(format!("--serviceaccount={namespace}:{name}"))
+    };
+    let to = match subject {
+        Some(user) => account(user).unwrap_or_else(|| format!("--user={user}")),
+        None => "--user=\"$(kubectl auth whoami -o jsonpath='{.status.userInfo.username}')\"".to_owned(),
+    };
+    let verbs = verbs.join(",");
+    let only = name.map(|name| format!(" --resource-name={name}")).unwrap_or_default();
+    match namespace {
+        None => format!(
+            "kubectl create clusterrole {role} --verb={verbs} --resource={resource}{only} && \
+             kubectl create clusterrolebinding {role} --clusterrole={role} {to}"
+        ),
+        Some(namespace) => format!(
+            "kubectl -n {namespace} create role {role} --verb={verbs} --resource={resource}{only} && \
+             kubectl -n {namespace} create rolebinding {role} --role={role} {to}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Group, resource and verb of every rule in the first YAML block of a page that has these words.
+    fn documented(page: &str, words: &str) -> BTreeSet<[String; 3]> {
+        let mut blocks = page.split("```yaml\n").filter_map(|rest| rest.split("```").next());
+        let block = blocks.find(|block| block.contains(words)).unwrap();
+        let mut rights = BTreeSet::new();
+        for document in block.split("---\n") {
+            let role: Value = serde_saphyr::from_str(document).unwrap();
+            let texts = |value: &Value| -> Vec<String> {
+                let texts = value.as_array().unwrap().iter();
+                texts.map(|text| text.as_str().unwrap().to_owned()).collect()
+            };
+            for rule in role["rules"].as_array().unwrap() {
+                for group in texts(&rule["apiGroups"]) {
+                    for resource in texts(&rule["resources"]) {
+                        for verb in texts(&rule["verbs"]) {
+                            rights.insert([group.clone(), resource.clone(), verb]);
+                        }
+                    }
+                }
+            }
+        }
+        rights
+    }
+
+    #[test]
+    fn what_is_reviewed_is_what_is_documented() {
+        let mut expected = documented(include_str!("../../../docs/live-view.md"), "kind: ClusterRole");
+        expected.extend(documented(include_str!("../../../docs/operations.md"), "[configmaps]"));
+        let reviewed = NEEDS.iter().flat_map(|need| {
+            let verbs = need.verbs.iter();
+            verbs.map(|verb| [need.group, need.resource, verb].map(str::to_owned))
+        });
+        assert_eq!(reviewed.collect::<BTreeSet<_>>(), expected);
+    }
+
+    #[test]
+    fn the_fix_grants_what_is_missing_to_whom_it_is() {
+        let found = lacks(
+            &NEEDS[1],
+            &["watch"],
+            "system:serviceaccount:edge:me",
+            Some("system:serviceaccount:edge:me"),
+            None,
+            None,
+        );
+        assert_eq!(
+            found.text,
+            "system:serviceaccount:edge:me may not watch pods: it decides nothing without"
+        );
+        assert_eq!(
+            found.fix.unwrap(),
+            "kubectl create clusterrole edgeward-pods-watch --verb=watch --resource=pods && \
+             kubectl create clusterrolebinding edgeward-pods-watch --clusterrole=edgeward-pods-watch --serviceaccount=edge:me"
+        );
+        let found = lacks(&NEEDS[7], VIEW, "me", Some("me"), Some("edge"), Some("settings"));
+        assert_eq!(
+            found.fix.unwrap(),
+            "kubectl -n edge create role edgeward-configmaps-list-watch --verb=list,watch --resource=configmaps \
+             --resource-name=settings && kubectl -n edge create rolebinding edgeward-configmaps-list-watch \
+             --role=edgeward-configmaps-list-watch --user=me"
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! The way from the API server to edgeward: the registration, who answers behind it, and whose pods take it.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::finding::Finding;
+use crate::cli::undecided::WEBHOOKS;
+use crate::config::Config;
+use crate::observe::installation::{Labels, Mistrust, Serving, Target, Webhook};
+
+const AREA: &str = "webhook";
+
+/// How long before its end a certificate is to be renewed.
+const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
+
+/// Longer than this nobody should wait for a pod.
+const TIMEOUT: i32 = 2;
+
+/// The command that registers the webhook.
+const APPLY: &str = "kubectl apply -k webhook/base";
+
+/// Who is behind a webhook.
+pub(super) enum Behind {
+    /// What was found at each address.
+    Answers(Vec<Answer>),
+    /// There is no such Service.
+    NoService,
+    /// The URL cannot be called.
+    NoUrl(String),
+    /// Nobody says; why.
+    Unknown(String),
+}
+
+/// Who answers at an address.
+pub(super) struct Answer {
+    pub(super) address: String,
+    /// The name that the certificate must have.
+    pub(super) name: String,
+    pub(super) served: Result<Serving, Mistrust>,
+}
+
+/// The registration itself.
+pub(super) fn judge(configuration: &str, ours: &[Webhook]) -> Vec<Finding> {
+    if ours.is_empty() {
+        let text = format!(
+            "there is no MutatingWebhookConfiguration {configuration} with a webhook {}: no pod is decided",
+            WEBHOOKS[0]
+        );
+        return vec![Finding::fault(AREA, text, APPLY.to_owned())];
+    }
+    let mut findings = Vec::new();
+    for webhook in ours {
+        let name = &webhook.name;
+        let (policy, timeout) = (&webhook.failure_policy, webhook.timeout_seconds);
+        let before = findings.len();
+        if !webhook.creates_pods {
+            let text = format!("{name} is not for the creation of pods: the API server never asks");
+            findings.push(Finding::fault(AREA, text, APPLY.to_owned()));
+        }
+        if policy != "Ignore" {
+            let text = format!("{name} has failurePolicy {policy}: while edgeward is away, no pod is created");
+            findings.push(Finding::warning(
+                AREA,
+                text,
+                Some(replace(webhook, "failurePolicy", "\"Ignore\"")),
+            ));
+        }
+        if timeout > TIMEOUT {
+            let text = format!("{name} has timeoutSeconds {timeout}: for so long a pod may wait for edgeward");
+            findings.push(Finding::warning(
+                AREA,
+                text,
+                Some(replace(webhook, "timeoutSeconds", "1")),
+            ));
+        }
+        if findings.len() == before {
+            let target = match &webhook.target {
+                Target::Url(url) => url.clone(),
+                Target::Service { namespace, name, port } => format!("Service {namespace}/{name}, port {port}"),
+            };
+            let text = format!("{name} calls {target}, failurePolicy {policy}, {timeout} s");
+            findings.push(Finding::ok(AREA, text));
+        }
+    }
+    findings
+}
+
+/// A patch of one field of an entry.
+fn replace(webhook: &Webhook, field: &str, value: &str) -> String {
+    let Webhook {
+        configuration,
+        position,
+        ..
+    } = webhook;
+    format!(
+        "kubectl patch mutatingwebhookconfiguration {configuration} --type=json -p \
+         '[{{\"op\": \"add\", \"path\": \"/webhooks/{position}/{field}\", \"value\": {value}}}]'"
+    )
+}
+
+/// Whether the API server would believe who answers. What is seen is what is served, not what a Secret holds.
+pub(super) fn certificate(webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<Finding> {
+    const AREA: &str = "certificate";
+    let name = &webhook.name;
+    // With the bundle of the authority that serve has its certificate from.
+    let bundle = || replace(webhook, "clientConfig/caBundle", "\"'$(base64 -w0 ca.crt)'\"");
+    if webhook.ca_bundle.is_empty() {
+        let text = format!("{name} has no caBundle: the API server believes its own authorities only");
+        return vec![Finding::fault(AREA, text, bundle())];
+    }
+    let answers = match (behind, &webhook.target) {
+        (Behind::Answers(answers), _) => answers,
+        (
+            Behind::NoService,
+            Target::Service {
+                namespace,
+                name: service,
+                port,
+            },
+        ) => {
+            let text = format!("{name} calls the Service {namespace}/{service}, which does not exist");
+            let fix = format!(
+                "kubectl -n {namespace} expose deployment edgeward --name={service} --port={port} --target-port=8443"
+            );
+            return vec![Finding::fault(AREA, text, fix)];
+        }
+        (Behind::NoService, Target::Url(url)) | (Behind::NoUrl(url), _) => {
+            let text = format!("{name} calls {url:?}, which is no https:// URL with a host");
+            return vec![Finding::fault(AREA, text, APPLY.to_owned())];
+        }
+        (Behind::Unknown(why), _) => {
+            let text = format!("who answers {name} is not checked: {why}");
+            return vec![Finding::warning(AREA, text, None)];
+        }
+    };
+    if answers.is_empty() {
+        let namespace = match &webhook.target {
+            Target::Service { namespace, .. } => namespace,
+            Target::Url(_) => "edgeward-system",
+        };
+        let text = format!("nobody answers {name}: its Service has no ready endpoint");
+        let fix = format!("kubectl -n {namespace} rollout restart deployment edgeward");
+        return vec![Finding::fault(AREA, text, fix)];
+    }
+    let judged = answers.iter().map(|answer| {
+        let Answer { address, name, served } = answer;
+        match served {
+            Ok(Serving { not_after }) if not_after.duration_since(now) < SOON => {
+                let text = format!("the certificate at {address} ends at {not_after}");
+                let fix = "renew what --tls-cert and --tls-key name; serve reads them again by itself".to_owned();
+                Finding::warning(AREA, text, Some(fix))
+            }
+            Ok(Serving { not_after }) => Finding::ok(
+                AREA,
+                format!("that at {address} is for {name}, of an authority in caBundle, until {not_after}"),
+            ),
+            Err(Mistrust::Bundle(words)) => Finding::fault(AREA, format!("caBundle {words}"), bundle()),
+            Err(Mistrust::Certificate(words)) => {
+                let text = format!("the API server will not believe {address} to be {name} by this caBundle: {words}");
+                Finding::fault(AREA, text, bundle())
+            }
+            Err(Mistrust::Unreachable(words)) => {
+                let text =
+                    format!("{address} cannot be looked at from here, so nothing is known of its certificate: {words}");
+                // The API server's own answer.
+                let ask = "edgeward review --live -n NAMESPACE -f POD.yaml".to_owned();
+                Finding::warning(AREA, text, Some(ask))
+            }
+        }
+    });
+    judged.collect()
+}
+
+/// Host and port of a URL as the API server calls it.
+pub(super) fn host(url: &str) -> Option<(String, u16)> {
+    let url = url.parse::<http::Uri>().ok()?;
+    let is_https = url.scheme_str() == Some("https");
+    let host = url.host().filter(|host| is_https && !host.is_empty())?;
+    Some((host.to_owned(), url.port_u16().unwrap_or(443)))
+}
+
+/// Which namespaces opted in, and whether their pods come to edgeward. `ours` is `None` where that is not known.
+pub(super) fn namespaces(
+    configuration: &str,
+    ours: Option<&[Webhook]>,
+    namespaces: &BTreeMap<String, Labels>,
+    config: &Config,
+) -> Vec<Finding> {
+    const AREA: &str = "namespaces";
+    let label = &config.keys.managed;
+    let opted_in = namespaces
+        .iter()
+        .filter(|(_, labels)| labels.get(label).is_some_and(|value| value == "true"));
+    let opted_in: Vec<_> = opted_in.collect();
+    if opted_in.is_empty() {
+        let text = format!("none is labelled {label}=true: no pod is decided");
+        let fix = format!("kubectl label namespace NAMESPACE {label}=true");
+        return vec![Finding::warning(AREA, text, Some(fix))];
+    }
+    let mut findings = Vec::new();
+    let mut good = Vec::new();
+    for (name, labels) in opted_in {
+        if config.excluded_namespaces.contains(name) {
+            let text = format!("{name} is labelled {label}=true but excluded: its pods pass through");
+            let fix = format!("kubectl label namespace {name} {label}-");
+            findings.push(Finding::warning(AREA, text, Some(fix)));
+        } else if ours.is_some_and(|ours| !ours.is_empty() && !ours.iter().any(|one| one.selects(name, labels))) {
+            let text = format!("{name} is labelled {label}=true, but no webhook of {configuration} selects it");
+            findings.push(Finding::fault(AREA, text, APPLY.to_owned()));
+        } else {
+            good.push(name.as_str());
+        }
+    }
+    if !good.is_empty() {
+        let (count, names) = (good.len(), shown(&good));
+        findings.push(Finding::ok(AREA, format!("{count} opted in: {names}")));
+    }
+    findings
+}
+
+/// The first few of many names.
+pub(super) fn shown(names: &[&str]) -> String {
+    const SHOWN: usize = 8;
+    let first = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+use super::super::finding::Level;
+use super::*;
+
+fn now() -> Timestamp {
+    "2026-11-21T12:00:00Z".parse().unwrap()
+}
+
+fn served(served: Result<Serving, Mistrust>) -> Behind {
+    Behind::Answers(vec![Answer {
+        address: "10.0.0.1:8443".into(),
+        name: "edgeward.edgeward-system.svc".into(),
+        served,
+    }])
+}
+
+/// Level and text of the only finding about the certificate.
+fn found(bundle: &str, behind: &Behind) -> (Level, String) {
+    let webhook = Webhook {
+        ca_bundle: bundle.into(),
+        ..Webhook::example()
+    };
+    let mut findings = certificate(&webhook, behind, now());
+    assert_eq!(findings.len(), 1);
+    let finding = findings.pop().unwrap();
+    assert!(finding.level != Level::Fault || finding.fix.is_some(), "{finding:?}");
+    (finding.level, finding.text)
+}
+
+fn until(not_after: &str) -> Behind {
+    let not_after = not_after.parse().unwrap();
+    served(Ok(Serving { not_after }))
+}
+
+#[test]
+fn a_certificate_is_judged_by_what_is_served() {
+    let good = until("2027-01-01T00:00:00Z");
+    assert_eq!(
+        found("pem", &good),
+        (
+            Level::Ok,
+            "that at 10.0.0.1:8443 is for edgeward.edgeward-system.svc, of an authority in caBundle, until 2027-01-01T00:00:00Z"
+                .into()
+        )
+    );
+    assert_eq!(found("pem", &until("2026-11-30T00:00:00Z")).0, Level::Warning);
+    assert_eq!(found("", &good).0, Level::Fault);
+    let wrong = Mistrust::Certificate("invalid peer certificate: UnknownIssuer".into());
+    let (level, text) = found("pem", &served(Err(wrong)));
+    assert_eq!(level, Level::Fault);
+    assert!(
+        text.ends_with("by this caBundle: invalid peer certificate: UnknownIssuer"),
+        "{text}"
+    );
+    let bundle = Mistrust::Bundle("holds no certificate".into());
+    assert_eq!(
+        found("pem", &served(Err(bundle))),
+        (Level::Fault, "caBundle holds no certificate".into())
+    );
+    // Not known is not good.
+    let unreachable = Mistrust::Unreachable("timed out".into());
+    assert_eq!(found("pem", &served(Err(unreachable))).0, Level::Warning);
+    assert_eq!(found("pem", &Behind::Unknown("forbidden".into())).0, Level::Warning);
+    assert_eq!(found("pem", &Behind::Answers(vec![])).0, Level::Fault);
+    assert_eq!(
+        found("pem", &Behind::NoService),
+        (
+            Level::Fault,
+            "pods.edgeward.io calls the Service edgeward-system/edgeward, which does not exist".into()
+        )
+    );
+}
+
+#[test]
+fn the_registration_is_judged_by_what_it_would_do() {
+    let levels = |webhooks: &[Webhook]| -> Vec<_> {
+        let findings = judge("zz-edgeward", webhooks).into_iter();
+        findings.map(|found| found.level).collect()
+    };
+    assert_eq!(levels(&[]), [Level::Fault]);
+    assert_eq!(levels(&[Webhook::example()]), [Level::Ok]);
+    let other = Webhook {
+        creates_pods: false,
+        failure_policy: "Fail".into(),
+        timeout_seconds: 10,
+        position: 1,
+        ..Webhook::example()
+    };
+    assert_eq!(
+        levels(std::slice::from_ref(&other)),
+        [Level::Fault, Level::Warning, Level::Warning]
+    );
+    let fix = judge("zz-edgeward", &[other]).pop().unwrap().fix.unwrap();
+    assert_eq!(
+        fix,
+        "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p \
+         '[{\"op\": \"add\", \"path\": \"/webhooks/1/timeoutSeconds\", \"value\": 1}]'"
+    );
+}
+
+#[test]
+fn namespaces_that_opted_in_must_be_selected() {
+    let config = Config::default();
+    let labels = |value: &str| Labels::from([("scheduling.example.io/managed".to_owned(), value.to_owned())]);
+    let all = |names: &[(&str, &str)]| -> BTreeMap<String, Labels> {
+        let names = names.iter();
+        names.map(|(name, value)| ((*name).to_owned(), labels(value))).collect()
+    };
+    let ours = [Webhook::example()];
+    let brief = |config: &Config, found: &BTreeMap<String, Labels>| -> Vec<_> {
+        let findings = namespaces("zz-edgeward", Some(&ours), found, config).into_iter();
+        findings.map(|found| (found.level, found.text)).collect()
+    };
+    let found = brief(
+        &config,
+        &all(&[("shop", "true"), ("kube-system", "true"), ("other", "false")]),
+    );
+    assert_eq!(found[0].0, Level::Warning);
+    assert_eq!(found[1], (Level::Ok, "1 opted in: shop".into()));
+    assert_eq!(brief(&config, &all(&[("shop", "false")]))[0].0, Level::Warning);
+    // The manifest was not brought in line with the domain.
+    let acme = Config {
+        keys: crate::keys::Keys::new("acme.dev"),
+        ..config
+    };
+    let labels = Labels::from([("scheduling.acme.dev/managed".to_owned(), "true".to_owned())]);
+    let found = brief(&acme, &BTreeMap::from([("shop".to_owned(), labels)]));
+    let expected = "shop is labelled scheduling.acme.dev/managed=true, but no webhook of zz-edgeward selects it";
+    assert_eq!(found, [(Level::Fault, expected.to_owned())]);
+}
+
+#[test]
+fn the_host_of_a_url_is_what_the_api_server_calls() {
+    let is = |url: &str| host(url).map(|(host, port)| format!("{host} {port}"));
+    assert_eq!(is("https://127.0.0.1:8443/mutate").as_deref(), Some("127.0.0.1 8443"));
+    assert_eq!(
+        is("https://edge.example.com/mutate").as_deref(),
+        Some("edge.example.com 443")
+    );
+    assert_eq!(is("https://[::1]:8443/mutate").as_deref(), Some("[::1] 8443"));
+    assert_eq!(is("http://127.0.0.1:8443/mutate"), None);
+    assert_eq!(is(""), None);
+}

@@ -1,0 +1,132 @@
+//! The configuration that a cluster's own edgeward has.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::documents;
+use crate::config::Config;
+use crate::config::document::Faults;
+use crate::config::map::Notice;
+use crate::observe::Connection;
+use crate::observe::configuration::{ConfigMapName, read_config_map};
+
+/// Where edgeward runs, unless told otherwise.
+const NAMESPACE: &str = "edgeward-system";
+
+/// Where to look.
+#[derive(Debug, Args)]
+pub(super) struct Installed {
+    /// Configuration (docs/configuration.md): a file, or a directory with the keys of a ConfigMap; without, that of the
+    /// ConfigMap.
+    #[arg(long, value_name = "PATH", conflicts_with = "config_map")]
+    config: Option<PathBuf>,
+
+    /// The ConfigMap with edgeward's configuration; defaults where there is none. NAMESPACE is edgeward's own.
+    #[arg(
+        long,
+        value_name = "[NAMESPACE/]NAME",
+        default_value = "edgeward-system/edgeward-config"
+    )]
+    config_map: String,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The configuration; the defaults where there is none that could be taken.
+    pub(super) config: Config,
+    /// Where it is, or should be.
+    pub(super) place: Place,
+    /// How it is.
+    pub(super) state: State,
+}
+
+/// Where a configuration is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A file or directory.
+    Path(PathBuf),
+    /// A ConfigMap.
+    Map(ConfigMapName),
+}
+
+/// How a configuration is.
+#[derive(Debug)]
+pub(super) enum State {
+    /// It was taken; what there is to know of it.
+    Good(Vec<Notice>),
+    /// There is none.
+    Missing,
+    /// Nobody says; why.
+    Unknown(String),
+    /// It cannot be taken.
+    Faulty(Faults),
+}
+
+impl Installed {
+    /// The namespace that edgeward runs in.
+    pub(super) fn namespace(&self) -> String {
+        self.name().namespace
+    }
+
+    fn name(&self) -> ConfigMapName {
+        ConfigMapName::parse(&self.config_map, NAMESPACE)
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has faults.
+    pub(super) async fn read(&self, connection: &Connection) -> anyhow::Result<Found> {
+        if let Some(path) = &self.config {
+            return Ok(Found {
+                config: documents::config(Some(path))?,
+                place: Place::Path(path.clone()),
+                state: State::Good(vec![]),
+            });
+        }
+        let name = self.name();
+        let mut config = Config::default();
+        config.excluded_namespaces.push(name.namespace.clone());
+        let state = match read_config_map(connection, &name).await {
+            Ok(Some(Ok((read, notices)))) => {
+                config = read;
+                State::Good(notices)
+            }
+            Ok(Some(Err(faults))) => State::Faulty(faults),
+            Ok(None) => State::Missing,
+            Err(error) => State::Unknown(super::sentence(&error)),
+        };
+        Ok(Found {
+            config,
+            place: Place::Map(name),
+            state,
+        })
+    }
+}
+
+impl Found {
+    /// A sentence where the defaults stand for what edgeward has.
+    pub(super) fn assumption(&self) -> Option<String> {
+        let cause = match &self.state {
+            State::Good(_) => return None,
+            State::Missing => "does not exist".to_owned(),
+            State::Unknown(why) => format!("cannot be read ({why})"),
+            State::Faulty(_) => "has faults (`edgeward check` lists them)".to_owned(),
+        };
+        Some(format!(
+            "{} {cause}: the default configuration is assumed; name edgeward's own with --config-map or --config",
+            self.place
+        ))
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Path(path) => write!(f, "{}", path.display()),
+            Place::Map(name) => write!(f, "ConfigMap {name}"),
+        }
+    }
+}

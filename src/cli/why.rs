@@ -1,0 +1,225 @@
+//! `edgeward why`: why a pod is where it is, or why it does not run.
+
+mod explanation;
+mod standing;
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+
+use self::explanation::{Explanation, Now, Queue, Subject};
+use self::standing::Standing;
+use super::installed::Installed;
+use super::undecided::{self, Undecided};
+use super::{cluster, live, sentence};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::decide::decide;
+use crate::fleet::Snapshot;
+use crate::ledger::Ledger;
+use crate::metrics::Metrics;
+use crate::observe::{self, Connection, Listing};
+use crate::pod::Pod;
+use crate::policy::Policies;
+use crate::room::Room;
+use crate::runtime::{self, LogFormat};
+use crate::units::Micros;
+use crate::waitlist::Waitlist;
+use crate::workload::Workload;
+
+/// Tell why a pod is where it is, or why it does not run.
+///
+/// The first line is the answer. Then: what was decided when the pod was created, with the numbers of that time; where it
+/// is; what would be decided now, with the numbers of every site; and what has changed. Reads the pod, lists nodes, pods
+/// and namespaces once, probes the cloud sites once, and changes nothing.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 answered, whatever the answer; 1 there is no such pod, or the cluster gave no answer."
+)]
+pub(super) struct Why {
+    /// The pod: NAME or pod/NAME.
+    #[arg(value_name = "[pod/]NAME", value_parser = pod_name)]
+    pod: String,
+
+    /// Namespace of the pod; without, that of the context.
+    #[arg(short, long)]
+    namespace: Option<String>,
+
+    #[command(flatten)]
+    installed: Installed,
+
+    /// Context of the kubeconfig; without, its current one or, where there is no kubeconfig, the cluster of the pod that
+    /// this runs in.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// Seconds to wait for the cluster.
+    #[arg(long, value_name = "SECONDS", default_value_t = cluster::TIMEOUT)]
+    timeout: u64,
+
+    /// `json` and `yaml` are an interface (docs/why-output.md).
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Output {
+    /// For people.
+    Text,
+    /// One PodExplanation.
+    Json,
+    /// One PodExplanation.
+    Yaml,
+}
+
+fn pod_name(text: &str) -> Result<String, String> {
+    let name = ["pod/", "pods/", "po/"]
+        .iter()
+        .find_map(|kind| text.strip_prefix(kind))
+        .unwrap_or(text);
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    match name.chars().any(char::is_alphanumeric) && name.chars().all(is_allowed) {
+        true => Ok(name.to_owned()),
+        false => Err("not the name of a pod: expected NAME or pod/NAME".to_owned()),
+    }
+}
+
+impl Why {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let metrics = Arc::new(Metrics::new());
+        let _logs = runtime::init_logging(LogFormat::Pretty, "error", Arc::clone(&metrics))?;
+        let clock = Clock::start();
+        let explanation = cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
+            self.explain(connection, clock, &metrics).await
+        })?;
+        super::print(&match self.output {
+            Output::Text => explanation.text(),
+            Output::Json => serde_json::to_string_pretty(&explanation)? + "\n",
+            Output::Yaml => serde_saphyr::to_string(&explanation)?,
+        })
+    }
+
+    async fn explain(
+        &self,
+        connection: &Connection,
+        clock: Clock,
+        metrics: &Arc<Metrics>,
+    ) -> anyhow::Result<Explanation> {
+        let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
+        let name = &self.pod;
+        let found = self.installed.read(connection).await?;
+        let json = connection.pod(namespace, name).await?;
+        let json = json.with_context(|| format!("{}: there is no pod {namespace}/{name}", connection.name()))?;
+        let (sites, policies) = tokio::join!(
+            observe::sites_in_use(connection, found.config.clone()),
+            observe::policies(connection)
+        );
+        let mut notes: Vec<_> = found.assumption().into_iter().collect();
+        let mut or_note = |error: anyhow::Error| notes.push(format!("not taken into account: {}", sentence(&error)));
+        let config = sites.unwrap_or_else(|error| {
+            or_note(error);
+            found.config.clone()
+        });
+        let policies = policies.unwrap_or_else(|error| {
+            or_note(error);
+            None
+        });
+        let policies = Policies::of(policies.into_iter().flatten());
+        let mut pod = Pod::from_json(&json).with_context(|| format!("pod {namespace}/{name} cannot be read"))?;
+        let record = pod.record(&json, &config.keys)?;
+        let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
+        policies.apply(&mut pod, namespace, &config.keys);
+        let (Listing { mut index, held }, links) =
+            tokio::try_join!(observe::list(connection, &config, clock), async {
+                Ok(live::first_round(&config, clock, metrics).await)
+            })?;
+        for (site, known) in links {
+            index.set_link(&site, known.link);
+        }
+        let site = index.site_of(&record).map(|site| site.name.clone());
+        // It must not stand in its own way.
+        index.delete_pod(&record.uid);
+        let now = clock.now();
+        let mut snapshot = index.publish(now.moment);
+
+        let ledger = Ledger::default();
+        let mut waitlist = Waitlist::default();
+        let turn = record.held.as_ref().map(|held| held.turn(&config));
+        let ahead = held
+            .iter()
+            .filter(|other| turn.is_some_and(|turn| other.turn(&config) < turn));
+        let queue = turn.map(|_| Queue {
+            ahead: ahead.count(),
+            held: held.len(),
+        });
+        held.into_iter().for_each(|pod| waitlist.apply(pod, now));
+        waitlist.plan(
+            &snapshot,
+            &ledger,
+            &config,
+            |namespace| index.is_managed(namespace),
+            now,
+        );
+        snapshot.claims = waitlist.claims();
+
+        let standing = Standing::read(&json, &config.keys, site, now.wall)?;
+        let workload = as_it_arrived(&pod, namespace, &standing, &snapshot, &config);
+        let turn = turn.unwrap_or_else(|| workload.turn(&config, None));
+        let verdict = decide(&workload, &Room::new(&snapshot, &ledger, turn), &config, now);
+        let causes = match standing.decided {
+            Some(_) => vec![],
+            None => {
+                let class = format!("{}class", config.keys.slo_prefix);
+                let undecided = Undecided {
+                    workload: &workload,
+                    created: record.created,
+                    by_policy: pod.inherited().iter().any(|(key, _)| *key == class),
+                };
+                undecided::causes(connection, &config, &undecided, now).await
+            }
+        };
+        Ok(Explanation::new(
+            Subject {
+                namespace,
+                name,
+                workload: &workload,
+            },
+            standing,
+            queue,
+            Now::from(&verdict),
+            causes,
+            &config,
+        )
+        .with_notes(notes))
+    }
+}
+
+/// The pod as it would arrive now: without node, and without what a decision of ours has written. Whether a selector is ours
+/// or was the pod's own cannot be seen; it is ours, unless the decision said that the pod's own constraints left no choice.
+fn as_it_arrived<'p>(
+    pod: &Pod<'p>,
+    namespace: &'p str,
+    standing: &Standing,
+    snapshot: &Snapshot,
+    config: &Config,
+) -> Workload<'p> {
+    let mut workload = pod.workload(namespace.into(), &config.keys);
+    workload.bound = false;
+    workload.placement = None;
+    if let Some(seconds) = standing.held_seconds {
+        workload.held = Some(Micros::from_secs(seconds));
+    }
+    let decided = standing.decided.as_ref();
+    let ours = decided.filter(|decided| !decided.reason.ends_with("_pinned_by_pod"));
+    let written = ours.and(standing.site.as_deref());
+    let written = snapshot.sites.iter().find(|site| Some(site.name()) == written);
+    if let Some(definition) = written.map(|site| &site.definition) {
+        let is_ours = |key: &str, value: &str| definition.selector().any(|ours| ours == (key, value));
+        workload
+            .constraints
+            .selector
+            .retain(|(key, value)| !is_ours(key, value));
+    }
+    workload
+}

@@ -1,0 +1,310 @@
+//! What `why` prints, as an interface (docs/why-output.md) and for people.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::standing::{Decided, Standing, Then, duration};
+use crate::cli::review::report::{SiteItem, harmless};
+use crate::config::Config;
+use crate::controllers::events::{amounts, words};
+use crate::decide::verdict::{Assessment, Verdict};
+use crate::workload::Workload;
+
+/// Everything that is printed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Explanation {
+    api_version: &'static str,
+    kind: &'static str,
+    namespace: String,
+    name: String,
+    answer: String,
+    asks: Vec<String>,
+    decided: Option<Decided>,
+    standing: Standing,
+    queue: Option<Queue>,
+    now: Now,
+    changes: Vec<String>,
+    causes: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// The pod.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Subject<'s> {
+    pub(super) namespace: &'s str,
+    pub(super) name: &'s str,
+    pub(super) workload: &'s Workload<'s>,
+}
+
+/// Where a held pod stands.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Queue {
+    /// How many held pods are given room before it.
+    pub(super) ahead: usize,
+    /// How many are held, it included.
+    pub(super) held: usize,
+}
+
+/// What would be decided now.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Now {
+    verdict: &'static str,
+    site: Option<String>,
+    reason: &'static str,
+    wan_rtt_ms: Option<Value>,
+    sites: Vec<SiteItem>,
+    warnings: Vec<String>,
+    /// To compare with what was written.
+    #[serde(skip)]
+    brief: Vec<Then>,
+}
+
+impl From<&Verdict<'_>> for Now {
+    fn from(verdict: &Verdict<'_>) -> Self {
+        Self {
+            verdict: verdict.action.as_str(),
+            site: verdict.site().map(|site| site.name().to_owned()),
+            reason: verdict.reason.as_str(),
+            wan_rtt_ms: verdict.rtt().map(Value::from),
+            sites: verdict.sites.iter().map(SiteItem::from).collect(),
+            warnings: verdict.warnings.clone(),
+            brief: verdict.sites.iter().map(Then::from).collect(),
+        }
+    }
+}
+
+impl From<&Assessment<'_>> for Then {
+    fn from(assessment: &Assessment<'_>) -> Self {
+        let refusals = assessment.refusals.iter();
+        Self {
+            name: assessment.site.name().to_owned(),
+            fitting_nodes: json!(assessment.fitting.len()),
+            eta_ms: assessment.estimate.eta().map_or(Value::Null, Value::from),
+            refusals: refusals.map(|refusal| refusal.code.as_str().to_owned()).collect(),
+        }
+    }
+}
+
+impl Explanation {
+    pub(super) fn new(
+        subject: Subject<'_>,
+        standing: Standing,
+        queue: Option<Queue>,
+        now: Now,
+        causes: Vec<String>,
+        config: &Config,
+    ) -> Self {
+        let decided = standing.decided.clone();
+        let why = match &decided {
+            Some(decided) => format!("{} ({})", words(&decided.reason), decided.reason),
+            None => {
+                let cause = causes.first().map_or("nobody knows why", |cause| cause);
+                format!("edgeward did not decide it: {cause}")
+            }
+        };
+        let Subject { namespace, name, .. } = subject;
+        let answer = format!("{namespace}/{name} {}: {why}", standing.place(&config.keys));
+        let changes = decided.as_ref().map(|then| changes(then, &now)).unwrap_or_default();
+        let notes = decided.iter().filter_map(|decided| disagreement(decided, &standing));
+        Self {
+            api_version: "edgeward.io/v1alpha1",
+            kind: "PodExplanation",
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            answer,
+            asks: asks(subject.workload),
+            notes: notes.collect(),
+            decided,
+            standing,
+            queue,
+            now,
+            changes,
+            causes,
+        }
+    }
+
+    /// Adds what is to be known of the explanation itself.
+    pub(super) fn with_notes(mut self, notes: Vec<String>) -> Self {
+        self.notes.extend(notes);
+        self
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{}\n\n", harmless(&self.answer));
+        let mut say = |title: &str, lines: &[String]| {
+            for (i, line) in lines.iter().enumerate() {
+                let title = if i == 0 { title } else { "" };
+                let _ = writeln!(text, "{title:<9} {}", harmless(line));
+            }
+        };
+        say("asks for", &[self.asks.join(", ")]);
+        match &self.decided {
+            Some(decided) => say("decided", &decided.lines()),
+            None => say("undecided", &self.causes),
+        }
+        say("is", &self.standing_lines());
+        let now = &self.now;
+        let verdict = match &now.site {
+            Some(site) => format!("site {site}"),
+            None => now.verdict.to_owned(),
+        };
+        let mut lines = vec![format!("{verdict}: {} ({})", words(now.reason), now.reason)];
+        lines.extend(now.sites.iter().map(SiteItem::line));
+        lines.extend(now.warnings.iter().map(|warning| format!("warning: {warning}")));
+        say("now", &lines);
+        if self.decided.is_some() {
+            match self.changes.is_empty() {
+                true => say("changed", &["nothing that the decision names".to_owned()]),
+                false => say("changed", &self.changes),
+            }
+        }
+        say("note", &self.notes);
+        text
+    }
+
+    fn standing_lines(&self) -> Vec<String> {
+        let standing = &self.standing;
+        let place = match (&standing.node, &standing.site) {
+            (Some(node), Some(site)) => format!(", node {node}, site {site}"),
+            (Some(node), None) => format!(", node {node}, of no site"),
+            (None, Some(site)) => format!(", no node yet, site {site} by its spec"),
+            (None, None) => ", no node yet".to_owned(),
+        };
+        let mut lines = vec![format!("{}{place}", standing.phase)];
+        if let Some(started) = &standing.started {
+            lines.push(format!("started at {started}"));
+        }
+        if let Some(queue) = &self.queue {
+            let Queue { ahead, held } = queue;
+            lines.push(format!("{ahead} of {held} held pods are given room before it"));
+        }
+        if !standing.gates.is_empty() {
+            lines.push(format!("gates: {}", standing.gates.join(", ")));
+        }
+        let said = standing.scheduler.iter().map(|said| format!("kube-scheduler: {said}"));
+        lines.extend(said);
+        lines.extend(standing.waiting.iter().cloned());
+        lines
+    }
+}
+
+/// What the pod asks for.
+fn asks(workload: &Workload<'_>) -> Vec<String> {
+    let mut asks = Vec::new();
+    match &workload.intent {
+        Some(intent) => {
+            let slo = &intent.slo;
+            asks.push(match intent.class_known {
+                true => slo.class.as_str().to_owned(),
+                false => "no class".to_owned(),
+            });
+            let bounds = [("deadline", slo.deadline), ("latency target", slo.latency_target)];
+            let bounds = bounds.iter().filter_map(|(name, bound)| Some((name, (*bound)?)));
+            asks.extend(bounds.map(|(name, bound)| format!("{name} {bound} ms")));
+            asks.push(format!("priority {}", slo.priority));
+            if !slo.offload_allowed {
+                asks.push("no offload".to_owned());
+            }
+            asks.extend(intent.faults.iter().map(|fault| format!("fault: {fault}")));
+        }
+        None => asks.push("no SLO".to_owned()),
+    }
+    asks.extend(amounts(&workload.request));
+    asks
+}
+
+impl Decided {
+    fn lines(&self) -> Vec<String> {
+        let verdict = match (&self.site, &self.decision) {
+            (Some(site), _) => format!("site {site}"),
+            (None, Some(decision)) => decision.clone(),
+            (None, None) => "hold".to_owned(),
+        };
+        let mut lines = vec![format!("{verdict}: {} ({})", words(&self.reason), self.reason)];
+        let at = self.timestamp.map(|at| format!("at {at}"));
+        let age = self.age.map(|age| format!("{} ago", duration(age)));
+        let rtt = self.wan_rtt_ms.as_ref().map(|rtt| format!("RTT {rtt} ms"));
+        let facts: Vec<_> = [at, age, rtt].into_iter().flatten().collect();
+        if !facts.is_empty() {
+            lines.push(facts.join(", "));
+        }
+        lines.extend(self.sites.iter().map(Then::line));
+        lines
+    }
+}
+
+/// Annotations that the spec does not bear out.
+fn disagreement(decided: &Decided, standing: &Standing) -> Option<String> {
+    let written = decided.site.as_ref()?;
+    if standing.site.as_ref() == Some(written) {
+        return None;
+    }
+    let found = match &standing.site {
+        Some(site) => format!("it is of site {site}"),
+        None => "it is of no site".to_owned(),
+    };
+    Some(format!(
+        "its annotations say site {written}, by its spec {found}: anybody may write annotations, and labels of nodes change"
+    ))
+}
+
+/// What is another now than what was written.
+fn changes(then: &Decided, now: &Now) -> Vec<String> {
+    let or = |text: Option<&str>, other: &str| text.unwrap_or(other).to_owned();
+    let mut changes = Vec::new();
+    let mut compare = |what: String, then: String, now: String| {
+        if then != now {
+            changes.push(format!("{what} {then} → {now}"));
+        }
+    };
+    compare(
+        "site".to_owned(),
+        or(then.site.as_deref(), "none"),
+        or(now.site.as_deref(), "none"),
+    );
+    compare("reason".to_owned(), then.reason.clone(), now.reason.to_owned());
+    let ms = |rtt: Option<String>| rtt.map_or_else(|| "unknown".to_owned(), |rtt| format!("{rtt} ms"));
+    compare(
+        "RTT".to_owned(),
+        ms(then.wan_rtt_ms.clone()),
+        ms(now.wan_rtt_ms.as_ref().map(Value::to_string)),
+    );
+    for site in &now.brief {
+        let Some(before) = then.sites.iter().find(|before| before.name == site.name) else {
+            continue;
+        };
+        let name = &site.name;
+        let number = |value: &Value| match value {
+            Value::Null => "unknown".to_owned(),
+            value => value.to_string(),
+        };
+        compare(
+            format!("{name}: nodes that it fits"),
+            number(&before.fitting_nodes),
+            number(&site.fitting_nodes),
+        );
+        compare(
+            format!("{name}: ETA in ms"),
+            number(&before.eta_ms),
+            number(&site.eta_ms),
+        );
+        let codes = |codes: &[String]| match codes.is_empty() {
+            true => "none".to_owned(),
+            false => codes.join(", "),
+        };
+        compare(
+            format!("{name}: refusals"),
+            codes(&before.refusals),
+            codes(&site.refusals),
+        );
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests;

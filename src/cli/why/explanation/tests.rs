@@ -1,0 +1,196 @@
+use super::*;
+use crate::decide::decide;
+use crate::fleet::file;
+use crate::pod::Pod;
+use crate::room::Room;
+use crate::units::{self, Moment};
+
+/// A full edge and a cloud, as they are now.
+fn fleet(used: &str) -> Value {
+    json!({
+        "sites": [
+            {"name": "edge", "kind": "edge"},
+            {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 25, "lossPct": 0, "ageSeconds": 1}},
+        ],
+        "nodes": [
+            {"name": "e1", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 1, "memory": "4Gi", "pods": 110},
+             "used": {"cpu": used}},
+            {"name": "c1", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": 64, "memory": "64Gi", "pods": 500}},
+        ],
+    })
+}
+
+/// What is said of a pod with these annotations of a decision, this spec and status.
+fn explained(used: &str, decided: &Value, spec: Value, status: &Value, site: Option<&str>, causes: &[&str]) -> String {
+    let config = Config::default();
+    let now = units::Now {
+        moment: Moment(60_000_000),
+        wall: "2026-11-21T12:00:00Z".parse().unwrap(),
+    };
+    let mut annotations = json!({"slo.example.io/class": "latency", "slo.example.io/latencyTargetMs": "300"});
+    for (key, value) in decided.as_object().into_iter().flatten() {
+        annotations[format!("scheduling.example.io/{key}")] = value.clone();
+    }
+    let mut spec = spec;
+    spec["containers"] = json!([{"name": "app", "resources": {"requests": {"cpu": "200m"}}}]);
+    let pod = json!({"metadata": {"name": "web", "namespace": "shop", "annotations": annotations}, "spec": spec, "status": status});
+    let json = pod.to_string();
+    let snapshot = file::read(&fleet(used), &config, now.moment).unwrap();
+    let standing = Standing::read(&json, &config.keys, site.map(str::to_owned), now.wall).unwrap();
+    let pod = Pod::from_json(&json).unwrap();
+    let workload = super::super::as_it_arrived(&pod, "shop", &standing, &snapshot, &config);
+    let verdict = decide(&workload, &Room::of(&snapshot), &config, now);
+    let queue = standing.held_seconds.map(|_| Queue { ahead: 2, held: 5 });
+    let subject = Subject {
+        namespace: "shop",
+        name: "web",
+        workload: &workload,
+    };
+    let causes = causes.iter().map(ToString::to_string).collect();
+    Explanation::new(subject, standing, queue, Now::from(&verdict), causes, &config).text()
+}
+
+fn to_cloud() -> Value {
+    json!({
+        "decision": "cloud", "site": "cloud", "reason": "cloud_edge_no_capacity", "decision-id": "b2cba453-496d-4735-8d8b-e213408543e6",
+        "timestamp": "2026-11-21T11:50:00Z", "wanRttMs": "22",
+        "explain": "{\"cloud\":{\"eta\":164,\"fit\":1},\"edge\":{\"eta\":120,\"fit\":0,\"no\":[\"no_room\"]}}",
+    })
+}
+
+#[test]
+fn a_pod_in_the_cloud_that_the_edge_would_take_now() {
+    let spec = json!({"nodeName": "c1", "nodeSelector": {"node.role/cloud": "true"}});
+    let status = json!({"phase": "Running", "startTime": "2026-11-21T11:50:03Z"});
+    let text = explained("100m", &to_cloud(), spec, &status, Some("cloud"), &[]);
+    let expected = "\
+shop/web runs on node c1 of site cloud: the edge has no room, and this cloud meets its time (cloud_edge_no_capacity)
+
+asks for  latency, latency target 300 ms, priority 5, cpu 200m
+decided   site cloud: the edge has no room, and this cloud meets its time (cloud_edge_no_capacity)
+          at 2026-11-21T11:50:00Z, 10 min ago, RTT 22 ms
+          cloud: ETA 164 ms, fits 1 node, feasible
+          edge: ETA 120 ms, fits 0 nodes, refused: no_room
+is        Running, node c1, site cloud
+          started at 2026-11-21T11:50:03Z
+now       site edge: it fits and meets its SLO (edge_feasible_slo_met)
+          edge: ETA 120 ms (queue 0 + processing 120 + WAN 0), fits 1 node, feasible
+          cloud: ETA 170 ms (queue 0 + processing 120 + WAN 50), fits 1 node, feasible
+changed   site cloud → edge
+          reason cloud_edge_no_capacity → edge_feasible_slo_met
+          RTT 22 ms → 25 ms
+          edge: nodes that it fits 0 → 1
+          edge: refusals no_room → none
+          cloud: ETA in ms 164 → 170
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn a_held_pod_is_told_what_it_waits_for() {
+    let held = json!({
+        "reason": "held_no_capacity", "decision-id": "b2cba453-496d-4735-8d8b-e213408543e6",
+        "timestamp": "2026-11-21T11:59:50Z",
+    });
+    let gates = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
+    let scheduled =
+        json!({"type": "PodScheduled", "status": "False", "message": "blocked due to non-empty scheduling gates"});
+    let status = json!({"phase": "Pending", "conditions": [scheduled]});
+    let text = explained(
+        "900m",
+        &held,
+        json!({"schedulingGates": gates, "nodeSelector": {"node.role/edge": "true", "disk": "fast"}}),
+        &status,
+        None,
+        &[],
+    );
+    let first = "shop/web does not run: held by edgeward for 10 s: no site has room for it; it waits behind our scheduling \
+                 gate (held_no_capacity)\n";
+    assert!(text.starts_with(first), "{text}");
+    for line in [
+        "decided   hold: ",
+        "          2 of 5 held pods are given room before it\n",
+        "          kube-scheduler: blocked due to non-empty scheduling gates\n",
+    ] {
+        assert!(text.contains(line), "no {line:?} in\n{text}");
+    }
+    // Its own constraints are kept.
+    assert!(text.contains("passthrough_no_site_matches"), "{text}");
+}
+
+#[test]
+fn an_undecided_pod_is_told_why() {
+    let cause = "namespace shop is not labelled scheduling.example.io/managed=true";
+    let spec = json!({"nodeName": "e1"});
+    let text = explained(
+        "100m",
+        &json!({}),
+        spec,
+        &json!({"phase": "Running"}),
+        Some("edge"),
+        &[cause],
+    );
+    let first = format!("shop/web runs on node e1 of site edge: edgeward did not decide it: {cause}\n");
+    assert!(text.starts_with(&first), "{text}");
+    assert!(
+        text.contains(&format!("undecided {cause}\n")) && !text.contains("changed"),
+        "{text}"
+    );
+    assert!(
+        text.contains("now       site edge: it fits and meets its SLO"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_keeps_a_pod_from_running_is_said_first() {
+    let says = |spec: Value, status: &Value, expected: &str| {
+        let text = explained("100m", &to_cloud(), spec, status, Some("cloud"), &[]);
+        let first = text.lines().next().unwrap();
+        assert!(first.starts_with(&format!("shop/web {expected}: ")), "{first}");
+    };
+    let selector = || json!({"nodeSelector": {"node.role/cloud": "true"}});
+    let refused = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}]);
+    says(
+        selector(),
+        &json!({"phase": "Pending", "conditions": refused}),
+        "does not run: sent to site cloud, kube-scheduler finds no node for it: 0/3 nodes are available",
+    );
+    says(
+        selector(),
+        &json!({"phase": "Pending"}),
+        "does not run: sent to site cloud, kube-scheduler has not placed it yet",
+    );
+    let waiting =
+        json!([{"name": "app", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]);
+    says(
+        json!({"nodeName": "c1"}),
+        &json!({"phase": "Pending", "containerStatuses": waiting}),
+        "is on node c1 of site cloud, but does not run whole: container app: ImagePullBackOff: no such image",
+    );
+    says(
+        json!({"nodeName": "c1"}),
+        &json!({"phase": "Succeeded"}),
+        "has finished (Succeeded) on node c1 of site cloud",
+    );
+    says(
+        json!({"schedulingGates": [{"name": "queue.example/admitted"}]}),
+        &json!({"phase": "Pending"}),
+        "does not run: gates of others hold it: queue.example/admitted",
+    );
+}
+
+#[test]
+fn annotations_that_the_spec_does_not_bear_out_are_named() {
+    let text = explained(
+        "100m",
+        &to_cloud(),
+        json!({"nodeName": "e1"}),
+        &json!({"phase": "Running"}),
+        Some("edge"),
+        &[],
+    );
+    let note =
+        "note      its annotations say site cloud, by its spec it is of site edge: anybody may write annotations";
+    assert!(text.contains(note), "{text}");
+}

@@ -1,0 +1,229 @@
+//! How a pod stands: what was decided, where it is, and what keeps it.
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::keys::Keys;
+
+/// A pod that exists, for people.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Standing {
+    /// What was written on it; `None` where no decision was.
+    #[serde(skip)]
+    pub(super) decided: Option<Decided>,
+    /// `status.phase`.
+    pub(super) phase: String,
+    /// Its site, by its spec.
+    pub(super) site: Option<String>,
+    /// Its node.
+    pub(super) node: Option<String>,
+    /// Since when it runs.
+    pub(super) started: Option<String>,
+    /// Its scheduling gates.
+    pub(super) gates: Vec<String>,
+    /// For how long ours has held it.
+    pub(super) held_seconds: Option<u64>,
+    /// What kube-scheduler says of it.
+    pub(super) scheduler: Option<String>,
+    /// What its containers wait for.
+    pub(super) waiting: Vec<String>,
+    /// Since when it is being deleted.
+    pub(super) deleted: Option<String>,
+}
+
+/// A decision as it stands on the pod. Anybody may write annotations.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Decided {
+    /// `edge` or `cloud`; `None` where it was to be held.
+    pub(super) decision: Option<String>,
+    /// The site.
+    pub(super) site: Option<String>,
+    /// The reason code.
+    pub(super) reason: String,
+    /// When.
+    pub(super) timestamp: Option<Timestamp>,
+    /// How long ago, in seconds.
+    #[serde(skip)]
+    pub(super) age: Option<u64>,
+    /// The RTT behind it.
+    pub(super) wan_rtt_ms: Option<String>,
+    /// The numbers behind it.
+    pub(super) sites: Vec<Then>,
+}
+
+/// What one site meant for the pod then, of either form of the explanation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Then {
+    pub(super) name: String,
+    pub(super) fitting_nodes: Value,
+    pub(super) eta_ms: Value,
+    pub(super) refusals: Vec<String>,
+}
+
+impl Standing {
+    /// Reads the pod's JSON. `site` is the one that it is of by its spec.
+    ///
+    /// # Errors
+    /// It is not JSON.
+    pub(super) fn read(json: &str, keys: &Keys, site: Option<String>, now: Timestamp) -> anyhow::Result<Self> {
+        let pod: Value = serde_json::from_str(json).context("not JSON")?;
+        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let (metadata, spec, status) = (&pod["metadata"], &pod["spec"], &pod["status"]);
+        let gates = list(&spec["schedulingGates"]).filter_map(|gate| text(&gate["name"]));
+        let gates: Vec<_> = gates.collect();
+        let decided = Decided::read(&metadata["annotations"], keys, now);
+        let age = decided.as_ref().map(|decided| decided.age.unwrap_or(0));
+        let scheduled = list(&status["conditions"]).find(|condition| condition["type"] == "PodScheduled");
+        let refusal = scheduled.filter(|condition| condition["status"] == "False");
+        let containers = list(&status["initContainerStatuses"]).chain(list(&status["containerStatuses"]));
+        Ok(Self {
+            phase: text(&status["phase"]).unwrap_or_else(|| "Unknown".to_owned()),
+            site,
+            node: text(&spec["nodeName"]),
+            started: text(&status["startTime"]),
+            held_seconds: gates.contains(&keys.gate).then(|| age.unwrap_or(0)),
+            gates,
+            scheduler: refusal.and_then(|condition| text(&condition["message"])),
+            waiting: containers.filter_map(waiting).collect(),
+            deleted: text(&metadata["deletionTimestamp"]),
+            decided,
+        })
+    }
+
+    /// Where the pod is and whether it runs, as the rest of a sentence that begins with its name.
+    pub(super) fn place(&self, keys: &Keys) -> String {
+        let node = self.node.as_deref().unwrap_or("no node");
+        let at = match &self.site {
+            Some(site) => format!("node {node} of site {site}"),
+            None => format!("node {node}, which is of no site"),
+        };
+        if ["Succeeded", "Failed"].contains(&&*self.phase) {
+            return match self.node {
+                Some(_) => format!("has finished ({}) on {at}", self.phase),
+                None => format!("has finished ({})", self.phase),
+            };
+        }
+        if self.deleted.is_some() {
+            return match self.node {
+                Some(_) => format!("is being deleted from {at}"),
+                None => "is being deleted".to_owned(),
+            };
+        }
+        match (&self.node, self.held_seconds) {
+            (Some(_), _) if self.phase == "Running" && self.waiting.is_empty() => format!("runs on {at}"),
+            (Some(_), _) if self.waiting.is_empty() => format!("is on {at}, and is being started there"),
+            (Some(_), _) => format!("is on {at}, but does not run whole: {}", self.waiting.join("; ")),
+            (None, Some(seconds)) => {
+                let others: Vec<_> = self.gates.iter().filter(|gate| **gate != keys.gate).collect();
+                let beside = match others.is_empty() {
+                    true => String::new(),
+                    false => format!(" (and by gates of others: {})", join(&others)),
+                };
+                format!("does not run: held by edgeward for {}{beside}", duration(seconds))
+            }
+            (None, None) if !self.gates.is_empty() => {
+                format!("does not run: gates of others hold it: {}", self.gates.join(", "))
+            }
+            (None, None) => {
+                let sent = self.site.as_ref().map(|site| format!("sent to site {site}, "));
+                let said = match &self.scheduler {
+                    Some(said) => format!("kube-scheduler finds no node for it: {said}"),
+                    None => "kube-scheduler has not placed it yet".to_owned(),
+                };
+                format!("does not run: {}{said}", sent.unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl Decided {
+    fn read(annotations: &Value, keys: &Keys, now: Timestamp) -> Option<Self> {
+        let written = |key: &String| annotations[key].as_str().map(str::to_owned);
+        written(&keys.decision_id)?;
+        let timestamp = written(&keys.timestamp).and_then(|at| at.parse::<Timestamp>().ok());
+        let age = timestamp.and_then(|at| u64::try_from(now.duration_since(at).as_secs()).ok());
+        let explain = written(&keys.explain).and_then(|text| serde_json::from_str::<Map<String, Value>>(&text).ok());
+        Some(Self {
+            decision: written(&keys.decision),
+            site: written(&keys.site),
+            reason: written(&keys.reason)?,
+            timestamp,
+            age,
+            wan_rtt_ms: written(&keys.wan_rtt_ms),
+            sites: explain.iter().flatten().map(Then::read).collect(),
+        })
+    }
+}
+
+impl Then {
+    fn read((name, entry): (&String, &Value)) -> Self {
+        let either = |names: [&str; 2]| {
+            let mut found = names.iter().map(|name| entry[*name].clone());
+            found.find(|value| !value.is_null()).unwrap_or_default()
+        };
+        let brief = list(&entry["no"]).filter_map(Value::as_str);
+        let full = entry["refusals"].as_object().into_iter().flatten();
+        Self {
+            name: name.clone(),
+            fitting_nodes: either(["fit", "fittingNodes"]),
+            eta_ms: either(["eta", "etaMs"]),
+            refusals: brief.chain(full.map(|(code, _)| &**code)).map(str::to_owned).collect(),
+        }
+    }
+
+    /// For people.
+    pub(super) fn line(&self) -> String {
+        let number = |value: &Value, unit: &str| match value {
+            Value::Null => "unknown".to_owned(),
+            value => format!("{value}{unit}"),
+        };
+        let judged = match self.refusals.is_empty() {
+            true => "feasible".to_owned(),
+            false => format!("refused: {}", self.refusals.join(", ")),
+        };
+        format!(
+            "{}: ETA {}, fits {} {}, {judged}",
+            self.name,
+            number(&self.eta_ms, " ms"),
+            number(&self.fitting_nodes, ""),
+            if self.fitting_nodes == 1 { "node" } else { "nodes" },
+        )
+    }
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// What a container waits for, if it does.
+fn waiting(container: &Value) -> Option<String> {
+    let waiting = container["state"]["waiting"].as_object()?;
+    let text = |name: &str| waiting.get(name).and_then(Value::as_str).unwrap_or_default();
+    // What every container waits for at first is no news.
+    let reason =
+        Some(text("reason")).filter(|reason| !["ContainerCreating", "PodInitializing", ""].contains(reason))?;
+    let name = container["name"].as_str().unwrap_or_default();
+    Some(match text("message") {
+        "" => format!("container {name}: {reason}"),
+        message => format!("container {name}: {reason}: {message}"),
+    })
+}
+
+fn join(texts: &[&String]) -> String {
+    texts.iter().map(|text| &***text).collect::<Vec<_>>().join(", ")
+}
+
+/// `41 s`, `12 min`, `3 h`, `2 d`: as much of a duration as a person needs.
+pub(super) fn duration(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7_199 => format!("{} min", seconds / 60),
+        7_200..=172_799 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}

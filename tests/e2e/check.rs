@@ -1,0 +1,227 @@
+//! `edgeward check`: a healthy installation has no fault; what is broken is named, and mended by the fix that is shown.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::fleet_command::command;
+use crate::kubectl::{Kubectl, Said};
+use crate::leader::allow_user;
+use crate::patience::{BOUND, eventually};
+use crate::pki::Authority;
+use crate::scene::Scene;
+use crate::stage::Stage;
+
+/// A domain of its own: namespaces of other trials did not opt in to it.
+const DOMAIN: &str = "check.example";
+
+const LABEL: &str = "scheduling.check.example/managed";
+
+const MAP: &str = "edgeward-config";
+
+/// An installation of the trial's own.
+struct Installation<'s, 'run> {
+    scene: &'s Scene<'run>,
+    home: String,
+    kubectl: Kubectl,
+    webhook: String,
+}
+
+impl Installation<'_, '_> {
+    fn check(&self) -> Result<Said> {
+        let map = format!("--config-map={}/{MAP}", self.home);
+        let webhook = format!("--webhook={}", self.webhook);
+        let user = format!("--as={}", self.user());
+        command(&self.scene.kubeconfig(), &["check", &map, &webhook, &user])
+    }
+
+    fn user(&self) -> &str {
+        &self.scene.namespace
+    }
+
+    fn is_healthy(&self) -> Result<()> {
+        eventually("nothing is wrong", BOUND, || {
+            let said = self.check()?;
+            ensure!(said.succeeded, "{}{}", said.stdout, said.stderr);
+            ensure!(said.stdout.ends_with("\nno fault, no warning\n"), "{}", said.stdout);
+            Ok(())
+        })
+    }
+
+    /// Waits until a line of this level has these words, and nothing else is a fault; returns the fixes.
+    fn finds(&self, level: &str, words: &str) -> Result<Vec<String>> {
+        eventually(&format!("{level}: {words}"), BOUND, || {
+            let said = self.check()?;
+            let lines: Vec<_> = said.stdout.lines().collect();
+            let at = lines
+                .iter()
+                .position(|line| line.starts_with(level) && line.contains(words));
+            ensure!(at.is_some(), "{}{}", said.stdout, said.stderr);
+            ensure!(said.succeeded == (level != "FAULT"), "{}", said.stdout);
+            let fixes = lines.iter().filter_map(|line| line.trim_start().strip_prefix("fix: "));
+            Ok(fixes.map(str::to_owned).collect())
+        })
+    }
+
+    /// Runs the fixes as they stand, but for what a person fills in.
+    fn mend(&self, fixes: &[String], blank: &str, filled: &str) -> Result<()> {
+        ensure!(!fixes.is_empty(), "no fix");
+        for fix in fixes {
+            let script = format!("cd {}; {}", self.scene.dir.display(), fix.replace(blank, filled));
+            self.kubectl.shell(&script, &self.scene.kubeconfig(), &self.scene.dir)?;
+        }
+        self.is_healthy()
+    }
+
+    fn patch(&self, kind: &str, name: &str, patch: &Value) -> Result<()> {
+        let args = ["patch", kind, name, "--type=json", "-p", &patch.to_string()];
+        self.kubectl.run(&args, "").map(drop)
+    }
+}
+
+/// The role of docs/operations.md by which the ConfigMap is read.
+fn allow_map(kubectl: &Kubectl, user: &str) -> Result<()> {
+    let map = format!("--resource-name={MAP}");
+    kubectl.run(
+        &[
+            "create",
+            "role",
+            "config",
+            "--verb=list,watch",
+            "--resource=configmaps",
+            &map,
+        ],
+        "",
+    )?;
+    let user = format!("--user={user}");
+    kubectl
+        .run(&["create", "rolebinding", "config", "--role=config", &user], "")
+        .map(drop)
+}
+
+/// Broken one at a time, and mended by what the check says.
+pub(crate) fn each_fault_and_its_fix(scene: &Scene<'_>) -> Result<()> {
+    let stage = Stage::new(scene)?;
+    let edge = stage.edge_node("edge-0", "1")?;
+    stage.cloud_node("cloud-0")?;
+    let mut config = stage.config();
+    config["domain"] = json!(DOMAIN);
+    let mut edgeward = scene.live_edgeward(&config)?;
+    let home = scene.home()?;
+    let installation = Installation {
+        scene,
+        kubectl: scene.kubectl_in(&home),
+        webhook: format!("zz-edgeward-{}", scene.namespace),
+        home,
+    };
+    let map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": MAP},
+        "data": {"config.yaml": config.to_string()},
+    });
+    installation.kubectl.create(&map)?;
+    allow_user(scene, installation.user())?;
+    allow_map(&installation.kubectl, installation.user())?;
+    let registered = scene.register_under(DOMAIN, &edgeward.url, &edgeward.ca)?;
+    fs::write(scene.dir.join("ca.crt"), &edgeward.ca)?;
+    installation.is_healthy()?;
+
+    // A verb.
+    let verbs = json!([{"op": "replace", "path": "/rules/0/verbs", "value": ["list"]}]);
+    installation.patch("clusterrole", &scene.namespace, &verbs)?;
+    let fixes = installation.finds("FAULT", &format!("{} may not watch pods: ", installation.user()))?;
+    ensure!(fixes.len() == 3, "{fixes:?}");
+    installation.mend(&fixes, "", "")?;
+
+    // The authority.
+    let webhook = &installation.webhook;
+    let bundle = |pem: &str| json!([{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": STANDARD.encode(pem)}]);
+    let stranger = Authority::new()?;
+    installation.patch("mutatingwebhookconfiguration", webhook, &bundle(&stranger.certificate))?;
+    let fixes = installation.finds("FAULT", "by this caBundle: invalid peer certificate")?;
+    installation.mend(&fixes, "", "")?;
+
+    // The registration, and whom it calls.
+    drop(registered);
+    installation.finds("FAULT", &format!("there is no MutatingWebhookConfiguration {webhook}"))?;
+    let registered = scene.register_under(DOMAIN, &edgeward.url, &edgeward.ca)?;
+    installation.is_healthy()?;
+    let service = json!({"namespace": installation.home, "name": "edgeward", "path": "/mutate"});
+    let client = json!({"service": service, "caBundle": STANDARD.encode(&edgeward.ca)});
+    let replace = |value: &Value| json!([{"op": "replace", "path": "/webhooks/0/clientConfig", "value": value}]);
+    installation.patch("mutatingwebhookconfiguration", webhook, &replace(&client))?;
+    installation.finds(
+        "FAULT",
+        &format!("calls the Service {}/edgeward, which does not exist", installation.home),
+    )?;
+    let client = json!({"url": edgeward.url, "caBundle": STANDARD.encode(&edgeward.ca)});
+    installation.patch("mutatingwebhookconfiguration", webhook, &replace(&client))?;
+    installation.is_healthy()?;
+
+    // Labels.
+    scene
+        .kubectl
+        .run(&["label", "namespace", &scene.namespace, &format!("{LABEL}-")], "")?;
+    let fixes = installation.finds("warning", &format!("none is labelled {LABEL}=true"))?;
+    installation.mend(&fixes, "NAMESPACE", &scene.namespace)?;
+    let label = stage.edge_label();
+    let (key, _) = label.split_once('=').context("a label")?;
+    scene.kubectl.run(&["label", "node", &edge, &format!("{key}-")], "")?;
+    let fixes = installation.finds("FAULT", &format!("site edge: no node carries {label}"))?;
+    installation.mend(&fixes, "NODE", &edge)?;
+    scene.kubectl.run(&["cordon", &edge], "")?;
+    let fixes = installation.finds("warning", &format!("none is Ready and not cordoned: {edge}"))?;
+    installation.mend(&fixes, "", "")?;
+
+    // The configuration, of which every fault is named.
+    let broken = json!([
+        {"op": "add", "path": "/data/lossThresholdPct", "value": "many"},
+        {"op": "add", "path": "/data/enableOffload", "value": "perhaps"},
+    ]);
+    installation.patch("configmap", MAP, &broken)?;
+    for fault in ["lossThresholdPct: \"many\"", "enableOffload: \"perhaps\""] {
+        installation.finds("FAULT", fault)?;
+    }
+    installation.kubectl.run(&["replace", "-f", "-"], &map.to_string())?;
+    installation.is_healthy()?;
+
+    custom_resources(&installation)?;
+
+    // What cannot be seen from here is not taken for good.
+    stage.wan.close();
+    installation.finds("warning", "site cloud does not answer, seen from here")?;
+    stage.wan.reopen()?;
+    edgeward.kill()?;
+    installation.finds("warning", "cannot be looked at from here")?;
+    drop(registered);
+    Ok(())
+}
+
+/// Policies that nobody asks for, and Sites that cannot be in use.
+fn custom_resources(installation: &Installation<'_, '_>) -> Result<()> {
+    let scene = installation.scene;
+    scene.install_custom_resources()?;
+    installation.is_healthy()?;
+    let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "edgeward.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let policy = object("SloPolicy", "all", json!({"selector": {}, "slo": {"class": "batch"}}));
+    scene.kubectl.create(&policy)?;
+    let words = format!("namespace {} has 1 SloPolicies and not both labels", scene.namespace);
+    let fixes = installation.finds("warning", &words)?;
+    installation.mend(&fixes, "", "")?;
+    for name in ["one", "two"] {
+        scene.kubectl.create(&object(
+            "Site",
+            name,
+            json!({"kind": "edge", "nodeSelector": {"site": name}}),
+        ))?;
+    }
+    installation.finds("FAULT", "no Site is in use: ")?;
+    scene.kubectl.run(&["delete", "sites.edgeward.io", "--all"], "")?;
+    installation.is_healthy()?;
+    scene.remove_custom_resources()?;
+    installation.is_healthy()
+}

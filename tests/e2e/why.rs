@@ -1,0 +1,189 @@
+//! `kubectl edgeward why`: why a pod is where it is, or does not run.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::patience::{BOUND, eventually};
+use crate::scene::Scene;
+use crate::stage::Stage;
+use crate::workloads;
+
+/// A domain of its own, so that no other trial's edgeward releases what is held here.
+const DOMAIN: &str = "why.example";
+
+const GATE: &str = "scheduling.why.example/awaiting-capacity";
+
+fn pod(name: &str) -> Value {
+    let slo = json!({"slo.why.example/class": "batch", "slo.why.example/deadlineMs": "600000"});
+    let mut pod = workloads::pod(name, slo);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("900m");
+    pod
+}
+
+/// The stage's configuration under that domain, by which pods are held.
+fn config(stage: &Stage<'_>) -> Value {
+    let mut config = stage.config();
+    config["domain"] = json!(DOMAIN);
+    config["onNoCapacity"] = json!("hold");
+    config["holdLimits"] = json!({"latency": "1h", "throughput": "1h", "batch": "1h"});
+    config
+}
+
+/// Asks as a user would: kubectl finds edgeward under its other name.
+struct Asking<'s, 'run> {
+    scene: &'s Scene<'run>,
+    config: String,
+}
+
+impl<'s, 'run> Asking<'s, 'run> {
+    fn new(scene: &'s Scene<'run>, config: &Value) -> Result<Self> {
+        fs::create_dir(scene.dir.join("bin"))?;
+        symlink(env!("CARGO_BIN_EXE_edgeward"), scene.dir.join("bin/kubectl-edgeward"))?;
+        let file = scene.dir.join("why.json");
+        fs::write(&file, config.to_string())?;
+        Ok(Self {
+            scene,
+            config: file.display().to_string(),
+        })
+    }
+
+    fn why(&self, namespace: &str, args: &str) -> Result<String> {
+        let (bin, config) = (self.scene.dir.join("bin"), &self.config);
+        let script = format!(
+            "PATH={}:$PATH; kubectl edgeward why {args} -n {namespace} --config {config}",
+            bin.display()
+        );
+        self.scene
+            .kubectl
+            .shell(&script, &self.scene.kubeconfig(), &self.scene.dir)
+    }
+
+    /// Fails unless the answer begins with these words and has these lines.
+    fn says(&self, pod: &str, first: &str, others: &[&str]) -> Result<()> {
+        let namespace = &self.scene.namespace;
+        let text = self.why(namespace, &format!("pod/{pod}"))?;
+        let expected = format!("{namespace}/{pod} {first}");
+        ensure!(text.starts_with(&expected), "not {expected:?} in\n{text}");
+        for line in others {
+            ensure!(text.contains(line), "no {line:?} in\n{text}");
+        }
+        Ok(())
+    }
+}
+
+/// Creates a pod and waits until it runs.
+fn run(scene: &Scene<'_>, name: &str) -> Result<()> {
+    scene.kubectl.create(&pod(name))?;
+    eventually(&format!("{name} runs"), BOUND, || {
+        let pod = scene.kubectl.get("pod", name)?;
+        ensure!(pod["status"]["phase"] == "Running", "{}", pod["status"]);
+        Ok(())
+    })
+}
+
+/// One at the edge, one in the cloud, one that is held, one that nobody decided, and one that does not exist.
+pub(crate) fn pods_of_every_fate(scene: &Scene<'_>) -> Result<()> {
+    let stage = Stage::new(scene)?;
+    let edge = stage.edge_node("edge-0", "1")?;
+    let cloud = stage.cloud_node("cloud-0")?;
+    let config = config(&stage);
+    let edgeward = scene.live_edgeward(&config)?;
+    let registered = scene.register_under(DOMAIN, &edgeward.url, &edgeward.ca)?;
+    registered.be_patient()?;
+    let outcome = |expected: &str| {
+        eventually(&format!("a pod: {expected}"), BOUND, || {
+            let pod = scene.kubectl.dry_run(&pod("asking"))?;
+            let reason = &pod["metadata"]["annotations"]["scheduling.why.example/reason"];
+            ensure!(reason == expected, "{reason}");
+            Ok(())
+        })
+    };
+    let asking = Asking::new(scene, &config)?;
+
+    outcome("edge_feasible_slo_met")?;
+    run(scene, "near")?;
+    let first = format!("runs on node {edge} of site edge: it fits and meets its SLO (edge_feasible_slo_met)\n");
+    // Its own room counts as free.
+    asking.says(
+        "near",
+        &first,
+        &[
+            "asks for  batch, deadline 600000 ms, priority 5, cpu 900m",
+            "now       site edge: ",
+        ],
+    )?;
+
+    outcome("cloud_edge_no_capacity")?;
+    run(scene, "far")?;
+    let first = format!("runs on node {cloud} of site cloud: the edge has no room");
+    let then = "edge: ETA 1900 ms, fits 0 nodes, refused: no_room\n";
+    asking.says(
+        "far",
+        &first,
+        &[then, "now       site cloud: ", "no_room (largestFree {\"cpu\":100,"],
+    )?;
+    scene.kubectl.run(&["delete", "pod", "near", "--now"], "")?;
+    let changed = ["changed   site cloud → edge\n", "edge: nodes that it fits 0 → 1\n"];
+    eventually("it would be decided otherwise", BOUND, || {
+        asking.says("far", &first, &changed)
+    })?;
+    let json: Value = serde_json::from_str(&asking.why(&scene.namespace, "far -o json")?)?;
+    ensure!(
+        json["kind"] == "PodExplanation" && json["decided"]["site"] == "cloud" && json["now"]["site"] == "edge",
+        "{json:#}"
+    );
+    ensure!(json["standing"]["node"] == *cloud, "{json:#}");
+
+    run(scene, "near-again")?;
+    stage.wan.close();
+    outcome("held_no_capacity")?;
+    for name in ["first", "second"] {
+        let created = scene.kubectl.create(&pod(name))?;
+        let gates = &created["spec"]["schedulingGates"];
+        ensure!(gates[0]["name"] == GATE, "{gates}");
+    }
+    let held = "does not run: held by edgeward for ";
+    let said = [
+        "(held_no_capacity)\n",
+        "now       hold: ",
+        "refused: unreachable",
+        "kube-scheduler: ",
+    ];
+    let mut ahead = Vec::new();
+    for name in ["first", "second"] {
+        asking.says(name, held, &said)?;
+        let json: Value = serde_json::from_str(&asking.why(&scene.namespace, &format!("{name} -o json"))?)?;
+        ensure!(json["queue"]["held"] == 2, "{json:#}");
+        ahead.push(json["queue"]["ahead"].as_u64());
+    }
+    // Of the same second, in an order of their uids.
+    ahead.sort_unstable();
+    ensure!(ahead == [Some(0), Some(1)], "{ahead:?}");
+
+    let (namespace, kubectl) = scene.another_namespace("unlabelled", json!({}))?;
+    let mut stranger = pod("stranger");
+    stranger["spec"]["nodeSelector"] = json!({"why.example/nowhere": "true"});
+    kubectl.create(&stranger)?;
+    let text = eventually("kube-scheduler finds no node", BOUND, || {
+        let text = asking.why(&namespace, "stranger")?;
+        ensure!(text.contains("kube-scheduler finds no node for it: "), "{text}");
+        Ok(text)
+    })?;
+    let cause = format!("namespace {namespace} is not labelled scheduling.why.example/managed=true");
+    let first = text.lines().next().context("an answer")?;
+    ensure!(
+        first.ends_with(&format!(": edgeward did not decide it: {cause}")),
+        "{text}"
+    );
+
+    let nobody = asking
+        .why(&scene.namespace, "pod/nobody")
+        .err()
+        .context("an answer about nobody")?;
+    let expected = format!("there is no pod {}/nobody", scene.namespace);
+    ensure!(nobody.to_string().contains(&expected), "{nobody}");
+    Ok(())
+}
