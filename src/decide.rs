@@ -41,9 +41,14 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
     if comparisons > MAX_COMPARISONS {
         let warning =
             format!("not placed: {comparisons} comparisons of constraints with nodes, over {MAX_COMPARISONS}");
+        let (action, reason) = match is_waiting(workload, intent, config) {
+            true => (Action::Hold, Reason::HeldNoCapacity),
+            false => (Action::PassThrough, Reason::Deadline),
+        };
         return Verdict {
+            action,
             warnings: vec![warning],
-            ..Verdict::pass_through(Reason::Deadline)
+            ..Verdict::pass_through(reason)
         };
     }
     let mut warnings: Vec<String> = intent.faults.iter().map(ToString::to_string).collect();
@@ -91,7 +96,11 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         sites: assess(workload, &intent.slo, room, config, now),
     };
     let stale = now.moment.since(room.snapshot.kubernetes_as_of) > config.telemetry_ttl;
-    let (action, reason) = case.choose(stale);
+    let (action, reason) = match case.choose(stale) {
+        // What is wrong with the sites may be mended as long as the pod may wait; without its gate nobody places it any more.
+        (Action::PassThrough, _) if case.is_waiting() => (Action::Hold, Reason::HeldNoCapacity),
+        choice => choice,
+    };
     warnings.extend(case.warnings(reason));
     let (waits_for, reason) = (
         case.terminating().filter(|_| reason == Reason::HeldTerminating),
@@ -182,6 +191,12 @@ fn keeps_waiting(workload: &Workload<'_>, config: &Config) -> Option<Reason> {
     } else {
         None
     }
+}
+
+/// Whether the pod is held, and not for as long as its class may be.
+fn is_waiting(workload: &Workload<'_>, intent: &Intent, config: &Config) -> bool {
+    let limit = config.holding.limits[intent.slo.class];
+    workload.held.is_some_and(|held| held < limit)
 }
 
 /// How many comparisons the pod's constraints and tolerations take on all nodes, at most and once.
@@ -390,13 +405,12 @@ impl<'s> Case<'_, 's> {
 
     /// Whether the pod is held, and not for too long yet.
     fn is_waiting(&self) -> bool {
-        self.workload.held.is_some() && !self.is_overdue()
+        is_waiting(self.workload, self.intent, self.config)
     }
 
     /// Whether the pod is held for as long as its class may be.
     fn is_overdue(&self) -> bool {
-        let limit = self.config.holding.limits[self.slo().class];
-        self.workload.held.is_some_and(|held| held >= limit)
+        self.workload.held.is_some() && !self.is_waiting()
     }
 
     /// The reason as it is for a pod that was held: what matters is where it went.

@@ -118,8 +118,8 @@ pub struct Ledger {
     by_age: BTreeSet<(Moment, DecisionId)>,
     /// Since when pods are seen as they are created.
     sight: Moment,
-    /// The uids of held pods that are being released: each has a reservation.
-    releases: BTreeSet<Arc<str>>,
+    /// The uids of held pods that are being released, each with its reservation.
+    releases: BTreeMap<Arc<str>, DecisionId>,
     strikes: BTreeMap<Owner, Strikes>,
     /// Owners whose strikes are out.
     suspended: usize,
@@ -167,7 +167,7 @@ impl Ledger {
             unconfirmed: BTreeMap::new(),
             by_age: BTreeSet::new(),
             sight: Moment(i64::MIN),
-            releases: BTreeSet::new(),
+            releases: BTreeMap::new(),
             strikes: BTreeMap::new(),
             suspended: 0,
             freed: 0,
@@ -209,7 +209,7 @@ impl Ledger {
         self.unconfirmed.insert(reservation.id, reservation.node);
         self.by_age.insert((since, reservation.id));
         if let Some(uid) = &reservation.releases {
-            self.releases.insert(Arc::clone(uid));
+            self.releases.insert(Arc::clone(uid), reservation.id);
         }
         self.nodes.entry(reservation.node).or_default().push(Entry {
             reservation,
@@ -230,6 +230,17 @@ impl Ledger {
         self.freed += 1;
         self.by_age.remove(&(entry.since, id));
         Some(entry.since)
+    }
+
+    /// The held pod of this uid is gone, or released by another decision than the one that its room was promised by. Cost: a
+    /// search.
+    pub fn withdraw_release(&mut self, uid: &str) {
+        if let Some(id) = self.releases.get(uid).copied()
+            && let Some(entry) = self.take_unconfirmed(id)
+        {
+            self.freed += 1;
+            self.by_age.remove(&(entry.since, id));
+        }
     }
 
     /// A pod of this namespace and site that carries this id is seen, and the snapshot of `revision`, which is yet to be
@@ -283,7 +294,9 @@ impl Ledger {
         let unconfirmed = &self.unconfirmed;
         self.by_age.retain(|(_, decision)| unconfirmed.contains_key(decision));
         let kept = self.nodes.values().flatten();
-        self.releases = kept.filter_map(|entry| entry.reservation.releases.clone()).collect();
+        self.releases = kept
+            .filter_map(|entry| Some((entry.reservation.releases.clone()?, entry.reservation.id)))
+            .collect();
     }
 
     /// Drops what nobody has confirmed in time, which counts against its owner if pods were seen all the time, and returns
@@ -337,7 +350,7 @@ impl Ledger {
 
     /// Whether the held pod of this uid is being released: it has a reservation then, and no claim counts. Cost: a search.
     pub fn releases(&self, uid: &str) -> bool {
-        self.releases.contains(uid)
+        self.releases.contains_key(uid)
     }
 
     /// How many reservations came to nothing since the start: what they held is free.

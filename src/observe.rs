@@ -329,6 +329,7 @@ impl Observer {
                 self.waitlist.delete(uid);
                 self.strays.delete(uid);
                 self.aftermath.delete(uid, self.config.loop_guard, at);
+                self.ledger().withdraw_release(uid);
             }
             Change::Settings(config) => self.config = Arc::clone(config),
             Change::Sites(config) => self.begin(config),
@@ -389,9 +390,15 @@ impl Observer {
         if let Some(created) = pod.created {
             ledger.seen(&pod.namespace, pod.controller.as_deref(), created);
         }
-        let id = DecisionId::parse(pod.decision.as_deref()?)?;
-        let site = self.index.site_of(pod)?;
-        ledger.confirm(id, &pod.namespace, &site.name, self.index.next_revision())
+        let decision = pod.decision.as_deref().and_then(DecisionId::parse);
+        let confirmed = decision.zip(self.index.site_of(pod)).and_then(|(id, site)| {
+            let revision = self.index.next_revision();
+            ledger.confirm(id, &pod.namespace, &site.name, revision)
+        });
+        if !pod.gated {
+            ledger.withdraw_release(&pod.uid);
+        }
+        confirmed
     }
 
     /// Tells of a decision that is seen for the first time. Of what the first list shows, which was there before us, only

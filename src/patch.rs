@@ -1,11 +1,11 @@
 //! Verdict and pod to JSONPatch.
 //!
-//! Only `add` operations, whose parents exist or are created first: a patch that does not apply rejects the pod even
-//! under `failurePolicy: Ignore`. The pod is never re-serialised, so fields unknown to us survive.
+//! For a pod that arrives only `add` operations, whose parents exist or are created first: a patch that does not apply
+//! rejects the pod even under `failurePolicy: Ignore`. The pod is never re-serialised, so fields unknown to us survive.
 
 mod release;
 
-pub use release::{Operation, note, release};
+pub use release::{Operation, let_go, note, release};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -17,6 +17,9 @@ use crate::workload::slo::{Class, MAX_MILLIS};
 /// The highest precedence, and the lowest but for its sign.
 const MAX_PRECEDENCE: i64 = 1_000_000;
 
+/// How many policies a status names.
+const NAMED: usize = 10;
+
 /// A policy: for which pods it speaks, and what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -202,9 +205,9 @@ pub struct Policies {
 /// Where a policy stands among the others of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// Policies that count instead, for pods that both select.
+    /// Policies that count instead, for pods that both select; the first ten.
     pub overridden_by: Vec<String>,
-    /// Policies instead of which it counts, for pods that both select.
+    /// Policies instead of which it counts, for pods that both select; the first ten.
     pub overrides: Vec<String>,
 }
 
@@ -252,7 +255,7 @@ impl Policies {
     }
 
     /// Every policy and where it stands; `None` for one that has faults. Cost: within each namespace, each is compared with
-    /// each.
+    /// each, up to ten that overlap.
     pub fn standings(&self) -> impl Iterator<Item = (&Seen, Option<Standing>)> {
         let in_force = self.in_force.values().flat_map(|namespace| {
             namespace.iter().enumerate().map(move |(at, seen)| {
@@ -268,6 +271,7 @@ impl Policies {
     }
 }
 
+/// The first of them that overlap; not all, which together could be more than the API server stores.
 fn overlapping(seen: &Seen, others: &[Arc<Seen>]) -> Vec<String> {
     let Ok(policy) = &seen.policy else { return vec![] };
     let overlaps = |other: &&Arc<Seen>| {
@@ -276,7 +280,8 @@ fn overlapping(seen: &Seen, others: &[Arc<Seen>]) -> Vec<String> {
             .as_ref()
             .is_ok_and(|other| policy.selector.overlaps(&other.selector))
     };
-    others.iter().filter(overlaps).map(|other| other.name.clone()).collect()
+    let names = others.iter().filter(overlaps).map(|other| other.name.clone());
+    names.take(NAMED).collect()
 }
 
 #[cfg(test)]

@@ -118,17 +118,19 @@ struct Entry {
 
 impl Waitlist {
     /// A pod as it is now. Its time begins when it says, unless that is in the future; and anew when the last gate of others is
-    /// gone.
+    /// gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
     pub fn apply(&mut self, pod: HeldPod, now: Now) {
         let old = self.pods.remove(&pod.uid);
         let first_seen = old.as_ref().map_or(now.moment, |old| old.first_seen);
         let stated = pod.stated.filter(|at| *at <= now.wall);
         let age = stated.and_then(|at| u64::try_from(now.wall.duration_since(at).as_micros()).ok());
+        let same = old.filter(|old| old.pod.workload.gates == pod.workload.gates);
+        let same = same.map(|old| old.since);
         let since = if pod.waited_for_others() {
-            let same = old.filter(|old| old.pod.workload.gates == pod.workload.gates);
-            same.map_or(now.moment, |old| old.since)
+            same.unwrap_or(now.moment)
         } else {
-            age.map_or(first_seen, |age| now.moment.before(Micros(age)))
+            let stated = age.map_or(first_seen, |age| now.moment.before(Micros(age)));
+            same.map_or(stated, |since| since.min(stated))
         };
         let entry = Entry {
             pod: Arc::new(pod),

@@ -118,6 +118,7 @@ impl Check {
             place: &found.place,
             sites: installed.0,
             policies: installed.1,
+            recreates: found.config.backstop.recreate,
         };
         findings.extend(rights::review(connection, self.user.as_deref(), &installation).await);
 

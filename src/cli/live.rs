@@ -115,7 +115,7 @@ pub(super) async fn view(
         client: client.clone(),
         surveys: observer.surveys(),
         books: books.clone(),
-        events,
+        events: events.clone(),
         clock,
         metrics: Arc::clone(metrics),
     };

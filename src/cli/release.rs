@@ -9,10 +9,8 @@ use clap::{ArgGroup, Args};
 use futures::StreamExt as _;
 
 use super::{cluster, documents};
-use crate::clock::Clock;
 use crate::controllers::gate::{Freed, Target, Ungate};
 use crate::observe::Connection;
-use crate::patch::Stamp;
 
 /// Seconds within which even a cluster with many held pods is done.
 const TIMEOUT: u64 = 300;
@@ -67,16 +65,10 @@ struct Counts {
 impl Release {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let config = documents::config(self.config.as_deref())?;
-        let clock = Clock::start();
         cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
             let ungate = Ungate {
                 client: connection.client(),
-                config: &config,
-                // Nothing is decided here.
-                stamp: Stamp {
-                    at: clock.wall(),
-                    id: String::new(),
-                },
+                keys: &config.keys,
             };
             let mut counts = Counts::default();
             let pods = self.targets(&ungate, connection).await?;

@@ -115,7 +115,7 @@ impl Backstop {
                 RecreationOutcome::Deleted
             }
             Outcome::Outdated => RecreationOutcome::Outdated,
-            Outcome::Refused(error) => {
+            Outcome::Refused(error) | Outcome::Unavailable(error) => {
                 tracing::warn!(namespace, name, error, "a pod could not be deleted");
                 RecreationOutcome::Refused
             }

@@ -71,7 +71,9 @@ enum Outcome {
     Duplicate,
     /// It will never be taken.
     Refused,
-    /// It may be taken later.
+    /// The API server answered that it may be taken later.
+    Later,
+    /// The API server does not answer.
     Unavailable,
 }
 
@@ -88,6 +90,10 @@ async fn create(client: &Client, event: &Event) -> Outcome {
         Error::Api(status) if status.code < 500 && status.code != 429 => {
             tracing::warn!(%error, namespace, "an Event was not accepted and is not written");
             Outcome::Refused
+        }
+        Error::Api(_) => {
+            tracing::warn!(%error, namespace, "an Event is not written yet");
+            Outcome::Later
         }
         _ => {
             tracing::warn!(%error, namespace, "an Event is not written yet");

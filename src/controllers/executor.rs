@@ -36,6 +36,9 @@ const AT_ONCE: usize = 16;
 /// The first and the longest pause before a pod that could not be patched is tried again.
 const PAUSES: [Micros; 2] = [Micros::from_secs(1), Micros::from_secs(60)];
 
+/// After how many refusals of a placement a pod that is overdue is let go without one: it would keep its room for ever.
+const REFUSALS: u32 = 5;
+
 /// For how long it is remembered what was done about a pod.
 const MEMORY: Micros = Micros::from_secs(600);
 
@@ -74,6 +77,7 @@ struct Done {
     /// When it may be tried again; `None` while it is under way, or after it succeeded.
     again: Option<Moment>,
     pause: Micros,
+    refusals: u32,
 }
 
 impl Executor {
@@ -115,9 +119,14 @@ impl Executor {
                     at: now,
                     again: None,
                     pause: known.map_or(PAUSES[0], |known| known.pause),
+                    refusals: known.map_or(0, |known| known.refusals),
                 };
+                let mut step = step.clone();
+                if step.what == What::Release && begun.refusals >= REFUSALS && self.books.is_overdue(&step, now) {
+                    step.what = What::LetGo(Reason::ReleasedTimeout);
+                }
                 done.insert(Arc::clone(&step.pod.uid), begun);
-                under_way.push(self.act(step.clone()));
+                under_way.push(self.act(step));
             }
             let wait = again.map(|at| Duration::from_micros(at.since(self.clock.moment()).0));
             let mut plans = self.plans.clone();
@@ -140,7 +149,7 @@ impl Executor {
             Some(Outcome::Changed | Outcome::Outdated) => {}
             // Nothing could be done now.
             None => known.again = Some(now.after(PAUSES[0])),
-            Some(Outcome::Refused(error)) => {
+            Some(Outcome::Refused(ref error) | Outcome::Unavailable(ref error)) => {
                 known.again = Some(now.after(known.pause));
                 tracing::warn!(
                     namespace,
@@ -149,10 +158,13 @@ impl Executor {
                     retry_s = known.pause.0 / 1_000_000,
                     "a held pod could not be changed"
                 );
-                let keys = &self.books.config.load().keys;
-                let event = PodEvent::release_refused(pod, &error, keys, self.clock.wall());
-                self.events.tell(event);
                 known.pause = Micros(known.pause.0.saturating_mul(2)).min(PAUSES[1]);
+                if matches!(outcome, Some(Outcome::Refused(_))) {
+                    known.refusals += 1;
+                    let keys = &self.books.config.load().keys;
+                    let event = PodEvent::release_refused(pod, error, keys, self.clock.wall());
+                    self.events.tell(event);
+                }
             }
         }
     }
@@ -181,7 +193,7 @@ impl Executor {
             let counted = match &outcome {
                 Outcome::Changed => ReleaseOutcome::Changed,
                 Outcome::Outdated => ReleaseOutcome::Outdated,
-                Outcome::Refused(_) => ReleaseOutcome::Refused,
+                Outcome::Refused(_) | Outcome::Unavailable(_) => ReleaseOutcome::Refused,
             };
             metrics.waitlist().change(change.reason.as_str(), counted);
             if matches!(outcome, Outcome::Changed) {
@@ -214,6 +226,13 @@ impl Books {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the pod is held for as long as its class may be.
+    fn is_overdue(&self, step: &Step, now: Moment) -> bool {
+        let intent = step.pod.workload.intent.as_ref();
+        let limits = self.config.load().holding.limits;
+        intent.is_some_and(|intent| now.since(step.since) >= limits[intent.slo.class])
+    }
+
     /// What to change on the pod; `None` if its turn has not come after all.
     fn change(&self, held: &HeldPod, since: Moment, what: What, clock: Clock) -> Option<Change> {
         let config = self.config.load();
@@ -230,7 +249,7 @@ impl Books {
             reserved: None,
         };
         match what {
-            What::LetGo(reason) => Some(unplaced(patch::release(&pod, None, &config, &stamp)?, reason)),
+            What::LetGo(reason) => Some(unplaced(patch::let_go(&pod, &config.keys)?, reason)),
             What::Note(reason) => Some(unplaced(patch::note(&pod, reason, &config, &stamp)?, reason)),
             What::Release => {
                 let snapshot;
@@ -258,7 +277,7 @@ impl Books {
                     });
                     (verdict, reserved)
                 };
-                let operations = patch::release(&pod, Some(&verdict), &config, &stamp);
+                let operations = patch::release(&pod, &verdict, &config, &stamp);
                 if operations.is_none() && reserved {
                     self.ledger().withdraw(id, &held.workload.namespace);
                 }

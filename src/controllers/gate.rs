@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::pod_patch::{Outcome, Version, path, words};
-use crate::config::Config;
-use crate::patch::{self, Stamp};
+use crate::keys::Keys;
+use crate::patch;
 use crate::pod::Pod;
 
 /// How many pods are asked for at a time.
@@ -31,9 +31,7 @@ pub struct Ungate<'a> {
     /// Of the cluster whose pods they are.
     pub client: Client,
     /// Names the gate.
-    pub config: &'a Config,
-    /// When this is.
-    pub stamp: Stamp,
+    pub keys: &'a Keys,
 }
 
 /// A pod to release.
@@ -98,7 +96,7 @@ impl Ungate<'_> {
 
     /// The pod, if it carries our gate. One that cannot be read may; it is found out when it is released.
     fn target(&self, json: &str) -> anyhow::Result<Option<Target>> {
-        let gate = &self.config.keys.gate;
+        let gate = &self.keys.gate;
         let is_gated = Pod::from_json(json).map_or_else(|_| json.contains(&**gate), |pod| pod.gate(gate).is_some());
         if !is_gated {
             return Ok(None);
@@ -135,7 +133,7 @@ impl Ungate<'_> {
                 Ok(pod) => pod,
                 Err(error) => return Freed::Failed(format!("it cannot be read: {error}")),
             };
-            let operations = patch::release(&pod, None, self.config, &self.stamp);
+            let operations = patch::let_go(&pod, self.keys);
             let (Some(operations), Some(resource_version)) = (operations, pod.resource_version()) else {
                 return Freed::AlreadyFree;
             };
@@ -147,7 +145,7 @@ impl Ungate<'_> {
             match version.patch(&self.client, &operations).await {
                 Outcome::Changed => return Freed::Released,
                 Outcome::Outdated => {}
-                Outcome::Refused(error) => return Freed::Failed(error),
+                Outcome::Refused(error) | Outcome::Unavailable(error) => return Freed::Failed(error),
             }
         }
         Freed::Failed(format!("it was changed by others {TRIES} times in between"))
@@ -178,6 +176,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::config::Config;
 
     /// An API server with one pod, which the first so many patches find changed.
     #[derive(Default)]
@@ -266,11 +265,7 @@ mod tests {
         });
         Ungate {
             client: Client::new(service, "default"),
-            config,
-            stamp: Stamp {
-                at: crate::testkit::NOW.wall,
-                id: String::new(),
-            },
+            keys: &config.keys,
         }
     }
 

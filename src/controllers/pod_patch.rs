@@ -16,8 +16,10 @@ pub(super) enum Outcome {
     Changed,
     /// The pod is another by now, or gone.
     Outdated,
-    /// The API server does not take it, or does not answer.
+    /// The API server does not take it, nor would it a moment later.
     Refused(String),
+    /// The API server does not answer, or asks for patience.
+    Unavailable(String),
 }
 
 /// The version of a pod that a patch is about.
@@ -40,10 +42,11 @@ impl Version<'_> {
             Err(error) => error,
         };
         match &error {
-            kube::Error::Api(status) if matches!(status.code, 404 | 409) => Outcome::Outdated,
-            // A test that fails looks like a pod that is not valid.
-            kube::Error::Api(status) if status.code == 422 && !self.is_current(client).await => Outcome::Outdated,
-            _ => Outcome::Refused(words(error)),
+            // A test that fails looks like a pod that is not valid, and the refusal of a webhook may look like anything.
+            kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422) && !self.is_current(client).await => {
+                Outcome::Outdated
+            }
+            _ => not_taken(error),
         }
     }
 
@@ -57,7 +60,7 @@ impl Version<'_> {
         match pods.delete(self.name, &params).await {
             Ok(_) => Outcome::Changed,
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Outcome::Outdated,
-            Err(error) => Outcome::Refused(words(error)),
+            Err(error) => not_taken(error),
         }
     }
 
@@ -76,8 +79,18 @@ impl Version<'_> {
         match pods.get_metadata_opt(self.name).await {
             Ok(Some(found)) => found.metadata.resource_version.as_deref() == Some(self.resource_version),
             Ok(None) => false,
+            Err(kube::Error::Api(status)) if status.code == 404 => false,
             Err(_) => true,
         }
+    }
+}
+
+fn not_taken(error: kube::Error) -> Outcome {
+    match &error {
+        kube::Error::Api(status) if (400..500).contains(&status.code) && !matches!(status.code, 408 | 429) => {
+            Outcome::Refused(words(error))
+        }
+        _ => Outcome::Unavailable(words(error)),
     }
 }
 

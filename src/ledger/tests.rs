@@ -27,6 +27,26 @@ fn reservation(id: u128, controller: Option<&str>) -> Reservation {
     }
 }
 
+#[test]
+fn a_release_ends_with_its_pod_or_by_another() {
+    let mut ledger = Ledger::new(Micros::from_secs(3_600));
+    let release = Reservation {
+        releases: Some("held".into()),
+        ..reservation(1, None)
+    };
+    assert!(ledger.reserve(release.clone(), NOW.moment));
+    ledger.withdraw_release("another");
+    assert_eq!((ledger.open(), ledger.releases("held")), (1, true));
+    ledger.withdraw_release("held");
+    assert_eq!((ledger.open(), ledger.releases("held"), ledger.freed()), (0, false, 1));
+    assert_eq!(ledger.next_expiry(), None);
+    // One that is confirmed is the pod's own.
+    assert!(ledger.reserve(release, NOW.moment));
+    assert!(ledger.confirm(DecisionId(1), "shop", "edge", 7).is_some());
+    ledger.withdraw_release("held");
+    assert_eq!(ledger.charges(NodeId(7), 6).count(), 1);
+}
+
 /// So long after [`NOW`].
 fn after(time: Micros) -> Now {
     Now {

@@ -1,11 +1,14 @@
 //! Pods behind the gate of another domain than ours: held when the configuration had that one, most likely. Nobody releases
 //! them, so the domain in use counts as a fault of the configuration for as long as there are any.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::index::{PodRecord, Stray};
 use crate::keys::Keys;
 use crate::metrics::Metrics;
+
+/// How many pods are told of, and how many domains are logged: anybody who may create pods can invent gates.
+const TOLD: usize = 100;
 
 /// Those pods, and who is told of each.
 #[derive(Default)]
@@ -15,12 +18,12 @@ pub(super) struct Strays {
     /// Whether pods came or went since the last report.
     changed: bool,
     /// The domains that were logged last.
-    logged: Vec<Box<str>>,
+    logged: BTreeSet<Box<str>>,
     tell: Option<Box<dyn Fn(Stray) + Send>>,
 }
 
 impl Strays {
-    /// Calls `tell` with each such pod once.
+    /// Calls `tell` with each such pod once, unless there are very many.
     pub(super) fn tell(&mut self, tell: impl Fn(Stray) + Send + 'static) {
         self.tell = Some(Box::new(tell));
     }
@@ -32,7 +35,7 @@ impl Strays {
         };
         let before = self.pods.insert(stray.uid.clone(), stray.domain.clone());
         self.changed |= before.as_ref() != Some(&stray.domain);
-        if let (None, Some(tell)) = (before, &self.tell) {
+        if let (None, Some(tell), true) = (before, &self.tell, self.pods.len() <= TOLD) {
             tell((**stray).clone());
         }
     }
@@ -59,8 +62,8 @@ impl Strays {
         for domain in self.pods.values() {
             *domains.entry(domain).or_default() += 1;
         }
-        for (gate_domain, pods) in &domains {
-            if !self.logged.iter().any(|logged| **logged == **gate_domain) {
+        for (gate_domain, pods) in domains.iter().take(TOLD) {
+            if !self.logged.contains(*gate_domain) {
                 let domain = &*keys.domain;
                 tracing::error!(
                     domain,
@@ -70,7 +73,7 @@ impl Strays {
                 );
             }
         }
-        self.logged = domains.into_keys().map(Box::from).collect();
+        self.logged = domains.into_keys().take(TOLD).map(Box::from).collect();
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::{Add, Stamp, annotate, patch, time};
 use crate::config::Config;
 use crate::decide::verdict::{Reason, Verdict};
+use crate::keys::Keys;
 use crate::pod::Pod;
 
 /// One operation of a JSONPatch (RFC 6902).
@@ -42,19 +43,27 @@ impl From<Add> for Operation {
     }
 }
 
-/// Releases a pod: removes our gate, and adds what the verdict places it with, which is nothing where it is let go. `None` if it
-/// does not carry our gate, or does not say which version it is.
-pub fn release(pod: &Pod<'_>, verdict: Option<&Verdict<'_>>, config: &Config, stamp: &Stamp) -> Option<Vec<Operation>> {
-    let at = pod.gate(&config.keys.gate)?;
+/// Releases a pod: adds what the verdict places it with, and removes our gate. `None` if it does not carry our gate, or does not
+/// say which version it is.
+pub fn release(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Option<Vec<Operation>> {
+    without_gate(pod, patch(pod, verdict, config, stamp), &config.keys)
+}
+
+/// Lets a pod go: removes our gate, and changes nothing else. `None` as for [`release`].
+pub fn let_go(pod: &Pod<'_>, keys: &Keys) -> Option<Vec<Operation>> {
+    without_gate(pod, Vec::new(), keys)
+}
+
+fn without_gate(pod: &Pod<'_>, placement: Vec<Add>, keys: &Keys) -> Option<Vec<Operation>> {
+    let at = pod.gate(&keys.gate)?;
     let mut operations = vec![
         is_version(pod)?,
         Operation::Test {
             path: format!("/spec/schedulingGates/{at}/name"),
-            value: config.keys.gate.as_str().into(),
+            value: keys.gate.as_str().into(),
         },
     ];
-    let placement = verdict.map(|verdict| patch(pod, verdict, config, stamp));
-    operations.extend(placement.into_iter().flatten().map(Operation::from));
+    operations.extend(placement.into_iter().map(Operation::from));
     let path = format!("/spec/schedulingGates/{at}");
     operations.push(Operation::Remove { path });
     Some(operations)

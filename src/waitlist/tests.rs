@@ -295,6 +295,18 @@ fn a_time_in_the_future_begins_when_the_pod_is_first_seen() {
 }
 
 #[test]
+fn nobody_stretches_the_time_by_writing_another_one() {
+    let mut waitlist = waitlist(&[held("greedy", 2_000, 5, 400)]);
+    let began = waitlist.pods["greedy"].since;
+    waitlist.apply(read(&held("greedy", 2_000, 5, 61).document()), NOW);
+    assert_eq!(waitlist.pods["greedy"].since, began);
+    let mut foreign = held("greedy", 2_000, 5, 0).document();
+    foreign["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_foreign_gate");
+    waitlist.apply(read(&foreign), NOW);
+    assert_eq!(waitlist.pods["greedy"].since, began);
+}
+
+#[test]
 fn the_time_begins_anew_when_the_gates_of_others_are_gone() {
     let mut document = held("queued", 2_000, 5, 400).document();
     document["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_foreign_gate");

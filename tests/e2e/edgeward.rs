@@ -222,11 +222,6 @@ impl<'run> Edgeward<'run> {
         Ok(serde_json::from_str(&answer)?)
     }
 
-    /// The fields of the first event of its log with this message, if it has said it.
-    pub(crate) fn said(&self, message: &str) -> Option<Value> {
-        self.process.said(message)
-    }
-
     /// SIGSTOP: it neither answers nor closes anything.
     pub(crate) fn freeze(&self) -> Result<()> {
         self.process.signal(Signal::STOP)

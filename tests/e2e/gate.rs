@@ -59,13 +59,49 @@ pub(crate) fn may_not_be_removed(scene: &Scene<'_>) -> Result<()> {
     events::one(scene, "waiting", "ReleaseRefused").map(drop)
 }
 
-/// A policy that forbids to remove gates from the trial's pods.
+/// A policy of the cluster forbids the toleration that a cloud needs. A pod that has waited for as long as it may is let go
+/// without a placement, or it would keep its room for ever.
+pub(crate) fn placement_is_refused(scene: &Scene<'_>) -> Result<()> {
+    const WORDS: &str = "tolerations are not for you";
+    let stage = Stage::new(scene)?;
+    stage.edge_node("edge-0", "1")?;
+    stage.cloud_node("cloud-0")?;
+    stage.wan.close();
+    let edgeward = scene.live_edgeward(&holding(&stage, &json!({"batch": "15s"})))?;
+    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    registered.be_patient()?;
+    ends(scene, &stage, &pod("filler", 1000, 5), "edge", "edge_feasible_slo_met")?;
+    let _policy = Policy::forbid_fewer_or_more(scene, "tolerations", "<=", WORDS)?;
+    scene.kubectl.create(&pod("waiting", 500, 5))?;
+    is_held(scene, "waiting", "held_no_capacity")?;
+    stage.wan.reopen()?;
+    eventually("it is let go", BOUND, || {
+        let pod = scene.kubectl.get("pod", "waiting")?;
+        ensure!(!is_gated(&pod), "{pod:#}");
+        ensure!(pod["spec"].get("nodeSelector").is_none(), "{pod:#}");
+        Ok(())
+    })?;
+    let refused = [("reason", "released_cloud"), ("result", "refused")];
+    let count = edgeward.count("edgeward_held_pod_changes_total", &refused)?;
+    ensure!(count >= 3, "{count}");
+    let event = events::one(scene, "waiting", "ReleaseRefused")?;
+    ensure!(event["note"].as_str().unwrap_or_default().contains(WORDS), "{event:#}");
+    Ok(())
+}
+
+/// A policy that forbids to change a list of the trial's pods.
 struct Policy<'s, 'run>(&'s Scene<'run>);
 
 impl<'s, 'run> Policy<'s, 'run> {
+    /// Gates may not be removed.
     fn forbid(scene: &'s Scene<'run>, words: &str) -> Result<Self> {
+        Self::forbid_fewer_or_more(scene, "schedulingGates", ">=", words)
+    }
+
+    /// An update must leave the list at so many entries, compared with those before.
+    fn forbid_fewer_or_more(scene: &'s Scene<'run>, list: &str, comparison: &str, words: &str) -> Result<Self> {
         let name = &scene.namespace;
-        let gates = |object: &str| format!("{object}.spec.?schedulingGates.orValue([]).size()");
+        let entries = |object: &str| format!("{object}.spec.?{list}.orValue([]).size()");
         let rules =
             json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}]);
         scene.kubectl.create(&json!({
@@ -75,7 +111,7 @@ impl<'s, 'run> Policy<'s, 'run> {
             "spec": {
                 "matchConstraints": {"resourceRules": rules},
                 "validations": [{
-                    "expression": format!("{} >= {}", gates("object"), gates("oldObject")),
+                    "expression": format!("{} {comparison} {}", entries("object"), entries("oldObject")),
                     "message": words,
                 }],
             },
@@ -146,7 +182,11 @@ pub(crate) fn of_another_domain(scene: &Scene<'_>) -> Result<()> {
         ensure!(event["type"] == "Warning" && note.contains(part), "{event:#}");
     }
     const SAID: &str = "pods are behind the gate of another domain, and nobody releases them; was the domain changed?";
-    let said = renamed.said(SAID).context("the log does not say so")?;
+    let said = renamed
+        .said(SAID)
+        .into_iter()
+        .next()
+        .context("the log does not say so")?;
     ensure!(said["gate_domain"] == "example.io" && said["pods"] == 1, "{said}");
     ensure!(is_gated(&scene.kubectl.get("pod", "waiting")?), "it is free");
 

@@ -17,6 +17,8 @@ enum Scope {
     Sites,
     /// Where the definition of SloPolicy is installed.
     Policies,
+    /// Where the backstop may have pods created anew.
+    Recreation,
 }
 
 /// Rights that are needed together.
@@ -46,8 +48,8 @@ const fn need(
 
 const VIEW: &[&str] = &["list", "watch"];
 
-/// Those of docs/live-view.md and, of the ConfigMap, docs/operations.md.
-const NEEDS: [Need; 12] = [
+/// Those of docs/live-view.md and, of the ConfigMap and the backstop, docs/operations.md.
+const NEEDS: [Need; 13] = [
     need(["", "nodes"], VIEW, Scope::Everywhere, "it decides nothing without"),
     need(["", "pods"], VIEW, Scope::Everywhere, "it decides nothing without"),
     need(
@@ -110,6 +112,12 @@ const NEEDS: [Need; 12] = [
         Scope::Policies,
         "no policy says why it is not in force without",
     ),
+    need(
+        ["", "pods"],
+        &["delete"],
+        Scope::Recreation,
+        "the backstop has no pod created anew without",
+    ),
 ];
 
 /// What decides which rights are needed.
@@ -122,6 +130,8 @@ pub(super) struct Installation<'i> {
     pub(super) sites: bool,
     /// Whether SloPolicy is installed.
     pub(super) policies: bool,
+    /// `backstop.recreate` of the configuration.
+    pub(super) recreates: bool,
 }
 
 /// Reviews the rights of `user`, without one of the ServiceAccount in `home`; where that is not allowed, of whoever asks.
@@ -143,7 +153,8 @@ pub(super) async fn review(
             (Scope::Configuration, Place::Map(map)) => (Some(&*map.namespace), Some(&*map.name)),
             (Scope::Sites, _) if installation.sites => (None, None),
             (Scope::Policies, _) if installation.policies => (None, None),
-            (Scope::Configuration | Scope::Sites | Scope::Policies, _) => continue,
+            (Scope::Recreation, _) if installation.recreates => (None, None),
+            (Scope::Configuration | Scope::Sites | Scope::Policies | Scope::Recreation, _) => continue,
         };
         let mut refused = Vec::new();
         for verb in need.verbs {
@@ -268,7 +279,9 @@ mod tests {
     #[test]
     fn what_is_reviewed_is_what_is_documented() {
         let mut expected = documented(include_str!("../../../docs/live-view.md"), "kind: ClusterRole");
-        expected.extend(documented(include_str!("../../../docs/operations.md"), "[configmaps]"));
+        const OPERATIONS: &str = include_str!("../../../docs/operations.md");
+        expected.extend(documented(OPERATIONS, "[configmaps]"));
+        expected.extend(documented(OPERATIONS, "verbs: [delete]"));
         let reviewed = NEEDS.iter().flat_map(|need| {
             let verbs = need.verbs.iter();
             verbs.map(|verb| [need.group, need.resource, verb].map(str::to_owned))

@@ -37,7 +37,7 @@ pub async fn follow(mut refused: watch::Receiver<Option<Refused>>, client: Clien
 }
 
 async fn write(client: &Client, event: &Event) {
-    while create(client, event).await == Outcome::Unavailable {
+    while matches!(create(client, event).await, Outcome::Later | Outcome::Unavailable) {
         tokio::time::sleep(PAUSE).await;
     }
 }

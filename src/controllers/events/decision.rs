@@ -159,7 +159,7 @@ pub(super) fn told(sighting: &Sighting, now: Timestamp) -> Vec<PodEvent> {
     if !is_placed {
         return told;
     }
-    if reason == "edge_invalid_slo" && !decided.faults.is_empty() {
+    if (reason == "edge_invalid_slo" || family == "released") && !decided.faults.is_empty() {
         let faults = decided.faults.iter().map(ToString::to_string);
         let faults = faults.collect::<Vec<_>>().join("; ");
         let consequence = "decided as if it had no time bound and might not leave the edge";

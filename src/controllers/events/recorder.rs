@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use kube::Client;
@@ -23,6 +24,10 @@ const KEPT: Micros = Micros::from_secs(30);
 
 /// How many Events may wait to be written, and how many reports to become Events.
 const WAITING: usize = 4096;
+
+/// For how long an Event is tried that the API server puts off, and how long is waited each time before the next is written.
+const LATEST: Micros = Micros::from_secs(300);
+const MOMENT: Duration = Duration::from_millis(500);
 
 /// How many Events are written at once, and after which time one more.
 const BURST: u64 = 200;
@@ -146,6 +151,13 @@ impl Recorder {
                     Outcome::Written => EventResult::Written,
                     Outcome::Duplicate => EventResult::Duplicate,
                     Outcome::Refused => EventResult::Refused,
+                    Outcome::Later if now.since(next.since) > LATEST => EventResult::Dropped,
+                    // What is wrong with this one may not be with the next.
+                    Outcome::Later => {
+                        self.waiting.rotate_left(1);
+                        tokio::time::sleep(MOMENT).await;
+                        continue;
+                    }
                     Outcome::Unavailable => {
                         tokio::time::sleep(PAUSE).await;
                         continue;

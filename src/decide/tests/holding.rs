@@ -123,6 +123,29 @@ fn a_held_pod_goes_where_room_appears_and_somewhere_in_the_end() {
 }
 
 #[test]
+fn sites_that_are_gone_for_the_moment_release_nobody() {
+    let web = pod(json!({}));
+    let config = Config::default();
+    // The edge lost its label, or is another Site whose nodes are not labelled yet.
+    let mut unlabelled = fleet(0);
+    unlabelled["nodes"][0]["labels"] = json!({});
+    assert_eq!(arriving(&unlabelled, &web), "passthrough_edge_site_missing");
+    assert_eq!(held(&unlabelled, &web, 29, &config), "held_no_capacity");
+    assert_eq!(held(&unlabelled, &web, 30, &config), "passthrough_edge_site_missing");
+    let nowhere = with(web.clone(), "/spec/nodeSelector", json!({"disk": "replaced"}));
+    assert_eq!(arriving(&fleet(0), &nowhere), "passthrough_no_site_matches");
+    assert_eq!(held(&fleet(0), &nowhere, 29, &config), "held_no_capacity");
+    assert_eq!(held(&fleet(0), &nowhere, 30, &config), "passthrough_no_site_matches");
+    // What is not ours any more is let go at once.
+    let opted_out = with(
+        web,
+        "/metadata/labels",
+        json!({"scheduling.example.io/managed": "false"}),
+    );
+    assert_eq!(held(&unlabelled, &opted_out, 1, &config), "passthrough_opted_out");
+}
+
+#[test]
 fn pods_that_are_terminating_are_waited_for_a_while() {
     let web = pod(json!({"deadlineMs": "400"}));
     let config = Config::default();
