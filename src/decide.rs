@@ -93,6 +93,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         intent,
         room,
         config,
+        now: now.wall,
         sites: assess(workload, &intent.slo, room, config, now),
     };
     let stale = now.moment.since(room.snapshot.kubernetes_as_of) > config.telemetry_ttl;
@@ -273,6 +274,7 @@ struct Case<'c, 's> {
     intent: &'c Intent,
     room: &'c Room<'s, 'c>,
     config: &'c Config,
+    now: jiff::Timestamp,
     sites: Vec<Assessment<'s>>,
 }
 
@@ -399,7 +401,11 @@ impl<'s> Case<'_, 's> {
         let wait = self.config.holding.wait_for_terminating[self.slo().class];
         let has_time = self.workload.held.unwrap_or_default() < wait && !self.is_overdue();
         let is_wanted = has_time && !edge.fits() && edge.lacks_only_room();
-        let node = || feasibility::node_after_terminating(self.workload, edge.site, self.room);
+        let longest = self.config.holding.wait_for_terminating.0.into_iter().max();
+        let node = || {
+            let longest = longest.unwrap_or_default();
+            feasibility::node_after_terminating(self.workload, edge.site, self.room, longest, self.now)
+        };
         is_wanted.then(node).flatten().filter(|_| self.may_wait(edge))
     }
 

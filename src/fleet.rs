@@ -257,8 +257,8 @@ pub struct Node {
     pub pods: i64,
     /// The part of `used` and `pods` charged by guess.
     pub on_their_way: OnTheirWay,
-    /// The part of `used` and `pods` that goes when the pods that are terminating are gone.
-    pub terminating: Share,
+    /// The part of `used` and `pods` that goes when the pods that are terminating are gone, in the order of their times.
+    pub leaving: Vec<Leaving>,
     /// The part of `used` and `pods` held by pods of a known priority, which preemption could free.
     pub by_priority: Vec<PriorityUse>,
     /// `spec.unschedulable`.
@@ -301,6 +301,29 @@ pub struct Share {
     pub amounts: Amounts,
     /// Their number.
     pub pods: i64,
+}
+
+/// What goes with pods that are terminating on a node and have the same time for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leaving {
+    /// When they are to be gone: `metadata.deletionTimestamp`, which is when the grace ends. `None`: in time.
+    pub by: Option<jiff::Timestamp>,
+    /// What they take.
+    pub share: Share,
+}
+
+/// For how long after its grace a pod may still be terminating: it is killed then, and its volumes are taken away.
+const AFTER_GRACE: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
+
+impl Leaving {
+    /// Whether it is worth waiting for: these pods go within `wait`, and are not stuck.
+    pub fn is_soon(&self, wait: Micros, now: jiff::Timestamp) -> bool {
+        let wait = jiff::SignedDuration::from_micros(i64::try_from(wait.0).unwrap_or(i64::MAX));
+        self.by.is_none_or(|by| {
+            let remaining = by.duration_since(now);
+            -AFTER_GRACE <= remaining && remaining <= wait
+        })
+    }
 }
 
 /// What pods of one priority take from a node.

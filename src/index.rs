@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::fleet::{
-    Link, Node, NodeId, OnTheirWay, PriorityUse, Share, Site, SiteDefinition, SiteKind, Snapshot, are_same_places,
+    Leaving, Link, Node, NodeId, OnTheirWay, PriorityUse, Share, Site, SiteDefinition, SiteKind, Snapshot,
+    are_same_places,
 };
 use crate::resources::Amounts;
 use crate::units::Moment;
@@ -131,8 +132,8 @@ struct NodeEntry {
     site: Option<usize>,
     used: Tally,
     by_priority: BTreeMap<i32, Tally>,
-    /// What goes with the pods that are terminating.
-    terminating: Tally,
+    /// What goes with the pods that are terminating, by the time they have.
+    leaving: BTreeMap<Option<jiff::Timestamp>, Tally>,
     /// Pods that charge it without being bound or nominated to it.
     on_their_way: BTreeSet<Rank>,
     /// What these take, and what has divided each of their requests since there were none.
@@ -144,22 +145,17 @@ impl NodeEntry {
     fn charge(&mut self, pod: &PodEntry) {
         self.used.add(&pod.request);
         self.by_priority.entry(pod.priority).or_default().add(&pod.request);
-        if pod.terminating {
-            self.terminating.add(&pod.request);
+        if let Some(by) = pod.terminating {
+            self.leaving.entry(by).or_default().add(&pod.request);
         }
         self.refresh();
     }
 
     fn discharge(&mut self, pod: &PodEntry) {
         self.used.take(&pod.request);
-        if let Some(tally) = self.by_priority.get_mut(&pod.priority) {
-            tally.take(&pod.request);
-            if tally.pods() == 0 {
-                self.by_priority.remove(&pod.priority);
-            }
-        }
-        if pod.terminating {
-            self.terminating.take(&pod.request);
+        take(&mut self.by_priority, &pod.priority, &pod.request);
+        if let Some(by) = pod.terminating {
+            take(&mut self.leaving, &by, &pod.request);
         }
         self.refresh();
     }
@@ -192,16 +188,30 @@ impl NodeEntry {
             step: self.step.clone(),
             largest: Amounts::default(),
         };
-        node.terminating = Share {
-            amounts: self.terminating.amounts(),
-            pods: self.terminating.pods(),
-        };
+        let leaving = self.leaving.iter().map(|(&by, tally)| Leaving {
+            by,
+            share: Share {
+                amounts: tally.amounts(),
+                pods: tally.pods(),
+            },
+        });
+        node.leaving = leaving.collect();
         let parts = self.by_priority.iter().map(|(&priority, tally)| PriorityUse {
             priority,
             used: tally.amounts(),
             pods: tally.pods(),
         });
         node.by_priority = parts.collect();
+    }
+}
+
+/// Takes a request from one of several sums, which is dropped with its last.
+fn take<K: Ord>(tallies: &mut BTreeMap<K, Tally>, key: &K, request: &Amounts) {
+    if let Some(tally) = tallies.get_mut(key) {
+        tally.take(request);
+        if tally.pods() == 0 {
+            tallies.remove(key);
+        }
     }
 }
 
@@ -288,7 +298,7 @@ impl Index {
             used: old.used.clone(),
             pods: old.pods,
             on_their_way: old.on_their_way.clone(),
-            terminating: old.terminating.clone(),
+            leaving: old.leaving.clone(),
             by_priority: old.by_priority.clone(),
             ..node
         });
@@ -447,7 +457,7 @@ impl Index {
             site: None,
             used: Tally::default(),
             by_priority: BTreeMap::new(),
-            terminating: Tally::default(),
+            leaving: BTreeMap::new(),
             on_their_way: BTreeSet::new(),
             guessed: Tally::default(),
             step: Amounts::default(),

@@ -86,21 +86,26 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site, room: &Room<'_
             .any(makes_room)
 }
 
-/// A node of the site on which the pod fits once the pods are gone that are terminating there, the first by name. Cost: a
-/// pass over the nodes until then.
+/// A node of the site on which the pod fits once the pods are gone that terminate there and will be gone within `wait`, the
+/// first by name. Cost: a pass over the nodes until then.
 pub(super) fn node_after_terminating<'n>(
     workload: &Workload<'_>,
     site: &'n Site,
     room: &Room<'_, '_>,
+    wait: Micros,
+    now: jiff::Timestamp,
 ) -> Option<&'n Node> {
     let makes_room = |node: &&Node| {
-        let leaving = &node.terminating;
-        let taken = room.taken(node);
-        leaving.pods > 0
-            && taken.pods - leaving.pods < node.slots
-            && workload
-                .request
-                .fits(&node.allocatable, &taken.amounts.less(&leaving.amounts))
+        let soon = || node.leaving.iter().filter(|leaving| leaving.is_soon(wait, now));
+        soon().next().is_some() && {
+            let taken = room.taken(node);
+            let (mut used, mut pods) = (taken.amounts.into_owned(), taken.pods);
+            for leaving in soon() {
+                used = used.less(&leaving.share.amounts);
+                pods -= leaving.share.pods;
+            }
+            pods < node.slots && workload.request.fits(&node.allocatable, &used)
+        }
     };
     site.nodes()
         .filter(makes_room)

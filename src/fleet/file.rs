@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::definition::{self, effect};
 use super::{
-    ByController, Free, Link, LinkState, Node, NodeId, OnTheirWay, PriorityUse, QueueGroup, Share, Site, SiteKind,
-    Snapshot,
+    ByController, Free, Leaving, Link, LinkState, Node, NodeId, OnTheirWay, PriorityUse, QueueGroup, Share, Site,
+    SiteKind, Snapshot,
 };
 use crate::config::Config;
 use crate::config::document::{self, Faults, Field};
@@ -321,9 +321,12 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         used,
         pods,
         on_their_way: OnTheirWay::default(),
-        terminating: Share {
-            amounts: leaving,
-            pods: leaving_pods,
+        leaving: match leaving_pods {
+            0 => vec![],
+            pods => vec![Leaving {
+                by: None,
+                share: Share { amounts: leaving, pods },
+            }],
         },
         by_priority,
         cordoned: unschedulable.boolean().unwrap_or(false),

@@ -46,8 +46,8 @@ pub struct PodRecord {
     pub failed: bool,
     /// How long its work took, if it is a Job's and over.
     pub finished: Option<Finished>,
-    /// Whether it is being deleted.
-    pub terminating: bool,
+    /// Whether it is being deleted, and by when it is to be gone, to the second, if that can be read.
+    pub terminating: Option<Option<jiff::Timestamp>>,
     /// Whether a scheduling gate keeps it from kube-scheduler.
     pub gated: bool,
     /// That kube-scheduler found no node for it: a number that differs when it says so in other words.
@@ -124,7 +124,7 @@ pub(super) struct PodEntry {
     pub(super) slo: Option<(Class, u8)>,
     pub(super) phase: Phase,
     gated: bool,
-    pub(super) terminating: bool,
+    pub(super) terminating: Option<Option<jiff::Timestamp>>,
     /// The decision that it was last seen with; 0 without one.
     decision: u64,
     pub(super) listed: u32,
@@ -202,7 +202,7 @@ impl Index {
             begun: old.as_ref().and_then(|old| old.begun),
         };
         // kube-scheduler leaves a pod alone that is being deleted before it has a node.
-        let is_leaving = record.terminating && node.is_none();
+        let is_leaving = record.terminating.is_some() && node.is_none();
         let is_standing = entry.phase != Phase::Finished && !entry.gated && !is_leaving;
         if let (true, None, Some(placement)) = (is_standing, node, record.placement) {
             let site = self.site_of_placement(&placement);

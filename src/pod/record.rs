@@ -133,7 +133,7 @@ impl<'a> Pod<'a> {
             phase,
             failed: status.and_then(|status| status.phase.as_deref()) == Some("Failed"),
             finished: status.and_then(|status| self.finished_with(status)),
-            terminating: metadata.deletion_timestamp.is_some(),
+            terminating: metadata.deletion_timestamp.as_deref().map(|at| at.parse().ok()),
             gated: self.spec.scheduling_gates.iter().flatten().next().is_some(),
             unschedulable: status.and_then(Status::unschedulable),
             decision: self.annotation(&keys.decision_id).map(Box::from),

@@ -185,7 +185,7 @@ pub(super) struct Metadata<'a> {
     pub(super) uid: Option<Text<'a>>,
     pub(super) resource_version: Option<Text<'a>>,
     pub(super) creation_timestamp: Option<Text<'a>>,
-    pub(super) deletion_timestamp: Option<IgnoredAny>,
+    pub(super) deletion_timestamp: Option<Text<'a>>,
     pub(super) labels: Option<StringMap<'a>>,
     pub(super) annotations: Option<StringMap<'a>>,
     pub(super) owner_references: Option<Vec<OwnerReference<'a>>>,

@@ -1,5 +1,7 @@
 //! Which pods are held, for how long, and what becomes of them.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -169,6 +171,20 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
     let mut config = Config::default();
     config.holding.wait_for_terminating = PerClass::default();
     assert_eq!(outcome_with(&leaving, &web, &config), "cloud: cloud_edge_no_capacity");
+    // Nor for those that have longer than anybody waits, nor for those that should be gone by now.
+    let with_time = |seconds: i64| {
+        let mut snapshot = testkit::snapshot(&leaving);
+        let nodes = Arc::make_mut(&mut snapshot.sites[0].nodes);
+        Arc::make_mut(&mut nodes[0]).leaving[0].by = Some(NOW.wall + jiff::SignedDuration::from_secs(seconds));
+        let text = web.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let config = Config::default();
+        let workload = pod.workload("shop".into(), &config.keys);
+        decide(&workload, &Room::of(&snapshot), &config, NOW).reason.as_str()
+    };
+    let waited_for = [-11, -10, 0, 30, 31, 3_600].map(with_time);
+    let (wait, go) = ("held_terminating", "cloud_edge_no_capacity");
+    assert_eq!(waited_for, [go, wait, wait, wait, go, go]);
     // The limit ends any waiting.
     let mut config = Config::default();
     config.holding.limits[Class::Latency] = Micros::from_secs(3);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{LinkState, Site, SiteKind, Snapshot};
-use crate::fleet::{ByController, Link, Node, QueueGroup, SiteDefinition};
+use crate::fleet::{ByController, Link, Node, QueueGroup, Share, SiteDefinition};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 use crate::workload::constraints::{Taint, Toleration};
@@ -16,7 +16,8 @@ const OLDEST_MS: u64 = 31_536_000_000;
 const LONGEST_RTT: Micros = Micros::from_secs(60);
 
 /// The fleet file that reads as this snapshot, its ages as of `now`, rounded up to milliseconds: in such steps a decision
-/// compares them. What a file does not say is left out: the revision, ids of nodes, and what the WAN is probed by.
+/// compares them. What a file does not say is left out: the revision, ids of nodes, what the WAN is probed by, and until when
+/// terminating pods have time.
 pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
     let nodes = snapshot
         .sites
@@ -179,8 +180,13 @@ fn node(node: &Node, site: &Site, snapshot: &Snapshot) -> Value {
             .map(|part| json!({"priority": part.priority, "used": resources(&part.used, part.pods)}));
         fields["usedByPriority"] = parts.collect();
     }
-    if node.terminating.pods > 0 {
-        fields["terminating"] = resources(&node.terminating.amounts, node.terminating.pods);
+    if !node.leaving.is_empty() {
+        let mut all = Share::default();
+        for leaving in &node.leaving {
+            all.amounts.add(&leaving.share.amounts, 1);
+            all.pods += leaving.share.pods;
+        }
+        fields["terminating"] = resources(&all.amounts, all.pods);
     }
     let claims = |other: &&Site| node.labels.contain(other.definition.selector());
     if snapshot.sites.iter().filter(claims).count() > 1 {
