@@ -37,7 +37,7 @@ use crate::loop_guard::Loop;
 use crate::metrics::Metrics;
 use crate::pod::Sighting;
 use crate::telemetry::Telemetry;
-use crate::units::{Micros, Moment, Now};
+use crate::units::{Micros, Moment};
 use crate::waitlist::{Plan, Waitlist};
 use aftermath::Aftermath;
 use strays::Strays;
@@ -319,8 +319,8 @@ impl Observer {
                 self.aftermath.apply(pod, is_new, guard, &self.metrics, at);
                 match pod.held.take() {
                     Some(held) => {
-                        let wall = self.clock.wall();
-                        self.waitlist.apply(*held, Now { moment: at, wall });
+                        // As of when it was seen, however late it is folded.
+                        self.waitlist.apply(*held, self.clock.now().at(at));
                     }
                     None => self.waitlist.delete(&pod.uid),
                 }
@@ -662,6 +662,30 @@ mod tests {
         assert_eq!((&*name, &*nodes, known), ("b", &["b".to_owned()][..], Some(link)));
         // Nodes are numbered anew, and the promise is where it was: on `b`.
         assert_eq!([charged(0), charged(1)], [1, 0]);
+    }
+
+    #[test]
+    fn a_held_pod_is_no_older_for_having_been_folded_late() {
+        let clock = Clock::start();
+        let (mut observer, _changes) = Observer::new(Arc::default(), clock, Arc::default());
+        let seen = clock.now().at(clock.moment().before(Micros::from_secs(100)));
+        let stated = seen.wall - jiff::SignedDuration::from_secs(5);
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "shop", "uid": "p", "resourceVersion": "1",
+                         "annotations": {"scheduling.example.io/timestamp": stated.to_string()}},
+            "spec": {"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]},
+        });
+        let text = pod.to_string();
+        let record = crate::pod::Pod::from_json(&text)
+            .unwrap()
+            .record(&text, &Config::default().keys);
+        observer.fold(seen.moment, Change::Pod(Box::new(record.unwrap().unwrap())));
+        let (snapshot, config) = (Snapshot::default(), Config::default());
+        let plan = observer
+            .waitlist
+            .plan(&snapshot, &Ledger::default(), &config, |_| true, clock.now());
+        let age = seen.moment.since(plan.oldest.unwrap());
+        assert!(age >= Micros::from_secs(4) && age < Micros::from_secs(6), "{age} ms");
     }
 
     #[test]

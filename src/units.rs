@@ -148,6 +148,17 @@ pub struct Now {
     pub wall: jiff::Timestamp,
 }
 
+impl Now {
+    /// What time it was, or will be, at this moment, if nobody sets the wall clock meanwhile.
+    pub fn at(self, moment: Moment) -> Now {
+        let later = jiff::SignedDuration::from_micros(moment.0.saturating_sub(self.moment.0));
+        Now {
+            moment,
+            wall: self.wall.checked_add(later).unwrap_or(self.wall),
+        }
+    }
+}
+
 /// A Kubernetes quantity (`100m`, `1.5Gi`, `2e3`) held exactly, in billionths.
 ///
 /// Source: `k8s.io/apimachinery/pkg/api/resource`. A magnitude below one billionth rounds up to one, binary
