@@ -11,7 +11,7 @@ pub mod verdict;
 use std::collections::BTreeSet;
 
 use crate::config::{Config, ForeignGates, InvalidSlo, OnNoCapacity};
-use crate::fleet::{Node, NodeId, Site, SiteKind};
+use crate::fleet::{Node, NodeId, Site, SiteKind, Snapshot};
 use crate::room::Room;
 use crate::units::{Micros, Now, Permille};
 use crate::workload::Workload;
@@ -37,7 +37,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
     let Some(intent) = &workload.intent else {
         return Verdict::pass_through(Reason::NotManaged);
     };
-    let comparisons = comparisons(workload, room);
+    let comparisons = comparisons(workload, room.snapshot);
     if comparisons > MAX_COMPARISONS {
         let warning =
             format!("not placed: {comparisons} comparisons of constraints with nodes, over {MAX_COMPARISONS}");
@@ -96,7 +96,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         now: now.wall,
         sites: assess(workload, &intent.slo, room, config, now),
     };
-    let stale = now.moment.since(room.snapshot.kubernetes_as_of) > config.telemetry_ttl;
+    let stale = room.snapshot.is_stale(config.telemetry_ttl, now.moment);
     let (action, reason) = match case.choose(stale) {
         // What is wrong with the sites may be mended as long as the pod may wait; without its gate nobody places it any more.
         (Action::PassThrough, _) if case.is_waiting() => (Action::Hold, Reason::HeldNoCapacity),
@@ -143,7 +143,7 @@ pub fn nearest_room<'s>(
 /// The node that kube-scheduler would take for a pod that is placed on this site already; `None` if it fits on none, or if
 /// finding out would take too long. Cost: a pass over the site's nodes.
 pub fn node_at(workload: &Workload<'_>, room: &Room<'_, '_>, site: &Site) -> Option<NodeId> {
-    if comparisons(workload, room) > MAX_COMPARISONS {
+    if comparisons(workload, room.snapshot) > MAX_COMPARISONS {
         return None;
     }
     let fitting = feasibility::fitting_nodes(workload, site, room);
@@ -201,9 +201,9 @@ fn is_waiting(workload: &Workload<'_>, intent: &Intent, config: &Config) -> bool
 }
 
 /// How many comparisons the pod's constraints and tolerations take on all nodes, at most and once.
-fn comparisons(workload: &Workload<'_>, room: &Room<'_, '_>) -> usize {
+pub(crate) fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     let per_node = workload.constraints.comparisons() + workload.tolerations.len();
-    let nodes: usize = room.snapshot.sites.iter().map(|site| site.nodes.len()).sum();
+    let nodes: usize = snapshot.sites.iter().map(|site| site.nodes.len()).sum();
     per_node.saturating_mul(nodes)
 }
 

@@ -15,7 +15,7 @@ use crate::workload::constraints::{Labels, NodeConstraints, Taint, Toleration};
 use crate::workload::slo::{Class, PerClass};
 use crate::workload::{Ties, Workload};
 
-pub use claims::{ByNode, Claim, Claims};
+pub use claims::{ByNode, Claim, Claims, SetAside};
 pub use on_their_way::OnTheirWay;
 
 /// An immutable picture of all sites. Read by many reviews at once, written by none.
@@ -42,6 +42,11 @@ impl Snapshot {
             .as_deref()
             .and_then(until)
             .is_some_and(|until| now < *until)
+    }
+
+    /// Whether the Kubernetes telemetry is older than this.
+    pub fn is_stale(&self, ttl: Micros, now: Moment) -> bool {
+        now.since(self.kubernetes_as_of) > ttl
     }
 
     /// The same picture, every part of it `by` younger. Cost: does not copy nodes.
@@ -270,6 +275,14 @@ pub struct Node {
 static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(Taint::unschedulable);
 
 impl Node {
+    /// Whether less of any resource is free than on `other`, the same node at another time, or more pods are on their way.
+    pub fn has_less_than(&self, other: &Node) -> bool {
+        let is_more = |some: &Amounts, others: &Amounts| some.named().any(|(name, amount)| amount > others.get(name));
+        let (coming, others) = (&self.on_their_way, &other.on_their_way);
+        (self.pods > other.pods || is_more(&self.used, &other.used))
+            || (coming.pods > others.pods || is_more(&coming.amounts, &others.amounts))
+    }
+
     /// Whether kube-scheduler's filters on readiness, cordon, taints, labels and name let a pod with these constraints
     /// and tolerations onto the node, if it has room.
     pub fn admits<'t>(

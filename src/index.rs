@@ -5,6 +5,7 @@
 
 mod footprint;
 mod measured;
+mod news;
 mod pods;
 mod queues;
 mod standing;
@@ -23,6 +24,7 @@ use crate::units::Moment;
 
 pub use footprint::Footprint;
 use measured::Measured;
+pub use news::News;
 pub use pods::{Phase, Placement, PodRecord, Stray};
 use pods::{PodEntry, Rank};
 use queues::Queues;
@@ -85,16 +87,9 @@ pub struct Index {
     /// The highest SLO priority by namespace.
     priority_caps: BTreeMap<Box<str>, u8>,
     news: News,
+    /// Nodes that were touched, as they were when news was last asked for.
+    before: BTreeMap<NodeId, Arc<Node>>,
     revision: u64,
-}
-
-/// What is new for pods that wait, since it was last asked.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct News {
-    /// Whether something can help one of them: a node that gained room or changed, a link, a measurement, a setting.
-    pub helps: bool,
-    /// Nodes that lost room.
-    pub lost: BTreeSet<NodeId>,
 }
 
 /// How far the picture of one kind is whole.
@@ -242,6 +237,7 @@ impl Index {
             faults: BTreeSet::new(),
             priority_caps: config.priority_caps.clone(),
             news: News::default(),
+            before: BTreeMap::new(),
             revision: 0,
         }
     }
@@ -315,7 +311,7 @@ impl Index {
         }
         self.touch(id);
         self.unsettled.node_gained(id);
-        self.news.helps = true;
+        self.news.gained.insert(id);
     }
 
     /// A node is gone. Its pods stay until they are gone themselves.
@@ -328,6 +324,7 @@ impl Index {
         }
         self.unsettled.node_lost(id);
         self.news.lost.insert(id);
+        self.news.gained.remove(&id);
         self.forget_unused(id);
     }
 
@@ -384,11 +381,6 @@ impl Index {
         self.pods.len()
     }
 
-    /// What is new for pods that wait, since this was last asked.
-    pub fn take_news(&mut self) -> News {
-        std::mem::take(&mut self.news)
-    }
-
     /// Whether this namespace is opted in.
     pub fn is_managed(&self, namespace: &str) -> bool {
         self.managed.contains(namespace)
@@ -412,7 +404,12 @@ impl Index {
         self.revision += 1;
         let queues = self.queues.by_site(self.sites.len());
         let guessed: Vec<_> = self.guessed.iter().filter_map(|id| self.nodes.get(id)).collect();
+        let mut gained = vec![];
         for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
+            // At the edge, whoever waits for room waits for nothing else.
+            if entry.site.kind() == SiteKind::Cloud && entry.site.queues != queues {
+                gained.push(at);
+            }
             entry.publish_nodes(&self.nodes);
             entry.site.queues = queues;
             entry.site.on_their_way = OnTheirWay::default();
@@ -420,10 +417,11 @@ impl Index {
                 entry.site.on_their_way.merge(&node.node.on_their_way);
             }
             if let Some(closed) = self.queues.closed_if_changed(at) {
-                self.news.helps = true;
+                gained.push(at);
                 entry.site.closed = Arc::new(closed);
             }
         }
+        gained.into_iter().for_each(|at| self.site_gained(at));
         let as_of = |kind| self.last_heard(kind).unwrap_or(Moment(i64::MIN));
         Snapshot {
             revision: self.revision,
@@ -515,20 +513,20 @@ impl Index {
     }
 
     fn charge(&mut self, id: NodeId, pod: &PodEntry) {
+        self.remember(id);
         if let Some(entry) = self.nodes.get_mut(&id) {
             entry.charge(pod);
             self.touch(id);
             self.unsettled.node_lost(id);
-            self.news.lost.insert(id);
         }
     }
 
     fn discharge(&mut self, id: NodeId, pod: &PodEntry) {
+        self.remember(id);
         if let Some(entry) = self.nodes.get_mut(&id) {
             entry.discharge(pod);
             self.touch(id);
             self.unsettled.node_gained(id);
-            self.news.helps = true;
             self.forget_unused(id);
         }
     }

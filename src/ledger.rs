@@ -102,8 +102,6 @@ pub struct Charge<'l> {
     pub times: u32,
     /// The pod's `spec.priority`.
     pub priority: i32,
-    /// Whether it may come at once, and so to another node.
-    pub comes: bool,
 }
 
 /// The open reservations, and the owners whose reservations come to nothing. Equal after equal calls.
@@ -123,7 +121,7 @@ pub struct Ledger {
     strikes: BTreeMap<Owner, Strikes>,
     /// Owners whose strikes are out.
     suspended: usize,
-    /// How many reservations came to nothing so far.
+    /// How many times reservations gave room back so far.
     freed: u64,
 }
 
@@ -186,7 +184,8 @@ impl Ledger {
     /// How many replicas decide, ours included; zero counts as one. What we promise and nobody has seen yet is charged
     /// so many times: the others may be promising the same room.
     pub fn set_replicas(&mut self, ready: u32) {
-        self.replicas = ready.max(1);
+        let before = std::mem::replace(&mut self.replicas, ready.max(1));
+        self.freed += u64::from(self.replicas < before && !self.unconfirmed.is_empty());
     }
 
     /// Since when pods are seen as they are created; `None` while they are not. That the pod of a reservation made before
@@ -254,6 +253,8 @@ impl Ledger {
         }
         let (node, owner, since) = (reservation.node, reservation.owner.clone(), entry.since);
         entry.shown_in = Some(revision);
+        // From now on it counts once.
+        self.freed += u64::from(self.replicas > 1);
         self.unconfirmed.remove(&id);
         self.by_age.remove(&(since, id));
         self.acquit(&owner);
@@ -353,7 +354,12 @@ impl Ledger {
         self.releases.contains_key(uid)
     }
 
-    /// How many reservations came to nothing since the start: what they held is free.
+    /// The uids of all held pods that are being released.
+    pub fn releasing(&self) -> impl Iterator<Item = &str> {
+        self.releases.iter().map(|uid| &**uid)
+    }
+
+    /// How many times room that was reserved became free since the start: a reservation came to nothing, or counts fewer times.
     pub fn freed(&self) -> u64 {
         self.freed
     }
@@ -385,7 +391,6 @@ impl Ledger {
             amount: &entry.reservation.amount,
             times,
             priority: entry.reservation.priority,
-            comes: true,
         })
     }
 

@@ -275,6 +275,7 @@ impl Observer {
             let wait = due_at.map(|at| Duration::from_micros(at.since(self.clock.moment()).0));
             // A timer never fires at once, and changes may always be there.
             if wait == Some(Duration::ZERO) {
+                self.catch_up();
                 self.publish();
                 is_due = false;
                 continue;
@@ -294,13 +295,28 @@ impl Observer {
         }
     }
 
+    /// Folds what waits to be folded: a plan takes time, and what is seen meanwhile must not wait for two.
+    fn catch_up(&mut self) {
+        for _ in 0..BACKLOG {
+            let Ok((at, change)) = self.changes.try_recv() else {
+                return;
+            };
+            self.fold(at, change);
+        }
+    }
+
     /// When something changes by the mere passing of time.
     fn next_change(&self) -> Option<Moment> {
         let expiry = || self.ledger().next_expiry();
-        let of_waitlist = (!self.waitlist.is_empty()).then(|| [self.waitlist.next_change(), expiry()]);
+        let of_waitlist = self.is_listed().then(|| self.waitlist.next_change()).flatten();
+        let of_ledger = (!self.waitlist.is_empty()).then(expiry).flatten();
         let others = [self.index.next_change(), self.aftermath.next_change()];
-        let moments = of_waitlist.into_iter().flatten().chain(others);
-        moments.flatten().min()
+        [of_waitlist, of_ledger].into_iter().chain(others).flatten().min()
+    }
+
+    /// Whether everything was listed once.
+    fn is_listed(&self) -> bool {
+        Kind::ALL.into_iter().all(|kind| self.index.is_listed(kind))
     }
 
     fn fold(&mut self, at: Moment, mut change: Change) {
@@ -331,7 +347,10 @@ impl Observer {
                 self.aftermath.delete(uid, self.config.loop_guard, at);
                 self.ledger().withdraw_release(uid);
             }
-            Change::Settings(config) => self.config = Arc::clone(config),
+            Change::Settings(config) => {
+                self.config = Arc::clone(config);
+                self.waitlist.start_anew();
+            }
             Change::Sites(config) => self.begin(config),
             Change::FirstRound(config) => self.probed = Some(Arc::clone(config)),
             Change::Link(site, link) => drop(self.links.insert(site.clone(), *link)),
@@ -474,7 +493,7 @@ impl Observer {
     /// before everything was listed: a namespace that is not known yet is not known to have opted out. `replaced` is the index that
     /// the reservations speak of, if it is another.
     fn plan(&mut self, snapshot: &mut Snapshot, replaced: Option<&Index>) -> Option<Plan> {
-        if !Kind::ALL.into_iter().all(|kind| self.index.is_listed(kind)) {
+        if !self.is_listed() {
             return None;
         }
         let news = self.index.take_news();
@@ -484,18 +503,24 @@ impl Observer {
             let expired = ledger.expire(now);
             self.metrics.reservations(&ledger, expired);
             let freed = std::mem::replace(&mut self.freed, ledger.freed());
-            if news.helps || replaced.is_some() || freed != self.freed {
+            if replaced.is_some() {
+                self.waitlist.start_anew();
+            }
+            if news.other || freed != self.freed {
                 self.waitlist.reconsider();
             }
-            let is_outdated = self.waitlist.is_outdated(&news.lost, now.moment);
-            is_outdated.then(|| ledger.clone())
+            let (gained, lost) = (&news.gained, &news.lost);
+            self.waitlist.hear(gained, lost, snapshot, &self.config, now.moment);
+            self.waitlist.wants_plan(now.moment).then(|| ledger.clone())
         };
         let plan = ledger.map(|mut ledger| {
             if let Some(old) = replaced {
                 self.renumber(&mut ledger, old);
             }
             let is_managed = |namespace: &str| self.index.is_managed(namespace);
-            self.waitlist.plan(snapshot, &ledger, &self.config, is_managed, now)
+            let plan = self.waitlist.plan(snapshot, &ledger, &self.config, is_managed, now);
+            self.waitlist.rest(now.moment, self.clock.moment());
+            plan
         });
         snapshot.claims = self.waitlist.claims();
         if let Some(plan) = &plan {

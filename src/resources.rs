@@ -87,7 +87,7 @@ fn is_scalar(name: &str) -> bool {
 }
 
 /// What a pod asks for, a node has, or a node has given away, in the integers kube-scheduler compares.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Amounts {
     /// CPU.
     pub cpu: Millicores,

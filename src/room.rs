@@ -1,8 +1,9 @@
 //! What one decision sees of the fleet, at one revision.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
-use crate::fleet::{Claim, Claims, Free, Node, OnTheirWay, Site, Snapshot};
+use crate::fleet::{Claim, Claims, Free, Node, NodeId, OnTheirWay, SetAside, Site, Snapshot};
 use crate::ledger::{Charge, Ledger};
 use crate::resources::Amounts;
 use crate::score::{self, SCORED};
@@ -11,16 +12,18 @@ use crate::workload::Turn;
 
 /// The snapshot together with everything promised since, as it is to one pod. A verdict borrows from the snapshot alone, so
 /// the ledger's lock need not outlive the decision.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Room<'s, 'l> {
     /// The picture of all sites.
     pub snapshot: &'s Snapshot,
     /// What is promised and not in that picture.
     pub ledger: &'l Ledger,
     /// What is set aside for held pods.
-    pub claims: &'l Claims,
+    claims: &'l Claims,
     /// Where the pod stands: what is set aside for those behind it does not count.
-    pub turn: Turn,
+    turn: Turn,
+    /// Claims of those ahead, by node, that do not count: these pods are being released, with a reservation each.
+    released: Vec<(NodeId, &'l Claim)>,
 }
 
 /// What is taken from a node.
@@ -32,7 +35,7 @@ pub struct Taken<'n> {
     pub pods: i64,
 }
 
-static NO_CLAIMS: Claims = Claims::new();
+static NO_CLAIMS: LazyLock<Claims> = LazyLock::new(Claims::default);
 
 impl<'s> Room<'s, 'static> {
     /// A snapshot since which nothing was promised.
@@ -43,18 +46,30 @@ impl<'s> Room<'s, 'static> {
             ledger: &NOTHING,
             claims: &NO_CLAIMS,
             turn: Turn::LAST,
+            released: vec![],
         }
     }
 }
 
 impl<'s: 'l, 'l> Room<'s, 'l> {
-    /// What a pod that stands there finds.
+    /// What a pod that stands there finds. Cost: a search for each pod that is being released.
     pub fn new(snapshot: &'s Snapshot, ledger: &'l Ledger, turn: Turn) -> Self {
+        Self::beside(snapshot, ledger, &snapshot.claims, turn)
+    }
+}
+
+impl<'s, 'l> Room<'s, 'l> {
+    /// The same beside other claims than those in the snapshot.
+    pub fn beside(snapshot: &'s Snapshot, ledger: &'l Ledger, claims: &'l Claims, turn: Turn) -> Self {
+        let released = ledger.releasing().filter_map(|uid| claims.of(uid));
+        let mut released: Vec<_> = released.filter(|(_, claim)| claim.turn < turn).collect();
+        released.sort_unstable_by_key(|(node, _)| *node);
         Self {
             snapshot,
             ledger,
-            claims: &snapshot.claims,
+            claims,
             turn,
+            released,
         }
     }
 }
@@ -66,7 +81,8 @@ impl Room<'_, '_> {
         let fits = |used: &Amounts, pods| pods < node.slots && request.fits(&node.allocatable, used);
         // A node that is full without reservations is not looked up, and one that has none is not summed up.
         fits(&node.used, node.pods)
-            && (self.charges(node).next().is_none() || {
+            && self.claims.is_open(node.id, self.turn)
+            && (!self.is_charged(node) || {
                 let taken = self.taken(node);
                 fits(&taken.amounts, taken.pods)
             })
@@ -83,37 +99,37 @@ impl Room<'_, '_> {
     pub fn unclaimed(&self) -> Self {
         Self {
             claims: &NO_CLAIMS,
+            released: vec![],
             ..*self
         }
     }
 
-    /// What is reserved on `node` for pods that the snapshot does not show, and what is set aside for held ones ahead. Cost:
-    /// two searches if there is anything of it at all.
+    /// What is reserved on `node` for pods that the snapshot does not show. Cost: a search if anything is reserved at all.
     pub fn charges(&self, node: &Node) -> impl Iterator<Item = Charge<'_>> {
-        let reserved = self.ledger.charges(node.id, self.snapshot.revision);
-        let claimed = self.claims.on(node.id).filter(|claim| self.counts(claim));
-        reserved.chain(claimed.map(|claim| Charge {
-            amount: &claim.amount,
-            times: 1,
-            priority: claim.priority,
-            comes: claim.comes,
-        }))
+        self.ledger.charges(node.id, self.snapshot.revision)
     }
 
-    /// Whether the claim is one of a pod ahead that is not being released already.
-    fn counts(&self, claim: &Claim) -> bool {
-        claim.turn < self.turn && !self.ledger.releases(&claim.uid)
+    /// What is set aside on `node` for held pods ahead. Cost: two searches if anything is; a copy where one of these pods is
+    /// being released.
+    pub fn set_aside(&self, node: &Node) -> Option<Cow<'_, SetAside>> {
+        let from = self.released.partition_point(|(id, _)| *id < node.id);
+        let released = self.released[from..].iter().take_while(|(id, _)| *id == node.id);
+        let ahead = self.claims.on(node.id, self.turn)?;
+        Some(without(ahead, released.map(|(_, claim)| *claim)))
     }
 
-    /// Those that are promised `site` and not in the snapshot. Cost: a pass over reservations and claims.
+    /// Whether anything beside its pods takes from `node`.
+    pub fn is_charged(&self, node: &Node) -> bool {
+        self.charges(node).next().is_some() || self.claims.on(node.id, self.turn).is_some()
+    }
+
+    /// Those that are promised `site` and not in the snapshot. Cost: a pass over the reservations.
     fn promised(&self, site: &Site) -> OnTheirWay {
         let mut pods = self.ledger.on_their_way(site.name(), self.snapshot.revision);
-        let claims = self
-            .claims
-            .iter()
-            .filter(|claim| claim.comes && *claim.site == *site.name());
-        for claim in claims.filter(|claim| self.counts(claim)) {
-            pods.add(&claim.amount, 1);
+        if let Some(ahead) = self.claims.at(site.name(), self.turn) {
+            let released = self.released.iter().map(|(_, claim)| *claim);
+            let of_site = released.filter(|claim| *claim.site == *site.name());
+            pods.merge(&without(ahead, of_site).coming);
         }
         pods
     }
@@ -127,6 +143,10 @@ impl Room<'_, '_> {
         for charge in self.charges(node) {
             taken.amounts.to_mut().add(charge.amount, charge.times);
             taken.pods = taken.pods.saturating_add(charge.times.into());
+        }
+        if let Some(ahead) = self.set_aside(node) {
+            taken.amounts.to_mut().add(&ahead.taken.amounts, 1);
+            taken.pods = taken.pods.saturating_add(ahead.taken.pods);
         }
         taken
     }
@@ -157,9 +177,19 @@ impl Room<'_, '_> {
         let mut pods = OnTheirWay::default();
         for node in nodes {
             pods.merge(&node.on_their_way);
-            let coming = self.charges(node).filter(|charge| charge.comes);
-            coming.for_each(|charge| pods.add(charge.amount, charge.times));
+            self.charges(node)
+                .for_each(|charge| pods.add(charge.amount, charge.times));
+            if let Some(ahead) = self.set_aside(node) {
+                pods.merge(&ahead.coming);
+            }
         }
         pods
     }
+}
+
+fn without<'c>(all: &'c SetAside, claims: impl Iterator<Item = &'c Claim>) -> Cow<'c, SetAside> {
+    claims.fold(Cow::Borrowed(all), |mut rest, claim| {
+        rest.to_mut().take(claim);
+        rest
+    })
 }

@@ -3,12 +3,12 @@
 //! Every replica keeps the list and makes the same plan of the same picture: the claims in it keep the room for those whose
 //! turn it is. One replica carries the plan out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::Config;
 use crate::decide::verdict::{Action, Reason, Verdict};
-use crate::decide::{decide, nearest_room};
+use crate::decide::{comparisons, decide, nearest_room};
 use crate::fleet::{Claim, Claims, Node, NodeId, Snapshot};
 use crate::ledger::Ledger;
 use crate::room::Room;
@@ -21,6 +21,16 @@ const PATIENCE: Micros = Micros::from_secs(60);
 
 /// How long the news of a namespace may take: it may have opted in a moment before its pod was created.
 const NEWS: Micros = Micros::from_secs(5);
+
+/// The most comparisons of pods' constraints and tolerations with nodes that one plan takes, about a tenth of a second. The
+/// next plan goes on from there.
+const MAX_COMPARISONS: usize = 10_000_000;
+
+/// Up to so many comparisons with each node a pod is waited for; one that takes more is given up when the plan has no more.
+const ORDINARY: usize = 32;
+
+/// How many times as long as a plan took, none is made after it.
+const PAUSE: u64 = 3;
 
 /// A pod that carries our gate, as it was seen.
 #[derive(Debug, Clone)]
@@ -95,10 +105,12 @@ pub struct Plan {
     pub held: usize,
     /// Since when the pod is held that is held longest, of those that do not wait for others.
     pub oldest: Option<Moment>,
+    /// How many decisions it took; a plan that goes on counts its own.
+    pub decisions: usize,
 }
 
 /// The held pods.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Waitlist {
     pods: HashMap<Arc<str>, Entry>,
     /// Whether a plan made before is out of date.
@@ -107,6 +119,29 @@ pub struct Waitlist {
     due: Option<Moment>,
     /// What is set aside by the plan made last.
     claims: Arc<Claims>,
+    /// What it says is to be done, as far as it has come.
+    steps: Vec<Step>,
+    /// Whether the picture of the cluster was too old for it.
+    stale: bool,
+    /// Until when no plan is made.
+    rests_until: Moment,
+    /// [`MAX_COMPARISONS`].
+    budget: usize,
+}
+
+impl Default for Waitlist {
+    fn default() -> Self {
+        Self {
+            pods: HashMap::new(),
+            changed: false,
+            due: None,
+            claims: Arc::default(),
+            steps: vec![],
+            stale: false,
+            rests_until: Moment(i64::MIN),
+            budget: MAX_COMPARISONS,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -153,9 +188,37 @@ impl Waitlist {
         self.changed |= self.pods.len() < before;
     }
 
-    /// Something else than the pods or the time may have changed what is to be done.
+    /// Something else than the pods, the nodes or the time may have changed what is to be done.
     pub fn reconsider(&mut self) {
         self.changed = true;
+    }
+
+    /// The same, and nothing of the plan holds any more: other nodes, or other turns. It is made without a pause.
+    pub fn start_anew(&mut self) {
+        self.changed = true;
+        self.claims = Arc::default();
+        self.rests_until = Moment(i64::MIN);
+    }
+
+    /// What is new in this snapshot. Until the next plan, the nodes that `gained` room are for those that the last one left
+    /// waiting, and for those ahead of them. Cost: a search for each node.
+    pub fn hear(
+        &mut self,
+        gained: &BTreeSet<NodeId>,
+        lost: &BTreeSet<NodeId>,
+        snapshot: &Snapshot,
+        config: &Config,
+        now: Moment,
+    ) {
+        if self.pods.is_empty() {
+            return;
+        }
+        let is_stale = snapshot.is_stale(config.telemetry_ttl, now);
+        self.changed |= is_stale != self.stale || !gained.is_empty() || lost.iter().any(|id| self.claims.is_on(*id));
+        if !gained.is_empty() {
+            let claims = Arc::make_mut(&mut self.claims);
+            gained.iter().for_each(|id| claims.close_gained(*id));
+        }
     }
 
     /// Whether nobody is held.
@@ -163,9 +226,14 @@ impl Waitlist {
         self.pods.is_empty()
     }
 
-    /// When the plan must be made anew because of the time.
+    /// When the plan must be made anew.
     pub fn next_change(&self) -> Option<Moment> {
-        self.due
+        let at = if self.is_unfinished() {
+            Some(self.rests_until)
+        } else {
+            self.due
+        };
+        at.map(|at| at.max(self.rests_until))
     }
 
     /// The claims of the plan made last.
@@ -173,15 +241,24 @@ impl Waitlist {
         Arc::clone(&self.claims)
     }
 
-    /// Whether the plan is out of date, also if the nodes of `lost` have less room.
-    pub fn is_outdated(&self, lost: &BTreeSet<NodeId>, now: Moment) -> bool {
-        let is_due = self.due.is_some_and(|due| due <= now);
-        self.changed || is_due || (!lost.is_empty() && self.claims.nodes().any(|id| lost.contains(&id)))
+    /// Whether a plan is to be made: the last one is out of date or did not come to its end, and the pause after it is over.
+    pub fn wants_plan(&self, now: Moment) -> bool {
+        self.next_change().is_some_and(|at| at <= now)
+    }
+
+    /// A plan was made between these moments. Plans take a quarter of the time at most.
+    pub fn rest(&mut self, began: Moment, ended: Moment) {
+        self.rests_until = ended.after(ended.since(began).times(PAUSE));
+    }
+
+    fn is_unfinished(&self) -> bool {
+        self.changed || self.claims.not_considered().is_some()
     }
 
     /// Decides about every held pod whose only gate is ours, in the order of their turns, each on the room that the earlier
-    /// ones left; sets aside what the placed ones will take. Cost: a decision for each pod, but only one of those that differ in
-    /// nothing but their age and find no room.
+    /// ones left; sets aside what the placed ones will take. Goes on where the plan before ran out of comparisons, if it did.
+    /// Cost: a decision for each pod, but only one for those that differ in nothing but their age and find no room, for each of
+    /// three ages: as long as terminating pods are waited for, before and after [`PATIENCE`]. And [`MAX_COMPARISONS`], at most.
     pub fn plan(
         &mut self,
         snapshot: &Snapshot,
@@ -190,57 +267,111 @@ impl Waitlist {
         is_managed: impl Fn(&str) -> bool,
         now: Now,
     ) -> Plan {
-        self.changed = false;
+        let from = self.claims.not_considered();
+        let (mut claims, mut steps) = match from {
+            Some(_) => ((*self.claims).clone(), std::mem::take(&mut self.steps)),
+            None => (Claims::default(), vec![]),
+        };
+        claims.consider_up_to(None);
+        // Those that were considered before do not see that they grew older.
+        self.changed = from.is_some() && (self.changed || self.due.is_some_and(|due| due <= now.moment));
+        let is_current = |pod: &Arc<HeldPod>| {
+            self.pods
+                .get(&pod.uid)
+                .is_some_and(|entry| Arc::ptr_eq(&entry.pod, pod))
+        };
+        steps.retain(|step| is_current(&step.pod));
         let mut planning = Planning {
             snapshot,
             ledger,
             config,
             now,
-            claims: Claims::new(),
-            spoken_for: BTreeSet::new(),
-            hopeless: Vec::new(),
-            steps: Vec::new(),
+            budget: self.budget,
+            spoken_for: claims
+                .iter()
+                .filter_map(|(node, claim)| (!claim.comes).then_some(node))
+                .collect(),
+            claims,
+            hopeless: HashSet::new(),
+            steps,
+            decisions: 0,
         };
-        let in_turn: BTreeMap<Turn, &Entry> = self
+        let mut in_turn: Vec<(Turn, &Entry)> = self
             .pods
             .values()
             .map(|entry| (entry.pod.turn(config), entry))
             .collect();
-        for (turn, entry) in &in_turn {
-            if is_managed(&entry.pod.workload.namespace) {
-                planning.consider(entry, *turn);
-            } else if now.moment.since(entry.first_seen) >= NEWS {
-                planning.step(entry, What::LetGo(Reason::NotManaged));
+        in_turn.sort_unstable_by_key(|(turn, _)| *turn);
+        let begin = in_turn.partition_point(|(turn, _)| from.is_some_and(|from| *turn < from));
+        for (turn, entry) in &in_turn[begin..] {
+            if !is_managed(&entry.pod.workload.namespace) {
+                if now.moment.since(entry.first_seen) >= NEWS {
+                    planning.step(entry, What::LetGo(Reason::NotManaged));
+                }
+            } else if !planning.consider(entry, *turn) {
+                planning.claims.consider_up_to(Some(*turn));
+                break;
             }
         }
-        let steps = planning.steps;
-        self.claims = Arc::new(planning.claims);
-        self.due = self
-            .pods
-            .values()
-            .filter_map(|entry| entry.due(config, now.moment))
-            .min();
+        let Planning {
+            claims,
+            steps,
+            decisions,
+            ..
+        } = planning;
+        let due = |entry: &Entry| entry.due(config, is_managed(&entry.pod.workload.namespace), now.moment);
+        self.due = self.pods.values().filter_map(due).min();
+        self.claims = Arc::new(claims);
+        self.stale = snapshot.is_stale(config.telemetry_ttl, now.moment);
+        self.steps.clone_from(&steps);
         let ours = self.pods.values().filter(|entry| !entry.pod.waited_for_others());
         Plan {
             steps,
             held: self.pods.len(),
             oldest: ours.map(|entry| entry.since).min(),
+            decisions,
+        }
+    }
+}
+
+/// How far the age of a held pod decides about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Age {
+    waits_for_terminating: bool,
+    is_patient: bool,
+    is_overdue: bool,
+}
+
+impl Age {
+    /// The ages at which this changes.
+    fn ends(pod: &HeldPod, config: &Config) -> [Micros; 3] {
+        let intent = pod.workload.intent.as_ref();
+        let class = intent.map_or(Class::Batch, |intent| intent.slo.class);
+        let holding = &config.holding;
+        [holding.wait_for_terminating[class], PATIENCE, holding.limits[class]]
+    }
+
+    fn of(pod: &HeldPod, config: &Config, held: Micros) -> Self {
+        let [terminating, patience, limit] = Self::ends(pod, config);
+        Self {
+            waits_for_terminating: held < terminating,
+            is_patient: held < patience,
+            is_overdue: held >= limit,
         }
     }
 }
 
 impl Entry {
-    /// The next moment at which its age changes what is to be done.
-    fn due(&self, config: &Config, now: Moment) -> Option<Moment> {
-        let intent = self.pod.workload.intent.as_ref();
-        let class = intent.map_or(Class::Batch, |intent| intent.slo.class);
-        let holding = &config.holding;
-        let ages = [holding.limits[class], holding.wait_for_terminating[class], PATIENCE];
-        let moments = ages.into_iter().map(|age| self.since.after(age));
-        moments
-            .chain([self.first_seen.after(NEWS)])
-            .filter(|at| *at > now)
-            .min()
+    /// The next full second after its age changes what is to be done: where many are held, there is such a moment all the time.
+    fn due(&self, config: &Config, is_managed: bool, now: Moment) -> Option<Moment> {
+        let moments = Age::ends(&self.pod, config).map(|age| self.since.after(age));
+        let news = (!is_managed).then(|| self.first_seen.after(NEWS));
+        let full_second = |at: Moment| {
+            let rest = (-at.0).rem_euclid(1_000_000);
+            at.after(Micros(rest.unsigned_abs()))
+        };
+        let moments = moments.into_iter().chain(news).map(full_second);
+        moments.filter(|at| *at > now).min()
     }
 }
 
@@ -250,38 +381,54 @@ struct Planning<'p> {
     ledger: &'p Ledger,
     config: &'p Config,
     now: Now,
+    /// How many comparisons are left.
+    budget: usize,
     claims: Claims,
     /// Nodes that are kept for a pod which does not fit there yet.
     spoken_for: BTreeSet<NodeId>,
-    /// Pods without room, each of which stands for all that are like it: there is only less for those that come later.
-    hopeless: Vec<Arc<HeldPod>>,
+    /// Pods for which there is no room, nor a node to keep, each of which stands for all that are like it: there is only less
+    /// for those that come later.
+    hopeless: HashSet<(&'p Workload<'static>, Age)>,
     steps: Vec<Step>,
+    decisions: usize,
 }
 
-impl Planning<'_> {
-    fn consider(&mut self, entry: &Entry, turn: Turn) {
+impl<'p> Planning<'p> {
+    /// Whether the plan could decide about this pod; else it has come to its end.
+    fn consider(&mut self, entry: &'p Entry, turn: Turn) -> bool {
         let pod = &entry.pod;
         if self.snapshot.is_paused(&pod.workload, self.now.moment) {
             return self.step(entry, What::LetGo(Reason::LoopGuard));
         }
         if pod.workload.has_other_gates(&self.config.keys) {
-            return self.note(entry, Reason::HeldForeignGate);
+            self.note(entry, Reason::HeldForeignGate);
+            return true;
         }
         // On its way already.
         if self.ledger.releases(&pod.uid) {
-            return;
+            return true;
         }
         let held = self.now.moment.since(entry.since);
-        if self.is_settled(entry, held) {
-            return self.note(entry, Reason::HeldNoCapacity);
+        let kind = (&pod.workload, Age::of(pod, self.config, held));
+        if self.hopeless.contains(&kind) {
+            self.note(entry, Reason::HeldNoCapacity);
+            return true;
         }
+        let nodes: usize = self.snapshot.sites.iter().map(|site| site.nodes.len()).sum();
+        let comparisons = comparisons(&pod.workload, self.snapshot);
+        // One can always be decided about.
+        match self.budget.checked_sub(comparisons.saturating_add(nodes)) {
+            Some(rest) => self.budget = rest,
+            None if self.decisions == 0 => self.budget = 0,
+            None if comparisons > ORDINARY * nodes => {
+                self.step(entry, What::LetGo(Reason::Deadline));
+                return true;
+            }
+            None => return false,
+        }
+        self.decisions += 1;
         let workload = pod.waited(held);
-        let room = Room {
-            snapshot: self.snapshot,
-            ledger: self.ledger,
-            claims: &self.claims,
-            turn,
-        };
+        let room = Room::beside(self.snapshot, self.ledger, &self.claims, turn);
         let verdict = decide(&workload, &room, self.config, self.now);
         match verdict.action {
             Action::Place(site) => {
@@ -297,27 +444,14 @@ impl Planning<'_> {
                     self.spoken_for.insert(node);
                     self.claims.add(node, self.claim(pod, turn, site, false));
                 } else if verdict.reason == Reason::HeldNoCapacity {
-                    self.hopeless.push(Arc::clone(pod));
+                    self.hopeless.insert(kind);
                 }
+                self.claims.leave_waiting(turn);
                 self.note(entry, verdict.reason);
             }
             Action::PassThrough | Action::Deny => self.step(entry, What::LetGo(verdict.reason)),
         }
-    }
-
-    /// Whether a pod like this one has found no room, and its own age makes no difference.
-    fn is_settled(&self, entry: &Entry, held: Micros) -> bool {
-        let Some(intent) = &entry.pod.workload.intent else {
-            return false;
-        };
-        let holding = &self.config.holding;
-        let class = intent.slo.class;
-        let is_of_age = held >= PATIENCE.min(holding.limits[class]) || held < holding.wait_for_terminating[class];
-        !is_of_age
-            && self
-                .hopeless
-                .iter()
-                .any(|other| other.workload.is_like(&entry.pod.workload))
+        true
     }
 
     /// The node that is kept for a pod which does not fit yet, and its site: the one that it waits for while pods terminate
@@ -346,7 +480,6 @@ impl Planning<'_> {
             turn,
             site: site.into(),
             amount: pod.workload.request.clone(),
-            priority: pod.workload.priority,
             comes,
         }
     }

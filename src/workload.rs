@@ -15,8 +15,8 @@ use crate::units::Micros;
 use constraints::{NodeConstraints, Toleration};
 use slo::{Intent, Management, Slo};
 
-/// A pod, reduced to what a decision reads. Borrows from the pod's JSON.
-#[derive(Debug, Clone)]
+/// A pod, reduced to what a decision reads: two that are equal are decided alike. Borrows from the pod's JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Workload<'a> {
     /// Namespace of the request.
     pub namespace: Cow<'a, str>,
@@ -108,20 +108,6 @@ impl Workload<'_> {
     pub fn has_other_gates(&self, keys: &Keys) -> bool {
         self.gates.iter().any(|gate| **gate != *keys.gate)
     }
-
-    /// Whether every decision about the two is the same.
-    pub fn is_like(&self, other: &Workload<'_>) -> bool {
-        self.namespace == other.namespace
-            && self.controller == other.controller
-            && self.request == other.request
-            && self.intent == other.intent
-            && self.priority == other.priority
-            && self.may_preempt == other.may_preempt
-            && self.ties == other.ties
-            && self.tolerations == other.tolerations
-            && self.constraints == other.constraints
-            && self.gates == other.gates
-    }
 }
 
 fn tie(uid: &str) -> u64 {
@@ -164,7 +150,7 @@ impl PlacementClaim<'_> {
 
 /// The annotations of a complete placement of ours. Anybody can write them: a claim counts only together with
 /// the spec of the site it names (DESIGN 4.1).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PlacementClaim<'a> {
     /// `edge` or `cloud`, as found.
     pub decision: Cow<'a, str>,
@@ -223,7 +209,7 @@ impl Tie {
 }
 
 /// A set of [`Tie`]s.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Ties(u8);
 
 impl Ties {

@@ -77,6 +77,11 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site, room: &Room<'_
                 pods += i64::from(charge.times);
             }
         }
+        // Those ahead are of no lower priority.
+        if let Some(ahead) = room.set_aside(node) {
+            used.add(&ahead.taken.amounts, 1);
+            pods += ahead.taken.pods;
+        }
         evicts && pods < node.slots && workload.request.fits(&node.allocatable, &used)
     };
     workload.may_preempt
@@ -216,7 +221,7 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
         return Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", tolerated.len());
     }
     // Reservations are on few nodes: only those are summed up anew.
-    let is_charged = |node: &&Node| room.charges(node).next().is_some();
+    let is_charged = |node: &&Node| room.is_charged(node);
     let (charged, others): (Vec<&Node>, Vec<&Node>) = usable.iter().copied().partition(is_charged);
     let charged: Vec<(&Node, Taken<'_>)> = charged.into_iter().map(|node| (node, room.taken(node))).collect();
     let largest_free = |name: &str| {

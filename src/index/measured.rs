@@ -50,13 +50,12 @@ impl Index {
         self.measured.configure(config);
         self.priority_caps = config.priority_caps.clone();
         self.queues.outdated = true;
-        self.news.helps = true;
+        self.news.other = true;
     }
 
     /// What a Prometheus server says.
     pub fn set_telemetry(&mut self, telemetry: Telemetry) {
         self.measured.telemetry = telemetry;
-        self.news.helps = true;
     }
 
     /// What it said last.
@@ -67,7 +66,6 @@ impl Index {
     /// The WAN towards a site, as probed.
     pub fn set_link(&mut self, site: &str, link: Option<Link>) {
         if let Some(entry) = self.sites.iter_mut().find(|entry| entry.site.name() == site) {
-            self.news.helps |= entry.probed != link;
             entry.probed = link;
         }
     }
@@ -106,7 +104,8 @@ impl Index {
         }
     }
 
-    /// Brings what was measured into the sites.
+    /// Brings what was measured into the sites. What is other than it was may help, also if it was too old; that it is younger
+    /// alone does not.
     pub(super) fn measure(&mut self, now: Moment) {
         let limit = now.before(self.measured.oldest_sample);
         let begun = &mut self.measured.begun;
@@ -124,10 +123,24 @@ impl Index {
             let (asked, counted) = (telemetry.processing(&name, now), processing.by_class(&name, min));
             let entry = &mut self.sites[at];
             let site = &mut entry.site;
-            site.link = telemetry.link(&name, entry.probed, now);
-            site.observed = PerClass(std::array::from_fn(|class| asked.0[class].or(counted.0[class])));
-            site.observed_of = processing.by_controller(&name, min);
+            let link = telemetry.link(&name, entry.probed, now);
+            let observed = PerClass(std::array::from_fn(|class| asked.0[class].or(counted.0[class])));
+            let observed_of = processing.by_controller(&name, min);
+            let ttl = self.measured.telemetry_ttl;
+            let numbers = |link: Option<Link>| {
+                let fresh = link.filter(|link| now.since(link.as_of) <= ttl);
+                fresh.map(|link| (link.state, link.rtt, link.loss))
+            };
+            let is_news = numbers(site.link) != numbers(link)
+                || (&site.observed, &site.free) != (&observed, &free)
+                || site.observed_of != observed_of;
+            site.link = link;
+            site.observed = observed;
+            site.observed_of = observed_of;
             site.free = free;
+            if is_news {
+                self.site_gained(at);
+            }
         }
     }
 

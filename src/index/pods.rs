@@ -269,7 +269,7 @@ impl Index {
             self.managed.remove(&name)
         };
         self.queues.outdated |= changed;
-        self.news.helps |= changed;
+        self.news.other |= changed;
     }
 
     fn site_of_placement(&self, placement: &Placement) -> Option<usize> {

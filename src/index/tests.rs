@@ -359,6 +359,93 @@ fn the_oldest_source_tells_the_age() {
     assert_eq!(snapshot.revision, 2);
 }
 
+/// Names of the nodes that gained and that lost room since this was last asked, and whether something else is new.
+fn news(scene: &mut Scene) -> (String, String, bool) {
+    scene.publish();
+    let News { gained, lost, other } = scene.index.take_news();
+    let names = |ids: BTreeSet<NodeId>| {
+        let names = ids.into_iter().filter_map(|id| scene.index.node_name(id));
+        names.collect::<Vec<_>>().join(" ")
+    };
+    (names(gained), names(lost), other)
+}
+
+fn is(gained: &str, lost: &str) -> (String, String, bool) {
+    (gained.to_owned(), lost.to_owned(), false)
+}
+
+#[test]
+fn only_room_is_news_for_those_that_wait() {
+    let mut scene = Scene::new();
+    scene.node(&edge_node("a", 4000));
+    scene.node(&edge_node("b", 4000));
+    assert_eq!(
+        news(&mut scene),
+        ("a b".to_owned(), String::new(), true),
+        "and a namespace"
+    );
+    scene.node(&edge_node("a", 4000));
+    assert_eq!(news(&mut scene), is("", ""));
+    scene.pod(&bound(pod("1", 500), "a"));
+    assert_eq!(news(&mut scene), is("", "a"));
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    scene.pod(&with(bound(pod("1", 500), "a"), "/status/conditions", ready));
+    assert_eq!(news(&mut scene), is("", ""), "a word about its status");
+    // Of what comes and goes between two plans, only what is left of it.
+    scene.pod(&bound(pod("2", 500), "a"));
+    scene.index.delete_pod("2");
+    assert_eq!(news(&mut scene), is("", ""));
+    scene.pod(&bound(pod("2", 500), "a"));
+    scene.index.delete_pod("1");
+    assert_eq!(news(&mut scene), is("", ""));
+    let on_its_way = pod("3", 500);
+    scene.pod(&on_its_way);
+    assert_eq!(news(&mut scene), is("", "b"));
+    // Those on their way crowd others out until they have arrived.
+    scene.pod(&bound(on_its_way, "b"));
+    assert_eq!(news(&mut scene), is("b", ""));
+    let deleted = |at: &str| with(bound(pod("2", 500), "a"), "/metadata/deletionTimestamp", at.into());
+    scene.pod(&deleted("2026-01-01T00:00:30Z"));
+    assert_eq!(news(&mut scene), is("a", ""), "it leaves");
+    scene.pod(&deleted("2026-01-01T00:00:30Z"));
+    assert_eq!(news(&mut scene), is("", ""));
+    scene.index.delete_pod("2");
+    assert_eq!(news(&mut scene), is("a", ""));
+    scene.node(&edge_node("b", 3000));
+    assert_eq!(news(&mut scene), is("b", ""), "a node that changed");
+    // Of no site.
+    scene.node(&with(edge_node("c", 1000), "/metadata/labels", json!({})));
+    news(&mut scene);
+    scene.pod(&bound(pod("4", 500), "c"));
+    scene.index.delete_pod("4");
+    assert_eq!(news(&mut scene), is("", ""));
+}
+
+#[test]
+fn a_measurement_is_news_when_it_says_something_else_or_says_it_again() {
+    let mut scene = Scene::new();
+    let virtual_node = json!({"node.role/cloud": "true"});
+    scene.node(&with(edge_node("v", 4000), "/metadata/labels", virtual_node));
+    let link = |scene: &mut Scene, rtt: u64| {
+        let link = Link {
+            state: crate::fleet::LinkState::Healthy,
+            rtt: Some(Micros::from_millis(rtt)),
+            loss: None,
+            as_of: scene.now,
+        };
+        scene.index.set_link("cloud", Some(link));
+        news(scene).0
+    };
+    link(&mut scene, 20);
+    scene.wait(5);
+    assert_eq!(link(&mut scene, 20), "");
+    assert_eq!(link(&mut scene, 21), "v");
+    scene.wait(61);
+    assert_eq!(link(&mut scene, 21), "v", "it was too old");
+    scene.index.set_link("cloud", None);
+    assert_eq!(news(&mut scene).0, "v");
+}
+
 #[test]
 fn snapshots_share_what_did_not_change() {
     let mut scene = Scene::new();

@@ -103,6 +103,7 @@ fn what_is_not_confirmed_counts_once_per_replica_and_a_confirmed_one_once() {
     assert_eq!(ledger, {
         Ledger {
             replicas: 3,
+            freed: 1,
             ..Ledger::new(TTL)
         }
     });
@@ -263,4 +264,33 @@ fn what_others_write_takes_a_bounded_memory() {
             .charges(NodeId(7), 0)
             .all(|charge| charge.amount.scalars.is_empty())
     );
+}
+
+#[test]
+fn what_counts_fewer_times_is_room_that_became_free() {
+    let mut ledger = Ledger::new(TTL);
+    ledger.set_replicas(3);
+    ledger.set_replicas(1);
+    assert_eq!(ledger.freed(), 0, "nothing was reserved");
+    ledger.set_replicas(3);
+    for id in [1, 2] {
+        assert!(ledger.reserve(reservation(id, None), NOW.moment));
+    }
+    let steps: [&dyn Fn(&mut Ledger); 4] = [
+        &|ledger| ledger.set_replicas(2),
+        &|ledger| assert!(ledger.confirm(DecisionId(1), "shop", "edge", 1).is_some()),
+        &|ledger| ledger.set_replicas(1),
+        &|ledger| assert!(ledger.withdraw(DecisionId(2), "shop").is_some()),
+    ];
+    for (freed, step) in (1..).zip(steps) {
+        let before = taken(&ledger, 0).0;
+        step(&mut ledger);
+        assert!(taken(&ledger, 0).0 < before);
+        assert_eq!(ledger.freed(), freed);
+    }
+    assert!(ledger.reserve(reservation(3, None), NOW.moment));
+    ledger.set_replicas(2);
+    ledger.set_replicas(2);
+    ledger.confirm(DecisionId(3), "shop", "edge", 1);
+    assert_eq!(ledger.freed(), 5, "not what counts more often, or as often");
 }

@@ -103,12 +103,10 @@ fn plan(pods: &[Held], fleet: &Value) -> (Waitlist, Plan) {
 /// What is set aside, by pod: node and whether it comes at once.
 fn claims(waitlist: &Waitlist) -> BTreeMap<String, (u32, bool)> {
     let claims = waitlist.claims();
-    let on = |node: NodeId| {
-        claims
-            .on(node)
-            .map(move |claim| (claim.uid.to_string(), (node.0, claim.comes)))
-    };
-    claims.nodes().flat_map(on).collect()
+    let claims = claims.iter();
+    claims
+        .map(|(node, claim)| (claim.uid.to_string(), (node.0, claim.comes)))
+        .collect()
 }
 
 #[test]
@@ -232,10 +230,35 @@ fn whoever_is_not_ours_is_let_go() {
         moment: NOW.moment.after(Micros::from_secs(5)),
         ..NOW
     };
-    assert!(waitlist.is_outdated(&BTreeSet::new(), later.moment));
+    assert!(waitlist.wants_plan(later.moment));
     let mut all = of_shop;
     all.insert("elsewhere".to_owned(), What::LetGo(Reason::NotManaged));
     assert_eq!(plan(&mut waitlist, later), all);
+}
+
+/// What is new in the fleet: nodes that gained and lost room.
+fn hear(waitlist: &mut Waitlist, fleet: &Value, gained: &[u32], lost: &[u32], now: Moment) {
+    let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect();
+    let snapshot = testkit::snapshot(fleet);
+    waitlist.hear(&nodes(gained), &nodes(lost), &snapshot, &Config::default(), now);
+}
+
+/// Whether a pod of 100 millicores that stands there finds room on this node.
+fn finds_room(waitlist: &Waitlist, fleet: &Value, node: usize, turn: Turn) -> bool {
+    let (snapshot, ledger, claims) = (testkit::snapshot(fleet), Ledger::default(), waitlist.claims());
+    let room = Room::beside(&snapshot, &ledger, &claims, turn);
+    room.fits(&cpu(100), &snapshot.sites[0].nodes[node])
+}
+
+fn cpu(millicores: i64) -> crate::resources::Amounts {
+    crate::resources::Amounts {
+        cpu: crate::units::Millicores(millicores),
+        ..Default::default()
+    }
+}
+
+fn turn(waitlist: &Waitlist, name: &str) -> Turn {
+    waitlist.pods[name].pod.turn(&Config::default())
 }
 
 #[test]
@@ -267,19 +290,114 @@ fn pods_of_a_paused_controller_are_let_go_whoever_else_holds_them() {
 
 #[test]
 fn a_plan_stands_until_something_can_change_it() {
-    let (mut waitlist, _) = plan(&[held("fits", 400, 5, 1), held("waits", 700, 5, 1)], &fleet(&[0]));
-    let lost = |node: u32| BTreeSet::from([NodeId(node)]);
-    assert!(!waitlist.is_outdated(&lost(1), NOW.moment));
-    assert!(waitlist.is_outdated(&lost(0), NOW.moment), "a node with a claim");
+    let fleet = fleet(&[0]);
+    let (mut waitlist, _) = plan(&[held("fits", 400, 5, 1), held("waits", 700, 5, 1)], &fleet);
     let due = waitlist.next_change().unwrap();
-    assert_eq!(due, NOW.moment.after(Micros::from_secs(5)));
-    assert!(waitlist.is_outdated(&BTreeSet::new(), due));
+    assert_eq!(
+        due,
+        NOW.moment.after(Micros::from_secs(29)),
+        "nobody terminates so long"
+    );
+    assert!(waitlist.wants_plan(due) && !waitlist.wants_plan(due.before(Micros(1))));
+    hear(&mut waitlist, &fleet, &[], &[1], NOW.moment);
     waitlist.retain(|_| true);
-    assert!(!waitlist.is_outdated(&BTreeSet::new(), NOW.moment));
     waitlist.delete("nobody");
-    assert!(!waitlist.is_outdated(&BTreeSet::new(), NOW.moment));
-    waitlist.delete("fits");
-    assert!(waitlist.is_outdated(&BTreeSet::new(), NOW.moment));
+    assert!(!waitlist.wants_plan(NOW.moment));
+    let changes: [&dyn Fn(&mut Waitlist); 3] = [
+        &|waitlist| hear(waitlist, &fleet, &[1], &[], NOW.moment),
+        &|waitlist| hear(waitlist, &fleet, &[], &[0], NOW.moment),
+        &|waitlist| waitlist.delete("fits"),
+    ];
+    for change in changes {
+        change(&mut waitlist);
+        assert!(waitlist.wants_plan(NOW.moment));
+        plan_with(&mut waitlist, &fleet, &Ledger::default());
+        assert!(!waitlist.wants_plan(NOW.moment));
+    }
+}
+
+#[test]
+fn a_plan_is_out_of_date_when_the_picture_gets_old_or_young() {
+    let fleet = fleet(&[500]);
+    let (mut waitlist, plan) = plan(&[held("waits", 700, 5, 1)], &fleet);
+    assert_eq!(steps(&plan), []);
+    let old = NOW.moment.after(Micros::from_secs(61));
+    waitlist.due = None;
+    hear(&mut waitlist, &fleet, &[], &[], old);
+    assert!(waitlist.wants_plan(old));
+    let snapshot = testkit::snapshot(&fleet);
+    let later = NOW.at(old);
+    waitlist.plan(&snapshot, &Ledger::default(), &Config::default(), |_| true, later);
+    waitlist.due = None;
+    hear(&mut waitlist, &fleet, &[], &[], old);
+    assert!(!waitlist.wants_plan(old));
+    hear(&mut waitlist, &fleet, &[], &[], NOW.moment);
+    assert!(waitlist.wants_plan(old));
+}
+
+#[test]
+fn plans_take_a_quarter_of_the_time_and_meanwhile_nobody_gets_what_is_new() {
+    let before = fleet(&[1_000, 500]);
+    let pods = [held("waits", 600, 5, 9), held("later", 700, 5, 5)];
+    let (mut waitlist, _) = plan(&pods, &before);
+    let ended = NOW.moment.after(Micros::from_millis(500));
+    waitlist.rest(NOW.moment, ended);
+    hear(&mut waitlist, &before, &[0], &[], ended);
+    let resumes = ended.after(Micros::from_millis(1_500));
+    assert!(!waitlist.wants_plan(resumes.before(Micros(1))) && waitlist.wants_plan(resumes));
+    assert_eq!(waitlist.next_change(), Some(resumes));
+    let after = fleet(&[0, 500]);
+    let may =
+        |waitlist: &Waitlist, name: &str| [0, 1].map(|node| finds_room(waitlist, &after, node, turn(waitlist, name)));
+    assert_eq!(may(&waitlist, "waits"), [true, true]);
+    assert_eq!(may(&waitlist, "later"), [false, true], "it would pass who waits");
+    plan_with(&mut waitlist, &after, &Ledger::default());
+    assert_eq!(may(&waitlist, "later"), [true, true], "beside the claim");
+}
+
+#[test]
+fn alike_are_pods_that_differ_in_nothing_a_decision_reads() {
+    // The cloud gives its RuntimeClass to a pod that has none, which cannot be done later: it is not held.
+    let mut fleet = fleet(&[1_000]);
+    fleet["sites"][1]["runtimeClassName"] = json!("sandboxed");
+    let virtual_node =
+        json!({"name": "v", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": "9", "pods": 9}});
+    fleet["nodes"].as_array_mut().unwrap().push(virtual_node);
+    let mut own = held("own", 400, 5, 40).document();
+    own["spec"]["runtimeClassName"] = json!("own");
+    let mut waitlist = waitlist(&[held("none", 400, 5, 35)]);
+    waitlist.apply(read(&own), NOW);
+    let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+    assert_eq!(steps(&plan), [("none".to_owned(), What::Release)]);
+}
+
+#[test]
+fn pods_without_room_cost_one_decision_for_each_age_and_each_kept_node() {
+    let pods: Vec<_> = (1..300)
+        .map(|seconds| held(&format!("p{seconds:03}"), 400, 5, seconds))
+        .collect();
+    let (waitlist, plan) = plan(&pods, &fleet(&[1_000, 1_000]));
+    assert_eq!(steps(&plan), []);
+    assert_eq!(claims(&waitlist).len(), 2, "one for each node");
+    assert_eq!(plan.decisions, 2 + 3);
+}
+
+#[test]
+fn who_takes_too_many_comparisons_is_given_up_when_there_are_no_more() {
+    let mut heavy = held("heavy", 400, 9, 9).document();
+    let hosts: Vec<_> = (0..2 * ORDINARY).map(|i| format!("e{i}")).collect();
+    heavy["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "host", "operator": "NotIn", "values": hosts}]}],
+    }}});
+    let fleet = fleet(&[1_000]);
+    let mut waitlist = waitlist(&[held("first", 400, 9, 10), held("last", 500, 5, 1)]);
+    waitlist.apply(read(&heavy), NOW);
+    assert_eq!(steps(&plan_with(&mut waitlist, &fleet, &Ledger::default())), []);
+    waitlist.budget = 10;
+    waitlist.reconsider();
+    let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+    assert_eq!(steps(&plan), [("heavy".to_owned(), What::LetGo(Reason::Deadline))]);
+    assert_eq!((plan.decisions, waitlist.claims().not_considered()), (2, None));
 }
 
 #[test]
@@ -334,31 +452,119 @@ proptest! {
     #[test]
     fn never_more_than_fits_and_nobody_out_of_turn(
         used in prop::collection::vec(0_i64..=1_000, 1..4),
-        pods in prop::collection::vec((1_i64..=10, 0_i32..2, 0_u8..3, 0_i64..120), 0..12),
+        pods in some_pods(),
     ) {
-        let pods: Vec<Held> = pods.into_iter().enumerate().map(|(i, (tenths, priority, slo_priority, seconds))| Held {
-            name: format!("p{i:02}"),
-            millicores: tenths * 100,
-            priority,
-            slo_priority,
-            seconds,
-        }).collect();
         let (waitlist, plan) = self::plan(&pods, &fleet(&used));
         let by_name = |name: &str| pods.iter().find(|pod| pod.name == name).unwrap();
         // What comes at once fits where it is charged.
         let claims = waitlist.claims();
         for (node, used) in used.iter().enumerate() {
-            let coming = claims.on(NodeId(node as u32)).filter(|claim| claim.comes);
-            let coming: i64 = coming.map(|claim| by_name(&claim.uid).millicores).sum();
+            let coming = claims.iter().filter(|(on, claim)| claim.comes && *on == NodeId(node as u32));
+            let coming: i64 = coming.map(|(_, claim)| by_name(&claim.uid).millicores).sum();
             prop_assert!(coming == 0 || used + coming <= 1_000);
         }
         // Of two that ask for the same, the one whose turn is later never goes alone.
         let released: BTreeSet<_> = plan.steps.iter().map(|step| step.pod.name.to_string()).collect();
         let turn = |pod: &Held| (-pod.priority, -i32::from(pod.slo_priority), -pod.seconds);
-        for pod in pods.iter().filter(|pod| released.contains(&pod.name)) {
+        for pod in pods.iter().filter(|pod| released.contains(&pod.name) && pod.seconds < 300) {
             for other in pods.iter().filter(|other| other.millicores == pod.millicores && turn(other) < turn(pod)) {
                 prop_assert!(released.contains(&other.name), "{:?} before {:?}", pod, other);
             }
         }
     }
+
+    #[test]
+    fn bit_by_bit_a_plan_is_the_same_and_nobody_passes_who_was_not_considered(
+        used in prop::collection::vec(0_i64..=1_000, 1..4),
+        pods in some_pods(),
+        budget in 0_usize..40,
+    ) {
+        let fleet = fleet(&used);
+        let (at_once, whole) = plan(&pods, &fleet);
+        let mut waitlist = waitlist(&pods);
+        waitlist.budget = budget;
+        let mut considered = 0;
+        let plan = loop {
+            let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+            considered += 1;
+            let Some(next) = waitlist.claims().not_considered() else { break plan };
+            prop_assert!(considered <= pods.len(), "each plan comes further");
+            prop_assert!(waitlist.wants_plan(NOW.moment));
+            for node in 0..used.len() {
+                prop_assert!(!finds_room(&waitlist, &fleet, node, next) && !finds_room(&waitlist, &fleet, node, Turn::LAST));
+            }
+        };
+        prop_assert_eq!(steps(&plan), steps(&whole));
+        prop_assert_eq!(claims(&waitlist), claims(&at_once));
+    }
+
+    #[test]
+    fn what_is_set_aside_is_the_sum_of_the_claims_ahead(
+        pods in some_pods(),
+        places in prop::collection::vec((0_u32..2, any::<bool>(), any::<bool>()), 12),
+        asking in 0_usize..12,
+    ) {
+        let config = Config::default();
+        let snapshot = testkit::snapshot(&fleet(&[0, 0]));
+        let (mut claims, mut ledger) = (Claims::default(), Ledger::new(Micros::from_secs(3)));
+        let mut all = vec![];
+        for (i, (pod, (node, comes, released))) in pods.iter().zip(places).enumerate() {
+            let held = read(&pod.document());
+            let claim = Claim {
+                uid: held.uid.clone(),
+                turn: held.turn(&config),
+                site: "edge".into(),
+                amount: cpu(pod.millicores),
+                comes,
+            };
+            claims.add(NodeId(node), claim.clone());
+            all.push((NodeId(node), claim, released));
+            // Its room is on the other node, of nothing.
+            if released {
+                let reservation = Reservation {
+                    id: crate::ledger::DecisionId(i as u128),
+                    owner: Owner::new("shop", None),
+                    site: "cloud".into(),
+                    node: NodeId(9),
+                    amount: cpu(0),
+                    priority: 0,
+                    releases: Some(held.uid),
+                };
+                prop_assert!(ledger.reserve(reservation, NOW.moment));
+            }
+        }
+        let turn = all.get(asking).map_or(Turn::LAST, |(_, claim, _)| claim.turn);
+        let room = Room::beside(&snapshot, &ledger, &claims, turn);
+        for node in &*snapshot.sites[0].nodes {
+            let ahead = all.iter().filter(|(on, claim, released)| *on == node.id && claim.turn < turn && !released);
+            let (mut taken, mut coming) = ((0, 0), (0, 0));
+            for (_, claim, _) in ahead {
+                taken = (taken.0 + claim.amount.cpu.0, taken.1 + 1);
+                if claim.comes {
+                    coming = (coming.0 + claim.amount.cpu.0, coming.1 + 1);
+                }
+            }
+            let found = room.taken(node);
+            prop_assert_eq!((found.amounts.cpu.0, found.pods - node.pods), taken);
+            let found = room.on_their_way_to(std::iter::once(&**node));
+            prop_assert_eq!((found.amounts.cpu.0, found.pods), coming);
+        }
+        let coming = all.iter().filter(|(_, claim, released)| claim.comes && claim.turn < turn && !released);
+        prop_assert_eq!(room.on_their_way(&snapshot.sites[0]).pods, coming.count() as i64);
+    }
+}
+
+/// Pods held for up to six minutes, of ten sizes and six turns.
+fn some_pods() -> impl Strategy<Value = Vec<Held>> {
+    let pods = prop::collection::vec((1_i64..=10, 0_i32..2, 0_u8..3, 0_i64..360), 0..12);
+    pods.prop_map(|pods| {
+        let held = |(i, (tenths, priority, slo_priority, seconds)): (usize, (i64, i32, u8, i64))| Held {
+            name: format!("p{i:02}"),
+            millicores: tenths * 100,
+            priority,
+            slo_priority,
+            seconds,
+        };
+        pods.into_iter().enumerate().map(held).collect()
+    })
 }

@@ -39,7 +39,7 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
 }
 
 /// A pod's nodeSelector and required node affinity.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct NodeConstraints<'a> {
     /// `spec.nodeSelector`.
     pub selector: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -102,7 +102,7 @@ impl fmt::Display for NodeConstraints<'_> {
 }
 
 /// One node selector term: all its requirements must hold.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Term<'a> {
     /// On labels.
     pub expressions: Vec<Requirement<'a>>,
@@ -142,7 +142,7 @@ impl fmt::Display for Term<'_> {
 }
 
 /// A requirement on one label or field.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Requirement<'a> {
     key: Cow<'a, str>,
     operator: Operator,
@@ -154,7 +154,7 @@ pub struct Requirement<'a> {
 type OperatorText<'a> = Cow<'a, str>;
 
 /// What a requirement asks. `Never` stands for one that kube-scheduler's parser refuses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Operator {
     In,
     NotIn,
@@ -309,7 +309,7 @@ impl Taint {
 }
 
 /// A toleration, of a pod or added with a site's placement.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Toleration<'a> {
     /// Key; empty with `Exists` tolerates every taint.
     pub key: Cow<'a, str>,

@@ -53,7 +53,7 @@ impl<T> std::ops::IndexMut<Class> for PerClass<T> {
 }
 
 /// What the pod asks for. Without deadline and target it has no time bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slo {
     /// Workload class.
     pub class: Class,
@@ -83,7 +83,7 @@ impl Slo {
 const SHOWN_CHARS: usize = 24;
 
 /// An annotation or label that does not say what it should. Serialises as it stands in `review`'s output.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct SloFault {
     /// The annotation or label.
     pub key: String,
@@ -107,7 +107,7 @@ impl fmt::Display for SloFault {
 }
 
 /// The SLO of a managed pod, and everything wrong with how it is stated.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Intent {
     /// The SLO. With faults: without time bound and with offload not allowed, as DESIGN 4.2 decides such pods.
     pub slo: Slo,
@@ -120,7 +120,7 @@ pub struct Intent {
 }
 
 /// What the pod's `managed` label says.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Management {
     /// Nothing: the class annotation decides.
     #[default]
