@@ -241,7 +241,7 @@ impl Suspect {
     fn is_like(&self, other: &Self) -> bool {
         self.footprint == other.footprint
             && self.pod.reason == other.pod.reason
-            && self.pod.workload.is_like(&other.pod.workload)
+            && self.pod.workload == other.pod.workload
     }
 
     /// Where it would be sent if it were created anew, unless that is where it is; what it takes there is set aside.
@@ -255,12 +255,7 @@ impl Suspect {
     ) -> Option<Finding<'_>> {
         let snapshot = self.footprint.lifted_from(snapshot, &self.pod.workload);
         let workload = self.anew(&snapshot);
-        let room = Room {
-            snapshot: &snapshot,
-            ledger,
-            claims,
-            turn: workload.turn(config, None),
-        };
+        let room = Room::beside(&snapshot, ledger, claims, workload.turn(config, None));
         let verdict = decide(&workload, &room, config, now);
         let Action::Place(site) = verdict.action else {
             return None;
@@ -281,7 +276,6 @@ impl Suspect {
             turn: workload.turn(config, Some((jiff::Timestamp::MIN, &self.pod.uid))),
             site: site.name().into(),
             amount: workload.request.clone(),
-            priority: workload.priority,
             comes: true,
         };
         if let Some(node) = verdict.node {

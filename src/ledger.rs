@@ -356,7 +356,7 @@ impl Ledger {
 
     /// The uids of all held pods that are being released.
     pub fn releasing(&self) -> impl Iterator<Item = &str> {
-        self.releases.iter().map(|uid| &**uid)
+        self.releases.keys().map(|uid| &**uid)
     }
 
     /// How many times room that was reserved became free since the start: a reservation came to nothing, or counts fewer times.

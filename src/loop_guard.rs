@@ -90,7 +90,7 @@ impl LoopGuard {
             namespace: record.namespace.clone(),
             uid: record.controller.clone()?,
         };
-        if record.terminating || record.phase == Phase::Finished {
+        if record.terminating.is_some() || record.phase == Phase::Finished {
             // One that has done its work by then is none of ours.
             let has_failed = record.failed || record.phase != Phase::Finished;
             if let Some(young) = before.filter(|_| has_failed) {

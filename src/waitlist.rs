@@ -398,7 +398,8 @@ impl<'p> Planning<'p> {
     fn consider(&mut self, entry: &'p Entry, turn: Turn) -> bool {
         let pod = &entry.pod;
         if self.snapshot.is_paused(&pod.workload, self.now.moment) {
-            return self.step(entry, What::LetGo(Reason::LoopGuard));
+            self.step(entry, What::LetGo(Reason::LoopGuard));
+            return true;
         }
         if pod.workload.has_other_gates(&self.config.keys) {
             self.note(entry, Reason::HeldForeignGate);

@@ -73,7 +73,7 @@ impl Index {
         if controllers.is_empty() {
             return;
         }
-        let is_there = |pod: &&PodEntry| pod.phase != super::Phase::Finished && !pod.terminating;
+        let is_there = |pod: &&PodEntry| pod.phase != super::Phase::Finished && pod.terminating.is_none();
         for pod in self.pods.values().filter(is_there) {
             let Some(uid) = &pod.controller else { continue };
             if let Some(count) = controllers.get(&pod.namespace, uid).copied() {

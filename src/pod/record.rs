@@ -69,7 +69,7 @@ impl<'a> Pod<'a> {
     /// The pod as the backstop keeps it, if kube-scheduler has found no node for it, and nothing keeps it from trying again.
     fn stuck(&self, record: &PodRecord, keys: &Keys) -> Option<StuckPod> {
         let is_stuck = record.unschedulable.is_some() && record.node.is_none() && record.phase == Phase::Pending;
-        if !is_stuck || record.gated || record.terminating {
+        if !is_stuck || record.gated || record.terminating.is_some() {
             return None;
         }
         let workload = self.workload(Cow::Borrowed(&record.namespace), keys).into_owned();
