@@ -145,16 +145,26 @@ pub(crate) fn pods_of_every_fate(scene: &Scene<'_>) -> Result<()> {
         let gates = &created["spec"]["schedulingGates"];
         ensure!(gates[0]["name"] == GATE, "{gates}");
     }
-    let held = "does not run: held by edgeward for ";
     let said = [
-        "(held_no_capacity)\n",
+        "decided   hold: ",
         "now       hold: ",
         "refused: unreachable",
         "kube-scheduler: ",
     ];
     let mut ahead = Vec::new();
     for name in ["first", "second"] {
-        asking.says(name, held, &said)?;
+        eventually("it is told for how long it is held", BOUND, || {
+            let json: Value = serde_json::from_str(&asking.why(&scene.namespace, &format!("{name} -o json"))?)?;
+            ensure!(json["standing"]["heldSeconds"].as_u64() > Some(0), "{json:#}");
+            let before = format!("{}/{name} does not run: held by edgeward for ", scene.namespace);
+            let after = ": no site has room for it; it waits behind our scheduling gate (held_no_capacity)";
+            let answer = json["answer"].as_str().context("no answer")?;
+            let waited = answer.strip_prefix(&before).and_then(|rest| rest.strip_suffix(after));
+            let number = waited.and_then(|waited| waited.strip_suffix(" s").or(waited.strip_suffix(" min")));
+            ensure!(number.is_some_and(|number| number.parse::<u64>().is_ok()), "{answer}");
+            Ok(())
+        })?;
+        asking.says(name, "does not run: held by edgeward for ", &said)?;
         let json: Value = serde_json::from_str(&asking.why(&scene.namespace, &format!("{name} -o json"))?)?;
         ensure!(json["queue"]["held"] == 2, "{json:#}");
         ahead.push(json["queue"]["ahead"].as_u64());

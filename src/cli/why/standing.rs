@@ -144,14 +144,18 @@ impl Standing {
 impl Decided {
     fn read(annotations: &Value, keys: &Keys, now: Timestamp) -> Option<Self> {
         let written = |key: &String| annotations[key].as_str().map(str::to_owned);
-        written(&keys.decision_id)?;
+        let reason = written(&keys.reason)?;
+        // A hold has no id.
+        if !reason.starts_with("held_") {
+            written(&keys.decision_id)?;
+        }
         let timestamp = written(&keys.timestamp).and_then(|at| at.parse::<Timestamp>().ok());
         let age = timestamp.and_then(|at| u64::try_from(now.duration_since(at).as_secs()).ok());
         let explain = written(&keys.explain).and_then(|text| serde_json::from_str::<Map<String, Value>>(&text).ok());
         Some(Self {
             decision: written(&keys.decision),
             site: written(&keys.site),
-            reason: written(&keys.reason)?,
+            reason,
             timestamp,
             age,
             wan_rtt_ms: written(&keys.wan_rtt_ms),
