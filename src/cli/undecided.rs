@@ -9,7 +9,7 @@ use crate::fleet::Snapshot;
 use crate::observe::Connection;
 use crate::observe::installation::{Labels, Webhook};
 use crate::room::Room;
-use crate::units::Now;
+use crate::units::{Micros, Now};
 use crate::workload::Workload;
 
 /// Our webhooks' names in `webhook/base`.
@@ -26,6 +26,8 @@ pub(super) struct Undecided<'u> {
     pub(super) workload: &'u Workload<'u>,
     /// When it was created, of one that exists.
     pub(super) created: Option<Timestamp>,
+    /// Whether it exists and has a node. By its spec, its own word is not told from kube-scheduler's.
+    pub(super) on_node: bool,
     /// Whether its SLO comes from a policy alone.
     pub(super) by_policy: bool,
 }
@@ -46,6 +48,7 @@ fn judge(seen: &Seen, config: &Config, undecided: &Undecided<'_>, now: Now) -> V
     let Undecided {
         workload,
         created,
+        on_node,
         by_policy,
     } = *undecided;
     let (namespace, label) = (&*workload.namespace, &config.keys.managed);
@@ -82,11 +85,24 @@ fn judge(seen: &Seen, config: &Config, undecided: &Undecided<'_>, now: Now) -> V
         ));
     }
     if causes.is_empty() {
-        causes.push(
+        let mut possible = Vec::new();
+        if on_node {
+            possible.push(
+                "it was created with its nodeName, which edgeward leaves alone (whether it was, or kube-scheduler placed \
+                 it, cannot be told from its spec)"
+                    .to_owned(),
+            );
+        }
+        if workload.controller.is_some() && config.loop_guard.pause > Micros(0) {
+            let paused = Reason::LoopGuard;
+            possible.push(format!("{} ({})", words(paused, config), paused.as_str()));
+        }
+        possible.push(
             "edgeward did not answer, which lets the pod through (failurePolicy: Ignore), or passed it through; \
              warnings and its log say which"
                 .to_owned(),
         );
+        causes.push(possible.join("; or "));
     }
     causes
 }
@@ -135,6 +151,10 @@ fn words(reason: Reason, config: &Config) -> String {
         Reason::Mirror => "it is the mirror of a static pod".to_owned(),
         Reason::ShadowPod => "it is the shadow of another Liqo cluster's pod".to_owned(),
         Reason::ExcludedNamespace => "its namespace is excluded by the configuration".to_owned(),
+        Reason::LoopGuard => {
+            "pods of its controller failed over and over, and were left alone for a while when it was created"
+                .to_owned()
+        }
         Reason::ForeignGate => "it carries a scheduling gate of others, which is not waited for".to_owned(),
         other => other.as_str().replace('_', " "),
     }
@@ -154,16 +174,23 @@ mod tests {
     }
 
     fn causes(seen: Seen, metadata: serde_json::Value, created: Option<&str>) -> Vec<String> {
-        causes_of(seen, metadata, created, false)
+        causes_of(seen, metadata, created, false, false)
     }
 
-    fn causes_of(seen: Seen, metadata: serde_json::Value, created: Option<&str>, by_policy: bool) -> Vec<String> {
+    fn causes_of(
+        seen: Seen,
+        metadata: serde_json::Value,
+        created: Option<&str>,
+        on_node: bool,
+        by_policy: bool,
+    ) -> Vec<String> {
         let config = Config::default();
         let pod = json!({"metadata": metadata, "spec": {}}).to_string();
         let workload = Pod::from_json(&pod).unwrap().workload("shop".into(), &config.keys);
         let undecided = Undecided {
             workload: &workload,
             created: created.map(|at| at.parse().unwrap()),
+            on_node,
             by_policy,
         };
         let now = Now {
@@ -207,17 +234,37 @@ mod tests {
             "edgeward is not for such a pod: its label scheduling.example.io/managed says false (passthrough_opted_out)",
         );
         assert_eq!(
-            causes_of(seen(labels("true"), webhook()), slo(), None, true),
+            causes_of(seen(labels("true"), webhook()), slo(), None, false, true),
             [
                 "its SLO comes from an SloPolicy alone, and namespace shop is not labelled scheduling.example.io/policies=true"
             ],
         );
         let unknown = causes(seen(labels("true"), webhook()), slo(), Some("2026-11-21T01:00:00Z"));
         assert!(unknown[0].starts_with("edgeward did not answer"), "{unknown:?}");
+        assert_eq!(unknown.len(), 1);
         let nobody_says = Seen {
             namespace: Err(anyhow!("forbidden")),
             webhooks: Err(anyhow!("forbidden")),
         };
         assert_eq!(causes(nobody_says, slo(), None).len(), 2);
+    }
+
+    #[test]
+    fn where_nothing_is_to_be_seen_edgeward_is_not_the_only_one_to_blame() {
+        let seen = || seen(labels("true"), vec![Webhook::example()]);
+        let named = "it was created with its nodeName, which edgeward leaves alone (whether it was, or kube-scheduler \
+                     placed it, cannot be told from its spec); or ";
+        let silent = "edgeward did not answer, which lets the pod through (failurePolicy: Ignore), or passed it through; \
+                      warnings and its log say which";
+        let mut metadata = json!({"annotations": {"slo.example.io/class": "batch"}});
+        let found = causes_of(seen(), metadata.clone(), None, true, false);
+        assert_eq!(found, [format!("{named}{silent}")]);
+        metadata["ownerReferences"] =
+            json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "all", "uid": "u1", "controller": true}]);
+        let paused = "pods of its controller failed over and over, and were left alone for a while when it was created \
+                      (passthrough_loop_guard); or ";
+        let found = causes_of(seen(), metadata.clone(), None, true, false);
+        assert_eq!(found, [format!("{named}{paused}{silent}")]);
+        assert_eq!(causes(seen(), metadata, None), [format!("{paused}{silent}")]);
     }
 }

@@ -174,6 +174,7 @@ impl Why {
                 let undecided = Undecided {
                     workload: &workload,
                     created: record.created,
+                    on_node: record.node.is_some(),
                     by_policy: pod.inherited().iter().any(|(key, _)| *key == class),
                 };
                 undecided::causes(connection, &config, &undecided, now).await

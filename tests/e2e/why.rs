@@ -173,6 +173,17 @@ pub(crate) fn pods_of_every_fate(scene: &Scene<'_>) -> Result<()> {
     ahead.sort_unstable();
     ensure!(ahead == [Some(0), Some(1)], "{ahead:?}");
 
+    let mut named = pod("named");
+    named["spec"]["nodeName"] = json!(cloud);
+    scene.kubectl.create(&named)?;
+    let text = asking.why(&scene.namespace, "named")?;
+    let cause = ": edgeward did not decide it: it was created with its nodeName, which edgeward leaves alone (";
+    let first = text.lines().next().context("an answer")?;
+    ensure!(
+        first.contains(cause) && first.contains("; or edgeward did not answer"),
+        "{text}"
+    );
+
     let (namespace, kubectl) = scene.another_namespace("unlabelled", json!({}))?;
     let mut stranger = pod("stranger");
     stranger["spec"]["nodeSelector"] = json!({"why.example/nowhere": "true"});

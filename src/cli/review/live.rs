@@ -129,6 +129,7 @@ impl Live<'_> {
         let undecided = Undecided {
             workload,
             created: None,
+            on_node: false,
             by_policy: false,
         };
         undecided::causes(self.connection, self.config, &undecided, self.now).await
