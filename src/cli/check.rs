@@ -128,7 +128,7 @@ impl Check {
         let ours = webhooks.map(|all| all.into_iter().filter(is_ours).collect::<Vec<_>>());
         match &ours {
             Ok(ours) => {
-                findings.extend(webhook::judge(&self.webhook, ours));
+                findings.extend(webhook::judge(&self.webhook, ours, &found.config.keys));
                 for entry in ours {
                     let behind = behind(connection, entry).await;
                     findings.extend(webhook::certificate(entry, &behind, clock.wall()));
@@ -144,7 +144,7 @@ impl Check {
         match &namespaces {
             Ok(namespaces) => {
                 let ours = ours.as_deref().ok();
-                findings.extend(webhook::namespaces(&self.webhook, ours, namespaces, &found.config));
+                findings.extend(webhook::namespaces(&self.webhook, ours, namespaces, &found));
             }
             Err(error) => findings.push(Finding::unknown("namespaces", error)),
         }

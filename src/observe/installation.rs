@@ -11,6 +11,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::{ListParams, PostParams};
 use kube::core::{Selector, SelectorExt as _};
 use kube::{Api, Resource as _};
@@ -66,6 +67,18 @@ pub enum Target {
 }
 
 impl Webhook {
+    /// The domain of the label by which namespaces opt in, as the selector of namespaces has it.
+    pub fn domain(&self) -> Option<String> {
+        let selector = LabelSelector::from(self.namespaces.clone());
+        let labels = selector.match_labels.into_iter().flatten().map(|(key, _)| key);
+        let expressions = selector.match_expressions.into_iter().flatten();
+        let mut keys = labels.chain(expressions.map(|expression| expression.key));
+        keys.find_map(|key| {
+            let domain = key.strip_prefix("scheduling.")?.strip_suffix("/managed")?;
+            Some(domain.to_owned())
+        })
+    }
+
     /// Whether pods of a namespace with this name and these labels come to it.
     pub fn selects(&self, name: &str, labels: &Labels) -> bool {
         let mut labels = labels.clone();
@@ -312,6 +325,7 @@ mod tests {
     fn an_entry_selects_what_its_selector_says() {
         let webhook = Webhook::example();
         assert!(webhook.creates_pods);
+        assert_eq!(webhook.domain().as_deref(), Some("example.io"));
         assert_eq!((&*webhook.failure_policy, webhook.timeout_seconds), ("Ignore", 1));
         let service = Target::Service {
             namespace: "edgeward-system".into(),
@@ -329,6 +343,7 @@ mod tests {
             "clientConfig": {"url": "https://127.0.0.1:1/x"},
             "rules": [{"apiGroups": ["*"], "resources": ["pods"], "operations": ["UPDATE"]}]});
         let webhook = read(serde_json::from_value(updates).unwrap(), "other", 0).unwrap();
+        assert_eq!(webhook.domain(), None);
         assert!(!webhook.creates_pods && webhook.selects("shop", &Labels::new()));
         assert_eq!((&*webhook.failure_policy, webhook.timeout_seconds), ("Fail", 10));
     }

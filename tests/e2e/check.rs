@@ -136,6 +136,12 @@ pub(crate) fn each_fault_and_its_fix(scene: &Scene<'_>) -> Result<()> {
     let fixes = installation.finds("FAULT", &format!("{} may not watch pods: ", installation.user()))?;
     ensure!(fixes.len() == 3, "{fixes:?}");
     installation.mend(&fixes, "", "")?;
+    // The role is there by now; the binding alone is lost.
+    let binding = ["delete", "clusterrolebinding", "edgeward-pods-watch"];
+    scene.kubectl.run(&binding, "")?;
+    let fixes = installation.finds("FAULT", &format!("{} may not watch pods: ", installation.user()))?;
+    installation.mend(&fixes, "", "")?;
+    what_may_not_be_reviewed(&installation)?;
 
     // The authority.
     let webhook = &installation.webhook;
@@ -147,7 +153,16 @@ pub(crate) fn each_fault_and_its_fix(scene: &Scene<'_>) -> Result<()> {
 
     // The registration, and whom it calls.
     drop(registered);
-    installation.finds("FAULT", &format!("there is no MutatingWebhookConfiguration {webhook}"))?;
+    let fixes = installation.finds("FAULT", &format!("there is no MutatingWebhookConfiguration {webhook}"))?;
+    let repository = format!("cd {}; ", env!("CARGO_MANIFEST_DIR"));
+    for fix in &fixes {
+        let script = format!("{repository}{fix}");
+        installation.kubectl.shell(&script, &scene.kubeconfig(), &scene.dir)?;
+    }
+    installation.finds("FAULT", "pods.edgeward.io has no caBundle")?;
+    scene
+        .kubectl
+        .run(&["delete", "mutatingwebhookconfiguration", webhook], "")?;
     let registered = scene.register_under(DOMAIN, &edgeward.url, &edgeward.ca)?;
     installation.is_healthy()?;
     let service = json!({"namespace": installation.home, "name": "edgeward", "path": "/mutate"});
@@ -161,6 +176,24 @@ pub(crate) fn each_fault_and_its_fix(scene: &Scene<'_>) -> Result<()> {
     let client = json!({"url": edgeward.url, "caBundle": STANDARD.encode(&edgeward.ca)});
     installation.patch("mutatingwebhookconfiguration", webhook, &replace(&client))?;
     installation.is_healthy()?;
+
+    // A domain that was changed in one place only; what else was changed in the registration stays.
+    let changed = json!([
+        {"op": "replace", "path": "/webhooks/0/namespaceSelector/matchExpressions/0/key", "value": "scheduling.old.example/managed"},
+        {"op": "replace", "path": "/webhooks/0/matchConditions/1/expression",
+         "value": "object.metadata.?labels[?'scheduling.old.example/managed'].orValue('') != 'false'"},
+        {"op": "add", "path": "/webhooks/0/namespaceSelector/matchExpressions/-",
+         "value": {"key": "team", "operator": "NotIn", "values": ["theirs"]}},
+    ]);
+    installation.patch("mutatingwebhookconfiguration", webhook, &changed)?;
+    let fixes = installation.finds("FAULT", &format!("but no webhook of {webhook} selects it"))?;
+    installation.mend(&fixes, "", "")?;
+    let entry = &scene.kubectl.get("mutatingwebhookconfiguration", webhook)?["webhooks"][0];
+    let mended = entry.to_string();
+    ensure!(
+        mended.contains("theirs") && mended.contains(LABEL) && !mended.contains("old.example"),
+        "{mended}"
+    );
 
     // Labels.
     scene
@@ -198,6 +231,26 @@ pub(crate) fn each_fault_and_its_fix(scene: &Scene<'_>) -> Result<()> {
     edgeward.kill()?;
     installation.finds("warning", "cannot be looked at from here")?;
     drop(registered);
+    Ok(())
+}
+
+/// Who may not review the rights of others learns nothing of them, and is not told to take them.
+fn what_may_not_be_reviewed(installation: &Installation<'_, '_>) -> Result<()> {
+    let scene = installation.scene;
+    let kubeconfig = scene.edgeward_kubeconfig();
+    let map = format!("--config-map={}/{MAP}", installation.home);
+    let said = command(&kubeconfig, &["check", &map, "-o", "json"])?;
+    let report: Value = serde_json::from_str(&said.stdout)?;
+    let findings = report["findings"].as_array().context("findings")?;
+    let rights: Vec<_> = findings.iter().filter(|found| found["area"] == "rights").collect();
+    let [only] = &*rights else {
+        anyhow::bail!("{report:#}");
+    };
+    let fix = only["fix"].as_str().context("a fix")?;
+    ensure!(
+        only["level"] == "warning" && fix.contains("--as=system:serviceaccount:"),
+        "{only:#}"
+    );
     Ok(())
 }
 

@@ -170,6 +170,11 @@ impl<'run> Scene<'run> {
         self.plane.kubeconfig()
     }
 
+    /// The kubeconfig of the user `edgeward`, who may do what the trial allows.
+    pub(crate) fn edgeward_kubeconfig(&self) -> PathBuf {
+        self.plane.edgeward_kubeconfig()
+    }
+
     /// Starts a webhook inside the test.
     pub(crate) fn hook(&self, answer: Answer) -> Result<Hook> {
         Hook::start(self.runtime, answer)

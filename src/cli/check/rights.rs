@@ -2,8 +2,11 @@
 
 use super::finding::Finding;
 use crate::cli::installed::Place;
+use crate::cli::sentence;
 use crate::observe::Connection;
 use crate::observe::installation::Right;
+
+const AREA: &str = "rights";
 
 /// Where a right is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,18 +137,15 @@ pub(super) struct Installation<'i> {
     pub(super) recreates: bool,
 }
 
-/// Reviews the rights of `user`, without one of the ServiceAccount in `home`; where that is not allowed, of whoever asks.
+/// Reviews the rights of `user`, without one of the ServiceAccount in `home`. Those of whoever asks say nothing of them.
 pub(super) async fn review(
     connection: &Connection,
     user: Option<&str>,
     installation: &Installation<'_>,
 ) -> Vec<Finding> {
     let Installation { home, place, .. } = *installation;
-    const AREA: &str = "rights";
     let user = user.map_or_else(|| format!("system:serviceaccount:{home}:edgeward"), str::to_owned);
     let mut findings = Vec::new();
-    let mut subject = Some(&*user);
-    let mut missing = 0;
     for need in &NEEDS {
         let (namespace, name) = match (need.scope, place) {
             (Scope::Everywhere, _) => (None, None),
@@ -165,40 +165,33 @@ pub(super) async fn review(
                 namespace,
                 name,
             };
-            let mut answer = connection.may(subject, &right).await;
-            if let (Err(error), Some(_)) = (&answer, subject) {
-                let text = format!("the rights of {user} cannot be reviewed ({error:#}): yours are, instead");
-                findings.push(Finding::warning(AREA, text, None));
-                subject = None;
-                answer = connection.may(None, &right).await;
-            }
-            match answer {
+            match connection.may(Some(&user), &right).await {
                 Ok(true) => {}
                 Ok(false) => refused.push(*verb),
-                Err(error) => return vec![Finding::unknown(AREA, &error)],
+                Err(error) => return vec![unknown(&user, &error)],
             }
         }
         if !refused.is_empty() {
-            missing += 1;
-            let who = subject.unwrap_or("you");
-            findings.push(lacks(need, &refused, who, subject, namespace, name));
+            findings.push(lacks(need, &refused, &user, namespace, name));
         }
     }
-    if missing == 0 {
-        let who = subject.unwrap_or("whoever runs this");
-        findings.push(Finding::ok(AREA, format!("{who} has every right that edgeward needs")));
+    if findings.is_empty() {
+        findings.push(Finding::ok(AREA, format!("{user} has every right that edgeward needs")));
     }
     findings
 }
 
-fn lacks(
-    need: &Need,
-    verbs: &[&str],
-    who: &str,
-    subject: Option<&str>,
-    namespace: Option<&str>,
-    name: Option<&str>,
-) -> Finding {
+/// Who checks may not review the rights of others, or nobody answered.
+fn unknown(user: &str, error: &anyhow::Error) -> Finding {
+    let text = format!("those of {user} are not checked: {}", sentence(error));
+    let fix = format!(
+        "let somebody who may create subjectaccessreviews.authorization.k8s.io (the ClusterRole system:auth-delegator allows \
+         it) run this check with --as={user}"
+    );
+    Finding::warning(AREA, text, Some(fix))
+}
+
+fn lacks(need: &Need, verbs: &[&str], user: &str, namespace: Option<&str>, name: Option<&str>) -> Finding {
     let resource = match need.group {
         "" => need.resource.to_owned(),
         group => match need.resource.split_once('/') {
@@ -212,36 +205,34 @@ fn lacks(
     };
     let object = name.map(|name| format!(" {name}")).unwrap_or_default();
     let text = format!(
-        "{who} may not {} {resource}{object}{place}: {}",
+        "{user} may not {} {resource}{object}{place}: {}",
         verbs.join(", "),
         need.purpose
     );
-    Finding::fault("rights", text, grant(&resource, verbs, subject, namespace, name))
+    Finding::fault(AREA, text, grant(&resource, verbs, user, namespace, name))
 }
 
-/// Commands that give a right.
-fn grant(resource: &str, verbs: &[&str], subject: Option<&str>, namespace: Option<&str>, name: Option<&str>) -> String {
+/// Commands that give a right. They may be run again, and take nothing from others who have it by the same role.
+fn grant(resource: &str, verbs: &[&str], user: &str, namespace: Option<&str>, name: Option<&str>) -> String {
     let role = format!("edgeward-{}-{}", resource.replace(['.', '/'], "-"), verbs.join("-"));
-    let account = |user: &str| {
-        let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-        Some(format!("--serviceaccount={namespace}:{name}"))
-    };
-    let to = match subject {
-        Some(user) => account(user).unwrap_or_else(|| format!("--user={user}")),
-        None => "--user=\"$(kubectl auth whoami -o jsonpath='{.status.userInfo.username}')\"".to_owned(),
+    let account = user
+        .strip_prefix("system:serviceaccount:")
+        .filter(|account| account.contains(':'));
+    let to = match account {
+        Some(account) => format!("--serviceaccount={account}"),
+        None => format!("--user={user}"),
     };
     let verbs = verbs.join(",");
     let only = name.map(|name| format!(" --resource-name={name}")).unwrap_or_default();
-    match namespace {
-        None => format!(
-            "kubectl create clusterrole {role} --verb={verbs} --resource={resource}{only} && \
-             kubectl create clusterrolebinding {role} --clusterrole={role} {to}"
-        ),
-        Some(namespace) => format!(
-            "kubectl -n {namespace} create role {role} --verb={verbs} --resource={resource}{only} && \
-             kubectl -n {namespace} create rolebinding {role} --role={role} {to}"
-        ),
-    }
+    let (kubectl, kind) = match namespace {
+        None => ("kubectl".to_owned(), "clusterrole"),
+        Some(namespace) => (format!("kubectl -n {namespace}"), "role"),
+    };
+    let reconciled = format!("--dry-run=client -o yaml | {kubectl} auth reconcile -f -");
+    format!(
+        "{kubectl} create {kind} {role} --verb={verbs} --resource={resource}{only} {reconciled} && \
+         {kubectl} create {kind}binding {role} --{kind}={role} {to} {reconciled}"
+    )
 }
 
 #[cfg(test)]
@@ -291,29 +282,26 @@ mod tests {
 
     #[test]
     fn the_fix_grants_what_is_missing_to_whom_it_is() {
-        let found = lacks(
-            &NEEDS[1],
-            &["watch"],
-            "system:serviceaccount:edge:me",
-            Some("system:serviceaccount:edge:me"),
-            None,
-            None,
-        );
+        let account = "system:serviceaccount:edge:me";
+        let found = lacks(&NEEDS[1], &["watch"], account, None, None);
         assert_eq!(
             found.text,
             "system:serviceaccount:edge:me may not watch pods: it decides nothing without"
         );
         assert_eq!(
             found.fix.unwrap(),
-            "kubectl create clusterrole edgeward-pods-watch --verb=watch --resource=pods && \
-             kubectl create clusterrolebinding edgeward-pods-watch --clusterrole=edgeward-pods-watch --serviceaccount=edge:me"
+            "kubectl create clusterrole edgeward-pods-watch --verb=watch --resource=pods \
+             --dry-run=client -o yaml | kubectl auth reconcile -f - && \
+             kubectl create clusterrolebinding edgeward-pods-watch --clusterrole=edgeward-pods-watch --serviceaccount=edge:me \
+             --dry-run=client -o yaml | kubectl auth reconcile -f -"
         );
-        let found = lacks(&NEEDS[7], VIEW, "me", Some("me"), Some("edge"), Some("settings"));
+        let found = lacks(&NEEDS[7], VIEW, "me", Some("edge"), Some("settings"));
         assert_eq!(
             found.fix.unwrap(),
             "kubectl -n edge create role edgeward-configmaps-list-watch --verb=list,watch --resource=configmaps \
-             --resource-name=settings && kubectl -n edge create rolebinding edgeward-configmaps-list-watch \
-             --role=edgeward-configmaps-list-watch --user=me"
+             --resource-name=settings --dry-run=client -o yaml | kubectl -n edge auth reconcile -f - && \
+             kubectl -n edge create rolebinding edgeward-configmaps-list-watch --role=edgeward-configmaps-list-watch \
+             --user=me --dry-run=client -o yaml | kubectl -n edge auth reconcile -f -"
         );
     }
 }

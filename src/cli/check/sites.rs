@@ -32,12 +32,18 @@ fn nodes(site: &Site) -> Finding {
     let selector = site.definition.selector().map(|(key, value)| format!("{key}={value}"));
     let selector: Vec<_> = selector.collect();
     if site.nodes.is_empty() {
-        let consequence = match site.kind() {
-            SiteKind::Edge => "every pod passes through",
-            SiteKind::Cloud => "no pod can be sent there",
+        let text = format!("site {name}: no node carries {}", selector.join(","));
+        return match site.kind() {
+            SiteKind::Edge => {
+                let fix = format!("kubectl label node NODE {}", selector.join(" "));
+                Finding::fault(AREA, format!("{text}: every pod passes through"), fix)
+            }
+            // A label would send pods to whatever node has it.
+            SiteKind::Cloud => {
+                let fix = "bring back its virtual node, by peering with that cluster again; label no other".to_owned();
+                Finding::warning(AREA, format!("{text}: no pod can be sent there"), Some(fix))
+            }
         };
-        let text = format!("site {name}: no node carries {}: {consequence}", selector.join(","));
-        return Finding::fault(AREA, text, format!("kubectl label node NODE {}", selector.join(" ")));
     }
     let count = site.nodes.len();
     let usable = site.nodes().filter(|node| node.ready && !node.cordoned).count();
@@ -134,13 +140,23 @@ mod tests {
         let expected = [
             (Level::Ok, ""),
             (Level::Warning, "kubectl uncordon c2"),
-            (Level::Fault, "kubectl label node NODE liqo.io/type=virtual-node"),
+            (
+                Level::Warning,
+                "bring back its virtual node, by peering with that cluster again; label no other",
+            ),
             (Level::Warning, "kubectl label node e1 node.role/edge-"),
         ];
         assert_eq!(brief, expected);
         assert_eq!(
             findings[2].text,
             "site near: no node carries liqo.io/type=virtual-node: no pod can be sent there"
+        );
+        let edge = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": []});
+        let snapshot = file::read(&edge, &Config::default(), Moment(0)).unwrap();
+        let found = judge(&snapshot, std::iter::empty()).pop().unwrap();
+        assert_eq!(
+            (found.level, found.fix.as_deref()),
+            (Level::Fault, Some("kubectl label node NODE node.role/edge=true"))
         );
     }
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::Finding;
+use crate::cli::installed::Found;
 use crate::cli::undecided::WEBHOOKS;
-use crate::config::Config;
+use crate::keys::Keys;
 use crate::observe::installation::{Labels, Mistrust, Serving, Target, Webhook};
 
 const AREA: &str = "webhook";
@@ -17,8 +18,11 @@ const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// Longer than this nobody should wait for a pod.
 const TIMEOUT: i32 = 2;
 
-/// The command that registers the webhook.
-const APPLY: &str = "kubectl apply -k webhook/base";
+/// The name and the domain in `webhook/base`.
+const BASE: [&str; 2] = ["zz-edgeward", "example.io"];
+
+/// What `webhook/base` is called for, as JSON.
+const RULES: &str = r#"[{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}]"#;
 
 /// Who is behind a webhook.
 pub(super) enum Behind {
@@ -41,13 +45,13 @@ pub(super) struct Answer {
 }
 
 /// The registration itself.
-pub(super) fn judge(configuration: &str, ours: &[Webhook]) -> Vec<Finding> {
+pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<Finding> {
     if ours.is_empty() {
         let text = format!(
             "there is no MutatingWebhookConfiguration {configuration} with a webhook {}: no pod is decided",
             WEBHOOKS[0]
         );
-        return vec![Finding::fault(AREA, text, APPLY.to_owned())];
+        return vec![Finding::fault(AREA, text, register(configuration, keys))];
     }
     let mut findings = Vec::new();
     for webhook in ours {
@@ -56,7 +60,7 @@ pub(super) fn judge(configuration: &str, ours: &[Webhook]) -> Vec<Finding> {
         let before = findings.len();
         if !webhook.creates_pods {
             let text = format!("{name} is not for the creation of pods: the API server never asks");
-            findings.push(Finding::fault(AREA, text, APPLY.to_owned()));
+            findings.push(Finding::fault(AREA, text, replace(webhook, "rules", RULES)));
         }
         if policy != "Ignore" {
             let text = format!("{name} has failurePolicy {policy}: while edgeward is away, no pod is created");
@@ -84,6 +88,52 @@ pub(super) fn judge(configuration: &str, ours: &[Webhook]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The commands that make a registration where there is none.
+fn register(configuration: &str, keys: &Keys) -> String {
+    if [configuration, &keys.domain] == BASE {
+        return "kubectl apply -k webhook/base".to_owned();
+    }
+    // Without the policies beside it: those of another domain's registration have the same names.
+    format!(
+        "sed -E '{}; s#{}#{configuration}#' webhook/base/mutatingwebhookconfiguration.yaml | kubectl apply -f -",
+        rename(BASE[1], &keys.domain),
+        BASE[0]
+    )
+}
+
+/// The sed that puts our keys under another domain.
+fn rename(from: &str, to: &str) -> String {
+    format!(r"s#(slo|scheduling)\.{}/#\1.{to}/#g", from.replace('.', r"\."))
+}
+
+/// How a registration is brought to select a namespace, and keeps what else was changed in it.
+fn select(configuration: &str, ours: &[Webhook], namespace: &str, found: &Found) -> String {
+    let keys = &found.config.keys;
+    let of_other = ours
+        .iter()
+        .filter_map(Webhook::domain)
+        .find(|domain| *domain != keys.domain);
+    match (of_other, found.assumption()) {
+        // Then the registration's may be the right one.
+        (Some(_), Some(assumed)) => assumed,
+        // Its conditions name the domain as well as its selectors.
+        (Some(other), None) => format!(
+            "kubectl get mutatingwebhookconfiguration {configuration} -o yaml | sed -E '{}' | kubectl replace -f -",
+            rename(&other, &keys.domain)
+        ),
+        (None, _) => format!(
+            "kubectl edit mutatingwebhookconfiguration {configuration}   # its namespaceSelectors: what leaves {namespace} out; \
+             {} is of {} and without {}, {} with it",
+            WEBHOOKS[0], keys.managed, keys.policies, WEBHOOKS[1]
+        ),
+    }
+}
+
+/// How a certificate comes to stand.
+fn renew(name: &str) -> String {
+    format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself")
 }
 
 /// A patch of one field of an entry.
@@ -127,7 +177,8 @@ pub(super) fn certificate(webhook: &Webhook, behind: &Behind, now: Timestamp) ->
         }
         (Behind::NoService, Target::Url(url)) | (Behind::NoUrl(url), _) => {
             let text = format!("{name} calls {url:?}, which is no https:// URL with a host");
-            return vec![Finding::fault(AREA, text, APPLY.to_owned())];
+            let fix = replace(webhook, "clientConfig/url", "\"https://HOST:8443/mutate\"");
+            return vec![Finding::fault(AREA, text, fix)];
         }
         (Behind::Unknown(why), _) => {
             let text = format!("who answers {name} is not checked: {why}");
@@ -148,17 +199,21 @@ pub(super) fn certificate(webhook: &Webhook, behind: &Behind, now: Timestamp) ->
         match served {
             Ok(Serving { not_after }) if not_after.duration_since(now) < SOON => {
                 let text = format!("the certificate at {address} ends at {not_after}");
-                let fix = "renew what --tls-cert and --tls-key name; serve reads them again by itself".to_owned();
-                Finding::warning(AREA, text, Some(fix))
+                Finding::warning(AREA, text, Some(renew(name)))
             }
             Ok(Serving { not_after }) => Finding::ok(
                 AREA,
                 format!("that at {address} is for {name}, of an authority in caBundle, until {not_after}"),
             ),
             Err(Mistrust::Bundle(words)) => Finding::fault(AREA, format!("caBundle {words}"), bundle()),
-            Err(Mistrust::Certificate(words)) => {
+            Err(Mistrust::Authority(words)) => {
                 let text = format!("the API server will not believe {address} to be {name} by this caBundle: {words}");
                 Finding::fault(AREA, text, bundle())
+            }
+            // Of an authority in the bundle: another bundle mends nothing.
+            Err(Mistrust::Certificate(words)) => {
+                let text = format!("the API server will not believe {address} to be {name}: {words}");
+                Finding::fault(AREA, text, renew(name))
             }
             Err(Mistrust::Unreachable(words)) => {
                 let text =
@@ -185,9 +240,10 @@ pub(super) fn namespaces(
     configuration: &str,
     ours: Option<&[Webhook]>,
     namespaces: &BTreeMap<String, Labels>,
-    config: &Config,
+    found: &Found,
 ) -> Vec<Finding> {
     const AREA: &str = "namespaces";
+    let config = &found.config;
     let label = &config.keys.managed;
     let opted_in = namespaces
         .iter()
@@ -207,7 +263,8 @@ pub(super) fn namespaces(
             findings.push(Finding::warning(AREA, text, Some(fix)));
         } else if ours.is_some_and(|ours| !ours.is_empty() && !ours.iter().any(|one| one.selects(name, labels))) {
             let text = format!("{name} is labelled {label}=true, but no webhook of {configuration} selects it");
-            findings.push(Finding::fault(AREA, text, APPLY.to_owned()));
+            let fix = select(configuration, ours.unwrap_or_default(), name, found);
+            findings.push(Finding::fault(AREA, text, fix));
         } else {
             good.push(name.as_str());
         }

@@ -26,7 +26,9 @@ pub struct Serving {
 pub enum Mistrust {
     /// The bundle holds no certificate, in these words.
     Bundle(String),
-    /// The certificate does not stand: chain, name or time.
+    /// The certificate is of an authority that is not in the bundle, or not by its key.
+    Authority(String),
+    /// The certificate itself does not stand: name, time or purpose.
     Certificate(String),
     /// Nobody answers here, or not in TLS. From where the API server is, that may be otherwise.
     Unreachable(String),
@@ -51,7 +53,7 @@ pub async fn handshake(address: &str, name: &str, bundle: &[u8]) -> Result<Servi
         .with_root_certificates(roots)
         .with_no_client_auth();
     let server = ServerName::try_from(name.to_owned());
-    let server = server.map_err(|error| Mistrust::Certificate(format!("{name:?} is no name of a server: {error}")))?;
+    let server = server.map_err(|error| Mistrust::Unreachable(format!("{name:?} is no name of a server: {error}")))?;
     let connect = async {
         let stream = TcpStream::connect(address)
             .await
@@ -75,6 +77,9 @@ fn mistrust(error: &std::io::Error) -> Mistrust {
         // Go, which the API server is written in, also takes a certificate that is its own authority.
         Some(TlsError::InvalidCertificate(CertificateError::Other(_))) | None => {
             Mistrust::Unreachable(error.to_string())
+        }
+        Some(TlsError::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
+            Mistrust::Authority(error.to_string())
         }
         Some(TlsError::InvalidCertificate(_)) => Mistrust::Certificate(error.to_string()),
         Some(_) => Mistrust::Unreachable(error.to_string()),
@@ -145,16 +150,20 @@ mod tests {
         let both = format!("{}{bundle}", other.pem());
         assert!(asked(&ours, 2999, NAME, &both).await.is_ok());
 
+        let stranger = |answer| match answer {
+            Err(Mistrust::Authority(words)) => words,
+            other => panic!("{other:?}"),
+        };
         let words = |answer| match answer {
             Err(Mistrust::Certificate(words)) => words,
             other => panic!("{other:?}"),
         };
-        assert!(words(asked(&other, 2999, NAME, &bundle).await).contains("UnknownIssuer"));
+        assert!(stranger(asked(&other, 2999, NAME, &bundle).await).contains("UnknownIssuer"));
         assert!(words(asked(&ours, 2999, "other.example.svc", &bundle).await).contains("not valid for name"));
         assert!(words(asked(&ours, 2001, NAME, &bundle).await).contains("expired"));
         // An authority of the same name with another key.
         let same_name = authority("ours");
-        assert!(words(asked(&same_name, 2999, NAME, &bundle).await).contains("BadSignature"));
+        assert!(stranger(asked(&same_name, 2999, NAME, &bundle).await).contains("BadSignature"));
         for nothing in ["", "nonsense"] {
             let answer = asked(&ours, 2999, NAME, nothing).await;
             assert_eq!(answer, Err(Mistrust::Bundle("holds no certificate".into())));

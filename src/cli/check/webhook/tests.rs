@@ -1,5 +1,7 @@
 use super::super::finding::Level;
 use super::*;
+use crate::cli::installed::{Place, State};
+use crate::config::Config;
 
 fn now() -> Timestamp {
     "2026-11-21T12:00:00Z".parse().unwrap()
@@ -15,6 +17,11 @@ fn served(served: Result<Serving, Mistrust>) -> Behind {
 
 /// Level and text of the only finding about the certificate.
 fn found(bundle: &str, behind: &Behind) -> (Level, String) {
+    let finding = finding(bundle, behind);
+    (finding.level, finding.text)
+}
+
+fn finding(bundle: &str, behind: &Behind) -> Finding {
     let webhook = Webhook {
         ca_bundle: bundle.into(),
         ..Webhook::example()
@@ -23,7 +30,7 @@ fn found(bundle: &str, behind: &Behind) -> (Level, String) {
     assert_eq!(findings.len(), 1);
     let finding = findings.pop().unwrap();
     assert!(finding.level != Level::Fault || finding.fix.is_some(), "{finding:?}");
-    (finding.level, finding.text)
+    finding
 }
 
 fn until(not_after: &str) -> Behind {
@@ -44,7 +51,7 @@ fn a_certificate_is_judged_by_what_is_served() {
     );
     assert_eq!(found("pem", &until("2026-11-30T00:00:00Z")).0, Level::Warning);
     assert_eq!(found("", &good).0, Level::Fault);
-    let wrong = Mistrust::Certificate("invalid peer certificate: UnknownIssuer".into());
+    let wrong = Mistrust::Authority("invalid peer certificate: UnknownIssuer".into());
     let (level, text) = found("pem", &served(Err(wrong)));
     assert_eq!(level, Level::Fault);
     assert!(
@@ -71,9 +78,32 @@ fn a_certificate_is_judged_by_what_is_served() {
 }
 
 #[test]
+fn another_bundle_is_shown_only_where_that_helps() {
+    let fix = |mistrust: Mistrust| finding("pem", &served(Err(mistrust))).fix.unwrap();
+    let bundle = "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p '[{\"op\": \"add\", \"path\": \
+                  \"/webhooks/0/clientConfig/caBundle\", \"value\": \"'$(base64 -w0 ca.crt)'\"}]'";
+    assert_eq!(fix(Mistrust::Authority("UnknownIssuer".into())), bundle);
+    assert_eq!(fix(Mistrust::Bundle("holds no certificate".into())), bundle);
+    let expired = finding("pem", &served(Err(Mistrust::Certificate("certificate expired".into()))));
+    assert_eq!(
+        expired.text,
+        "the API server will not believe 10.0.0.1:8443 to be edgeward.edgeward-system.svc: certificate expired"
+    );
+    assert_eq!(
+        (expired.level, expired.fix.as_deref()),
+        (
+            Level::Fault,
+            Some(
+                "renew what --tls-cert and --tls-key name, for edgeward.edgeward-system.svc; serve reads them again by itself"
+            )
+        )
+    );
+}
+
+#[test]
 fn the_registration_is_judged_by_what_it_would_do() {
     let levels = |webhooks: &[Webhook]| -> Vec<_> {
-        let findings = judge("zz-edgeward", webhooks).into_iter();
+        let findings = judge("zz-edgeward", webhooks, &Config::default().keys).into_iter();
         findings.map(|found| found.level).collect()
     };
     assert_eq!(levels(&[]), [Level::Fault]);
@@ -89,12 +119,48 @@ fn the_registration_is_judged_by_what_it_would_do() {
         levels(std::slice::from_ref(&other)),
         [Level::Fault, Level::Warning, Level::Warning]
     );
-    let fix = judge("zz-edgeward", &[other]).pop().unwrap().fix.unwrap();
+    let fixes: Vec<_> = judge("zz-edgeward", &[other], &Config::default().keys)
+        .into_iter()
+        .map(|found| found.fix.unwrap())
+        .collect();
+    // One entry's rules, and nothing else of a registration that somebody has changed.
     assert_eq!(
-        fix,
+        fixes[0],
+        "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p \
+         '[{\"op\": \"add\", \"path\": \"/webhooks/1/rules\", \"value\": [{\"apiGroups\": [\"\"], \"apiVersions\": [\"v1\"], \
+         \"operations\": [\"CREATE\"], \"resources\": [\"pods\"], \"scope\": \"Namespaced\"}]}]'"
+    );
+    assert_eq!(
+        fixes[2],
         "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p \
          '[{\"op\": \"add\", \"path\": \"/webhooks/1/timeoutSeconds\", \"value\": 1}]'"
     );
+}
+
+#[test]
+fn what_is_missing_is_registered_under_its_own_name_and_domain() {
+    let fix = |configuration: &str, domain: &str| {
+        let findings = judge(configuration, &[], &Keys::new(domain));
+        findings[0].fix.clone().unwrap()
+    };
+    assert_eq!(fix("zz-edgeward", "example.io"), "kubectl apply -k webhook/base");
+    let file = "webhook/base/mutatingwebhookconfiguration.yaml | kubectl apply -f -";
+    assert_eq!(
+        fix("zz-edgeward", "acme.dev"),
+        format!(r"sed -E 's#(slo|scheduling)\.example\.io/#\1.acme.dev/#g; s#zz-edgeward#zz-edgeward#' {file}")
+    );
+    assert_eq!(
+        fix("zz-mine", "example.io"),
+        format!(r"sed -E 's#(slo|scheduling)\.example\.io/#\1.example.io/#g; s#zz-edgeward#zz-mine#' {file}")
+    );
+}
+
+fn installed(config: &Config, state: State) -> Found {
+    Found {
+        config: config.clone(),
+        place: Place::Path("edgeward.yaml".into()),
+        state,
+    }
 }
 
 #[test]
@@ -107,7 +173,13 @@ fn namespaces_that_opted_in_must_be_selected() {
     };
     let ours = [Webhook::example()];
     let brief = |config: &Config, found: &BTreeMap<String, Labels>| -> Vec<_> {
-        let findings = namespaces("zz-edgeward", Some(&ours), found, config).into_iter();
+        let findings = namespaces(
+            "zz-edgeward",
+            Some(&ours),
+            found,
+            &installed(config, State::Good(vec![])),
+        )
+        .into_iter();
         findings.map(|found| (found.level, found.text)).collect()
     };
     let found = brief(
@@ -123,9 +195,35 @@ fn namespaces_that_opted_in_must_be_selected() {
         ..config
     };
     let labels = Labels::from([("scheduling.acme.dev/managed".to_owned(), "true".to_owned())]);
-    let found = brief(&acme, &BTreeMap::from([("shop".to_owned(), labels)]));
+    let shop = BTreeMap::from([("shop".to_owned(), labels)]);
+    let found = brief(&acme, &shop);
     let expected = "shop is labelled scheduling.acme.dev/managed=true, but no webhook of zz-edgeward selects it";
     assert_eq!(found, [(Level::Fault, expected.to_owned())]);
+    let fix = |namespaces_found: &BTreeMap<String, Labels>, config: &Config| {
+        let found = installed(config, State::Good(vec![]));
+        let mut findings = namespaces("zz-edgeward", Some(&ours), namespaces_found, &found);
+        findings.pop().unwrap().fix.unwrap()
+    };
+    assert_eq!(
+        fix(&shop, &acme),
+        r"kubectl get mutatingwebhookconfiguration zz-edgeward -o yaml | sed -E 's#(slo|scheduling)\.example\.io/#\1.acme.dev/#g' | kubectl replace -f -"
+    );
+    // Nobody knows that the domain is ours.
+    let assumed = installed(&acme, State::Missing);
+    let found = namespaces("zz-edgeward", Some(&ours), &shop, &assumed).pop().unwrap();
+    assert_eq!(found.fix, assumed.assumption());
+    // Of our domain, but for others: whoever excluded it is not overruled by a manifest.
+    let excluded = Config {
+        excluded_namespaces: vec![],
+        ..Config::default()
+    };
+    let found = fix(&all(&[("kube-system", "true")]), &excluded);
+    assert_eq!(
+        found,
+        "kubectl edit mutatingwebhookconfiguration zz-edgeward   # its namespaceSelectors: what leaves kube-system out; \
+         pods.edgeward.io is of scheduling.example.io/managed and without scheduling.example.io/policies, \
+         policies.edgeward.io with it"
+    );
 }
 
 #[test]
