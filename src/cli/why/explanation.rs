@@ -269,11 +269,14 @@ fn changes(then: &Decided, now: &Now) -> Vec<String> {
     );
     compare("reason".to_owned(), then.reason.clone(), now.reason.to_owned());
     let ms = |rtt: Option<String>| rtt.map_or_else(|| "unknown".to_owned(), |rtt| format!("{rtt} ms"));
-    compare(
-        "RTT".to_owned(),
-        ms(then.wan_rtt_ms.clone()),
-        ms(now.wan_rtt_ms.as_ref().map(Value::to_string)),
-    );
+    // A hold has none written.
+    if then.decision.is_some() {
+        compare(
+            "RTT".to_owned(),
+            ms(then.wan_rtt_ms.clone()),
+            ms(now.wan_rtt_ms.as_ref().map(Value::to_string)),
+        );
+    }
     for site in &now.brief {
         let Some(before) = then.sites.iter().find(|before| before.name == site.name) else {
             continue;

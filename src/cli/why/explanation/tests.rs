@@ -112,6 +112,7 @@ fn a_held_pod_is_told_what_it_waits_for() {
         // It goes on being held, and its own constraints are kept.
         "now       hold: no site has room for it; it waits behind our scheduling gate (held_no_capacity)\n",
         "fits 0 nodes, refused: no_matching_node (nodes 1, selectedNodes 0)\n",
+        "changed   nothing that the decision names\n",
     ] {
         assert!(text.contains(line), "no {line:?} in\n{text}");
     }
