@@ -90,6 +90,10 @@ impl LoopGuard {
             namespace: record.namespace.clone(),
             uid: record.controller.clone()?,
         };
+        // Preempted or evicted: that is about others.
+        if record.disrupted {
+            return None;
+        }
         if record.terminating.is_some() || record.phase == Phase::Finished {
             // One that has done its work by then is none of ours.
             let has_failed = record.failed || record.phase != Phase::Finished;

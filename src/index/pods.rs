@@ -48,6 +48,8 @@ pub struct PodRecord {
     pub finished: Option<Finished>,
     /// Whether it is being deleted, and by when it is to be gone, to the second, if that can be read.
     pub terminating: Option<Option<jiff::Timestamp>>,
+    /// Whether it ends for the sake of others, by preemption or eviction.
+    pub disrupted: bool,
     /// Whether a scheduling gate keeps it from kube-scheduler.
     pub gated: bool,
     /// That kube-scheduler found no node for it: a number that differs when it says so in other words.

@@ -157,6 +157,55 @@ fn work_that_is_done_is_no_failure() {
 }
 
 #[test]
+fn who_makes_room_for_others_has_not_failed() {
+    let disrupted = |status: &str| {
+        json!({
+            "/spec/nodeName": "n",
+            "/status/conditions": [{"type": "DisruptionTarget", "status": status, "reason": "PreemptionByScheduler"}],
+        })
+    };
+    let mut deleted = disrupted("True");
+    deleted["/metadata/deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut failed = disrupted("True");
+    failed["/status/phase"] = json!("Failed");
+    for end in [deleted, failed] {
+        let mut scene = Scene::new();
+        assert_eq!(scene.repeat(50, 100, &end), None, "{end}");
+    }
+    // The word comes first, and then the pod is gone at once.
+    let mut scene = Scene::new();
+    let mut closes = |status: &str| {
+        (0..9).any(|_| {
+            let (uid, closed) = scene.create("c");
+            scene.wait(500);
+            scene.see(&pod(&uid, "c", &disrupted(status)), false);
+            scene.guard.delete(&uid, SETTINGS, scene.now);
+            closed.is_some()
+        })
+    };
+    assert!(!closes("True"));
+    assert!(closes("False"));
+}
+
+#[test]
+fn who_is_scaled_up_and_down_once_is_not_paused() {
+    let mut scene = Scene::new();
+    // Two more than may fail: but so many failures are all that is kept of them.
+    let mut up_and_down = || {
+        let created: Vec<_> = (0..5).map(|_| scene.create("c")).collect();
+        scene.wait(2_000);
+        created
+            .iter()
+            .for_each(|(uid, _)| scene.guard.delete(uid, SETTINGS, scene.now));
+        created.iter().any(|(_, closed)| closed.is_some())
+    };
+    assert!(!up_and_down());
+    assert!(!up_and_down());
+    // Up, down, up, down and up within a minute is.
+    assert!(up_and_down());
+}
+
+#[test]
 fn what_is_taken_away_and_not_replaced_is_no_loop() {
     let mut scene = Scene::new();
     let pods: Vec<_> = (0..30).map(|_| scene.create("c").0).collect();

@@ -134,6 +134,7 @@ impl<'a> Pod<'a> {
             failed: status.and_then(|status| status.phase.as_deref()) == Some("Failed"),
             finished: status.and_then(|status| self.finished_with(status)),
             terminating: metadata.deletion_timestamp.as_deref().map(|at| at.parse().ok()),
+            disrupted: status.is_some_and(Status::is_disrupted),
             gated: self.spec.scheduling_gates.iter().flatten().next().is_some(),
             unschedulable: status.and_then(Status::unschedulable),
             decision: self.annotation(&keys.decision_id).map(Box::from),
@@ -207,6 +208,12 @@ impl<'a> Status<'a> {
     fn is_resize_infeasible(&self) -> bool {
         let pending = self.condition("PodResizePending");
         pending.and_then(|condition| condition.reason.as_deref()) == Some("Infeasible")
+    }
+
+    /// Whether it makes room for another pod, is evicted or loses its node: whoever ends it says so first.
+    fn is_disrupted(&self) -> bool {
+        let condition = self.condition("DisruptionTarget");
+        condition.is_some_and(|condition| condition.status == "True")
     }
 
     /// What kube-scheduler said when it found no node, as a number that differs when it says something else.
