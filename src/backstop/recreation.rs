@@ -11,9 +11,9 @@ const WINDOW: Micros = Micros::from_secs(60);
 /// As long as it becomes for an owner whose pods come to stand no better.
 const LONGEST: Micros = Micros::from_secs(3600);
 
-/// Bounds, for each owner, how many of its pods are deleted in a time: a tenth of them, and one at least. When one that was
-/// created later is to be deleted again, it did not help, and the time doubles: an owner whose pods never find a place
-/// loses a tenth of them in an hour in the end.
+/// Bounds, for each owner, how many of its pods are deleted in a time: a tenth of them, and one at least. When one is to be
+/// deleted that came to be stuck since the time was last changed, it did not help, and the time doubles: an owner whose
+/// pods never find a place loses a tenth of them in an hour in the end.
 #[derive(Debug, Default)]
 pub struct Recreation {
     owners: HashMap<(Box<str>, Box<str>), Owner>,
@@ -22,6 +22,9 @@ pub struct Recreation {
 #[derive(Debug)]
 struct Owner {
     window: Micros,
+    /// When the first pod was deleted with this window. Not the last: of many that are stuck, some still stand in line from
+    /// before while the successors of others are stuck again.
+    begun: Moment,
     /// When pods of it were deleted, the newest last; never empty.
     deleted: Vec<Moment>,
 }
@@ -54,10 +57,12 @@ impl Recreation {
         let Some(key) = key(suspect) else { return };
         let owner = self.owners.entry(key).or_insert(Owner {
             window: WINDOW,
+            begun: now,
             deleted: vec![],
         });
-        if !owner.deleted.is_empty() && suspect.since > owner.last() {
+        if suspect.since > owner.begun {
             owner.window = owner.window.times(2).min(LONGEST);
+            owner.begun = now;
         }
         let window = owner.window;
         owner.deleted.retain(|at| now.since(*at) < window);

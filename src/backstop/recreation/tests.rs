@@ -81,6 +81,38 @@ fn an_owner_whose_pods_come_to_stand_no_better_is_asked_ever_more_seldom() {
     assert!(recreation.allows(&suspect("a", last + 1, 1, true), at(last + 7_260)));
 }
 
+#[test]
+fn however_many_are_stuck_they_are_recreated_ever_more_seldom() {
+    for pods in [2_u32, 3, 100] {
+        let mut recreation = Recreation::default();
+        let mut deletions: Vec<i64> = vec![];
+        // Each pod and its successors are stuck as soon as they are created, for two days; those go first that have been for longest.
+        let mut stuck = vec![0; pods as usize];
+        for second in (30..2 * 86_400).step_by(5) {
+            stuck.sort_unstable();
+            for since in stuck.iter_mut().filter(|since| second - **since >= 30) {
+                let one = suspect("a", *since, pods, true);
+                if recreation.allows(&one, at(second)) {
+                    recreation.note(&one, at(second));
+                    deletions.push(second);
+                    *since = second + 1;
+                }
+            }
+        }
+        let tenth = (pods as usize / 10).max(1);
+        let within = |from: i64, to: i64| deletions.iter().filter(|at| (from..to).contains(at)).count();
+        // First each has its turn, at full speed.
+        let turns = i64::from(pods.div_ceil(u32::try_from(tenth).unwrap()));
+        assert_eq!(within(30, 30 + 60 * turns), pods as usize, "{pods}: {deletions:?}");
+        // In the end only so many in an hour.
+        for hour in 24..48 {
+            let lost = within(hour * 3_600, (hour + 1) * 3_600);
+            assert!(lost <= tenth, "{pods}: {lost} in hour {hour}");
+        }
+        assert!(within(24 * 3_600, 48 * 3_600) > 20 * tenth);
+    }
+}
+
 proptest! {
     /// Whatever is asked for whom and when: in no minute does an owner lose more than a tenth of its pods, but for one.
     #[test]
