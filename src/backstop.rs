@@ -284,23 +284,13 @@ impl Suspect {
         Some(finding)
     }
 
-    /// The pod as its owner would create it: without what we added. A selector that it brought along itself stays; it says so
-    /// in the reason for which it was decided.
+    /// The pod as its owner would create it.
     fn anew(&self, snapshot: &Snapshot) -> Workload<'static> {
-        let mut workload = self.pod.workload.clone();
-        workload.placement = None;
-        let is_pinned = self
-            .pod
-            .reason
-            .as_deref()
-            .is_some_and(|reason| reason.ends_with("_pinned_by_pod"));
         let of_site = |name: &str| snapshot.sites.iter().find(|site| site.name() == name);
         let site = self.footprint.site.as_deref().and_then(of_site);
-        if let Some(site) = site.filter(|_| self.pod.decision.is_some() && !is_pinned) {
-            let is_ours = |key: &str| site.definition.selector().any(|(ours, _)| ours == key);
-            workload.constraints.selector.retain(|(key, _)| !is_ours(key));
-        }
-        workload
+        let reason = self.pod.reason.as_deref().unwrap_or_default();
+        let workload = self.pod.workload.clone();
+        workload.without_placement(self.pod.decision.map(|_| reason), site.map(|site| &*site.definition))
     }
 }
 

@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::config::Config;
+use crate::fleet::SiteDefinition;
 use crate::keys::Keys;
 use crate::ledger::DecisionId;
 use crate::resources::Amounts;
@@ -107,6 +108,20 @@ impl Workload<'_> {
     /// Whether somebody else's gate keeps it from being scheduled.
     pub fn has_other_gates(&self, keys: &Keys) -> bool {
         self.gates.iter().any(|gate| **gate != *keys.gate)
+    }
+
+    /// The same as it would arrive, without the placement of ours that it carries: `decided` is the reason of that decision,
+    /// `None` where there is none, and `site` the one that it belongs to by its spec. Whether a selector came from us or was
+    /// its own cannot be seen; it came from us, unless the decision says that its own constraints left no choice. Tolerations
+    /// stay: whoever is sent to a site has those of that site anyway.
+    pub fn without_placement(mut self, decided: Option<&str>, site: Option<&SiteDefinition>) -> Self {
+        self.placement = None;
+        let ours = decided.filter(|reason| !reason.ends_with("_pinned_by_pod")).and(site);
+        if let Some(site) = ours {
+            let is_ours = |key: &str, value: &str| site.selector().any(|ours| ours == (key, value));
+            self.constraints.selector.retain(|(key, value)| !is_ours(key, value));
+        }
+        self
     }
 }
 

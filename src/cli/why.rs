@@ -196,8 +196,7 @@ impl Why {
     }
 }
 
-/// The pod as it would arrive now: without node, and without what a decision of ours has written. Whether a selector is ours
-/// or was the pod's own cannot be seen; it is ours, unless the decision said that the pod's own constraints left no choice.
+/// The pod as it would arrive now: without node, and without what a decision of ours has written.
 fn as_it_arrived<'p>(
     pod: &Pod<'p>,
     namespace: &'p str,
@@ -207,20 +206,13 @@ fn as_it_arrived<'p>(
 ) -> Workload<'p> {
     let mut workload = pod.workload(namespace.into(), &config.keys);
     workload.bound = false;
-    workload.placement = None;
     if let Some(seconds) = standing.held_seconds {
         workload.held = Some(Micros::from_secs(seconds));
     }
-    let decided = standing.decided.as_ref();
-    let ours = decided.filter(|decided| !decided.reason.ends_with("_pinned_by_pod"));
-    let written = ours.and(standing.site.as_deref());
-    let written = snapshot.sites.iter().find(|site| Some(site.name()) == written);
-    if let Some(definition) = written.map(|site| &site.definition) {
-        let is_ours = |key: &str, value: &str| definition.selector().any(|ours| ours == (key, value));
-        workload
-            .constraints
-            .selector
-            .retain(|(key, value)| !is_ours(key, value));
-    }
-    workload
+    let decided = standing.decided.as_ref().map(|decided| &*decided.reason);
+    let site = snapshot
+        .sites
+        .iter()
+        .find(|site| Some(site.name()) == standing.site.as_deref());
+    workload.without_placement(decided, site.map(|site| &*site.definition))
 }
