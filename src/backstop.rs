@@ -6,9 +6,10 @@
 mod recreation;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, ForeignGates};
 use crate::decide::decide;
 use crate::decide::verdict::{Action, Reason};
 use crate::fleet::{ByController, Claim, Claims, SiteKind, Snapshot};
@@ -25,6 +26,9 @@ pub const PATIENCE: Micros = Micros::from_secs(30);
 
 /// The shortest time between two surveys.
 const PERIOD: Micros = Micros::from_secs(5);
+
+/// How many decisions a look takes at most; of pods with many constraints each can take some milliseconds.
+const BUDGET: usize = 200;
 
 /// A pod with an SLO that kube-scheduler has found no node for, as it was seen.
 #[derive(Debug, Clone)]
@@ -51,7 +55,7 @@ pub struct Backstop {
     stuck: HashMap<Arc<str>, Stuck>,
     /// Pods that are bound without a decision, by uid: namespace and time of creation.
     bound: HashMap<Box<str>, (Box<str>, jiff::Timestamp)>,
-    /// When the oldest pod was created that was seen with a decision, by namespace.
+    /// When the oldest pod was created that was seen with a decision, by namespace; of those that have not opted out since.
     decided_since: BTreeMap<Box<str>, jiff::Timestamp>,
     surveyed: Option<Moment>,
     /// When the next survey is to be made.
@@ -86,11 +90,25 @@ pub struct Suspect {
     pub siblings: u32,
 }
 
+/// A suspect by its place in the order in which they are looked at.
+pub type Mark = (Moment, Arc<str>);
+
+/// What one look has found out.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// Those that would be sent to another site now.
+    pub findings: Vec<Finding>,
+    /// The suspects that were looked at, by their place in the survey.
+    pub seen: Range<usize>,
+    /// Behind which of them the next look goes on; `None` where this one has come to the end.
+    pub stopped_at: Option<Mark>,
+}
+
 /// A suspect that would be sent to another site now, where it fits.
 #[derive(Debug, Clone)]
-pub struct Finding<'s> {
+pub struct Finding {
     /// The pod.
-    pub suspect: &'s Suspect,
+    pub suspect: Suspect,
     /// The site it would be sent to.
     pub site: String,
     /// Why.
@@ -145,6 +163,11 @@ impl Backstop {
         self.wake();
     }
 
+    /// A namespace is gone, or not opted in: whether the webhook is called for its pods is not known any more.
+    pub fn opted_out(&mut self, namespace: &str) {
+        self.decided_since.remove(namespace);
+    }
+
     /// When the next survey is to be made.
     pub fn next_change(&self) -> Option<Moment> {
         self.due
@@ -167,7 +190,7 @@ impl Backstop {
             })
         };
         let mut suspects: Vec<_> = self.stuck.values().filter_map(suspect).collect();
-        suspects.sort_by(|a, b| (a.since, &a.pod.uid).cmp(&(b.since, &b.pod.uid)));
+        suspects.sort_by(|a, b| a.mark().cmp(&b.mark()));
         let mut owners = ByController::default();
         let replaced = suspects.iter().filter(|suspect| suspect.pod.is_replaced);
         for suspect in replaced {
@@ -204,31 +227,59 @@ impl Backstop {
 }
 
 impl Survey {
-    /// The suspects that would be sent to another site now and fit there, beside those before them. Nothing is found in a
-    /// picture that is too old to send a pod away on. Cost: a decision and a copy of the snapshot for each that is not like
-    /// one before it which is well where it is.
-    pub fn findings(&self, snapshot: &Snapshot, ledger: &Ledger, config: &Config, now: Now) -> Vec<Finding<'_>> {
+    /// Which suspects would be sent to another site now and fit there, beside those before them in this look, which begins
+    /// behind `after`, where the one before it stopped. Nothing is found in a picture that is too old to send a pod away on.
+    /// Cost: a decision and a copy of the snapshot for each that is not like one before it which is well where it is; after 200
+    /// of them it stops.
+    pub fn look(&self, after: Option<&Mark>, snapshot: &Snapshot, ledger: &Ledger, config: &Config, now: Now) -> Look {
+        let all = self.suspects.len();
         if now.moment.since(snapshot.kubernetes_as_of) > config.telemetry_ttl {
-            return vec![];
+            return Look {
+                findings: vec![],
+                seen: 0..all,
+                stopped_at: None,
+            };
         }
+        let is_seen = |suspect: &Suspect| after.is_some_and(|after| suspect.mark() <= (after.0, &after.1));
+        let begin = Some(self.suspects.partition_point(is_seen)).filter(|begin| *begin < all);
+        let mut seen = begin.unwrap_or(0)..all;
         let mut claims = Claims::clone(&snapshot.claims);
         let mut hopeless: Vec<&Suspect> = vec![];
         let mut findings = vec![];
-        for suspect in &self.suspects {
+        for (at, suspect) in self.suspects.iter().enumerate().skip(seen.start) {
             // Since there was no place for its like, there was only taken from what is left.
             if hopeless.iter().any(|other| suspect.is_like(other)) {
                 continue;
+            }
+            if findings.len() + hopeless.len() == BUDGET {
+                seen.end = at;
+                break;
             }
             match suspect.found(snapshot, ledger, &mut claims, config, now) {
                 Some(finding) => findings.push(finding),
                 None => hopeless.push(suspect),
             }
         }
-        findings
+        let last = self.suspects[seen.clone()].last().filter(|_| seen.end < all);
+        Look {
+            findings,
+            stopped_at: last.map(|last| (last.since, Arc::clone(&last.pod.uid))),
+            seen,
+        }
     }
 }
 
 impl Suspect {
+    /// Whether what its owner creates in its place is decided as it arrives, as far as can be seen: where pods with gates of
+    /// others pass through, one without a decision may be of those, and its successor another.
+    pub fn is_decided_anew(&self, config: &Config) -> bool {
+        self.pod.decision.is_some() || config.holding.foreign_gates != ForeignGates::PassThrough
+    }
+
+    fn mark(&self) -> (Moment, &Arc<str>) {
+        (self.since, &self.pod.uid)
+    }
+
     /// The site that it stands at: of one without a placement that kube-scheduler refuses although it fits a node, the edge,
     /// where pods go that nobody sends away.
     fn stands_at(&self, name: &str, kind: SiteKind) -> bool {
@@ -252,7 +303,7 @@ impl Suspect {
         claims: &mut Claims,
         config: &Config,
         now: Now,
-    ) -> Option<Finding<'_>> {
+    ) -> Option<Finding> {
         let snapshot = self.footprint.lifted_from(snapshot, &self.pod.workload);
         let workload = self.anew(&snapshot);
         let room = Room::beside(&snapshot, ledger, claims, workload.turn(config, None));
@@ -265,7 +316,7 @@ impl Suspect {
             return None;
         }
         let finding = Finding {
-            suspect: self,
+            suspect: self.clone(),
             site: site.name().to_owned(),
             reason: verdict.reason,
             fitting: chosen.fitting.len(),

@@ -347,6 +347,7 @@ impl Observer {
                 self.aftermath.delete(uid, self.config.loop_guard, at);
                 self.ledger().withdraw_release(uid);
             }
+            Change::Namespace(name, false) => self.aftermath.opted_out(name),
             Change::Settings(config) => {
                 self.config = Arc::clone(config);
                 self.waitlist.start_anew();
@@ -805,6 +806,43 @@ mod tests {
         let told = told.lock().unwrap();
         let names: Vec<_> = told.iter().map(|closed| (&*closed.controller, &*closed.pod)).collect();
         assert_eq!(names, [("Robot r2", "111")]);
+    }
+
+    #[test]
+    fn what_was_decided_in_a_namespace_is_forgotten_when_it_opts_out() {
+        let keys = Config::default().keys;
+        let pod = |name: &str, second: u32, annotations: serde_json::Value| {
+            let pod = serde_json::json!({
+                "metadata": {
+                    "name": name, "namespace": "shop", "uid": name, "annotations": annotations,
+                    "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+                },
+                "spec": {"nodeName": "n"},
+            });
+            let text = pod.to_string();
+            let record = crate::pod::Pod::from_json(&text).unwrap().record(&text, &keys).unwrap();
+            Change::Pod(Box::new(record.unwrap()))
+        };
+        let bound_after = |between: &[Change]| {
+            let (mut observer, _changes) = Observer::new(Arc::default(), Clock::start(), Arc::default());
+            let surveys = observer.surveys();
+            let decided =
+                serde_json::json!({"scheduling.example.io/decision-id": "00000000-0000-4000-8000-000000000001"});
+            let mut changes = vec![
+                Change::Namespace("shop".into(), true),
+                pod("decided", 0, decided),
+                pod("missed", 10, serde_json::json!({"slo.example.io/class": "batch"})),
+            ];
+            changes.extend_from_slice(between);
+            changes.extend(Kind::ALL.map(Change::ListEnded));
+            let now = observer.clock.moment();
+            changes.into_iter().for_each(|change| observer.fold(now, change));
+            observer.publish();
+            surveys.borrow().bound
+        };
+        let namespace = |is_managed| Change::Namespace("shop".into(), is_managed);
+        assert_eq!(bound_after(&[namespace(true)]), 1);
+        assert_eq!(bound_after(&[namespace(false), namespace(true)]), 0);
     }
 
     #[test]

@@ -153,8 +153,8 @@ impl Scene {
             moment: self.now,
             wall: jiff::Timestamp::UNIX_EPOCH,
         };
-        let findings = survey.findings(&snapshot, &Ledger::default(), &self.config, now);
-        findings
+        let look = survey.look(None, &snapshot, &Ledger::default(), &self.config, now);
+        look.findings
             .iter()
             .map(|found| (found.suspect.pod.name.to_string(), found.site.clone()))
             .collect()
@@ -227,6 +227,15 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
     );
     none(&nothing, with(stuck(), "/spec/schedulingGates", json!([{"name": "g"}])));
     none(&nothing, with(stuck(), "/status/nominatedNodeName", "e".into()));
+    // It was held and let go, after refusals or by hand: so would be the one in its place.
+    none(
+        &nothing,
+        with(
+            unschedulable(pod("p", 500)),
+            "/metadata/annotations/scheduling.example.io~1reason",
+            "held_no_capacity".into(),
+        ),
+    );
     none(
         &nothing,
         unschedulable(placed(pod("p", 500), "edge", "edge_pinned_by_pod")),
@@ -252,7 +261,8 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
     };
     let found = |moment| {
         survey
-            .findings(&snapshot, &Ledger::default(), &scene.config, at(moment))
+            .look(None, &snapshot, &Ledger::default(), &scene.config, at(moment))
+            .findings
             .len()
     };
     assert_eq!(
@@ -266,7 +276,8 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
         .insert_entry(Moment(i64::MAX));
     assert!(
         survey
-            .findings(&paused, &Ledger::default(), &scene.config, at(scene.now))
+            .look(None, &paused, &Ledger::default(), &scene.config, at(scene.now))
+            .findings
             .is_empty()
     );
 }
@@ -428,6 +439,11 @@ fn bound_without_a_decision_counts_once_others_were_decided() {
         "/status/phase",
         "Succeeded".into(),
     ));
+    scene.see(&with(
+        bound(at(pod("let go", 1), 30), "e"),
+        "/metadata/annotations/scheduling.example.io~1reason",
+        "held_no_capacity".into(),
+    ));
     let other = with(
         bound(at(pod("other", 1), 30), "e"),
         "/metadata/namespace",
@@ -445,12 +461,55 @@ fn bound_without_a_decision_counts_once_others_were_decided() {
     );
     scene.see(&decided);
     assert_eq!(scene.survey().0.bound, 2);
-    // What is known stays known.
+    // What is known stays known,
     scene.gone("decided");
     assert_eq!(scene.survey().0.bound, 2);
     scene.gone("missed");
+    // but not of a namespace that was opted out meanwhile.
+    scene.backstop.opted_out("till");
+    assert_eq!(scene.survey().0.bound, 0);
+    scene.see(&decided);
+    assert_eq!(scene.survey().0.bound, 1);
     scene.see(&with(other, "/status/phase", "Failed".into()));
     assert_eq!(scene.survey().0.bound, 0);
+}
+
+#[test]
+fn a_look_takes_so_many_decisions_and_the_next_one_goes_on() {
+    let mut scene = Scene::new();
+    let name = |i: usize| format!("p{i:03}");
+    // Each asks for another amount, so that no two are alike; none fits the cloud but the last.
+    let count = 2 * BUDGET + 50;
+    for i in 0..count {
+        let millicores = if i + 1 == count { 500 } else { 200_000 + i };
+        scene.see(&unschedulable(pod(&name(i), u32::try_from(millicores).unwrap())));
+    }
+    scene.wait(30);
+    let (mut survey, snapshot) = scene.survey();
+    let now = Now {
+        moment: scene.now,
+        wall: jiff::Timestamp::UNIX_EPOCH,
+    };
+    let look =
+        |survey: &Survey, after: Option<&Mark>| survey.look(after, &snapshot, &Ledger::default(), &scene.config, now);
+    let first = look(&survey, None);
+    assert_eq!((first.findings.len(), first.seen), (0, 0..BUDGET));
+    // Who comes and goes meanwhile is in nobody's way, and neither is the one at which it stopped.
+    survey.suspects.drain(BUDGET - 10..BUDGET);
+    let second = look(&survey, first.stopped_at.as_ref());
+    assert_eq!((second.findings.len(), second.seen), (0, BUDGET - 10..2 * BUDGET - 10));
+    let third = look(&survey, second.stopped_at.as_ref());
+    assert_eq!((third.findings.len(), third.seen), (1, 2 * BUDGET - 10..count - 10));
+    assert_eq!(third.stopped_at, None);
+    // All that were left are gone: it begins anew.
+    survey.suspects.truncate(BUDGET);
+    assert_eq!(look(&survey, second.stopped_at.as_ref()).seen, 0..BUDGET);
+
+    // What is alike is decided once.
+    let like = survey.suspects[0].clone();
+    survey.suspects = vec![like; 2 * BUDGET];
+    let all = look(&survey, None);
+    assert_eq!((all.seen, all.stopped_at), (0..2 * BUDGET, None));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the replica that holds the Lease does about pods that kube-scheduler finds no node for, though another site would
 //! take them: tells of them, and, where it may, deletes those whose owner creates them anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, PoisonError};
 
 use kube::Client;
@@ -12,7 +12,7 @@ use super::events::{Events, PodEvent, PodReason};
 use super::executor::Books;
 use super::lease::{Leadership, Term};
 use super::pod_patch::{Outcome, Version};
-use crate::backstop::{Finding, Recreation, Survey};
+use crate::backstop::{Finding, Look, Mark, Recreation, Survey};
 use crate::clock::Clock;
 use crate::metrics::{Found, Metrics, RecreationOutcome};
 use crate::units::{Micros, Moment, Now};
@@ -56,45 +56,57 @@ impl Backstop {
     }
 
     async fn serve(&mut self, term: &Term, limits: &mut Limits) {
-        let mut told = BTreeSet::new();
+        let mut known = Known::default();
         loop {
             let survey = Arc::clone(&self.surveys.borrow_and_update());
-            self.look(&survey, &mut told, limits, term).await;
+            self.look(survey, &mut known, limits, term).await;
             if self.surveys.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    async fn look(&self, survey: &Survey, told: &mut BTreeSet<Arc<str>>, limits: &mut Limits, term: &Term) {
+    async fn look(&self, survey: Arc<Survey>, known: &mut Known, limits: &mut Limits, term: &Term) {
         let now = self.clock.now();
-        let (config, fleet) = (self.books.config.load(), self.books.fleet.load_full());
+        let (config, fleet) = (self.books.config.load_full(), self.books.fleet.load_full());
         let ledger = self.books.ledger.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let findings = survey.findings(&fleet, &ledger, &config, now);
-        let undecided = findings.iter().filter(|found| is_undecided(found)).count();
+        let after = known.stopped_at.take();
+        let (surveyed, settings) = (Arc::clone(&survey), Arc::clone(&config));
+        // Seconds, where there are many and each has many constraints.
+        let looked =
+            tokio::task::spawn_blocking(move || surveyed.look(after.as_ref(), &fleet, &ledger, &settings, now));
+        let look = match looked.await {
+            Ok(look) => look,
+            Err(error) => {
+                tracing::error!(%error, "the look at pods that find no node was not finished");
+                return;
+            }
+        };
+        known.learn(&survey, &look);
+        let undecided = known.found.values().filter(|is_undecided| **is_undecided).count();
         self.metrics.aftermath().found(Found {
-            misplaced: findings.len() - undecided,
+            misplaced: known.found.len() - undecided,
             undecided,
             bound: survey.bound,
         });
-        told.retain(|uid| survey.suspects.iter().any(|suspect| suspect.pod.uid == *uid));
-        for finding in &findings {
-            if told.insert(Arc::clone(&finding.suspect.pod.uid)) {
+        for finding in &look.findings {
+            if known.told.insert(Arc::clone(&finding.suspect.pod.uid)) {
                 self.events.tell(event(finding, now));
             }
         }
         if !config.backstop.recreate {
             return;
         }
-        for finding in &findings {
+        let findings = look.findings.iter();
+        for finding in findings.filter(|finding| finding.suspect.is_decided_anew(&config)) {
             if term.is_held() && limits.take(finding, now.moment) {
-                self.delete(finding, limits).await;
+                self.delete(finding, limits, now.moment).await;
             }
         }
     }
 
-    /// Deletes the pod in the version that was looked at. One that is another by now is looked at again.
-    async fn delete(&self, finding: &Finding<'_>, limits: &mut Limits) {
+    /// Deletes the pod in the version that was looked at, at this moment. One that is another by now is looked at again.
+    async fn delete(&self, finding: &Finding, limits: &mut Limits, now: Moment) {
         let pod = &finding.suspect.pod;
         let version = Version {
             namespace: &pod.workload.namespace,
@@ -123,8 +135,35 @@ impl Backstop {
         self.metrics.aftermath().recreation(outcome);
         // What was refused may have been done all the same.
         if outcome != RecreationOutcome::Outdated {
-            limits.recreation.note(finding.suspect, self.clock.moment());
+            limits.recreation.note(&finding.suspect, now);
         }
+    }
+}
+
+/// What is known of suspects from the looks so far, each of which is at some of them.
+#[derive(Default)]
+struct Known {
+    /// Those that were found when they were last looked at, and whether they carry no decision.
+    found: BTreeMap<Arc<str>, bool>,
+    /// Those that people were told of.
+    told: BTreeSet<Arc<str>>,
+    /// Where the last look stopped.
+    stopped_at: Option<Mark>,
+}
+
+impl Known {
+    fn learn(&mut self, survey: &Survey, look: &Look) {
+        let there: HashSet<&str> = survey.suspects.iter().map(|suspect| &*suspect.pod.uid).collect();
+        self.found.retain(|uid, _| there.contains(&**uid));
+        self.told.retain(|uid| there.contains(&**uid));
+        for suspect in &survey.suspects[look.seen.clone()] {
+            self.found.remove(&suspect.pod.uid);
+        }
+        for finding in &look.findings {
+            let pod = &finding.suspect.pod;
+            self.found.insert(Arc::clone(&pod.uid), pod.decision.is_none());
+        }
+        self.stopped_at.clone_from(&look.stopped_at);
     }
 }
 
@@ -135,27 +174,24 @@ struct Limits {
 }
 
 impl Limits {
-    fn take(&mut self, finding: &Finding<'_>, now: Moment) -> bool {
-        self.recreation.allows(finding.suspect, now) && self.bucket.take(now)
+    fn take(&mut self, finding: &Finding, now: Moment) -> bool {
+        self.recreation.allows(&finding.suspect, now) && self.bucket.take(now)
     }
 }
 
-fn is_undecided(finding: &Finding<'_>) -> bool {
-    finding.suspect.pod.decision.is_none()
-}
-
-fn event(finding: &Finding<'_>, now: Now) -> PodEvent {
-    let suspect = finding.suspect;
+fn event(finding: &Finding, now: Now) -> PodEvent {
+    let suspect = &finding.suspect;
     let pod = &suspect.pod;
     let (decision, reason) = (pod.decision, pod.reason.as_deref().unwrap_or_default());
-    let stands = match (&suspect.footprint.site, decision) {
-        (Some(site), Some(_)) => format!("sent to site {site} ({reason})"),
-        _ => "created without a decision".to_owned(),
+    let stands = match (decision, &suspect.footprint.site) {
+        (Some(_), Some(site)) => format!("sent to site {site} ({reason})"),
+        (Some(_), None) => format!("sent to a site that is none any more ({reason})"),
+        (None, _) => "created without a decision".to_owned(),
     };
     let seconds = now.moment.since(suspect.since).0 / 1_000_000;
     let (site, nodes) = (&finding.site, finding.fitting);
     let note = format!(
-        "{stands}, and kube-scheduler finds no node for it since {seconds} s; created anew it would be sent to site {site}, \
+        "{stands}, and kube-scheduler finds no node for it since {seconds} s; decided now it would be sent to site {site}, \
          where it fits {nodes} nodes ({})",
         finding.reason.as_str()
     );

@@ -64,7 +64,7 @@ pub struct PodRecord {
     pub held: Option<Box<HeldPod>>,
     /// The pod, if it carries the gate that would be ours under another domain.
     pub stray: Option<Box<Stray>>,
-    /// The pod as the backstop keeps it, if it states an SLO and kube-scheduler has found no node for it.
+    /// The pod as the backstop keeps it, if it states an SLO, was not let go, and kube-scheduler has found no node for it.
     pub stuck: Option<Box<StuckPod>>,
     /// Whether it states an SLO and no decision, and nothing in it says why.
     pub undecided: bool,

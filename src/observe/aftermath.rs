@@ -66,6 +66,11 @@ impl Aftermath {
         self.guard.delete(uid, settings, now);
     }
 
+    /// A namespace is gone, or not opted in.
+    pub(super) fn opted_out(&mut self, namespace: &str) {
+        self.backstop.opted_out(namespace);
+    }
+
     /// Keeps the pods that are still there.
     pub(super) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.backstop.retain(&is_there);

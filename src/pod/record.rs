@@ -28,7 +28,7 @@ impl<'a> Pod<'a> {
         let record = self.record_with(status.as_ref(), keys).map(|record| PodRecord {
             held: self.held(json, keys).map(Box::new),
             stuck: self.stuck(&record, keys).map(Box::new),
-            undecided: record.decision.is_none() && self.is_for_us(keys),
+            undecided: record.decision.is_none() && !self.is_let_go(keys) && self.is_for_us(keys),
             ..record
         });
         Ok(record)
@@ -66,10 +66,11 @@ impl<'a> Pod<'a> {
         })
     }
 
-    /// The pod as the backstop keeps it, if kube-scheduler has found no node for it, and nothing keeps it from trying again.
+    /// The pod as the backstop keeps it, if kube-scheduler has found no node for it, and nothing keeps it from trying again. Not if
+    /// it was held and then let go: so would be the one in its place.
     fn stuck(&self, record: &PodRecord, keys: &Keys) -> Option<StuckPod> {
         let is_stuck = record.unschedulable.is_some() && record.node.is_none() && record.phase == Phase::Pending;
-        if !is_stuck || record.gated || record.terminating.is_some() {
+        if !is_stuck || record.gated || record.terminating.is_some() || self.is_let_go(keys) {
             return None;
         }
         let workload = self.workload(Cow::Borrowed(&record.namespace), keys).into_owned();
@@ -86,6 +87,12 @@ impl<'a> Pod<'a> {
             reason: self.annotation(&keys.reason).map(Box::from),
             workload,
         })
+    }
+
+    /// Whether a pod that is behind our gate no more was held, and lost the gate without being decided.
+    fn is_let_go(&self, keys: &Keys) -> bool {
+        let reason = self.annotation(&keys.reason);
+        reason.is_some_and(|reason| reason.starts_with("held_")) && self.annotation(&keys.decision_id).is_none()
     }
 
     /// Whether the pod by itself is one that we decide.
