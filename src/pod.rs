@@ -125,6 +125,11 @@ impl<'a> Pod<'a> {
         }
     }
 
+    /// The names of its scheduling gates.
+    pub fn gates(&self) -> impl Iterator<Item = &str> {
+        self.spec.scheduling_gates.iter().flatten().map(|gate| &*gate.name)
+    }
+
     /// Where among its scheduling gates the one of this name is.
     pub fn gate(&self, name: &str) -> Option<usize> {
         self.spec

@@ -81,7 +81,7 @@ impl Release {
                 counts.tell(pod, &freed)?;
             }
             if self.all && !pods.is_empty() {
-                for pod in self.targets(&ungate, connection).await? {
+                for pod in ungate.gated().await?.0 {
                     if !failed.contains(&(&*pod.namespace, &*pod.name)) {
                         counts.tell(&pod, &Freed::Failed(HELD_MEANWHILE.to_owned()))?;
                     }
@@ -102,7 +102,13 @@ impl Release {
 
     async fn targets(&self, ungate: &Ungate<'_>, connection: &Connection) -> anyhow::Result<Vec<Target>> {
         if self.all {
-            return ungate.gated().await.with_context(|| connection.name().to_owned());
+            let (gated, others) = ungate.gated().await.with_context(|| connection.name().to_owned())?;
+            for (domain, pods) in others {
+                super::note(&format!(
+                    "{pods} pods are behind the gate of the domain {domain}: release them with a --config that has it"
+                ));
+            }
+            return Ok(gated);
         }
         let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
         Ok(self.pods.iter().map(|name| Target::new(namespace, name)).collect())

@@ -1,5 +1,7 @@
 //! Takes our gate off pods, and changes nothing else: when edgeward is uninstalled, or where somebody asks for it.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, anyhow};
 use futures::stream::{self, Stream, StreamExt as _};
 use http::Request;
@@ -68,11 +70,12 @@ impl Target {
 }
 
 impl Ungate<'_> {
-    /// The pods that carry our gate, in every namespace, by namespace and name. Lists all pods, in pages, and keeps those.
+    /// The pods that carry our gate, in every namespace, by namespace and name; and how many carry one like it of another domain,
+    /// by that. Lists all pods, in pages, and keeps those.
     ///
     /// # Errors
     /// The API server cannot be reached or refuses the list, or sends what is no list of pods.
-    pub async fn gated(&self) -> anyhow::Result<Vec<Target>> {
+    pub async fn gated(&self) -> anyhow::Result<(Vec<Target>, BTreeMap<String, usize>)> {
         #[derive(Deserialize)]
         struct Page {
             metadata: ListMeta,
@@ -80,16 +83,19 @@ impl Ungate<'_> {
         }
         let all = kube::core::Request::new("/api/v1/pods");
         let mut params = ListParams::default().limit(PAGE);
-        let mut gated = Vec::new();
+        let (mut gated, mut others) = (Vec::new(), BTreeMap::new());
         loop {
             let page = self.client.request::<Page>(all.list(&params)?).await;
             let page = page.map_err(|error| anyhow!("cannot list pods: {}", words(error)))?;
             for pod in page.items {
                 gated.extend(self.target(pod.get())?);
+                if let Some(domain) = self.other_domain(pod.get()) {
+                    *others.entry(domain).or_default() += 1;
+                }
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
-                None => return Ok(gated),
+                None => return Ok((gated, others)),
             }
         }
     }
@@ -107,6 +113,13 @@ impl Ungate<'_> {
             name: object.metadata.name.unwrap_or_default(),
             json: Some(json.to_owned()),
         }))
+    }
+
+    fn other_domain(&self, json: &str) -> Option<String> {
+        let pod = Pod::from_json(json).ok()?;
+        pod.gates()
+            .find_map(|gate| self.keys.other_domain(gate))
+            .map(str::to_owned)
     }
 
     /// Releases these pods, some at a time; tells of each in their order.
@@ -273,7 +286,8 @@ mod tests {
     async fn every_page_is_looked_at() {
         let (server, config) = (server(pod(), 0), Config::default());
         let ungate = ungate(&server, &config);
-        let gated = ungate.gated().await.unwrap();
+        let (gated, others) = ungate.gated().await.unwrap();
+        assert!(others.is_empty());
         let names: Vec<_> = gated.iter().map(|pod| (&*pod.namespace, &*pod.name)).collect();
         assert_eq!(names, [("shop", "web")]);
         let freed: Vec<_> = ungate.release_all(&gated).map(|(_, freed)| freed).collect().await;
@@ -281,7 +295,12 @@ mod tests {
         let mut expected = pod();
         expected["spec"]["schedulingGates"].as_array_mut().unwrap().remove(1);
         assert_eq!(server.lock().unwrap().pod, expected);
-        assert!(ungate.gated().await.unwrap().is_empty());
+        assert!(ungate.gated().await.unwrap().0.is_empty());
+        server.lock().unwrap().pod["spec"]["schedulingGates"][0]["name"] =
+            json!("scheduling.acme.dev/awaiting-capacity");
+        let (gated, others) = ungate.gated().await.unwrap();
+        assert!(gated.is_empty());
+        assert_eq!(others, [("acme.dev".to_owned(), 1)].into());
     }
 
     #[tokio::test]
@@ -312,7 +331,7 @@ mod tests {
         // Gone since it was listed; never there.
         let server = server(pod(), 0);
         let ungate = ungate(&server, &config);
-        let listed = ungate.gated().await.unwrap();
+        let (listed, _) = ungate.gated().await.unwrap();
         server.lock().unwrap().pod = Value::Null;
         assert_eq!(ungate.release(&listed[0]).await, Freed::AlreadyFree);
         let missing = ungate.release(&Target::new("shop", "web")).await;
