@@ -100,13 +100,13 @@ impl Backstop {
         let findings = look.findings.iter();
         for finding in findings.filter(|finding| finding.suspect.is_decided_anew(&config)) {
             if term.is_held() && limits.take(finding, now.moment) {
-                self.delete(finding, limits, now.moment).await;
+                self.delete(finding, limits).await;
             }
         }
     }
 
-    /// Deletes the pod in the version that was looked at, at this moment. One that is another by now is looked at again.
-    async fn delete(&self, finding: &Finding, limits: &mut Limits, now: Moment) {
+    /// Deletes the pod in the version that was looked at. One that is another by now is looked at again.
+    async fn delete(&self, finding: &Finding, limits: &mut Limits) {
         let pod = &finding.suspect.pod;
         let version = Version {
             namespace: &pod.workload.namespace,
@@ -135,7 +135,7 @@ impl Backstop {
         self.metrics.aftermath().recreation(outcome);
         // What was refused may have been done all the same.
         if outcome != RecreationOutcome::Outdated {
-            limits.recreation.note(&finding.suspect, now);
+            limits.recreation.note(&finding.suspect, self.clock.moment());
         }
     }
 }

@@ -55,7 +55,9 @@ pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
     stage.edge_node("edge-0", "2")?;
     stage.cloud_node("cloud-0")?;
     stage.wan.close();
-    let config = stage.config();
+    let mut config = stage.config();
+    // Where gated pods pass through, no pod without a decision is recreated.
+    config["foreignGates"] = json!("wait");
     let mut edgeward = scene.live_edgeward_of_its_own_as("one", &config)?;
     let registered = scene.register(&edgeward.url, &edgeward.ca)?;
     registered.be_patient()?;
