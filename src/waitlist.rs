@@ -258,7 +258,7 @@ impl Waitlist {
     /// Decides about every held pod whose only gate is ours, in the order of their turns, each on the room that the earlier
     /// ones left; sets aside what the placed ones will take. Goes on where the plan before ran out of comparisons, if it did.
     /// Cost: a decision for each pod, but only one for those that differ in nothing but their age and find no room, for each of
-    /// three ages: as long as terminating pods are waited for, before and after [`PATIENCE`]. And [`MAX_COMPARISONS`], at most.
+    /// three ages: as long as terminating pods are waited for, before and after `PATIENCE`. And `MAX_COMPARISONS`, at most.
     pub fn plan(
         &mut self,
         snapshot: &Snapshot,
