@@ -233,7 +233,7 @@ impl Survey {
     /// of them it stops.
     pub fn look(&self, after: Option<&Mark>, snapshot: &Snapshot, ledger: &Ledger, config: &Config, now: Now) -> Look {
         let all = self.suspects.len();
-        if now.moment.since(snapshot.kubernetes_as_of) > config.telemetry_ttl {
+        if snapshot.is_stale(config.telemetry_ttl, now.moment) {
             return Look {
                 findings: vec![],
                 seen: 0..all,

@@ -87,6 +87,12 @@ fn sentence(error: &anyhow::Error) -> String {
         })
 }
 
+/// Whether this is a name and no path: it is made of what Kubernetes allows in one.
+fn is_name(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    text.chars().any(char::is_alphanumeric) && text.chars().all(is_allowed)
+}
+
 /// A line on standard error. Not `eprintln!`, which panics where that is closed.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");

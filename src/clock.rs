@@ -1,6 +1,6 @@
 //! The only reader of the system clocks. Everything else takes time as an argument.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -33,6 +33,14 @@ impl Clock {
     #[must_use]
     pub fn moment(&self) -> Moment {
         Moment(i64::try_from(self.monotonic_us()).unwrap_or(i64::MAX))
+    }
+
+    /// Waits until this moment; for ever without one. Cancel-safe.
+    pub async fn reach(&self, at: Option<Moment>) {
+        match at {
+            Some(at) => tokio::time::sleep(Duration::from_micros(at.since(self.moment()).0)).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// What time it is, by both clocks.

@@ -103,10 +103,11 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         choice => choice,
     };
     warnings.extend(case.warnings(reason));
-    let (waits_for, reason) = (
-        case.terminating().filter(|_| reason == Reason::HeldTerminating),
-        case.released(action, reason),
-    );
+    let waits_for = match reason {
+        Reason::HeldTerminating => case.terminating(),
+        _ => None,
+    };
+    let reason = case.released(action, reason);
     let verdict = Verdict {
         action,
         reason,

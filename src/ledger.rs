@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use crate::fleet::{ByNode, NodeId, OnTheirWay};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment, Now};
+use crate::workload::Workload;
 
 /// How many reservations of one owner must expire in a row before it gets no more.
 const STRIKES: u32 = 3;
@@ -91,6 +92,21 @@ pub struct Reservation {
     pub priority: i32,
     /// The uid of the held pod that is being released; `None` for one that is being created.
     pub releases: Option<Arc<str>>,
+}
+
+impl Reservation {
+    /// Room for a pod that is being created, on a node of a site.
+    pub fn new(id: DecisionId, workload: &Workload<'_>, site: &str, node: NodeId) -> Self {
+        Self {
+            id,
+            owner: Owner::new(&workload.namespace, workload.controller.as_deref()),
+            site: site.into(),
+            node,
+            amount: workload.request.clone(),
+            priority: workload.priority,
+            releases: None,
+        }
+    }
 }
 
 /// What is taken from a node for one pod that the snapshot does not show there.

@@ -22,7 +22,6 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, watch as channel};
@@ -272,16 +271,15 @@ impl Observer {
             } else {
                 self.next_change()
             };
-            let wait = due_at.map(|at| Duration::from_micros(at.since(self.clock.moment()).0));
             // A timer never fires at once, and changes may always be there.
-            if wait == Some(Duration::ZERO) {
+            if due_at.is_some_and(|at| at <= self.clock.moment()) {
                 self.catch_up();
                 self.publish();
                 is_due = false;
                 continue;
             }
             tokio::select! {
-                () = sleep(wait) => {}
+                () = self.clock.reach(due_at) => {}
                 received = self.changes.recv_many(&mut batch, BATCH) => {
                     if received == 0 {
                         return;
@@ -458,6 +456,7 @@ impl Observer {
         if is_paused {
             self.waitlist.reconsider();
         }
+        let expired = self.ledger().expire(self.clock.now());
         let plan = self.plan(&mut snapshot, replaced.as_ref());
         let revision = snapshot.revision;
         self.published = Some(now);
@@ -471,7 +470,6 @@ impl Observer {
             self.plans.send_replace(Arc::new(plan));
         }
         ledger.published(revision);
-        let expired = ledger.expire(self.clock.now());
         self.metrics.reservations(&ledger, expired);
         drop(ledger);
         self.measure(now);
@@ -500,9 +498,7 @@ impl Observer {
         let news = self.index.take_news();
         let now = self.clock.now();
         let ledger = {
-            let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            let expired = ledger.expire(now);
-            self.metrics.reservations(&ledger, expired);
+            let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
             let freed = std::mem::replace(&mut self.freed, ledger.freed());
             if replaced.is_some() {
                 self.waitlist.start_anew();
@@ -584,13 +580,6 @@ fn fold(index: &mut Index, at: Moment, change: Change, inherited: Option<NodeId>
         Change::ListBegan(kind) => index.list_began(kind),
         Change::ListEnded(kind) => index.list_ended(kind),
         Change::Sites(_) | Change::FirstRound(_) | Change::Replicas(_) | Change::Heard(_) | Change::Lost(_) => {}
-    }
-}
-
-async fn sleep(wait: Option<Duration>) {
-    match wait {
-        Some(wait) => tokio::time::sleep(wait).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -118,14 +118,14 @@ impl Selector {
     fn overlaps(&self, other: &Self) -> bool {
         let all = || self.0.iter().chain(&other.0);
         all().all(|(key, _)| {
-            let mut tests = all().filter(|(other, _)| other == key).map(|(_, test)| test);
+            let tests = all().filter(|(other, _)| other == key).map(|(_, test)| test);
             let named = tests.clone().filter_map(|test| match test {
                 Test::In(values) => Some(values),
                 _ => None,
             });
             let values = named.flatten().map(|value| &**value).chain([UNNAMED]);
             let mut candidates = values.map(Some).chain([None]);
-            candidates.any(|value| tests.by_ref().clone().all(|test| test.passes(value)))
+            candidates.any(|value| tests.clone().all(|test| test.passes(value)))
         })
     }
 }
@@ -245,10 +245,8 @@ impl Policies {
             return;
         };
         let policies = candidates.iter().filter_map(|seen| seen.policy.as_ref().ok());
-        let counts = policies
-            .into_iter()
-            .find(|policy| policy.selector.matches(|key| pod.label(key)));
-        if let Some(policy) = counts {
+        let mut selecting = policies.filter(|policy| policy.selector.matches(|key| pod.label(key)));
+        if let Some(policy) = selecting.next() {
             let annotations = policy.slo.iter();
             pod.inherit(annotations.map(|(name, value)| (format!("{}{name}", keys.slo_prefix), value.clone())));
         }

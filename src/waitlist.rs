@@ -119,7 +119,7 @@ pub struct Waitlist {
     due: Option<Moment>,
     /// What is set aside by the plan made last.
     claims: Arc<Claims>,
-    /// What it says is to be done, as far as it has come.
+    /// What it says is to be done, if it did not come to its end.
     steps: Vec<Step>,
     /// Whether the picture of the cluster was too old for it.
     stale: bool,
@@ -323,7 +323,11 @@ impl Waitlist {
         self.due = self.pods.values().filter_map(due).min();
         self.claims = Arc::new(claims);
         self.stale = snapshot.is_stale(config.telemetry_ttl, now.moment);
-        self.steps.clone_from(&steps);
+        // The next plan goes on with them.
+        self.steps = match self.claims.not_considered() {
+            Some(_) => steps.clone(),
+            None => vec![],
+        };
         let ours = self.pods.values().filter(|entry| !entry.pod.waited_for_others());
         Plan {
             steps,

@@ -18,8 +18,8 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::verdict::{Action, Reason, Verdict};
 use crate::decide::{decide, node_at};
-use crate::fleet::{NodeId, Snapshot};
-use crate::ledger::{DecisionId, Ledger, Owner, Reservation};
+use crate::fleet::Snapshot;
+use crate::ledger::{DecisionId, Ledger, Reservation};
 use crate::metrics::Metrics;
 use crate::patch::{Add, Stamp, patch};
 use crate::pod::{Pod, Text};
@@ -198,7 +198,7 @@ impl Reviewer {
 /// Takes the room that the verdict gives away. A pod that fits no node takes none.
 fn promise(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, id: DecisionId, now: Moment) {
     if let (Some(site), Some(node)) = (verdict.site(), verdict.node) {
-        ledger.reserve(reservation(workload, site.name(), node, id), now);
+        ledger.reserve(Reservation::new(id, workload, site.name(), node), now);
     }
 }
 
@@ -217,19 +217,7 @@ fn repeat(ledger: &mut Ledger, snapshot: &Snapshot, workload: &Workload<'_>, con
         )
     });
     if let Some(node) = node {
-        ledger.reserve(reservation(workload, &claim.site, node, id), since);
-    }
-}
-
-fn reservation(workload: &Workload<'_>, site: &str, node: NodeId, id: DecisionId) -> Reservation {
-    Reservation {
-        id,
-        owner: Owner::new(&workload.namespace, workload.controller.as_deref()),
-        site: site.into(),
-        node,
-        amount: workload.request.clone(),
-        priority: workload.priority,
-        releases: None,
+        ledger.reserve(Reservation::new(id, workload, &claim.site, node), since);
     }
 }
 

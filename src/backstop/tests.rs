@@ -516,48 +516,28 @@ fn a_look_takes_so_many_decisions_and_the_next_one_goes_on() {
 fn surveys_are_made_when_there_is_something_to_see_and_not_too_often() {
     let mut scene = Scene::new();
     let due_in = |scene: &Scene| scene.backstop.next_change().map(|at| (at.0 - scene.now.0) / SECOND);
+    let suspects = |scene: &mut Scene| {
+        let survey = scene.backstop.survey(&scene.index, scene.now);
+        survey.map(|survey| survey.suspects.len())
+    };
     scene.wait(100);
     scene.survey();
     assert_eq!(due_in(&scene), None);
     scene.see(&unschedulable(pod("p", 500)));
     assert_eq!(due_in(&scene), Some(5));
-    assert!(scene.backstop.survey(&scene.index, scene.now).is_none());
+    assert_eq!(suspects(&mut scene), None);
     scene.wait(5);
-    assert!(
-        scene
-            .backstop
-            .survey(&scene.index, scene.now)
-            .unwrap()
-            .suspects
-            .is_empty()
-    );
+    assert_eq!(suspects(&mut scene), Some(0));
     assert_eq!(due_in(&scene), Some(25));
     scene.wait(25);
-    assert_eq!(
-        scene.backstop.survey(&scene.index, scene.now).unwrap().suspects.len(),
-        1
-    );
+    assert_eq!(suspects(&mut scene), Some(1));
     assert_eq!(due_in(&scene), Some(5));
     scene.gone("p");
     scene.wait(5);
-    assert!(
-        scene
-            .backstop
-            .survey(&scene.index, scene.now)
-            .unwrap()
-            .suspects
-            .is_empty()
-    );
+    assert_eq!(suspects(&mut scene), Some(0));
     assert_eq!(due_in(&scene), None);
     scene.see(&unschedulable(pod("q", 500)));
     scene.backstop.retain(|_| false);
     scene.wait(40);
-    assert!(
-        scene
-            .backstop
-            .survey(&scene.index, scene.now)
-            .unwrap()
-            .suspects
-            .is_empty()
-    );
+    assert_eq!(suspects(&mut scene), Some(0));
 }

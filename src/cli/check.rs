@@ -15,12 +15,13 @@ use futures::future::join_all;
 
 use self::finding::{Finding, Report};
 use self::webhook::{Answer, Behind};
+use super::cluster::Cluster;
 use super::installed::{Found, Installed, State};
-use super::{cluster, live, undecided};
+use super::{live, undecided};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::observe::installation::{Target, Webhook, handshake};
-use crate::observe::{self, Connection, Listing};
+use crate::observe::{Connection, Listing};
 use crate::runtime::{self, LogFormat};
 
 /// How many replicas are looked at behind a Service.
@@ -46,14 +47,8 @@ pub(super) struct Check {
     #[arg(long = "as", value_name = "USER")]
     user: Option<String>,
 
-    /// Context of the kubeconfig; without, its current one or, where there is no kubeconfig, the cluster of the pod that
-    /// this runs in.
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-
-    /// Seconds to wait for the cluster.
-    #[arg(long, value_name = "SECONDS", default_value_t = cluster::TIMEOUT)]
-    timeout: u64,
+    #[command(flatten)]
+    cluster: Cluster,
 
     /// How to print it.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
@@ -75,9 +70,9 @@ impl Check {
         let metrics = Arc::new(Metrics::new());
         let _logs = runtime::init_logging(LogFormat::Pretty, "error", Arc::clone(&metrics))?;
         let clock = Clock::start();
-        let report = cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
-            Ok(Report::new(self.findings(connection, clock, &metrics).await?))
-        })?;
+        let report = self
+            .cluster
+            .ask(async |connection| Ok(Report::new(self.findings(connection, clock, &metrics).await?)))?;
         super::print(&match self.output {
             Output::Text => report.text(),
             Output::Json => serde_json::to_string_pretty(&report)? + "\n",
@@ -161,19 +156,11 @@ impl Check {
 /// Nodes, sites and probes.
 async fn picture(connection: &Connection, found: &Found, clock: Clock, metrics: &Arc<Metrics>) -> Vec<Finding> {
     let config = &found.config;
-    let (listed, links) = tokio::join!(
-        observe::list(connection, config, clock),
-        live::first_round(config, clock, metrics)
-    );
-    let Listing { mut index, .. } = match listed {
+    let Listing { mut index, .. } = match live::look(connection, config, clock, metrics).await {
         Ok(listing) => listing,
         Err(error) => return vec![Finding::unknown("sites", &error)],
     };
-    for (site, known) in &links {
-        index.set_link(site, known.link);
-    }
-    let now = clock.moment();
-    let snapshot = index.publish(now);
+    let snapshot = index.publish(clock.moment());
     let mut findings = sites::judge(&snapshot, index.faults());
     findings.extend(sites::probes(&snapshot, &found.place));
     findings

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 
-use super::{cluster, documents, live, trimmed};
+use super::cluster::Cluster;
+use super::{documents, live, trimmed};
 use crate::clock::Clock;
 use crate::fleet::{Node, Site, SiteKind, Snapshot, file};
 use crate::metrics::Metrics;
-use crate::observe;
+use crate::observe::{self, Listing};
 use crate::runtime::{self, LogFormat};
 use crate::units::{Micros, Moment};
 use crate::workload::slo::Class;
@@ -26,14 +27,8 @@ pub(super) struct Fleet {
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
 
-    /// Context of the kubeconfig; without, its current one or, where there is no kubeconfig, the cluster of the pod that
-    /// this runs in.
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-
-    /// Seconds to wait for the cluster.
-    #[arg(long, value_name = "SECONDS", default_value_t = cluster::TIMEOUT)]
-    timeout: u64,
+    #[command(flatten)]
+    cluster: Cluster,
 
     /// How to print it.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
@@ -59,15 +54,9 @@ impl Fleet {
             tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
         }
         let clock = Clock::start();
-        let (snapshot, now) = cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
+        let (snapshot, now) = self.cluster.ask(async |connection| {
             let config = observe::sites_in_use(connection, config).await?;
-            let (observe::Listing { mut index, .. }, links) =
-                tokio::try_join!(observe::list(connection, &config, clock), async {
-                    Ok(live::first_round(&config, clock, &metrics).await)
-                },)?;
-            for (site, known) in links {
-                index.set_link(&site, known.link);
-            }
+            let Listing { mut index, .. } = live::look(connection, &config, clock, &metrics).await?;
             for fault in index.faults() {
                 tracing::warn!(
                     node = &*fault.node,

@@ -122,6 +122,16 @@ impl Found {
     }
 }
 
+impl Place {
+    /// The command that changes it.
+    pub(super) fn edit(&self) -> String {
+        match self {
+            Place::Path(path) => format!("$EDITOR {}", path.display()),
+            Place::Map(name) => format!("kubectl -n {} edit configmap {}", name.namespace, name.name),
+        }
+    }
+}
+
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

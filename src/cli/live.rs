@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::observe::configuration::Versions;
 use crate::observe::probe::{Links, Prober, Probers};
 use crate::observe::prometheus::Poller;
-use crate::observe::{Change, Changes, Cluster, Observer, Sites, SloPolicies};
+use crate::observe::{self, Change, Changes, Cluster, Connection, Listing, Observer, Sites, SloPolicies};
 use crate::policy::Policies;
 use crate::runtime::{Readiness, Task};
 use crate::telemetry::Telemetry;
@@ -337,8 +337,27 @@ fn probe(
     })
 }
 
+/// A cluster as it is now: listed once, and its cloud sites probed once.
+///
+/// # Errors
+/// As [`observe::list`].
+pub(super) async fn look(
+    connection: &Connection,
+    config: &Config,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Listing> {
+    let (mut listing, links) = tokio::try_join!(observe::list(connection, config, clock), async {
+        Ok(first_round(config, clock, metrics).await)
+    })?;
+    for (site, known) in links {
+        listing.index.set_link(&site, known.link);
+    }
+    Ok(listing)
+}
+
 /// What the first round of probes says of each cloud site. Takes 3 s at most.
-pub(super) async fn first_round(config: &Config, clock: Clock, metrics: &Arc<Metrics>) -> Links {
+async fn first_round(config: &Config, clock: Clock, metrics: &Arc<Metrics>) -> Links {
     let (_thresholds, judged_by) = watch::channel(Thresholds::from(config));
     let probers = Probers::new(judged_by, clock, Arc::clone(metrics));
     let links = probers.links();

@@ -128,10 +128,8 @@ impl Counts {
     }
 }
 
-/// A name that is no path: what it is made of is what Kubernetes allows in one.
 fn name(text: &str) -> Result<String, String> {
-    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
-    if text.chars().any(char::is_alphanumeric) && text.chars().all(is_allowed) {
+    if super::is_name(text) {
         Ok(text.to_owned())
     } else {
         Err("not a name in Kubernetes: lower-case letters, digits, `-` and `.`".to_owned())

@@ -10,9 +10,10 @@ use clap::{Args, ValueEnum};
 
 use self::explanation::{Explanation, Now, Queue, Subject};
 use self::standing::Standing;
+use super::cluster::Cluster;
 use super::installed::Installed;
 use super::undecided::{self, Undecided};
-use super::{cluster, live, sentence};
+use super::{is_name, live, sentence};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::decide;
@@ -49,14 +50,8 @@ pub(super) struct Why {
     #[command(flatten)]
     installed: Installed,
 
-    /// Context of the kubeconfig; without, its current one or, where there is no kubeconfig, the cluster of the pod that
-    /// this runs in.
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-
-    /// Seconds to wait for the cluster.
-    #[arg(long, value_name = "SECONDS", default_value_t = cluster::TIMEOUT)]
-    timeout: u64,
+    #[command(flatten)]
+    cluster: Cluster,
 
     /// `json` and `yaml` are an interface (docs/why-output.md).
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
@@ -78,8 +73,7 @@ fn pod_name(text: &str) -> Result<String, String> {
         .iter()
         .find_map(|kind| text.strip_prefix(kind))
         .unwrap_or(text);
-    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
-    match name.chars().any(char::is_alphanumeric) && name.chars().all(is_allowed) {
+    match is_name(name) {
         true => Ok(name.to_owned()),
         false => Err("not the name of a pod: expected NAME or pod/NAME".to_owned()),
     }
@@ -90,9 +84,9 @@ impl Why {
         let metrics = Arc::new(Metrics::new());
         let _logs = runtime::init_logging(LogFormat::Pretty, "error", Arc::clone(&metrics))?;
         let clock = Clock::start();
-        let explanation = cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
-            self.explain(connection, clock, &metrics).await
-        })?;
+        let explanation = self
+            .cluster
+            .ask(async |connection| self.explain(connection, clock, &metrics).await)?;
         super::print(&match self.output {
             Output::Text => explanation.text(),
             Output::Json => serde_json::to_string_pretty(&explanation)? + "\n",
@@ -130,13 +124,7 @@ impl Why {
         let record = pod.record(&json, &config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
         policies.apply(&mut pod, namespace, &config.keys);
-        let (Listing { mut index, held }, links) =
-            tokio::try_join!(observe::list(connection, &config, clock), async {
-                Ok(live::first_round(&config, clock, metrics).await)
-            })?;
-        for (site, known) in links {
-            index.set_link(&site, known.link);
-        }
+        let Listing { mut index, held } = live::look(connection, &config, clock, metrics).await?;
         let site = index.site_of(&record).map(|site| site.name.clone());
         // It must not stand in its own way.
         index.delete_pod(&record.uid);

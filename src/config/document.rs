@@ -238,20 +238,32 @@ impl<'d> Field<'d> {
 
     /// An object with these fields and no others.
     pub fn object<const N: usize>(&self, fields: [&str; N]) -> Option<[Field<'d>; N]> {
+        let (fields, []) = self.object_with(fields, [])?;
+        Some(fields)
+    }
+
+    /// The same of fields that are named in two places.
+    pub fn object_with<const N: usize, const M: usize>(
+        &self,
+        fields: [&str; N],
+        more: [&str; M],
+    ) -> Option<([Field<'d>; N], [Field<'d>; M])> {
         let map = self.typed("an object", Value::as_object)?;
-        for key in map.keys().filter(|key| !fields.contains(&key.as_str())) {
+        let known = [&fields[..], &more].concat();
+        for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
             let unknown = Field {
                 path: self.child(key),
                 value: None,
                 faults: self.faults,
             };
-            unknown.fault(format!("is not a field here; there are {}", fields.join(", ")));
+            unknown.fault(format!("is not a field here; there are {}", known.join(", ")));
         }
-        Some(fields.map(|key| Field {
+        let field = |key: &str| Field {
             path: self.child(key),
             value: map.get(key),
             faults: self.faults,
-        }))
+        };
+        Some((fields.map(field), more.map(field)))
     }
 
     fn child(&self, key: &str) -> String {

@@ -87,19 +87,7 @@ fn together(list: &Field<'_>, fields: Vec<Field<'_>>) -> Vec<Arc<SiteDefinition>
 }
 
 fn site(field: &Field<'_>) -> Option<SiteDefinition> {
-    let [name, kind, selector, tolerations, class, speed, supports, rtt, loss] = definition::FIELDS;
-    let [defined @ .., probes] = field.object([
-        name,
-        kind,
-        selector,
-        tolerations,
-        class,
-        speed,
-        supports,
-        rtt,
-        loss,
-        "probes",
-    ])?;
+    let (defined, [probes]) = field.object_with(definition::FIELDS, ["probes"])?;
     let definition = definition::read(defined);
     let mut endpoints = Vec::new();
     for field in probes.list().into_iter().flatten() {

@@ -2,7 +2,7 @@
 //! take them: tells of them, and, where it may, deletes those whose owner creates them anew.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use kube::Client;
 use tokio::sync::watch;
@@ -69,7 +69,7 @@ impl Backstop {
     async fn look(&self, survey: Arc<Survey>, known: &mut Known, limits: &mut Limits, term: &Term) {
         let now = self.clock.now();
         let (config, fleet) = (self.books.config.load_full(), self.books.fleet.load_full());
-        let ledger = self.books.ledger.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ledger = self.books.ledger().clone();
         let after = known.stopped_at.take();
         let (surveyed, settings) = (Arc::clone(&survey), Arc::clone(&config));
         // Seconds, where there are many and each has many constraints.

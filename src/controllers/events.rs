@@ -18,7 +18,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
 pub use configuration::follow;
-pub use decision::{PodEvent, PodReason, amounts, looping, words};
+pub use decision::{PodEvent, PodReason, amounts, bounds, looping, words};
 pub use recorder::{Events, Recorder};
 
 /// Who reports.

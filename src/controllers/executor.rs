@@ -5,8 +5,7 @@
 //! watch shows what came of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use futures::StreamExt as _;
@@ -22,7 +21,7 @@ use crate::config::Config;
 use crate::decide::decide;
 use crate::decide::verdict::{Action, Reason};
 use crate::fleet::Snapshot;
-use crate::ledger::{DecisionId, Ledger, Owner, Reservation};
+use crate::ledger::{DecisionId, Ledger, Reservation};
 use crate::metrics::{Metrics, ReleaseOutcome};
 use crate::patch::{self, Operation, Stamp};
 use crate::pod::Pod;
@@ -128,14 +127,13 @@ impl Executor {
                 done.insert(Arc::clone(&step.pod.uid), begun);
                 under_way.push(self.act(step));
             }
-            let wait = again.map(|at| Duration::from_micros(at.since(self.clock.moment()).0));
             let mut plans = self.plans.clone();
             tokio::select! {
                 Some((pod, outcome)) = under_way.next() => self.note(&mut done, &pod, outcome),
                 changed = plans.changed() => if changed.is_err() {
                     return;
                 },
-                () = sleep(wait) => {}
+                () = self.clock.reach(again) => {}
             }
         }
     }
@@ -222,7 +220,7 @@ struct Change {
 }
 
 impl Books {
-    fn ledger(&self) -> std::sync::MutexGuard<'_, Ledger> {
+    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -265,13 +263,8 @@ impl Books {
                     };
                     let reserved = verdict.node.is_some_and(|node| {
                         let reservation = Reservation {
-                            id,
-                            owner: Owner::new(&workload.namespace, workload.controller.as_deref()),
-                            site: site.name().into(),
-                            node,
-                            amount: workload.request.clone(),
-                            priority: workload.priority,
                             releases: Some(Arc::clone(&held.uid)),
+                            ..Reservation::new(id, &workload, site.name(), node)
                         };
                         ledger.reserve(reservation, now.moment)
                     });
@@ -289,12 +282,5 @@ impl Books {
                 })
             }
         }
-    }
-}
-
-async fn sleep(wait: Option<Duration>) {
-    match wait {
-        Some(wait) => tokio::time::sleep(wait).await,
-        None => std::future::pending().await,
     }
 }

@@ -181,7 +181,7 @@ impl Election {
                 Step::Wait(until) => {
                     let held_until = self.candidate.held_until().filter(|held| *held > now.moment);
                     let until = held_until.map_or(until, |held| held.min(until));
-                    tokio::time::sleep(Duration::from_micros(until.since(now.moment).0)).await;
+                    self.clock.reach(Some(until)).await;
                 }
                 step => self.make(step).await,
             }

@@ -87,24 +87,16 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
 }
 
 fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
-    let [name, kind, selector, tolerations, class, speed, supports, rtt, loss] = definition::FIELDS;
-    let [defined @ .., wan, queues, observed, observed_of, measured_free, closed] = field.object([
-        name,
-        kind,
-        selector,
-        tolerations,
-        class,
-        speed,
-        supports,
-        rtt,
-        loss,
+    let own = [
         "wan",
         "queues",
         "observedProcMs",
         "observedControllerProcMs",
         "measuredFree",
         "closed",
-    ])?;
+    ];
+    let (defined, [wan, queues, observed, observed_of, measured_free, closed]) =
+        field.object_with(definition::FIELDS, own)?;
     let definition = definition::read(defined);
     let own = definition.as_ref().map(|definition| definition.thresholds);
     let thresholds = Thresholds::from(config).with(own.unwrap_or_default());

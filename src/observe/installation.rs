@@ -5,10 +5,7 @@ mod serving;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
-    SubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -130,11 +127,11 @@ impl Connection {
             .collect())
     }
 
-    /// Whether `user`, or whoever asks, has a right. Nothing is stored.
+    /// Whether `user` has a right. Nothing is stored.
     ///
     /// # Errors
     /// The API server cannot be reached, or does not tell us.
-    pub async fn may(&self, user: Option<&str>, right: &Right<'_>) -> anyhow::Result<bool> {
+    pub async fn may(&self, user: &str, right: &Right<'_>) -> anyhow::Result<bool> {
         let text = |text: &str| Some(text.to_owned());
         let (resource, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
         let asked = Some(ResourceAttributes {
@@ -146,34 +143,20 @@ impl Connection {
             name: right.name.map(str::to_owned),
             ..ResourceAttributes::default()
         });
-        let params = PostParams::default();
-        let status = match user {
-            Some(user) => {
-                let review = SubjectAccessReview {
-                    spec: SubjectAccessReviewSpec {
-                        user: text(user),
-                        groups: Some(groups(user)),
-                        resource_attributes: asked,
-                        ..SubjectAccessReviewSpec::default()
-                    },
-                    ..SubjectAccessReview::default()
-                };
-                let answer = Api::all(self.client.clone()).create(&params, &review).await;
-                answer.map(|review: SubjectAccessReview| review.status)
-            }
-            None => {
-                let review = SelfSubjectAccessReview {
-                    spec: SelfSubjectAccessReviewSpec {
-                        resource_attributes: asked,
-                        ..SelfSubjectAccessReviewSpec::default()
-                    },
-                    ..SelfSubjectAccessReview::default()
-                };
-                let answer = Api::all(self.client.clone()).create(&params, &review).await;
-                answer.map(|review: SelfSubjectAccessReview| review.status)
-            }
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: text(user),
+                groups: Some(groups(user)),
+                resource_attributes: asked,
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
         };
-        let status = status.map_err(|error| self.failure("cannot review access", error))?;
+        let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
+        let answer = reviews.create(&PostParams::default(), &review).await;
+        let status = answer
+            .map_err(|error| self.failure("cannot review access", error))?
+            .status;
         Ok(status.is_some_and(|status| status.allowed))
     }
 

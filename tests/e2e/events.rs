@@ -9,7 +9,8 @@ use crate::scene::Scene;
 use crate::stage::Stage;
 use crate::workloads;
 
-/// With two replicas, after a handover and after a restart, each decision is told once; what stays at the edge is not told.
+/// With two replicas, after a handover and after a restart, each decision is told once; what stays at the edge is told only on
+/// demand.
 pub(crate) fn told_once(scene: &Scene<'_>) -> Result<()> {
     allow(scene)?;
     let stage = Stage::new(scene)?;
@@ -72,6 +73,20 @@ pub(crate) fn told_once(scene: &Scene<'_>) -> Result<()> {
     one(scene, "wrong", "InvalidSlo")?;
     let all = ours(scene)?;
     ensure!(all.len() == 4, "{all:#?}");
+
+    let mut config = config;
+    config["placedEdgeEvents"] = json!(true);
+    other.set_config(&config)?;
+    eventually("it is read", BOUND, || {
+        // The second since it was started again.
+        let count = other.count("edgeward_config_reloads_total", &[("result", "loaded")])?;
+        ensure!(count == 2, "{count}");
+        Ok(())
+    })?;
+    create(scene, "nearer", 50, "edge_feasible_slo_met")?;
+    eventually("the edge is told", BOUND, || one(scene, "nearer", "PlacedEdge"))?;
+    let all = ours(scene)?;
+    ensure!(all.len() == 5, "{all:#?}");
     Ok(())
 }
 

@@ -235,8 +235,8 @@ pub(crate) fn without_edgeward(scene: &Scene<'_>) -> Result<()> {
     };
     released(10)?;
 
-    // It dies with the first release that is seen.
-    stage.resize(&node, "4")?;
+    // It dies with the first release that is seen, while others are due or have no room yet.
+    stage.resize(&node, "3")?;
     eventually("one more is released", BOUND, || {
         let free = freed(&history.so_far())?.len();
         ensure!(free > 11, "{free}");
@@ -250,6 +250,8 @@ pub(crate) fn without_edgeward(scene: &Scene<'_>) -> Result<()> {
         .filter(|pod| is_gated(pod))
         .count();
     println!("queue: killed with {left} of {PODS} held");
+    ensure!(left >= 10, "there was no room for them: {left}");
+    stage.resize(&node, "4")?;
     edgeward.start_again()?;
     eventually("it leads", BOUND, || leads(&edgeward))?;
     released(PODS)?;

@@ -1,7 +1,7 @@
 //! Versions, and the configuration.
 
 use super::finding::Finding;
-use crate::cli::installed::{Found, Place, State};
+use crate::cli::installed::{Found, State};
 
 /// What the manifests need, and what the client that we speak through is made for.
 const LEAST: (u32, u32) = (1, 30);
@@ -28,10 +28,7 @@ pub(super) fn versions((major, minor, version): &(u32, u32, String), name: &str)
 pub(super) fn judge(found: &Found) -> Vec<Finding> {
     const AREA: &str = "configuration";
     let place = &found.place;
-    let edit = match place {
-        Place::Map(name) => format!("kubectl -n {} edit configmap {}", name.namespace, name.name),
-        Place::Path(path) => format!("$EDITOR {}", path.display()),
-    };
+    let edit = place.edit();
     match &found.state {
         State::Good(notices) => {
             let notices = notices.iter().map(|notice| {

@@ -165,7 +165,7 @@ pub(super) async fn review(
                 namespace,
                 name,
             };
-            match connection.may(Some(&user), &right).await {
+            match connection.may(&user, &right).await {
                 Ok(true) => {}
                 Ok(false) => refused.push(*verb),
                 Err(error) => return vec![unknown(&user, &error)],

@@ -75,11 +75,8 @@ pub(super) fn probes(snapshot: &Snapshot, place: &Place) -> Vec<Finding> {
         let name = site.name();
         if site.definition.probes.is_empty() {
             let text = format!("site {name} has no probes: it counts as unreachable, and no pod is sent there");
-            let fix = match place {
-                Place::Map(map) => format!("kubectl -n {} edit configmap {}", map.namespace, map.name),
-                Place::Path(path) => format!("$EDITOR {}", path.display()),
-            };
-            return Finding::warning(AREA, text, Some(format!("{fix}   # probes: [\"tcp://HOST:6443\"]")));
+            let fix = format!("{}   # probes: [\"tcp://HOST:6443\"]", place.edit());
+            return Finding::warning(AREA, text, Some(fix));
         }
         let endpoints: Vec<_> = site.definition.probes.iter().map(ToString::to_string).collect();
         let endpoints = endpoints.join(", ");

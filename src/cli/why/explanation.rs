@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::standing::{Decided, Standing, Then, duration};
 use crate::cli::review::report::{SiteItem, harmless};
 use crate::config::Config;
-use crate::controllers::events::{amounts, words};
+use crate::controllers::events::{amounts, bounds, words};
 use crate::decide::verdict::{Assessment, Verdict};
 use crate::workload::Workload;
 
@@ -203,9 +203,7 @@ fn asks(workload: &Workload<'_>) -> Vec<String> {
                 true => slo.class.as_str().to_owned(),
                 false => "no class".to_owned(),
             });
-            let bounds = [("deadline", slo.deadline), ("latency target", slo.latency_target)];
-            let bounds = bounds.iter().filter_map(|(name, bound)| Some((name, (*bound)?)));
-            asks.extend(bounds.map(|(name, bound)| format!("{name} {bound} ms")));
+            asks.extend(bounds(slo));
             asks.push(format!("priority {}", slo.priority));
             if !slo.offload_allowed {
                 asks.push("no offload".to_owned());

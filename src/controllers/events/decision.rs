@@ -13,6 +13,7 @@ use crate::ledger::DecisionId;
 use crate::loop_guard::Loop;
 use crate::pod::Sighting;
 use crate::resources::Amounts;
+use crate::workload::slo::Slo;
 
 /// Why an Event is written on a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,11 +202,7 @@ fn note(sighting: &Sighting, what: &str) -> String {
     let explained: Option<Map<String, Value>> = explained.and_then(|text| serde_json::from_str(text).ok());
     let mut text = format!("{what}: {} ({})", words(&decided.reason), decided.reason);
     let mut asked = vec![];
-    if let Some(slo) = &decided.slo {
-        let bounds = [("deadline", slo.deadline), ("latency target", slo.latency_target)];
-        let bounds = bounds.iter().filter_map(|(name, bound)| Some((name, (*bound)?)));
-        asked.extend(bounds.map(|(name, bound)| format!("{name} {bound} ms")));
-    }
+    asked.extend(decided.slo.iter().flat_map(bounds));
     asked.extend(amounts(&sighting.request));
     if !asked.is_empty() {
         let _ = write!(text, "; asks for {}", asked.join(", "));
@@ -235,6 +232,13 @@ fn assessment(entry: &Value) -> String {
         parts.push(format!("no: {code} {numbers}"));
     }
     parts.join(", ")
+}
+
+/// The time bounds of an SLO, for people: `deadline 500 ms`, `latency target 200 ms`.
+pub fn bounds(slo: &Slo) -> impl Iterator<Item = String> + use<> {
+    let bounds = [("deadline", slo.deadline), ("latency target", slo.latency_target)];
+    let stated = bounds.into_iter().filter_map(|(name, bound)| Some((name, bound?)));
+    stated.map(|(name, bound)| format!("{name} {bound} ms"))
 }
 
 /// What a pod asks for, for people: `cpu 900m`, `memory 128Mi`.
