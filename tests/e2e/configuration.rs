@@ -1,11 +1,10 @@
-//! The configuration from a ConfigMap, watched through the API by a user who may do just what the documentation says.
+//! The configuration from a ConfigMap, watched through the API.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::control_plane::EDGE_NODES;
 use crate::edgeward::Edgeward;
-use crate::leader;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::{fleet, workloads};
@@ -16,7 +15,6 @@ const NAME: &str = "edgeward-config";
 /// A change is taken; a bad version keeps the last good one and is told by metric and Event; repair heals; deletion keeps
 /// the last good one.
 pub(crate) fn follows_its_config_map(scene: &Scene<'_>) -> Result<()> {
-    allow(scene)?;
     create(scene)?;
     let edgeward = scene
         .edgeward_of_config_map(Some(&fleet::overloaded()), NAME)?
@@ -83,7 +81,6 @@ pub(crate) fn follows_its_config_map(scene: &Scene<'_>) -> Result<()> {
 /// Without a good version edgeward is not ready and says so, however often it starts, in one Event; repair makes it
 /// ready.
 pub(crate) fn bad_at_the_start_is_not_ready(scene: &Scene<'_>) -> Result<()> {
-    allow(scene)?;
     let waits = |edgeward: &Edgeward<'_>, result: &str| {
         eventually("it waits for a configuration", BOUND, || {
             let count = edgeward.count("edgeward_config_reloads_total", &[("result", result)])?;
@@ -118,8 +115,6 @@ pub(crate) fn bad_at_the_start_is_not_ready(scene: &Scene<'_>) -> Result<()> {
 /// The view of the cluster is that of the first good version, also where that comes late; its probes are those of the
 /// newest.
 pub(crate) fn live_view_waits_for_it(scene: &Scene<'_>) -> Result<()> {
-    allow(scene)?;
-    leader::allow(scene)?;
     let edgeward = scene.edgeward_of_config_map(None, NAME)?;
     eventually("it waits for everything", BOUND, || {
         let said = edgeward.readiness()?;
@@ -163,28 +158,6 @@ pub(crate) fn live_view_waits_for_it(scene: &Scene<'_>) -> Result<()> {
         })?;
     }
     Ok(())
-}
-
-/// What `docs/operations.md` says that edgeward needs.
-fn allow(scene: &Scene<'_>) -> Result<()> {
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "Role",
-        "metadata": {"name": "edgeward"},
-        "rules": [
-            {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [NAME], "verbs": ["list", "watch"]},
-            {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
-        ],
-    });
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "edgeward"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "edgeward"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "edgeward"}],
-    });
-    scene.kubectl.create(&role)?;
-    scene.kubectl.create(&binding).map(drop)
 }
 
 /// The ConfigMap of the first design, but for its name's namespace.

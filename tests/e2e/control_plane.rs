@@ -16,6 +16,7 @@ use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::pki::Authority;
 use crate::process::{Process, free_addresses};
+use crate::rights::{self, Rights};
 
 /// Nodes of the cluster, run by kwok: labelled and tainted as edgeward's documentation tells operators to.
 pub(crate) const EDGE_NODES: [&str; 2] = ["edge-1", "edge-2"];
@@ -34,6 +35,7 @@ const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 /// A running control plane. Dropping it ends every process and removes its files.
 pub(crate) struct ControlPlane {
     pub(crate) kubectl: Kubectl,
+    pub(crate) rights: Rights,
     processes: Vec<Process>,
     dir: TempDir,
 }
@@ -68,6 +70,7 @@ impl ControlPlane {
         let kubectl = Kubectl::new(binaries, &files.kubeconfig, &dir.path().join("kubectl-cache"));
 
         let mut plane = Self {
+            rights: Rights::read(&kubectl)?,
             kubectl,
             processes: Vec::new(),
             dir,
@@ -99,6 +102,7 @@ impl ControlPlane {
         self.processes
             .push(start("kube-scheduler", component_args(&dir, files, ports.scheduler))?);
         self.processes.push(start("kwok", kwok_args(binaries, files, ports)?)?);
+        self.grant()?;
 
         for node in EDGE_NODES {
             self.kubectl.create(&edge_node(node))?;
@@ -115,9 +119,34 @@ impl ControlPlane {
         self.dir.path().join(KUBECONFIG)
     }
 
-    /// The kubeconfig of the user `edgeward`, who may do what a trial allows and nothing else.
+    /// Gives edgeward the rights of the manifests.
+    pub(crate) fn grant(&self) -> Result<()> {
+        self.rights.grant(&self.kubectl)?;
+        self.sign_in()
+    }
+
+    /// Writes the kubeconfig of edgeward's ServiceAccount as it is now.
+    pub(crate) fn sign_in(&self) -> Result<()> {
+        let token = rights::token(&self.kubectl)?;
+        let mut config: Value = serde_json::from_str(&fs::read_to_string(self.kubeconfig())?)?;
+        config["users"][0]["user"] = json!({"token": token});
+        Ok(fs::write(self.edgeward_kubeconfig(), config.to_string())?)
+    }
+
+    /// The kubeconfig of edgeward's ServiceAccount, which may do what the manifests say and nothing else.
     pub(crate) fn edgeward_kubeconfig(&self) -> PathBuf {
         self.dir.path().join(EDGEWARD_KUBECONFIG)
+    }
+
+    /// Whether edgeward has done what the manifests allow and nothing else and, if every trial was run, needs all of it.
+    pub(crate) fn prove_rights(&self, everything: bool) -> bool {
+        let proven = self
+            .audit_log(true)
+            .and_then(|calls| self.rights.prove(&calls, everything));
+        if let Err(error) = &proven {
+            eprintln!("rights: {error:#}");
+        }
+        proven.is_ok()
     }
 
     /// Where the run keeps its files.
@@ -126,10 +155,17 @@ impl ControlPlane {
     }
 
     /// Every creation of a pod, as the API server saw it, in order.
-    pub(crate) fn audit_log(&self) -> Result<Vec<Value>> {
+    pub(crate) fn creations(&self) -> Result<Vec<Value>> {
+        self.audit_log(false)
+    }
+
+    /// What edgeward called, or everything else that is logged.
+    fn audit_log(&self, of_edgeward: bool) -> Result<Vec<Value>> {
         let log = fs::read_to_string(self.dir.path().join(AUDIT_LOG))?;
+        let user = format!("\"username\":\"{}\"", rights::USER);
+        let lines = log.lines().filter(|line| line.contains(&user) == of_edgeward);
         // The last line may still be on its way.
-        Ok(log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+        Ok(lines.filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
     /// Leaves the files of the run, with every log, for a person to read.
@@ -210,28 +246,25 @@ impl Files {
             .write(dir, "service-accounts")?;
 
         let named = |kind: &str, body: Value| json!([{ "name": "e2e", kind: body }]);
-        let config = |(certificate, key): (PathBuf, PathBuf)| {
-            json!({
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "e2e",
-                "contexts": named("context", json!({"cluster": "e2e", "user": "e2e"})),
-                "clusters": named("cluster", json!({"server": format!("https://{api}"), "certificate-authority": ca})),
-                "users": named("user", json!({"client-certificate": certificate, "client-key": key})),
-            })
-        };
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "e2e",
+            "contexts": named("context", json!({"cluster": "e2e", "user": "e2e"})),
+            "clusters": named("cluster", json!({"server": format!("https://{api}"), "certificate-authority": ca})),
+            "users": named("user", json!({"client-certificate": admin.0, "client-key": admin.1})),
+        });
         let kubeconfig = dir.join(KUBECONFIG);
-        fs::write(&kubeconfig, config(admin).to_string())?;
-        let edgeward = authority.client("edgeward", "edgeward")?.write(dir, "edgeward")?;
-        fs::write(dir.join(EDGEWARD_KUBECONFIG), config(edgeward).to_string())?;
+        fs::write(&kubeconfig, config.to_string())?;
 
-        // The API server's own account of which webhooks it called for a pod, and in which round.
+        // The API server's own account of which webhooks it called for a pod and in which round, and of what edgeward does.
         let audit_policy = dir.join("audit-policy.yaml");
         let policy = json!({
             "apiVersion": "audit.k8s.io/v1",
             "kind": "Policy",
             "omitStages": ["RequestReceived"],
             "rules": [
+                {"level": "Metadata", "users": [rights::USER]},
                 {"level": "RequestResponse", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
                 {"level": "None"},
             ],

@@ -95,6 +95,16 @@ impl<'run> Edgeward<'run> {
         Self::launch(runtime, dir, args, Some(kubeconfig))
     }
 
+    /// With these arguments, and the CA of its certificate in `tls/ca.crt`; ready.
+    pub(crate) fn start_of_arguments(
+        runtime: &'run Runtime,
+        dir: &Path,
+        kubeconfig: PathBuf,
+        args: Vec<String>,
+    ) -> Result<Self> {
+        Self::launch(runtime, dir, args, Some(kubeconfig))?.ready()
+    }
+
     fn launch(runtime: &'run Runtime, dir: &Path, args: Vec<String>, kubeconfig: Option<PathBuf>) -> Result<Self> {
         let launch = Launch {
             dir: dir.to_owned(),

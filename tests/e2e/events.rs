@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::leader::{allow, leads};
+use crate::leader::leads;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::stage::Stage;
@@ -12,12 +12,11 @@ use crate::workloads;
 /// With two replicas, after a handover and after a restart, each decision is told once; what stays at the edge is told only on
 /// demand.
 pub(crate) fn told_once(scene: &Scene<'_>) -> Result<()> {
-    allow(scene)?;
     let stage = Stage::new(scene)?;
     stage.edge_node("edge-0", "1")?;
     stage.cloud_node("cloud-0")?;
     let config = stage.config();
-    let start = |name: &str| scene.live_edgeward_of_its_own_as(name, &config);
+    let start = |name: &str| scene.live_edgeward_as(name, &config);
     let leader = start("leader")?;
     eventually("it leads", BOUND, || leads(&leader))?;
     let mut other = start("other")?;

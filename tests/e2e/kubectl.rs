@@ -73,9 +73,9 @@ impl Kubectl {
         Ok(said)
     }
 
-    /// Runs a script of the documentation in a shell, whose kubectl has the rights of this kubeconfig, and returns what it
-    /// prints.
-    pub(crate) fn shell(&self, script: &str, kubeconfig: &Path, cache: &Path) -> Result<String> {
+    /// Runs a script of the documentation in a shell, whose kubectl has the rights of this kubeconfig; returns what it
+    /// printed.
+    pub(crate) fn shell(&self, script: &str, kubeconfig: &Path, dir: &Path) -> Result<String> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let programs = self.program.parent().map(Path::to_owned);
         let path = std::env::join_paths(programs.into_iter().chain(std::env::split_paths(&path)))?;
@@ -83,13 +83,20 @@ impl Kubectl {
             .args(["-euc", script])
             .env("PATH", path)
             .env("KUBECONFIG", kubeconfig)
-            .env("KUBECACHEDIR", cache)
+            .env("KUBECACHEDIR", dir)
+            .current_dir(dir)
             .stdin(Stdio::null())
             .output()?;
         if !output.status.success() {
             bail!("{script}: {}", String::from_utf8_lossy(&output.stderr).trim_end());
         }
         Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The objects of a kustomization.
+    pub(crate) fn render(&self, folder: &str) -> Result<Vec<Value>> {
+        let rendered = self.run(&["kustomize", folder], "")?.stdout;
+        Ok(serde_saphyr::from_multiple(&rendered)?)
     }
 
     pub(crate) fn apply(&self, object: &Value) -> Result<Said> {

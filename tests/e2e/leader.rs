@@ -15,11 +15,10 @@ const LEASE: &str = "edgeward";
 /// What the Lease says it lasts.
 const DURATION_SECONDS: u64 = 15;
 
-/// Two replicas, with the rights that the documentation names: one holds the Lease. It is asked to stop, and the other
+/// Two replicas: one holds the Lease. It is asked to stop, and the other
 /// holds it at once, while the first still serves. That one is killed, and a third holds it before the Lease is over.
 pub(crate) fn one_of_two(scene: &Scene<'_>) -> Result<()> {
-    allow(scene)?;
-    let start = |name: &str| scene.live_edgeward_of_its_own_as(name, &json!({}));
+    let start = |name: &str| scene.live_edgeward_as(name, &json!({}));
     let mut pair = vec![start("first")?, start("second")?];
     let (leader, holder) = eventually("one holds the Lease", BOUND, || one_leads(scene, &pair))?;
     let mut other = pair.remove(1 - leader);
@@ -75,12 +74,7 @@ fn lease(scene: &Scene<'_>) -> Result<Value> {
     Ok(kubectl.get("lease", LEASE)?["spec"].take())
 }
 
-/// What `docs/live-view.md` says that edgeward needs.
-pub(crate) fn allow(scene: &Scene<'_>) -> Result<()> {
-    allow_user(scene, "edgeward")
-}
-
-/// The same for another user.
+/// Gives a user what `docs/live-view.md` says that edgeward needs.
 pub(crate) fn allow_user(scene: &Scene<'_>, user: &str) -> Result<()> {
     let home = scene.home()?;
     let name = &scene.namespace;

@@ -27,6 +27,7 @@ mod golden;
 mod held;
 mod history;
 mod hook;
+mod install;
 mod invalid_slo;
 mod kubectl;
 mod leader;
@@ -40,6 +41,7 @@ mod proxy;
 mod queue;
 mod reinvocation;
 mod release;
+mod rights;
 mod rollout;
 mod scene;
 mod stage;
@@ -170,6 +172,8 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("check::each_fault_and_its_fix", check::each_fault_and_its_fix),
     ("custom_resources::policies_decide", custom_resources::policies_decide),
     ("custom_resources::sites_change", custom_resources::sites_change),
+    ("install::with_files", install::with_files),
+    ("install::under_another_domain", install::under_another_domain),
     ("burst::fills_the_edge", burst::fills_the_edge),
 ];
 
@@ -190,6 +194,8 @@ const ALONE: &[&str] = &[
     "check::each_fault_and_its_fix",
     "custom_resources::policies_decide",
     "custom_resources::sites_change",
+    "install::with_files",
+    "install::under_another_domain",
     "burst::fills_the_edge",
 ];
 
@@ -226,10 +232,14 @@ fn main() -> ExitCode {
     let conclusion = libtest_mimic::run(&args, trials);
 
     // The trials are gone, so this is the last owner: everything ends here.
-    if let Some(mut run) = run.and_then(Arc::into_inner)
-        && conclusion.has_failed()
-    {
+    let Some(mut run) = run.and_then(Arc::into_inner) else {
+        return conclusion.exit_code();
+    };
+    let everything = conclusion.num_passed == SCRIPTS.len() as u64;
+    let proven = run.plane.prove_rights(everything);
+    if conclusion.has_failed() || !proven {
         run.plane.keep();
+        return ExitCode::FAILURE;
     }
     conclusion.exit_code()
 }

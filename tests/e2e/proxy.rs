@@ -18,7 +18,7 @@ use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::{Certificate, Identity};
+use reqwest::Certificate;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -30,7 +30,7 @@ use crate::pki::Authority;
 /// What is watched of the cluster, by its place in the API.
 const WATCHED: [&str; 3] = ["/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"];
 
-/// Passes requests on to the API server, as a cluster administrator.
+/// Passes requests on to the API server, with the rights of the kubeconfig.
 pub(crate) struct Proxy<'run> {
     runtime: &'run Runtime,
     address: SocketAddr,
@@ -153,13 +153,12 @@ impl Upstream {
     fn new(kubeconfig: &Path) -> Result<Self> {
         let config: Value = serde_json::from_str(&fs::read_to_string(kubeconfig)?)?;
         let (cluster, user) = (&config["clusters"][0]["cluster"], &config["users"][0]["user"]);
-        let read = |path: &Value| -> Result<String> { Ok(fs::read_to_string(path.as_str().context("no path")?)?) };
-        let ca = Certificate::from_pem(read(&cluster["certificate-authority"])?.as_bytes())?;
-        let identity = read(&user["client-certificate"])? + &read(&user["client-key"])?;
+        let ca = fs::read(cluster["certificate-authority"].as_str().context("no CA")?)?;
+        let bearer = format!("Bearer {}", user["token"].as_str().context("no token")?);
         let client = reqwest::Client::builder()
             .no_proxy()
-            .tls_certs_only([ca])
-            .identity(Identity::from_pem(identity.as_bytes())?);
+            .tls_certs_only([Certificate::from_pem(&ca)?])
+            .default_headers(HeaderMap::from_iter([(header::AUTHORIZATION, bearer.parse()?)]));
         Ok(Self {
             client: client.build()?,
             url: cluster["server"].as_str().context("no server")?.to_owned(),

@@ -150,7 +150,7 @@ pub(crate) fn with_kubectl_alone(scene: &Scene<'_>) -> Result<()> {
         pod["spec"]["schedulingGates"] = gates.clone();
         scene.kubectl.create(&pod)?;
     }
-    scene.kubectl.shell(&script, &scene.kubeconfig(), &scene.dir)?;
+    scene.shell(&script)?;
     for (i, gates) in gates_after.iter().enumerate() {
         let spec = &scene.kubectl.get("pod", &format!("held-{i}"))?["spec"];
         ensure!(spec["schedulingGates"] == *gates, "{spec}");

@@ -109,9 +109,10 @@ impl<'run> Scene<'run> {
         Edgeward::start(self.runtime, &self.dir, fleet, config)
     }
 
-    /// Starts edgeward as its own user, with the configuration in this ConfigMap of the trial's namespace, and waits
-    /// until it serves, ready or not. Without a fleet it looks at the cluster.
+    /// Starts edgeward with the configuration in this ConfigMap of the trial's namespace, and waits until it serves, ready
+    /// or not. Without a fleet it looks at the cluster.
     pub(crate) fn edgeward_of_config_map(&self, fleet: Option<&Value>, name: &str) -> Result<Edgeward<'run>> {
+        self.plane.rights.grant_in(&self.namespace, &self.kubectl)?;
         let kubeconfig = self.plane.edgeward_kubeconfig();
         let name = format!("{}/{name}", self.namespace);
         Edgeward::start_of_config_map(self.runtime, &self.dir, kubeconfig, &name, fleet)
@@ -119,18 +120,11 @@ impl<'run> Scene<'run> {
 
     /// Starts edgeward with the live view of the cluster, and waits until it is ready.
     pub(crate) fn live_edgeward(&self, config: &Value) -> Result<Edgeward<'run>> {
-        self.start_live(&self.dir, self.plane.kubeconfig(), config)
+        self.start_live(&self.dir, self.plane.edgeward_kubeconfig(), config)
     }
 
     /// One of several that live side by side, by name.
     pub(crate) fn live_edgeward_as(&self, name: &str, config: &Value) -> Result<Edgeward<'run>> {
-        let dir = self.dir.join(name);
-        fs::create_dir_all(&dir)?;
-        self.start_live(&dir, self.plane.kubeconfig(), config)
-    }
-
-    /// The same as its own user, who may do what the trial allows.
-    pub(crate) fn live_edgeward_of_its_own_as(&self, name: &str, config: &Value) -> Result<Edgeward<'run>> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)?;
         self.start_live(&dir, self.plane.edgeward_kubeconfig(), config)
@@ -157,12 +151,34 @@ impl<'run> Scene<'run> {
             "{}",
             said.stderr
         );
+        if said.succeeded {
+            self.plane.rights.grant_in(&name, &self.kubectl)?;
+        }
         Ok(name)
+    }
+
+    /// Starts edgeward with these arguments and the rights of the manifests, and waits until it is ready. The CA of its
+    /// certificate is `tls/ca.crt` in the trial's directory.
+    pub(crate) fn edgeward_of_arguments(&self, args: Vec<String>) -> Result<Edgeward<'run>> {
+        let kubeconfig = self.plane.edgeward_kubeconfig();
+        Edgeward::start_of_arguments(self.runtime, &self.dir, kubeconfig, args)
+    }
+
+    /// Takes from edgeward its namespace and the rights that the run has given it, as if it had never been there. Other
+    /// edgewards must not run.
+    pub(crate) fn revoke(&self) -> Result<Revoked<'run>> {
+        self.plane.rights.revoke(&self.plane.kubectl)?;
+        Ok(Revoked(self.plane))
+    }
+
+    /// Takes up the rights that the manifests have given edgeward meanwhile.
+    pub(crate) fn sign_in(&self) -> Result<()> {
+        self.plane.sign_in()
     }
 
     /// Starts a proxy in front of the API server.
     pub(crate) fn proxy(&self) -> Result<Proxy<'run>> {
-        Proxy::start(self.runtime, &self.plane.kubeconfig())
+        Proxy::start(self.runtime, &self.plane.edgeward_kubeconfig())
     }
 
     /// A kubeconfig with the rights of a cluster administrator.
@@ -170,9 +186,14 @@ impl<'run> Scene<'run> {
         self.plane.kubeconfig()
     }
 
-    /// The kubeconfig of the user `edgeward`, who may do what the trial allows.
+    /// The kubeconfig of edgeward, with the rights of the manifests.
     pub(crate) fn edgeward_kubeconfig(&self) -> PathBuf {
         self.plane.edgeward_kubeconfig()
+    }
+
+    /// Runs a script of the documentation in the trial's directory.
+    pub(crate) fn shell(&self, script: &str) -> Result<String> {
+        self.kubectl.shell(script, &self.kubeconfig(), &self.dir)
     }
 
     /// Starts a webhook inside the test.
@@ -244,7 +265,7 @@ impl<'run> Scene<'run> {
 
     /// The pods created in a namespace, as the API server's audit log has them.
     pub(crate) fn creations(&self, namespace: &str) -> Result<Vec<Creation>> {
-        let events = self.plane.audit_log()?;
+        let events = self.plane.creations()?;
         Ok(events
             .into_iter()
             .map(Creation)
@@ -324,6 +345,18 @@ impl Drop for Registration {
             .kubectl
             .run(&["delete", "mutatingwebhookconfiguration", &self.name], "");
         if let Err(error) = deleted {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// A cluster without edgeward. Dropped, the edgewards of other trials get their rights again.
+pub(crate) struct Revoked<'run>(&'run ControlPlane);
+
+impl Drop for Revoked<'_> {
+    fn drop(&mut self) {
+        let again = self.0.rights.revoke(&self.0.kubectl).and_then(|()| self.0.grant());
+        if let Err(error) = again {
             eprintln!("{error:#}");
         }
     }

@@ -9,6 +9,7 @@ mod cli;
 mod client;
 mod configuration;
 mod custom_resources;
+mod deployment;
 mod documentation;
 mod golden;
 mod logs;

@@ -17,7 +17,7 @@ fn entries() -> [Value; 2] {
     webhooks.try_into().unwrap()
 }
 
-fn webhook() -> Value {
+pub(crate) fn webhook() -> Value {
     let [webhook, _] = entries();
     webhook
 }
@@ -83,7 +83,7 @@ fn the_certificate_is_for_the_service_that_is_called() {
 }
 
 /// The default that the help states for an option, in the lines between this option and the next.
-fn default_of<'h>(option: &str, help: &'h str) -> &'h str {
+pub(crate) fn default_of<'h>(option: &str, help: &'h str) -> &'h str {
     let mut lines = help.lines().map(str::trim);
     lines
         .find(|line| line.split_whitespace().next() == Some(option))

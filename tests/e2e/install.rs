@@ -1,0 +1,303 @@
+//! Installed by kustomize as `docs/operations.md` says, and uninstalled: a pod is decided in between, and nothing is left.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::kubectl::Kubectl;
+use crate::patience::{BOUND, eventually};
+use crate::rights::NAMESPACE;
+use crate::scene::Scene;
+use crate::stage::Stage;
+use crate::workloads;
+
+/// With a certificate in files, and the keys of the contract as they are.
+pub(crate) fn with_files(scene: &Scene<'_>) -> Result<()> {
+    install_and_uninstall(scene, "example.io")
+}
+
+/// The same under another domain, which reaches the binary, the webhook's conditions and the policies alike.
+pub(crate) fn under_another_domain(scene: &Scene<'_>) -> Result<()> {
+    install_and_uninstall(scene, "acme.dev")
+}
+
+fn install_and_uninstall(scene: &Scene<'_>, domain: &str) -> Result<()> {
+    let stage = Stage::new(scene)?;
+    stage.edge_node("edge-0", "1")?;
+    stage.cloud_node("cloud-0")?;
+    stage.wan.close();
+    let label = format!("scheduling.{domain}/managed=true");
+    let args = ["label", "namespace", &scene.namespace, &label, "--overwrite"];
+    scene.kubectl.run(&args, "")?;
+    scene.remove_custom_resources()?;
+    let _revoked = scene.revoke()?;
+    let before = objects(&scene.kubectl)?;
+
+    let installation = Installation::prepare(scene, &stage, domain)?;
+    installation.apply()?;
+    installation.is_restricted()?;
+    scene.sign_in()?;
+    let edgeward = scene.edgeward_of_arguments(installation.arguments()?)?;
+    installation.lead_to(edgeward.admission().port())?;
+
+    // One is decided, and the next is held, for there is no room for it anywhere.
+    let decision = |name: &str| -> Result<Value> {
+        let mut pod = scene.kubectl.get("pod", name)?;
+        Ok(pod["metadata"]["annotations"][format!("scheduling.{domain}/decision")].take())
+    };
+    let pod = |name: &str, millicores: u32| {
+        let slo = json!({format!("slo.{domain}/class"): "batch"});
+        let mut pod = workloads::pod(name, slo);
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
+        pod
+    };
+    let probe = pod("probe", 100);
+    eventually("the API server calls the webhook", BOUND, || {
+        let answered = scene.kubectl.dry_run(&probe)?["metadata"]["annotations"].take();
+        let site = &answered[format!("scheduling.{domain}/site")];
+        ensure!(site == "edge", "{answered}");
+        Ok(())
+    })?;
+    scene.kubectl.create(&pod("decided", 700))?;
+    ensure!(decision("decided")? == "edge", "{}", decision("decided")?);
+    scene.kubectl.create(&pod("held", 700))?;
+    let gates = |name: &str| -> Result<Value> { Ok(scene.kubectl.get("pod", name)?["spec"]["schedulingGates"].take()) };
+    let gate = json!([{"name": format!("scheduling.{domain}/awaiting-capacity")}]);
+    ensure!(gates("held")? == gate, "{}", gates("held")?);
+    // The policies speak of this domain as well.
+    let wrong = json!({format!("slo.{domain}/class"): "quick"});
+    let said = scene.kubectl.run(
+        &["create", "--dry-run=server", "-f", "-"],
+        &workloads::deployment("wrong", 1, wrong).to_string(),
+    )?;
+    let warning = format!("slo.{domain}/class: \"quick\" is not latency, throughput or batch");
+    ensure!(said.warnings().iter().any(|said| said.ends_with(&warning)), "{said:?}");
+
+    // In the cluster, the replica that has just been tried is one of those that the documentation scales to none.
+    drop(edgeward);
+    installation.uninstall()?;
+    ensure!(gates("held")? == Value::Null, "{}", gates("held")?);
+    scene.kubectl.run(&["delete", "pod", "decided", "held"], "")?;
+    eventually("the cluster is as it was", BOUND, || {
+        let after = objects(&scene.kubectl)?;
+        let differ = |(key, object): &(&String, &Value)| before.get(*key) != Some(object);
+        let more: Vec<_> = after.iter().filter(differ).collect();
+        let less: Vec<_> = before.keys().filter(|key| !after.contains_key(*key)).collect();
+        ensure!(more.is_empty() && less.is_empty(), "left: {more:#?}, lost: {less:?}");
+        Ok(())
+    })
+}
+
+/// A checkout of ours, and an operator's kustomization beside it.
+struct Installation<'s, 'run> {
+    scene: &'s Scene<'run>,
+    domain: &'s str,
+    /// The kustomization, as it renders with this domain.
+    objects: Vec<Value>,
+}
+
+impl<'s, 'run> Installation<'s, 'run> {
+    fn prepare(scene: &'s Scene<'run>, stage: &Stage<'_>, domain: &'s str) -> Result<Self> {
+        let ours = scene.dir.join("edgeward");
+        for folder in ["deploy", "webhook", "certs"] {
+            copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &ours.join(folder))?;
+        }
+        scene.shell(&format!("cd edgeward\n{}", documented("sh", "openssl")?))?;
+        // Where the process of this trial has them, as the Deployment has the Secret.
+        copy(&ours.join("certs/files"), &scene.dir.join("tls"))?;
+
+        let mine = scene.dir.join("mine");
+        fs::create_dir(&mine)?;
+        let mut kustomization: Value = serde_saphyr::from_str(documented("yaml", "kind: Kustomization")?)?;
+        ensure!(
+            kustomization["resources"] == json!(["../edgeward/deploy/overlays/cert-manager"]),
+            "{kustomization}"
+        );
+        kustomization["resources"] = json!(["../edgeward/deploy/overlays/files"]);
+        // The sites of the trial, instead of the endpoint of a cloud.
+        let config = json!({"domain": "example.io", "sites": stage.config()["sites"]});
+        let data = json!({"config.yaml": config.to_string()});
+        let metadata = json!({"name": "edgeward-config", "namespace": NAMESPACE});
+        let patch = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        kustomization["patches"] = json!([{"patch": patch.to_string()}]);
+        fs::write(mine.join("kustomization.yaml"), kustomization.to_string())?;
+
+        let rendered = scene
+            .kubectl
+            .run(&["kustomize", &mine.display().to_string()], "")?
+            .stdout;
+        let objects = serde_saphyr::from_multiple(&rendered.replace("example.io", domain))?;
+        Ok(Self { scene, domain, objects })
+    }
+
+    fn object(&self, kind: &str) -> Result<&Value> {
+        let mut objects = self.objects.iter();
+        objects.find(|object| object["kind"] == kind).context(kind.to_owned())
+    }
+
+    /// The API server knows every field, and takes every object: tried first, then for good. Doing it again replaces no
+    /// pod.
+    fn apply(&self) -> Result<()> {
+        let script = documented("sh", "kubectl apply -k mine")?;
+        let (command, rollout) = script.split_once('\n').context("one line applies, and one waits")?;
+        let command = match self.domain {
+            "example.io" => command.to_owned(),
+            other => documented("sh", "kubectl kustomize mine | sed")?.replace("acme.dev", other),
+        };
+        // Its namespace must be there for anything to be tried in it.
+        self.scene.kubectl.apply(self.object("Namespace")?)?;
+        let tried = command.replace("kubectl apply", "kubectl apply --dry-run=server --validate=strict");
+        ensure!(tried != command, "{command}");
+        self.scene.shell(&tried)?;
+        self.scene.shell(&command)?;
+        self.scene.shell(rollout)?;
+        self.scene.shell(&command)?;
+        let deployment = self.scene.kubectl_in(NAMESPACE).get("deployment", "edgeward")?;
+        ensure!(deployment["metadata"]["generation"] == 1, "{deployment:#}");
+        let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
+        let args = ["wait", "--for=condition=Established", "--timeout=45s"];
+        self.scene.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
+    }
+
+    /// The namespace enforces the Pod Security Standard `restricted`, and the pods of the Deployment are there all the same.
+    fn is_restricted(&self) -> Result<()> {
+        let kubectl = self.scene.kubectl_in(NAMESPACE);
+        let args = ["create", "--dry-run=server", "-f", "-"];
+        let refused = kubectl.attempt(&args, &workloads::pod("lax", json!({})).to_string())?;
+        ensure!(
+            refused.stderr.contains("violates PodSecurity \"restricted:latest\""),
+            "{refused:?}"
+        );
+        // The template by itself: of a Deployment, only a warning would be said.
+        let deployment = self.object("Deployment")?;
+        let template = &deployment["spec"]["template"];
+        let mut metadata = template["metadata"].clone();
+        metadata["name"] = json!("template");
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
+        let said = kubectl.run(&args, &pod.to_string())?;
+        ensure!(said.warnings().is_empty(), "{said:?}");
+        let pods = kubectl.list("pods", "app.kubernetes.io/name=edgeward")?;
+        ensure!(pods.len() == 2, "{}", pods.len());
+        Ok(())
+    }
+
+    /// The arguments of the Deployment's container, with the files of its Secret where they are here.
+    fn arguments(&self) -> Result<Vec<String>> {
+        let container = &self.object("Deployment")?["spec"]["template"]["spec"]["containers"][0];
+        let mount = container["volumeMounts"][0]["mountPath"].as_str().context("a mount")?;
+        let args = container["args"].as_array().context("arguments")?.iter();
+        let mut args = args.map(|arg| arg.as_str().map(|arg| arg.replace(mount, &self.tls())));
+        ensure!(args.next().flatten().as_deref() == Some("serve"), "{container}");
+        args.map(|arg| arg.context("an argument is no string")).collect()
+    }
+
+    fn tls(&self) -> String {
+        self.scene.dir.join("tls").display().to_string()
+    }
+
+    /// No kubelet runs the pods here, and nothing routes to a Service. So the Service leads to a port of this machine; the
+    /// API server still asks for the certificate of the Service, of the CA that the manifests have brought it.
+    fn lead_to(&self, port: u16) -> Result<()> {
+        let spec = json!({"type": "ExternalName", "externalName": "localhost", "clusterIP": null, "clusterIPs": null});
+        let patch = json!({"spec": spec}).to_string();
+        let kubectl = self.scene.kubectl_in(NAMESPACE);
+        kubectl.run(&["patch", "service", "edgeward", "--type=merge", "-p", &patch], "")?;
+        let replace = |entry: usize, field: &str, value: Value| {
+            let path = format!("/webhooks/{entry}/{field}");
+            json!({"op": "replace", "path": path, "value": value})
+        };
+        let entries = (0..2).flat_map(|entry| {
+            [
+                replace(entry, "clientConfig/service/port", json!(port)),
+                // However busy the machine is.
+                replace(entry, "timeoutSeconds", json!(30)),
+            ]
+        });
+        let patch = Value::from_iter(entries).to_string();
+        let args = ["mutatingwebhookconfiguration", "zz-edgeward", "--type=json"];
+        kubectl
+            .run(&[&["patch"], &args[..], &["-p", &patch]].concat(), "")
+            .map(drop)
+    }
+
+    fn uninstall(&self) -> Result<()> {
+        let file = self.scene.dir.join("release.yaml");
+        fs::write(&file, json!({"domain": self.domain}).to_string())?;
+        let release = format!(
+            "{} release --all --config {}",
+            env!("CARGO_BIN_EXE_edgeward"),
+            file.display()
+        );
+        let script = documented("sh", "kubectl delete -k mine")?;
+        ensure!(script.contains("edgeward release --all\n"), "{script}");
+        let script = script.replace("edgeward release --all\n", &format!("{release}\n"));
+        self.scene.shell(&script).map(drop)
+    }
+}
+
+impl Drop for Installation<'_, '_> {
+    /// What a trial has left that failed.
+    fn drop(&mut self) {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": self.objects}).to_string();
+        let args = ["delete", "--ignore-not-found", "--timeout=45s", "-f", "-"];
+        if let Err(error) = self.scene.kubectl_in(NAMESPACE).run(&args, &list) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// The block of docs/operations.md that has these words.
+fn documented(language: &str, words: &str) -> Result<&'static str> {
+    let page = include_str!("../../docs/operations.md");
+    let mut blocks = page.split("\n```").filter_map(|block| {
+        let (first, block) = block.split_once('\n')?;
+        (first == language).then_some(block)
+    });
+    let block = blocks.find(|block| block.contains(words));
+    block.with_context(|| format!("docs/operations.md does not show {words:?}"))
+}
+
+/// Every object of the cluster, but for what changes by itself: Events, and who reported when.
+fn objects(kubectl: &Kubectl) -> Result<BTreeMap<String, Value>> {
+    let kinds = kubectl
+        .run(&["api-resources", "--verbs=list", "-o", "name"], "")?
+        .stdout;
+    let kinds: Vec<_> = kinds
+        .lines()
+        .filter(|kind| !kind.starts_with("events") && *kind != "componentstatuses")
+        .collect();
+    let said = kubectl.run(&["get", &kinds.join(","), "-A", "-o", "json"], "")?.stdout;
+    let mut list: Value = serde_json::from_str(&said)?;
+    let objects = list["items"].as_array_mut().context("no items")?;
+    let objects = objects.iter_mut().map(|object| {
+        if let Some(object) = object.as_object_mut() {
+            object.remove("status");
+        }
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.retain(|key, _| !["resourceVersion", "managedFields"].contains(&key.as_str()));
+        }
+        if object["kind"] == "Lease" {
+            object["spec"].take();
+        }
+        let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let key = format!("{} {}/{}", object["kind"], of("namespace"), of("name"));
+        (key, object.take())
+    });
+    Ok(objects.collect())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy(&entry.path(), &to)?,
+            false => drop(fs::copy(entry.path(), to)?),
+        }
+    }
+    Ok(())
+}

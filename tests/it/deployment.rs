@@ -1,0 +1,190 @@
+//! The manifests that run edgeward fit each other, the program and the documents.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use edgeward::config::Config;
+use edgeward::observe::configuration::read;
+use edgeward::runtime::{DEFAULT_SHUTDOWN_DELAY, DRAIN_LIMIT};
+use serde_json::{Value, json};
+
+use crate::manifests::{default_of, webhook};
+use crate::program::edgeward;
+
+fn path(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
+}
+
+fn objects(file: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(&fs::read_to_string(path(file)).unwrap()).unwrap()
+}
+
+fn object(file: &str) -> Value {
+    let [object] = objects(file).try_into().unwrap();
+    object
+}
+
+fn pod() -> Value {
+    object("deploy/base/deployment.yaml")["spec"]["template"]["spec"].take()
+}
+
+#[test]
+fn the_config_map_spells_the_defaults() {
+    assert_eq!(read(&path("deploy/base/configmap.yaml")).unwrap(), Config::default());
+    let map = object("deploy/base/configmap.yaml");
+    let spelled: Value = serde_saphyr::from_str(map["data"]["config.yaml"].as_str().unwrap()).unwrap();
+    let spelled: BTreeSet<_> = spelled.as_object().unwrap().keys().map(String::as_str).collect();
+    let flat: BTreeSet<_> = map["data"].as_object().unwrap().keys().map(String::as_str).collect();
+    for setting in Config::SETTINGS {
+        // Without one, the value is found out, or the feature is off.
+        let has_default = !["replicas", "prometheus"].contains(&setting);
+        let is_spelled = spelled.contains(setting) || flat.contains(setting);
+        assert_eq!(is_spelled, has_default, "{setting}");
+    }
+}
+
+#[test]
+fn the_pod_is_called_where_it_serves_and_has_time_to_drain() {
+    let (pod, service) = (pod(), object("deploy/base/service.yaml"));
+    let called = &webhook()["clientConfig"]["service"];
+    assert_eq!(service["metadata"]["name"], called["name"]);
+    assert_eq!(service["metadata"]["namespace"], called["namespace"]);
+    assert_eq!(service["spec"]["ports"][0]["port"], called["port"]);
+    assert_eq!(
+        object("deploy/base/namespace.yaml")["metadata"]["name"],
+        called["namespace"]
+    );
+
+    let help = edgeward().args(["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let container = &pod["containers"][0];
+    for (i, (option, name)) in [("--listen", "webhook"), ("--health-listen", "health")]
+        .iter()
+        .enumerate()
+    {
+        let (_, port) = default_of(option, &help).rsplit_once(':').unwrap();
+        let port: u16 = port.parse().unwrap();
+        assert_eq!(container["ports"][i], json!({"name": name, "containerPort": port}));
+        assert_eq!(service["spec"]["ports"][i]["targetPort"], *name);
+    }
+    for (probe, path) in [
+        ("startupProbe", "/livez"),
+        ("livenessProbe", "/livez"),
+        ("readinessProbe", "/readyz"),
+    ] {
+        assert_eq!(container[probe]["httpGet"], json!({"path": path, "port": "health"}));
+    }
+    let namespace = json!({"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}});
+    assert_eq!(container["env"], json!([namespace]));
+
+    let grace = pod["terminationGracePeriodSeconds"].as_u64().unwrap();
+    assert!(grace > (DEFAULT_SHUTDOWN_DELAY + DRAIN_LIMIT).as_secs());
+}
+
+#[test]
+fn whatever_is_selected_is_the_pod() {
+    let deployment = object("deploy/base/deployment.yaml");
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    let selector = |file: &str, field: &str| object(&format!("deploy/base/{file}.yaml"))["spec"][field].take();
+    assert_eq!(deployment["spec"]["selector"]["matchLabels"], *labels);
+    assert_eq!(selector("service", "selector"), *labels);
+    assert_eq!(selector("poddisruptionbudget", "selector")["matchLabels"], *labels);
+    assert_eq!(selector("networkpolicy", "podSelector")["matchLabels"], *labels);
+    for constraint in pod()["topologySpreadConstraints"].as_array().unwrap() {
+        assert_eq!(constraint["labelSelector"]["matchLabels"], *labels);
+    }
+}
+
+#[test]
+fn the_certificate_is_where_the_pod_and_the_webhook_look_for_it() {
+    let pod = pod();
+    let secret = &pod["volumes"][0]["secret"]["secretName"];
+    let mount = pod["containers"][0]["volumeMounts"][0]["mountPath"].as_str().unwrap();
+    let args = pod["containers"][0]["args"].to_string();
+    for file in ["tls.crt", "tls.key"] {
+        assert!(args.contains(&format!("{mount}/{file}\"")), "{args}");
+    }
+
+    let service = webhook()["clientConfig"]["service"].clone();
+    let text = |field: &str| service[field].as_str().unwrap().to_owned();
+    let [ca, leaf]: [Value; 2] = objects("certs/cert-manager/certificates.yaml").try_into().unwrap();
+    let [signs_ca, signs_leaf]: [Value; 2] = objects("certs/cert-manager/issuers.yaml").try_into().unwrap();
+    assert_eq!(leaf["spec"]["secretName"], *secret);
+    let name = format!("{}.{}.svc", text("name"), text("namespace"));
+    assert_eq!(leaf["spec"]["dnsNames"], json!([name]));
+    assert_eq!(ca["spec"]["issuerRef"]["name"], signs_ca["metadata"]["name"]);
+    assert_eq!(leaf["spec"]["issuerRef"]["name"], signs_leaf["metadata"]["name"]);
+    assert_eq!(signs_leaf["spec"]["ca"]["secretName"], ca["spec"]["secretName"]);
+    let overlay = object("webhook/overlays/cert-manager/kustomization.yaml");
+    let patch: Value = serde_saphyr::from_str(overlay["patches"][0]["patch"].as_str().unwrap()).unwrap();
+    let from = format!("{}/{}", text("namespace"), ca["metadata"]["name"].as_str().unwrap());
+    assert_eq!(patch["metadata"]["annotations"]["cert-manager.io/inject-ca-from"], from);
+
+    let files = object("certs/files/kustomization.yaml");
+    assert_eq!(files["secretGenerator"][0]["name"], *secret);
+    assert_eq!(files["secretGenerator"][0]["namespace"], service["namespace"]);
+}
+
+/// API group, resource, name where it is limited to one, and verb.
+type Rights = BTreeSet<[String; 4]>;
+
+fn rights(rules: &Value) -> Rights {
+    let words = |value: &Value| -> Vec<String> {
+        let words = value.as_array().unwrap().iter();
+        words.map(|word| word.as_str().unwrap().to_owned()).collect()
+    };
+    let mut rights = Rights::new();
+    for rule in rules.as_array().unwrap() {
+        let names = rule.get("resourceNames").map_or_else(|| vec![String::new()], words);
+        for group in words(&rule["apiGroups"]) {
+            for resource in words(&rule["resources"]) {
+                for name in &names {
+                    let right = |verb| [group.clone(), resource.clone(), name.clone(), verb];
+                    rights.extend(words(&rule["verbs"]).into_iter().map(right));
+                }
+            }
+        }
+    }
+    rights
+}
+
+/// What the blocks of a page about rights add up to, by the kind of role.
+fn documented(page: &str) -> [Rights; 2] {
+    let mut rights_of = [Rights::new(), Rights::new()];
+    let page = fs::read_to_string(path(page)).unwrap();
+    let blocks = page.split("```yaml\n").filter_map(|rest| rest.split("```").next());
+    for block in blocks.filter(|block| block.contains("verbs:")) {
+        for role in serde_saphyr::from_multiple::<Value>(block).unwrap() {
+            let rules = if role.is_array() { &role } else { &role["rules"] };
+            let kind = usize::from(role["kind"] == "Role");
+            rights_of[kind].extend(rights(rules));
+        }
+    }
+    rights_of
+}
+
+#[test]
+fn the_documents_name_the_rights_of_the_manifests() {
+    let granted = objects("deploy/base/rbac.yaml");
+    let of = |kind: &str| rights(&granted.iter().find(|object| object["kind"] == kind).unwrap()["rules"]);
+    let (everywhere, mut home) = (of("ClusterRole"), of("Role"));
+
+    let [live_everywhere, live_home] = documented("docs/live-view.md");
+    assert_eq!(live_everywhere, everywhere);
+    // The rest of the Role: the ConfigMap, which nobody needs who has the configuration in a file.
+    home.retain(|right| !live_home.contains(right));
+    let [operations, _] = documented("docs/operations.md");
+    assert!(operations.is_superset(&home), "{home:?}");
+    for page in ["docs/sites.md", "docs/policies.md"] {
+        let [named, _] = documented(page);
+        assert!(!named.is_empty() && named.is_subset(&everywhere), "{page}: {named:?}");
+    }
+    let subject = json!([{"kind": "ServiceAccount", "name": "edgeward", "namespace": "edgeward-system"}]);
+    for binding in granted.iter().filter(|object| object.get("subjects").is_some()) {
+        assert_eq!(binding["subjects"], subject);
+        let role = binding["kind"].as_str().unwrap().trim_end_matches("Binding");
+        assert_eq!(binding["roleRef"]["kind"], role);
+    }
+    assert_eq!(pod()["serviceAccountName"], "edgeward");
+}
