@@ -36,6 +36,10 @@ prometheus *args:
 bless:
     EDGEWARD_BLESS=1 cargo test --locked --test e2e placement
 
+# Build the static program that the image contains, and start it where there is nothing else.
+static:
+    cargo xtask static
+
 # What continuous integration runs.
 ci:
     .ci/run

@@ -80,7 +80,6 @@ fn install_and_uninstall(scene: &Scene<'_>, domain: &str) -> Result<()> {
     drop(edgeward);
     installation.uninstall()?;
     ensure!(gates("held")? == Value::Null, "{}", gates("held")?);
-    scene.kubectl.run(&["delete", "pod", "decided", "held"], "")?;
     eventually("the cluster is as it was", BOUND, || {
         let after = objects(&scene.kubectl)?;
         let differ = |(key, object): &(&String, &Value)| before.get(*key) != Some(object);
@@ -260,7 +259,8 @@ fn documented(language: &str, words: &str) -> Result<&'static str> {
     block.with_context(|| format!("docs/operations.md does not show {words:?}"))
 }
 
-/// Every object of the cluster, but for what changes by itself: Events, and who reported when.
+/// Every object of the cluster, but for what changes by itself: Events, who reported when, and pods of other trials, which
+/// end with the nodes they were on.
 fn objects(kubectl: &Kubectl) -> Result<BTreeMap<String, Value>> {
     let kinds = kubectl
         .run(&["api-resources", "--verbs=list", "-o", "name"], "")?
@@ -272,6 +272,14 @@ fn objects(kubectl: &Kubectl) -> Result<BTreeMap<String, Value>> {
     let said = kubectl.run(&["get", &kinds.join(","), "-A", "-o", "json"], "")?.stdout;
     let mut list: Value = serde_json::from_str(&said)?;
     let objects = list["items"].as_array_mut().context("no items")?;
+    objects.retain(|object| {
+        let namespace = object["metadata"]["namespace"].as_str();
+        match object["kind"].as_str() {
+            Some("Pod") => namespace == Some(NAMESPACE),
+            Some("Lease") => namespace != Some("kube-node-lease"),
+            _ => true,
+        }
+    });
     let objects = objects.iter_mut().map(|object| {
         if let Some(object) = object.as_object_mut() {
             object.remove("status");

@@ -147,6 +147,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("live::anti_affinity", live::controllers::anti_affinity),
     ("live::quota", live::controllers::quota),
     ("live::history_is_gone", live::connection::history_is_gone),
+    ("live::lists_in_pages", live::connection::lists_in_pages),
     (
         "fleet_command::a_cluster_becomes_a_file",
         fleet_command::a_cluster_becomes_a_file,

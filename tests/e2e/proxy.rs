@@ -6,13 +6,14 @@ use std::fs;
 use std::future::pending;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
@@ -58,6 +59,7 @@ struct Upstream {
     client: reqwest::Client,
     url: String,
     is_silent: watch::Sender<bool>,
+    refuses_streams: AtomicBool,
     /// The kinds whose next watch is answered with this.
     gone: Mutex<(Gone, BTreeSet<&'static str>)>,
 }
@@ -121,6 +123,11 @@ impl<'run> Proxy<'run> {
         *lock(&self.upstream.gone) = (gone, WATCHED.into());
     }
 
+    /// From now on no list is sent as a stream, as by API servers without the feature WatchList.
+    pub(crate) fn refuse_streams(&self) {
+        self.upstream.refuses_streams.store(true, Ordering::Relaxed);
+    }
+
     /// Waits until each kind was told that history is gone.
     pub(crate) fn all_were_told(&self) -> Result<()> {
         eventually("every kind is watched from what is gone", BOUND, || {
@@ -163,8 +170,20 @@ impl Upstream {
             client: client.build()?,
             url: cluster["server"].as_str().context("no server")?.to_owned(),
             is_silent: watch::Sender::new(false),
+            refuses_streams: AtomicBool::new(false),
             gone: Mutex::new((Gone::Status, BTreeSet::new())),
         })
+    }
+
+    /// The answer to a watch that is to begin with a list.
+    fn no_stream(&self, uri: &Uri) -> Option<Response> {
+        let is_stream = uri.query()?.contains("sendInitialEvents=true");
+        if !is_stream || !self.refuses_streams.load(Ordering::Relaxed) {
+            return None;
+        }
+        let message = "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden \
+                       for watch unless the WatchList feature gate is enabled";
+        Some(failed(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).into_response())
     }
 
     /// The answer to a watch from a resource version that is gone.
@@ -179,15 +198,27 @@ impl Upstream {
         if !resumes || !kinds.remove(uri.path()) {
             return None;
         }
-        let message = "too old resource version";
-        let status = json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
-            "message": message, "reason": "Expired", "code": 410});
+        let (code, headers, status) = failed(StatusCode::GONE, "Expired", "too old resource version");
         let (code, body) = match gone {
-            Gone::Status => (StatusCode::GONE, status),
-            Gone::Event => (StatusCode::OK, json!({"type": "ERROR", "object": status})),
+            Gone::Status => (code, status),
+            Gone::Event => (
+                StatusCode::OK,
+                format!("{{\"type\": \"ERROR\", \"object\": {}}}\n", status.trim_end()),
+            ),
         };
-        Some((code, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response())
+        Some((code, headers, body).into_response())
     }
+}
+
+/// A refusal in the API server's form.
+fn failed(code: StatusCode, reason: &str, message: &str) -> (StatusCode, [(HeaderName, &'static str); 1], String) {
+    let status = json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code.as_u16()});
+    (
+        code,
+        [(header::CONTENT_TYPE, "application/json")],
+        format!("{status}\n"),
+    )
 }
 
 async fn pass(
@@ -198,8 +229,8 @@ async fn pass(
     body: Bytes,
 ) -> Response {
     let mut silence = upstream.is_silent.subscribe();
-    if let Some(gone) = upstream.gone(&uri) {
-        return gone;
+    if let Some(refused) = upstream.no_stream(&uri).or_else(|| upstream.gone(&uri)) {
+        return refused;
     }
     headers.remove(header::HOST);
     let request = upstream

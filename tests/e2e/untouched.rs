@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::control_plane::{CLOUD_NODE, EDGE_NODES};
 use crate::patience::{BOUND, eventually};
 use crate::scene::{MANAGED, Scene};
-use crate::{fleet, hook, workloads};
+use crate::{fleet, hook, rights, workloads};
 
 /// Which pods the manifest's conditions let through to the webhook, asked of the API server itself.
 pub(crate) fn conditions_of_the_manifest(scene: &Scene<'_>) -> Result<()> {
@@ -41,17 +41,28 @@ pub(crate) fn conditions_of_the_manifest(scene: &Scene<'_>) -> Result<()> {
 /// Pods in namespaces that did not opt in, or may not, and pods in one that did which edgeward leaves alone.
 pub(crate) fn pods_of_nobody_here(scene: &Scene<'_>) -> Result<()> {
     const KUBE_SYSTEM: &str = "kube-system";
-    const OURS: &str = "edgeward-system";
     let (plain, _) = scene.another_namespace("plain", json!({}))?;
     let (declined, _) = scene.another_namespace("declined", json!({MANAGED: "false"}))?;
-    // The label does not help where the cluster's own pods are.
-    scene.create_namespace(OURS, json!({MANAGED: "true"}))?;
-    scene
-        .kubectl_in(KUBE_SYSTEM)
-        .run(&["label", "namespace", KUBE_SYSTEM, &format!("{MANAGED}=true")], "")?;
+    // The label does not help where the cluster's own pods are, and ours.
+    scene.kubectl.run(
+        &[
+            "label",
+            "namespace",
+            KUBE_SYSTEM,
+            rights::NAMESPACE,
+            &format!("{MANAGED}=true"),
+        ],
+        "",
+    )?;
 
     let edgeward = scene.edgeward(&fleet::relaxed())?;
-    let namespaces = [scene.namespace.as_str(), &plain, &declined, OURS, KUBE_SYSTEM];
+    let namespaces = [
+        scene.namespace.as_str(),
+        &plain,
+        &declined,
+        rights::NAMESPACE,
+        KUBE_SYSTEM,
+    ];
     let registered = scene.register_as("zz-edgeward", &namespaces, &edgeward.url, &edgeward.ca)?;
     let before = edgeward.reviews()?;
 

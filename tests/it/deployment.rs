@@ -188,3 +188,21 @@ fn the_documents_name_the_rights_of_the_manifests() {
     }
     assert_eq!(pod()["serviceAccountName"], "edgeward");
 }
+
+#[test]
+fn the_image_is_of_our_toolchain_and_runs_as_the_pods_user() {
+    let dockerfile = fs::read_to_string(path("Dockerfile")).unwrap();
+    let word = |instruction: &str| {
+        let mut lines = dockerfile.lines();
+        lines.find_map(|line| line.strip_prefix(instruction)).unwrap()
+    };
+    let toolchain = fs::read_to_string(path("rust-toolchain.toml")).unwrap();
+    assert!(toolchain.contains(&format!("channel = \"{}\"\n", word("ARG RUST="))));
+    let user = &pod()["securityContext"];
+    assert_eq!(word("USER "), format!("{}:{}", user["runAsUser"], user["runAsGroup"]));
+    let sysctl = json!([{
+        "name": "net.ipv4.ping_group_range",
+        "value": format!("{0} {0}", user["runAsGroup"]),
+    }]);
+    assert_eq!(user["sysctls"], sysctl);
+}

@@ -11,6 +11,7 @@ mod checks;
 mod control_plane;
 mod prometheus;
 mod shell;
+mod static_program;
 
 use std::env;
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ Commands:
   check            formatting, lints, the pure core, documentation, dependencies
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
                    cache; prints their directory
+  static           build the static program that the image contains, and start it where there is nothing else; prints it
   prometheus       unpack Debian's Prometheus once into the cache, unless one is installed; prints the program
 
 Environment:
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         (Some("wan"), trials) => checks::wan(trials),
         (Some("check"), []) => checks::check(),
         (Some("control-plane"), []) => control_plane::obtain().map(|dir| println!("{}", dir.display())),
+        (Some("static"), []) => static_program::build().map(|program| println!("{}", program.display())),
         (Some("prometheus"), []) => prometheus::obtain().map(|program| println!("{}", program.display())),
         (Some("help" | "--help" | "-h"), _) => {
             println!("{HELP}");

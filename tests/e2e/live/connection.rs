@@ -31,11 +31,14 @@ struct Behind<'scene, 'run> {
 impl<'scene, 'run> Behind<'scene, 'run> {
     /// A node of 2 cores, of which 1.9 are taken, and an empty one of 1 core.
     fn new(scene: &'scene Scene<'run>) -> Result<Self> {
+        Self::with(scene, scene.proxy()?)
+    }
+
+    fn with(scene: &'scene Scene<'run>, proxy: Proxy<'run>) -> Result<Self> {
         let stage = Stage::new(scene)?;
         let node = stage.edge_node("edge-0", "2")?;
         stage.edge_node("edge-1", "1")?;
         stage.cloud_node("cloud-0")?;
-        let proxy = scene.proxy()?;
         let mut config = stage.config();
         config["telemetryCacheTTL"] = json!(TTL);
         let edgeward = scene.live_edgeward_behind(&proxy, &config)?;
@@ -147,6 +150,15 @@ pub(crate) fn history_is_gone(scene: &Scene<'_>) -> Result<()> {
         ensure!(lists == 9, "{lists} lists");
         Ok(())
     })
+}
+
+/// An API server that sends no list as a stream is asked for pages, and the view is the same.
+pub(crate) fn lists_in_pages(scene: &Scene<'_>) -> Result<()> {
+    let proxy = scene.proxy()?;
+    proxy.refuse_streams();
+    let behind = Behind::with(scene, proxy)?;
+    behind.change()?;
+    behind.sees_the_new()
 }
 
 /// Nothing happens for longer than the view may be old, and it is not stale. With `EDGEWARD_LONG=1`, and under

@@ -1,0 +1,26 @@
+# syntax=docker/dockerfile:1
+# One static program in an otherwise empty image. For both architectures:
+#   docker buildx build --platform linux/amd64,linux/arm64 --tag IMAGE:TAG --push .
+# Each is compiled on its own architecture, emulated where need be: slow, and the same program that a machine of it builds.
+ARG RUST=1.95.0
+
+FROM rust:${RUST}-alpine AS build
+ARG RUST TARGETPLATFORM
+# Not the components that rust-toolchain.toml asks for.
+ENV RUSTUP_TOOLCHAIN=${RUST}
+RUN apk add --no-cache build-base ca-certificates linux-headers
+WORKDIR /edgeward
+COPY . .
+# Alpine's Rust links musl, and statically.
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/edgeward/target,id=edgeward-${TARGETPLATFORM} \
+    cargo build --release --locked --bin edgeward && cp target/release/edgeward /usr/local/bin/
+
+FROM scratch
+# For probes by HTTPS and for Prometheus.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /usr/local/bin/edgeward /usr/local/bin/
+# By number, or `runAsNonRoot` could not tell.
+USER 65532:65532
+EXPOSE 8443 8080
+ENTRYPOINT ["/usr/local/bin/edgeward"]

@@ -1,0 +1,66 @@
+//! `cargo xtask static`: the program that the image contains, and that it needs nothing else to run.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::shell::{cargo, output, run, workspace};
+
+/// Bytes below which it stays.
+const GOAL: u64 = 30 << 20;
+
+/// Builds it for this machine's architecture, and starts it where there is no other file. Returns where it is.
+pub(crate) fn build() -> Result<PathBuf> {
+    let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
+    if output(Command::new("rustup").arg("--version"))?.is_some() {
+        run(Command::new("rustup")
+            .args(["target", "add", &target])
+            .current_dir(workspace()))?;
+    }
+    let compiler = output(Command::new("musl-gcc").arg("--version"))?;
+    ensure!(compiler.is_some(), "there is no musl-gcc (Debian: musl-tools)");
+    run(&mut cargo([
+        "build",
+        "--release",
+        "--locked",
+        "--bin",
+        "edgeward",
+        "--target",
+        &target,
+    ]))?;
+    let built = env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
+    let program = built.join(&target).join("release/edgeward");
+    let bytes = fs::metadata(&program)
+        .with_context(|| program.display().to_string())?
+        .len();
+    eprintln!("{} bytes, {:.1} MiB", bytes, bytes as f64 / f64::from(1 << 20));
+    ensure!(bytes < GOAL, "the goal is less than {GOAL} bytes");
+    start_alone(&program)?;
+    Ok(program)
+}
+
+/// Starts it in a root directory that has nothing else, as the image has: three scenarios against its own TLS server.
+fn start_alone(program: &Path) -> Result<()> {
+    let root = program.with_file_name("edgeward-alone");
+    if root.exists() {
+        fs::remove_dir_all(&root)?;
+    }
+    fs::create_dir(&root)?;
+    fs::copy(program, root.join("edgeward"))?;
+    // As root, or as whoever may be root in a namespace.
+    let ways: [&[&str]; 2] = [&[], &["--map-root-user"]];
+    let alone = |way: &[&str], arg: &str| {
+        let mut command = Command::new("unshare");
+        command.args(way).arg("--root").arg(&root).args(["/edgeward", arg]);
+        command.env_clear();
+        command
+    };
+    let way = ways
+        .into_iter()
+        .find(|way| output(&mut alone(way, "--version")).is_ok_and(|said| said.is_some()))
+        .context("it does not start alone, or `unshare --root` (util-linux) is not permitted")?;
+    run(&mut alone(way, "demo"))
+}
