@@ -112,7 +112,7 @@ impl Rights {
                 used.len(),
                 granted.len()
             ),
-            false => println!("rights: NOT checked whether each is used, for not every trial was run"),
+            false => println!("rights: NOT checked whether each is used, for not every trial was run and passed"),
         }
         let mut complaints: Vec<_> = faults
             .iter()

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -62,5 +63,6 @@ fn start_alone(program: &Path) -> Result<()> {
         .into_iter()
         .find(|way| output(&mut alone(way, "--version")).is_ok_and(|said| said.is_some()))
         .context("it does not start alone, or `unshare --root` (util-linux) is not permitted")?;
-    run(&mut alone(way, "demo"))
+    // Our own output is where the program is.
+    run(alone(way, "demo").stdout(io::stderr()))
 }
