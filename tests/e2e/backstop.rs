@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::events::ours;
-use crate::leader::{allow, leads};
+use crate::leader::leads;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::stage::Stage;
@@ -50,7 +50,6 @@ fn on_stage(mut workload: Value, stage: &Stage<'_>, millicores: u32) -> Value {
 /// them; before, one was sent to the edge for want of a cloud. All that are stuck are found and told of, and none is touched.
 /// Then those whose owner creates another are recreated, one of an owner in a minute, and run in the cloud; the others stay.
 pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
-    allow(scene)?;
     let stage = Stage::new(scene)?;
     stage.edge_node("edge-0", "2")?;
     stage.cloud_node("cloud-0")?;
@@ -58,7 +57,7 @@ pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
     let mut config = stage.config();
     // Where gated pods pass through, no pod without a decision is recreated.
     config["foreignGates"] = json!("wait");
-    let mut edgeward = scene.live_edgeward_of_its_own_as("one", &config)?;
+    let mut edgeward = scene.live_edgeward_as("one", &config)?;
     let registered = scene.register(&edgeward.url, &edgeward.ca)?;
     registered.be_patient()?;
     eventually("it leads", BOUND, || leads(&edgeward))?;
@@ -168,8 +167,7 @@ pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
     let after = scene.kubectl.list("pods", "")?;
     ensure!(uids(&after) == uids(&before), "something was deleted");
 
-    // What docs/operations.md says that it takes, and nothing more.
-    allow_deletion(scene)?;
+    scene.allow_recreation()?;
     let mut recreating = config.clone();
     recreating["backstop"] = json!({"recreate": true});
     edgeward.set_config(&recreating)?;
@@ -254,27 +252,4 @@ fn is_unschedulable(pod: &Value) -> bool {
     conditions
         .into_iter()
         .any(|condition| condition["reason"] == "Unschedulable")
-}
-
-/// Lets edgeward delete pods, by the rule that `docs/operations.md` names.
-fn allow_deletion(scene: &Scene<'_>) -> Result<()> {
-    let page = include_str!("../../docs/operations.md");
-    let rules = page.split("```yaml\n").find_map(|block| {
-        let (block, _) = block.split_once("```")?;
-        block.contains("verbs: [delete]").then_some(block)
-    });
-    let mut role: Value = serde_saphyr::from_str(rules.context("operations.md names no rule for deletions")?)?;
-    let name = format!("{}-recreation", scene.namespace);
-    role["apiVersion"] = json!("rbac.authorization.k8s.io/v1");
-    role["kind"] = json!("ClusterRole");
-    role["metadata"] = json!({"name": name});
-    scene.kubectl.create(&role)?;
-    scene.kubectl.create(&json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "edgeward"}],
-    }))?;
-    Ok(())
 }

@@ -18,6 +18,8 @@ pub(crate) const USER: &str = "system:serviceaccount:edgeward-system:edgeward";
 pub(crate) struct Rights {
     /// ServiceAccount, roles and bindings.
     objects: Vec<Value>,
+    /// What `deploy/recreate` adds to them.
+    recreation: Vec<Value>,
 }
 
 /// API group, resource with its subresource, and verb.
@@ -31,13 +33,19 @@ impl Rights {
             object["kind"] == "ServiceAccount" || object["apiVersion"] == "rbac.authorization.k8s.io/v1"
         });
         ensure!(objects.len() == 5, "{objects:#?}");
-        Ok(Self { objects })
+        let recreation = kubectl.render(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/recreate"))?;
+        Ok(Self { objects, recreation })
     }
 
     /// Creates the ServiceAccount with its rights, in a namespace that has nothing else.
     pub(crate) fn grant(&self, kubectl: &Kubectl) -> Result<()> {
         kubectl.run(&["create", "namespace", NAMESPACE], "")?;
         kubectl.run(&["create", "-f", "-"], &list(&self.objects)).map(drop)
+    }
+
+    /// Adds the right to have pods created anew.
+    pub(crate) fn grant_recreation(&self, kubectl: &Kubectl) -> Result<()> {
+        kubectl.run(&["apply", "-f", "-"], &list(&self.recreation)).map(drop)
     }
 
     /// Removes them, their namespace with all that is in it, and the ServiceAccount.
@@ -67,7 +75,8 @@ impl Rights {
             words.filter_map(Value::as_str).map(str::to_owned).collect()
         };
         let mut rights = BTreeSet::new();
-        let rules = self.objects.iter().filter_map(|object| object["rules"].as_array());
+        let objects = self.objects.iter().chain(&self.recreation);
+        let rules = objects.filter_map(|object| object["rules"].as_array());
         for rule in rules.flatten() {
             for group in words(&rule["apiGroups"]) {
                 for resource in words(&rule["resources"]) {

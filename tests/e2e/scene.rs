@@ -164,6 +164,11 @@ impl<'run> Scene<'run> {
         Edgeward::start_of_arguments(self.runtime, &self.dir, kubeconfig, args)
     }
 
+    /// Lets edgeward have pods created anew, as `deploy/recreate` does.
+    pub(crate) fn allow_recreation(&self) -> Result<()> {
+        self.plane.rights.grant_recreation(&self.plane.kubectl)
+    }
+
     /// Takes from edgeward its namespace and the rights that the run has given it, as if it had never been there. Other
     /// edgewards must not run.
     pub(crate) fn revoke(&self) -> Result<Revoked<'run>> {
