@@ -28,6 +28,10 @@ wan *args:
 control-plane:
     cargo xtask control-plane
 
+# Build the cert-manager of the end-to-end tests into the cache.
+cert-manager:
+    cargo xtask cert-manager
+
 # The tests beside a real Prometheus server alone.
 prometheus *args:
     cargo test --locked --test prometheus -- {{args}}

@@ -7,8 +7,10 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 mod cache;
+mod cert_manager;
 mod checks;
 mod control_plane;
+mod go;
 mod prometheus;
 mod shell;
 mod static_program;
@@ -16,7 +18,7 @@ mod static_program;
 use std::env;
 use std::process::ExitCode;
 
-use crate::control_plane::NoGo;
+use crate::go::NoGo;
 use crate::prometheus::NoPrometheus;
 
 const HELP: &str = "\
@@ -31,16 +33,18 @@ Commands:
   check            formatting, lints, the pure core, documentation, dependencies
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
                    cache; prints their directory
+  cert-manager     build cert-manager once into the cache; prints its directory
   static           build the static program that the image contains, and start it where there is nothing else; prints it
   prometheus       unpack Debian's Prometheus once into the cache, unless one is installed; prints the program
 
 Environment:
   EDGEWARD_CONTROL_PLANE   directory with ready-made binaries, instead of building them
+  EDGEWARD_CERT_MANAGER    directory with a ready-made one, instead of building it
   EDGEWARD_PROMETHEUS      ready-made program, instead of Debian's
   EDGEWARD_CACHE           where built tools are kept [default: $XDG_CACHE_HOME/edgeward or ~/.cache/edgeward]
 
-Exit codes: 0 success, 1 failure, 2 usage, 3 there is no Go that could build the control plane, or
-no apt-get to bring Prometheus";
+Exit codes: 0 success, 1 failure, 2 usage, 3 there is no Go that could build the control plane or
+cert-manager, or no apt-get to bring Prometheus";
 
 const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
         (Some("wan"), trials) => checks::wan(trials),
         (Some("check"), []) => checks::check(),
         (Some("control-plane"), []) => control_plane::obtain().map(|dir| println!("{}", dir.display())),
+        (Some("cert-manager"), []) => cert_manager::obtain().map(|dir| println!("{}", dir.display())),
         (Some("static"), []) => static_program::build().map(|program| println!("{}", program.display())),
         (Some("prometheus"), []) => prometheus::obtain().map(|program| println!("{}", program.display())),
         (Some("help" | "--help" | "-h"), _) => {

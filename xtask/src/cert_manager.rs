@@ -1,0 +1,71 @@
+//! The real cert-manager, built once from the Go module in `tests/certmanager`: its controllers and cainjector as one program,
+//! and its custom resource definitions. A directory of the cache, keyed by the module's files, gets both.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::control_plane::key;
+use crate::shell::{output, workspace};
+use crate::{cache, go};
+
+/// Names a directory with a ready-made one.
+pub(crate) const VARIABLE: &str = "EDGEWARD_CERT_MANAGER";
+
+const PROGRAM: &str = "cert-manager";
+
+/// Those that its controllers for a webhook's certificates need, out of its own module.
+const DEFINITIONS: [&str; 4] = ["certificaterequests", "certificates", "clusterissuers", "issuers"];
+
+/// Part of the cache key: raise it when the build below changes what comes out.
+const RECIPE: &str = "1: trimpath, stripped";
+
+/// The directory with the program and `crds/`, built if it is not there yet (four minutes on two cores). Says on stderr what it
+/// does.
+pub(crate) fn obtain() -> Result<PathBuf> {
+    if let Some(dir) = env::var_os(VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from) {
+        ensure!(
+            dir.join(PROGRAM).is_file() && dir.join("crds").is_dir(),
+            "{VARIABLE}={} lacks {PROGRAM} or crds",
+            dir.display()
+        );
+        return Ok(fs::canonicalize(dir)?);
+    }
+    let module = workspace().join("tests/certmanager");
+    let read = |name| fs::read_to_string(module.join(name)).with_context(|| format!("tests/certmanager/{name}"));
+    let (main, go_mod, go_sum) = (read("main.go")?, read("go.mod")?, read("go.sum")?);
+    let dir = cache::root()?
+        .join("cert-manager")
+        .join(key(&[RECIPE, &DEFINITIONS.join(" "), &main, &go_mod, &go_sum]));
+    if !dir.is_dir() {
+        go::ensure(&module, &go_mod, VARIABLE)?;
+    }
+    cache::once(&dir, |partial| {
+        eprintln!("building cert-manager from its Go module into {}", dir.display());
+        build(&module, partial)
+    })?;
+    Ok(dir)
+}
+
+fn build(module: &Path, into: &Path) -> Result<()> {
+    let mut build = Command::new("go");
+    build
+        .args(["build", "-v", "-trimpath", "-ldflags", "-s -w", "-o"])
+        .arg(into.join(PROGRAM))
+        .current_dir(module);
+    go::with_progress(&mut build)?;
+    let mut list = Command::new("go");
+    list.args(["list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager"])
+        .current_dir(module);
+    let sources = PathBuf::from(output(&mut list)?.context("go has gone")?);
+    fs::create_dir(into.join("crds"))?;
+    for definition in DEFINITIONS {
+        // Not fs::copy: it would keep the module cache's read-only mode.
+        let file = format!("cert-manager.io_{definition}.yaml");
+        let text = fs::read(sources.join("deploy/crds").join(&file)).with_context(|| file.clone())?;
+        fs::write(into.join("crds").join(file), text)?;
+    }
+    Ok(())
+}
