@@ -1,5 +1,6 @@
 //! `edgeward check`: what is wrong with an installation, and how to mend it.
 
+mod certificate;
 mod configuration;
 mod custom;
 mod finding;
@@ -11,27 +12,22 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use futures::future::join_all;
 
 use self::finding::{Finding, Report};
-use self::webhook::{Answer, Behind};
 use super::cluster::Cluster;
 use super::installed::{Found, Installed, State};
 use super::{live, undecided};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::observe::installation::{Target, Webhook, handshake};
+use crate::observe::installation::Webhook;
 use crate::observe::{Connection, Listing};
 use crate::runtime::{self, LogFormat};
-
-/// How many replicas are looked at behind a Service.
-const REPLICAS: usize = 8;
 
 /// Find what is wrong with an installation of edgeward, and say how to mend it.
 ///
 /// One line a finding: ok, warning or fault, with a fix that can be copied. Looks at the API server, the configuration,
-/// custom resources, edgeward's rights, the webhook and its certificate (by a TLS handshake with whoever serves, verified by
-/// caBundle and name), namespaces, nodes, sites and, by one round of probes, the WAN. Runs wherever a kubeconfig leads to the
+/// custom resources, edgeward's rights, the webhook and its certificate (by a TLS handshake with whoever serves and by the
+/// Secret that replicas mount, verified by caBundle and name), namespaces, nodes, sites and, by one round of probes, the WAN. Runs wherever a kubeconfig leads to the
 /// cluster, and changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 no fault; 1 a fault, or the check could not be made.")]
@@ -125,8 +121,13 @@ impl Check {
             Ok(ours) => {
                 findings.extend(webhook::judge(&self.webhook, ours, &found.config.keys));
                 for entry in ours {
-                    let behind = behind(connection, entry).await;
-                    findings.extend(webhook::certificate(entry, &behind, clock.wall()));
+                    let behind = certificate::ask(connection, entry).await;
+                    for found in certificate::judge(entry, &behind, clock.wall()) {
+                        // Of what both entries have in common.
+                        if !findings.contains(&found) {
+                            findings.push(found);
+                        }
+                    }
                 }
             }
             Err(error) => findings.push(Finding::unknown("webhook", error)),
@@ -164,37 +165,4 @@ async fn picture(connection: &Connection, found: &Found, clock: Clock, metrics: 
     let mut findings = sites::judge(&snapshot, index.faults());
     findings.extend(sites::probes(&snapshot, &found.place));
     findings
-}
-
-/// Who answers behind a webhook.
-async fn behind(connection: &Connection, webhook: &Webhook) -> Behind {
-    let ask = async |address: String, name: &str| {
-        let served = handshake(&address, name, &webhook.ca_bundle).await;
-        Answer {
-            address,
-            name: name.to_owned(),
-            served,
-        }
-    };
-    match &webhook.target {
-        Target::Url(url) => match webhook::host(url) {
-            Some((host, port)) => {
-                let name = host.trim_start_matches('[').trim_end_matches(']');
-                Behind::Answers(vec![ask(format!("{host}:{port}"), name).await])
-            }
-            None => Behind::NoUrl(url.clone()),
-        },
-        Target::Service { namespace, name, port } => match connection.endpoints(namespace, name, *port).await {
-            Ok(Some(addresses)) => {
-                let server = format!("{name}.{namespace}.svc");
-                let answers = addresses
-                    .into_iter()
-                    .take(REPLICAS)
-                    .map(|address| ask(address, &server));
-                Behind::Answers(join_all(answers).await)
-            }
-            Ok(None) => Behind::NoService,
-            Err(error) => Behind::Unknown(format!("{error:#}")),
-        },
-    }
 }

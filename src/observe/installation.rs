@@ -1,5 +1,7 @@
 //! An installation of edgeward as an API server has it: registrations, rights, namespaces, and who answers behind a webhook.
 
+mod bundle;
+mod mounted;
 mod serving;
 
 use std::collections::BTreeMap;
@@ -17,7 +19,9 @@ use super::connection::Connection;
 use super::raw::Raw;
 use crate::api::Site;
 
-pub use serving::{Mistrust, Serving, handshake};
+pub use bundle::{Bundle, Mistrust, Serving};
+pub use mounted::{Mounted, PairSecret};
+pub use serving::{Chain, shown};
 
 /// Labels by key.
 pub type Labels = BTreeMap<String, String>;
@@ -43,6 +47,8 @@ pub struct Webhook {
     pub target: Target,
     /// PEM; empty where the API server's own roots count.
     pub ca_bundle: Vec<u8>,
+    /// The Certificate, `namespace/name`, from whose authority cert-manager fills in the bundle.
+    pub injected: Option<String>,
     /// The namespaces whose pods come to it.
     pub namespaces: Selector,
 }
@@ -172,9 +178,16 @@ impl Connection {
         for found in list.items {
             let configuration = found.metadata.name.unwrap_or_default();
             let created = found.metadata.creation_timestamp.map(|at| at.0);
+            let mut annotations = found.metadata.annotations.unwrap_or_default();
+            let injected = annotations.remove("cert-manager.io/inject-ca-from");
             for (position, entry) in found.webhooks.into_iter().flatten().enumerate() {
                 let read = read(entry, &configuration, position)?;
-                webhooks.push(Webhook { created, ..read });
+                let injected = injected.clone();
+                webhooks.push(Webhook {
+                    created,
+                    injected,
+                    ..read
+                });
             }
         }
         Ok(webhooks)
@@ -206,7 +219,8 @@ impl Connection {
         Ok(pod.map(|pod| pod.json().to_owned()))
     }
 
-    /// Where the ready endpoints of a Service's port are, `address:port`; `None` if there is no such Service.
+    /// Where the API server finds a Service's port, `address:port`: its ready endpoints, or another name that it stands for;
+    /// `None` if there is no such Service.
     ///
     /// # Errors
     /// They cannot be read.
@@ -216,7 +230,11 @@ impl Connection {
         let Some(found) = services.get_opt(service).await.map_err(failure)? else {
             return Ok(None);
         };
-        let ports = found.spec.into_iter().flat_map(|spec| spec.ports.into_iter().flatten());
+        let spec = found.spec.unwrap_or_default();
+        if let (Some("ExternalName"), Some(host)) = (spec.type_.as_deref(), spec.external_name) {
+            return Ok(Some(vec![format!("{host}:{port}")]));
+        }
+        let ports = spec.ports.into_iter().flatten();
         let name = ports.filter(|found| found.port == port).find_map(|found| found.name);
         let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), namespace);
         let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
@@ -274,6 +292,7 @@ fn read(entry: MutatingWebhook, configuration: &str, position: usize) -> anyhow:
         configuration: configuration.to_owned(),
         position,
         created: None,
+        injected: None,
         name: entry.name,
         failure_policy: entry.failure_policy.unwrap_or_else(|| "Fail".to_owned()),
         timeout_seconds: entry.timeout_seconds.unwrap_or(10),

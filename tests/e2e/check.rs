@@ -148,7 +148,7 @@ pub(crate) fn each_fault_and_its_fix(scene: &Scene<'_>) -> Result<()> {
     let bundle = |pem: &str| json!([{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": STANDARD.encode(pem)}]);
     let stranger = Authority::new()?;
     installation.patch("mutatingwebhookconfiguration", webhook, &bundle(&stranger.certificate))?;
-    let fixes = installation.finds("FAULT", "by this caBundle: invalid peer certificate")?;
+    let fixes = installation.finds("FAULT", "its certificate is of none of the authorities in caBundle")?;
     installation.mend(&fixes, "", "")?;
 
     // The registration, and whom it calls.

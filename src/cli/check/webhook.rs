@@ -1,19 +1,14 @@
-//! The way from the API server to edgeward: the registration, who answers behind it, and whose pods take it.
+//! The way from the API server to edgeward: the registration, and whose pods take it.
 
 use std::collections::BTreeMap;
-
-use jiff::{SignedDuration, Timestamp};
 
 use super::finding::Finding;
 use crate::cli::installed::Found;
 use crate::cli::undecided::WEBHOOKS;
 use crate::keys::Keys;
-use crate::observe::installation::{Labels, Mistrust, Serving, Target, Webhook};
+use crate::observe::installation::{Labels, Target, Webhook};
 
 const AREA: &str = "webhook";
-
-/// How long before its end a certificate is to be renewed.
-const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// Longer than this nobody should wait for a pod.
 const TIMEOUT: i32 = 2;
@@ -23,26 +18,6 @@ const BASE: [&str; 2] = ["zz-edgeward", "example.io"];
 
 /// What `webhook/base` is called for, as JSON.
 const RULES: &str = r#"[{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}]"#;
-
-/// Who is behind a webhook.
-pub(super) enum Behind {
-    /// What was found at each address.
-    Answers(Vec<Answer>),
-    /// There is no such Service.
-    NoService,
-    /// The URL cannot be called.
-    NoUrl(String),
-    /// Nobody says; why.
-    Unknown(String),
-}
-
-/// Who answers at an address.
-pub(super) struct Answer {
-    pub(super) address: String,
-    /// The name that the certificate must have.
-    pub(super) name: String,
-    pub(super) served: Result<Serving, Mistrust>,
-}
 
 /// The registration itself.
 pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<Finding> {
@@ -131,13 +106,8 @@ fn select(configuration: &str, ours: &[Webhook], namespace: &str, found: &Found)
     }
 }
 
-/// How a certificate comes to stand.
-fn renew(name: &str) -> String {
-    format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself")
-}
-
 /// A patch of one field of an entry.
-fn replace(webhook: &Webhook, field: &str, value: &str) -> String {
+pub(super) fn replace(webhook: &Webhook, field: &str, value: &str) -> String {
     let Webhook {
         configuration,
         position,
@@ -147,84 +117,6 @@ fn replace(webhook: &Webhook, field: &str, value: &str) -> String {
         "kubectl patch mutatingwebhookconfiguration {configuration} --type=json -p \
          '[{{\"op\": \"add\", \"path\": \"/webhooks/{position}/{field}\", \"value\": {value}}}]'"
     )
-}
-
-/// Whether the API server would believe who answers. What is seen is what is served, not what a Secret holds.
-pub(super) fn certificate(webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<Finding> {
-    const AREA: &str = "certificate";
-    let name = &webhook.name;
-    // With the bundle of the authority that serve has its certificate from.
-    let bundle = || replace(webhook, "clientConfig/caBundle", "\"'$(base64 -w0 ca.crt)'\"");
-    if webhook.ca_bundle.is_empty() {
-        let text = format!("{name} has no caBundle: the API server believes its own authorities only");
-        return vec![Finding::fault(AREA, text, bundle())];
-    }
-    let answers = match (behind, &webhook.target) {
-        (Behind::Answers(answers), _) => answers,
-        (
-            Behind::NoService,
-            Target::Service {
-                namespace,
-                name: service,
-                port,
-            },
-        ) => {
-            let text = format!("{name} calls the Service {namespace}/{service}, which does not exist");
-            let fix = format!(
-                "kubectl -n {namespace} expose deployment edgeward --name={service} --port={port} --target-port=8443"
-            );
-            return vec![Finding::fault(AREA, text, fix)];
-        }
-        (Behind::NoService, Target::Url(url)) | (Behind::NoUrl(url), _) => {
-            let text = format!("{name} calls {url:?}, which is no https:// URL with a host");
-            let fix = replace(webhook, "clientConfig/url", "\"https://HOST:8443/mutate\"");
-            return vec![Finding::fault(AREA, text, fix)];
-        }
-        (Behind::Unknown(why), _) => {
-            let text = format!("who answers {name} is not checked: {why}");
-            return vec![Finding::warning(AREA, text, None)];
-        }
-    };
-    if answers.is_empty() {
-        let namespace = match &webhook.target {
-            Target::Service { namespace, .. } => namespace,
-            Target::Url(_) => "edgeward-system",
-        };
-        let text = format!("nobody answers {name}: its Service has no ready endpoint");
-        let fix = format!("kubectl -n {namespace} rollout restart deployment edgeward");
-        return vec![Finding::fault(AREA, text, fix)];
-    }
-    let judged = answers.iter().map(|answer| {
-        let Answer { address, name, served } = answer;
-        match served {
-            Ok(Serving { not_after }) if not_after.duration_since(now) < SOON => {
-                let text = format!("the certificate at {address} ends at {not_after}");
-                Finding::warning(AREA, text, Some(renew(name)))
-            }
-            Ok(Serving { not_after }) => Finding::ok(
-                AREA,
-                format!("that at {address} is for {name}, of an authority in caBundle, until {not_after}"),
-            ),
-            Err(Mistrust::Bundle(words)) => Finding::fault(AREA, format!("caBundle {words}"), bundle()),
-            Err(Mistrust::Authority(words)) => {
-                let text = format!("the API server will not believe {address} to be {name} by this caBundle: {words}");
-                Finding::fault(AREA, text, bundle())
-            }
-            // Of an authority in the bundle: another bundle mends nothing.
-            Err(Mistrust::Certificate(words)) => {
-                let text = format!("the API server will not believe {address} to be {name}: {words}");
-                Finding::fault(AREA, text, renew(name))
-            }
-            Err(Mistrust::Unreachable(words)) => {
-                let text =
-                    format!("{address} cannot be looked at from here, so nothing is known of its certificate: {words}");
-                // The API server's own answer.
-                let ask = "edgeward review --live -n NAMESPACE -f POD.yaml".to_owned();
-                Finding::warning(AREA, text, Some(ask))
-            }
-        }
-    });
-    judged.collect()
 }
 
 /// Host and port of a URL as the API server calls it.

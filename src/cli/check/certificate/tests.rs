@@ -1,0 +1,282 @@
+use std::ops::Range;
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+
+use super::super::finding::Level;
+use super::*;
+
+const NAME: &str = "edgeward.edgeward-system.svc";
+
+fn now() -> Timestamp {
+    "2026-11-21T12:00:00Z".parse().unwrap()
+}
+
+/// Makes a certificate valid for these hours from now.
+fn set_validity(params: &mut CertificateParams, hours: Range<i64>) {
+    let at = |hours: i64| {
+        let second = now().as_second() + hours * 3600;
+        date_time_ymd(1970, 1, 1) + Duration::from_secs(second.try_into().unwrap())
+    };
+    (params.not_before, params.not_after) = (at(hours.start), at(hours.end));
+}
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority(hours: Range<i64>) -> Authority {
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    set_validity(&mut params, hours);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// One that counts.
+fn trusted() -> Authority {
+    authority(-1..8760)
+}
+
+/// A pair for `name`, valid for these hours from now.
+struct Leaf {
+    chain: Chain,
+    cert: String,
+    key: String,
+}
+
+fn leaf(authority: &Authority, name: &str, hours: Range<i64>) -> Leaf {
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    set_validity(&mut params, hours);
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, authority).unwrap();
+    Leaf {
+        chain: vec![certificate.der().clone()],
+        cert: certificate.pem(),
+        key: key.serialize_pem(),
+    }
+}
+
+fn shows(leaf: &Leaf) -> Behind {
+    answers(Ok(leaf.chain.clone()))
+}
+
+fn answers(shown: Result<Chain, String>) -> Behind {
+    let answer = Answer {
+        address: "10.0.0.1:8443".into(),
+        name: NAME.into(),
+        shown,
+    };
+    Behind::Answers(vec![answer], Ok(vec![]))
+}
+
+fn webhook(bundle: &str) -> Webhook {
+    Webhook {
+        ca_bundle: bundle.into(),
+        ..Webhook::example()
+    }
+}
+
+/// The only finding about the certificate.
+fn finding(webhook: &Webhook, behind: &Behind) -> Finding {
+    let mut findings = judge(webhook, behind, now());
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = findings.pop().unwrap();
+    assert!(finding.level != Level::Fault || finding.fix.is_some(), "{finding:?}");
+    finding
+}
+
+fn found(bundle: &str, behind: &Behind) -> (Level, String) {
+    let finding = finding(&webhook(bundle), behind);
+    (finding.level, finding.text)
+}
+
+#[test]
+fn a_certificate_is_judged_by_what_is_served() {
+    let ours = trusted();
+    let good = shows(&leaf(&ours, NAME, -24..24 * 60));
+    assert_eq!(
+        found(&ours.pem(), &good),
+        (
+            Level::Ok,
+            "pods.edgeward.io: that at 10.0.0.1:8443 is for edgeward.edgeward-system.svc, of an authority in caBundle, \
+             until 2027-01-20T12:00:00Z"
+                .into()
+        )
+    );
+    let fault = |bundle: &str, behind: &Behind| {
+        let (level, text) = found(bundle, behind);
+        assert_eq!(level, Level::Fault, "{text}");
+        text
+    };
+    let untrusting = "pods.edgeward.io: the API server does not believe 10.0.0.1:8443 to be \
+                      edgeward.edgeward-system.svc: its certificate ";
+    assert_eq!(
+        fault("", &good),
+        "pods.edgeward.io has no caBundle: the API server believes its own authorities only"
+    );
+    assert_eq!(
+        fault("pem", &good),
+        "pods.edgeward.io: caBundle holds no certificate: the API server believes nobody"
+    );
+    assert_eq!(
+        fault(&authority(-9..-1).pem(), &good),
+        "pods.edgeward.io: caBundle has no authority that is valid after 2026-11-21T11:00:00Z: the API server believes \
+         nobody"
+    );
+    assert_eq!(
+        fault(&trusted().pem(), &good),
+        format!("{untrusting}is of none of the authorities in caBundle")
+    );
+    for (name, hours, words) in [
+        (
+            "edgeward.svc",
+            -24..24 * 60,
+            "has no alternative name edgeward.edgeward-system.svc",
+        ),
+        (NAME, -24..-12, "expired at 2026-11-21T00:00:00Z"),
+        (NAME, 12..24, "is not valid before 2026-11-22T00:00:00Z"),
+    ] {
+        let text = fault(&ours.pem(), &shows(&leaf(&ours, name, hours)));
+        assert_eq!(text, format!("{untrusting}{words}"));
+    }
+    // Not known is not good.
+    let (level, text) = found(&ours.pem(), &answers(Err("timed out".into())));
+    assert_eq!(level, Level::Warning);
+    assert!(
+        text.starts_with("10.0.0.1:8443 cannot be looked at from here"),
+        "{text}"
+    );
+    assert_eq!(
+        found(&ours.pem(), &Behind::Unknown("forbidden".into())).0,
+        Level::Warning
+    );
+    assert_eq!(
+        fault(&ours.pem(), &Behind::Answers(vec![], Ok(vec![]))),
+        "nobody answers pods.edgeward.io: its Service has no ready endpoint"
+    );
+    assert_eq!(
+        fault(&ours.pem(), &Behind::NoService),
+        "pods.edgeward.io calls the Service edgeward-system/edgeward, which does not exist"
+    );
+}
+
+/// Whoever issues it, it should have been renewed by then.
+#[test]
+fn a_certificate_near_its_end_is_late() {
+    let ours = trusted();
+    let level = |hours| found(&ours.pem(), &shows(&leaf(&ours, NAME, hours))).0;
+    const DAY: i64 = 24;
+    assert_eq!(level(-300 * DAY..15 * DAY), Level::Ok);
+    assert_eq!(level(-300 * DAY..13 * DAY), Level::Warning);
+    // A day in all, of which a third is left, and less than a quarter.
+    assert_eq!(level(-16..8), Level::Ok);
+    assert_eq!(level(-19..5), Level::Warning);
+}
+
+#[test]
+fn another_bundle_is_shown_only_where_that_helps() {
+    let ours = trusted();
+    let good = shows(&leaf(&ours, NAME, -24..24 * 60));
+    let fix = |webhook: &Webhook, behind: &Behind| finding(webhook, behind).fix.unwrap();
+    let bundle = "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p '[{\"op\": \"add\", \"path\": \
+                  \"/webhooks/0/clientConfig/caBundle\", \"value\": \"'$(base64 -w0 ca.crt)'\"}]'";
+    let stranger = webhook(&trusted().pem());
+    assert_eq!(fix(&stranger, &good), bundle);
+    assert_eq!(fix(&webhook("pem"), &good), bundle);
+    let expired = shows(&leaf(&ours, NAME, -24..-12));
+    assert_eq!(
+        fix(&webhook(&ours.pem()), &expired),
+        "renew what --tls-cert and --tls-key name, for edgeward.edgeward-system.svc; serve reads them again by itself"
+    );
+    // What cert-manager fills in, nobody else should.
+    let injected = |webhook: Webhook| Webhook {
+        injected: Some("edgeward-system/edgeward-ca".into()),
+        ..webhook
+    };
+    let cert_manager = "kubectl -n edgeward-system get certificates,certificaterequests   # cert-manager fills caBundle in from \
+                        edgeward-ca: its controller and cainjector must run; `cmctl renew` has a certificate issued anew";
+    for webhook in [stranger, webhook(""), webhook("pem")] {
+        assert_eq!(fix(&injected(webhook), &good), cert_manager);
+    }
+    assert_eq!(fix(&injected(webhook(&ours.pem())), &expired), cert_manager);
+}
+
+#[test]
+fn what_is_stored_for_replicas_is_judged_as_they_will() {
+    let ours = trusted();
+    let secret = Mounted {
+        namespace: "edgeward-system".into(),
+        name: "edgeward-tls".into(),
+        cert: "tls.crt".into(),
+        key: "tls.key".into(),
+    };
+    let good = leaf(&ours, NAME, -24..24 * 60);
+    let judged = |pair: Result<Option<(&str, &str)>, String>| {
+        let pair = pair.map(|pair| {
+            pair.map(|(cert, key)| PairSecret {
+                cert: cert.into(),
+                key: key.into(),
+            })
+        });
+        let stored = Stored {
+            secret: secret.clone(),
+            name: NAME.into(),
+            pair,
+        };
+        let Behind::Answers(answers, _) = shows(&good) else {
+            unreachable!();
+        };
+        let mut findings = judge(
+            &webhook(&ours.pem()),
+            &Behind::Answers(answers, Ok(vec![stored])),
+            now(),
+        );
+        // What is served stays good meanwhile.
+        assert_eq!(findings.len(), 2, "{findings:#?}");
+        assert_eq!(findings[0].level, Level::Ok);
+        findings.pop().unwrap()
+    };
+    let good_one = judged(Ok(Some((&good.cert, &good.key))));
+    assert_eq!(good_one.level, Level::Ok);
+    assert!(
+        good_one
+            .text
+            .starts_with("pods.edgeward.io: that in Secret edgeward-system/edgeward-tls is for edgeward."),
+        "{}",
+        good_one.text
+    );
+
+    let (over, stranger) = (leaf(&ours, NAME, -24..-12), leaf(&trusted(), NAME, -24..24 * 60));
+    let refused = "Secret edgeward-system/edgeward-tls cannot be used, so replicas keep the certificate they have, and none \
+                   starts: ";
+    let put = "kubectl -n edgeward-system patch secret edgeward-tls -p '{\"data\": {\"tls.crt\": \"'$(base64 -w0 tls.crt)'\", \
+               \"tls.key\": \"'$(base64 -w0 tls.key)'\"}}'";
+    for (cert, key, words) in [
+        (&*over.cert, &*over.key, format!("{refused}the certificate expired at 2026-11-21T00:00:00Z")),
+        (
+            &good.cert,
+            &stranger.key,
+            format!(
+                "{refused}the private key does not belong to the first certificate of the file, which must be the server's own"
+            ),
+        ),
+        ("", "", format!("{refused}the key file holds no private key (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block)")),
+        (
+            &stranger.cert,
+            &stranger.key,
+            "pods.edgeward.io: the API server does not believe who serves from Secret edgeward-system/edgeward-tls to be \
+             edgeward.edgeward-system.svc: its certificate is of none of the authorities in caBundle"
+                .to_owned(),
+        ),
+    ] {
+        let found = judged(Ok(Some((cert, key))));
+        assert_eq!((found.level, found.text, found.fix.as_deref()), (Level::Fault, words, Some(put)));
+    }
+    let missing = judged(Ok(None));
+    assert_eq!(
+        (missing.level, &*missing.text),
+        (
+            Level::Fault,
+            "Secret edgeward-system/edgeward-tls does not exist: replicas that mount it do not start"
+        )
+    );
+    assert_eq!(judged(Err("forbidden".into())).level, Level::Warning);
+}

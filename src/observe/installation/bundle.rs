@@ -1,0 +1,315 @@
+//! Whom the API server believes by a `caBundle`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, Error as TlsError, RootCertStore};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+/// A certificate that the bundle and the name vouch for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Serving {
+    /// How long the leaf is valid in all.
+    pub life: SignedDuration,
+    /// Its end.
+    pub not_after: Timestamp,
+}
+
+/// Why the API server would not believe a server; in words that complete "it will not, because it …".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mistrust {
+    /// The certificate is of no authority in the bundle.
+    Authority(String),
+    /// The certificate itself does not stand: name, time or purpose.
+    Certificate(String),
+}
+
+/// The authorities of a `caBundle` that count now.
+#[derive(Debug)]
+pub struct Bundle {
+    authorities: Vec<CertificateDer<'static>>,
+    /// How many there are besides, whose time is over or has not come.
+    others: usize,
+    now: Timestamp,
+}
+
+impl Bundle {
+    /// Reads PEM as the API server does: a block that is no certificate is passed over, and an authority counts in its own
+    /// time only.
+    ///
+    /// # Errors
+    /// None counts, in words that follow "caBundle".
+    pub fn read(pem: &[u8], now: Timestamp) -> Result<Self, String> {
+        let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+        let certificates = certificates.map_err(|error| format!("is not PEM: {error}"))?;
+        let mut authorities = Vec::new();
+        let mut others = Vec::new();
+        for certificate in certificates {
+            match validity(&certificate) {
+                Some((from, to)) if from <= now && now <= to => authorities.push(certificate),
+                Some(times) => others.push(times),
+                None => {}
+            }
+        }
+        if !authorities.is_empty() {
+            let others = others.len();
+            return Ok(Self {
+                authorities,
+                others,
+                now,
+            });
+        }
+        let last = others.into_iter().max_by_key(|(_, to)| *to);
+        Err(match last {
+            Some((from, _)) if from > now => format!("has no authority that is valid before {from}"),
+            Some((_, to)) => format!("has no authority that is valid after {to}"),
+            None => "holds no certificate".to_owned(),
+        })
+    }
+
+    /// Whether the API server believes a server that shows this chain to be `name`: a host or an address, which must be among
+    /// the certificate's alternative names.
+    ///
+    /// # Errors
+    /// [`Mistrust`].
+    pub fn vouches(&self, chain: &[CertificateDer<'static>], name: &str) -> Result<Serving, Mistrust> {
+        let certificate = |words: &str| Mistrust::Certificate(words.to_owned());
+        let (leaf, intermediates) = chain.split_first().ok_or_else(|| certificate("is not there"))?;
+        let (from, to) = validity(leaf).ok_or_else(|| certificate("cannot be parsed"))?;
+        // Before anything else, and with the times in words.
+        if to < self.now {
+            return Err(Mistrust::Certificate(format!("expired at {to}")));
+        }
+        if from > self.now {
+            return Err(Mistrust::Certificate(format!("is not valid before {from}")));
+        }
+        let server = ServerName::try_from(name.to_owned());
+        let server = server.map_err(|error| Mistrust::Certificate(format!("cannot be for {name:?}: {error}")))?;
+        let serving = Serving {
+            life: to.duration_since(from),
+            not_after: to,
+        };
+        // The API server, unlike our library, takes a certificate that is in the bundle itself.
+        if self.authorities.contains(leaf) {
+            let verified = ParsedCertificate::try_from(leaf).and_then(|leaf| verify_server_name(&leaf, &server));
+            return verified.map(|()| serving).map_err(|error| self.mistrust(&error, name));
+        }
+        let mut roots = RootCertStore::empty();
+        let (taken, _) = roots.add_parsable_certificates(self.authorities.iter().cloned());
+        if taken == 0 {
+            return Err(Mistrust::Authority("is of no authority that can be read".to_owned()));
+        }
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        let verifier = verifier.map_err(|error| Mistrust::Authority(error.to_string()))?;
+        let now = u64::try_from(self.now.as_second()).unwrap_or_default();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        match verifier.verify_server_cert(leaf, intermediates, &server, &[], now) {
+            Ok(_) => Ok(serving),
+            Err(error) => Err(self.mistrust(&error, name)),
+        }
+    }
+
+    fn mistrust(&self, error: &TlsError, name: &str) -> Mistrust {
+        use CertificateError as Fault;
+        let TlsError::InvalidCertificate(fault) = error else {
+            return Mistrust::Certificate(error.to_string());
+        };
+        match fault {
+            Fault::UnknownIssuer | Fault::BadSignature => {
+                let others = match self.others {
+                    0 => String::new(),
+                    some => format!(" (not valid now: {some})"),
+                };
+                Mistrust::Authority(format!("is of none of the authorities in caBundle{others}"))
+            }
+            Fault::NotValidForName | Fault::NotValidForNameContext { .. } => {
+                Mistrust::Certificate(format!("has no alternative name {name}"))
+            }
+            Fault::Expired | Fault::ExpiredContext { .. } => {
+                Mistrust::Authority("is of an authority whose certificate expired".to_owned())
+            }
+            Fault::InvalidPurpose | Fault::InvalidPurposeContext { .. } => {
+                Mistrust::Certificate("is not for servers: its extended key usage lacks serverAuth".to_owned())
+            }
+            fault => Mistrust::Certificate(format!("does not stand: {fault}")),
+        }
+    }
+}
+
+/// From when to when a certificate is valid.
+fn validity(certificate: &CertificateDer<'_>) -> Option<(Timestamp, Timestamp)> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let validity = certificate.validity();
+    let second = |seconds| Timestamp::from_second(seconds).ok();
+    Some((
+        second(validity.not_before.timestamp())?,
+        second(validity.not_after.timestamp())?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+        date_time_ymd,
+    };
+
+    use super::super::serving::Chain;
+    use super::*;
+
+    const NAME: &str = "edgeward.example.svc";
+
+    fn now() -> Timestamp {
+        "2026-11-21T12:00:00Z".parse().unwrap()
+    }
+
+    type Authority = CertifiedIssuer<'static, KeyPair>;
+
+    fn authority(name: &str, years: std::ops::Range<i32>) -> Authority {
+        CertifiedIssuer::self_signed(authority_params(name, years), KeyPair::generate().unwrap()).unwrap()
+    }
+
+    fn authority_params(name: &str, years: std::ops::Range<i32>) -> CertificateParams {
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_before = date_time_ymd(years.start, 1, 1);
+        params.not_after = date_time_ymd(years.end, 1, 1);
+        params
+    }
+
+    /// A leaf for [`NAME`] alone.
+    fn leaf(authority: &Authority, change: impl FnOnce(&mut CertificateParams)) -> Chain {
+        let mut params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2026, 1, 1);
+        params.not_after = date_time_ymd(2027, 1, 1);
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        vec![params.signed_by(&key, authority).unwrap().der().clone()]
+    }
+
+    fn judged(bundle: &str, chain: &Chain, name: &str) -> Result<Serving, Mistrust> {
+        Bundle::read(bundle.as_bytes(), now()).unwrap().vouches(chain, name)
+    }
+
+    fn authority_words(judged: Result<Serving, Mistrust>) -> String {
+        match judged {
+            Err(Mistrust::Authority(words)) => words,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn certificate_words(judged: Result<Serving, Mistrust>) -> String {
+        match judged {
+            Err(Mistrust::Certificate(words)) => words,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_leaf_of_an_authority_in_the_bundle_is_believed_for_its_names_in_its_time() {
+        let ours = authority("ours", 2020..2030);
+        let good = leaf(&ours, |_| {});
+        let serving = judged(&ours.pem(), &good, NAME).unwrap();
+        assert_eq!(serving.not_after.to_string(), "2027-01-01T00:00:00Z");
+        assert_eq!(serving.life.as_hours(), 365 * 24);
+        // Two authorities, as while one is rotated.
+        let both = format!("{}{}", authority("other", 2020..2030).pem(), ours.pem());
+        assert!(judged(&both, &good, NAME).is_ok());
+
+        let other = "other.example.svc";
+        assert_eq!(
+            certificate_words(judged(&ours.pem(), &good, other)),
+            format!("has no alternative name {other}")
+        );
+        let over = leaf(&ours, |params| params.not_after = date_time_ymd(2026, 11, 1));
+        assert_eq!(
+            certificate_words(judged(&ours.pem(), &over, NAME)),
+            "expired at 2026-11-01T00:00:00Z"
+        );
+        let early = leaf(&ours, |params| params.not_before = date_time_ymd(2026, 12, 1));
+        assert_eq!(
+            certificate_words(judged(&ours.pem(), &early, NAME)),
+            "is not valid before 2026-12-01T00:00:00Z"
+        );
+        // The common name is not asked.
+        let nameless = leaf(&ours, |params| {
+            params.subject_alt_names.clear();
+            params.distinguished_name.push(DnType::CommonName, NAME);
+        });
+        assert!(certificate_words(judged(&ours.pem(), &nameless, NAME)).contains("no alternative name"));
+        let client = leaf(&ours, |params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        });
+        assert!(certificate_words(judged(&ours.pem(), &client, NAME)).contains("serverAuth"));
+        assert_eq!(certificate_words(judged(&ours.pem(), &vec![], NAME)), "is not there");
+    }
+
+    #[test]
+    fn a_stranger_is_not_believed_whatever_its_name() {
+        let ours = authority("ours", 2020..2030);
+        for stranger in [authority("other", 2020..2030), authority("ours", 2020..2030)] {
+            let words = authority_words(judged(&stranger.pem(), &leaf(&ours, |_| {}), NAME));
+            assert_eq!(words, "is of none of the authorities in caBundle");
+        }
+        let below = CertifiedIssuer::signed_by(
+            authority_params("below", 2020..2030),
+            KeyPair::generate().unwrap(),
+            &*ours,
+        );
+        let below = below.unwrap();
+        let mut chain = leaf(&below, |_| {});
+        let words = authority_words(judged(&ours.pem(), &chain, NAME));
+        assert_eq!(words, "is of none of the authorities in caBundle");
+        chain.push(below.der().clone());
+        assert!(judged(&ours.pem(), &chain, NAME).is_ok());
+    }
+
+    #[test]
+    fn a_certificate_in_the_bundle_needs_no_authority() {
+        let mut params = authority_params("by itself", 2020..2030);
+        params.subject_alt_names = CertificateParams::new(vec![NAME.to_owned()]).unwrap().subject_alt_names;
+        let itself = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let chain = vec![itself.der().clone()];
+        assert!(judged(&itself.pem(), &chain, NAME).is_ok());
+        assert!(certificate_words(judged(&itself.pem(), &chain, "other.example.svc")).contains("no alternative name"));
+    }
+
+    /// Our own library takes an authority for good whatever its time; the API server does not.
+    #[test]
+    fn an_authority_counts_in_its_own_time_only() {
+        let (over, young) = (authority("ours", 2020..2026), authority("ours", 2027..2030));
+        let read = |pem: &str| Bundle::read(pem.as_bytes(), now()).map(drop).unwrap_err();
+        assert_eq!(
+            read(&over.pem()),
+            "has no authority that is valid after 2026-01-01T00:00:00Z"
+        );
+        assert_eq!(
+            read(&young.pem()),
+            "has no authority that is valid before 2027-01-01T00:00:00Z"
+        );
+        let other = authority("other", 2020..2030);
+        let words = authority_words(judged(
+            &format!("{}{}", over.pem(), other.pem()),
+            &leaf(&over, |_| {}),
+            NAME,
+        ));
+        assert_eq!(words, "is of none of the authorities in caBundle (not valid now: 1)");
+        for nothing in [
+            "",
+            "nonsense",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        ] {
+            assert_eq!(read(nothing), "holds no certificate", "{nothing}");
+        }
+        assert!(read("-----BEGIN CERTIFICATE-----\n").starts_with("is not PEM"));
+    }
+}
