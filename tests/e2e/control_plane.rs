@@ -41,20 +41,23 @@ pub(crate) struct ControlPlane {
 }
 
 /// The directory with the binaries; `None` when they have to be built and there is no Go that could.
-///
-/// `cargo xtask control-plane` knows where they are, builds them once and says on stderr what it does.
 pub(crate) fn binaries() -> Result<Option<PathBuf>> {
+    xtask("control-plane")
+}
+
+/// Where `cargo xtask` has what this command builds once: it says on stderr what it does. `None`: there is no Go that could.
+pub(crate) fn xtask(command: &str) -> Result<Option<PathBuf>> {
     const NO_GO: i32 = 3;
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["xtask", "control-plane"])
+        .args(["xtask", command])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stderr(Stdio::inherit())
         .output()
-        .context("cannot start `cargo xtask control-plane`")?;
+        .with_context(|| format!("cannot start `cargo xtask {command}`"))?;
     match output.status.code() {
         Some(0) => Ok(Some(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))),
         Some(NO_GO) => Ok(None),
-        _ => bail!("`cargo xtask control-plane`: {}", output.status),
+        _ => bail!("`cargo xtask {command}`: {}", output.status),
     }
 }
 

@@ -91,7 +91,7 @@ fn install_and_uninstall(scene: &Scene<'_>, domain: &str) -> Result<()> {
 }
 
 /// A checkout of ours, and an operator's kustomization beside it.
-struct Installation<'s, 'run> {
+pub(crate) struct Installation<'s, 'run> {
     scene: &'s Scene<'run>,
     domain: &'s str,
     /// The kustomization, as it renders with this domain.
@@ -130,6 +130,23 @@ impl<'s, 'run> Installation<'s, 'run> {
             .stdout;
         let objects = serde_saphyr::from_multiple(&rendered.replace("example.io", domain))?;
         Ok(Self { scene, domain, objects })
+    }
+
+    /// Objects that are rendered already, with edgeward's rights among them.
+    pub(crate) fn apply_objects(scene: &'s Scene<'run>, objects: Vec<Value>) -> Result<Self> {
+        let installation = Self {
+            scene,
+            domain: "example.io",
+            objects,
+        };
+        let kubectl = scene.kubectl_in(NAMESPACE);
+        kubectl.run(&["apply", "-f", "-"], &installation.list())?;
+        scene.sign_in()?;
+        Ok(installation)
+    }
+
+    fn list(&self) -> String {
+        json!({"apiVersion": "v1", "kind": "List", "items": self.objects}).to_string()
     }
 
     fn object(&self, kind: &str) -> Result<&Value> {
@@ -184,7 +201,7 @@ impl<'s, 'run> Installation<'s, 'run> {
     }
 
     /// The arguments of the Deployment's container, with the files of its Secret where they are here.
-    fn arguments(&self) -> Result<Vec<String>> {
+    pub(crate) fn arguments(&self) -> Result<Vec<String>> {
         let container = &self.object("Deployment")?["spec"]["template"]["spec"]["containers"][0];
         let mount = container["volumeMounts"][0]["mountPath"].as_str().context("a mount")?;
         let args = container["args"].as_array().context("arguments")?.iter();
@@ -199,7 +216,7 @@ impl<'s, 'run> Installation<'s, 'run> {
 
     /// No kubelet runs the pods here, and nothing routes to a Service. So the Service leads to a port of this machine; the
     /// API server still asks for the certificate of the Service, of the CA that the manifests have brought it.
-    fn lead_to(&self, port: u16) -> Result<()> {
+    pub(crate) fn lead_to(&self, port: u16) -> Result<()> {
         let spec = json!({"type": "ExternalName", "externalName": "localhost", "clusterIP": null, "clusterIPs": null});
         let patch = json!({"spec": spec}).to_string();
         let kubectl = self.scene.kubectl_in(NAMESPACE);
@@ -240,9 +257,8 @@ impl<'s, 'run> Installation<'s, 'run> {
 impl Drop for Installation<'_, '_> {
     /// What a trial has left that failed.
     fn drop(&mut self) {
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": self.objects}).to_string();
         let args = ["delete", "--ignore-not-found", "--timeout=45s", "-f", "-"];
-        if let Err(error) = self.scene.kubectl_in(NAMESPACE).run(&args, &list) {
+        if let Err(error) = self.scene.kubectl_in(NAMESPACE).run(&args, &self.list()) {
             eprintln!("{error:#}");
         }
     }

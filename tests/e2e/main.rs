@@ -10,12 +10,15 @@
 
 mod backstop;
 mod burst;
+mod cert_manager;
+mod certificates;
 mod check;
 mod clients;
 mod configuration;
 mod connection;
 mod constraints;
 mod control_plane;
+mod creations;
 mod custom_resources;
 mod edgeward;
 mod events;
@@ -33,6 +36,7 @@ mod kubectl;
 mod leader;
 mod live;
 mod loop_guard;
+mod mount;
 mod patience;
 mod pki;
 mod placement;
@@ -40,6 +44,7 @@ mod process;
 mod proxy;
 mod queue;
 mod reinvocation;
+mod relay;
 mod release;
 mod rights;
 mod rollout;
@@ -47,6 +52,9 @@ mod scene;
 mod stage;
 mod untouched;
 mod validation;
+#[allow(clippy::expect_used)]
+#[path = "../it/volume.rs"]
+mod volume;
 mod why;
 mod workloads;
 
@@ -175,6 +183,11 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("custom_resources::sites_change", custom_resources::sites_change),
     ("install::with_files", install::with_files),
     ("install::under_another_domain", install::under_another_domain),
+    ("cert_manager::renewals", cert_manager::renewals),
+    (
+        "certificates::bad_pairs_are_refused",
+        certificates::bad_pairs_are_refused,
+    ),
     ("burst::fills_the_edge", burst::fills_the_edge),
 ];
 
@@ -197,6 +210,8 @@ const ALONE: &[&str] = &[
     "custom_resources::sites_change",
     "install::with_files",
     "install::under_another_domain",
+    "cert_manager::renewals",
+    "certificates::bad_pairs_are_refused",
     "burst::fills_the_edge",
 ];
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, date_time_ymd,
 };
 
 pub(crate) struct Authority {
@@ -37,11 +37,14 @@ impl Authority {
 
     /// For a server on loopback that is also known under `names`.
     pub(crate) fn server(&self, names: &[&str]) -> Result<Pair> {
-        let names = ["localhost", "127.0.0.1"].iter().chain(names).map(ToString::to_string);
-        self.sign(
-            CertificateParams::new(names.collect::<Vec<_>>())?,
-            ExtendedKeyUsagePurpose::ServerAuth,
-        )
+        self.sign(of_server(names)?, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// The same, but it was over when 2001 began.
+    pub(crate) fn expired_server(&self, names: &[&str]) -> Result<Pair> {
+        let mut params = of_server(names)?;
+        params.not_after = date_time_ymd(2001, 1, 1);
+        self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     /// For a client of the API server: a user and a group.
@@ -70,6 +73,11 @@ impl Pair {
         fs::write(&key, &self.key)?;
         Ok((certificate, key))
     }
+}
+
+fn of_server(names: &[&str]) -> Result<CertificateParams> {
+    let names = ["localhost", "127.0.0.1"].iter().chain(names).map(ToString::to_string);
+    Ok(CertificateParams::new(names.collect::<Vec<_>>())?)
 }
 
 fn subject(common_name: &str, organization: Option<&str>) -> DistinguishedName {

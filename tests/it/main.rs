@@ -5,6 +5,7 @@
 // What keeps the inner ring pure is not for tests.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
+mod authority;
 mod cli;
 mod client;
 mod configuration;

@@ -15,8 +15,9 @@ use edgeward::tls::Source;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
+use crate::authority::Authority;
 use crate::client::{Client, eventually, get};
-use crate::volume::{Authority, Volume};
+use crate::volume::Volume;
 
 /// Tells which way it was asked.
 pub(crate) struct Told;

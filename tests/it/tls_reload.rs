@@ -7,9 +7,10 @@ use edgeward::metrics::Metrics;
 use edgeward::runtime::Server;
 use edgeward::tls::Source;
 
+use crate::authority::{Authority, Leaf};
 use crate::client::{Client, eventually};
 use crate::server::options;
-use crate::volume::{Authority, Leaf, Volume};
+use crate::volume::Volume;
 
 struct Running {
     server: Server,
