@@ -17,6 +17,9 @@ use crate::{cache, go};
 /// Names a directory with ready-made binaries.
 pub(crate) const VARIABLE: &str = "EDGEWARD_CONTROL_PLANE";
 
+/// The module file of the newest Kubernetes; each folder in it has that of an older minor.
+const MODULE: &str = "tests/controlplane";
+
 const BINARIES: [&str; 6] = [
     "etcd",
     "kube-apiserver",
@@ -38,8 +41,11 @@ const STAGES: [&str; 5] = [
 /// Part of the cache key: raise it when the build below changes what comes out.
 const RECIPE: &str = "1: trimpath, stripped, version flag";
 
-/// The directory with all of [`BINARIES`] and `stages/`, built if it is not there yet (a quarter of an hour on two
-/// cores, 5 GB of Go caches). Says on stderr what it does.
+/// Those that the newest Kubernetes lends to an older one.
+const LENT: [&str; 2] = ["kubectl", "kwok"];
+
+/// The directory with all of [`BINARIES`] and `stages/`, of the newest Kubernetes, built if it is not there yet (a quarter
+/// of an hour on two cores, 5 GB of Go caches). Says on stderr what it does.
 pub(crate) fn obtain() -> Result<PathBuf> {
     if let Some(dir) = env::var_os(VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from) {
         let missing = missing(&dir);
@@ -51,25 +57,69 @@ pub(crate) fn obtain() -> Result<PathBuf> {
         );
         return Ok(fs::canonicalize(dir)?);
     }
-    let module = workspace().join("tests/controlplane");
-    let read = |name| fs::read_to_string(module.join(name)).with_context(|| format!("tests/controlplane/{name}"));
+    let module = workspace().join(MODULE);
+    once_built(&module, |partial| copy_stages(&module, &partial.join("stages")))
+}
+
+/// The same of an older Kubernetes, such as `1.33`, with kubectl and kwok of the newest.
+pub(crate) fn obtain_older(minor: &str) -> Result<PathBuf> {
+    let modules = workspace().join(MODULE);
+    let older = older(&modules)?;
+    ensure!(
+        older.iter().any(|known| known == minor),
+        "--kubernetes {minor}: {MODULE} has {}, and the newest without the option",
+        older.join(", ")
+    );
+    let newest = obtain()?;
+    once_built(&modules.join(minor), |partial| {
+        for name in LENT {
+            fs::copy(newest.join(name), partial.join(name)).context(name)?;
+        }
+        fs::create_dir(partial.join("stages"))?;
+        for stage in STAGES.map(file_name) {
+            let stage = Path::new("stages").join(stage);
+            fs::copy(newest.join(&stage), partial.join(&stage)).context("stages")?;
+        }
+        Ok(())
+    })
+}
+
+/// The minors that have a module file of their own.
+fn older(modules: &Path) -> Result<Vec<String>> {
+    let mut minors = Vec::new();
+    for entry in fs::read_dir(modules).context(MODULE)? {
+        let entry = entry?;
+        if entry.path().join("go.mod").is_file() {
+            minors.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    minors.sort();
+    Ok(minors)
+}
+
+/// Builds a module's tools, which `complete` makes a control plane.
+fn once_built(module: &Path, complete: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    let read = |name| {
+        let path = module.join(name);
+        fs::read_to_string(&path).with_context(|| path.display().to_string())
+    };
     let (go_mod, go_sum) = (read("go.mod")?, read("go.sum")?);
     let version = required_version(&go_mod, "k8s.io/kubernetes")
-        .context("tests/controlplane/go.mod requires no k8s.io/kubernetes")?;
+        .with_context(|| format!("{} requires no k8s.io/kubernetes", module.display()))?;
 
     let dir = cache::root()?
         .join("control-plane")
         .join(key(&[RECIPE, &STAGES.join(" "), &go_mod, &go_sum]));
     if !dir.is_dir() {
-        go::ensure(&module, &go_mod, VARIABLE)?;
+        go::ensure(module, &go_mod, VARIABLE)?;
     }
     cache::once(&dir, |partial| {
         eprintln!(
             "building Kubernetes {version} from its Go modules into {}",
             dir.display()
         );
-        build(&module, version, partial)?;
-        copy_stages(&module, &partial.join("stages"))?;
+        build(module, version, partial)?;
+        complete(partial)?;
         let missing = missing(partial);
         ensure!(missing.is_empty(), "the build brought no {}", missing.join(", "));
         Ok(())

@@ -32,7 +32,7 @@ Commands:
   wan [TRIAL]      the tests over an emulated WAN alone; they need network namespaces and /dev/net/tun
   check            formatting, lints, the pure core, documentation, dependencies
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
-                   cache; prints their directory
+                   cache; prints their directory. --kubernetes 1.33: of that minor, not the newest
   cert-manager     build cert-manager once into the cache; prints its directory
   static           build the static program that the image contains, and start it where there is nothing else; prints it
   prometheus       unpack Debian's Prometheus once into the cache, unless one is installed; prints the program
@@ -60,6 +60,9 @@ fn main() -> ExitCode {
         (Some("wan"), trials) => checks::wan(trials),
         (Some("check"), []) => checks::check(),
         (Some("control-plane"), []) => control_plane::obtain().map(|dir| println!("{}", dir.display())),
+        (Some("control-plane"), [option, minor]) if option == "--kubernetes" => {
+            control_plane::obtain_older(minor).map(|dir| println!("{}", dir.display()))
+        }
         (Some("cert-manager"), []) => cert_manager::obtain().map(|dir| println!("{}", dir.display())),
         (Some("static"), []) => static_program::build().map(|program| println!("{}", program.display())),
         (Some("prometheus"), []) => prometheus::obtain().map(|program| println!("{}", program.display())),
