@@ -33,6 +33,14 @@ impl Kubectl {
         }
     }
 
+    /// Of the API server's version 1.x.
+    pub(crate) fn minor(&self) -> Result<u32> {
+        let said = self.run(&["version", "-o", "json"], "")?;
+        let version: Value = serde_json::from_str(&said.stdout)?;
+        let minor = version["serverVersion"]["minor"].as_str().context("no version")?;
+        Ok(minor.trim_end_matches('+').parse()?)
+    }
+
     pub(crate) fn in_namespace(&self, namespace: &str) -> Self {
         let mut other = self.clone();
         other.options.retain(|option| !option.starts_with("--namespace="));
