@@ -121,7 +121,13 @@ fn check_golden(scene: &Scene<'_>, pod: &Value, name: &str) -> Result<()> {
     let volumes = pod["spec"]["volumes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let token = volumes.first().map(|volume| text(&volume["name"])).unwrap_or_default();
 
+    // A hash of all fields that this version knows.
+    let hash = text(&pod["metadata"]["labels"]["pod-template-hash"]);
+
     let mut random = vec![(pod_name.as_str(), "<pod>")];
+    if !hash.is_empty() {
+        random.push((hash.as_str(), "<template hash>"));
+    }
     if EDGE_NODES.contains(&node.as_str()) {
         random.push((node.as_str(), "<edge node>"));
     }
