@@ -7,6 +7,7 @@ mod health;
 mod probing;
 mod window;
 
+pub(crate) use endpoint::without_user;
 pub use endpoint::{BadEndpoint, Endpoint};
 pub use health::{DWELL, LinkHealth};
 pub use probing::Probing;

@@ -101,7 +101,9 @@ impl Reviewer {
         let mut pod = match Pod::from_json(object.get()) {
             Ok(pod) => pod,
             Err(error) => {
-                let mut response = self.untouched(&request, &error.to_string(), ticket);
+                // What serde found instead is a piece of the pod: for whoever sent it, not for the log.
+                let place = format!("cannot be read at column {} of line {}", error.column(), error.line());
+                let mut response = self.untouched(&request, &place, ticket);
                 response.warn(&format!(
                     "edgeward could not read the pod, which was left as it is: {error}"
                 ));

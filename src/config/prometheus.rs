@@ -6,6 +6,7 @@ use super::document::Field;
 use super::duration;
 use crate::telemetry::Input;
 use crate::units::Micros;
+use crate::wan::without_user;
 
 /// A Prometheus server and what it is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,8 +64,9 @@ pub(super) fn read(field: &Field<'_>) -> Option<Prometheus> {
         _ => {
             if let Some(address) = address {
                 url.fault(format!(
-                    "{address:?} is not an address such as https://prometheus.monitoring.svc:9090, without user, query \
-                     and fragment"
+                    "{:?} is not an address such as https://prometheus.monitoring.svc:9090, without user, query and \
+                     fragment",
+                    without_user(address)
                 ));
             }
             None
@@ -198,7 +200,7 @@ mod tests {
     fn every_fault_is_named() {
         assert_eq!(
             faults(json!({
-                "url": "http://user@p:9090",
+                "url": "http://user:word@p:9090",
                 "required": true,
                 "queries": {
                     "freeCpu": {},
@@ -207,7 +209,7 @@ mod tests {
                 },
             })),
             [
-                "prometheus.url: \"http://user@p:9090\" is not an address such as \
+                "prometheus.url: \"http://…@p:9090\" is not an address such as \
                  https://prometheus.monitoring.svc:9090, without user, query and fragment",
                 "prometheus.queries.freeCpu: is not a field here; there are edgeFreeCpuCores, edgeFreeMemoryBytes, \
                  processingSeconds, wanRttSeconds, wanLossRatio",

@@ -206,6 +206,62 @@ fn slo_of_a_policy() -> impl Strategy<Value = Value> {
     })
 }
 
+/// What somebody writes who wants the pod elsewhere: under our keys, or under keys that might have been ours.
+fn attempts() -> impl Strategy<Value = Value> {
+    let keys = prop::sample::select(
+        &[
+            "slo.example.io/class",
+            "slo.example.io/deadlineMs",
+            "slo.example.io/latencyTargetMs",
+            "slo.example.io/priority",
+            "slo.example.io/offloadAllowed",
+            "slo.example.io/processingMs",
+            "slo.example.io/site",
+            "scheduling.example.io/decision",
+            "scheduling.example.io/site",
+            "scheduling.example.io/reason",
+            "scheduling.example.io/timestamp",
+            "scheduling.example.io/decision-id",
+            "scheduling.example.io/wanRttMs",
+            "scheduling.example.io/explain",
+            "scheduling.example.io/managed",
+            "scheduling.example.io/nodeSelector",
+            "scheduling.example.io/tolerations",
+            "node.role/cloud",
+            "liqo.io/type",
+        ][..],
+    );
+    let words = prop::sample::select(
+        &[
+            "edge",
+            "cloud",
+            "far",
+            "virtual",
+            "moon",
+            "batch",
+            "latency",
+            "true",
+            "false",
+            "0",
+            "1",
+            "10",
+            "60000",
+            "2026-01-01T00:00:00Z",
+            "virtual-node",
+            "kubernetes.io/hostname=n0",
+            "{\"kubernetes.io/hostname\":\"n0\"}",
+            "[{\"operator\":\"Exists\"}]",
+            "/spec/nodeSelector",
+        ][..],
+    );
+    let values = prop_oneof![9 => words.prop_map(str::to_owned), 1 => ".{0,12}"];
+    prop::collection::btree_map(keys, values, 0..12).prop_map(|said| {
+        said.into_iter()
+            .map(|(key, value)| (key.to_owned(), Value::from(value)))
+            .collect()
+    })
+}
+
 /// The pod without what a placement may touch.
 fn rest(pod: &Value) -> Value {
     let mut pod = pod.clone();
@@ -283,6 +339,61 @@ proptest! {
         let (before, after) = (tolerations(&pod), tolerations(&patched));
         prop_assert_eq!(&after[..before.len()], &before[..]);
         prop_assert!(after[before.len()..].iter().all(|added| !before.contains(added)));
+    }
+
+    /// A pod's author gains the placement of one site that an operator defined, or nothing, whatever he writes.
+    #[test]
+    fn nothing_written_gains_a_placement_outside_the_sites(
+        fleet in testkit::fleet(),
+        pod in testkit::pod(),
+        annotations in attempts(),
+        labels in attempts(),
+        slo in prop::option::of(slo_of_a_policy()),
+        enable_offload: bool,
+    ) {
+        let config = Config { enable_offload, ..Config::default() };
+        let mut pod = pod;
+        for (field, said) in [("annotations", annotations), ("labels", labels)] {
+            if !pod["metadata"].is_object() {
+                pod["metadata"] = json!({});
+            }
+            let place = &mut pod["metadata"][field];
+            if !place.is_object() {
+                *place = json!({});
+            }
+            place.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        }
+        let policies = slo.as_ref().map(policy).unwrap_or_default();
+        let patched = apply(&pod, &operations_under(&policies, &fleet, &pod, &config));
+
+        let selector = |pod: &Value| pod["spec"]["nodeSelector"].as_object().cloned().unwrap_or_default();
+        let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+        let class = |pod: &Value| pod["spec"]["runtimeClassName"].as_str().unwrap_or_default().to_owned();
+        let (own, all) = (selector(&pod), selector(&patched));
+        let gained: Map<_, _> = all.iter().filter(|(key, _)| !own.contains_key(*key)).map(|(k, v)| (k.clone(), v.clone())).collect();
+        let tolerated = tolerations(&patched).split_off(tolerations(&pod).len());
+        let given = Some(class(&patched)).filter(|given| *given != class(&pod));
+
+        let snapshot = testkit::snapshot(&fleet);
+        let is_of = |site: &Site| {
+            let missing = site.definition.selector.iter().filter(|(key, _)| !own.contains_key(key));
+            let missing: Map<_, _> = missing.map(|(key, value)| (key.clone(), value.as_str().into())).collect();
+            let has_whole_selector = site.definition.selector.iter().all(|(key, value)| all.get(key) == Some(&value.as_str().into()));
+            let of_site: Vec<_> = site.definition.tolerations.iter().map(toleration).collect();
+            gained == missing
+                && has_whole_selector
+                && tolerated.iter().all(|toleration| of_site.contains(toleration))
+                && given.iter().all(|given| site.definition.runtime_class.as_deref() == Some(given))
+        };
+        let is_nothing = gained.is_empty() && tolerated.is_empty() && given.is_none();
+        let sites: Vec<_> = snapshot.sites.iter().filter(|site| is_of(site)).collect();
+        prop_assert!(is_nothing || !sites.is_empty(), "{gained:?} {tolerated:?} {given:?}");
+
+        // A cloud that is switched off is for pods alone whose own spec leaves nothing else.
+        let is_pinned = pod["spec"]["nodeSelector"].is_object() || pod["spec"]["affinity"].is_object();
+        if !enable_offload && !is_pinned && !is_nothing {
+            prop_assert!(sites.iter().any(|site| site.kind() == SiteKind::Edge), "{gained:?} {tolerated:?} {given:?}");
+        }
     }
 
     #[test]

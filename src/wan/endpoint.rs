@@ -32,8 +32,9 @@ pub enum Endpoint {
 /// Why a string is not an [`Endpoint`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{value:?} is not a WAN endpoint: {fault}; allowed are icmp://host, tcp://host:port and https://host[:port][/path], \
-     an IPv6 address in brackets"
+    "{:?} is not a WAN endpoint: {fault}; allowed are icmp://host, tcp://host:port and https://host[:port][/path], \
+     an IPv6 address in brackets",
+    without_user(value)
 )]
 pub struct BadEndpoint {
     /// The string.
@@ -95,6 +96,17 @@ impl Endpoint {
             Self::Icmp { .. } => 0,
             Self::Tcp { port, .. } => *port,
             Self::Https { port, .. } => port.unwrap_or(443),
+        }
+    }
+}
+
+/// An address as a message shows it: whatever stands before an `@` may be a password, and messages are logged.
+pub(crate) fn without_user(address: &str) -> String {
+    match address.rsplit_once('@') {
+        None => address.to_owned(),
+        Some((before, host)) => {
+            let scheme = before.find("://").map_or("", |end| &before[..end + 3]);
+            format!("{scheme}…@{host}")
         }
     }
 }
@@ -229,11 +241,26 @@ mod tests {
         ] {
             let error = Endpoint::parse(text).expect_err(text).to_string();
             assert!(
-                error.starts_with(&format!("{text:?} is not a WAN endpoint: ")),
+                error.starts_with(&format!("{:?} is not a WAN endpoint: ", without_user(text))),
                 "{error}"
             );
             assert!(error.contains(fault), "{text}: {error}");
             assert!(error.contains("tcp://host:port"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        for (text, shown) in [
+            ("https://me:word@gw:6443/x", "\"https://…@gw:6443/x\""),
+            ("https://me:w/o@rd@gw", "\"https://…@gw\""),
+            ("me:word@gw", "\"…@gw\""),
+        ] {
+            let error = Endpoint::parse(text).expect_err(text).to_string();
+            assert!(
+                error.starts_with(&format!("{shown} is not a WAN endpoint: ")),
+                "{error}"
+            );
         }
     }
 }

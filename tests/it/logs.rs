@@ -1,5 +1,7 @@
 //! Where logs go is nothing that a review depends on.
 
+use serde_json::{Value, json};
+
 use crate::client::{Connection, PATIENCE, eventually, get};
 use crate::process::Process;
 use crate::program::edgeward;
@@ -80,6 +82,64 @@ async fn the_last_line_is_written() {
     assert_eq!(ends(process).await, Some(0));
     let last = lines.await.expect("joined").expect("a line");
     assert!(last.contains("\"stopped\""), "{last}");
+}
+
+/// Whatever the level: a pod's environment, its other annotations and what is wrong with it are nobody's business.
+#[tokio::test]
+async fn no_line_says_what_a_pod_contains() {
+    const SECRET: &str = "hunter2";
+    let object = |annotations: Value, spec: Value| {
+        let labels = json!({"app": SECRET, "scheduling.example.io/managed": "true"});
+        json!({"metadata": {"name": "camera", "labels": labels, "annotations": annotations}, "spec": spec})
+    };
+    let container =
+        json!({"name": SECRET, "image": SECRET, "args": [SECRET], "env": [{"name": "PASSWORD", "value": SECRET}]});
+    let spec = json!({"containers": [container], "volumes": [{"name": "v", "secret": {"secretName": SECRET}}]});
+    let slo =
+        |class: &str| json!({"slo.example.io/class": class, "slo.example.io/deadlineMs": "60000", "theirs": SECRET});
+    let faulty =
+        json!({"slo.example.io/class": SECRET, "slo.example.io/deadlineMs": SECRET, "slo.example.io/hunter2": "1"});
+    let pods = [
+        object(slo("batch"), spec.clone()),
+        object(faulty, spec.clone()),
+        object(json!({}), spec.clone()),
+        // What cannot be read.
+        object(json!(SECRET), spec.clone()),
+        object(json!({"a": [SECRET]}), spec.clone()),
+        object(slo("batch"), json!({"containers": SECRET})),
+        json!(SECRET),
+    ];
+    let review = |pod: &Value, operation: &str| {
+        let resource = json!({"group": "", "version": "v1", "resource": "pods"});
+        let request = json!({
+            "uid": "u", "resource": resource, "operation": operation, "namespace": "shop", "object": pod, "oldObject": pod,
+            "userInfo": {"username": SECRET},
+        });
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).to_string()
+    };
+    let mut bodies: Vec<_> = pods.iter().map(|pod| review(pod, "CREATE")).collect();
+    bodies.push(review(&pods[0], "UPDATE"));
+    bodies.extend([json!({"kind": SECRET}).to_string(), format!("{{\"{SECRET}\"")]);
+
+    let mut process = Process::start_logging("trace", &[]);
+    let log = process.log.take().expect("a log");
+    let lines = tokio::task::spawn_blocking(move || log.map_while(Result::ok).collect::<Vec<_>>());
+    let mut connection = process.client().connect().await.expect("handshake");
+    for body in &bodies {
+        connection.post_to("/mutate", body).await.expect("answered");
+    }
+    drop(connection);
+    assert_eq!(ends(process).await, Some(0));
+    let lines = lines.await.expect("joined");
+    let count = |message: &str| {
+        lines
+            .iter()
+            .filter(|line| line.contains(&format!("\"{message}\"")))
+            .count()
+    };
+    assert_eq!((count("decided"), count("untouched")), (3, 5), "{lines:#?}");
+    let telling: Vec<_> = lines.iter().filter(|line| line.contains(SECRET)).collect();
+    assert!(telling.is_empty(), "{telling:#?}");
 }
 
 #[test]

@@ -29,9 +29,15 @@ impl Process {
 
     /// The same with more arguments.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
+        Self::start_logging("info", arguments)
+    }
+
+    /// The same with another filter of the log.
+    pub(crate) fn start_logging(filter: &str, arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("tempdir");
         let mut child = edgeward()
             .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env("EDGEWARD_LOG", filter)
             .args([
                 "serve",
                 "--fleet",
