@@ -2,12 +2,15 @@
 
 mod check;
 mod cluster;
+mod completions;
+mod config_schema;
 mod crds;
 mod demo;
 mod documents;
 mod fleet;
 mod installed;
 mod live;
+mod man;
 mod release;
 mod review;
 mod serve;
@@ -24,8 +27,9 @@ use comfy_table::Table;
 ///
 /// edgeward is a mutating admission webhook. `serve` runs it; `why` tells why a pod is where it is; `check` finds what is
 /// wrong with an installation; `review` tells what it would do with a pod; `fleet` shows what it sees of a cluster;
-/// `release` takes its gate off pods; `crds` prints the definitions of its custom resources; `demo` shows three situations
-/// on this machine, without a cluster.
+/// `release` takes its gate off pods; `crds` and `config-schema` print the definitions of its custom resources and of its
+/// configuration; `completions` and `man` print what shells and manuals are made of; `demo` shows three situations on this
+/// machine, without a cluster.
 #[derive(Debug, Parser)]
 #[command(name = "edgeward", version, max_term_width = 110)]
 #[command(
@@ -46,7 +50,10 @@ enum Command {
     Fleet(fleet::Fleet),
     Release(release::Release),
     Crds(crds::Crds),
+    ConfigSchema(config_schema::ConfigSchema),
     Demo(demo::Demo),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 /// Writes to standard output. A reader that has seen enough, such as `head`, is no failure.
@@ -66,6 +73,9 @@ pub fn main() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Review(review) => review.run(),
         Command::Crds(crds) => crds.run().map(|()| ExitCode::SUCCESS),
+        Command::ConfigSchema(schema) => schema.run().map(|()| ExitCode::SUCCESS),
+        Command::Completions(completions) => completions.run().map(|()| ExitCode::SUCCESS),
+        Command::Man(man) => man.run().map(|()| ExitCode::SUCCESS),
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
         Command::Release(release) => release.run(),
         Command::Demo(demo) => demo.run().map(|()| ExitCode::SUCCESS),

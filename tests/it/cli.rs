@@ -442,7 +442,18 @@ fn serve_without_a_certificate_names_both_ways_to_one() {
 fn the_help_is_the_one_in_the_documentation() {
     let mut found = String::from("# Command line\n\nWhat `--help` prints, recorded by a test.\n");
     for command in [
-        "", "serve", "why", "check", "review", "fleet", "release", "crds", "demo",
+        "",
+        "serve",
+        "why",
+        "check",
+        "review",
+        "fleet",
+        "release",
+        "crds",
+        "config-schema",
+        "demo",
+        "completions",
+        "man",
     ] {
         let arguments: Vec<_> = [command, "--help"]
             .into_iter()
@@ -464,4 +475,97 @@ fn the_help_is_the_one_in_the_documentation() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli.md");
     let recorded = is_recorded(&path, &found);
     assert!(recorded, "docs/cli.md lags; EDGEWARD_BLESS=1 writes it anew");
+}
+
+/// Whether a program says that this is right; `None` where there is no such program.
+fn is_fine(program: &str, arguments: &[&str], stdin: &str) -> Option<Output> {
+    let mut command = std::process::Command::new(program);
+    let child = command
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.ok()?;
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{program}: {}", text(&output.stderr));
+    Some(output)
+}
+
+#[test]
+fn every_shell_can_read_its_completions() {
+    let folder = tempfile::tempdir().unwrap();
+    for (shell, parse) in [
+        ("bash", &["bash", "-n"][..]),
+        ("zsh", &["zsh", "-n"]),
+        ("fish", &["fish", "--no-execute"]),
+        ("elvish", &["elvish", "-compileonly"]),
+        ("powershell", &[]),
+    ] {
+        let output = edgeward(&["completions", shell], "");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let script = text(&output.stdout);
+        for word in ["release", "config-schema", "fleet"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+        let file = folder.path().join(shell);
+        std::fs::write(&file, &script).unwrap();
+        if let [program, arguments @ ..] = parse {
+            is_fine(program, &[arguments, &[file.to_str().unwrap()]].concat(), "");
+        }
+    }
+    let script = "source \"$0\"; COMP_WORDS=(edgeward con) COMP_CWORD=1; _edgeward edgeward con edgeward; echo \"${COMPREPLY[@]}\"";
+    let bash = folder.path().join("bash");
+    let completed = is_fine("bash", &["-c", script, bash.to_str().unwrap()], "").expect("bash");
+    assert_eq!(text(&completed.stdout).trim(), "config-schema");
+}
+
+#[test]
+fn the_manual_has_a_page_for_each_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = edgeward(&["man", folder.path().to_str().unwrap()], "");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let help = text(&edgeward(&["--help"], "").stdout);
+    let commands = help
+        .split("Commands:\n")
+        .nth(1)
+        .unwrap()
+        .split("\n\n")
+        .next()
+        .unwrap()
+        .lines();
+    let commands = commands.filter_map(|line| {
+        line.strip_prefix("  ")?
+            .split(' ')
+            .next()
+            .filter(|name| !name.is_empty())
+    });
+    let mut pages: Vec<_> = commands
+        .filter(|name| *name != "help")
+        .map(|name| format!("edgeward-{name}.1"))
+        .collect();
+    pages.push("edgeward.1".to_owned());
+    pages.sort();
+    let mut found: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    found.sort();
+    assert_eq!(found, pages);
+    for page in found {
+        let source = std::fs::read_to_string(folder.path().join(&page)).unwrap();
+        assert!(source.contains(".SH SYNOPSIS"), "{page}");
+        if let Some(output) = is_fine("groff", &["-man", "-Tutf8", "-ww"], &source) {
+            assert!(text(&output.stdout).contains("General Commands Manual"), "{page}");
+            assert_eq!(text(&output.stderr), "", "{page}");
+        }
+    }
+    let printed = edgeward(&["man"], "").stdout;
+    assert_eq!(
+        text(&printed),
+        std::fs::read_to_string(folder.path().join("edgeward.1")).unwrap()
+    );
+    let error = error(&["man", "/nowhere/at/all"], "");
+    assert!(error.contains("cannot be written to /nowhere/at/all"), "{error}");
 }

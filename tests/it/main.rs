@@ -18,6 +18,7 @@ mod manifests;
 mod process;
 mod program;
 mod server;
+mod settings;
 mod shutdown;
 mod slo;
 mod tidy;
