@@ -44,6 +44,10 @@ bless:
 static:
     cargo xtask static
 
+# Write what the program is made of, as CycloneDX, to target/sbom.
+sbom:
+    cargo xtask sbom
+
 # What continuous integration runs.
 ci:
     .ci/run

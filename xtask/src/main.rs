@@ -12,6 +12,7 @@ mod checks;
 mod control_plane;
 mod go;
 mod prometheus;
+mod sbom;
 mod shell;
 mod static_program;
 
@@ -35,6 +36,7 @@ Commands:
                    cache; prints their directory. --kubernetes 1.33: of that minor, not the newest
   cert-manager     build cert-manager once into the cache; prints its directory
   static           build the static program that the image contains, and start it where there is nothing else; prints it
+  sbom             write what the program is made of, as CycloneDX, to target/sbom; prints the file
   prometheus       unpack Debian's Prometheus once into the cache, unless one is installed; prints the program
 
 Environment:
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         }
         (Some("cert-manager"), []) => cert_manager::obtain().map(|dir| println!("{}", dir.display())),
         (Some("static"), []) => static_program::build().map(|program| println!("{}", program.display())),
+        (Some("sbom"), []) => sbom::write().map(|file| println!("{}", file.display())),
         (Some("prometheus"), []) => prometheus::obtain().map(|program| println!("{}", program.display())),
         (Some("help" | "--help" | "-h"), _) => {
             println!("{HELP}");

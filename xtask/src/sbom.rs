@@ -1,0 +1,104 @@
+//! `cargo xtask sbom`: what the program of the image is made of.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cache;
+use crate::shell::{cargo, run, workspace};
+
+const CARGO_CYCLONEDX: &str = "0.5.9";
+
+/// What cargo-cyclonedx calls the file of the program, beside the manifest; other packages get theirs, too.
+const WRITTEN: &str = "edgeward_bin.cdx.json";
+
+/// Writes `target/sbom/edgeward.cdx.json`, CycloneDX 1.5: each crate that is linked into the static program, with version,
+/// licence, source and checksum. The same sources give the same bytes, wherever they are. Returns where it is.
+pub(crate) fn write() -> Result<PathBuf> {
+    let tool = cargo_cyclonedx()?;
+    let result = run(Command::new(tool)
+        .args([
+            "cyclonedx",
+            "--quiet",
+            "--format",
+            "json",
+            "--spec-version",
+            "1.5",
+            "--describe",
+            "binaries",
+        ])
+        .args(["--no-build-deps", "--target", "x86_64-unknown-linux-musl"])
+        // Without a time and a random number.
+        .env("SOURCE_DATE_EPOCH", "0")
+        .current_dir(workspace()));
+    let written = workspace().join(WRITTEN);
+    let found = fs::read_to_string(&written);
+    for (folder, file) in [
+        ("", WRITTEN),
+        ("xtask", "xtask_bin.cdx.json"),
+        ("tests/link", "edgeward-link_bin.cdx.json"),
+    ] {
+        let _ = fs::remove_file(workspace().join(folder).join(file));
+    }
+    result?;
+    let here = format!("path+file://{}#", workspace().display());
+    let found = found.with_context(|| written.display().to_string())?.replace(&here, "");
+    check(&found)?;
+    let target = workspace().join("target/sbom");
+    fs::create_dir_all(&target)?;
+    let path = target.join("edgeward.cdx.json");
+    fs::write(&path, found)?;
+    Ok(path)
+}
+
+/// Whether it names what the lock file pins and the program is known to have, and nothing of this machine.
+fn check(sbom: &str) -> Result<()> {
+    let lock = fs::read_to_string(workspace().join("Cargo.lock"))?;
+    for name in ["kube", "rustls", "axum", "tokio", "serde_json", "aws-lc-sys"] {
+        let start = format!("[[package]]\nname = \"{name}\"\nversion = \"");
+        let version = lock.split(&start).nth(1).and_then(|rest| rest.split('"').next());
+        let version = version.with_context(|| format!("Cargo.lock has no {name}"))?;
+        let purl = format!("\"pkg:cargo/{name}@{version}\"");
+        ensure!(sbom.contains(&purl), "the bill of materials has no {purl}");
+    }
+    ensure!(
+        sbom.contains("\"CycloneDX\""),
+        "this is no bill of materials of CycloneDX"
+    );
+    for test_only in ["proptest", "criterion", "libtest-mimic"] {
+        ensure!(
+            !sbom.contains(&format!("pkg:cargo/{test_only}@")),
+            "{test_only} is not linked into the program"
+        );
+    }
+    let here = workspace().to_string_lossy();
+    ensure!(!sbom.contains(&*here), "the bill of materials names {here}");
+    Ok(())
+}
+
+/// The pinned cargo-cyclonedx, built once into the cache; without optimisation, for it runs a few seconds.
+fn cargo_cyclonedx() -> Result<PathBuf> {
+    let dir = cache::root()?.join(format!("cargo-cyclonedx/{CARGO_CYCLONEDX}"));
+    cache::once(&dir, |partial| {
+        let target = partial.join("target");
+        run(cargo([
+            "install",
+            "cargo-cyclonedx",
+            "--locked",
+            "--debug",
+            "--version",
+            CARGO_CYCLONEDX,
+        ])
+        .args([
+            "--root".as_ref(),
+            partial.as_os_str(),
+            "--target-dir".as_ref(),
+            Path::as_os_str(&target),
+        ])
+        .env_remove("CARGO_TARGET_DIR"))?;
+        Ok(fs::remove_dir_all(target)?)
+    })?;
+    Ok(dir.join("bin/cargo-cyclonedx"))
+}
