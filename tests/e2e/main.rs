@@ -43,6 +43,7 @@ mod placement;
 mod process;
 mod proxy;
 mod queue;
+mod quick_start;
 mod reinvocation;
 mod relay;
 mod release;
@@ -188,6 +189,7 @@ const SCRIPTS: &[(&str, Script)] = &[
         "certificates::bad_pairs_are_refused",
         certificates::bad_pairs_are_refused,
     ),
+    ("quick_start::with_kwok", quick_start::with_kwok),
     ("burst::fills_the_edge", burst::fills_the_edge),
 ];
 
@@ -212,6 +214,7 @@ const ALONE: &[&str] = &[
     "install::under_another_domain",
     "cert_manager::renewals",
     "certificates::bad_pairs_are_refused",
+    "quick_start::with_kwok",
     "burst::fills_the_edge",
 ];
 

@@ -15,6 +15,7 @@ mod documentation;
 mod golden;
 mod logs;
 mod manifests;
+mod pages;
 mod process;
 mod program;
 mod server;

@@ -1,0 +1,72 @@
+//! The quick start with kwok, in the words of `docs/quick-start.md`.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::scene::Scene;
+
+/// What is undone when it is over, or has failed. Other trials have nodes with these labels, too.
+const CLEANUP: &str = "kill $EDGEWARD; kubectl delete --ignore-not-found --wait=false -k webhook/base; \
+    kubectl delete --ignore-not-found --force --grace-period=0 -f examples/pods.yaml; \
+    kubectl delete --ignore-not-found --wait=false namespace/shop; kubectl delete --ignore-not-found node edge-0 cloud-0; \
+    kubectl uncordon -l node.role/edge=true";
+
+const BOUNDED: &str =
+    "ROUND=$((${ROUND:-0} + 1)); [ $ROUND -lt 40 ] || { kubectl get nodes; edgeward fleet; exit 1; } >&2";
+
+/// Two nodes, edgeward as a process, and pods that go to the edge and then to the cloud.
+pub(crate) fn with_kwok(scene: &Scene<'_>) -> Result<()> {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in [
+        "examples/pods.yaml",
+        "webhook/base/kustomization.yaml",
+        "webhook/base/mutatingwebhookconfiguration.yaml",
+        "webhook/base/validatingadmissionpolicy.yaml",
+        "webhook/base/validatingadmissionpolicy-hints.yaml",
+    ] {
+        let to = scene.dir.join(file);
+        fs::create_dir_all(to.parent().context("a folder")?)?;
+        fs::copy(checkout.join(file), to)?;
+    }
+    let steps: Vec<_> = ["cluster", "edgeward", "decisions"]
+        .into_iter()
+        .map(documented)
+        .collect::<Result<_>>()?;
+    // Both are bound until both are known, so that they are two.
+    let ports = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+    let [admission, health] = [ports[0].local_addr()?.port(), ports[1].local_addr()?.port()];
+    drop(ports);
+    let steps = steps
+        .join("\n")
+        .replace("127.0.0.1:8443", &format!("127.0.0.1:{admission}"))
+        .replace("127.0.0.1:8080", &format!("127.0.0.1:{health}"))
+        // A person sees that it does not end.
+        .replace("do sleep 1; done", &format!("do {BOUNDED}; sleep 1; done"));
+    let programs = Path::new(env!("CARGO_BIN_EXE_edgeward")).parent().context("a folder")?;
+    let said = scene.shell(&format!(
+        "PATH=\"{}:$PATH\"; EDGEWARD=; trap '{CLEANUP}' EXIT\n{steps}",
+        programs.display()
+    ))?;
+    let place = |text: &str| said.find(text).with_context(|| format!("{text:?} is not in {said}"));
+    let (before, after) = (
+        place("scheduling.example.io/reason: edge_feasible_slo_met")?,
+        place("scheduling.example.io/reason: cloud_edge_no_capacity")?,
+    );
+    let why = said
+        .lines()
+        .find(|line| line.starts_with("shop/camera-inference "))
+        .with_context(|| said.clone())?;
+    ensure!(before < after && why.contains("cloud"), "{said}");
+    Ok(())
+}
+
+/// The block after the comment that names this trial and `step`.
+fn documented(step: &str) -> Result<&'static str> {
+    let page = include_str!("../../docs/quick-start.md");
+    let mark = format!("<!-- run by tests/e2e/quick_start.rs: {step} -->\n```sh\n");
+    let block = page.split(&mark).nth(1).and_then(|rest| rest.split("\n```").next());
+    block.with_context(|| format!("docs/quick-start.md has no step {step}"))
+}
