@@ -130,6 +130,7 @@ async fn start<A: Answer>(answer: A, clock: Clock, metrics: &Arc<Metrics>) -> Se
     Server::start(ServeOptions {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         health_listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        client_ca: None,
         tls: tls::Source::SelfSigned {
             service: "edgeward".into(),
             namespace: "edgeward-system".into(),

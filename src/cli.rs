@@ -43,7 +43,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     Why(why::Why),
     Check(check::Check),
     Review(review::Review),

@@ -354,7 +354,7 @@ fn duration(field: &Field<'_>, [least, most]: [&str; 2]) -> Option<Micros> {
 }
 
 /// One or more whole numbers with a unit each, as Go prints durations: `1500ms`, `60s`, `1m0s`, `1h`.
-fn parse_duration(text: &str) -> Option<Micros> {
+pub(crate) fn parse_duration(text: &str) -> Option<Micros> {
     let mut rest = text;
     let mut sum = 0_u64;
     loop {

@@ -2,6 +2,7 @@
 
 pub mod backstop;
 mod bucket;
+pub mod certificates;
 pub mod events;
 pub mod executor;
 pub mod gate;

@@ -24,6 +24,7 @@
 //! | [`backstop`] | pods that slipped past us or cannot run where they were sent, and what is done about them |
 //! | [`loop_guard`] | controllers that create pods which fail, over and over |
 //! | [`room`] | what one decision sees of the fleet |
+//! | [`rotation`] | how certificates of our own follow each other |
 //! | [`score`] | which node kube-scheduler would take |
 //! | [`decide`] | workload and room to verdict |
 //! | [`patch`] | verdict and pod to JSONPatch |
@@ -84,6 +85,7 @@ pub mod policy;
 pub mod processing;
 pub mod resources;
 pub mod room;
+pub mod rotation;
 pub mod score;
 pub mod telemetry;
 #[cfg(test)]

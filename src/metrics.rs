@@ -19,6 +19,7 @@ mod aftermath;
 mod configuration;
 mod controllers;
 mod prometheus;
+mod tls;
 mod view;
 mod waitlist;
 mod wan;
@@ -29,6 +30,7 @@ pub use aftermath::{AftermathMetrics, Found, RecreationOutcome};
 pub use configuration::ConfigurationMetrics;
 pub use controllers::{ControllerMetrics, EventResult};
 pub use prometheus::PrometheusMetrics;
+pub use tls::{TlsAuthority, TlsMaterial, TlsMetrics};
 pub use view::ViewMetrics;
 pub use waitlist::{ReleaseOutcome, WaitlistMetrics};
 pub use wan::WanMetrics;
@@ -103,25 +105,13 @@ const HANDSHAKE_FAILURES: Description = Description {
     name: "edgeward_tls_handshake_failures_total",
     kind: Kind::Counter,
     labels: &["cause"],
-    help: "Connections to the admission port that ended before a handshake was complete (rejected: the client refused our certificate, most often a wrong caBundle)",
+    help: "Connections to the admission port that ended before a handshake was complete (rejected: the client refused our certificate, most often a wrong caBundle; client: it showed none that --client-ca vouches for)",
 };
 const HTTP_ERRORS: Description = Description {
     name: "edgeward_http_errors_total",
     kind: Kind::Counter,
     labels: &["code"],
     help: "Requests to the admission port that were answered with an HTTP error, by status code",
-};
-const TLS_RELOADS: Description = Description {
-    name: "edgeward_tls_reloads_total",
-    kind: Kind::Counter,
-    labels: &["result"],
-    help: "Changes of the certificate files, by what became of them (anything but loaded keeps the old pair)",
-};
-const TLS_NOT_AFTER: Description = Description {
-    name: "edgeward_tls_certificate_not_after_seconds",
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "When the certificate being served expires, in seconds since the Unix epoch",
 };
 const FLEET_REVISION: Description = Description {
     name: "edgeward_fleet_revision",
@@ -174,8 +164,9 @@ pub const LIST: &[Description] = &[
     CONNECTIONS_REFUSED,
     HANDSHAKE_FAILURES,
     HTTP_ERRORS,
-    TLS_RELOADS,
-    TLS_NOT_AFTER,
+    tls::RELOADS,
+    tls::NOT_AFTER,
+    tls::AUTHORITY_NOT_AFTER,
     FLEET_REVISION,
     FLEET_RELOADS,
     view::NODES,
@@ -263,6 +254,8 @@ pub enum HandshakeFailure {
     Closed,
     /// The handshake took too long.
     Timeout,
+    /// The client showed no certificate, or none that counts here.
+    Client,
 }
 
 impl HandshakeFailure {
@@ -274,6 +267,7 @@ impl HandshakeFailure {
             Self::Protocol => "protocol",
             Self::Closed => "closed",
             Self::Timeout => "timeout",
+            Self::Client => "client",
         }
     }
 }
@@ -326,8 +320,7 @@ pub struct Metrics {
     connections_refused: Family<PortLabel, Counter>,
     handshake_failures: Family<CauseLabel, Counter>,
     http_errors: Family<CodeLabel, Counter>,
-    tls_reloads: Family<ResultLabel, Counter>,
-    tls_not_after: Gauge,
+    tls: TlsMetrics,
     fleet_revision: Gauge<u64, AtomicU64>,
     fleet_reloads: Family<ResultLabel, Counter>,
     view: ViewMetrics,
@@ -365,8 +358,7 @@ impl Metrics {
             connections_refused: register(&mut registry, &CONNECTIONS_REFUSED, Family::default()),
             handshake_failures: register(&mut registry, &HANDSHAKE_FAILURES, Family::default()),
             http_errors: register(&mut registry, &HTTP_ERRORS, Family::default()),
-            tls_reloads: register(&mut registry, &TLS_RELOADS, Family::default()),
-            tls_not_after: register(&mut registry, &TLS_NOT_AFTER, Gauge::default()),
+            tls: TlsMetrics::new(&mut registry),
             fleet_revision: register(&mut registry, &FLEET_REVISION, Gauge::default()),
             fleet_reloads: register(&mut registry, &FLEET_RELOADS, Family::default()),
             view: ViewMetrics::new(&mut registry),
@@ -384,9 +376,6 @@ impl Metrics {
         };
         // A counter that is absent until it first counts hides its first increase from `rate()`.
         for result in Reload::ALL {
-            drop(metrics.tls_reloads.get_or_create(&ResultLabel {
-                result: result.as_str(),
-            }));
             drop(metrics.fleet_reloads.get_or_create(&ResultLabel {
                 result: result.as_str(),
             }));
@@ -437,18 +426,10 @@ impl Metrics {
         self.http_errors.get_or_create(&CodeLabel { code }).inc();
     }
 
-    /// The certificate files changed.
-    pub fn tls_reload(&self, result: Reload) {
-        self.tls_reloads
-            .get_or_create(&ResultLabel {
-                result: result.as_str(),
-            })
-            .inc();
-    }
-
-    /// The certificate now served expires at this moment, in seconds since the Unix epoch.
-    pub fn tls_certificate_not_after(&self, unix_seconds: i64) {
-        self.tls_not_after.set(unix_seconds);
+    /// Certificates.
+    #[must_use]
+    pub fn tls(&self) -> &TlsMetrics {
+        &self.tls
     }
 
     /// Decisions now read the snapshot of this revision.
@@ -599,7 +580,10 @@ mod tests {
         metrics.connection_refused("admission");
         metrics.handshake_failure(HandshakeFailure::Rejected);
         metrics.http_error(413);
-        metrics.tls_certificate_not_after(1_800_000_000);
+        metrics.tls().certificate_not_after(1_800_000_000);
+        metrics
+            .tls()
+            .authority_not_after(TlsAuthority::Serving, Some(1_800_000_000));
         metrics.fleet_revision(3);
         let edge = Site::new(Arc::new(SiteDefinition::edge()));
         metrics.view().follow(published(vec![edge]));

@@ -16,6 +16,7 @@ pub mod probe;
 pub mod prometheus;
 mod raw;
 mod replicas;
+pub mod secret;
 mod sites;
 mod strays;
 mod watch;

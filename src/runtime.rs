@@ -4,6 +4,7 @@
 //! server that ends with a signal.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,9 @@ pub const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 const ADMISSION: &str = "admission listener";
 const HEALTH: &str = "health listener";
 
+/// What is missing while a certificate is waited for, and the task that follows it.
+pub const CERTIFICATE: &str = "certificate";
+
 /// What a [`Server`] is made of.
 pub struct ServeOptions<A> {
     /// Where reviews are taken, over TLS. Port 0 picks one.
@@ -48,6 +52,8 @@ pub struct ServeOptions<A> {
     pub health_listen: SocketAddr,
     /// The serving certificate.
     pub tls: tls::Source,
+    /// PEM file with the authorities of which clients must have a certificate; everybody may connect without.
+    pub client_ca: Option<PathBuf>,
     /// Answers reviews.
     pub answer: Arc<A>,
     /// Counts.
@@ -75,7 +81,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds both ports, reads the certificate and serves. Must be called within a [`tokio_runtime`].
+    /// Binds both ports, reads the certificate and serves; one in a Secret is waited for while it serves. Must be called within a [`tokio_runtime`].
     ///
     /// # Errors
     /// No certificate, or a port that cannot be had. Nothing is left running then.
@@ -94,7 +100,11 @@ impl Server {
         // Before a self-signed CA is written over that of the process that has the port.
         let (admission_socket, admission) = bind(listen, ADMISSION).await?;
         let (health_socket, health) = bind(health_listen, HEALTH).await?;
-        let certificates = Certificates::load(&options.tls, clock, Arc::clone(&metrics)).await?;
+        let mut certificates = Certificates::load(&options.tls, clock, Arc::clone(&metrics)).await?;
+        if let Some(client_ca) = &options.client_ca {
+            certificates = certificates.only_for(client_ca).await?;
+        }
+        let awaited = certificates.is_awaited().then(|| readiness.require(CERTIFICATE));
         let tls = certificates.server_config()?;
         let ca_bundle = certificates.ca_bundle().map(str::to_owned);
 
@@ -112,12 +122,8 @@ impl Server {
         supervisor.spawn(Task::new(ADMISSION, async { Ok(listener.await?) }));
         let listener = health::serve(health_socket, readiness.clone(), metrics)?;
         supervisor.spawn(Task::new(HEALTH, listener));
-        if let Some(follow) = certificates.follow() {
-            supervisor.spawn(Task::new("certificate files", async {
-                follow.await;
-                Ok(())
-            }));
-        }
+        let loaded = move || awaited.into_iter().for_each(Requirement::met);
+        supervisor.spawn(Task::endless(CERTIFICATE, certificates.follow(loaded)));
         for task in tasks {
             supervisor.spawn(task);
         }

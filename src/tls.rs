@@ -1,31 +1,51 @@
-//! The serving certificate: where it comes from, how it is checked, and how it changes under a running server.
+//! The serving certificate: where it comes from, how it is checked, and how it changes under a running server. And who may
+//! connect, where that is not everybody.
 //!
-//! The handshake reads the pair through an [`ArcSwap`]: one asynchronous writer, synchronous readers, no lock. A
+//! The handshake reads the pair through an [`ArcSwapOption`]: one asynchronous writer, synchronous readers, no lock. A
 //! connection keeps the certificate it was opened with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig};
 use rustls::sign::CertifiedKey;
+use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::files::{self, Unreadable, Watch};
-use crate::metrics::{Metrics, Reload};
+use crate::metrics::{Metrics, Reload, TlsAuthority, TlsMaterial};
 
+mod authority;
+pub mod bundle;
+mod clients;
 mod pair;
 mod self_signed;
+mod served;
+pub mod stored;
 
+pub use authority::{Authority, Pem, Service};
+pub use clients::ClientCaFault;
 pub use pair::{Fault, Pair};
+pub use served::served;
+pub use stored::{Contents, Stored};
+
+use clients::{ClientCa, Clients};
 
 /// The only application protocol we offer. It is what the API server uses towards a Service, and HTTP/1.1's
 /// `Connection: close` is how we drain.
 pub const ALPN: &[u8] = b"http/1.1";
 
+/// How often it is said that a certificate is served past its end.
+const OVER: Duration = Duration::from_secs(60);
+
+/// How often a certificate that is not valid yet is tried again.
+const EARLY: Duration = Duration::from_secs(1);
+
 /// Where the serving certificate comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Source {
     /// PEM files, read again when they change.
     Files {
@@ -45,6 +65,14 @@ pub enum Source {
         /// The namespace of our Service.
         namespace: String,
     },
+    /// A Secret that the replicas share and one of them keeps up to date ([`stored`]). Until it holds something that can be
+    /// served, there is no certificate.
+    Secret {
+        /// What is in it, always the newest; `None` while that is not known or there is none yet.
+        contents: watch::Receiver<Option<Arc<Contents>>>,
+        /// Our Service, whose name the certificate must have.
+        service: Service,
+    },
 }
 
 /// There is no certificate to start with.
@@ -63,6 +91,18 @@ pub enum Error {
         /// What is wrong.
         #[source]
         fault: Fault,
+    },
+    /// The file with authorities of clients cannot be read.
+    #[error("--client-ca cannot be read: {0}")]
+    ClientCaUnreadable(#[source] Unreadable),
+    /// The file with authorities of clients holds none.
+    #[error("--client-ca {} cannot be used: {fault}", path.display())]
+    ClientCa {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        fault: ClientCaFault,
     },
     /// A certificate could not be made.
     #[error("the self-signed certificate cannot be made: {0}")]
@@ -84,23 +124,32 @@ pub enum Error {
     Setup(#[from] rustls::Error),
 }
 
-/// The certificate being served, and what may replace it.
+/// The certificate being served, and what may replace it; and who may connect.
 #[derive(Debug)]
 pub struct Certificates {
     current: Arc<Current>,
     ca_bundle: Option<String>,
-    watch: Option<Watch>,
+    origin: Origin,
+    clients: Option<(Arc<Clients>, Watch)>,
     clock: Clock,
     metrics: Arc<Metrics>,
 }
 
+/// What may replace the certificate.
+#[derive(Debug)]
+enum Origin {
+    Files(Watch),
+    Made,
+    Secret(watch::Receiver<Option<Arc<Contents>>>, Service),
+}
+
 impl Certificates {
-    /// Reads or makes the first pair.
+    /// Reads or makes the first pair; of a Secret, that is left to [`Self::follow`].
     ///
     /// # Errors
     /// There is no usable pair. At start that is final: a server without a certificate answers nobody.
     pub async fn load(source: &Source, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, Error> {
-        let (pair, ca_bundle, watch) = match source {
+        let (pair, ca_bundle, origin) = match source {
             Source::Files { cert, key } => {
                 let (watch, contents) = Watch::open(vec![cert.clone(), key.clone()], files::POLL).await?;
                 let pair = Pair::from_contents(&contents, clock.wall()).map_err(|fault| Error::Refused {
@@ -108,98 +157,281 @@ impl Certificates {
                     key: key.clone(),
                     fault,
                 })?;
-                (pair, None, Some(watch))
+                (Some(pair), None, Origin::Files(watch))
             }
             Source::SelfSigned {
                 directory,
                 service,
                 namespace,
             } => {
-                let made = self_signed::make(service, namespace, clock.wall())?;
+                let service = Service {
+                    name: service.clone(),
+                    namespace: namespace.clone(),
+                };
+                let made = self_signed::make(&service, clock.wall())?;
                 if let Some(directory) = directory {
                     self_signed::write_bundle(directory, &made.ca_bundle)?;
                 }
-                (made.pair, Some(made.ca_bundle), None)
+                (Some(made.pair), Some(made.ca_bundle), Origin::Made)
             }
+            Source::Secret { contents, service } => (None, None, Origin::Secret(contents.clone(), service.clone())),
         };
-        announce(&pair, "serving certificate", &metrics);
-        let current = Arc::new(Current(ArcSwap::new(pair.key)));
+        let current = Arc::<Current>::default();
+        if let Some(pair) = pair {
+            current.take_over(pair, "serving certificate", &metrics);
+        }
         Ok(Self {
             current,
             ca_bundle,
-            watch,
+            origin,
+            clients: None,
             clock,
             metrics,
         })
     }
 
-    /// The authority that clients must trust, in PEM; `None` when the pair comes from files.
+    /// From now on only clients with a certificate of an authority in this PEM file may connect.
+    ///
+    /// # Errors
+    /// The file cannot be read or holds no usable authority.
+    pub async fn only_for(self, client_ca: &Path) -> Result<Self, Error> {
+        let opened = Watch::open(vec![client_ca.to_owned()], files::POLL).await;
+        let (watch, contents) = opened.map_err(Error::ClientCaUnreadable)?;
+        let authorities = ClientCa::from_contents(&contents, self.clock.wall()).map_err(|fault| Error::ClientCa {
+            path: client_ca.to_owned(),
+            fault,
+        })?;
+        announce_client_ca(&authorities, &self.metrics);
+        let clients = Arc::new(Clients(ArcSwap::from_pointee(authorities)));
+        Ok(Self {
+            clients: Some((clients, watch)),
+            ..self
+        })
+    }
+
+    /// The authority that clients must trust, in PEM; `None` unless the pair was made here.
     #[must_use]
     pub fn ca_bundle(&self) -> Option<&str> {
         self.ca_bundle.as_deref()
     }
 
-    /// Rustls settings that serve the current pair: TLS 1.2 and 1.3, [`ALPN`] only, no client certificate. Needs
-    /// no process-wide crypto provider.
+    /// Whether there is no certificate yet.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.current.0.load().is_none()
+    }
+
+    /// Rustls settings that serve the current pair: TLS 1.2 and 1.3, [`ALPN`] only. While there is none, every handshake
+    /// fails. Needs no process-wide crypto provider.
     ///
     /// # Errors
     /// [`Error::Setup`], which would be a fault of the build.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, Error> {
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(&self.current) as Arc<dyn ResolvesServerCert>);
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
+        let certificate = Arc::clone(&self.current) as Arc<dyn ResolvesServerCert>;
+        let mut config = match &self.clients {
+            Some((clients, _)) => {
+                let clients = Arc::clone(clients) as Arc<dyn rustls::server::danger::ClientCertVerifier>;
+                let mut config = config
+                    .with_client_cert_verifier(clients)
+                    .with_cert_resolver(certificate);
+                // A session that is resumed is judged by the authorities of when it began.
+                config.session_storage = Arc::new(NoServerSessionStorage {});
+                config.send_tls13_tickets = 0;
+                config
+            }
+            None => config.with_no_client_auth().with_cert_resolver(certificate),
+        };
         config.alpn_protocols = vec![ALPN.to_vec()];
         Ok(Arc::new(config))
     }
 
-    /// Takes over every good pair that appears in the files, for ever; a bad one is refused and the old one kept,
-    /// with a warning and a count. One that is not valid yet is tried again until it is. `None` when nothing can change, because the pair was made here.
-    pub fn follow(self) -> Option<impl Future<Output = ()> + Send + 'static> {
+    /// Takes over every good pair, and every good set of authorities of clients, for ever; a bad one is refused and the old
+    /// one kept, with a warning and a count. A pair that is not valid yet is tried again until it is. That a certificate is
+    /// served past its end is said every minute. `loaded` is called when there is a certificate.
+    pub async fn follow(self, loaded: impl FnOnce() + Send) {
         let Self {
             current,
-            watch,
+            origin,
+            clients,
             clock,
             metrics,
             ..
         } = self;
-        let mut watch = watch?;
-        Some(async move {
-            // Beginning of the pair in the files, while it is refused for that.
-            let mut early = None;
-            loop {
-                let contents = match watch.changed().await {
-                    Ok(contents) => contents,
-                    Err(error) => {
-                        metrics.tls_reload(Reload::Unreadable);
-                        tracing::warn!(%error, "certificate files cannot be read, the old certificate stays");
-                        continue;
-                    }
-                };
-                match Pair::from_contents(&contents, clock.wall()) {
-                    Ok(pair) => {
-                        announce(&pair, "certificate reloaded", &metrics);
-                        current.0.store(pair.key);
-                        metrics.tls_reload(Reload::Loaded);
-                        early = None;
-                    }
-                    Err(fault) => {
-                        let begins = match &fault {
-                            Fault::NotYetValid { not_before } => Some(*not_before),
-                            _ => None,
-                        };
-                        if begins.is_none() || begins != early {
-                            metrics.tls_reload(Reload::Refused);
-                            tracing::warn!(error = %fault, "new certificate refused, the old certificate stays");
-                        }
-                        if begins.is_some() {
-                            watch.again();
-                        }
-                        early = begins;
-                    }
+        let renew = async {
+            match origin {
+                Origin::Files(watch) => {
+                    loaded();
+                    follow_files(watch, &current, clock, &metrics).await;
+                }
+                Origin::Made => loaded(),
+                Origin::Secret(contents, service) => {
+                    follow_secret(contents, &service, &current, loaded, clock, &metrics).await;
                 }
             }
-        })
+        };
+        let judge = async {
+            if let Some((clients, watch)) = clients {
+                follow_client_ca(watch, &clients, clock, &metrics).await;
+            }
+        };
+        tokio::join!(renew, judge, warn_when_over(&current, clock));
+    }
+}
+
+async fn follow_files(mut watch: Watch, current: &Current, clock: Clock, metrics: &Metrics) {
+    const OF: TlsMaterial = TlsMaterial::Certificate;
+    // Beginning of the pair in the files, while it is refused for that.
+    let mut early = None;
+    loop {
+        let contents = match watch.changed().await {
+            Ok(contents) => contents,
+            Err(error) => {
+                metrics.tls().reload(OF, Reload::Unreadable);
+                tracing::warn!(%error, "certificate files cannot be read, the old certificate stays");
+                continue;
+            }
+        };
+        match Pair::from_contents(&contents, clock.wall()) {
+            Ok(pair) => {
+                current.take_over(pair, "certificate reloaded", metrics);
+                metrics.tls().reload(OF, Reload::Loaded);
+                early = None;
+            }
+            Err(fault) => {
+                let begins = match &fault {
+                    Fault::NotYetValid { not_before } => Some(*not_before),
+                    _ => None,
+                };
+                if begins.is_none() || begins != early {
+                    metrics.tls().reload(OF, Reload::Refused);
+                    tracing::warn!(error = %fault, "new certificate refused, the old certificate stays");
+                }
+                if begins.is_some() {
+                    watch.again();
+                }
+                early = begins;
+            }
+        }
+    }
+}
+
+async fn follow_secret(
+    mut contents: watch::Receiver<Option<Arc<Contents>>>,
+    service: &Service,
+    current: &Current,
+    loaded: impl FnOnce() + Send,
+    clock: Clock,
+    metrics: &Metrics,
+) {
+    let mut loaded = Some(loaded);
+    // What was said last against what is in it.
+    let mut said = String::new();
+    loop {
+        let seen = contents.borrow_and_update().clone().unwrap_or_default();
+        let (is_usable, faults) = take_stored(Stored::read(&seen, service, clock.wall()), current, metrics);
+        let is_early = faults
+            .iter()
+            .any(|(_, fault)| matches!(fault, Fault::NotYetValid { .. }));
+        let faults: Vec<_> = faults.iter().map(|(key, fault)| format!("{key}: {fault}")).collect();
+        let faults = faults.join("; ");
+        if is_usable {
+            said.clear();
+            if let Some(loaded) = loaded.take() {
+                loaded();
+            }
+        } else if loaded.is_none() && said.is_empty() || faults != said {
+            metrics.tls().reload(TlsMaterial::Certificate, Reload::Refused);
+            let instead = match loaded {
+                None => "the old certificate stays",
+                Some(_) => "not ready until there is one",
+            };
+            said = match faults.is_empty() {
+                true => "there is none".to_owned(),
+                false => faults,
+            };
+            tracing::warn!(
+                error = said,
+                "the Secret holds no certificate that can be served, {instead}"
+            );
+        }
+        let changed = tokio::select! {
+            changed = contents.changed() => changed,
+            () = tokio::time::sleep(EARLY), if is_early => Ok(()),
+        };
+        if changed.is_err() {
+            // Nobody looks any more: the process is ending.
+            return;
+        }
+    }
+}
+
+/// Whether there is a leaf to serve, which is served from now on, and what cannot be used.
+fn take_stored(stored: Stored, current: &Current, metrics: &Metrics) -> (bool, Vec<(&'static str, Fault)>) {
+    for (of, authority) in [
+        (TlsAuthority::Serving, &stored.authority),
+        (TlsAuthority::Next, &stored.next),
+    ] {
+        let ends = authority
+            .as_ref()
+            .map(|authority| authority.certificate.ends.as_second());
+        metrics.tls().authority_not_after(of, ends);
+    }
+    let is_usable = stored.leaf.is_some();
+    if let Some(pair) = stored.leaf.filter(|pair| !current.is(pair)) {
+        current.take_over(pair, "certificate loaded", metrics);
+        metrics.tls().reload(TlsMaterial::Certificate, Reload::Loaded);
+    }
+    (is_usable, stored.faults)
+}
+
+async fn follow_client_ca(mut watch: Watch, clients: &Clients, clock: Clock, metrics: &Metrics) {
+    const OF: TlsMaterial = TlsMaterial::ClientCa;
+    loop {
+        let contents = match watch.changed().await {
+            Ok(contents) => contents,
+            Err(error) => {
+                metrics.tls().reload(OF, Reload::Unreadable);
+                tracing::warn!(%error, "the authorities of clients cannot be read, the old ones stay");
+                continue;
+            }
+        };
+        match ClientCa::from_contents(&contents, clock.wall()) {
+            Ok(authorities) => {
+                announce_client_ca(&authorities, metrics);
+                clients.0.store(Arc::new(authorities));
+                metrics.tls().reload(OF, Reload::Loaded);
+            }
+            Err(fault) => {
+                metrics.tls().reload(OF, Reload::Refused);
+                tracing::warn!(error = %fault, "new authorities of clients refused, the old ones stay");
+            }
+        }
+    }
+}
+
+fn announce_client_ca(authorities: &ClientCa, metrics: &Metrics) {
+    let ends = authorities.not_after;
+    metrics
+        .tls()
+        .authority_not_after(TlsAuthority::Clients, Some(ends.as_second()));
+    tracing::info!(not_after = %ends, "only clients with a certificate may connect");
+}
+
+/// The API server refuses such a certificate, so every pod is created undecided.
+async fn warn_when_over(current: &Current, clock: Clock) {
+    loop {
+        let ends = current.0.load().as_ref().map(|pair| pair.not_after);
+        let left = ends.map(|ends| ends.duration_since(clock.wall()));
+        if let (Some(ends), Some(left)) = (ends, left)
+            && left.is_negative()
+        {
+            tracing::error!(not_after = %ends, "the certificate being served is past its end: no API server accepts it");
+        }
+        let left = left.and_then(|left| Duration::try_from(left).ok());
+        let past = left.map_or(OVER, |left| left.saturating_add(EARLY));
+        tokio::time::sleep(past.min(OVER)).await;
     }
 }
 
@@ -214,21 +446,35 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-fn announce(pair: &Pair, message: &'static str, metrics: &Metrics) {
-    metrics.tls_certificate_not_after(pair.not_after.as_second());
-    tracing::info!(names = pair.names.join(","), not_after = %pair.not_after, chain = pair.key.cert.len(), "{message}");
-    if pair.names.is_empty() {
-        tracing::warn!("the certificate has no subject alternative name: the API server will not accept it");
-    }
-}
-
 /// Answers every handshake with the pair of the moment, whatever name the client asks for: the API server may call
 /// us by Service name or by URL, and the name is its business to check.
-#[derive(Debug)]
-struct Current(ArcSwap<CertifiedKey>);
+#[derive(Debug, Default)]
+struct Current(ArcSwapOption<Pair>);
+
+impl Current {
+    fn is(&self, pair: &Pair) -> bool {
+        let current = self.0.load();
+        current
+            .as_ref()
+            .is_some_and(|current| current.key.cert == pair.key.cert)
+    }
+
+    fn take_over(&self, pair: Pair, message: &'static str, metrics: &Metrics) {
+        metrics.tls().certificate_not_after(pair.not_after.as_second());
+        let names = pair.names.join(",");
+        tracing::info!(names, not_after = %pair.not_after, chain = pair.key.cert.len(), "{message}");
+        if pair.names.is_empty() {
+            tracing::warn!("the certificate has no subject alternative name: the API server will not accept it");
+        }
+        self.0.store(Some(Arc::new(pair)));
+    }
+}
 
 impl ResolvesServerCert for Current {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.load_full())
+        self.0.load().as_ref().map(|pair| Arc::clone(&pair.key))
     }
 }
+
+#[cfg(test)]
+mod tests;

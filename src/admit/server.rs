@@ -279,9 +279,16 @@ impl<S: Send + 'static> Accept<TcpStream, S> for CountedAcceptor {
                 Err(error) => {
                     let cause = cause(error);
                     metrics.handshake_failure(cause);
-                    let due = (cause == HandshakeFailure::Rejected).then(|| rejected.due(clock.monotonic_us()));
-                    if let Some(held_back) = due.flatten() {
-                        tracing::warn!(%error, held_back, "a client does not trust our certificate; is its caBundle ours?");
+                    let words = match cause {
+                        HandshakeFailure::Rejected => {
+                            Some("a client does not trust our certificate; is its caBundle ours?")
+                        }
+                        HandshakeFailure::Client => Some("a client showed no certificate that --client-ca vouches for"),
+                        _ => None,
+                    };
+                    let due = words.and_then(|words| Some((words, rejected.due(clock.monotonic_us())?)));
+                    if let Some((words, held_back)) = due {
+                        tracing::warn!(%error, held_back, "{words}");
                     } else {
                         tracing::debug!(%error, cause = cause.as_str(), "handshake failed");
                     }
@@ -303,6 +310,7 @@ fn cause(error: &io::Error) -> HandshakeFailure {
             | Alert::CertificateUnknown
             | Alert::UnknownCA,
         )) => HandshakeFailure::Rejected,
+        Some(rustls::Error::NoCertificatesPresented | rustls::Error::InvalidCertificate(_)) => HandshakeFailure::Client,
         Some(_) => HandshakeFailure::Protocol,
         None if error.kind() == io::ErrorKind::TimedOut => HandshakeFailure::Timeout,
         None => HandshakeFailure::Closed,

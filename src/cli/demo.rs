@@ -72,6 +72,7 @@ async fn play() -> anyhow::Result<()> {
             namespace: "edgeward-system".into(),
             directory: None,
         },
+        client_ca: None,
         answer: Arc::new(reviewer),
         metrics,
         readiness: Readiness::default(),

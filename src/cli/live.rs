@@ -23,7 +23,7 @@ use crate::observe::probe::{Links, Prober, Probers};
 use crate::observe::prometheus::Poller;
 use crate::observe::{self, Change, Changes, Cluster, Connection, Listing, Observer, Sites, SloPolicies};
 use crate::policy::Policies;
-use crate::runtime::{Readiness, Task};
+use crate::runtime::{CERTIFICATE, Readiness, Task};
 use crate::telemetry::Telemetry;
 use crate::wan::Thresholds;
 
@@ -36,6 +36,8 @@ pub(super) struct View {
     pub(super) fleet: Arc<ArcSwap<Snapshot>>,
     pub(super) ledger: Arc<Mutex<Ledger>>,
     pub(super) policies: Arc<ArcSwap<Policies>>,
+    /// The cluster that is watched, and who leads there; `None` of a fleet file.
+    pub(super) cluster: Option<(Cluster, Leadership)>,
     pub(super) tasks: Vec<Task>,
 }
 
@@ -96,7 +98,7 @@ pub(super) async fn view(
     tasks.push(promise(
         versions.clone(),
         Arc::clone(&ledger),
-        cluster,
+        cluster.clone(),
         service,
         metrics,
         changes.clone(),
@@ -104,8 +106,9 @@ pub(super) async fn view(
     tasks.push(ask(versions.clone(), clock, metrics, changes.clone()));
     tasks.push(probe(versions.clone(), clock, metrics, readiness, changes));
     tasks.push(Task::endless("Events on pods", recorder.run(leadership.clone())));
-    let [serving, draining] = [Phase::Serving, Phase::Draining].map(|phase| enters(readiness, phase));
-    tasks.push(Task::that_takes_leave("Lease", election.run(serving, draining)));
+    // Who has a whole view may lead: it is the leader who makes a certificate.
+    let (viewing, draining) = (readiness.all_but(CERTIFICATE), enters(readiness, Phase::Draining));
+    tasks.push(Task::that_takes_leave("Lease", election.run(viewing, draining)));
     let books = Books {
         config: Arc::clone(&config),
         fleet: Arc::clone(&fleet),
@@ -128,7 +131,7 @@ pub(super) async fn view(
         metrics: Arc::clone(metrics),
         events,
     };
-    tasks.push(Task::endless("release of held pods", executor.run(leadership)));
+    tasks.push(Task::endless("release of held pods", executor.run(leadership.clone())));
     let mut versions = versions.clone();
     tasks.push(Task::endless("observer", async move {
         let index = Index::new(&*versions.next().await);
@@ -141,6 +144,7 @@ pub(super) async fn view(
         fleet,
         ledger,
         policies,
+        cluster: Some((cluster, leadership)),
         tasks,
     })
 }

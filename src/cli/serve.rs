@@ -1,14 +1,17 @@
 //! `edgeward serve`: the webhook itself.
 
+mod certificate;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use clap::{ArgGroup, Args};
+use clap::Args;
 use tokio::sync::watch;
 
+use self::certificate::Certificate;
 use super::live::{self, Service, View};
 use crate::admit::review::Reviewer;
 use crate::clock::Clock;
@@ -26,7 +29,6 @@ use crate::tls;
 /// its own. SIGTERM drains: not ready at once, serving on for the shutdown delay, then exit 0. Log level:
 /// EDGEWARD_LOG (default info).
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("certificate").required(true).args(["tls_cert", "self_signed"])))]
 pub(super) struct Serve {
     /// Fleet file (docs/fleet-file.md) instead of the live cluster; read again when it changes. Without, the cluster of
     /// the current context of the kubeconfig is watched, or that of the pod this runs in where there is none.
@@ -51,24 +53,14 @@ pub(super) struct Serve {
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080")]
     health_listen: SocketAddr,
 
-    /// Serving certificate, PEM, chain allowed; read again when it changes.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
+    #[command(flatten)]
+    certificate: Certificate,
 
-    /// Its private key, PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-
-    /// Make a certificate of our own, and write the CA to DIR/ca.crt for a MutatingWebhookConfiguration. For trials:
-    /// it changes with every start.
-    #[arg(long, value_name = "DIR", conflicts_with = "tls_key")]
-    self_signed: Option<PathBuf>,
-
-    /// Name of our Service: in the self-signed certificate, and its EndpointSlices tell how many replicas decide.
+    /// Name of our Service: in a certificate that we make, and its EndpointSlices tell how many replicas decide.
     #[arg(long, default_value = "edgeward")]
     service: String,
 
-    /// Our own namespace: in the self-signed certificate, and never mutated.
+    /// Our own namespace: in a certificate that we make, and never mutated.
     #[arg(long, env = "POD_NAMESPACE", default_value = "edgeward-system")]
     namespace: String,
 
@@ -92,6 +84,7 @@ impl Serve {
     }
 
     async fn serve(self, metrics: Arc<Metrics>) -> anyhow::Result<()> {
+        let lives = self.certificate.lives()?;
         let clock = Clock::start();
         let readiness = Readiness::default();
         let configuration = Configuration::new(self.namespace.clone(), Arc::clone(&metrics));
@@ -120,6 +113,7 @@ impl Serve {
             fleet,
             ledger,
             policies,
+            cluster,
             mut tasks,
         } = match self.fleet {
             Some(path) => from_file(path, &config, clock, &metrics).await?,
@@ -140,18 +134,18 @@ impl Serve {
             metrics: Arc::clone(&metrics),
             clock,
         };
-        let tls = match (self.tls_cert, self.tls_key, self.self_signed) {
-            (Some(cert), Some(key), _) => tls::Source::Files { cert, key },
-            (_, _, directory) => tls::Source::SelfSigned {
-                service: self.service,
-                namespace: self.namespace,
-                directory,
-            },
+        let client_ca = self.certificate.client_ca.clone();
+        let service = tls::Service {
+            name: self.service,
+            namespace: self.namespace,
         };
+        let (tls, certificate_tasks) = self.certificate.source(service, lives, cluster, clock, &metrics);
+        tasks.extend(certificate_tasks);
         runtime::serve(ServeOptions {
             listen: self.listen,
             health_listen: self.health_listen,
             tls,
+            client_ca,
             answer: Arc::new(reviewer),
             metrics,
             readiness,
@@ -201,6 +195,7 @@ async fn from_file(
         // Nobody would confirm a reservation: the file is believed as it stands.
         ledger: Arc::default(),
         policies: Arc::default(),
+        cluster: None,
         tasks: vec![Task::endless("fleet file", file.follow())],
     })
 }

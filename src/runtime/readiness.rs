@@ -83,6 +83,18 @@ impl Readiness {
         self.0.phase.subscribe()
     }
 
+    /// Waits until nothing is missing but, perhaps, this. Cancel-safe.
+    pub fn all_but(&self, name: &'static str) -> impl Future<Output = ()> + use<> {
+        let (readiness, mut changed) = (self.clone(), self.phase());
+        async move {
+            while readiness.missing().iter().any(|missing| *missing != name) {
+                if changed.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.lock();
         change(&mut state);
@@ -113,6 +125,8 @@ impl Requirement {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     #[test]
@@ -135,5 +149,17 @@ mod tests {
             (readiness.missing(), *phase.borrow()),
             (vec!["draining"], Phase::Draining)
         );
+    }
+
+    #[tokio::test]
+    async fn all_but_one_may_be_waited_for() {
+        let readiness = Readiness::new();
+        let (view, certificate) = (readiness.require("view"), readiness.require("certificate"));
+        let mut waiting = std::pin::pin!(readiness.all_but("certificate"));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        view.met();
+        waiting.await;
+        assert_eq!(*readiness.phase().borrow(), Phase::NotReady);
+        certificate.met();
     }
 }

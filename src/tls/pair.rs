@@ -45,6 +45,25 @@ pub enum Fault {
     /// Key and certificate are not a pair.
     #[error("the private key does not belong to the first certificate of the file, which must be the server's own")]
     Mismatch,
+    /// An authority that is none of ours, and so would be told from none in a bundle.
+    #[error("the certificate is not an authority that we made for our Service")]
+    NotOurs,
+    /// What signed the leaf, or the name it is for, is not what clients are told.
+    #[error("the certificate is not one that {authority} vouches for: {source}")]
+    Unvouched {
+        /// Where the authority is from.
+        authority: &'static str,
+        /// What a client would say.
+        source: Box<TlsError>,
+    },
+    /// Half of a pair is there.
+    #[error("{present} is there and {missing} is not")]
+    Half {
+        /// What is there.
+        present: &'static str,
+        /// What is missing.
+        missing: &'static str,
+    },
     /// Past its end.
     #[error("the certificate expired at {not_after}")]
     Expired {

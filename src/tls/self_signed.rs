@@ -3,25 +3,17 @@
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::Duration;
 
-use jiff::Timestamp;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
-};
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use jiff::{SignedDuration, Timestamp};
 
+use super::authority::{Authority, Service};
 use super::{Error, Pair};
 
 /// File name of the CA bundle.
 const BUNDLE: &str = "ca.crt";
 
-/// Clients whose clock is behind ours must not see a certificate from the future.
-const BACKDATED: Duration = Duration::from_secs(3600);
-
 /// The keys die with the process, so nothing is gained by an end that a long-lived process could reach.
-const VALID_FOR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const VALID_FOR: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 
 /// What was made.
 pub(super) struct Made {
@@ -31,24 +23,15 @@ pub(super) struct Made {
 }
 
 /// Makes an authority and a leaf for `<service>.<namespace>.svc`, `localhost` and `127.0.0.1`.
-pub(super) fn make(service: &str, namespace: &str, now: Timestamp) -> Result<Made, Error> {
-    let authority = authority(now)?;
-    let names = vec![
-        format!("{service}.{namespace}.svc"),
-        "localhost".to_owned(),
-        "127.0.0.1".to_owned(),
-    ];
-    let mut leaf = params(names, "edgeward", now)?;
-    leaf.use_authority_key_identifier_extension = true;
-    leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let key = KeyPair::generate()?;
-    let certificate = leaf.signed_by(&key, &authority)?;
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let pair = Pair::from_der(vec![certificate.der().clone()], key, now).map_err(Error::Generated)?;
+pub(super) fn make(service: &Service, now: Timestamp) -> Result<Made, Error> {
+    let pem = Authority::make(service, now, VALID_FOR)?;
+    let authority = Authority::read(pem.certificate.as_bytes(), pem.key.as_bytes(), service, now);
+    let names = [service.dns_name(), "localhost".to_owned(), "127.0.0.1".to_owned()];
+    let leaf = authority.map_err(Error::Generated)?.issue(&names, now, VALID_FOR)?;
+    let pair = Pair::from_pem(leaf.certificate.as_bytes(), leaf.key.as_bytes(), now).map_err(Error::Generated)?;
     Ok(Made {
         pair,
-        ca_bundle: authority.pem(),
+        ca_bundle: pem.certificate,
     })
 }
 
@@ -70,24 +53,6 @@ pub(super) fn write_bundle(directory: &Path, bundle: &str) -> Result<(), Error> 
     })
 }
 
-fn authority(now: Timestamp) -> Result<CertifiedIssuer<'static, KeyPair>, Error> {
-    let mut ca = params(Vec::new(), "edgeward self-signed CA", now)?;
-    ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    Ok(CertifiedIssuer::self_signed(ca, KeyPair::generate()?)?)
-}
-
-fn params(names: Vec<String>, common_name: &str, now: Timestamp) -> Result<CertificateParams, Error> {
-    let mut params = CertificateParams::new(names)?;
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, common_name);
-    let since_epoch = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0));
-    let now = date_time_ymd(1970, 1, 1) + since_epoch;
-    params.not_before = now - BACKDATED;
-    params.not_after = now + VALID_FOR;
-    Ok(params)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,7 +60,11 @@ mod tests {
     #[test]
     fn the_leaf_is_for_the_service_and_for_loopback() {
         let now: Timestamp = "2026-11-20T12:00:00Z".parse().expect("a timestamp");
-        let made = make("edgeward", "edgeward-system", now).expect("made");
+        let service = Service {
+            name: "edgeward".into(),
+            namespace: "edgeward-system".into(),
+        };
+        let made = make(&service, now).expect("made");
         assert_eq!(
             made.pair.names,
             ["edgeward.edgeward-system.svc", "localhost", "127.0.0.1"]

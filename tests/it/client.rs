@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
@@ -25,6 +25,10 @@ pub(crate) struct Client {
     pub(crate) ca_bundle: String,
     pub(crate) alpn: &'static [&'static [u8]],
     pub(crate) versions: &'static [&'static SupportedProtocolVersion],
+    /// The name that the server's certificate must have.
+    pub(crate) name: &'static str,
+    /// A certificate of its own with its key, PEM.
+    pub(crate) identity: Option<(String, String)>,
 }
 
 /// A connection after its handshake.
@@ -48,6 +52,8 @@ impl Client {
             ca_bundle: ca_bundle.to_owned(),
             alpn: &[],
             versions: rustls::DEFAULT_VERSIONS,
+            name: "localhost",
+            identity: None,
         }
     }
 
@@ -57,14 +63,21 @@ impl Client {
             roots.add(certificate.expect("PEM")).expect("a root");
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(self.versions)
             .expect("versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match &self.identity {
+            Some((certificate, key)) => {
+                let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).map(|der| der.expect("PEM"));
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
+                config.with_client_auth_cert(chain.collect(), key).expect("a pair")
+            }
+            None => config.with_no_client_auth(),
+        };
         config.alpn_protocols = self.alpn.iter().map(|protocol| protocol.to_vec()).collect();
         let stream = TcpStream::connect(self.address).await?;
-        let name = ServerName::try_from("localhost").expect("a name");
+        let name = ServerName::try_from(self.name).expect("a name");
         let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
         // A TLS 1.3 client is done before the server has judged it; a refusal shows at the next read or write.
         stream.flush().await?;

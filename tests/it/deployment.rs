@@ -190,6 +190,49 @@ fn the_documents_name_the_rights_of_the_manifests() {
 }
 
 #[test]
+fn self_managed_certificates_are_where_they_are_allowed() {
+    let granted = objects("certs/self-managed/rbac.yaml");
+    let of = |kind: &str| rights(&granted.iter().find(|object| object["kind"] == kind).unwrap()["rules"]);
+    let [operations, _] = documented("docs/operations.md");
+    for right in of("Role").union(&of("ClusterRole")) {
+        assert!(operations.contains(right), "{right:?}");
+    }
+    let named = |kind: &str| {
+        of(kind)
+            .into_iter()
+            .map(|[_, _, name, _]| name)
+            .collect::<BTreeSet<_>>()
+    };
+    let help = edgeward().args(["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let words: Vec<_> = help.split_whitespace().collect();
+    assert!(
+        words.join(" ").contains("(without a name, edgeward-certificates)"),
+        "{help}"
+    );
+    assert_eq!(
+        named("Role"),
+        BTreeSet::from(["".to_owned(), "edgeward-certificates".to_owned()])
+    );
+    assert_eq!(
+        named("ClusterRole"),
+        BTreeSet::from([default_of("--webhook", &help).to_owned()])
+    );
+
+    // What the overlay takes from the Deployment is there.
+    let overlay = object("deploy/overlays/self-managed/kustomization.yaml");
+    let patch: Value = serde_saphyr::from_str(overlay["patches"][0]["patch"].as_str().unwrap()).unwrap();
+    let deployment = object("deploy/base/deployment.yaml");
+    for operation in patch.as_array().unwrap() {
+        let found = deployment.pointer(operation["path"].as_str().unwrap());
+        assert!(found.is_some(), "{operation}");
+        if operation["op"] == "test" {
+            assert_eq!(found, Some(&operation["value"]));
+        }
+    }
+}
+
+#[test]
 fn the_image_is_of_our_toolchain_and_runs_as_the_pods_user() {
     let dockerfile = fs::read_to_string(path("Dockerfile")).unwrap();
     let word = |instruction: &str| {

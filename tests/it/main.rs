@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 mod authority;
+mod certificates;
 mod cli;
 mod client;
 mod configuration;

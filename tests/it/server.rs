@@ -42,6 +42,7 @@ fn answering<A: Answer>(answer: A, tls: Source) -> ServeOptions<A> {
         listen: loopback,
         health_listen: loopback,
         tls,
+        client_ca: None,
         answer: Arc::new(answer),
         metrics: Arc::new(Metrics::new()),
         readiness: Readiness::new(),

@@ -29,7 +29,7 @@ const OUTER_EDGES: [(&str, &[&str]); 11] = [
     ("tls", &["clock", "files", "metrics"]),
     ("admit", &["clock", "metrics", "tls"]),
     ("observe", &["api", "clock", "files", "metrics", "yaml"]),
-    ("controllers", &["api", "clock", "metrics"]),
+    ("controllers", &["api", "clock", "metrics", "tls"]),
     ("runtime", &["admit", "clock", "metrics", "tls"]),
     (
         "cli",

@@ -65,10 +65,10 @@ async fn a_data_swap_changes_the_certificate_and_open_connections_stay() {
     }
     assert_eq!(open.post().await.expect("answered").status, 200);
     running
-        .counted("edgeward_tls_reloads_total{result=\"loaded\"} 2\n")
+        .counted("edgeward_tls_reloads_total{of=\"certificate\",result=\"loaded\"} 2\n")
         .await;
     running
-        .counted("edgeward_tls_reloads_total{result=\"refused\"} 0\n")
+        .counted("edgeward_tls_reloads_total{of=\"certificate\",result=\"refused\"} 0\n")
         .await;
     // 3002-01-01T00:00:00Z
     running
@@ -93,7 +93,7 @@ async fn a_bad_pair_is_refused_counted_and_followed_by_a_good_one() {
         running.volume.publish(cert, key);
         running
             .counted(&format!(
-                "edgeward_tls_reloads_total{{result=\"refused\"}} {}\n",
+                "edgeward_tls_reloads_total{{of=\"certificate\",result=\"refused\"}} {}\n",
                 index + 1
             ))
             .await;
@@ -111,7 +111,7 @@ async fn a_pair_that_is_not_valid_yet_is_served_once_it_is() {
     let next = running.authority.leaf_in(Duration::from_secs(5 * 60 + 3));
     running.volume.publish(&next.cert, &next.key);
     running
-        .counted("edgeward_tls_reloads_total{result=\"loaded\"} 1\n")
+        .counted("edgeward_tls_reloads_total{of=\"certificate\",result=\"loaded\"} 1\n")
         .await;
     let page = running.metrics.encode();
     assert!(
@@ -129,7 +129,7 @@ async fn files_that_vanish_keep_the_certificate() {
     let first = running.served().await;
     std::fs::remove_file(running.volume.path("..data")).expect("removed");
     running
-        .counted("edgeward_tls_reloads_total{result=\"unreadable\"} 1\n")
+        .counted("edgeward_tls_reloads_total{of=\"certificate\",result=\"unreadable\"} 1\n")
         .await;
     assert_eq!(running.served().await, first);
     running.server.shutdown().await.expect("stopped");

@@ -1,0 +1,115 @@
+//! Where the serving certificate is from, and who may connect.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{ArgGroup, Args};
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::controllers::certificates::Certificates;
+use crate::controllers::lease::Leadership;
+use crate::metrics::Metrics;
+use crate::observe::{Cluster, secret};
+use crate::rotation::Lives;
+use crate::runtime::Task;
+use crate::tls::{Service, Source};
+
+/// One of three ways to have a certificate.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("certificate").required(true).args(["tls_cert", "self_managed", "self_signed"])))]
+pub(super) struct Certificate {
+    /// Serving certificate, PEM, chain allowed; read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// Its private key, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Keep a CA and a certificate of our own in this Secret of our namespace (without a name, edgeward-certificates), and
+    /// the CA in the caBundle of --webhook; the leader renews both. Not ready until there is a certificate.
+    #[arg(
+        long,
+        value_name = "SECRET",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "edgeward-certificates",
+        conflicts_with_all = ["tls_key", "fleet"]
+    )]
+    self_managed: Option<String>,
+
+    /// The MutatingWebhookConfiguration that calls us.
+    #[arg(long, value_name = "NAME", default_value = "zz-edgeward", requires = "self_managed")]
+    webhook: String,
+
+    /// How long a CA of our own lives, at least three times as long as a certificate. The next one is made when two thirds
+    /// are over.
+    #[arg(long, value_name = "DURATION", default_value = "87600h", requires = "self_managed")]
+    ca_life: String,
+
+    /// How long a certificate of it lives, 15s to 9528h; renewed when two thirds are over.
+    #[arg(long, value_name = "DURATION", default_value = "2160h", requires = "self_managed")]
+    certificate_life: String,
+
+    /// Make a certificate of our own, and write the CA to DIR/ca.crt for a MutatingWebhookConfiguration. For trials:
+    /// it changes with every start.
+    #[arg(long, value_name = "DIR", conflicts_with = "tls_key")]
+    self_signed: Option<PathBuf>,
+
+    /// Let only clients connect that show a certificate of a CA in this file, PEM; read again when it changes. API servers
+    /// must be told to (docs/operations.md).
+    #[arg(long, value_name = "FILE")]
+    pub(super) client_ca: Option<PathBuf>,
+}
+
+impl Certificate {
+    /// How long certificates of our own live.
+    ///
+    /// # Errors
+    /// Every fault, by its option.
+    pub(super) fn lives(&self) -> anyhow::Result<Lives> {
+        Lives::read(&self.ca_life, &self.certificate_life).map_err(|faults| anyhow::anyhow!(faults.join("; ")))
+    }
+
+    /// Where the certificate comes from, and what keeps it there.
+    pub(super) fn source(
+        self,
+        service: Service,
+        lives: Lives,
+        cluster: Option<(Cluster, Leadership)>,
+        clock: Clock,
+        metrics: &Arc<Metrics>,
+    ) -> (Source, Vec<Task>) {
+        match (self.tls_cert.zip(self.tls_key), self.self_managed, cluster) {
+            (Some((cert, key)), ..) => (Source::Files { cert, key }, vec![]),
+            (None, Some(secret), Some((cluster, leadership))) => {
+                let (told, contents) = watch::channel(None);
+                let keeper = Certificates {
+                    client: cluster.client(),
+                    service: service.clone(),
+                    secret: secret.clone(),
+                    webhook: self.webhook,
+                    lives,
+                    clock,
+                };
+                let (client, namespace) = (cluster.client(), service.namespace.clone());
+                let metrics = Arc::clone(metrics);
+                let follow = async move { secret::follow(client, &namespace, &secret, told, &metrics).await };
+                let tasks = vec![
+                    Task::endless("certificates", keeper.run(leadership, contents.clone())),
+                    Task::endless("Secret", follow),
+                ];
+                (Source::Secret { contents, service }, tasks)
+            }
+            _ => {
+                let source = Source::SelfSigned {
+                    directory: self.self_signed,
+                    service: service.name,
+                    namespace: service.namespace,
+                };
+                (source, vec![])
+            }
+        }
+    }
+}

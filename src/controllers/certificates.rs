@@ -1,0 +1,386 @@
+//! Certificates of our own: a Secret with an authority and the leaf that every replica serves, and the authority in the
+//! `caBundle` of the MutatingWebhookConfiguration. [`rotation`] says what is to be done next; this does it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::core::PartialObjectMeta;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::lease::{Leadership, Term};
+use super::pod_patch::words;
+use crate::clock::Clock;
+use crate::rotation::{self, Certificate, Der, Lives, Published, Replica, Sight, Step};
+use crate::tls::{Authority, Contents, Pem, Service, Stored, bundle, served, stored};
+use crate::units::Now;
+
+/// How long a look with its step may take.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The shortest pause between two looks.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How many replicas are looked at at once.
+const AT_ONCE: usize = 16;
+
+/// For how long a watch is opened; a connection that is silent for longer is taken for dead.
+const WATCH_SECONDS: u32 = 25;
+
+/// Name of the port in EndpointSlices, as in `deploy/base`.
+const PORT: &str = "webhook";
+
+/// Who writes, as the API server notes it.
+const WRITER: &str = "edgeward";
+
+/// Keeps the certificates.
+pub struct Certificates {
+    /// Of the cluster whose API servers call us.
+    pub client: Client,
+    /// Our Service: who is to be trusted, and whose EndpointSlices name the replicas.
+    pub service: Service,
+    /// Name of the Secret, in the namespace of the Service.
+    pub secret: String,
+    /// Name of the MutatingWebhookConfiguration.
+    pub webhook: String,
+    /// How long certificates live.
+    pub lives: Lives,
+    /// The process's clock.
+    pub clock: Clock,
+}
+
+/// What is known from one look to the next. Whoever leads anew knows nothing, and waits longer for it.
+#[derive(Default)]
+struct Known {
+    published: Published,
+    /// What was wrong with the Secret.
+    faults: Once,
+    /// What kept the next step from being taken.
+    hindrance: Once,
+}
+
+/// What was said last, for it is said once.
+#[derive(Default)]
+struct Once(String);
+
+impl Once {
+    fn say(&mut self, words: String, tell: impl FnOnce(&str)) {
+        if self.0 != words {
+            tell(&words);
+            self.0 = words;
+        }
+    }
+}
+
+impl Certificates {
+    /// Takes step by step while the Lease is ours, for ever. `changed` tells that the Secret is another.
+    pub async fn run(self, leadership: Leadership, mut changed: watch::Receiver<Option<Arc<Contents>>>) {
+        loop {
+            let term = leadership.acquired().await;
+            tokio::select! {
+                () = self.lead(&term, &mut changed) => return,
+                () = term.over() => {}
+            }
+        }
+    }
+
+    async fn lead(&self, term: &Term, changed: &mut watch::Receiver<Option<Arc<Contents>>>) {
+        let mut known = Known::default();
+        let mut news = self.news();
+        let period = Duration::from_micros(self.lives.period().0);
+        loop {
+            let stepped = timeout(TIMEOUT, self.step(&mut known, term)).await;
+            let stepped = stepped.unwrap_or_else(|_| bail_out());
+            if let Err(error) = &stepped {
+                known.hindrance.say(format!("{error:#}"), |error| {
+                    tracing::warn!(error, "the certificates are not as they should be; tried again");
+                });
+            }
+            // Somebody else may want the same object otherwise.
+            tokio::time::sleep(PAUSE).await;
+            if matches!(stepped, Ok(true)) {
+                continue;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(period) => {}
+                Some(()) = news.next() => {}
+                changed = changed.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    /// That the webhook configuration is another. A failure is nothing: it is looked at now and then anyway.
+    fn news(&self) -> BoxStream<'static, ()> {
+        let only = watcher::Config::default()
+            .timeout(WATCH_SECONDS)
+            .fields(&format!("metadata.name={}", self.webhook));
+        let configurations = Api::<PartialObjectMeta<MutatingWebhookConfiguration>>::all(self.client.clone());
+        let events = watcher::watcher(configurations, only).default_backoff();
+        events.filter_map(async |event| event.ok().map(|_| ())).boxed()
+    }
+
+    fn configurations(&self) -> Api<MutatingWebhookConfiguration> {
+        Api::all(self.client.clone())
+    }
+
+    /// Looks at everything and does what is to be done next; whether something was done.
+    async fn step(&self, known: &mut Known, term: &Term) -> anyhow::Result<bool> {
+        // In this order; see `Sight::bundles`.
+        let configuration = self.configurations().get_opt(&self.webhook).await;
+        let configuration = configuration
+            .map_err(|error| self.failure("get the MutatingWebhookConfiguration", &self.webhook, error))?;
+        let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.service.namespace);
+        let secret = secrets.get_opt(&self.secret).await;
+        let secret = secret.map_err(|error| self.failure("get the Secret", &self.secret, error))?;
+
+        let now = self.clock.now();
+        let mut contents = contents(secret.as_ref());
+        let stored = Stored::read(&contents, &self.service, now.wall);
+        let faults: Vec<_> = stored
+            .faults
+            .iter()
+            .map(|(key, fault)| format!("{key}: {fault}"))
+            .collect();
+        known.faults.say(faults.join("; "), |error| {
+            if !error.is_empty() {
+                tracing::warn!(
+                    secret = self.secret,
+                    error,
+                    "what is in the Secret cannot be used, and is made anew"
+                );
+            }
+        });
+        let bundles = self.bundles(configuration.as_ref());
+        known.published.see(&bundles, now.moment);
+        let settled = known.published.settled(self.lives.settle(), now.moment);
+        let in_short = stored.in_short();
+        let mut sight = Sight {
+            stored: &in_short,
+            bundles: &bundles,
+            settled: &settled,
+            replicas: None,
+            wall: now.wall,
+        };
+        let mut step = sight.next_step();
+        let replicas;
+        if step == Step::Look {
+            replicas = self.look(&in_short, &bundles, now).await?;
+            sight.replicas = Some(&replicas);
+            step = sight.next_step();
+        }
+        if !term.is_held() {
+            return Ok(false);
+        }
+
+        let authority = || self.authority(now);
+        let done = match step {
+            Step::Rest | Step::Look => return Ok(false),
+            Step::Await(replicas) => {
+                known.hindrance.say(replicas.join(", "), |replicas| {
+                    tracing::warn!(
+                        replicas,
+                        "an old CA stays in caBundle until all our replicas are seen with a certificate of the new one"
+                    );
+                });
+                return Ok(false);
+            }
+            Step::Bundles(wanted) => {
+                let Some(configuration) = &configuration else {
+                    return Ok(false);
+                };
+                self.write_bundles(configuration, &wanted).await?;
+                tracing::info!(webhook = self.webhook, cas = ?wanted.iter().map(BTreeSet::len).collect::<Vec<_>>(), "wrote caBundle");
+                known.hindrance = Once::default();
+                return Ok(true);
+            }
+            Step::NewAuthority => {
+                stored::put_authority(&mut contents, authority()?);
+                "made a CA"
+            }
+            Step::NewNext => {
+                stored::put_next(&mut contents, authority()?);
+                "made the next CA"
+            }
+            Step::Promote => {
+                stored::promote(&mut contents, self.leaf(stored.next.as_ref(), now)?);
+                "took over the next CA, and made a certificate of it"
+            }
+            Step::NewLeaf => {
+                stored::put_leaf(&mut contents, self.leaf(stored.authority.as_ref(), now)?);
+                "made a certificate"
+            }
+        };
+        self.write_secret(&secrets, secret, contents).await?;
+        tracing::info!(secret = self.secret, "{done}");
+        known.hindrance = Once::default();
+        Ok(true)
+    }
+
+    fn failure(&self, doing: &str, name: &str, error: kube::Error) -> anyhow::Error {
+        anyhow::anyhow!("cannot {doing} {name}: {}", words(error))
+    }
+
+    fn authority(&self, now: Now) -> anyhow::Result<Pem> {
+        let life = rotation::span(self.lives.authority);
+        Authority::make(&self.service, now.wall, life).context("a CA cannot be made")
+    }
+
+    fn leaf(&self, of: Option<&Authority>, now: Now) -> anyhow::Result<Pem> {
+        let life = rotation::span(self.lives.leaf);
+        let authority = of.context("there is no CA")?;
+        let leaf = authority.issue(&[self.service.dns_name()], now.wall, life);
+        leaf.context("a certificate cannot be made")
+    }
+
+    /// What is ours in the bundle of each entry.
+    fn bundles(&self, configuration: Option<&MutatingWebhookConfiguration>) -> Vec<Vec<Certificate>> {
+        let bundles = ca_bundles(configuration);
+        bundles
+            .map(|bundle| bundle::authorities(bundle, &self.service))
+            .collect()
+    }
+
+    /// Every endpoint of our Service, as API servers may be led to it.
+    async fn look(
+        &self,
+        stored: &rotation::Stored,
+        bundles: &[Vec<Certificate>],
+        now: Now,
+    ) -> anyhow::Result<Vec<Replica>> {
+        let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), &self.service.namespace);
+        let ours = ListParams::default().labels(&format!("kubernetes.io/service-name={}", self.service.name));
+        let slices = slices.list(&ours).await;
+        let slices = slices.map_err(|error| self.failure("list EndpointSlices of", &self.service.name, error))?;
+        let known = bundles.iter().flatten().chain(&stored.authority).chain(&stored.next);
+        let known: BTreeSet<Der> = known.map(|known| Arc::clone(&known.der)).collect();
+        let (known, name) = (Vec::from_iter(known), self.service.dns_name());
+        let look = async |(address, is_ready): (String, bool)| Replica {
+            serves: served(&address, &name, &known, now.wall).await,
+            address,
+            is_ready,
+        };
+        let endpoints = endpoints(&slices.items);
+        Ok(stream::iter(endpoints)
+            .map(look)
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await)
+    }
+
+    /// Refused if the configuration is another by now.
+    async fn write_bundles(
+        &self,
+        configuration: &MutatingWebhookConfiguration,
+        wanted: &[BTreeSet<Der>],
+    ) -> anyhow::Result<()> {
+        let version = &configuration.metadata.resource_version;
+        let mut operations = vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": version})];
+        for (i, (found, wanted)) in ca_bundles(Some(configuration)).zip(wanted).enumerate() {
+            let bundle = bundle::with_authorities(found, wanted, &self.service);
+            if bundle != found {
+                let path = format!("/webhooks/{i}/clientConfig/caBundle");
+                operations.push(json!({"op": "add", "path": path, "value": STANDARD.encode(bundle)}));
+            }
+        }
+        let patch = serde_json::from_value(operations.into()).context("a patch that is none")?;
+        let params = PatchParams {
+            field_manager: Some(WRITER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patched = self
+            .configurations()
+            .patch(&self.webhook, &params, &Patch::Json::<()>(patch))
+            .await;
+        patched
+            .map(drop)
+            .map_err(|error| self.failure("patch the MutatingWebhookConfiguration", &self.webhook, error))
+    }
+
+    /// Refused if the Secret is another by now.
+    async fn write_secret(&self, secrets: &Api<Secret>, old: Option<Secret>, contents: Contents) -> anyhow::Result<()> {
+        let data = contents.into_iter().map(|(key, value)| (key, ByteString(value)));
+        let data: Option<BTreeMap<_, _>> = Some(data.collect());
+        let params = PostParams {
+            field_manager: Some(WRITER.to_owned()),
+            ..PostParams::default()
+        };
+        let written = match old {
+            Some(old) => secrets.replace(&self.secret, &params, &Secret { data, ..old }).await,
+            None => {
+                let mut secret = Secret {
+                    data,
+                    ..Secret::default()
+                };
+                secret.metadata.name = Some(self.secret.clone());
+                let label = ("app.kubernetes.io/name".to_owned(), "edgeward".to_owned());
+                secret.metadata.labels = Some(BTreeMap::from([label]));
+                secrets.create(&params, &secret).await
+            }
+        };
+        written
+            .map(drop)
+            .map_err(|error| self.failure("write the Secret", &self.secret, error))
+    }
+}
+
+fn bail_out() -> anyhow::Result<bool> {
+    bail!("no answer within {} s", TIMEOUT.as_secs())
+}
+
+fn contents(secret: Option<&Secret>) -> Contents {
+    let data = secret.and_then(|secret| secret.data.as_ref()).into_iter().flatten();
+    data.map(|(key, value)| (key.clone(), value.0.clone())).collect()
+}
+
+/// The bundle of each entry; empty where there is none.
+fn ca_bundles(configuration: Option<&MutatingWebhookConfiguration>) -> impl Iterator<Item = &[u8]> {
+    let entries = configuration.and_then(|configuration| configuration.webhooks.as_ref());
+    entries.into_iter().flatten().map(|entry| {
+        let bundle = entry.client_config.ca_bundle.as_ref();
+        bundle.map_or(&[][..], |bundle| &bundle.0)
+    })
+}
+
+/// `address:port` of every endpoint, and whether it is ready, as it is where that is not known. One may be in two slices
+/// while it moves.
+fn endpoints(slices: &[EndpointSlice]) -> BTreeMap<String, bool> {
+    let mut endpoints = BTreeMap::new();
+    for slice in slices {
+        let ports = || slice.ports.iter().flatten();
+        let named = ports().find(|port| port.name.as_deref() == Some(PORT));
+        // Another Service than that of our manifests.
+        let only = || ports().next().filter(|_| ports().count() == 1);
+        let Some(port) = named.or_else(only).and_then(|port| port.port) else {
+            continue;
+        };
+        for endpoint in &slice.endpoints {
+            let conditions = endpoint.conditions.as_ref();
+            let is_ready = conditions.and_then(|conditions| conditions.ready).unwrap_or(true);
+            for address in &endpoint.addresses {
+                let address = match address.contains(':') {
+                    true => format!("[{address}]:{port}"),
+                    false => format!("{address}:{port}"),
+                };
+                *endpoints.entry(address).or_default() |= is_ready;
+            }
+        }
+    }
+    endpoints
+}
+
+#[cfg(test)]
+mod tests;

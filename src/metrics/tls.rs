@@ -1,0 +1,123 @@
+//! Certificates, ours and those of clients.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::{Description, Kind, Reload, register};
+
+pub(super) const RELOADS: Description = Description {
+    name: "edgeward_tls_reloads_total",
+    kind: Kind::Counter,
+    labels: &["of", "result"],
+    help: "Changes of the certificate (its files or its Secret) and of --client-ca, by what became of them (anything but loaded keeps what there was)",
+};
+pub(super) const NOT_AFTER: Description = Description {
+    name: "edgeward_tls_certificate_not_after_seconds",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "When the certificate being served expires, in seconds since the Unix epoch (0: there is none yet)",
+};
+pub(super) const AUTHORITY_NOT_AFTER: Description = Description {
+    name: "edgeward_tls_authority_not_after_seconds",
+    kind: Kind::Gauge,
+    labels: &["authority"],
+    help: "When an authority that edgeward knows expires, in seconds since the Unix epoch (serving, next: of a self-managed certificate; clients: the last of --client-ca)",
+};
+
+/// What is read again when it changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsMaterial {
+    /// The certificate that is served, with its key.
+    Certificate,
+    /// The authorities of clients.
+    ClientCa,
+}
+
+impl TlsMaterial {
+    /// The value of the label `of`.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Certificate => "certificate",
+            Self::ClientCa => "client_ca",
+        }
+    }
+}
+
+/// An authority that is known here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsAuthority {
+    /// The one of ours that signs.
+    Serving,
+    /// The one of ours that is to follow.
+    Next,
+    /// Those that clients must have a certificate of; the last that is over counts.
+    Clients,
+}
+
+impl TlsAuthority {
+    /// The value of the label `authority`.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Serving => "serving",
+            Self::Next => "next",
+            Self::Clients => "clients",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReloadLabels {
+    of: &'static str,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AuthorityLabel {
+    authority: &'static str,
+}
+
+/// The metrics of certificates.
+#[derive(Debug)]
+pub struct TlsMetrics {
+    reloads: Family<ReloadLabels, Counter>,
+    not_after: Gauge,
+    authorities: Family<AuthorityLabel, Gauge>,
+}
+
+impl TlsMetrics {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let reloads = Family::<ReloadLabels, Counter>::default();
+        for result in Reload::ALL {
+            let (of, result) = (TlsMaterial::Certificate.as_str(), result.as_str());
+            drop(reloads.get_or_create(&ReloadLabels { of, result }));
+        }
+        Self {
+            reloads: register(registry, &RELOADS, reloads),
+            not_after: register(registry, &NOT_AFTER, Gauge::default()),
+            authorities: register(registry, &AUTHORITY_NOT_AFTER, Family::default()),
+        }
+    }
+
+    /// Something changed, and this became of it.
+    pub fn reload(&self, of: TlsMaterial, result: Reload) {
+        let (of, result) = (of.as_str(), result.as_str());
+        self.reloads.get_or_create(&ReloadLabels { of, result }).inc();
+    }
+
+    /// The certificate now served expires at this moment, in seconds since the Unix epoch.
+    pub fn certificate_not_after(&self, unix_seconds: i64) {
+        self.not_after.set(unix_seconds);
+    }
+
+    /// This authority expires at this moment, in seconds since the Unix epoch; `None` while there is none.
+    pub fn authority_not_after(&self, of: TlsAuthority, unix_seconds: Option<i64>) {
+        let label = AuthorityLabel { authority: of.as_str() };
+        match unix_seconds {
+            Some(unix_seconds) => drop(self.authorities.get_or_create(&label).set(unix_seconds)),
+            None => drop(self.authorities.remove(&label)),
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! How certificates of our own follow each other: from what is stored, what API servers are told to trust and who serves
+//! what, to the next step.
+//!
+//! There is one authority, which signs one leaf that every replica serves. Both are stored in one place, and API servers are
+//! told of authorities in bundles. An authority that is to follow is stored as `next` and added to the bundles; when that has
+//! settled everywhere it takes over, with a leaf of its own; when every replica serves a leaf of what is stored, what else is
+//! ours leaves the bundles. So where it stands is what is stored and what is in the bundles, and whoever leads goes on from
+//! there. See `docs/adr/0044-a-rotation-without-acknowledgements.md`.
+//!
+//! **Invariant**: no replica serves a leaf that an API server which trusted us before does not trust.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::config::parse_duration;
+use crate::units::{Micros, Moment};
+
+/// A certificate by its DER: the same bytes are the same certificate.
+pub type Der = Arc<[u8]>;
+
+/// When a certificate was made, and when it is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// The certificate itself.
+    pub der: Der,
+    /// When it was made, by the wall clock of whoever did.
+    pub made: Timestamp,
+    /// Its end.
+    pub ends: Timestamp,
+}
+
+impl Certificate {
+    /// Whether two thirds of its life are over.
+    #[must_use]
+    pub fn is_due(&self, wall: Timestamp) -> bool {
+        let life = self.ends.duration_since(self.made);
+        wall.duration_since(self.made) >= life / 3 * 2
+    }
+
+    /// Whether all of it is over.
+    #[must_use]
+    pub fn is_over(&self, wall: Timestamp) -> bool {
+        wall >= self.ends
+    }
+}
+
+/// How long certificates live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lives {
+    /// The authority.
+    pub authority: Micros,
+    /// The leaf.
+    pub leaf: Micros,
+}
+
+/// The longest that an API server may take to trust by a bundle that was stored.
+const SETTLE: Micros = Micros::from_secs(60);
+
+/// The longest pause between two looks.
+const PERIOD: Micros = Micros::from_secs(10);
+
+/// The shortest and the longest life of a leaf. More than 397 days is what many clients refuse.
+const LEAF: [&str; 2] = ["15s", "9528h"];
+
+/// The longest life of an authority, a hundred years.
+const AUTHORITY: &str = "876000h";
+
+/// How often the leaf must fit into the authority's life: then one that is signed before the authority is due is never over
+/// later than the authority.
+const LEAVES: u64 = 3;
+
+impl Lives {
+    /// Reads durations such as `2160h`.
+    ///
+    /// # Errors
+    /// Every fault, with the option, what it says, and what it may say.
+    pub fn read(authority: &str, leaf: &str) -> Result<Self, Vec<String>> {
+        let mut faults = Vec::new();
+        let mut read = |option: &str, text: &str, [least, most]: [&str; 2]| {
+            let life = parse_duration(text)
+                .filter(|life| (parse_duration(least)..=parse_duration(most)).contains(&Some(*life)));
+            if life.is_none() {
+                faults.push(format!(
+                    "{option}: {text:?} is not a duration from {least} to {most}, such as 2160h"
+                ));
+            }
+            life
+        };
+        let lives = (
+            read("--ca-life", authority, [LEAF[0], AUTHORITY]),
+            read("--certificate-life", leaf, LEAF),
+        );
+        if let (Some(of_authority), Some(of_leaf)) = lives {
+            if of_authority.0 / LEAVES >= of_leaf.0 {
+                return Ok(Self {
+                    authority: of_authority,
+                    leaf: of_leaf,
+                });
+            }
+            faults.push(format!(
+                "--ca-life: {authority:?} is less than {LEAVES} times the --certificate-life {leaf:?}"
+            ));
+        }
+        Err(faults)
+    }
+
+    /// How long an authority must have been in every bundle before a leaf of it is served: 60 s, or a twentieth of its life
+    /// where that is less.
+    #[must_use]
+    pub fn settle(self) -> Micros {
+        SETTLE.min(Micros(self.authority.0 / 20))
+    }
+
+    /// How long to pause when there is nothing to do: 10 s, or a thirtieth of the leaf's life where that is less.
+    #[must_use]
+    pub fn period(self) -> Micros {
+        PERIOD.min(Micros(self.leaf.0 / 30))
+    }
+}
+
+/// What is stored and stands. What is not ours, does not belong to its key or is over is as if it were not there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// The authority that signs.
+    pub authority: Option<Certificate>,
+    /// The one that is to follow it.
+    pub next: Option<Certificate>,
+    /// What the replicas are to serve: for our name, and of the authority that signs.
+    pub leaf: Option<Certificate>,
+}
+
+/// Since when authorities have been in every bundle, as one process has seen it.
+#[derive(Debug, Default)]
+pub struct Published(BTreeMap<Der, Moment>);
+
+impl Published {
+    /// These are the authorities of ours in each bundle at this moment.
+    pub fn see(&mut self, bundles: &[Vec<Certificate>], now: Moment) {
+        let is_everywhere = |der: &Der| {
+            bundles
+                .iter()
+                .all(|bundle| bundle.iter().any(|found| found.der == *der))
+        };
+        self.0.retain(|der, _| is_everywhere(der));
+        for found in bundles.iter().flatten() {
+            if is_everywhere(&found.der) {
+                self.0.entry(Arc::clone(&found.der)).or_insert(now);
+            }
+        }
+    }
+
+    /// Those that have been for so long.
+    #[must_use]
+    pub fn settled(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
+        let settled = self.0.iter().filter(|(_, since)| now.since(**since) >= settle);
+        settled.map(|(der, _)| Arc::clone(der)).collect()
+    }
+}
+
+/// What a replica shows whoever connects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Serves {
+    /// A leaf for our name of this authority, which is stored or in a bundle.
+    LeafOf(Der),
+    /// Something that no authority of ours vouches for any more, or ever did.
+    Other,
+    /// Nobody answers, or without a certificate.
+    Nothing,
+}
+
+/// A replica, as the cluster routes to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replica {
+    /// Where it is, for people.
+    pub address: String,
+    /// Whether new connections are led there.
+    pub is_ready: bool,
+    /// What was seen.
+    pub serves: Serves,
+}
+
+/// Everything that the next step depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Sight<'a> {
+    /// What is stored.
+    pub stored: &'a Stored,
+    /// The authorities of ours in each bundle, read before `stored` was: then what is written to bundles in the version that
+    /// was read never goes by something older than they do. None where no API server calls us.
+    pub bundles: &'a [Vec<Certificate>],
+    /// [`Published::settled`].
+    pub settled: &'a BTreeSet<Der>,
+    /// Every replica; `None` while nobody has looked, which costs a handshake each.
+    pub replicas: Option<&'a [Replica]>,
+    /// The wall clock.
+    pub wall: Timestamp,
+}
+
+/// What is to be done. Each is one write, refused where what it goes by is another by now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing, before something changes or time has passed.
+    Rest,
+    /// The replicas must be looked at.
+    Look,
+    /// An old authority is in bundles for as long as these replicas, by address, may serve a leaf of it; or, where it names
+    /// none, for as long as no replica is seen.
+    Await(Vec<String>),
+    /// Store a new authority, and no leaf.
+    NewAuthority,
+    /// Store a new authority as the next one.
+    NewNext,
+    /// Store the next authority as the one that signs, with a leaf of it.
+    Promote,
+    /// Store a leaf of the authority that signs.
+    NewLeaf,
+    /// Let each bundle have these of ours, and no others.
+    Bundles(Vec<BTreeSet<Der>>),
+}
+
+impl Sight<'_> {
+    /// What is to be done next.
+    #[must_use]
+    pub fn next_step(&self) -> Step {
+        let stands = |certificate: &&Certificate| !certificate.is_over(self.wall);
+        let authority = self.stored.authority.as_ref().filter(stands);
+        let next = self.stored.next.as_ref().filter(stands);
+        let leaf = self.stored.leaf.as_ref().filter(stands).filter(|_| authority.is_some());
+        let wanted: BTreeSet<Der> = authority
+            .iter()
+            .chain(&next)
+            .map(|known| Arc::clone(&known.der))
+            .collect();
+        if wanted.is_empty() {
+            return Step::NewAuthority;
+        }
+        if self.of_bundles().any(|bundle| !bundle.is_superset(&wanted)) {
+            return Step::Bundles(self.of_bundles().map(|bundle| &bundle | &wanted).collect());
+        }
+
+        let signer = next.filter(|next| self.is_settled(next)).or(authority).or(next);
+        let is_due = leaf.is_none_or(|leaf| leaf.is_due(self.wall));
+        if let Some(signer) = signer {
+            let step = match next == Some(signer) {
+                true => Step::Promote,
+                false => Step::NewLeaf,
+            };
+            match self.is_settled(signer) {
+                true if is_due || step == Step::Promote => return step,
+                // Nobody is trusted yet, so nobody can lose by it.
+                false if leaf.is_none() => match self.replicas {
+                    None => return Step::Look,
+                    Some(replicas)
+                        if !replicas
+                            .iter()
+                            .any(|replica| matches!(replica.serves, Serves::LeafOf(_))) =>
+                    {
+                        return step;
+                    }
+                    Some(_) => {}
+                },
+                _ => {}
+            }
+        }
+        if next.is_none() && authority.is_some_and(|authority| authority.is_due(self.wall)) {
+            return Step::NewNext;
+        }
+        self.forget(&wanted)
+    }
+
+    fn is_settled(&self, authority: &Certificate) -> bool {
+        self.bundles.is_empty() || self.settled.contains(&authority.der)
+    }
+
+    fn of_bundles(&self) -> impl Iterator<Item = BTreeSet<Der>> {
+        let ders = |bundle: &Vec<Certificate>| bundle.iter().map(|found| Arc::clone(&found.der)).collect();
+        self.bundles.iter().map(ders)
+    }
+
+    /// Takes out of the bundles what nobody serves a leaf of any more, nor could serve.
+    fn forget(&self, wanted: &BTreeSet<Der>) -> Step {
+        let without = |gone: &BTreeSet<Der>| Step::Bundles(self.of_bundles().map(|bundle| &bundle - gone).collect());
+        let others = self
+            .bundles
+            .iter()
+            .flatten()
+            .filter(|found| !wanted.contains(&found.der));
+        let ders = |over: bool| -> BTreeSet<Der> {
+            let others = others.clone().filter(|found| !over || found.is_over(self.wall));
+            others.map(|found| Arc::clone(&found.der)).collect()
+        };
+        let (over, others) = (ders(true), ders(false));
+        if !over.is_empty() {
+            return without(&over);
+        }
+        if others.is_empty() {
+            return Step::Rest;
+        }
+        let Some(replicas) = self.replicas else {
+            return Step::Look;
+        };
+        let holds_up = |replica: &&Replica| match &replica.serves {
+            Serves::LeafOf(authority) => !wanted.contains(authority),
+            // What is not seen may be old.
+            Serves::Other | Serves::Nothing => replica.is_ready,
+        };
+        let waited_for: Vec<_> = replicas.iter().filter(holds_up).collect();
+        if waited_for.is_empty() && replicas.iter().any(|replica| replica.is_ready) {
+            return without(&others);
+        }
+        Step::Await(waited_for.iter().map(|replica| replica.address.clone()).collect())
+    }
+}
+
+/// A life as jiff counts.
+#[must_use]
+pub fn span(life: Micros) -> SignedDuration {
+    SignedDuration::from_micros(i64::try_from(life.0).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,548 @@
+//! Each step by itself, and all of them among API servers, replicas and leaders that know of things sooner or later.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const HOUR: i64 = 3_600;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).unwrap()
+}
+
+fn der(n: u16) -> Der {
+    Der::from(n.to_be_bytes())
+}
+
+/// Lives for three hours from this second on.
+fn certificate(n: u16, made: i64) -> Certificate {
+    Certificate {
+        der: der(n),
+        made: at(made),
+        ends: at(made + 3 * HOUR),
+    }
+}
+
+fn replica(address: &str, is_ready: bool, serves: Serves) -> Replica {
+    Replica {
+        address: address.to_owned(),
+        is_ready,
+        serves,
+    }
+}
+
+struct Case {
+    stored: Stored,
+    bundles: Vec<Vec<Certificate>>,
+    settled: BTreeSet<Der>,
+    replicas: Option<Vec<Replica>>,
+    wall: Timestamp,
+}
+
+impl Case {
+    /// A CA 1, a leaf 2 of it, and two bundles that have had the CA for long.
+    fn steady() -> Self {
+        let stored = Stored {
+            authority: Some(certificate(1, 0)),
+            next: None,
+            leaf: Some(certificate(2, 0)),
+        };
+        Self {
+            stored,
+            bundles: vec![vec![certificate(1, 0)]; 2],
+            settled: BTreeSet::from([der(1)]),
+            replicas: None,
+            wall: at(HOUR),
+        }
+    }
+
+    fn step(&self) -> Step {
+        let sight = Sight {
+            stored: &self.stored,
+            bundles: &self.bundles,
+            settled: &self.settled,
+            replicas: self.replicas.as_deref(),
+            wall: self.wall,
+        };
+        sight.next_step()
+    }
+
+    fn bundles(of: &[&[u16]]) -> Step {
+        let bundles = of.iter().map(|bundle| bundle.iter().map(|n| der(*n)).collect());
+        Step::Bundles(bundles.collect())
+    }
+}
+
+#[test]
+fn the_first_ones_are_made_without_waiting() {
+    let mut case = Case {
+        stored: Stored::default(),
+        bundles: vec![vec![]; 2],
+        settled: BTreeSet::new(),
+        ..Case::steady()
+    };
+    assert_eq!(case.step(), Step::NewAuthority);
+    case.stored.authority = Some(certificate(1, 0));
+    assert_eq!(case.step(), Case::bundles(&[&[1], &[1]]));
+    case.bundles = vec![vec![certificate(1, 0)]; 2];
+    assert_eq!(case.step(), Step::Look);
+    case.replicas = Some(vec![
+        replica("a", true, Serves::Nothing),
+        replica("b", true, Serves::Other),
+    ]);
+    assert_eq!(case.step(), Step::NewLeaf);
+    // While somebody serves a leaf that is trusted, API servers must know the new CA first.
+    case.replicas = Some(vec![replica("a", true, Serves::LeafOf(der(7)))]);
+    assert_eq!(case.step(), Step::Rest);
+    case.settled = BTreeSet::from([der(1)]);
+    assert_eq!(case.step(), Step::NewLeaf);
+    // Nobody calls us.
+    case.settled = BTreeSet::new();
+    case.bundles = vec![];
+    assert_eq!(case.step(), Step::NewLeaf);
+}
+
+#[test]
+fn a_leaf_is_renewed_at_two_thirds_of_its_life() {
+    let mut case = Case::steady();
+    case.stored.authority.as_mut().unwrap().ends = at(999 * HOUR);
+    assert_eq!(case.step(), Step::Rest);
+    case.wall = at(2 * HOUR - 1);
+    assert_eq!(case.step(), Step::Rest);
+    case.wall = at(2 * HOUR);
+    assert_eq!(case.step(), Step::NewLeaf);
+    case.settled.clear();
+    assert_eq!(case.step(), Step::Rest, "a new leader waits");
+    case.wall = at(3 * HOUR);
+    assert_eq!(case.step(), Step::Look, "it is over");
+}
+
+#[test]
+fn an_authority_is_followed_in_four_steps() {
+    let mut case = Case::steady();
+    case.wall = at(2 * HOUR);
+    case.stored.leaf = Some(certificate(3, HOUR));
+    assert_eq!(case.step(), Step::NewNext);
+    case.stored.next = Some(certificate(4, 2 * HOUR));
+    assert_eq!(case.step(), Case::bundles(&[&[1, 4], &[1, 4]]));
+    // One of two is not enough.
+    case.bundles[0].push(certificate(4, 2 * HOUR));
+    assert_eq!(case.step(), Case::bundles(&[&[1, 4], &[1, 4]]));
+    case.bundles[1].push(certificate(4, 2 * HOUR));
+    assert_eq!(case.step(), Step::Rest);
+    case.settled.insert(der(4));
+    assert_eq!(case.step(), Step::Promote);
+
+    case.stored = Stored {
+        authority: case.stored.next.take(),
+        next: None,
+        leaf: Some(certificate(5, 2 * HOUR)),
+    };
+    assert_eq!(case.step(), Step::Look);
+    let await_of = |names: &[&str]| Step::Await(names.iter().map(ToString::to_string).collect());
+    let mut replicas = vec![
+        replica("a", true, Serves::LeafOf(der(4))),
+        replica("b", false, Serves::LeafOf(der(1))),
+        replica("c", true, Serves::Nothing),
+        replica("d", true, Serves::Other),
+        replica("e", false, Serves::Nothing),
+    ];
+    case.replicas = Some(replicas.clone());
+    assert_eq!(case.step(), await_of(&["b", "c", "d"]));
+    replicas.retain(|replica| ["a", "e"].contains(&&*replica.address));
+    case.replicas = Some(replicas);
+    assert_eq!(case.step(), Case::bundles(&[&[4], &[4]]));
+    case.replicas = Some(vec![]);
+    assert_eq!(case.step(), await_of(&[]), "where nobody is seen, nothing is known");
+    // What is over helps nobody.
+    case.wall = at(3 * HOUR);
+    assert_eq!(case.step(), Case::bundles(&[&[4], &[4]]));
+}
+
+#[test]
+fn what_was_lost_is_made_anew() {
+    let mut case = Case::steady();
+    case.bundles = vec![vec![], vec![certificate(1, 0)]];
+    case.settled.clear();
+    assert_eq!(case.step(), Case::bundles(&[&[1], &[1]]), "by hand");
+
+    case = Case::steady();
+    case.stored = Stored::default();
+    assert_eq!(case.step(), Step::NewAuthority);
+    case.stored.authority = Some(certificate(8, HOUR));
+    assert_eq!(
+        case.step(),
+        Case::bundles(&[&[1, 8], &[1, 8]]),
+        "the lost one stays trusted"
+    );
+
+    case = Case::steady();
+    case.stored.next = case.stored.authority.take();
+    assert_eq!(case.step(), Step::Promote);
+    case.wall = at(3 * HOUR);
+    assert_eq!(case.step(), Step::NewAuthority, "all of it is over");
+}
+
+#[test]
+fn what_is_in_every_bundle_for_long_enough_has_settled() {
+    let settle = Micros::from_secs(60);
+    let bundle = |of: &[u16]| of.iter().map(|n| certificate(*n, 0)).collect::<Vec<_>>();
+    let after = |seconds| Moment(0).after(Micros::from_secs(seconds));
+    let mut published = Published::default();
+    published.see(&[bundle(&[1, 2]), bundle(&[1])], after(0));
+    published.see(&[bundle(&[1, 2]), bundle(&[1, 2])], after(50));
+    assert!(published.settled(settle, after(59)).is_empty());
+    assert_eq!(published.settled(settle, after(60)), BTreeSet::from([der(1)]));
+    assert_eq!(published.settled(settle, after(110)), BTreeSet::from([der(1), der(2)]));
+    published.see(&[bundle(&[2]), bundle(&[1, 2])], after(111));
+    published.see(&[bundle(&[1, 2]), bundle(&[1, 2])], after(112));
+    assert_eq!(published.settled(settle, after(171)), BTreeSet::from([der(2)]));
+}
+
+#[test]
+fn lives_are_bounded_and_every_fault_is_named() {
+    let lives = Lives::read("87600h", "2160h").unwrap();
+    assert_eq!(
+        (lives.settle(), lives.period()),
+        (Micros::from_secs(60), Micros::from_secs(10))
+    );
+    let short = Lives::read("135s", "45s").unwrap();
+    assert_eq!(
+        (short.settle(), short.period()),
+        (Micros::from_millis(6_750), Micros::from_millis(1_500))
+    );
+    let faults = |authority, leaf| Lives::read(authority, leaf).unwrap_err();
+    assert_eq!(
+        faults("soon", "1s"),
+        [
+            "--ca-life: \"soon\" is not a duration from 15s to 876000h, such as 2160h",
+            "--certificate-life: \"1s\" is not a duration from 15s to 9528h, such as 2160h",
+        ]
+    );
+    assert_eq!(
+        faults("134s", "45s"),
+        ["--ca-life: \"134s\" is less than 3 times the --certificate-life \"45s\""]
+    );
+}
+
+/// The lives of the model, in seconds.
+const LIVES: Lives = Lives {
+    authority: Micros::from_secs(6_000),
+    leaf: Micros::from_secs(1_200),
+};
+
+/// What is stored, as a leader writes it: the leaf with its authority.
+#[derive(Debug, Clone, Default)]
+struct Secret {
+    authority: Option<Certificate>,
+    next: Option<Certificate>,
+    leaf: Option<(Certificate, Der)>,
+}
+
+impl Secret {
+    fn read(&self, wall: Timestamp) -> Stored {
+        let stands = |certificate: &Certificate| !certificate.is_over(wall);
+        let authority = self.authority.clone().filter(stands);
+        let signer = authority.as_ref().map(|authority| authority.der.clone());
+        let leaf = self.leaf.clone().filter(|(_, of)| Some(of) == signer.as_ref());
+        Stored {
+            leaf: leaf.map(|(leaf, _)| leaf).filter(stands),
+            next: self.next.clone().filter(stands),
+            authority,
+        }
+    }
+}
+
+/// What a leader has read and will write by.
+struct Read {
+    bundle: (usize, Vec<Certificate>),
+    secret: (usize, Secret),
+    replicas: Option<Vec<Replica>>,
+}
+
+#[derive(Default)]
+struct Leader {
+    published: Published,
+    reading: Option<(usize, Vec<Certificate>)>,
+    read: Option<Read>,
+}
+
+/// A cluster: the Secret and the bundle with their versions, and who has seen which.
+struct Cluster {
+    now: i64,
+    made: u16,
+    secrets: Vec<Secret>,
+    /// Each with the second at which it was written.
+    bundles: Vec<(i64, Vec<Certificate>)>,
+    /// The version of the bundle that each API server has.
+    api_servers: Vec<usize>,
+    /// The leaf that each replica serves.
+    replicas: Vec<Option<(Certificate, Der)>>,
+    leaders: Vec<Leader>,
+    /// Somebody else has emptied the bundle, and it has not yet what it needs.
+    is_torn: bool,
+    /// Until then API servers may not have heard of what they need.
+    excused_until: i64,
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    Pass(i64),
+    /// An API server hears of the newest bundle.
+    Hear(usize),
+    /// A replica sees the Secret.
+    See(usize),
+    /// A leader reads the bundle; the Secret and, where it must, the replicas; writes.
+    Begin(usize),
+    Finish(usize),
+    Write(usize),
+    /// Another leader in its place, that knows nothing.
+    Succeed(usize),
+    /// A replica is started again.
+    Restart(usize),
+    LoseSecret,
+    LoseBundle,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let leader = 0..2_usize;
+    prop_oneof![
+        6 => (1..120_i64).prop_map(Event::Pass),
+        2 => (0..2_usize).prop_map(Event::Hear),
+        6 => (0..3_usize).prop_map(Event::See),
+        8 => leader.clone().prop_map(Event::Begin),
+        8 => leader.clone().prop_map(Event::Finish),
+        8 => leader.clone().prop_map(Event::Write),
+        1 => leader.prop_map(Event::Succeed),
+        1 => (0..3_usize).prop_map(Event::Restart),
+        1 => Just(Event::LoseSecret),
+        1 => Just(Event::LoseBundle),
+    ]
+}
+
+impl Cluster {
+    fn new() -> Self {
+        Self {
+            now: 0,
+            made: 0,
+            secrets: vec![Secret::default()],
+            bundles: vec![(0, vec![])],
+            api_servers: vec![0; 2],
+            replicas: vec![None; 3],
+            leaders: vec![Leader::default(), Leader::default()],
+            is_torn: false,
+            excused_until: 0,
+        }
+    }
+
+    fn settle(&self) -> i64 {
+        i64::try_from(LIVES.settle().0 / 1_000_000).unwrap()
+    }
+
+    fn moment(&self) -> Moment {
+        Moment(self.now * 1_000_000)
+    }
+
+    fn make(&mut self, life: Micros) -> Certificate {
+        self.made += 1;
+        Certificate {
+            der: der(self.made),
+            made: at(self.now),
+            ends: at(self.now + i64::try_from(life.0 / 1_000_000).unwrap()),
+        }
+    }
+
+    fn serves(&self, replica: usize) -> Option<&Der> {
+        let (leaf, of) = self.replicas[replica].as_ref()?;
+        (!leaf.is_over(at(self.now))).then_some(of)
+    }
+
+    fn happen(&mut self, event: &Event) {
+        match *event {
+            Event::Pass(seconds) => {
+                self.now += seconds;
+                // Nobody takes longer to hear of a bundle than it takes to settle.
+                let settled = self.bundles.iter().rposition(|(at, _)| self.now - at >= self.settle());
+                for seen in &mut self.api_servers {
+                    *seen = settled.map_or(*seen, |settled| settled.max(*seen));
+                }
+            }
+            Event::Hear(api_server) => self.api_servers[api_server] = self.bundles.len() - 1,
+            Event::See(replica) | Event::Restart(replica) => {
+                if matches!(event, Event::Restart(_)) {
+                    self.replicas[replica] = None;
+                }
+                let secret = self.secrets.last().unwrap();
+                if secret.read(at(self.now)).leaf.is_some() {
+                    self.replicas[replica].clone_from(&secret.leaf);
+                }
+            }
+            Event::Begin(leader) => {
+                let bundle = (self.bundles.len(), self.bundles.last().unwrap().1.clone());
+                self.leaders[leader].reading = Some(bundle);
+                self.leaders[leader].read = None;
+            }
+            Event::Finish(leader) => {
+                let Some(bundle) = self.leaders[leader].reading.take() else {
+                    return;
+                };
+                let secret = (self.secrets.len(), self.secrets.last().unwrap().clone());
+                self.leaders[leader].read = Some(Read {
+                    bundle,
+                    secret,
+                    replicas: None,
+                });
+                self.look(leader);
+            }
+            Event::Write(leader) => self.write(leader),
+            Event::Succeed(leader) => self.leaders[leader] = Leader::default(),
+            Event::LoseSecret => self.secrets.push(Secret::default()),
+            Event::LoseBundle => {
+                self.bundles.push((self.now, vec![]));
+                self.is_torn = true;
+            }
+        }
+        self.check(event);
+    }
+
+    /// What the leader would do by what it has read.
+    fn step(&mut self, leader: usize) -> Option<Step> {
+        let (moment, wall) = (self.moment(), at(self.now));
+        let leader = &mut self.leaders[leader];
+        let read = leader.read.as_ref()?;
+        let bundles = vec![read.bundle.1.clone()];
+        leader.published.see(&bundles, moment);
+        let settled = leader.published.settled(LIVES.settle(), moment);
+        let sight = Sight {
+            stored: &read.secret.1.read(wall),
+            bundles: &bundles,
+            settled: &settled,
+            replicas: read.replicas.as_deref(),
+            wall,
+        };
+        Some(sight.next_step())
+    }
+
+    fn look(&mut self, leader: usize) {
+        if self.step(leader) != Some(Step::Look) {
+            return;
+        }
+        let bundle = &self.leaders[leader].read.as_ref().unwrap().bundle.1;
+        let secret = &self.leaders[leader].read.as_ref().unwrap().secret.1;
+        let known = bundle.iter().chain(&secret.authority).chain(&secret.next);
+        let known: BTreeSet<Der> = known.map(|known| known.der.clone()).collect();
+        let look = |i: usize| {
+            let serves = match (&self.replicas[i], self.serves(i)) {
+                (_, Some(of)) if known.contains(of) => Serves::LeafOf(of.clone()),
+                (None, _) => Serves::Nothing,
+                _ => Serves::Other,
+            };
+            replica(&i.to_string(), self.replicas[i].is_some(), serves)
+        };
+        let replicas = (0..self.replicas.len()).map(look).collect();
+        self.leaders[leader].read.as_mut().unwrap().replicas = Some(replicas);
+    }
+
+    /// Writes by what it has read, if that is still the newest.
+    fn write(&mut self, leader: usize) {
+        let Some(step) = self.step(leader) else { return };
+        let read = self.leaders[leader].read.take().unwrap();
+        let mut secret = read.secret.1.clone();
+        match step {
+            Step::Rest | Step::Look | Step::Await(_) => return,
+            Step::Bundles(wanted) => {
+                if read.bundle.0 != self.bundles.len() {
+                    return;
+                }
+                let all = self.bundles.iter().flat_map(|(_, bundle)| bundle.clone());
+                let all: Vec<_> = all.chain(secret.authority).chain(secret.next).collect();
+                let find = |der: &Der| all.iter().find(|found| found.der == *der).cloned();
+                let bundle = wanted[0].iter().filter_map(find).collect();
+                self.bundles.push((self.now, bundle));
+                return;
+            }
+            Step::NewAuthority => {
+                secret = Secret {
+                    authority: Some(self.make(LIVES.authority)),
+                    ..Secret::default()
+                }
+            }
+            Step::NewNext => secret.next = Some(self.make(LIVES.authority)),
+            Step::Promote => {
+                secret.authority = secret.next.take();
+                secret.leaf = Some((self.make(LIVES.leaf), secret.authority.clone().unwrap().der));
+            }
+            Step::NewLeaf => secret.leaf = Some((self.make(LIVES.leaf), secret.authority.clone().unwrap().der)),
+        }
+        if read.secret.0 == self.secrets.len() {
+            self.secrets.push(secret);
+        }
+    }
+
+    fn check(&mut self, event: &Event) {
+        let (written, bundle) = self.bundles.last().unwrap();
+        let heard = written + self.settle();
+        let has = |bundle: &[Certificate], der: &Der| bundle.iter().any(|found| found.der == *der);
+        let served = || (0..self.replicas.len()).filter_map(|replica| self.serves(replica));
+        let secret = self.secrets.last().unwrap();
+        let needed = secret.authority.iter().map(|authority| &authority.der);
+        let is_whole = served().chain(needed).all(|of| has(bundle, of));
+        let served: Vec<Der> = served().cloned().collect();
+        // Whoever is the first to be served may be so before API servers have heard of it.
+        if served.is_empty() || (self.is_torn && is_whole) {
+            self.excused_until = self.excused_until.max(heard);
+            self.is_torn &= !is_whole;
+        }
+        for seen in &self.api_servers {
+            for of in &served {
+                let is_trusted = has(&self.bundles[*seen].1, of);
+                let is_excused = self.is_torn || self.now <= self.excused_until;
+                assert!(is_trusted || is_excused, "{event:?}: {of:?} at {}", self.now);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+    #[test]
+    fn nobody_who_trusts_us_is_shown_what_it_does_not_trust(events in prop::collection::vec(event(), 0..400)) {
+        let mut cluster = Cluster::new();
+        for event in &events {
+            cluster.happen(event);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(25))]
+
+    /// Whatever has happened, when all hear of everything and one leads, there is soon one authority and a leaf of it, and so
+    /// it stays over many lives.
+    #[test]
+    fn in_quiet_times_it_comes_to_rest(events in prop::collection::vec(event(), 0..200)) {
+        let mut cluster = Cluster::new();
+        for event in &events {
+            cluster.happen(event);
+        }
+        let mut authorities = BTreeSet::new();
+        for round in 0..1_000 {
+            let quiet = [Event::Begin(0), Event::Finish(0), Event::Write(0), Event::Hear(0), Event::Hear(1), Event::See(0), Event::See(1),
+                Event::See(2), Event::Pass(20)];
+            for event in &quiet {
+                cluster.happen(event);
+            }
+            if round >= 100 {
+                let signer = cluster.secrets.last().unwrap().authority.clone().unwrap().der;
+                authorities.insert(signer);
+                for replica in 0..3 {
+                    let of = cluster.serves(replica).expect("a leaf");
+                    assert!(cluster.bundles.last().unwrap().1.iter().any(|found| found.der == *of));
+                }
+                assert!(cluster.bundles.last().unwrap().1.len() <= 2, "what is old is forgotten");
+            }
+        }
+        assert!((3..=6).contains(&authorities.len()), "{}", authorities.len());
+    }
+}

@@ -1,0 +1,293 @@
+//! An authority of our own, and the leaves it signs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{Error as TlsError, RootCertStore};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::pair::{Fault, Pair};
+use crate::rotation::{Certificate, Der};
+
+/// How much earlier than it was made a certificate begins: clients whose clock is behind ours must not see one from the future.
+const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
+
+/// Our Service, whom certificates of our own are for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+}
+
+impl Service {
+    /// The name that API servers ask for.
+    #[must_use]
+    pub fn dns_name(&self) -> String {
+        format!("{}.{}.svc", self.name, self.namespace)
+    }
+
+    /// By this an authority of ours is told from others in a bundle.
+    fn subject(&self) -> [(DnType, &str); 3] {
+        [
+            (DnType::CommonName, "edgeward CA"),
+            (DnType::OrganizationName, &self.namespace),
+            (DnType::OrganizationalUnitName, &self.name),
+        ]
+    }
+
+    fn is_subject_of(&self, certificate: &X509Certificate<'_>) -> bool {
+        let subject = certificate.subject();
+        let [name, namespace, service] = [
+            subject.iter_common_name().next(),
+            subject.iter_organization().next(),
+            subject.iter_organizational_unit().next(),
+        ]
+        .map(|value| value.and_then(|value| value.as_str().ok()));
+        let [(_, our_name), (_, our_namespace), (_, our_service)] = self.subject();
+        [name, namespace, service] == [our_name, our_namespace, our_service].map(Some)
+    }
+
+    /// The certificate, if it is an authority that we made.
+    pub(super) fn authority(&self, der: &[u8]) -> Option<Certificate> {
+        let (_, parsed) = X509Certificate::from_der(der).ok()?;
+        let is_ours = parsed.is_ca() && self.is_subject_of(&parsed);
+        is_ours.then(|| certificate(der, &parsed)).flatten()
+    }
+}
+
+/// The certificate and its times.
+fn certificate(der: &[u8], parsed: &X509Certificate<'_>) -> Option<Certificate> {
+    let at = |second: i64| Timestamp::from_second(second).ok();
+    Some(Certificate {
+        der: Der::from(der),
+        made: at(parsed.validity().not_before.timestamp())?
+            .checked_add(BACKDATED)
+            .ok()?,
+        ends: at(parsed.validity().not_after.timestamp())?,
+    })
+}
+
+impl Pair {
+    /// The leaf and its times, as we make them.
+    #[must_use]
+    pub fn certificate(&self) -> Option<Certificate> {
+        let der = self.key.cert.first()?;
+        let (_, parsed) = X509Certificate::from_der(der).ok()?;
+        certificate(der, &parsed)
+    }
+}
+
+/// A certificate with its key, PEM.
+#[derive(Debug, Clone)]
+pub struct Pem {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key, PKCS#8.
+    pub key: String,
+}
+
+/// An authority of our own that can sign. Its key is of ECDSA P-256, and so are those of its leaves.
+#[derive(Debug)]
+pub struct Authority {
+    /// Its certificate.
+    pub certificate: Certificate,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// Makes one that lives from now on.
+    ///
+    /// # Errors
+    /// The crypto provider fails.
+    pub fn make(service: &Service, now: Timestamp, life: SignedDuration) -> Result<Pem, rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let params = authority_params(service, now, now.saturating_add(life).unwrap_or(Timestamp::MAX))?;
+        Ok(Pem {
+            certificate: params.self_signed(&key)?.pem(),
+            key: key.serialize_pem(),
+        })
+    }
+
+    /// Reads one that we made.
+    ///
+    /// # Errors
+    /// [`Fault`] names the first thing that is wrong.
+    pub fn read(certificate: &[u8], key: &[u8], service: &Service, now: Timestamp) -> Result<Self, Fault> {
+        let pair = Pair::from_pem(certificate, key, now)?;
+        let own = pair.key.cert.first().and_then(|der| service.authority(der));
+        let certificate = own.ok_or(Fault::NotOurs)?;
+        let unusable = |error: &dyn std::fmt::Display| Fault::Key(TlsError::General(error.to_string()));
+        let key = std::str::from_utf8(key).map_err(|error| unusable(&error))?;
+        let key = KeyPair::from_pem(key).map_err(|error| unusable(&error))?;
+        let params = authority_params(service, certificate.made, certificate.ends).map_err(|error| unusable(&error))?;
+        Ok(Self {
+            certificate,
+            issuer: Issuer::new(params, key),
+        })
+    }
+
+    /// Makes a leaf for these names that lives from now on, and not longer than the authority itself.
+    ///
+    /// # Errors
+    /// A name cannot be in a certificate, or the crypto provider fails.
+    pub fn issue(&self, names: &[String], now: Timestamp, life: SignedDuration) -> Result<Pem, rcgen::Error> {
+        let ends = now.saturating_add(life).unwrap_or(Timestamp::MAX);
+        let mut leaf = params(
+            names.to_vec(),
+            &[(DnType::CommonName, "edgeward")],
+            now,
+            ends.min(self.certificate.ends),
+        )?;
+        leaf.use_authority_key_identifier_extension = true;
+        leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate()?;
+        Ok(Pem {
+            certificate: leaf.signed_by(&key, &self.issuer)?.pem(),
+            key: key.serialize_pem(),
+        })
+    }
+}
+
+fn authority_params(service: &Service, made: Timestamp, ends: Timestamp) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = params(vec![], &service.subject(), made, ends)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    Ok(params)
+}
+
+fn params(
+    names: Vec<String>,
+    subject: &[(DnType, &str)],
+    made: Timestamp,
+    ends: Timestamp,
+) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = DistinguishedName::new();
+    for (kind, value) in subject {
+        params.distinguished_name.push(kind.clone(), *value);
+    }
+    let at = |at: Timestamp| {
+        let since_epoch = Duration::from_secs(u64::try_from(at.as_second()).unwrap_or(0));
+        date_time_ymd(1970, 1, 1) + since_epoch
+    };
+    params.not_before = at(made.saturating_sub(BACKDATED).unwrap_or(Timestamp::MIN));
+    params.not_after = at(ends);
+    Ok(params)
+}
+
+/// Whether an authority vouches for a chain, leaf first, under this name at this time, as a client would say.
+///
+/// # Errors
+/// What the client would say.
+pub(super) fn vouches(
+    authority: &[u8],
+    chain: &[CertificateDer<'_>],
+    name: &str,
+    now: Timestamp,
+) -> Result<(), TlsError> {
+    let (leaf, intermediates) = chain.split_first().ok_or(TlsError::NoCertificatesPresented)?;
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from(authority))?;
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), super::provider())
+        .build()
+        .map_err(|error| TlsError::General(error.to_string()))?;
+    let name = ServerName::try_from(name).map_err(|error| TlsError::General(error.to_string()))?;
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0)));
+    verifier
+        .verify_server_cert(leaf, intermediates, &name, &[], now)
+        .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service() -> Service {
+        Service {
+            name: "edgeward".into(),
+            namespace: "edgeward-system".into(),
+        }
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn made(service: &Service, now: Timestamp) -> (Pem, Authority) {
+        let pem = Authority::make(service, now, SignedDuration::from_hours(87_600)).unwrap();
+        let read = Authority::read(pem.certificate.as_bytes(), pem.key.as_bytes(), service, now).unwrap();
+        (pem, read)
+    }
+
+    fn vouched(authority: &Authority, leaf: &Pair, now: Timestamp) -> Result<(), TlsError> {
+        vouches(&authority.certificate.der, &leaf.key.cert, &service().dns_name(), now)
+    }
+
+    #[test]
+    fn what_was_read_signs_as_what_was_made() {
+        let now = at("2026-11-21T12:00:00Z");
+        let (_, authority) = made(&service(), now);
+        let (_, other) = made(&service(), now);
+        assert_eq!(
+            (authority.certificate.made, authority.certificate.ends),
+            (now, at("2036-11-18T12:00:00Z"))
+        );
+
+        let life = SignedDuration::from_hours(2160);
+        let pem = authority.issue(&[service().dns_name()], now, life).unwrap();
+        let leaf = Pair::from_pem(pem.certificate.as_bytes(), pem.key.as_bytes(), now).unwrap();
+        assert_eq!(leaf.names, ["edgeward.edgeward-system.svc"]);
+        let certificate = leaf.certificate().unwrap();
+        assert_eq!((certificate.made, certificate.ends), (now, at("2027-02-19T12:00:00Z")));
+        assert_eq!(vouched(&authority, &leaf, now), Ok(()));
+        // Of the same subject, with another key; and after the end.
+        assert!(vouched(&other, &leaf, now).is_err());
+        assert!(vouched(&authority, &leaf, at("2027-02-19T12:00:01Z")).is_err());
+
+        let pem = authority
+            .issue(&[service().dns_name()], now, SignedDuration::from_hours(999_999))
+            .unwrap();
+        let leaf = Pair::from_pem(pem.certificate.as_bytes(), pem.key.as_bytes(), now).unwrap();
+        assert_eq!(
+            leaf.certificate().unwrap().ends,
+            authority.certificate.ends,
+            "never longer than its authority"
+        );
+    }
+
+    #[test]
+    fn only_our_own_is_taken() {
+        let now = at("2026-11-21T12:00:00Z");
+        let (pem, authority) = made(&service(), now);
+        assert_eq!(
+            service().authority(&authority.certificate.der),
+            Some(authority.certificate.clone())
+        );
+        let neighbour = Service {
+            namespace: "other".into(),
+            ..service()
+        };
+        assert_eq!(neighbour.authority(&authority.certificate.der), None);
+        let read = |certificate: &str, key: &str, service: &Service| {
+            let read = Authority::read(certificate.as_bytes(), key.as_bytes(), service, now);
+            read.map(|_| ()).unwrap_err().to_string()
+        };
+        assert!(read(&pem.certificate, &pem.key, &neighbour).contains("not an authority that we made"));
+        assert!(read(&pem.certificate, &made(&service(), now).0.key, &service()).contains("does not belong"));
+        let leaf = authority
+            .issue(&[service().dns_name()], now, SignedDuration::from_hours(1))
+            .unwrap();
+        assert!(read(&leaf.certificate, &leaf.key, &service()).contains("not an authority that we made"));
+    }
+}

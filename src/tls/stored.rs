@@ -1,0 +1,246 @@
+//! The Secret in which replicas share certificates of our own.
+//!
+//! | key | is |
+//! |---|---|
+//! | `ca.crt`, `ca.key` | the authority that signs |
+//! | `tls.crt`, `tls.key` | the leaf that every replica serves |
+//! | `next-ca.crt`, `next-ca.key` | the authority that is to follow, while there is one |
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::authority::{Authority, Pem, Service, vouches};
+use super::pair::{Fault, Pair};
+use crate::rotation;
+
+/// What is in a Secret, by key.
+pub type Contents = BTreeMap<String, Vec<u8>>;
+
+const AUTHORITY: [&str; 2] = ["ca.crt", "ca.key"];
+const NEXT: [&str; 2] = ["next-ca.crt", "next-ca.key"];
+const LEAF: [&str; 2] = ["tls.crt", "tls.key"];
+
+/// What of a Secret can be used, and why the rest cannot.
+#[derive(Debug, Default)]
+pub struct Stored {
+    /// The authority that signs.
+    pub authority: Option<Authority>,
+    /// The one that is to follow it.
+    pub next: Option<Authority>,
+    /// What is to be served: for our name, and of the authority that signs.
+    pub leaf: Option<Pair>,
+    /// What is there and cannot be used, by the key of its certificate.
+    pub faults: Vec<(&'static str, Fault)>,
+}
+
+impl Stored {
+    /// Reads a Secret. What is not there is no fault.
+    #[must_use]
+    pub fn read(contents: &Contents, service: &Service, now: Timestamp) -> Self {
+        let mut stored = Self::default();
+        let authority = |[certificate, key]: [&[u8]; 2]| Authority::read(certificate, key, service, now);
+        stored.authority = stored.take(contents, AUTHORITY, authority);
+        stored.next = stored.take(contents, NEXT, authority);
+        let signer = stored.authority.as_ref().map(|authority| authority.certificate.clone());
+        stored.leaf = stored.take(contents, LEAF, |[certificate, key]| {
+            let pair = Pair::from_pem(certificate, key, now)?;
+            // Without an authority, nothing vouches for it.
+            let signer = signer.map(|signer| signer.der).unwrap_or_default();
+            vouches(&signer, &pair.key.cert, &service.dns_name(), now).map_err(|source| Fault::Unvouched {
+                authority: AUTHORITY[0],
+                source: Box::new(source),
+            })?;
+            Ok(pair)
+        });
+        stored
+    }
+
+    fn take<T>(
+        &mut self,
+        contents: &Contents,
+        [certificate, key]: [&'static str; 2],
+        read: impl FnOnce([&[u8]; 2]) -> Result<T, Fault>,
+    ) -> Option<T> {
+        let half = |present, missing| Err(Fault::Half { present, missing });
+        let result = match [certificate, key].map(|key| contents.get(key)) {
+            [Some(certificate), Some(key)] => read([certificate, key]),
+            [Some(_), None] => half(certificate, key),
+            [None, Some(_)] => half(key, certificate),
+            [None, None] => return None,
+        };
+        result.map_err(|fault| self.faults.push((certificate, fault))).ok()
+    }
+
+    /// The same as the next step is found by.
+    #[must_use]
+    pub fn in_short(&self) -> rotation::Stored {
+        let certificate = |authority: &Authority| authority.certificate.clone();
+        rotation::Stored {
+            authority: self.authority.as_ref().map(certificate),
+            next: self.next.as_ref().map(certificate),
+            leaf: self.leaf.as_ref().and_then(Pair::certificate),
+        }
+    }
+}
+
+fn put(contents: &mut Contents, [certificate, key]: [&str; 2], pem: Pem) {
+    contents.insert(certificate.to_owned(), pem.certificate.into_bytes());
+    contents.insert(key.to_owned(), pem.key.into_bytes());
+}
+
+fn remove(contents: &mut Contents, keys: [&str; 2]) {
+    contents.retain(|key, _| !keys.contains(&&**key));
+}
+
+/// Stores a new authority, and no leaf.
+pub fn put_authority(contents: &mut Contents, authority: Pem) {
+    put(contents, AUTHORITY, authority);
+    remove(contents, NEXT);
+    remove(contents, LEAF);
+}
+
+/// Stores the authority that is to follow.
+pub fn put_next(contents: &mut Contents, authority: Pem) {
+    put(contents, NEXT, authority);
+}
+
+/// Stores a leaf of the authority that signs.
+pub fn put_leaf(contents: &mut Contents, leaf: Pem) {
+    put(contents, LEAF, leaf);
+}
+
+/// Makes the next authority the one that signs, with a leaf of it.
+pub fn promote(contents: &mut Contents, leaf: Pem) {
+    for (from, to) in NEXT.into_iter().zip(AUTHORITY) {
+        if let Some(value) = contents.remove(from) {
+            contents.insert(to.to_owned(), value);
+        }
+    }
+    put(contents, LEAF, leaf);
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    const LIFE: SignedDuration = SignedDuration::from_hours(24);
+
+    fn service() -> Service {
+        Service {
+            name: "edgeward".into(),
+            namespace: "edgeward-system".into(),
+        }
+    }
+
+    fn now() -> Timestamp {
+        "2026-11-21T12:00:00Z".parse().unwrap()
+    }
+
+    fn read(contents: &Contents) -> Stored {
+        Stored::read(contents, &service(), now())
+    }
+
+    fn authority() -> Pem {
+        Authority::make(&service(), now(), LIFE).unwrap()
+    }
+
+    fn leaf_of(authority: &Authority) -> Pem {
+        authority.issue(&[service().dns_name()], now(), LIFE).unwrap()
+    }
+
+    /// What is there, what is not, and the faults.
+    fn shown(contents: &Contents) -> ([bool; 3], String) {
+        let stored = read(contents);
+        let there = [stored.authority.is_some(), stored.next.is_some(), stored.leaf.is_some()];
+        let faults = stored.faults.iter().map(|(key, fault)| format!("{key}: {fault}\n"));
+        (there, faults.collect())
+    }
+
+    #[test]
+    fn each_step_is_read_again() {
+        let mut contents = Contents::from([("note".to_owned(), b"of somebody else".to_vec())]);
+        assert_eq!(shown(&contents), ([false; 3], String::new()));
+        put_authority(&mut contents, authority());
+        assert_eq!(shown(&contents), ([true, false, false], String::new()));
+        let leaf = leaf_of(read(&contents).authority.as_ref().unwrap());
+        put_leaf(&mut contents, leaf);
+        assert_eq!(shown(&contents), ([true, false, true], String::new()));
+        put_next(&mut contents, authority());
+        assert_eq!(shown(&contents), ([true, true, true], String::new()));
+        let next = read(&contents).next.unwrap();
+        promote(&mut contents, leaf_of(&next));
+        assert_eq!(shown(&contents), ([true, false, true], String::new()));
+        assert_eq!(read(&contents).in_short().authority, Some(next.certificate));
+        put_authority(&mut contents, authority());
+        assert_eq!(shown(&contents), ([true, false, false], String::new()));
+        assert!(contents.contains_key("note"));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named_and_nothing_else_is_lost() {
+        let mut good = Contents::new();
+        put_authority(&mut good, authority());
+        let signer = read(&good).authority.unwrap();
+        put_leaf(&mut good, leaf_of(&signer));
+        let with = |key: &str, value: Option<&str>| {
+            let mut contents = good.clone();
+            match value {
+                Some(value) => drop(contents.insert(key.to_owned(), value.as_bytes().to_vec())),
+                None => drop(contents.remove(key)),
+            }
+            shown(&contents)
+        };
+        let (there, faults) = with("tls.crt", Some("rubbish"));
+        assert_eq!(there, [true, false, false]);
+        assert!(
+            faults.starts_with("tls.crt: ") && faults.contains("no CERTIFICATE block"),
+            "{faults}"
+        );
+        let (there, faults) = with("tls.key", None);
+        assert_eq!(
+            (there, &*faults),
+            ([true, false, false], "tls.crt: tls.crt is there and tls.key is not\n")
+        );
+        let (there, faults) = with("tls.key", Some(&leaf_of(&signer).key));
+        assert!(!there[2] && faults.contains("does not belong"), "{faults}");
+        // Without its authority, and of another of the same name.
+        for other in ["rubbish".to_owned(), authority().certificate] {
+            let (there, faults) = with("ca.crt", Some(&other));
+            assert_eq!(there, [false; 3]);
+            assert!(
+                faults.contains("ca.crt: ") && faults.contains("tls.crt: the certificate is not one that ca.crt"),
+                "{faults}"
+            );
+        }
+        let (there, faults) = with("next-ca.crt", Some("rubbish"));
+        assert_eq!(
+            (there, &*faults),
+            (
+                [true, false, true],
+                "next-ca.crt: next-ca.crt is there and next-ca.key is not\n"
+            )
+        );
+
+        let later = now().checked_add(LIFE * 2).unwrap();
+        let stored = Stored::read(&good, &service(), later);
+        assert!(stored.authority.is_none() && stored.leaf.is_none());
+        assert!(
+            stored
+                .faults
+                .iter()
+                .all(|(_, fault)| matches!(fault, Fault::Expired { .. })),
+            "{stored:?}"
+        );
+        // For another name.
+        let other = signer.issue(&["other.example.svc".to_owned()], now(), LIFE).unwrap();
+        put_leaf(&mut good, other);
+        let (there, faults) = shown(&good);
+        assert!(
+            there == [true, false, false] && faults.contains("not valid for name"),
+            "{faults}"
+        );
+    }
+}

@@ -1,0 +1,111 @@
+use std::io;
+use std::sync::Mutex;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::*;
+use crate::rotation::{Der, Serves};
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn service() -> Service {
+    Service {
+        name: "edgeward".into(),
+        namespace: "edgeward-system".into(),
+    }
+}
+
+/// An authority of this moment, and a leaf of it that lives for an hour.
+fn issued(now: Timestamp) -> (Authority, Pem) {
+    let pem = Authority::make(&service(), now, SignedDuration::from_hours(24)).unwrap();
+    let authority = Authority::read(pem.certificate.as_bytes(), pem.key.as_bytes(), &service(), now).unwrap();
+    let leaf = authority
+        .issue(&[service().dns_name()], now, SignedDuration::from_hours(1))
+        .unwrap();
+    (authority, leaf)
+}
+
+fn pair(leaf: &Pem, now: Timestamp) -> Pair {
+    Pair::from_pem(leaf.certificate.as_bytes(), leaf.key.as_bytes(), now).unwrap()
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_served_past_its_end_is_told_of() {
+    let log = Log::default();
+    let to = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || to.clone()).finish();
+    let _logged = tracing::subscriber::set_default(subscriber);
+    let clock = Clock::start();
+    for (age, is_over) in [(SignedDuration::ZERO, false), (SignedDuration::from_hours(2), true)] {
+        let made = clock.wall().checked_sub(age).unwrap();
+        let current = Current::default();
+        current.0.store(Some(Arc::new(pair(&issued(made).1, made))));
+        // It says so at once, and then waits for a minute.
+        let waited = tokio::time::timeout(Duration::from_millis(10), warn_when_over(&current, clock)).await;
+        assert!(waited.is_err());
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(
+            text.contains("ERROR") && text.contains("past its end"),
+            is_over,
+            "{text}"
+        );
+    }
+}
+
+/// What a server with this leaf is seen to serve by somebody who knows of these authorities.
+async fn seen(leaf: Option<&Pem>, made: Timestamp, known: &[&Authority], name: &str) -> Serves {
+    let (secret, contents) = watch::channel(None);
+    let source = Source::Secret {
+        contents,
+        service: service(),
+    };
+    let certificates = Certificates::load(&source, Clock::start(), Arc::default())
+        .await
+        .unwrap();
+    if let Some(leaf) = leaf {
+        certificates.current.0.store(Some(Arc::new(pair(leaf, made))));
+    }
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let acceptor = tokio_rustls::TlsAcceptor::from(certificates.server_config().unwrap());
+    let serving = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        acceptor.accept(stream).await.ok()
+    });
+    let known: Vec<Der> = known.iter().map(|known| Arc::clone(&known.certificate.der)).collect();
+    let seen = served(&address, name, &known, Timestamp::now()).await;
+    serving.abort();
+    drop(secret);
+    seen
+}
+
+#[tokio::test]
+async fn what_is_served_is_told_by_its_authority() {
+    let now = Timestamp::now();
+    let name = service().dns_name();
+    let ((ours, leaf), (other, _)) = (issued(now), issued(now));
+    let of_ours = Serves::LeafOf(Arc::clone(&ours.certificate.der));
+    assert_eq!(seen(Some(&leaf), now, &[&other, &ours], &name).await, of_ours);
+    assert_eq!(seen(Some(&leaf), now, &[&other], &name).await, Serves::Other);
+    assert_eq!(seen(Some(&leaf), now, &[], &name).await, Serves::Other);
+    assert_eq!(
+        seen(Some(&leaf), now, &[&ours], "other.example.svc").await,
+        Serves::Other
+    );
+    let early = now.checked_sub(SignedDuration::from_hours(2)).unwrap();
+    let (old, over) = issued(early);
+    assert_eq!(seen(Some(&over), early, &[&old], &name).await, Serves::Other);
+    assert_eq!(seen(None, now, &[&ours], &name).await, Serves::Nothing);
+}
