@@ -1,5 +1,7 @@
 //! Certificates in files: a mounted Secret that changes, for better and for worse.
 
+pub(crate) mod self_managed;
+
 use std::fs;
 
 use anyhow::{Context, Result, ensure};

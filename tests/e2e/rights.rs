@@ -20,6 +20,8 @@ pub(crate) struct Rights {
     objects: Vec<Value>,
     /// What `deploy/recreate` adds to them.
     recreation: Vec<Value>,
+    /// What `certs/self-managed` adds to them.
+    certificates: Vec<Value>,
 }
 
 /// API group, resource with its subresource, and verb.
@@ -34,7 +36,12 @@ impl Rights {
         });
         ensure!(objects.len() == 5, "{objects:#?}");
         let recreation = kubectl.render(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/recreate"))?;
-        Ok(Self { objects, recreation })
+        let certificates = kubectl.render(concat!(env!("CARGO_MANIFEST_DIR"), "/certs/self-managed"))?;
+        Ok(Self {
+            objects,
+            recreation,
+            certificates,
+        })
     }
 
     /// Creates the ServiceAccount with its rights, in a namespace that has nothing else.
@@ -46,6 +53,18 @@ impl Rights {
     /// Adds the right to have pods created anew.
     pub(crate) fn grant_recreation(&self, kubectl: &Kubectl) -> Result<()> {
         kubectl.run(&["apply", "-f", "-"], &list(&self.recreation)).map(drop)
+    }
+
+    /// Adds the right to keep certificates in another namespace.
+    pub(crate) fn grant_certificates_in(&self, namespace: &str, kubectl: &Kubectl) -> Result<()> {
+        let mut objects = self.certificates.clone();
+        for object in &mut objects {
+            if object["kind"] == "Role" || object["kind"] == "RoleBinding" {
+                object["metadata"]["namespace"] = json!(namespace);
+            }
+        }
+        let kubectl = kubectl.in_namespace(namespace);
+        kubectl.run(&["apply", "-f", "-"], &list(&objects)).map(drop)
     }
 
     /// Removes them, their namespace with all that is in it, and the ServiceAccount.
@@ -75,7 +94,7 @@ impl Rights {
             words.filter_map(Value::as_str).map(str::to_owned).collect()
         };
         let mut rights = BTreeSet::new();
-        let objects = self.objects.iter().chain(&self.recreation);
+        let objects = self.objects.iter().chain(&self.recreation).chain(&self.certificates);
         let rules = objects.filter_map(|object| object["rules"].as_array());
         for rule in rules.flatten() {
             for group in words(&rule["apiGroups"]) {

@@ -164,6 +164,16 @@ impl<'run> Scene<'run> {
         Edgeward::start_of_arguments(self.runtime, &self.dir, kubeconfig, args)
     }
 
+    /// The same in a directory of its own.
+    pub(crate) fn edgeward_of_arguments_in(&self, dir: &Path, args: Vec<String>) -> Result<Edgeward<'run>> {
+        Edgeward::start_of_arguments(self.runtime, dir, self.plane.edgeward_kubeconfig(), args)
+    }
+
+    /// Lets edgewards of this namespace keep their certificate themselves, as `certs/self-managed` does.
+    pub(crate) fn allow_self_management(&self, namespace: &str) -> Result<()> {
+        self.plane.rights.grant_certificates_in(namespace, &self.plane.kubectl)
+    }
+
     /// Lets edgeward have pods created anew, as `deploy/recreate` does.
     pub(crate) fn allow_recreation(&self) -> Result<()> {
         self.plane.rights.grant_recreation(&self.plane.kubectl)

@@ -1,0 +1,407 @@
+//! A certificate that edgeward keeps itself, on a real API server: while leaf and CA are renewed no pod is created undecided.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::Request;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::clients::client;
+use crate::edgeward::Edgeward;
+use crate::leader::leads;
+use crate::patience::{BOUND, eventually};
+use crate::pki::Authority;
+use crate::rights::NAMESPACE;
+use crate::scene::Scene;
+use crate::stage::Stage;
+use crate::workloads;
+
+/// The name that `certs/self-managed` lets edgeward write to.
+const WEBHOOK: &str = "zz-edgeward";
+const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-edgeward";
+const SECRET: &str = "edgeward-certificates";
+
+/// Lives of a CA and a certificate. Certificates are renewed every 30 s, the third time at 90 s. The next CA is due at 100 s: a leader
+/// killed then is followed, and the next has counted its 7.5 s, before that certificate ends at 135 s.
+const LIVES: [&str; 2] = ["--ca-life=150s", "--certificate-life=45s"];
+
+/// Two thirds of a CA's life, and what is done then.
+const ROTATION: Duration = Duration::from_secs(150);
+
+/// Between two creations.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Three replicas, each called for every pod, over new connections all the time. The leaf is renewed, the CA is, its leader is
+/// killed on the way, and nobody fails open. What is written by hand in between is mended.
+pub(crate) fn self_managed(scene: &Scene<'_>) -> Result<()> {
+    let stage = Stage::new(scene)?;
+    stage.edge_node("edge-0", "64")?;
+    stage.cloud_node("cloud-0")?;
+    let overlay = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/overlays/self-managed");
+    let args = ["apply", "--dry-run=server", "--validate=strict", "-k", overlay];
+    scene.kubectl_in(NAMESPACE).run(&args, "")?;
+    let home = Home::open(scene)?;
+    let mut config = stage.config();
+    config["replicas"] = json!(3);
+
+    let start = |name: &str| home.replica(name, &config);
+    let mut replicas = vec![start("first")?, start("second")?, start("third")?];
+    let ports: Vec<_> = replicas.iter().map(|replica| replica.admission().port()).collect();
+    home.lead_to(&ports)?;
+    eventually("each entry has a CA", BOUND, || {
+        let bundles = home.bundles()?;
+        ensure!(
+            bundles.len() == 3 && bundles.iter().all(|bundle| cas(bundle) == 1),
+            "{bundles:?}"
+        );
+        Ok(())
+    })?;
+    let first_ca = home.secret()?["ca.crt"].take();
+    let first_leaf = home.secret()?["tls.crt"].take();
+    let mut load = Load::start(scene)?;
+    load.goes_on()?;
+
+    eventually("the certificate is renewed, by the same CA", ROTATION, || {
+        let secret = home.secret()?;
+        ensure!(secret["tls.crt"] != first_leaf && secret["ca.crt"] == first_ca);
+        Ok(())
+    })?;
+    load.goes_on()?;
+
+    eventually("the next CA is made", ROTATION, || {
+        ensure!(home.secret()?["next-ca.crt"].is_string());
+        Ok(())
+    })?;
+    let leading = eventually("one leads", BOUND, || {
+        let mut leading = replicas.iter();
+        leading.position(|replica| leads(replica).is_ok()).context("nobody")
+    })?;
+    let mut leader = replicas.remove(leading);
+    // As a Service would, no later than it is gone.
+    let rest: Vec<_> = replicas.iter().map(|replica| replica.admission().port()).collect();
+    home.lead_to(&rest)?;
+    eventually("it is not called any more", BOUND, || load.calls(scene, rest.len()))?;
+    let hand_shaken = handshakes(&leader)?;
+    leader.kill()?;
+    drop(leader);
+    let last_ca = eventually("another leader goes on to the end", 2 * ROTATION, || {
+        let secret = home.secret()?;
+        ensure!(
+            secret["next-ca.crt"].is_null() && secret["ca.crt"] != first_ca,
+            "no new CA signs"
+        );
+        let ca = String::from_utf8(STANDARD.decode(secret["ca.crt"].as_str().unwrap_or_default())?)?;
+        for bundle in home.bundles()? {
+            ensure!(cas(&bundle) == 1 && bundle.contains(&ca), "{bundle}");
+        }
+        Ok(ca)
+    })?;
+    load.goes_on()?;
+
+    let creations = load.end()?;
+    let rejected =
+        |replica: &Edgeward<'_>| replica.count("edgeward_tls_handshake_failures_total", &[("cause", "rejected")]);
+    let mut connections = hand_shaken;
+    for replica in &replicas {
+        ensure!(rejected(replica)? == 0, "an API server did not trust what it was shown");
+        ensure!(replica.count("edgeward_tls_reloads_total", &[("result", "loaded")])? >= 3);
+        connections += handshakes(replica)?;
+    }
+    ensure!(
+        connections > creations as u64 / 2,
+        "{connections} handshakes for {creations} pods"
+    );
+    let failed_open: usize = scene
+        .creations(&scene.namespace)?
+        .iter()
+        .map(|creation| creation.failed_open())
+        .sum();
+    ensure!(failed_open == 0, "{failed_open}");
+    println!("self-managed: {creations} pods, {connections} handshakes, 0 failed and 0 undecided");
+
+    home.empty_bundles()?;
+    eventually("what was removed is there again", BOUND, || {
+        ensure!(home.bundles()?.iter().all(|bundle| bundle.contains(&last_ca)));
+        Ok(())
+    })?;
+    home.spoil()?;
+    for replica in &replicas {
+        eventually("what cannot be served is refused", BOUND, || {
+            let refused = replica.said("the Secret holds no certificate that can be served, the old certificate stays");
+            let error = refused.last().context("not refused")?["error"].to_string();
+            ensure!(
+                error.contains("tls.crt: the certificate file holds no CERTIFICATE block"),
+                "{error}"
+            );
+            Ok(())
+        })?;
+    }
+    eventually("the leader makes another", BOUND, || {
+        let certificate = home.secret()?["tls.crt"].take();
+        ensure!(certificate != json!(STANDARD.encode("rubbish")));
+        Ok(())
+    })?;
+    let mut load = Load::start(scene)?;
+    load.goes_on()?;
+    load.end().map(drop)
+}
+
+fn handshakes(replica: &Edgeward<'_>) -> Result<u64> {
+    replica.count("edgeward_connections_total", &[])
+}
+
+fn cas(bundle: &str) -> usize {
+    bundle.matches("BEGIN CERTIFICATE").count()
+}
+
+/// The namespace of the replicas, with what leads to them.
+struct Home<'s, 'run> {
+    scene: &'s Scene<'run>,
+    namespace: String,
+}
+
+impl<'s, 'run> Home<'s, 'run> {
+    fn open(scene: &'s Scene<'run>) -> Result<Self> {
+        let namespace = scene.home()?;
+        scene.allow_self_management(&namespace)?;
+        // Nothing routes to a Service here: it leads to this machine, where each port is a replica.
+        let service = json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "edgeward"},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        });
+        scene.kubectl_in(&namespace).create(&service)?;
+        Ok(Self { scene, namespace })
+    }
+
+    fn replica(&self, name: &str, config: &Value) -> Result<Edgeward<'run>> {
+        let dir = self.scene.dir.join(name);
+        fs::create_dir_all(dir.join("tls"))?;
+        // Nobody asks it past the API server.
+        fs::write(dir.join("tls/ca.crt"), Authority::new()?.certificate)?;
+        let file = dir.join("config.yaml");
+        fs::write(&file, config.to_string())?;
+        let mut args = vec![
+            format!("--config={}", file.display()),
+            format!("--namespace={}", self.namespace),
+            "--self-managed".to_owned(),
+        ];
+        args.extend(LIVES.map(str::to_owned));
+        self.scene.edgeward_of_arguments_in(&dir, args)
+    }
+
+    /// Has API servers call each of these ports for every pod, and has the EndpointSlices of the Service name them.
+    fn lead_to(&self, ports: &[u16]) -> Result<()> {
+        let kubectl = self.scene.kubectl_in(&self.namespace);
+        let slice = |port: &u16| {
+            json!({
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {"name": format!("edgeward-{port}"), "labels": {"kubernetes.io/service-name": "edgeward"}},
+                // Where it is an address, loopback is refused.
+                "addressType": "FQDN",
+                "ports": [{"name": "webhook", "port": port}],
+                "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],
+            })
+        };
+        let slices: Vec<_> = ports.iter().map(slice).collect();
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": slices}).to_string();
+        let prune = ["--prune", "-l", "kubernetes.io/service-name=edgeward"];
+        let allow = "--prune-allowlist=discovery.k8s.io/v1/EndpointSlice";
+        kubectl.run(&[&["apply", "-f", "-", allow], &prune[..]].concat(), &list)?;
+
+        let mut manifest = crate::scene::manifest()?;
+        let mut entry = manifest["webhooks"][0].clone();
+        entry["timeoutSeconds"] = json!(30);
+        entry["reinvocationPolicy"] = json!("Never");
+        let expressions = entry["namespaceSelector"]["matchExpressions"].as_array_mut();
+        let ours = [&self.scene.namespace];
+        expressions
+            .context("no expressions")?
+            .push(json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ours}));
+        let entries = ports.iter().map(|port| {
+            let mut entry = entry.clone();
+            entry["name"] = json!(format!("replica-{port}.edgeward.io"));
+            let service = json!({"namespace": self.namespace, "name": "edgeward", "path": "/mutate", "port": port});
+            entry["clientConfig"] = json!({"service": service});
+            entry
+        });
+        manifest["webhooks"] = entries.collect();
+        // The bundles of those that stay are kept, for nothing here says otherwise.
+        let args = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+        kubectl.run(&args, &manifest.to_string()).map(drop)
+    }
+
+    fn secret(&self) -> Result<Value> {
+        let kubectl = self.scene.kubectl_in(&self.namespace);
+        Ok(kubectl.get("secret", SECRET)?["data"].take())
+    }
+
+    fn bundles(&self) -> Result<Vec<String>> {
+        let configuration = self.scene.kubectl.get("mutatingwebhookconfiguration", WEBHOOK)?;
+        let entries = configuration["webhooks"].as_array().context("no entries")?.iter();
+        entries.map(|entry| bundle(&entry["clientConfig"])).collect()
+    }
+
+    /// As somebody might who applies an old manifest.
+    fn empty_bundles(&self) -> Result<()> {
+        let entries = self.bundles()?.len();
+        let remove = |i| json!({"op": "remove", "path": format!("/webhooks/{i}/clientConfig/caBundle")});
+        let patch = Value::from_iter((0..entries).map(remove)).to_string();
+        let args = [
+            "patch",
+            "mutatingwebhookconfiguration",
+            WEBHOOK,
+            "--type=json",
+            "-p",
+            &patch,
+        ];
+        self.scene.kubectl.run(&args, "").map(drop)
+    }
+
+    fn spoil(&self) -> Result<()> {
+        let patch = json!({"data": {"tls.crt": STANDARD.encode("rubbish")}}).to_string();
+        let kubectl = self.scene.kubectl_in(&self.namespace);
+        kubectl.run(&["patch", "secret", SECRET, "-p", &patch], "").map(drop)
+    }
+}
+
+impl Drop for Home<'_, '_> {
+    fn drop(&mut self) {
+        let args = ["delete", "mutatingwebhookconfiguration", WEBHOOK, "--ignore-not-found"];
+        if let Err(error) = self.scene.kubectl.run(&args, "") {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+fn bundle(client_config: &Value) -> Result<String> {
+    let bundle = client_config["caBundle"].as_str().unwrap_or_default();
+    Ok(String::from_utf8(STANDARD.decode(bundle)?)?)
+}
+
+/// Pods that are created one after the other, each over new connections to edgeward.
+struct Load {
+    run: Arc<Run>,
+    task: JoinHandle<Result<()>>,
+    runtime: tokio::runtime::Handle,
+}
+
+#[derive(Default)]
+struct Run {
+    ends: AtomicBool,
+    created: AtomicUsize,
+    /// The last pod.
+    last: Mutex<String>,
+}
+
+impl Run {
+    fn last(&self) -> MutexGuard<'_, String> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Load {
+    fn start(scene: &Scene<'_>) -> Result<Self> {
+        let client = scene.runtime.block_on(client(scene))?;
+        let run = Arc::<Run>::default();
+        let task = create(Arc::clone(&run), client, scene.namespace.clone());
+        Ok(Self {
+            run,
+            task: scene.runtime.spawn(task),
+            runtime: scene.runtime.handle().clone(),
+        })
+    }
+
+    fn created(&self) -> usize {
+        self.run.created.load(Ordering::Relaxed)
+    }
+
+    /// Waits for a few more.
+    fn goes_on(&mut self) -> Result<()> {
+        let before = self.created();
+        eventually("pods are created", BOUND, || {
+            let created = self.created();
+            ensure!(created >= before + 5 || self.task.is_finished(), "{created}");
+            Ok(())
+        })?;
+        match self.task.is_finished() {
+            true => self.runtime.block_on(&mut self.task)?,
+            false => Ok(()),
+        }
+    }
+
+    /// For the last pod so many replicas were called.
+    fn calls(&self, scene: &Scene<'_>, replicas: usize) -> Result<()> {
+        let last = self.run.last().clone();
+        let creation = scene.creation_of(&scene.namespace, &last)?;
+        let called = creation.rounds(WEBHOOK).len();
+        ensure!(called == replicas, "{called}");
+        Ok(())
+    }
+
+    /// How many pods were created.
+    fn end(self) -> Result<usize> {
+        self.run.ends.store(true, Ordering::Relaxed);
+        self.runtime.block_on(self.task)??;
+        Ok(self.run.created.load(Ordering::Relaxed))
+    }
+}
+
+async fn create(run: Arc<Run>, client: Client, namespace: String) -> Result<()> {
+    let path = format!("/api/v1/namespaces/{namespace}/pods");
+    for i in 0.. {
+        if run.ends.load(Ordering::Relaxed) {
+            break;
+        }
+        // The API server has a client for each bundle: with another comment in it, it connects anew.
+        comment(&client, i).await?;
+        let mut pod = workloads::pod("", workloads::batch());
+        pod["metadata"]["generateName"] = json!("pod-");
+        let request = Request::post(&path).header("content-type", "application/json");
+        let created = client
+            .request::<Value>(request.body(pod.to_string().into_bytes())?)
+            .await;
+        let created = created.with_context(|| format!("pod {i}"))?;
+        let decision = &created["metadata"]["annotations"]["scheduling.example.io/decision"];
+        ensure!(decision.is_string(), "pod {i} is undecided");
+        let name = created["metadata"]["name"].as_str().unwrap_or_default();
+        name.clone_into(&mut run.last());
+        run.created.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Puts another first line before the certificates of each entry, unless somebody else is quicker.
+async fn comment(client: &Client, i: usize) -> Result<()> {
+    let configuration: Value = client.request(Request::get(CONFIGURATION).body(vec![])?).await?;
+    let version = &configuration["metadata"]["resourceVersion"];
+    let mut patch = vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": version})];
+    for (entry, found) in configuration["webhooks"].as_array().into_iter().flatten().enumerate() {
+        let bundle = bundle(&found["clientConfig"])?;
+        let certificates = bundle.find("-----BEGIN").map(|start| &bundle[start..]);
+        if let Some(certificates) = certificates {
+            let path = format!("/webhooks/{entry}/clientConfig/caBundle");
+            let value = STANDARD.encode(format!("# {i}\n{certificates}"));
+            patch.push(json!({"op": "replace", "path": path, "value": value}));
+        }
+    }
+    let request = Request::patch(CONFIGURATION).header("content-type", "application/json-patch+json");
+    match client
+        .request::<Value>(request.body(Value::from(patch).to_string().into_bytes())?)
+        .await
+    {
+        Err(kube::Error::Api(status)) if !matches!(status.code, 409 | 422) => Err(kube::Error::Api(status).into()),
+        Err(kube::Error::Api(_)) | Ok(_) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
