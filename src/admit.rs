@@ -9,8 +9,8 @@ pub mod review;
 pub mod server;
 mod ticket;
 
-pub use body::{BODIES_LIMIT, BODY_LIMIT};
-pub use connections::{HEAD_LIMIT, HEAD_TIMEOUT};
+pub use body::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
+pub use connections::{AGE_LIMIT, Connections, FIRST_REQUEST_TIMEOUT, HEAD_LIMIT, HEAD_TIMEOUT, IDLE_TIMEOUT};
 pub(crate) use connections::{HEALTH, bounded};
 pub use ticket::Ticket;
 

@@ -99,7 +99,7 @@ const CONNECTIONS_REFUSED: Description = Description {
     name: "edgeward_connections_refused_total",
     kind: Kind::Counter,
     labels: &["port"],
-    help: "Connections closed at once because too many were open, by port",
+    help: "Connections closed because too many were open, by port: one that was never answered with success, or the new one where there is none",
 };
 const HANDSHAKE_FAILURES: Description = Description {
     name: "edgeward_tls_handshake_failures_total",
@@ -409,7 +409,7 @@ impl Metrics {
         self.connections.get_or_create(&ProtocolLabel { protocol }).inc();
     }
 
-    /// A connection to this port was closed at once because too many were open.
+    /// A connection to this port was closed because too many were open.
     pub fn connection_refused(&self, port: &'static str) {
         self.connections_refused.get_or_create(&PortLabel { port }).inc();
     }

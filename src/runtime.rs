@@ -14,7 +14,7 @@ use axum_server::Handle;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admit::{Answer, Phase, server};
+use crate::admit::{Answer, Connections, Phase, server};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::tls::{self, Certificates};
@@ -30,9 +30,10 @@ pub use supervision::Task;
 
 use supervision::{Ended, Supervisor};
 
-/// How long we go on serving after being asked to stop, if not told otherwise: long enough for the endpoint's
-/// removal to reach every API server's view of the Service.
-pub const DEFAULT_SHUTDOWN_DELAY: Duration = Duration::from_secs(5);
+/// How long we go on serving after being asked to stop, if not told otherwise: longer than the endpoint's removal takes
+/// to reach whatever spreads connections over the Service, which is seconds, and so long that a connection which was not
+/// used meanwhile is not about to be.
+pub const DEFAULT_SHUTDOWN_DELAY: Duration = Duration::from_secs(15);
 
 /// The longest we wait, after that delay, for requests in flight. Delay and limit together must stay below the
 /// pod's `terminationGracePeriodSeconds` (30 s by default).
@@ -77,6 +78,7 @@ pub struct Server {
     readiness: Readiness,
     shutdown_delay: Duration,
     admission_handle: Handle<SocketAddr>,
+    connections: Connections,
     supervisor: Supervisor,
 }
 
@@ -110,17 +112,19 @@ impl Server {
 
         let mut supervisor = Supervisor::default();
         let admission_handle = Handle::new();
+        let connections = Connections::of_admission(clock, Arc::clone(&metrics));
         let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock);
         let listener = server::listen(
             admission_socket,
             tls,
             router,
+            connections.clone(),
             Arc::clone(&metrics),
             clock,
             admission_handle.clone(),
         );
         supervisor.spawn(Task::new(ADMISSION, async { Ok(listener.await?) }));
-        let listener = health::serve(health_socket, readiness.clone(), metrics)?;
+        let listener = health::serve(health_socket, readiness.clone(), metrics, clock)?;
         supervisor.spawn(Task::new(HEALTH, listener));
         let loaded = move || awaited.into_iter().for_each(Requirement::met);
         supervisor.spawn(Task::endless(CERTIFICATE, certificates.follow(loaded)));
@@ -135,6 +139,7 @@ impl Server {
             readiness,
             shutdown_delay,
             admission_handle,
+            connections,
             supervisor,
         })
     }
@@ -176,8 +181,9 @@ impl Server {
     }
 
     /// Stops as a pod should: not ready at once; every answer says `Connection: close` while the delay passes and
-    /// new connections are still served; then requests in flight are finished, and tasks that take leave are waited
-    /// for, for [`DRAIN_LIMIT`] at most; then the background tasks are stopped.
+    /// new connections are still served; then the first moment is waited for in which tasks that take leave are gone and
+    /// no request is in flight, for [`DRAIN_LIMIT`] at most; then everything is stopped. Until then no connection is
+    /// closed but behind an answer.
     ///
     /// # Errors
     /// A background task failed meanwhile. The server is stopped all the same.
@@ -200,31 +206,33 @@ impl Server {
         failure.map_or(drained, Err)
     }
 
-    /// Takes no more connections, finishes what is in flight and stops everything.
+    /// Finishes what is in flight and stops everything.
     async fn drain(mut self) -> anyhow::Result<()> {
         self.readiness.drain();
-        self.admission_handle.graceful_shutdown(Some(DRAIN_LIMIT));
+        let connections = self.connections.clone();
         let mut is_late = pin!(tokio::time::sleep(DRAIN_LIMIT));
-        while self.supervisor.is_running(ADMISSION) || self.supervisor.is_taking_leave() {
+        let cut_off = loop {
+            let is_taking_leave = self.supervisor.is_taking_leave();
             let Ended {
                 name,
                 took_leave,
                 result,
             } = tokio::select! {
+                biased;
                 ended = self.supervisor.next() => ended,
-                // The listener keeps to the limit itself.
-                () = &mut is_late, if !self.supervisor.is_running(ADMISSION) => break,
+                () = connections.at_rest(), if !is_taking_leave => break 0,
+                () = &mut is_late => break connections.in_flight(),
             };
             match result {
-                Ok(()) if took_leave || name == ADMISSION => {}
+                Ok(()) if took_leave => {}
                 Ok(()) => tracing::warn!(task = name, "ended while draining"),
                 Err(error) => tracing::warn!(task = name, error = format!("{error:#}"), "failed while draining"),
             }
-        }
-        let cut_off = self.admission_handle.connection_count();
+        };
+        self.admission_handle.shutdown();
         self.supervisor.stop().await;
         if cut_off > 0 {
-            tracing::warn!(connections = cut_off, "still open at the end of the drain, cut off");
+            tracing::warn!(requests = cut_off, "still in flight at the end of the drain, cut off");
         }
         tracing::info!("stopped");
         Ok(())

@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::server::TlsStream;
 
 use super::body::{self, Buffered, Fault};
-use super::connections::{ADMISSION, bounded};
+use super::connections::{Connections, bounded};
 use super::deadline::answer_within;
 use super::review::{NoOpinion, NotAReview};
 use super::{Answer, Phase, Ticket};
@@ -68,7 +68,7 @@ struct Endpoint<A> {
 /// | the body does not arrive before the deadline | 408 |
 /// | the body is larger than [`BODY_LIMIT`](super::BODY_LIMIT) | 413 |
 /// | the body is not `application/json` | 415 |
-/// | with the body, [`BODIES_LIMIT`](super::BODIES_LIMIT) would be exceeded | 503 |
+/// | with the body, [`BODIES_LIMIT`](super::BODIES_LIMIT) would be exceeded | 503; no body up to [`ORDINARY_BODY`](super::ORDINARY_BODY) |
 ///
 /// A review that panics, is not decided within its `timeout` or comes before everything needed is there is answered
 /// "allowed, no patch". Reviews are decided on threads of their own, [`reviews_at_a_time`]; one that overruns its
@@ -90,8 +90,8 @@ pub fn router<A: Answer>(answer: Arc<A>, metrics: Arc<Metrics>, phase: watch::Re
         .with_state(endpoint)
 }
 
-/// Serves `router` over TLS until `handle` ends it. Resolves when the last connection is closed, or at the end of
-/// the handle's grace period.
+/// Serves `router` over TLS until `handle` shuts it down, which drops every connection: wait until `connections` are at
+/// rest. (A graceful end would close those that idle, and one of them may just be getting a review.)
 ///
 /// # Errors
 /// The socket can no longer accept.
@@ -99,12 +99,13 @@ pub async fn listen(
     socket: TcpListener,
     tls: Arc<ServerConfig>,
     router: Router,
+    connections: Connections,
     metrics: Arc<Metrics>,
     clock: Clock,
     handle: Handle<SocketAddr>,
 ) -> io::Result<()> {
-    let server = Server::from_listener(socket).acceptor(acceptor(tls, Arc::clone(&metrics), clock));
-    bounded(server, ADMISSION, handle, metrics)
+    let server = Server::from_listener(socket).acceptor(acceptor(tls, metrics, clock));
+    bounded(server, connections, handle)
         .serve(router.into_make_service())
         .await
 }

@@ -15,7 +15,8 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use super::readiness::Readiness;
-use crate::admit;
+use crate::admit::{self, Connections};
+use crate::clock::Clock;
 use crate::metrics::{self, Metrics};
 
 /// Serves on a thread of its own with a runtime of its own. Resolves if that ends; dropping the future ends it.
@@ -23,6 +24,7 @@ pub(super) fn serve(
     socket: TcpListener,
     readiness: Readiness,
     metrics: Arc<Metrics>,
+    clock: Clock,
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send> {
     let context = "the health listener has no thread";
     // A socket belongs to the runtime in which it was made.
@@ -36,9 +38,8 @@ pub(super) fn serve(
     let (end, ended) = oneshot::channel();
     let listener = async move {
         let plain = axum_server::Server::<SocketAddr>::from_listener(TcpListener::from_std(socket)?);
-        admit::bounded(plain, admit::HEALTH, Handle::new(), metrics)
-            .serve(service)
-            .await
+        let connections = Connections::new(admit::HEALTH, clock, metrics);
+        admit::bounded(plain, connections, Handle::new()).serve(service).await
     };
     let thread = move || {
         runtime.block_on(async {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
@@ -136,7 +137,12 @@ impl Connection {
         self.receive().await
     }
 
-    /// Whether the server has closed the connection.
+    /// Whether the server has not closed it yet, as far as that was heard of here.
+    pub(crate) fn is_open(&mut self) -> bool {
+        self.stream.fill_buf().now_or_never().is_none()
+    }
+
+    /// Waits until the server closes the connection, or says something.
     pub(crate) async fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0; 1]).await, Ok(0) | Err(_))
     }

@@ -25,5 +25,6 @@ mod shutdown;
 mod slo;
 mod tidy;
 mod tls_reload;
+mod transport;
 mod upstream;
 mod volume;

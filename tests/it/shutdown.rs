@@ -9,6 +9,7 @@ use edgeward::runtime::{self, ServeOptions, Server, Task};
 use crate::client::{Client, eventually, get};
 use crate::process::Process;
 use crate::server::{options, self_signed};
+use crate::transport::Transport;
 
 #[tokio::test]
 async fn sigterm_drains_and_exits_with_0() {
@@ -38,10 +39,7 @@ async fn sigterm_drains_and_exits_with_0() {
 
     let mut last = client.connect().await.expect("handshake");
     last.begin_post().await.expect("in flight");
-    let mut idle = client.connect().await.expect("handshake");
     process.signal("TERM");
-    eventually("no new connections", async || client.connect().await.is_err()).await;
-    assert!(idle.is_closed().await);
     let answered = last.end_post().await.expect("what is in flight is finished");
     assert_eq!((answered.status, answered.header("connection")), (200, Some("close")));
     let status = tokio::task::spawn_blocking(move || process.child.wait().expect("it ends"))
@@ -67,18 +65,33 @@ async fn sigint_stops_as_well() {
 }
 
 #[tokio::test]
-async fn a_server_in_process_finishes_what_is_in_flight() {
+async fn no_connection_is_closed_but_behind_an_answer() {
     let server = Server::start(options(self_signed())).await.expect("started");
     let client = Client::new(server.admission(), server.ca_bundle().expect("self-signed"));
-    let mut connection = client.connect().await.expect("handshake");
-    connection.begin_post().await.expect("in flight");
+    let mut transport = Transport::warm(client.clone(), 5).await.expect("answered");
+    let mut last = client.connect().await.expect("handshake");
+    last.begin_post().await.expect("in flight");
+
+    // Without a delay: only what is in flight keeps it.
+    let health = server.health();
     let stopping = tokio::spawn(server.shutdown());
-    eventually("no new connections", async || client.connect().await.is_err()).await;
-    assert_eq!(
-        connection.end_post().await.expect("answered").header("connection"),
-        Some("close")
-    );
+    eventually("not ready", async || {
+        get(health, "/readyz").await.expect("answered").status == 503
+    })
+    .await;
+    for left in (1..5).rev() {
+        let answered = transport.post().await.expect("on a connection that idled");
+        assert_eq!((answered.status, answered.header("connection")), (200, Some("close")));
+        assert_eq!(transport.idle(), left);
+    }
+    let mut new = client.connect().await.expect("new connections are still served");
+    assert_eq!(new.post().await.expect("answered").header("connection"), Some("close"));
+    assert_eq!(transport.idle(), 1, "it has idled all the time");
+
+    let answered = last.end_post().await.expect("what is in flight is finished");
+    assert_eq!(answered.header("connection"), Some("close"));
     stopping.await.expect("joined").expect("stopped");
+    eventually("the last ends with the server", async || transport.idle() == 0).await;
 }
 
 #[tokio::test]

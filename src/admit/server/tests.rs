@@ -11,7 +11,7 @@ use rustls::pki_types::ServerName;
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::admit::{BODIES_LIMIT, BODY_LIMIT};
+use crate::admit::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
 use crate::clock::Clock;
 use crate::tls::{Certificates, Source};
 
@@ -204,14 +204,21 @@ async fn bodies_together_are_bounded_by_what_has_arrived() {
     let announced: Vec<_> = (0..100).map(|_| begin(Bytes::new())).collect();
     assert_eq!(harness.post("{}").await.0, StatusCode::OK);
     let largest = Bytes::from(vec![b' '; BODY_LIMIT]);
-    let arrived: Vec<_> = (0..BODIES_LIMIT / BODY_LIMIT).map(|_| begin(largest.clone())).collect();
-    assert_eq!(harness.post("{}").await.0, StatusCode::OK);
+    let arrived: Vec<_> = (0..BODIES_LIMIT / (BODY_LIMIT - ORDINARY_BODY))
+        .map(|_| begin(largest.clone()))
+        .collect();
     let (status, headers, _) = harness.post(largest.clone()).await;
     assert_eq!(
         (status, headers[CONNECTION].as_bytes()),
         (StatusCode::SERVICE_UNAVAILABLE, b"close".as_slice())
     );
     assert!(harness.counted("edgeward_http_errors_total{code=\"503\"} 1"));
+    let ordinary = vec![b' '; ORDINARY_BODY];
+    assert_eq!(
+        harness.post(ordinary).await.0,
+        StatusCode::BAD_REQUEST,
+        "taken, and no review"
+    );
     drop((announced, arrived));
     assert_eq!(
         harness.post(largest).await.0,
