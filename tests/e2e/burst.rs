@@ -1,13 +1,10 @@
 //! Many clients create pods at once, far more than the edge has room for: how much of it is used, and how many pods are
 //! sent to an edge that is full already.
 
-use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::thread;
-
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use crate::balancer::Balancer;
 use crate::clients::{LABEL, PODS, create, millicores};
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
@@ -90,11 +87,11 @@ fn decided(scene: &Scene<'_>, stage: &Stage<'_>, replicas: usize, ttl: &str, tur
     let name = |i: usize| format!("replica-{i}-of-{replicas}-{ttl}-{turn}");
     let started = (0..replicas).map(|i| scene.live_edgeward_as(&name(i), &config));
     let replicas = started.collect::<Result<Vec<_>>>()?;
-    let addresses = replicas.iter().map(|replica| replica.admission()).collect();
-    let url = format!("https://{}/mutate", balance(addresses)?);
+    let balancer = Balancer::open(scene)?;
+    replicas.iter().try_for_each(|replica| balancer.add(replica))?;
     // Each has an authority of its own.
     let authorities: String = replicas.iter().map(|replica| replica.ca.as_str()).collect();
-    let _registered = scene.register(&url, &authorities)?;
+    let _registered = scene.register(&balancer.url(), &authorities)?;
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
     burst(scene, stage, &slo, &json!({}))
 }
@@ -149,27 +146,4 @@ fn is_unschedulable(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "Unschedulable")
-}
-
-/// One address for several: each connection goes to the next of them, as a Service would have it.
-pub(crate) fn balance(to: Vec<SocketAddr>) -> Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?;
-    // Ends with the process; a connection ends with either side.
-    thread::spawn(move || {
-        for (accepted, to) in listener.incoming().zip(to.iter().cycle()) {
-            let joined = accepted.and_then(|near| Ok((near, TcpStream::connect(to)?)));
-            let Ok((near, far)) = joined else { continue };
-            for (from, to) in [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))] {
-                let (Ok(mut from), Ok(mut to)) = (from, to) else {
-                    continue;
-                };
-                thread::spawn(move || {
-                    let _ = io::copy(&mut from, &mut to);
-                    let _ = to.shutdown(Shutdown::Both);
-                });
-            }
-        }
-    });
-    Ok(address)
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
 use anyhow::{Context, Result, ensure};
 use reqwest::Certificate;
@@ -58,15 +59,15 @@ impl<'run> Edgeward<'run> {
     }
 
     /// With the live view of the cluster that this kubeconfig leads to, and a certificate that outlives a restart; ready.
-    /// `namespace` is its own.
+    /// `namespace` is its own, `authority` signs.
     pub(crate) fn start_live(
         runtime: &'run Runtime,
         dir: &Path,
         kubeconfig: PathBuf,
         namespace: &str,
         config: &Value,
+        authority: &Authority,
     ) -> Result<Self> {
-        let authority = Authority::new()?;
         let tls = tls(dir)?;
         fs::write(tls.join(BUNDLE), &authority.certificate)?;
         let (certificate, key) = authority.server(&[])?.write(&tls, "tls")?;
@@ -163,6 +164,26 @@ impl<'run> Edgeward<'run> {
     /// Where it takes reviews.
     pub(crate) fn admission(&self) -> SocketAddr {
         self.serving.admission
+    }
+
+    /// Where it says whether it is ready.
+    pub(crate) fn health(&self) -> SocketAddr {
+        self.serving.health
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
+        self.process.exit_status()
+    }
+
+    /// A number of its `/proc/<pid>/status`, in KiB.
+    pub(crate) fn memory_kib(&self, field: &str) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        number.with_context(|| format!("no {field}: {status}"))
     }
 
     /// Starts it again where it served, and waits until it is ready. Kill it first.

@@ -73,6 +73,12 @@ pub(crate) fn watches(_pod: &Value) -> Vec<Value> {
     Vec::new()
 }
 
+/// Writes the decision and nothing else, and decides nothing.
+pub(crate) fn answers_constantly(_pod: &Value) -> Vec<Value> {
+    let path = "/metadata/annotations/scheduling.example.io~1decision";
+    vec![json!({"op": "add", "path": path, "value": "edge"})]
+}
+
 /// Adds a container, once.
 pub(crate) fn injects_a_sidecar(pod: &Value) -> Vec<Value> {
     let containers = pod["spec"]["containers"]

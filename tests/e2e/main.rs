@@ -9,6 +9,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 mod backstop;
+mod balancer;
 mod burst;
 mod cert_manager;
 mod certificates;
@@ -35,6 +36,7 @@ mod invalid_slo;
 mod kubectl;
 mod leader;
 mod live;
+mod load;
 mod loop_guard;
 mod mount;
 mod patience;
@@ -191,6 +193,10 @@ const SCRIPTS: &[(&str, Script)] = &[
         certificates::bad_pairs_are_refused,
     ),
     ("quick_start::with_kwok", quick_start::with_kwok),
+    ("load::rolling_restart", load::restarts::rolling_restart),
+    ("load::leader_is_lost", load::restarts::leader_is_lost),
+    ("load::one_is_frozen", load::restarts::one_is_frozen),
+    ("load::hostile_clients", load::hostile::hostile_clients),
     ("burst::fills_the_edge", burst::fills_the_edge),
 ];
 
@@ -216,6 +222,10 @@ const ALONE: &[&str] = &[
     "cert_manager::renewals",
     "certificates::bad_pairs_are_refused",
     "quick_start::with_kwok",
+    "load::rolling_restart",
+    "load::leader_is_lost",
+    "load::one_is_frozen",
+    "load::hostile_clients",
     "burst::fills_the_edge",
 ];
 

@@ -77,6 +77,16 @@ impl Process {
         }
     }
 
+    /// How it ended, if it has.
+    pub(crate) fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Its id, also behind setpriv, which becomes the program.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         kill_process(self.pid()?, signal).with_context(|| format!("cannot send {signal:?} to {}", self.name))
     }

@@ -7,7 +7,7 @@ use http::Request;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::burst::balance;
+use crate::balancer::Balancer;
 use crate::clients;
 use crate::edgeward::Edgeward;
 use crate::held::{annotation, ends, for_long, holding, in_order, is_gated, pod};
@@ -34,9 +34,10 @@ pub(crate) fn no_newcomer_first(scene: &Scene<'_>) -> Result<()> {
     let config = holding(&stage, &for_long());
     let replicas = ["first", "second"].map(|name| scene.live_edgeward_as(name, &config));
     let replicas = replicas.into_iter().collect::<Result<Vec<_>>>()?;
-    let address = balance(replicas.iter().map(Edgeward::admission).collect())?;
+    let balancer = Balancer::open(scene)?;
+    replicas.iter().try_for_each(|replica| balancer.add(replica))?;
     let authorities: String = replicas.iter().map(|replica| replica.ca.as_str()).collect();
-    let registered = scene.register(&format!("https://{address}/mutate"), &authorities)?;
+    let registered = scene.register(&balancer.url(), &authorities)?;
     registered.be_patient()?;
 
     let fillers = (0..10).map(|i| format!("filler-{i}")).collect::<Vec<_>>();

@@ -14,6 +14,7 @@ use crate::edgeward::Edgeward;
 use crate::hook::{Answer, Hook};
 use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
+use crate::pki::Authority;
 use crate::process::tail;
 use crate::proxy::Proxy;
 use crate::workloads;
@@ -130,6 +131,14 @@ impl<'run> Scene<'run> {
         self.start_live(&dir, self.plane.edgeward_kubeconfig(), config)
     }
 
+    /// One of several whose certificates one authority signs.
+    pub(crate) fn replica(&self, name: &str, config: &Value, authority: &Authority) -> Result<Edgeward<'run>> {
+        let dir = self.dir.join(name);
+        fs::create_dir_all(&dir)?;
+        let kubeconfig = self.plane.edgeward_kubeconfig();
+        Edgeward::start_live(self.runtime, &dir, kubeconfig, &self.home()?, config, authority)
+    }
+
     /// One with the API server behind a proxy.
     pub(crate) fn live_edgeward_behind(&self, proxy: &Proxy<'_>, config: &Value) -> Result<Edgeward<'run>> {
         let kubeconfig = self.dir.join("kubeconfig");
@@ -139,7 +148,7 @@ impl<'run> Scene<'run> {
 
     fn start_live(&self, dir: &Path, kubeconfig: PathBuf, config: &Value) -> Result<Edgeward<'run>> {
         let home = self.home()?;
-        Edgeward::start_live(self.runtime, dir, kubeconfig, &home, config)
+        Edgeward::start_live(self.runtime, dir, kubeconfig, &home, config, &Authority::new()?)
     }
 
     /// The namespace of this trial's edgewards, where they elect one of them.

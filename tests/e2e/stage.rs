@@ -144,16 +144,17 @@ impl<'run> Stage<'run> {
         )
     }
 
+    /// Creates an edge node with room for everything, and waits until it is Ready.
+    pub(crate) fn wide_edge_node(&self, suffix: &str) -> Result<String> {
+        let taints = json!([{"key": LABEL, "value": self.name, "effect": "NoSchedule"}]);
+        self.node(suffix, json!({LABEL: self.label("edge")}), taints, everything())
+    }
+
     /// Creates a cloud node with room for everything, and waits until it is Ready.
     pub(crate) fn cloud_node(&self, suffix: &str) -> Result<String> {
         let labels = json!({LABEL: self.label("cloud")});
         let taints = json!([{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}]);
-        self.node(
-            suffix,
-            labels,
-            taints,
-            json!({"cpu": "1000", "memory": "4Ti", "pods": "5000"}),
-        )
+        self.node(suffix, labels, taints, everything())
     }
 
     fn node(&self, suffix: &str, labels: Value, taints: Value, resources: Value) -> Result<String> {
@@ -170,6 +171,11 @@ impl<'run> Stage<'run> {
         })?;
         Ok(name)
     }
+}
+
+/// What a node has that has room for everything.
+fn everything() -> Value {
+    json!({"cpu": "1000", "memory": "4Ti", "pods": "5000"})
 }
 
 impl Drop for Stage<'_> {

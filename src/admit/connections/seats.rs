@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 /// The connections of a port. Clones share them.
 ///
 /// A connection that was never answered with success is a *stranger*. When all seats are taken, a stranger gives up its
-/// own for a newcomer: the oldest of those that wait for the same, in the [`Stage`] in which the most do. Whoever
+/// own for a newcomer: the oldest of those that wait for the same, in the stage in which the most do. Whoever
 /// floods the port waits somewhere; the API server goes through all stages in milliseconds. Where there is no stranger, the
 /// newcomer is refused.
 #[derive(Debug, Clone)]

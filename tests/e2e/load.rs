@@ -1,0 +1,360 @@
+//! Pods created at a steady rate, whatever becomes of those before them, while something happens to edgeward.
+
+pub(crate) mod hostile;
+pub(crate) mod replicas;
+pub(crate) mod restarts;
+
+use std::fmt;
+use std::fs;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use http::Request;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::clients;
+use crate::hook;
+use crate::patience::{BOUND, eventually};
+use crate::scene::{Registration, Scene};
+use crate::stage::Stage;
+use crate::workloads;
+
+/// Pods a second, the first of which is for machines that are busy otherwise.
+const RATES: [u32; 8] = [20, 40, 60, 80, 100, 125, 150, 200];
+
+/// So many are created at the same time, as by a ReplicaSet, so that the API server needs as many connections.
+const GROUP: u32 = 5;
+
+/// What the machine has left at the rate that is used, with a constant handler in edgeward's place.
+const IDLE: f64 = 0.4;
+
+/// How long each rate is tried.
+const TRIED: Duration = Duration::from_secs(4);
+
+/// How many pods are created.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rate {
+    a_second: u32,
+    /// Whether the machine has [`IDLE`] left; if not, others use it.
+    is_borne: bool,
+}
+
+/// Pods are being created.
+pub(crate) struct Load {
+    rate: u32,
+    begun: Instant,
+    tally: Tally,
+}
+
+type Tally = Arc<Mutex<Tallied>>;
+
+#[derive(Default)]
+struct Tallied {
+    /// How long each creation took that did not fail.
+    created: Vec<Duration>,
+    failed: Vec<String>,
+    undecided: Vec<Duration>,
+}
+
+/// What became of a load.
+#[derive(Debug)]
+pub(crate) struct Report {
+    rate: u32,
+    lasted: Duration,
+    created: usize,
+    failed: Vec<String>,
+    /// Of each pod that was created and carries no decision: when its creation began, counted from the load's beginning.
+    pub(crate) undecided: Vec<Duration>,
+    /// Calls of a webhook that the API server passed over.
+    failed_open: u64,
+    /// Time from request to answer, of half of the creations and of 99 in 100.
+    took: [Duration; 2],
+    /// Share of the processors' time that nobody used.
+    idle: f64,
+}
+
+/// Creates pods on this stage while `event` happens, so many a second: each with an SLO and small, and deleted as soon as
+/// it is seen to be decided. Pods without a decision stay.
+pub(crate) fn under_load(
+    scene: &Scene<'_>,
+    stage: &Stage<'_>,
+    rate: Rate,
+    event: impl FnOnce(&Load) -> Result<()>,
+) -> Result<Report> {
+    let rate = rate.a_second;
+    let (failed_open, idle) = (failed_open(scene)?, Processors::now()?);
+    let client = scene.runtime.block_on(clients::client(scene))?;
+    let load = Load {
+        rate,
+        begun: Instant::now(),
+        tally: Tally::default(),
+    };
+    let path = format!("/api/v1/namespaces/{}/pods", scene.namespace);
+    let pods = Pods {
+        client,
+        path,
+        pod: pod(stage).to_string(),
+        begun: load.begun,
+        tally: Arc::clone(&load.tally),
+    };
+    let (stop, stopped) = oneshot::channel();
+    let creating = scene.runtime.spawn(pods.create(rate, stopped));
+    let happened = load.lasts(Duration::from_secs(1)).and_then(|()| event(&load));
+    drop(stop);
+    scene.runtime.block_on(creating)??;
+    happened?;
+
+    let lasted = load.begun.elapsed();
+    let tallied = std::mem::take(&mut *load.tally());
+    let mut created = tallied.created;
+    created.sort_unstable();
+    let share = |percent: usize| created.get(created.len() * percent / 100).copied().unwrap_or_default();
+    Ok(Report {
+        rate,
+        lasted,
+        created: created.len(),
+        failed: tallied.failed,
+        undecided: tallied.undecided,
+        failed_open: self::failed_open(scene)? - failed_open,
+        took: [share(50), share(99)],
+        idle: Processors::now()?.idle_since(&idle),
+    })
+}
+
+/// The highest of the rates at which the machine keeps [`IDLE`] of its processors idle while a webhook that answers
+/// constantly is called, found once in a run. Call it before edgeward is registered.
+pub(crate) fn highest_rate(scene: &Scene<'_>, stage: &Stage<'_>) -> Result<Rate> {
+    static FOUND: Mutex<Option<Rate>> = Mutex::new(None);
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(rate) = *found {
+        return Ok(rate);
+    }
+    let hook = scene.hook(hook::answers_constantly)?;
+    let _registered = scene.register_as("constant", &[&scene.namespace], &hook.url, &hook.ca)?;
+    let mut highest = Rate {
+        a_second: RATES[0],
+        is_borne: false,
+    };
+    for a_second in RATES {
+        let rate = Rate {
+            a_second,
+            is_borne: true,
+        };
+        let report = under_load(scene, stage, rate, |load| load.lasts(TRIED))?;
+        println!("load: a constant handler: {report}");
+        if report.idle < IDLE {
+            break;
+        }
+        highest = rate;
+    }
+    println!("load: from here on {highest:?}");
+    *found = Some(highest);
+    Ok(highest)
+}
+
+impl Rate {
+    /// Where others use the machine, a review may take longer than the webhook's second, whoever answers it: then the API
+    /// server waits as long as it can. What is lost is lost all the same.
+    pub(crate) fn suits(self, registered: &Registration) -> Result<()> {
+        if self.is_borne {
+            return Ok(());
+        }
+        println!("load: others use the machine, so the API server waits for 30 s");
+        registered.be_patient()
+    }
+}
+
+impl Load {
+    /// Waits until it has created as many pods more as it does in this time.
+    pub(crate) fn lasts(&self, time: Duration) -> Result<()> {
+        let wanted = self.created() + (time.as_secs_f64() * f64::from(self.rate)) as usize;
+        eventually("pods are created", BOUND + 2 * time, || {
+            let created = self.created();
+            ensure!(created >= wanted, "{created} of {wanted}");
+            Ok(())
+        })
+    }
+
+    /// How long it has been going on.
+    pub(crate) fn time(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn created(&self) -> usize {
+        self.tally().created.len()
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tallied> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Report {
+    /// Fails unless every pod was created, and decided.
+    pub(crate) fn is_clean(&self) -> Result<()> {
+        self.has_no_failure()?;
+        ensure!(
+            self.undecided.is_empty() && self.failed_open == 0,
+            "{self}: {:?}",
+            self.undecided
+        );
+        Ok(())
+    }
+
+    /// Fails unless every pod was created.
+    pub(crate) fn has_no_failure(&self) -> Result<()> {
+        ensure!(
+            self.failed.is_empty(),
+            "{self}: {:?}",
+            &self.failed[..self.failed.len().min(5)]
+        );
+        Ok(())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}/s for {:.0} s: {} created, {} failed, {} undecided, {} failed open; {} ms for half, {} ms for 99 %; {:.0} % idle",
+            self.rate,
+            self.lasted.as_secs_f64(),
+            self.created,
+            self.failed.len(),
+            self.undecided.len(),
+            self.failed_open,
+            self.took[0].as_millis(),
+            self.took[1].as_millis(),
+            100.0 * self.idle,
+        )
+    }
+}
+
+/// What creates them.
+struct Pods {
+    client: Client,
+    path: String,
+    pod: String,
+    begun: Instant,
+    tally: Tally,
+}
+
+/// Also a pod that nobody decides stays on this stage.
+fn pod(stage: &Stage<'_>) -> Value {
+    let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
+    let mut pod = workloads::pod("", slo);
+    pod["metadata"]["name"] = Value::Null;
+    pod["metadata"]["generateName"] = json!("load-");
+    pod["spec"]["affinity"] = stage.affinity();
+    pod["spec"]["tolerations"] = json!([stage.toleration()]);
+    pod["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "1m", "memory": "1Mi"});
+    pod
+}
+
+impl Pods {
+    /// Until `stopped`, and until all were answered.
+    async fn create(self, rate: u32, mut stopped: oneshot::Receiver<()>) -> Result<()> {
+        let pods = Arc::new(self);
+        let mut ticks = tokio::time::interval(Duration::from_secs(GROUP.into()) / rate);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        let mut creations = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut stopped => break,
+                _ = ticks.tick() => {}
+            }
+            for _ in 0..GROUP {
+                let pods = Arc::clone(&pods);
+                creations.spawn(async move { pods.create_one().await });
+            }
+            while let Some(created) = creations.try_join_next() {
+                created??;
+            }
+        }
+        while let Some(created) = creations.join_next().await {
+            created??;
+        }
+        Ok(())
+    }
+
+    async fn create_one(&self) -> Result<()> {
+        let request = Request::post(&self.path).header("content-type", "application/json");
+        let begun = self.begun.elapsed();
+        let created = self
+            .client
+            .request::<Value>(request.body(self.pod.clone().into_bytes())?)
+            .await;
+        let took = self.begun.elapsed() - begun;
+        let name = {
+            let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+            let pod = match created {
+                Ok(pod) => pod,
+                Err(error) => {
+                    tally.failed.push(error.to_string());
+                    return Ok(());
+                }
+            };
+            tally.created.push(took);
+            let name = pod["metadata"]["name"].as_str().context("a name")?.to_owned();
+            if !is_decided(&pod) {
+                tally.undecided.push(begun);
+                return Ok(());
+            }
+            name
+        };
+        let request = Request::delete(format!("{}/{name}?gracePeriodSeconds=0", self.path)).body(Vec::new())?;
+        match self.client.request::<Value>(request).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => bail!("{name} cannot be deleted: {error}"),
+        }
+    }
+}
+
+/// Placed or held.
+fn is_decided(pod: &Value) -> bool {
+    let is_placed = pod["metadata"]["annotations"]["scheduling.example.io/decision"].is_string();
+    let is_held = !pod["spec"]["schedulingGates"].is_null();
+    is_placed || is_held
+}
+
+/// How many calls of webhooks the API server has passed over.
+fn failed_open(scene: &Scene<'_>) -> Result<u64> {
+    let metrics = scene.kubectl.run(&["get", "--raw", "/metrics"], "")?.stdout;
+    let counts = metrics.lines().filter_map(|line| {
+        let series = line.strip_prefix("apiserver_admission_webhook_fail_open_count{")?;
+        series.rsplit_once(' ')?.1.parse::<f64>().ok()
+    });
+    Ok(counts.sum::<f64>() as u64)
+}
+
+/// What the processors have done since the machine was started.
+struct Processors {
+    idle: u64,
+    all: u64,
+}
+
+impl Processors {
+    fn now() -> Result<Self> {
+        let stat = fs::read_to_string("/proc/stat")?;
+        let times = stat.lines().next().context("a line of all processors")?;
+        // User, nice, system, idle, waiting for disks, interrupts (two kinds), stolen; then guests, which are users too.
+        let times: Vec<u64> = times.split_whitespace().skip(1).take(8).flat_map(str::parse).collect();
+        ensure!(times.len() == 8, "{stat}");
+        Ok(Self {
+            idle: times[3] + times[4],
+            all: times.iter().sum(),
+        })
+    }
+
+    /// The share that was idle since `before`.
+    fn idle_since(&self, before: &Self) -> f64 {
+        (self.idle - before.idle) as f64 / (self.all - before.all).max(1) as f64
+    }
+}

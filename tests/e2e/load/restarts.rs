@@ -1,0 +1,126 @@
+//! Replicas come and go under load, by their own will or not.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::replicas::{REPLICAS, Replicas, stage};
+use super::{Report, highest_rate, under_load};
+use crate::edgeward::Edgeward;
+use crate::patience::{BOUND, eventually};
+use crate::scene::Scene;
+use crate::workloads;
+
+/// Each of three is replaced as a Deployment does with `maxSurge: 1` and `maxUnavailable: 0`: another is ready, then the old one
+/// is asked to stop, and nobody waits until it has.
+pub(crate) fn rolling_restart(scene: &Scene<'_>) -> Result<()> {
+    let stage = stage(scene)?;
+    let rate = highest_rate(scene, &stage)?;
+    let mut replicas = Replicas::open(scene, &stage, rate)?;
+    let report = under_load(scene, &stage, rate, |load| {
+        let mut leaving = Vec::new();
+        for i in 0..REPLICAS {
+            replicas.add(&format!("new-{i}"))?;
+            let old = replicas.members.remove(0);
+            old.terminate()?;
+            leaving.push(old);
+            load.lasts(Duration::from_secs(1))?;
+        }
+        leaving.iter_mut().try_for_each(gone)?;
+        load.lasts(Duration::from_secs(2))
+    })?;
+    println!("load: rolling restart: {report}");
+    report.is_clean()
+}
+
+/// Whoever leads is asked to stop, and nobody notices but the next one; then that one is killed, and what is created meanwhile
+/// without a decision is reported by who leads then.
+pub(crate) fn leader_is_lost(scene: &Scene<'_>) -> Result<()> {
+    let stage = stage(scene)?;
+    let rate = highest_rate(scene, &stage)?;
+    let mut replicas = Replicas::open(scene, &stage, rate)?;
+    decided_before(scene)?;
+
+    let report = under_load(scene, &stage, rate, |load| {
+        let mut old = replicas.take_leader()?;
+        old.terminate()?;
+        let next = replicas.take_leader()?;
+        replicas.members.push(next);
+        gone(&mut old)?;
+        load.lasts(Duration::from_secs(2))
+    })?;
+    println!("load: SIGTERM of the leader: {report}");
+    report.is_clean()?;
+
+    replicas.add("third")?;
+    let (mut killed, mut dropped) = (Duration::ZERO, Duration::ZERO);
+    let report = under_load(scene, &stage, rate, |load| {
+        let mut leader = replicas.take_leader()?;
+        killed = load.time();
+        leader.kill()?;
+        replicas.balancer.drops(&leader)?;
+        dropped = load.time();
+        load.lasts(Duration::from_secs(3))
+    })?;
+    println!("load: SIGKILL of the leader: {report}");
+    only_between(&report, killed, dropped)?;
+    replicas.report(report.undecided.len())
+}
+
+/// One of three is frozen, which the API server notices by waiting for it, a second for each connection.
+pub(crate) fn one_is_frozen(scene: &Scene<'_>) -> Result<()> {
+    let stage = stage(scene)?;
+    let rate = highest_rate(scene, &stage)?;
+    let mut replicas = Replicas::open(scene, &stage, rate)?;
+    decided_before(scene)?;
+    let leader = replicas.take_leader()?;
+    replicas.members.push(leader);
+
+    let (mut frozen, mut dropped) = (Duration::ZERO, Duration::ZERO);
+    let report = under_load(scene, &stage, rate, |load| {
+        frozen = load.time();
+        replicas.members[0].freeze()?;
+        replicas.balancer.drops(&replicas.members[0])?;
+        dropped = load.time();
+        load.lasts(Duration::from_secs(5))
+    })?;
+    println!("load: SIGSTOP of one: {report}");
+    only_between(&report, frozen, dropped)?;
+    replicas.report(report.undecided.len())
+}
+
+/// A pod that stays. Of a namespace, the backstop looks for what was created after the first that was decided.
+fn decided_before(scene: &Scene<'_>) -> Result<()> {
+    let pod = workloads::pod("decided-before", workloads::latency());
+    scene.kubectl.create(&pod).map(drop)
+}
+
+/// Waits until it has stopped by itself.
+fn gone(old: &mut Edgeward<'_>) -> Result<()> {
+    eventually("the old one is gone", BOUND, || {
+        let status = old.exit_status()?.context("it runs")?;
+        ensure!(status.success(), "{status}");
+        Ok(())
+    })
+}
+
+/// Fails on a pod that was not created, and on one without a decision that was created before a replica was lost or after it
+/// was dropped.
+fn only_between(report: &Report, lost: Duration, dropped: Duration) -> Result<()> {
+    // What was on its way then began as long before as the webhook's timeout.
+    let from = lost.saturating_sub(Duration::from_secs(1));
+    let is_outside = |begun: &&Duration| **begun < from || **begun > dropped;
+    let outside: Vec<_> = report.undecided.iter().filter(is_outside).collect();
+    println!(
+        "load: {} undecided in {:.1} s, until it got no more connections, and {} otherwise",
+        report.undecided.len() - outside.len(),
+        (dropped - lost).as_secs_f64(),
+        outside.len()
+    );
+    report.has_no_failure()?;
+    ensure!(
+        outside.is_empty(),
+        "lost at {lost:?}, dropped at {dropped:?}: {outside:?}"
+    );
+    Ok(())
+}
