@@ -36,6 +36,10 @@ cert-manager:
 prometheus *args:
     cargo test --locked --test prometheus -- {{args}}
 
+# Build Helm for the tests of the chart into the cache.
+helm:
+    cargo xtask helm
+
 # Write the goldens of the end-to-end tests anew.
 bless:
     EDGEWARD_BLESS=1 cargo test --locked --test e2e placement

@@ -3,26 +3,34 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
 use futures::StreamExt as _;
+use serde_json::json;
 
 use super::{cluster, documents};
+use crate::config::Config;
 use crate::controllers::gate::{Freed, Target, Ungate};
+use crate::controllers::registration;
 use crate::observe::Connection;
 
 /// Seconds within which even a cluster with many held pods is done.
 const TIMEOUT: u64 = 300;
+
+/// How long the API servers go on calling a webhook whose configuration was deleted: until their watch tells them, and for
+/// the second that they wait for an answer. Nobody says when that is over.
+const UNREGISTERED: Duration = Duration::from_secs(3);
 
 /// Why a pod is held after all were released.
 const HELD_MEANWHILE: &str = "it was held in the meantime; delete the webhook configuration first";
 
 /// Take edgeward's gate off held pods, and change nothing else.
 ///
-/// They go to kube-scheduler as they are, without a placement of ours. For uninstalling: delete the webhook configuration
-/// and stop `serve` first (docs/operations.md). A line for each pod (released, already free, or failed and why), and the
-/// counts.
+/// They go to kube-scheduler as they are, without a placement of ours. A line for each pod (released, already free, or failed
+/// and why), and the counts. For uninstalling, `--all --unregister` sees to it that no other pod is held afterwards
+/// (docs/operations.md).
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["all", "pods"])))]
 #[command(after_help = "Exit code 0: none of these pods carries the gate any more; 1: some may.")]
@@ -30,6 +38,19 @@ pub(super) struct Release {
     /// Every pod that carries the gate, in every namespace.
     #[arg(long)]
     all: bool,
+
+    /// First delete this MutatingWebhookConfiguration (zz-edgeward if none is named), so that no pod is held any more. One
+    /// that is gone is no fault.
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "all",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "zz-edgeward",
+        value_parser = name
+    )]
+    unregister: Option<String>,
 
     /// Pods, by name.
     #[arg(value_name = "POD", value_parser = name)]
@@ -43,6 +64,10 @@ pub(super) struct Release {
     /// ConfigMap; defaults without.
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
+
+    /// The domain that names the gate, where no configuration is at hand.
+    #[arg(long, value_name = "DOMAIN", conflicts_with = "config")]
+    domain: Option<String>,
 
     /// Context of the kubeconfig; without, its current one or, where there is no kubeconfig, the cluster of the pod that
     /// this runs in.
@@ -64,8 +89,18 @@ struct Counts {
 
 impl Release {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let config = documents::config(self.config.as_deref())?;
+        let config = match &self.domain {
+            Some(domain) => Config::read(&json!({"domain": domain}))?,
+            None => documents::config(self.config.as_deref())?,
+        };
         cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
+            if let Some(name) = &self.unregister {
+                let removed = registration::remove(&connection.client(), name).await;
+                let removed = removed.with_context(|| connection.name().to_owned())?;
+                let what = if removed { "deleted" } else { "not there" };
+                super::print(&format!("mutatingwebhookconfiguration {name} {what}\n"))?;
+                tokio::time::sleep(UNREGISTERED).await;
+            }
             let ungate = Ungate {
                 client: connection.client(),
                 keys: &config.keys,

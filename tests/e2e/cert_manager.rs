@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::certificates::finds;
-use crate::control_plane;
 use crate::creations::Creations;
 use crate::fleet_command::command;
 use crate::install::Installation;
@@ -20,6 +19,7 @@ use crate::kubectl::Kubectl;
 use crate::mount::Mount;
 use crate::patience::{BOUND, eventually};
 use crate::process::Process;
+use crate::program::xtask;
 use crate::relay::Relay;
 use crate::rights::NAMESPACE;
 use crate::scene::Scene;
@@ -46,7 +46,7 @@ pub(crate) struct CertManager {
 
 impl CertManager {
     pub(crate) fn start(scene: &Scene<'_>) -> Result<Self> {
-        let dir = control_plane::xtask("cert-manager")?;
+        let dir = xtask("cert-manager")?;
         let dir = dir.context("there is no Go to build cert-manager with and EDGEWARD_CERT_MANAGER is not set")?;
         let definitions = dir.join("crds");
         let kubectl = scene.kubectl_in(NAMESPACE);

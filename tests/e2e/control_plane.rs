@@ -5,10 +5,9 @@ use std::env;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -16,6 +15,7 @@ use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::pki::Authority;
 use crate::process::{Process, free_addresses};
+use crate::program::xtask;
 use crate::rights::{self, Rights};
 
 /// Nodes of the cluster, run by kwok: labelled and tainted as edgeward's documentation tells operators to.
@@ -43,22 +43,6 @@ pub(crate) struct ControlPlane {
 /// The directory with the binaries; `None` when they have to be built and there is no Go that could.
 pub(crate) fn binaries() -> Result<Option<PathBuf>> {
     xtask("control-plane")
-}
-
-/// Where `cargo xtask` has what this command builds once: it says on stderr what it does. `None`: there is no Go that could.
-pub(crate) fn xtask(command: &str) -> Result<Option<PathBuf>> {
-    const NO_GO: i32 = 3;
-    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["xtask", command])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("cannot start `cargo xtask {command}`"))?;
-    match output.status.code() {
-        Some(0) => Ok(Some(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))),
-        Some(NO_GO) => Ok(None),
-        _ => bail!("`cargo xtask {command}`: {}", output.status),
-    }
 }
 
 impl ControlPlane {
@@ -130,10 +114,15 @@ impl ControlPlane {
 
     /// Writes the kubeconfig of edgeward's ServiceAccount as it is now.
     pub(crate) fn sign_in(&self) -> Result<()> {
-        let token = rights::token(&self.kubectl)?;
+        self.sign_in_as("edgeward", &self.edgeward_kubeconfig())
+    }
+
+    /// Writes a kubeconfig of a ServiceAccount of edgeward's namespace.
+    pub(crate) fn sign_in_as(&self, account: &str, file: &Path) -> Result<()> {
+        let token = rights::token(&self.kubectl, account)?;
         let mut config: Value = serde_json::from_str(&fs::read_to_string(self.kubeconfig())?)?;
         config["users"][0]["user"] = json!({"token": token});
-        Ok(fs::write(self.edgeward_kubeconfig(), config.to_string())?)
+        Ok(fs::write(file, config.to_string())?)
     }
 
     /// The kubeconfig of edgeward's ServiceAccount, which may do what the manifests say and nothing else.
@@ -165,7 +154,7 @@ impl ControlPlane {
     /// What edgeward called, or everything else that is logged.
     fn audit_log(&self, of_edgeward: bool) -> Result<Vec<Value>> {
         let log = fs::read_to_string(self.dir.path().join(AUDIT_LOG))?;
-        let user = format!("\"username\":\"{}\"", rights::USER);
+        let user = format!("\"username\":\"{}", rights::USER);
         let lines = log.lines().filter(|line| line.contains(&user) == of_edgeward);
         // The last line may still be on its way.
         Ok(lines.filter_map(|line| serde_json::from_str(line).ok()).collect())
@@ -267,7 +256,7 @@ impl Files {
             "kind": "Policy",
             "omitStages": ["RequestReceived"],
             "rules": [
-                {"level": "Metadata", "users": [rights::USER]},
+                {"level": "Metadata", "users": rights::users()},
                 {"level": "RequestResponse", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
                 {"level": "None"},
             ],

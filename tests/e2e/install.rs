@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::edgeward::Edgeward;
 use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::rights::NAMESPACE;
@@ -39,47 +41,22 @@ fn install_and_uninstall(scene: &Scene<'_>, domain: &str) -> Result<()> {
     let installation = Installation::prepare(scene, &stage, domain)?;
     installation.apply()?;
     installation.is_restricted()?;
-    scene.sign_in()?;
-    let edgeward = scene.edgeward_of_arguments(installation.arguments()?)?;
-    installation.lead_to(edgeward.admission().port())?;
+    let edgeward = installation.decides_and_holds()?;
 
-    // One is decided, and the next is held, for there is no room for it anywhere.
-    let decision = |name: &str| -> Result<Value> {
-        let mut pod = scene.kubectl.get("pod", name)?;
-        Ok(pod["metadata"]["annotations"][format!("scheduling.{domain}/decision")].take())
-    };
-    let pod = |name: &str, millicores: u32| {
-        let slo = json!({format!("slo.{domain}/class"): "batch"});
-        let mut pod = workloads::pod(name, slo);
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
-        pod
-    };
-    let probe = pod("probe", 100);
-    eventually("the API server calls the webhook", BOUND, || {
-        let answered = scene.kubectl.dry_run(&probe)?["metadata"]["annotations"].take();
-        let site = &answered[format!("scheduling.{domain}/site")];
-        ensure!(site == "edge", "{answered}");
-        Ok(())
-    })?;
-    scene.kubectl.create(&pod("decided", 700))?;
-    ensure!(decision("decided")? == "edge", "{}", decision("decided")?);
-    scene.kubectl.create(&pod("held", 700))?;
-    let gates = |name: &str| -> Result<Value> { Ok(scene.kubectl.get("pod", name)?["spec"]["schedulingGates"].take()) };
-    let gate = json!([{"name": format!("scheduling.{domain}/awaiting-capacity")}]);
-    ensure!(gates("held")? == gate, "{}", gates("held")?);
-    // The policies speak of this domain as well.
-    let wrong = json!({format!("slo.{domain}/class"): "quick"});
-    let said = scene.kubectl.run(
-        &["create", "--dry-run=server", "-f", "-"],
-        &workloads::deployment("wrong", 1, wrong).to_string(),
-    )?;
-    let warning = format!("slo.{domain}/class: \"quick\" is not latency, throughput or batch");
-    ensure!(said.warnings().iter().any(|said| said.ends_with(&warning)), "{said:?}");
-
-    // In the cluster, the replica that has just been tried is one of those that the documentation scales to none.
+    // In the cluster, those of the Deployment run until it is deleted.
     drop(edgeward);
     installation.uninstall()?;
-    ensure!(gates("held")? == Value::Null, "{}", gates("held")?);
+    ensure!(gates(scene, "held")? == Value::Null, "{}", gates(scene, "held")?);
+    is_as_it_was(scene, &before)
+}
+
+/// The scheduling gates of a pod.
+pub(crate) fn gates(scene: &Scene<'_>, pod: &str) -> Result<Value> {
+    Ok(scene.kubectl.get("pod", pod)?["spec"]["schedulingGates"].take())
+}
+
+/// Waits until the cluster has these [`objects`] again, and no other.
+pub(crate) fn is_as_it_was(scene: &Scene<'_>, before: &BTreeMap<String, Value>) -> Result<()> {
     eventually("the cluster is as it was", BOUND, || {
         let after = objects(&scene.kubectl)?;
         let differ = |(key, object): &(&String, &Value)| before.get(*key) != Some(object);
@@ -90,24 +67,17 @@ fn install_and_uninstall(scene: &Scene<'_>, domain: &str) -> Result<()> {
     })
 }
 
-/// A checkout of ours, and an operator's kustomization beside it.
+/// edgeward, installed from a checkout in the directory of a trial.
 pub(crate) struct Installation<'s, 'run> {
-    scene: &'s Scene<'run>,
-    domain: &'s str,
-    /// The kustomization, as it renders with this domain.
-    objects: Vec<Value>,
+    pub(crate) scene: &'s Scene<'run>,
+    pub(crate) domain: &'s str,
+    /// What is installed.
+    pub(crate) objects: Vec<Value>,
 }
 
 impl<'s, 'run> Installation<'s, 'run> {
     fn prepare(scene: &'s Scene<'run>, stage: &Stage<'_>, domain: &'s str) -> Result<Self> {
-        let ours = scene.dir.join("edgeward");
-        for folder in ["deploy", "webhook", "certs"] {
-            copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &ours.join(folder))?;
-        }
-        scene.shell(&format!("cd edgeward\n{}", documented("sh", "openssl")?))?;
-        // Where the process of this trial has them, as the Deployment has the Secret.
-        copy(&ours.join("certs/files"), &scene.dir.join("tls"))?;
-
+        check_out(scene)?;
         let mine = scene.dir.join("mine");
         fs::create_dir(&mine)?;
         let mut kustomization: Value = serde_saphyr::from_str(documented("yaml", "kind: Kustomization")?)?;
@@ -149,6 +119,47 @@ impl<'s, 'run> Installation<'s, 'run> {
         json!({"apiVersion": "v1", "kind": "List", "items": self.objects}).to_string()
     }
 
+    /// One is decided, and the next is held, for there is no room for it anywhere: by the edgeward that this returns, with
+    /// the arguments of the Deployment.
+    pub(crate) fn decides_and_holds(&self) -> Result<Edgeward<'run>> {
+        let (scene, domain) = (self.scene, self.domain);
+        scene.sign_in()?;
+        let edgeward = scene.edgeward_of_arguments(self.arguments()?)?;
+        self.lead_to(edgeward.admission().port())?;
+
+        let decision = |name: &str| -> Result<Value> {
+            let mut pod = scene.kubectl.get("pod", name)?;
+            Ok(pod["metadata"]["annotations"][format!("scheduling.{domain}/decision")].take())
+        };
+        let pod = |name: &str, millicores: u32| {
+            let slo = json!({format!("slo.{domain}/class"): "batch"});
+            let mut pod = workloads::pod(name, slo);
+            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
+            pod
+        };
+        let probe = pod("probe", 100);
+        eventually("the API server calls the webhook", BOUND, || {
+            let answered = scene.kubectl.dry_run(&probe)?["metadata"]["annotations"].take();
+            let site = &answered[format!("scheduling.{domain}/site")];
+            ensure!(site == "edge", "{answered}");
+            Ok(())
+        })?;
+        scene.kubectl.create(&pod("decided", 700))?;
+        ensure!(decision("decided")? == "edge", "{}", decision("decided")?);
+        scene.kubectl.create(&pod("held", 700))?;
+        let gate = json!([{"name": format!("scheduling.{domain}/awaiting-capacity")}]);
+        ensure!(gates(scene, "held")? == gate, "{}", gates(scene, "held")?);
+        // The policies speak of this domain as well.
+        let wrong = json!({format!("slo.{domain}/class"): "quick"});
+        let said = scene.kubectl.run(
+            &["create", "--dry-run=server", "-f", "-"],
+            &workloads::deployment("wrong", 1, wrong).to_string(),
+        )?;
+        let warning = format!("slo.{domain}/class: \"quick\" is not latency, throughput or batch");
+        ensure!(said.warnings().iter().any(|said| said.ends_with(&warning)), "{said:?}");
+        Ok(edgeward)
+    }
+
     fn object(&self, kind: &str) -> Result<&Value> {
         let mut objects = self.objects.iter();
         objects.find(|object| object["kind"] == kind).context(kind.to_owned())
@@ -179,7 +190,7 @@ impl<'s, 'run> Installation<'s, 'run> {
     }
 
     /// The namespace enforces the Pod Security Standard `restricted`, and the pods of the Deployment are there all the same.
-    fn is_restricted(&self) -> Result<()> {
+    pub(crate) fn is_restricted(&self) -> Result<()> {
         let kubectl = self.scene.kubectl_in(NAMESPACE);
         let args = ["create", "--dry-run=server", "-f", "-"];
         let refused = kubectl.attempt(&args, &workloads::pod("lax", json!({})).to_string())?;
@@ -240,16 +251,10 @@ impl<'s, 'run> Installation<'s, 'run> {
     }
 
     fn uninstall(&self) -> Result<()> {
-        let file = self.scene.dir.join("release.yaml");
-        fs::write(&file, json!({"domain": self.domain}).to_string())?;
-        let release = format!(
-            "{} release --all --config {}",
-            env!("CARGO_BIN_EXE_edgeward"),
-            file.display()
-        );
         let script = documented("sh", "kubectl delete -k mine")?;
-        ensure!(script.contains("edgeward release --all\n"), "{script}");
-        let script = script.replace("edgeward release --all\n", &format!("{release}\n"));
+        ensure!(script.contains("edgeward release --all --unregister\n"), "{script}");
+        let release = format!("{} release --domain={} ", env!("CARGO_BIN_EXE_edgeward"), self.domain);
+        let script = script.replace("edgeward release ", &release);
         self.scene.shell(&script).map(drop)
     }
 }
@@ -264,8 +269,19 @@ impl Drop for Installation<'_, '_> {
     }
 }
 
+/// Puts a checkout in the trial's directory, with a certificate by the lines of docs/operations.md. It is in `tls` as well,
+/// where the process of the trial has it, as the Deployment has the Secret.
+pub(crate) fn check_out(scene: &Scene<'_>) -> Result<()> {
+    let ours = scene.dir.join("edgeward");
+    for folder in ["deploy", "webhook", "certs"] {
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &ours.join(folder))?;
+    }
+    scene.shell(&format!("cd edgeward\n{}", documented("sh", "openssl")?))?;
+    copy(&ours.join("certs/files"), &scene.dir.join("tls"))
+}
+
 /// The block of docs/operations.md that has these words.
-fn documented(language: &str, words: &str) -> Result<&'static str> {
+pub(crate) fn documented(language: &str, words: &str) -> Result<&'static str> {
     let page = include_str!("../../docs/operations.md");
     let mut blocks = page.split("\n```").filter_map(|block| {
         let (first, block) = block.split_once('\n')?;
@@ -277,7 +293,7 @@ fn documented(language: &str, words: &str) -> Result<&'static str> {
 
 /// Every object of the cluster, but for what changes by itself: Events, who reported when, and pods of other trials, which
 /// end with the nodes they were on.
-fn objects(kubectl: &Kubectl) -> Result<BTreeMap<String, Value>> {
+pub(crate) fn objects(kubectl: &Kubectl) -> Result<BTreeMap<String, Value>> {
     let kinds = kubectl
         .run(&["api-resources", "--verbs=list", "-o", "name"], "")?
         .stdout;
@@ -318,9 +334,10 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let to = to.join(entry.file_name());
-        match entry.file_type()?.is_dir() {
-            true => copy(&entry.path(), &to)?,
-            false => drop(fs::copy(entry.path(), to)?),
+        match entry.file_type()? {
+            kind if kind.is_symlink() => symlink(fs::read_link(entry.path())?, to)?,
+            kind if kind.is_dir() => copy(&entry.path(), &to)?,
+            _ => drop(fs::copy(entry.path(), to)?),
         }
     }
     Ok(())

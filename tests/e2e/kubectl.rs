@@ -84,21 +84,28 @@ impl Kubectl {
     /// Runs a script of the documentation in a shell, whose kubectl has the rights of this kubeconfig; returns what it
     /// printed.
     pub(crate) fn shell(&self, script: &str, kubeconfig: &Path, dir: &Path) -> Result<String> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let programs = self.program.parent().map(Path::to_owned);
-        let path = std::env::join_paths(programs.into_iter().chain(std::env::split_paths(&path)))?;
-        let output = on_loopback(&mut Command::new("sh"))
-            .args(["-euc", script])
-            .env("PATH", path)
-            .env("KUBECONFIG", kubeconfig)
-            .env("KUBECACHEDIR", dir)
-            .current_dir(dir)
-            .stdin(Stdio::null())
-            .output()?;
+        let output = self.in_shell(script, kubeconfig, dir).output()?;
         if !output.status.success() {
             bail!("{script}: {}", String::from_utf8_lossy(&output.stderr).trim_end());
         }
         Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The shell of [`Self::shell`].
+    pub(crate) fn in_shell(&self, script: &str, kubeconfig: &Path, dir: &Path) -> Command {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut programs = self.program.parent().unwrap_or(Path::new("")).as_os_str().to_owned();
+        programs.push(":");
+        programs.push(path);
+        let mut shell = Command::new("sh");
+        on_loopback(&mut shell)
+            .args(["-euc", script])
+            .env("PATH", programs)
+            .env("KUBECONFIG", kubeconfig)
+            .env("KUBECACHEDIR", dir)
+            .current_dir(dir)
+            .stdin(Stdio::null());
+        shell
     }
 
     /// The objects of a kustomization.

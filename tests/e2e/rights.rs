@@ -2,6 +2,7 @@
 //! are held against the API server's audit log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
@@ -11,8 +12,26 @@ use crate::kubectl::Kubectl;
 /// Where `deploy/base` installs edgeward.
 pub(crate) const NAMESPACE: &str = "edgeward-system";
 
-/// The user that its ServiceAccount is.
+/// How the users begin that its ServiceAccounts are.
 pub(crate) const USER: &str = "system:serviceaccount:edgeward-system:edgeward";
+
+/// What the chart grants to the ServiceAccounts of its hooks.
+const HOOKS: [(&str, &str); 2] = [
+    (
+        "-uninstall",
+        include_str!("../../deploy/helm/edgeward/files/uninstall-rules.yaml"),
+    ),
+    (
+        "-test",
+        include_str!("../../deploy/helm/edgeward/files/test-rules.yaml"),
+    ),
+];
+
+/// The users whose calls are held against the manifests.
+pub(crate) fn users() -> Vec<String> {
+    let hooks = HOOKS.iter().map(|(hook, _)| *hook);
+    iter::once("").chain(hooks).map(|of| format!("{USER}{of}")).collect()
+}
 
 /// The ServiceAccount of the manifests, and what they grant to it.
 pub(crate) struct Rights {
@@ -89,67 +108,27 @@ impl Rights {
     }
 
     fn granted(&self) -> BTreeSet<Right> {
-        let words = |value: &Value| -> Vec<String> {
-            let words = value.as_array().into_iter().flatten();
-            words.filter_map(Value::as_str).map(str::to_owned).collect()
-        };
-        let mut rights = BTreeSet::new();
         let objects = self.objects.iter().chain(&self.recreation).chain(&self.certificates);
-        let rules = objects.filter_map(|object| object["rules"].as_array());
-        for rule in rules.flatten() {
-            for group in words(&rule["apiGroups"]) {
-                for resource in words(&rule["resources"]) {
-                    let right = |verb| [group.clone(), resource.clone(), verb];
-                    rights.extend(words(&rule["verbs"]).into_iter().map(right));
-                }
-            }
-        }
-        rights
+        objects.flat_map(|object| granted(&object["rules"])).collect()
     }
 
     /// Holds them against the calls in the audit log: the API server has allowed each, by a right of the manifests. If
     /// `everything` was tried, each right was used. Says on stdout what was checked.
     pub(crate) fn prove(&self, calls: &[Value], everything: bool) -> Result<()> {
-        let granted = self.granted();
-        let mut used = BTreeSet::new();
-        let mut faults = BTreeMap::<String, usize>::new();
-        for call in calls {
-            // Of what is no resource, such as /version, everybody may know.
-            let right = right(&call["objectRef"], &call["verb"]);
-            let allowed = call["annotations"]["authorization.k8s.io/decision"] == "allow";
-            if allowed && right.as_ref().is_none_or(|right| granted.contains(right)) {
-                used.extend(right);
-                continue;
-            }
-            let how = match allowed {
-                true => "allowed, but not by the manifests",
-                false => "not allowed",
-            };
-            let what = format!("{how}: {} {}", call["verb"], call["requestURI"]);
-            *faults.entry(what).or_default() += 1;
+        let mut accounts = vec![(String::new(), "deploy/base", self.granted())];
+        for (hook, rules) in HOOKS {
+            let rules: Value = serde_saphyr::from_str(rules)?;
+            accounts.push((hook.to_owned(), "the chart", granted(&rules)));
         }
-        let unused: Vec<_> = granted.difference(&used).collect();
-        println!(
-            "rights: {} calls of edgeward, {} not allowed by deploy/base",
-            calls.len(),
-            faults.values().sum::<usize>()
-        );
-        match everything {
-            true => println!(
-                "rights: {} of {} that deploy/base grants were used",
-                used.len(),
-                granted.len()
-            ),
-            false => println!("rights: NOT checked whether each is used, for not every trial was run and passed"),
+        let mut complaints = Vec::new();
+        for (of, by, granted) in &accounts {
+            let user = format!("{USER}{of}");
+            let calls = calls.iter().filter(|call| call["user"]["username"] == user);
+            let of = format!("edgeward{of}");
+            complaints.extend(prove(&of, by, granted, &calls.collect::<Vec<_>>(), everything));
         }
-        let mut complaints: Vec<_> = faults
-            .iter()
-            .map(|(what, count)| format!("{what} ({count}x)"))
-            .collect();
-        if everything {
-            complaints.extend(unused.iter().map(|[group, resource, verb]| {
-                format!("granted and never used: {verb} {resource} of group {group:?}")
-            }));
+        if !everything {
+            println!("rights: NOT checked whether each is used, for not every trial was run and passed");
         }
         if !complaints.is_empty() {
             bail!("{}", complaints.join("\n"));
@@ -158,9 +137,64 @@ impl Rights {
     }
 }
 
-/// A token of the ServiceAccount as it is now.
-pub(crate) fn token(kubectl: &Kubectl) -> Result<String> {
-    let args = ["create", "token", "edgeward", "--duration=24h"];
+/// What is wrong with the calls of one ServiceAccount.
+fn prove(of: &str, by: &str, granted: &BTreeSet<Right>, calls: &[&Value], everything: bool) -> Vec<String> {
+    let mut used = BTreeSet::new();
+    let mut faults = BTreeMap::<String, usize>::new();
+    for call in calls {
+        // Of what is no resource, such as /version, everybody may know.
+        let right = right(&call["objectRef"], &call["verb"]);
+        let allowed = call["annotations"]["authorization.k8s.io/decision"] == "allow";
+        if allowed && right.as_ref().is_none_or(|right| granted.contains(right)) {
+            used.extend(right);
+            continue;
+        }
+        let how = match allowed {
+            true => "allowed, but not by the manifests",
+            false => "not allowed",
+        };
+        let what = format!("{of}: {how}: {} {}", call["verb"], call["requestURI"]);
+        *faults.entry(what).or_default() += 1;
+    }
+    println!(
+        "rights: {} calls of {of}, {} not allowed by {by}",
+        calls.len(),
+        faults.values().sum::<usize>()
+    );
+    let mut complaints: Vec<_> = faults
+        .iter()
+        .map(|(what, count)| format!("{what} ({count}x)"))
+        .collect();
+    if everything {
+        println!("rights: {} of {} that {by} grants were used", used.len(), granted.len());
+        complaints.extend(granted.difference(&used).map(|[group, resource, verb]| {
+            format!("{of}: granted and never used: {verb} {resource} of group {group:?}")
+        }));
+    }
+    complaints
+}
+
+/// What the rules of a role grant.
+fn granted(rules: &Value) -> BTreeSet<Right> {
+    let words = |value: &Value| -> Vec<String> {
+        let words = value.as_array().into_iter().flatten();
+        words.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let mut rights = BTreeSet::new();
+    for rule in rules.as_array().into_iter().flatten() {
+        for group in words(&rule["apiGroups"]) {
+            for resource in words(&rule["resources"]) {
+                let right = |verb| [group.clone(), resource.clone(), verb];
+                rights.extend(words(&rule["verbs"]).into_iter().map(right));
+            }
+        }
+    }
+    rights
+}
+
+/// A token of a ServiceAccount of ours as it is now.
+pub(crate) fn token(kubectl: &Kubectl, account: &str) -> Result<String> {
+    let args = ["create", "token", account, "--duration=24h"];
     let said = kubectl.in_namespace(NAMESPACE).run(&args, "")?;
     Ok(said.stdout.trim_end().to_owned())
 }

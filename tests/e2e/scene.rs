@@ -200,6 +200,13 @@ impl<'run> Scene<'run> {
         self.plane.sign_in()
     }
 
+    /// A kubeconfig of a ServiceAccount that the manifests have made meanwhile in edgeward's namespace.
+    pub(crate) fn kubeconfig_of(&self, account: &str) -> Result<PathBuf> {
+        let file = self.dir.join(format!("{account}.kubeconfig"));
+        self.plane.sign_in_as(account, &file)?;
+        Ok(file)
+    }
+
     /// Starts a proxy in front of the API server.
     pub(crate) fn proxy(&self) -> Result<Proxy<'run>> {
         Proxy::start(self.runtime, &self.plane.edgeward_kubeconfig())

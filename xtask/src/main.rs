@@ -11,6 +11,7 @@ mod cert_manager;
 mod checks;
 mod control_plane;
 mod go;
+mod helm;
 mod prometheus;
 mod sbom;
 mod shell;
@@ -35,6 +36,7 @@ Commands:
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
                    cache; prints their directory. --kubernetes 1.33: of that minor, not the newest
   cert-manager     build cert-manager once into the cache; prints its directory
+  helm             build Helm once into the cache; prints the program
   static           build the static program that the image contains, and start it where there is nothing else; prints it
   sbom             write what the program is made of, as CycloneDX, to target/sbom; prints the file
   prometheus       unpack Debian's Prometheus once into the cache, unless one is installed; prints the program
@@ -42,11 +44,12 @@ Commands:
 Environment:
   EDGEWARD_CONTROL_PLANE   directory with ready-made binaries, instead of building them
   EDGEWARD_CERT_MANAGER    directory with a ready-made one, instead of building it
+  EDGEWARD_HELM            ready-made program, instead of building it
   EDGEWARD_PROMETHEUS      ready-made program, instead of Debian's
   EDGEWARD_CACHE           where built tools are kept [default: $XDG_CACHE_HOME/edgeward or ~/.cache/edgeward]
 
-Exit codes: 0 success, 1 failure, 2 usage, 3 there is no Go that could build the control plane or
-cert-manager, or no apt-get to bring Prometheus";
+Exit codes: 0 success, 1 failure, 2 usage, 3 there is no Go that could build the control plane,
+cert-manager or Helm, or no apt-get to bring Prometheus";
 
 const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
             control_plane::obtain_older(minor).map(|dir| println!("{}", dir.display()))
         }
         (Some("cert-manager"), []) => cert_manager::obtain().map(|dir| println!("{}", dir.display())),
+        (Some("helm"), []) => helm::obtain().map(|program| println!("{}", program.display())),
         (Some("static"), []) => static_program::build().map(|program| println!("{}", program.display())),
         (Some("sbom"), []) => sbom::write().map(|file| println!("{}", file.display())),
         (Some("prometheus"), []) => prometheus::obtain().map(|program| println!("{}", program.display())),

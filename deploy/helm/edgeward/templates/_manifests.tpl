@@ -1,0 +1,105 @@
+{{/*
+The chart has no manifests of its own: files/ are links to those that kustomize puts together, and a template says what
+values change of them.
+*/}}
+
+{{/* The objects of a file, with this release's domain, namespace and labels. Arguments: the root, the file. */}}
+{{- define "edgeward.objects" -}}
+{{- $root := index . 0 -}}
+{{- $file := index . 1 -}}
+{{- $text := $root.Files.Get (printf "files/%s" $file) -}}
+{{- if not $text -}}
+{{- fail (printf "files/%s is not there: this copy of the chart lost its symbolic links; make one with `helm package` in a checkout" $file) -}}
+{{- end -}}
+{{- $text = $text | replace "example.io" $root.Values.domain | replace "edgeward-system" $root.Release.Namespace -}}
+{{- range regexSplit "(?m)^---$" $text -1 }}
+{{- with fromYaml . }}
+{{- include "edgeward.labelled" (list $root .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* An object as a document, with the labels of the release. Arguments: the root, the object. */}}
+{{- define "edgeward.labelled" -}}
+{{- $root := index . 0 -}}
+{{- $object := index . 1 -}}
+{{- $labels := dict
+  "app.kubernetes.io/name" "edgeward"
+  "app.kubernetes.io/instance" $root.Release.Name
+  "app.kubernetes.io/version" $root.Chart.AppVersion
+  "app.kubernetes.io/managed-by" $root.Release.Service
+  "helm.sh/chart" (printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_")) -}}
+{{- $_ := set $object.metadata "labels" (merge $labels ($object.metadata.labels | default dict)) }}
+---
+{{ toYaml $object }}
+{{- end }}
+
+{{/* The Deployment. Argument: the root. */}}
+{{- define "edgeward.deployment" -}}
+{{- $values := .Values -}}
+{{- $deployment := include "edgeward.objects" (list . "base/deployment.yaml") | fromYaml -}}
+{{- $_ := set $deployment.spec "replicas" $values.replicas -}}
+{{- $template := $deployment.spec.template -}}
+{{- if hasKey $values.podLabels "app.kubernetes.io/name" -}}
+{{- fail "podLabels: app.kubernetes.io/name is what the Service selects by" -}}
+{{- end -}}
+{{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $values.podLabels) -}}
+{{- with $values.podAnnotations }}{{ $_ := set $template.metadata "annotations" . }}{{ end -}}
+{{- $_ := set $template.spec "securityContext" $values.podSecurityContext -}}
+{{- $_ := unset $template.spec "priorityClassName" -}}
+{{- with $values.priorityClassName }}{{ $_ := set $template.spec "priorityClassName" . }}{{ end -}}
+{{- with $values.image.pullSecrets }}{{ $_ := set $template.spec "imagePullSecrets" . }}{{ end -}}
+{{- $_ := unset $template.spec "topologySpreadConstraints" -}}
+{{- range list "topologySpreadConstraints" "nodeSelector" "tolerations" "affinity" -}}
+{{- $field := . -}}
+{{- with index $values $field }}{{ $_ := set $template.spec $field . }}{{ end -}}
+{{- end -}}
+{{- $container := first $template.spec.containers -}}
+{{- $repository := required "image.repository: name your image, for none is published (docs/operations.md tells how to build it)" $values.image.repository -}}
+{{- $_ := set $container "image" (printf "%s:%s" $repository ($values.image.tag | default .Chart.AppVersion)) -}}
+{{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy -}}
+{{- $_ := set $container "resources" $values.resources -}}
+{{- $_ := set $container "securityContext" $values.securityContext -}}
+{{- $_ := set $container "args" (concat $container.args $values.extraArgs) -}}
+{{- $_ := set $container "env" (concat $container.env $values.extraEnv) -}}
+{{- toYaml $deployment }}
+{{- end }}
+
+{{/*
+A Job that runs edgeward once, as a hook, with rights of its own that go with it. Arguments: the root, its name, the hook,
+the rules of its ClusterRole, its arguments.
+*/}}
+{{- define "edgeward.hook" -}}
+{{- $root := index . 0 -}}
+{{- $name := index . 1 -}}
+{{- $hook := index . 2 -}}
+{{- $rules := index . 3 -}}
+{{- $args := index . 4 -}}
+{{- $role := dict "apiGroup" "rbac.authorization.k8s.io" "kind" "ClusterRole" "name" $name -}}
+{{- $subject := dict "kind" "ServiceAccount" "name" $name "namespace" $root.Release.Namespace -}}
+{{- $account := dict "apiVersion" "v1" "kind" "ServiceAccount" "automountServiceAccountToken" false -}}
+{{- $deployed := (include "edgeward.deployment" $root | fromYaml).spec.template.spec -}}
+{{- $container := pick (first $deployed.containers) "name" "image" "imagePullPolicy" "resources" "securityContext" -}}
+{{- $_ := set $container "args" $args -}}
+{{- $pod := pick $deployed "automountServiceAccountToken" "priorityClassName" "securityContext" "imagePullSecrets" "nodeSelector" "tolerations" "affinity" -}}
+{{- $_ := set $pod "containers" (list $container) -}}
+{{- $_ := set $pod "serviceAccountName" $name -}}
+{{- $_ := set $pod "restartPolicy" "Never" -}}
+{{- /* Not the label that the Service selects by. */ -}}
+{{- $template := dict "metadata" (dict "labels" (dict "app.kubernetes.io/name" $name)) "spec" $pod -}}
+{{- $job := dict "backoffLimit" 2 "activeDeadlineSeconds" 240 "template" $template -}}
+{{- $objects := list
+  $account
+  (dict "apiVersion" "rbac.authorization.k8s.io/v1" "kind" "ClusterRole" "rules" $rules)
+  (dict "apiVersion" "rbac.authorization.k8s.io/v1" "kind" "ClusterRoleBinding" "roleRef" $role "subjects" (list $subject))
+  (dict "apiVersion" "batch/v1" "kind" "Job" "spec" $job) -}}
+{{- range $weight, $object := $objects }}
+{{- $annotations := dict
+  "helm.sh/hook" $hook
+  "helm.sh/hook-weight" (toString $weight)
+  "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" -}}
+{{- $metadata := dict "name" $name "annotations" $annotations -}}
+{{- if has $object.kind (list "ServiceAccount" "Job") }}{{ $_ := set $metadata "namespace" $root.Release.Namespace }}{{ end -}}
+{{- include "edgeward.labelled" (list $root (set $object "metadata" $metadata)) }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,96 @@
+//! The chart as Helm renders it: the same objects as kustomize's, every value with an effect, wrong ones refused by name.
+//!
+//! `EDGEWARD_HELM=<program>` and `EDGEWARD_CONTROL_PLANE=<dir>`, for its kubectl, use ready-made ones.
+
+// What keeps the inner ring pure is not for tests.
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+// A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
+#![allow(clippy::expect_used)]
+
+mod kustomize;
+#[path = "../e2e/process.rs"]
+#[allow(dead_code, reason = "the end-to-end tests need more of it")]
+mod process;
+#[allow(dead_code, reason = "the end-to-end tests need more of it")]
+mod program;
+mod refusals;
+mod rendered;
+#[allow(dead_code, reason = "the integration tests compare more of it")]
+mod values;
+
+use std::env;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use tempfile::TempDir;
+
+use crate::program::{Helm, NoHelm, xtask};
+
+type Script = fn(&Tools) -> Result<()>;
+
+const SCRIPTS: &[(&str, Script)] = &[
+    ("the_same_as_by_kustomize", kustomize::the_same_as_by_kustomize),
+    ("overlays_are_values", kustomize::overlays_are_values),
+    ("in_another_namespace", kustomize::in_another_namespace),
+    ("every_value_has_an_effect", rendered::every_value_has_an_effect),
+    ("lint_has_nothing_to_say", rendered::lint_has_nothing_to_say),
+    ("packed_it_is_the_same", rendered::packed_it_is_the_same),
+    ("hooks_go_with_their_rights", rendered::hooks_go_with_their_rights),
+    ("wrong_values_are_named", refusals::wrong_values_are_named),
+];
+
+/// The folder of the chart.
+pub(crate) const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/helm/edgeward");
+
+/// What the trials share.
+pub(crate) struct Tools {
+    pub(crate) helm: Helm,
+    pub(crate) kubectl: PathBuf,
+    pub(crate) dir: TempDir,
+}
+
+fn main() -> ExitCode {
+    let mut args = Arguments::from_args();
+    args.test_threads.get_or_insert(2);
+    let tools = if args.list { Ok(None) } else { tools() };
+    let tools = match tools {
+        Ok(tools) => tools.map(Arc::new),
+        Err(error) => {
+            eprintln!("helm: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let trial = |&(name, script): &(&'static str, Script)| {
+        let tools = tools.clone();
+        Trial::ignorable_test(name, move || {
+            let Some(tools) = tools else {
+                return Ok(Completion::ignored_with("no Helm or no kubectl"));
+            };
+            script(&tools).map_err(|error| Failed::from(format!("{error:#}")))?;
+            Ok(Completion::Completed)
+        })
+    };
+    libtest_mimic::run(&args, SCRIPTS.iter().map(trial).collect()).exit_code()
+}
+
+/// `None`: they are not to be had and nobody insists.
+fn tools() -> Result<Option<Tools>> {
+    let dir = tempfile::tempdir()?;
+    let helm = match Helm::obtain(dir.path()) {
+        Err(error) if error.is::<NoHelm>() => None,
+        helm => Some(helm?),
+    };
+    let Some((helm, binaries)) = helm.zip(xtask("control-plane")?) else {
+        ensure!(
+            env::var_os("CI").is_none_or(|ci| ci != "true"),
+            "there is no Go to build Helm and kubectl with, and CI runs every test"
+        );
+        println!("helm: skipped, there is no Go to build Helm and kubectl with");
+        return Ok(None);
+    };
+    let kubectl = binaries.join("kubectl");
+    Ok(Some(Tools { helm, kubectl, dir }))
+}

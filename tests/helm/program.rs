@@ -1,0 +1,78 @@
+//! Helm, as `cargo xtask helm` has it.
+
+use std::env;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::on_loopback;
+
+/// The program, with a home of its own: nothing of the user's is read or written.
+#[derive(Debug, Clone)]
+pub(crate) struct Helm {
+    program: PathBuf,
+    home: PathBuf,
+}
+
+/// There is no Helm, and no Go to build it with.
+#[derive(Debug)]
+pub(crate) struct NoHelm;
+
+impl fmt::Display for NoHelm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is no Go to build Helm with and EDGEWARD_HELM is not set")
+    }
+}
+
+impl std::error::Error for NoHelm {}
+
+impl Helm {
+    /// With its home in this directory; built if need be. Fails with [`NoHelm`].
+    pub(crate) fn obtain(home: &Path) -> Result<Self> {
+        let program = xtask("helm")?.context(NoHelm)?;
+        let home = home.to_owned();
+        Ok(Self { program, home })
+    }
+
+    /// The command `helm ARGS`.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        on_loopback(&mut command).args(args).stdin(Stdio::null());
+        for (variable, folder) in ["CACHE", "CONFIG", "DATA"].map(|name| (format!("HELM_{name}_HOME"), name)) {
+            command.env(variable, self.home.join("helm").join(folder));
+        }
+        command
+    }
+
+    /// What it printed, or an error in its words.
+    pub(crate) fn run(&self, args: &[&str]) -> Result<String> {
+        let output = self.command(args).output().context("cannot start helm")?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Where it is.
+    pub(crate) fn folder(&self) -> &Path {
+        self.program.parent().unwrap_or(&self.program)
+    }
+}
+
+/// Where `cargo xtask` has what this command builds once: it says on stderr what it does. `None`: there is no Go that could.
+pub(crate) fn xtask(command: &str) -> Result<Option<PathBuf>> {
+    const NO_GO: i32 = 3;
+    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["xtask", command])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start `cargo xtask {command}`"))?;
+    match output.status.code() {
+        Some(0) => Ok(Some(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))),
+        Some(NO_GO) => Ok(None),
+        _ => bail!("`cargo xtask {command}`: {}", output.status),
+    }
+}

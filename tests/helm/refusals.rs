@@ -1,0 +1,74 @@
+//! Values that contradict each other, or that nobody knows.
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::rendered::least;
+use crate::{CHART, Tools};
+
+/// Helm's words have the name of each.
+pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
+    let ca = "-----BEGIN CERTIFICATE-----\n";
+    let files = |files: Value| json!({"certificates": {"source": "files", "files": files}});
+    // What is given besides, and words that the refusal has.
+    let wrong = [
+        (json!({"replica": 3}), "'replica'"),
+        (json!({"image": {"repo": "x"}}), "'repo'"),
+        (json!({"config": {"rttThreshold": 80}}), "'rttThreshold'"),
+        (json!({"config": {"explain": false}}), "/config/explain"),
+        (
+            json!({"config": {"backstop": {"recreate": "yes"}}}),
+            "/config/backstop/recreate",
+        ),
+        (json!({"replicas": 0}), "/replicas"),
+        (json!({"domain": "Example"}), "/domain"),
+        (json!({"webhook": {"timeoutSeconds": 31}}), "/webhook/timeoutSeconds"),
+        (json!({"webhook": {"failurePolicy": "Open"}}), "/webhook/failurePolicy"),
+        (json!({"certificates": {"source": "acme"}}), "/certificates/source"),
+        (files(json!({"ca": "ca.crt"})), "/certificates/files/ca"),
+        (
+            json!({"image": {"repository": ""}}),
+            "image.repository: name your image",
+        ),
+        (
+            json!({"config": {"domain": "acme.dev"}}),
+            "config.domain: \"acme.dev\" is not \"example.io\"",
+        ),
+        (files(json!({})), "certificates.files.ca: without it"),
+        (
+            files(json!({"ca": ca, "certificate": ca})),
+            "certificates.files: certificate and key belong together",
+        ),
+        (
+            files(json!({"ca": ca, "certificate": ca, "key": "tls.key"})),
+            "certificates.files.key: is no private key in PEM",
+        ),
+        (
+            json!({"certificates": {"files": {"ca": ca}}}),
+            "certificates.files: would not be used, for certificates.source is cert-manager",
+        ),
+        (
+            json!({"crds": {"install": false, "keep": true}}),
+            "crds.keep: there is nothing to keep",
+        ),
+        (
+            json!({"podLabels": {"app.kubernetes.io/name": "x"}}),
+            "podLabels: app.kubernetes.io/name",
+        ),
+    ];
+    for (more, words) in wrong {
+        let mut values = least();
+        for (name, value) in more.as_object().into_iter().flatten() {
+            values[name] = value.clone();
+        }
+        let Err(refused) = tools.template(&values) else {
+            bail!("{more} is taken");
+        };
+        ensure!(format!("{refused:#}").contains(words), "{more}: {refused:#}");
+    }
+    let Err(refused) = tools.template_of(CHART, "default", &least()) else {
+        bail!("the namespace default is taken");
+    };
+    ensure!(format!("{refused:#}").contains("namespace default: "), "{refused:#}");
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! What the chart renders to.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::values::documented;
+use crate::{CHART, Tools};
+
+/// Objects by kind, namespace and name.
+pub(crate) type Objects = BTreeMap<String, Value>;
+
+/// Where the chart is installed, unless a trial says otherwise.
+pub(crate) const NAMESPACE: &str = "edgeward-system";
+
+impl Tools {
+    /// What `helm template` prints of the chart in `chart` with these values.
+    pub(crate) fn template_of(&self, chart: &str, namespace: &str, values: &Value) -> Result<String> {
+        let file = tempfile::NamedTempFile::new_in(&self.dir)?;
+        fs::write(&file, values.to_string())?;
+        let file = file.path().display().to_string();
+        self.helm
+            .run(&["template", "mine", chart, "--namespace", namespace, "--values", &file])
+    }
+
+    /// The same of ours.
+    pub(crate) fn template(&self, values: &Value) -> Result<String> {
+        self.template_of(CHART, NAMESPACE, values)
+    }
+}
+
+/// The documents, each of which is another object.
+pub(crate) fn objects(text: &str) -> Result<Objects> {
+    let mut documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+    documents.iter_mut().for_each(fold);
+    let count = documents.len();
+    let objects: Objects = documents.into_iter().map(|object| (key(&object), object)).collect();
+    ensure!(
+        objects.len() == count,
+        "{count} documents are {} objects",
+        objects.len()
+    );
+    Ok(objects)
+}
+
+/// CEL is the same however it is broken into lines, and kustomize breaks it anew.
+fn fold(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(fold),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match field {
+                    Value::String(cel) if name.to_lowercase().ends_with("expression") => {
+                        *cel = cel.split_whitespace().collect::<Vec<_>>().join(" ");
+                    }
+                    field => fold(field),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn key(object: &Value) -> String {
+    let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let kind = object["kind"].as_str().unwrap_or_default();
+    format!("{kind} {}/{}", of("namespace"), of("name"))
+}
+
+/// Values with nothing but what must be given.
+pub(crate) fn least() -> Value {
+    json!({"image": {"repository": "registry.example/edgeward"}})
+}
+
+fn everything() -> Result<Value> {
+    Ok(serde_saphyr::from_str(&fs::read_to_string(format!(
+        "{CHART}/ci/everything-values.yaml"
+    ))?)?)
+}
+
+/// With one of all values as by default, or a switch the other way, something else is rendered.
+pub(crate) fn every_value_has_an_effect(tools: &Tools) -> Result<()> {
+    let (least, everything) = (least(), everything()?);
+    let renderings = [tools.template(&least)?, tools.template(&everything)?];
+    for value in documented() {
+        let pointer = format!("/{}", value.path.replace('.', "/"));
+        let (parent, key) = pointer.rsplit_once('/').context("a pointer")?;
+        let (mut values, plain) = match everything.pointer(&pointer) {
+            Some(other) => {
+                ensure!(
+                    *other != value.default,
+                    "ci/everything-values.yaml has the default of {}",
+                    value.path
+                );
+                (everything.clone(), &renderings[1])
+            }
+            None => (least.clone(), &renderings[0]),
+        };
+        if everything.pointer(&pointer).is_some() {
+            let parent = values.pointer_mut(parent).and_then(Value::as_object_mut);
+            parent.context("a map")?.remove(key);
+        } else {
+            let switch = value.default.as_bool();
+            let switch = switch.with_context(|| format!("ci/everything-values.yaml has no {}", value.path))?;
+            let path = value.path.split('.').rev();
+            let switched = path.fold(json!(!switch), |inner, key| json!({key: inner}));
+            for (key, value) in switched.as_object().into_iter().flatten() {
+                values[key] = value.clone();
+            }
+        }
+        // Some go with others, and by itself such a one is refused.
+        let rendered = tools.template(&values);
+        ensure!(rendered.as_ref().ok() != Some(plain), "{} has no effect", value.path);
+    }
+    Ok(())
+}
+
+/// As chart repositories look at it, with all values that are given in ci/.
+pub(crate) fn lint_has_nothing_to_say(tools: &Tools) -> Result<()> {
+    let mut files = 0;
+    for entry in fs::read_dir(format!("{CHART}/ci"))? {
+        let file = entry?.path().display().to_string();
+        let said = tools.helm.run(&["lint", "--strict", CHART, "--values", &file])?;
+        let faults: Vec<_> = said
+            .lines()
+            .filter(|line| line.starts_with('[') && !line.contains("icon is recommended"))
+            .collect();
+        ensure!(faults.is_empty(), "{file}: {said}");
+        files += 1;
+    }
+    ensure!(files == 3, "{files}");
+    Ok(())
+}
+
+/// A packed chart has the files that the links of the checkout lead to, and nothing that lies beside them.
+pub(crate) fn packed_it_is_the_same(tools: &Tools) -> Result<()> {
+    let into = tools.dir.path().join("packed");
+    fs::create_dir(&into)?;
+    let into = into.display().to_string();
+    tools.helm.run(&["package", CHART, "--destination", &into])?;
+    let chart = format!("{into}/edgeward-{}.tgz", env!("CARGO_PKG_VERSION"));
+    let packed = tools.template_of(&chart, NAMESPACE, &everything()?)?;
+    ensure!(packed == tools.template(&everything()?)?, "{packed}");
+    Ok(())
+}
+
+/// Before edgeward is uninstalled, and when it is tested, a Job runs the program with rights that are its own and are gone
+/// with it. Its pod is no replica.
+pub(crate) fn hooks_go_with_their_rights(tools: &Tools) -> Result<()> {
+    let rendered = objects(&tools.template(&everything()?)?)?;
+    let selector = &rendered["Service edgeward-system/edgeward"]["spec"]["selector"];
+    for (name, hook, command) in [
+        ("edgeward-uninstall", "pre-delete", "release"),
+        ("edgeward-test", "test", "check"),
+    ] {
+        let of = |kind: &str| {
+            let object = rendered
+                .values()
+                .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+            object.with_context(|| format!("no {kind} {name}"))
+        };
+        for (weight, kind) in ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Job"]
+            .iter()
+            .enumerate()
+        {
+            let annotations = &of(kind)?["metadata"]["annotations"];
+            let expected = json!({
+                "helm.sh/hook": hook,
+                "helm.sh/hook-weight": weight.to_string(),
+                "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+            });
+            ensure!(*annotations == expected, "{annotations}");
+        }
+        ensure!(
+            of("ClusterRoleBinding")?["subjects"]
+                == json!([{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}])
+        );
+        ensure!(of("ClusterRoleBinding")?["roleRef"]["name"] == name);
+        let template = &of("Job")?["spec"]["template"];
+        ensure!(template["spec"]["serviceAccountName"] == name, "{template}");
+        ensure!(template["spec"]["containers"][0]["args"][0] == command, "{template}");
+        ensure!(template["metadata"]["labels"]["app.kubernetes.io/name"] != selector["app.kubernetes.io/name"]);
+        // Where the pods of edgeward may run, this one may.
+        let deployed = &rendered["Deployment edgeward-system/edgeward"]["spec"]["template"]["spec"];
+        for field in [
+            "nodeSelector",
+            "tolerations",
+            "affinity",
+            "securityContext",
+            "imagePullSecrets",
+        ] {
+            ensure!(
+                !deployed[field].is_null() && template["spec"][field] == deployed[field],
+                "{field}"
+            );
+        }
+        ensure!(template["spec"]["containers"][0]["image"] == deployed["containers"][0]["image"]);
+    }
+    Ok(())
+}

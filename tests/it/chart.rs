@@ -1,0 +1,139 @@
+//! The Helm chart fits the program, its own documents and the manifests.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use edgeward::config::Config;
+use serde_json::{Value, json};
+
+use crate::program::is_recorded;
+use crate::values::{defaults, documented, leaves};
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/helm/edgeward");
+
+fn file(name: &str) -> String {
+    fs::read_to_string(Path::new(CHART).join(name)).unwrap()
+}
+
+fn yaml(name: &str) -> Value {
+    serde_saphyr::from_str(&file(name)).unwrap()
+}
+
+#[test]
+fn every_value_is_documented() {
+    let documented = documented();
+    let known: BTreeSet<_> = documented.iter().map(|value| value.path.clone()).collect();
+    assert_eq!(BTreeSet::from_iter(leaves(&defaults(), "", &documented)), known);
+
+    let mut page = String::new();
+    for value in &documented {
+        let default = serde_json::to_string(&value.default).unwrap();
+        // A table cell ends with a bar.
+        let cells = [&*value.path, &*value.text, &*default].map(|cell| cell.replace('|', "\\|"));
+        page += &format!("| `{}` | {} | `{}` |\n", cells[0], cells[1], cells[2]);
+    }
+    let readme = file("README.md");
+    let (before, rest) = readme.split_once("|---|---|---|\n").unwrap();
+    let (_, after) = rest.split_once("\n\n").unwrap();
+    let expected = format!("{before}|---|---|---|\n{page}\n{after}");
+    assert!(
+        is_recorded("deploy/helm/edgeward/README.md".as_ref(), &expected),
+        "deploy/helm/edgeward/README.md lags values.yaml; EDGEWARD_BLESS=1 writes it anew"
+    );
+}
+
+/// The schema of a map has the keys of the defaults and no other, all the way down; of what is documented as a whole the
+/// inside is Kubernetes'.
+#[test]
+fn the_schema_knows_every_value_and_no_other() {
+    let schema: Value = serde_json::from_str(&file("values.schema.json")).unwrap();
+    let documented = documented();
+    let mut maps = vec![(String::new(), defaults(), schema.clone())];
+    while let Some((path, values, schema)) = maps.pop() {
+        let properties = schema["properties"].as_object().unwrap();
+        let mut known: BTreeSet<_> = properties.keys().map(String::as_str).collect();
+        // Helm's own: what a chart around this one shares.
+        assert!(!path.is_empty() || known.remove("global"));
+        let values = values.as_object().unwrap();
+        assert_eq!(known, values.keys().map(String::as_str).collect(), "{path}");
+        assert_eq!(schema["additionalProperties"], false, "{path}");
+        for (key, value) in values {
+            let path = if path.is_empty() {
+                key.clone()
+            } else {
+                format!("{path}.{key}")
+            };
+            if value.is_object() && !documented.iter().any(|value| value.path == path) {
+                maps.push((path, value.clone(), properties[key].clone()));
+            }
+        }
+    }
+
+    let config = &schema["properties"]["config"];
+    let settings: BTreeSet<_> = config["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(settings, Config::SETTINGS.into_iter().collect());
+    assert_eq!(config["additionalProperties"], false);
+}
+
+/// What the schema allows by name, the program takes.
+#[test]
+fn the_words_of_the_schema_are_the_programs() {
+    let schema: Value = serde_json::from_str(&file("values.schema.json")).unwrap();
+    let mut words = 0;
+    for (setting, field) in schema["properties"]["config"]["properties"].as_object().unwrap() {
+        for word in field["enum"].as_array().into_iter().flatten() {
+            Config::read(&json!({setting: word})).unwrap();
+            words += 1;
+        }
+    }
+    assert_eq!(words, 11);
+    assert_eq!(schema["properties"]["domain"]["maxLength"], 200);
+}
+
+#[test]
+fn the_chart_is_of_this_version_and_of_these_definitions() {
+    let chart = yaml("Chart.yaml");
+    for field in ["version", "appVersion"] {
+        assert_eq!(chart[field], env!("CARGO_PKG_VERSION"));
+    }
+    let listed: Vec<Value> =
+        serde_saphyr::from_str(chart["annotations"]["artifacthub.io/crds"].as_str().unwrap()).unwrap();
+    let definitions = ["sites", "slopolicies"].map(|name| yaml(&format!("files/crds/{name}.yaml")));
+    assert_eq!(listed.len(), definitions.len());
+    for (listed, definition) in listed.iter().zip(&definitions) {
+        assert_eq!(listed["kind"], definition["spec"]["names"]["kind"]);
+        assert_eq!(listed["name"], definition["metadata"]["name"]);
+        assert_eq!(listed["version"], definition["spec"]["versions"][0]["name"]);
+    }
+}
+
+/// No manifest is there twice: what the templates read are links to what kustomize reads.
+#[test]
+fn the_manifests_are_those_of_kustomize() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).canonicalize().unwrap();
+    let mut folders = BTreeSet::new();
+    for entry in fs::read_dir(Path::new(CHART).join("files")).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if entry.file_type().unwrap().is_symlink() {
+            let leads_to = entry.path().canonicalize().unwrap();
+            folders.insert(leads_to.strip_prefix(&root).unwrap().to_str().unwrap().to_owned());
+        } else {
+            assert!(["uninstall-rules.yaml", "test-rules.yaml"].contains(&&*name), "{name}");
+        }
+    }
+    let expected = [
+        "certs/cert-manager",
+        "deploy/base",
+        "deploy/crds",
+        "deploy/recreate",
+        "webhook/base",
+    ];
+    assert_eq!(folders, expected.map(str::to_owned).into());
+}
