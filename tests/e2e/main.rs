@@ -203,6 +203,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("load::one_is_frozen", load::restarts::one_is_frozen),
     ("load::hostile_clients", load::hostile::hostile_clients),
     ("install::by_helm", chart::by_helm),
+    ("chart::by_helm", chart::by_helm),
     ("burst::fills_the_edge", burst::fills_the_edge),
 ];
 
@@ -233,6 +234,7 @@ const ALONE: &[&str] = &[
     "load::one_is_frozen",
     "load::hostile_clients",
     "install::by_helm",
+    "chart::by_helm",
     "burst::fills_the_edge",
 ];
 

@@ -151,20 +151,30 @@ pub(crate) fn packed_it_is_the_same(tools: &Tools) -> Result<()> {
 pub(crate) fn hooks_go_with_their_rights(tools: &Tools) -> Result<()> {
     let rendered = objects(&tools.template(&everything()?)?)?;
     let selector = &rendered["Service edgeward-system/edgeward"]["spec"]["selector"];
-    for (name, hook, command) in [
-        ("edgeward-uninstall", "pre-delete", "release"),
-        ("edgeward-test", "test", "check"),
+    for (name, hook, command, rights) in [
+        ("edgeward-uninstall", "pre-delete", "release", &["ClusterRole"][..]),
+        ("edgeward-test", "test", "check", &["ClusterRole", "Role"]),
     ] {
         let of = |kind: &str| {
-            let object = rendered
-                .values()
-                .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+            let mut objects = rendered.values();
+            let object = objects.find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
             object.with_context(|| format!("no {kind} {name}"))
         };
-        for (weight, kind) in ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Job"]
-            .iter()
-            .enumerate()
-        {
+        let mut kinds = vec!["ServiceAccount".to_owned()];
+        for role in rights {
+            let binding = format!("{role}Binding");
+            let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}]);
+            ensure!(of(&binding)?["subjects"] == subjects);
+            ensure!(of(&binding)?["roleRef"]["name"] == name && of(&binding)?["roleRef"]["kind"] == *role);
+            kinds.extend([(*role).to_owned(), binding]);
+        }
+        kinds.push("Job".to_owned());
+        let ours = rendered
+            .values()
+            .filter(|object| object["metadata"]["name"] == name)
+            .count();
+        ensure!(ours == kinds.len(), "{ours}");
+        for (weight, kind) in kinds.iter().enumerate() {
             let annotations = &of(kind)?["metadata"]["annotations"];
             let expected = json!({
                 "helm.sh/hook": hook,
@@ -173,17 +183,15 @@ pub(crate) fn hooks_go_with_their_rights(tools: &Tools) -> Result<()> {
             });
             ensure!(*annotations == expected, "{annotations}");
         }
-        ensure!(
-            of("ClusterRoleBinding")?["subjects"]
-                == json!([{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}])
-        );
-        ensure!(of("ClusterRoleBinding")?["roleRef"]["name"] == name);
         let template = &of("Job")?["spec"]["template"];
         ensure!(template["spec"]["serviceAccountName"] == name, "{template}");
         ensure!(template["spec"]["containers"][0]["args"][0] == command, "{template}");
         ensure!(template["metadata"]["labels"]["app.kubernetes.io/name"] != selector["app.kubernetes.io/name"]);
-        // Where the pods of edgeward may run, this one may.
-        let deployed = &rendered["Deployment edgeward-system/edgeward"]["spec"]["template"]["spec"];
+        // Where the pods of edgeward may run, this one may, and it is not given what those are not.
+        let deployed = &rendered["Deployment edgeward-system/edgeward"]["spec"]["template"];
+        ensure!(template["metadata"]["annotations"] == deployed["metadata"]["annotations"]);
+        ensure!(template["metadata"]["labels"]["team"] == "platform");
+        let deployed = &deployed["spec"];
         for field in [
             "nodeSelector",
             "tolerations",

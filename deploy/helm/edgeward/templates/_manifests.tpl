@@ -67,16 +67,16 @@ values change of them.
 
 {{/*
 A Job that runs edgeward once, as a hook, with rights of its own that go with it. Arguments: the root, its name, the hook,
-the rules of its ClusterRole, its arguments.
+the file of its rights, its arguments.
 */}}
 {{- define "edgeward.hook" -}}
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
 {{- $hook := index . 2 -}}
-{{- $rules := index . 3 -}}
+{{- $rules := $root.Files.Get (index . 3) | fromYaml -}}
 {{- $args := index . 4 -}}
-{{- $role := dict "apiGroup" "rbac.authorization.k8s.io" "kind" "ClusterRole" "name" $name -}}
-{{- $subject := dict "kind" "ServiceAccount" "name" $name "namespace" $root.Release.Namespace -}}
+{{- $group := "rbac.authorization.k8s.io" -}}
+{{- $subjects := list (dict "kind" "ServiceAccount" "name" $name "namespace" $root.Release.Namespace) -}}
 {{- $account := dict "apiVersion" "v1" "kind" "ServiceAccount" "automountServiceAccountToken" false -}}
 {{- $deployed := (include "edgeward.deployment" $root | fromYaml).spec.template.spec -}}
 {{- $container := pick (first $deployed.containers) "name" "image" "imagePullPolicy" "resources" "securityContext" -}}
@@ -86,20 +86,27 @@ the rules of its ClusterRole, its arguments.
 {{- $_ := set $pod "serviceAccountName" $name -}}
 {{- $_ := set $pod "restartPolicy" "Never" -}}
 {{- /* Not the label that the Service selects by. */ -}}
-{{- $template := dict "metadata" (dict "labels" (dict "app.kubernetes.io/name" $name)) "spec" $pod -}}
+{{- $labelled := dict "labels" (merge (dict "app.kubernetes.io/name" $name) $root.Values.podLabels) -}}
+{{- with $root.Values.podAnnotations }}{{ $_ := set $labelled "annotations" . }}{{ end -}}
+{{- $template := dict "metadata" $labelled "spec" $pod -}}
 {{- $job := dict "backoffLimit" 2 "activeDeadlineSeconds" 240 "template" $template -}}
-{{- $objects := list
-  $account
-  (dict "apiVersion" "rbac.authorization.k8s.io/v1" "kind" "ClusterRole" "rules" $rules)
-  (dict "apiVersion" "rbac.authorization.k8s.io/v1" "kind" "ClusterRoleBinding" "roleRef" $role "subjects" (list $subject))
-  (dict "apiVersion" "batch/v1" "kind" "Job" "spec" $job) -}}
+{{- $objects := list $account -}}
+{{- range $scope, $kind := dict "everywhere" "ClusterRole" "home" "Role" -}}
+{{- with index $rules $scope -}}
+{{- $role := dict "apiVersion" (printf "%s/v1" $group) "kind" $kind "rules" . -}}
+{{- $ref := dict "apiGroup" $group "kind" $kind "name" $name -}}
+{{- $binding := dict "apiVersion" (printf "%s/v1" $group) "kind" (printf "%sBinding" $kind) "roleRef" $ref "subjects" $subjects -}}
+{{- $objects = concat $objects (list $role $binding) -}}
+{{- end -}}
+{{- end -}}
+{{- $objects = append $objects (dict "apiVersion" "batch/v1" "kind" "Job" "spec" $job) -}}
 {{- range $weight, $object := $objects }}
 {{- $annotations := dict
   "helm.sh/hook" $hook
   "helm.sh/hook-weight" (toString $weight)
   "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" -}}
 {{- $metadata := dict "name" $name "annotations" $annotations -}}
-{{- if has $object.kind (list "ServiceAccount" "Job") }}{{ $_ := set $metadata "namespace" $root.Release.Namespace }}{{ end -}}
+{{- if not (hasPrefix "Cluster" $object.kind) }}{{ $_ := set $metadata "namespace" $root.Release.Namespace }}{{ end -}}
 {{- include "edgeward.labelled" (list $root (set $object "metadata" $metadata)) }}
 {{- end }}
 {{- end }}
