@@ -100,7 +100,7 @@ fn ensure_same(by_helm: &Objects, by_kustomize: &Objects) -> Result<()> {
 /// The namespace is Helm's own to create, and the ConfigMap has only what is not the program's default.
 pub(crate) fn the_same_as_by_kustomize(tools: &Tools) -> Result<()> {
     for domain in ["example.io", "acme.dev"] {
-        for source in ["cert-manager", "files"] {
+        for source in ["cert-manager", "self-managed", "files"] {
             let mut values = least();
             values["domain"] = json!(domain);
             values["certificates"]["source"] = json!(source);

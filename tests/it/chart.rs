@@ -130,6 +130,7 @@ fn the_manifests_are_those_of_kustomize() {
     }
     let expected = [
         "certs/cert-manager",
+        "certs/self-managed",
         "deploy/base",
         "deploy/crds",
         "deploy/recreate",

@@ -60,6 +60,13 @@ values change of them.
 {{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy -}}
 {{- $_ := set $container "resources" $values.resources -}}
 {{- $_ := set $container "securityContext" $values.securityContext -}}
+{{- if eq $values.certificates.source "self-managed" -}}
+{{- /* As deploy/overlays/self-managed. */ -}}
+{{- $args := without $container.args "--tls-cert=/etc/edgeward/tls/tls.crt" "--tls-key=/etc/edgeward/tls/tls.key" -}}
+{{- $_ := set $container "args" (append $args "--self-managed") -}}
+{{- $_ := unset $container "volumeMounts" -}}
+{{- $_ := unset $template.spec "volumes" -}}
+{{- end -}}
 {{- $_ := set $container "args" (concat $container.args $values.extraArgs) -}}
 {{- $_ := set $container "env" (concat $container.env $values.extraEnv) -}}
 {{- toYaml $deployment }}
