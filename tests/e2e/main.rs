@@ -202,7 +202,6 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("load::leader_is_lost", load::restarts::leader_is_lost),
     ("load::one_is_frozen", load::restarts::one_is_frozen),
     ("load::hostile_clients", load::hostile::hostile_clients),
-    ("install::by_helm", chart::by_helm),
     ("chart::by_helm", chart::by_helm),
     ("burst::fills_the_edge", burst::fills_the_edge),
 ];
@@ -233,7 +232,6 @@ const ALONE: &[&str] = &[
     "load::leader_is_lost",
     "load::one_is_frozen",
     "load::hostile_clients",
-    "install::by_helm",
     "chart::by_helm",
     "burst::fills_the_edge",
 ];
