@@ -202,7 +202,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("load::leader_is_lost", load::restarts::leader_is_lost),
     ("load::one_is_frozen", load::restarts::one_is_frozen),
     ("load::hostile_clients", load::hostile::hostile_clients),
-    ("chart::by_helm", chart::by_helm),
+    ("install::by_helm", chart::by_helm),
     ("burst::fills_the_edge", burst::fills_the_edge),
 ];
 
@@ -232,7 +232,7 @@ const ALONE: &[&str] = &[
     "load::leader_is_lost",
     "load::one_is_frozen",
     "load::hostile_clients",
-    "chart::by_helm",
+    "install::by_helm",
     "burst::fills_the_edge",
 ];
 

@@ -172,6 +172,11 @@ fn what_is_named_is_where_it_is_said_to_be() {
 }
 
 fn is_in(name: &str, place: &Path) -> bool {
+    // Trials have the names that the list of all of them gives them.
+    if place.ends_with("tests/e2e") && name.contains("::") {
+        let list = fs::read_to_string(place.join("main.rs")).unwrap();
+        return list.contains(&format!("\"{name}\""));
+    }
     let (module, item) = name
         .split_once("::")
         .map_or((None, name), |(module, item)| (Some(module), item));
