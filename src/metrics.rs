@@ -143,6 +143,12 @@ const OWNERS_SUSPENDED: Description = Description {
     labels: &[],
     help: "Controllers and namespaces that get no reservations because their last three expired",
 };
+const READY: Description = Description {
+    name: "edgeward_ready",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "1 while this replica is ready, else 0",
+};
 const LOG_LINES_DROPPED: Description = Description {
     name: "edgeward_log_lines_dropped_total",
     kind: Kind::Counter,
@@ -208,6 +214,7 @@ pub const LIST: &[Description] = &[
     aftermath::RECREATIONS,
     aftermath::PAUSES,
     aftermath::PAUSED,
+    READY,
     LOG_LINES_DROPPED,
     BUILD_INFO,
 ];
@@ -259,6 +266,9 @@ pub enum HandshakeFailure {
 }
 
 impl HandshakeFailure {
+    /// Every reason.
+    const ALL: [Self; 4] = [Self::Rejected, Self::Protocol, Self::Closed, Self::Timeout];
+
     /// The value of the label `cause`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -333,6 +343,7 @@ pub struct Metrics {
     prometheus: PrometheusMetrics,
     controllers: ControllerMetrics,
     aftermath: AftermathMetrics,
+    ready: Gauge,
     log_lines_dropped: Counter,
 }
 
@@ -371,6 +382,7 @@ impl Metrics {
             prometheus: PrometheusMetrics::new(&mut registry),
             controllers: ControllerMetrics::new(&mut registry),
             aftermath: AftermathMetrics::new(&mut registry),
+            ready: register(&mut registry, &READY, Gauge::default()),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
         };
@@ -379,6 +391,9 @@ impl Metrics {
             drop(metrics.fleet_reloads.get_or_create(&ResultLabel {
                 result: result.as_str(),
             }));
+        }
+        for cause in HandshakeFailure::ALL.map(HandshakeFailure::as_str) {
+            drop(metrics.handshake_failures.get_or_create(&CauseLabel { cause }));
         }
         metrics
     }
@@ -490,6 +505,11 @@ impl Metrics {
     /// What becomes of pods after they were created.
     pub fn aftermath(&self) -> &AftermathMetrics {
         &self.aftermath
+    }
+
+    /// Whether this replica is ready.
+    pub fn ready(&self, is_ready: bool) {
+        self.ready.set(is_ready.into());
     }
 
     /// So many log lines were lost.

@@ -277,7 +277,10 @@ fn ask(mut versions: Versions, clock: Clock, metrics: &Arc<Metrics>, changes: Ch
                 }
             };
             tokio::select! {
-                next = versions.next() => config = next,
+                next = versions.next() => {
+                    metrics.prometheus().forget();
+                    config = next;
+                }
                 () = asked => {}
             }
         }
@@ -307,13 +310,14 @@ fn probe(
     Task::endless("WAN probes", async move {
         let mut config = versions.next().await;
         let (thresholds, judged_by) = watch::channel(Thresholds::from(&*config));
-        let probers = Probers::new(judged_by, clock, metrics);
+        let probers = Probers::new(judged_by, clock, Arc::clone(&metrics));
         let mut links = probers.links();
         loop {
             let mut sites = probers_of(&config, &probers);
             // What an earlier version has found is told until this one's first round is over.
             futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
             tell(&mut links, &config, &changes).await;
+            metrics.wan().forget();
             changes.send(Change::FirstRound(Arc::clone(&config))).await;
             if let Some(first_round) = first_round.take() {
                 first_round.met();

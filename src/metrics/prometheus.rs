@@ -56,6 +56,11 @@ impl PrometheusMetrics {
         self.queries.get_or_create(&ResultLabels { query, result }).inc();
     }
 
+    /// Another server is asked from now on, other questions, or none.
+    pub fn forget(&self) {
+        self.sample.clear();
+    }
+
     /// A value of this was taken; it was true at this moment, in seconds since the Unix epoch.
     pub fn sample(&self, input: Input, unix_seconds: f64) {
         let query = input.as_str();

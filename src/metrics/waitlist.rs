@@ -7,6 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::{Description, Kind, register};
+use crate::decide::verdict::Reason;
 
 pub(super) const HELD: Description = Description {
     name: "edgeward_held_pods",
@@ -38,6 +39,18 @@ pub enum ReleaseOutcome {
     Refused,
 }
 
+impl ReleaseOutcome {
+    /// The value of the label `result`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Outdated => "outdated",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ChangeLabels {
     reason: &'static str,
@@ -54,11 +67,17 @@ pub struct WaitlistMetrics {
 
 impl WaitlistMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
-        Self {
+        let metrics = Self {
             held: register(registry, &HELD, Gauge::default()),
             oldest: register(registry, &OLDEST, Gauge::default()),
             changes: register(registry, &CHANGES, Family::default()),
+        };
+        for reason in [Reason::ReleasedEdge, Reason::ReleasedCloud, Reason::ReleasedTimeout].map(Reason::as_str) {
+            for result in [ReleaseOutcome::Changed, ReleaseOutcome::Refused].map(ReleaseOutcome::as_str) {
+                drop(metrics.changes.get_or_create(&ChangeLabels { reason, result }));
+            }
         }
+        metrics
     }
 
     /// So many pods are held, the first of them since this second.
@@ -69,11 +88,7 @@ impl WaitlistMetrics {
 
     /// A patch for this reason came to this.
     pub fn change(&self, reason: &'static str, outcome: ReleaseOutcome) {
-        let result = match outcome {
-            ReleaseOutcome::Changed => "changed",
-            ReleaseOutcome::Outdated => "outdated",
-            ReleaseOutcome::Refused => "refused",
-        };
+        let result = outcome.as_str();
         self.changes.get_or_create(&ChangeLabels { reason, result }).inc();
     }
 }

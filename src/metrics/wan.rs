@@ -123,6 +123,19 @@ impl WanMetrics {
         }
     }
 
+    /// Other links are probed from now on, or the same ones otherwise: what is known of them is told anew.
+    pub fn forget(&self) {
+        self.state.clear();
+        self.last_answer.clear();
+        self.probe_rtt.clear();
+        for family in [&self.rtt, &self.loss] {
+            family.clear();
+        }
+        for family in [&self.probe_jitter, &self.probe_loss] {
+            family.clear();
+        }
+    }
+
     /// This endpoint will be probed: its counters begin at zero.
     pub fn endpoint(&self, site: &str, endpoint: &str) {
         drop(self.outcomes(site, endpoint, None));
@@ -249,5 +262,10 @@ mod tests {
         ] {
             assert!(page.contains(line), "{line}\n{page}");
         }
+        metrics.wan().answered("cloud", "tcp://gw:1", Timestamp::UNIX_EPOCH);
+        metrics.wan().forget();
+        let page = metrics.encode();
+        let mut left = page.lines().filter(|line| line.contains("{site=\"cloud\""));
+        assert!(left.all(|line| line.starts_with("edgeward_wan_probes_total")), "{page}");
     }
 }

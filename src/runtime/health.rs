@@ -64,8 +64,10 @@ pub(super) fn serve(
 
 /// `/livez`: this process answers. `/readyz`: `ok`, or 503 and what is missing, one name a line. `/metrics`.
 fn router(readiness: Readiness, metrics: Arc<Metrics>) -> Router {
-    let scrape =
-        async |State(metrics): State<Arc<Metrics>>| ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode());
+    let scrape = async |State((readiness, metrics)): State<(Readiness, Arc<Metrics>)>| {
+        metrics.ready(readiness.missing().is_empty());
+        ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode())
+    };
     let ready = async |State(readiness): State<Readiness>| {
         let missing = readiness.missing();
         if missing.is_empty() {
@@ -76,6 +78,10 @@ fn router(readiness: Readiness, metrics: Arc<Metrics>) -> Router {
     };
     Router::new()
         .route("/livez", get(async || "ok"))
-        .merge(Router::new().route("/readyz", get(ready)).with_state(readiness))
-        .merge(Router::new().route("/metrics", get(scrape)).with_state(metrics))
+        .merge(Router::new().route("/readyz", get(ready)).with_state(readiness.clone()))
+        .merge(
+            Router::new()
+                .route("/metrics", get(scrape))
+                .with_state((readiness, metrics)),
+        )
 }

@@ -20,7 +20,7 @@ fn objects(file: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(&fs::read_to_string(path(file)).unwrap()).unwrap()
 }
 
-fn object(file: &str) -> Value {
+pub(crate) fn object(file: &str) -> Value {
     let [object] = objects(file).try_into().unwrap();
     object
 }

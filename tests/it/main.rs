@@ -19,6 +19,7 @@ mod logs;
 mod manifests;
 mod pages;
 mod process;
+mod monitoring;
 mod program;
 mod server;
 mod settings;

@@ -1,11 +1,12 @@
 //! What `observe::prometheus` makes of a real Prometheus server, which scrapes a small exporter: values, and everything
-//! that can go wrong on either side.
+//! that can go wrong on either side. And what promtool says of our alerts and our dashboard.
 //!
 //! `EDGEWARD_PROMETHEUS=<program>` uses a ready-made one.
 
 // What keeps the inner ring pure is not for tests.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
+mod alerts;
 mod exporter;
 #[path = "../e2e/patience.rs"]
 mod patience;
@@ -17,7 +18,7 @@ mod scene;
 mod trials;
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
@@ -39,6 +40,16 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("slow_broken_and_right_again", trials::slow_broken_and_right_again),
 ];
 
+/// What promtool is asked, which is beside Prometheus.
+const QUESTIONS: &[(&str, fn(&Path) -> Result<()>)] = &[
+    ("the_rules_are_rules", alerts::the_rules_are_rules),
+    (
+        "each_alert_fires_in_its_case_alone",
+        alerts::each_alert_fires_in_its_case_alone,
+    ),
+    ("the_dashboard_asks_in_promql", alerts::the_dashboard_asks_in_promql),
+];
+
 /// What the trials share.
 struct Run {
     runtime: Runtime,
@@ -56,19 +67,27 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let trial = |&(name, script): &(&'static str, Script)| {
-        let run = run.clone();
-        Trial::ignorable_test(name, move || {
-            let Some(run) = run else {
-                return Ok(Completion::ignored_with("no Prometheus"));
-            };
-            let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
-            let mut scene = Scene::open(&run.program, run.runtime.handle().clone()).map_err(failed)?;
-            script(&mut scene).map_err(|error| Failed::from(format!("{error:#}\n{}", scene.tail())))?;
-            Ok(Completion::Completed)
+    let scripts = SCRIPTS.iter().map(|&(name, script)| {
+        trial(&run, name, move |run| {
+            let mut scene = Scene::open(&run.program, run.runtime.handle().clone())?;
+            script(&mut scene).with_context(|| scene.tail())
         })
-    };
-    libtest_mimic::run(&args, SCRIPTS.iter().map(trial).collect()).exit_code()
+    });
+    let questions = QUESTIONS
+        .iter()
+        .map(|&(name, question)| trial(&run, name, move |run| question(&run.program)));
+    libtest_mimic::run(&args, scripts.chain(questions).collect()).exit_code()
+}
+
+fn trial(run: &Option<Arc<Run>>, name: &str, body: impl FnOnce(&Run) -> Result<()> + Send + 'static) -> Trial {
+    let run = run.clone();
+    Trial::ignorable_test(name, move || match run {
+        None => Ok(Completion::ignored_with("no Prometheus")),
+        Some(run) => match body(&run) {
+            Ok(()) => Ok(Completion::Completed),
+            Err(error) => Err(Failed::from(format!("{error:#}"))),
+        },
+    })
 }
 
 /// `None`: there is no Prometheus to be had and nobody insists.

@@ -39,7 +39,8 @@ Commands:
   helm             build Helm once into the cache; prints the program
   static           build the static program that the image contains, and start it where there is nothing else; prints it
   sbom             write what the program is made of, as CycloneDX, to target/sbom; prints the file
-  prometheus       unpack Debian's Prometheus once into the cache, unless one is installed; prints the program
+  prometheus       unpack Debian's Prometheus once into the cache, unless one is installed; prints the program, which has
+                   promtool beside it
 
 Environment:
   EDGEWARD_CONTROL_PLANE   directory with ready-made binaries, instead of building them

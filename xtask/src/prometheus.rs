@@ -1,5 +1,5 @@
-//! A real Prometheus server: the installed one, or Debian's package unpacked into the cache. Unpacked and not installed,
-//! for an installed one would start as a service.
+//! A real Prometheus server, and promtool beside it: the installed ones, or those of Debian's package unpacked into the
+//! cache. Unpacked and not installed, for an installed one would start as a service.
 
 use std::env;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::shell::{output, run};
 pub(crate) const VARIABLE: &str = "EDGEWARD_PROMETHEUS";
 
 /// Part of the cache key: raise it when what is unpacked changes.
-const RECIPE: &str = "1: usr/bin/prometheus of the running release";
+const RECIPE: &str = "2: usr/bin/{prometheus,promtool} of the running release";
 
 /// There is no Prometheus and no `apt-get` to bring it.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl fmt::Display for NoPrometheus {
 
 impl std::error::Error for NoPrometheus {}
 
-/// The program `prometheus`, brought if it is not there yet (20 MB).
+/// The program `prometheus`, which has `promtool` beside it, brought if it is not there yet (20 MB).
 pub(crate) fn obtain() -> Result<PathBuf> {
     if let Some(program) = env::var_os(VARIABLE).filter(|program| !program.is_empty()) {
         let program = PathBuf::from(program);
@@ -86,7 +86,10 @@ fn unpack(into: &Path) -> Result<()> {
         .context("apt-get brought no package")?;
     let tree = into.join("tree");
     run(Command::new("dpkg").arg("-x").arg(&package).arg(&tree))?;
-    fs::rename(tree.join("usr/bin/prometheus"), into.join("prometheus")).context("the package has no prometheus")?;
+    for program in ["prometheus", "promtool"] {
+        let packed = tree.join("usr/bin").join(program);
+        fs::rename(packed, into.join(program)).with_context(|| format!("the package has no {program}"))?;
+    }
     fs::remove_dir_all(tree)?;
     Ok(fs::remove_file(package)?)
 }

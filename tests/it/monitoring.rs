@@ -1,0 +1,164 @@
+//! What `deploy/monitoring` asks exists, and what it says has a runbook. That the queries parse and the alerts fire is for
+//! promtool to say, in `tests/prometheus`.
+
+use std::collections::BTreeSet;
+
+use edgeward::decide::verdict::Reason;
+use edgeward::metrics::{Kind, LIST};
+use serde_json::{Value, json};
+
+use crate::deployment::object;
+
+const OPERATIONS: &str = include_str!("../../docs/operations.md");
+
+/// What is asked of the API server, with the labels that are used.
+const API_SERVER: [(&str, &[&str]); 2] = [
+    ("apiserver_admission_webhook_fail_open_count", &["name"]),
+    (
+        "apiserver_admission_webhook_admission_duration_seconds_bucket",
+        &["name", "le"],
+    ),
+];
+
+fn entries<'v>(value: &'v Value, list: &str) -> impl Iterator<Item = &'v Value> {
+    value[list].as_array().into_iter().flatten()
+}
+
+fn text<'v>(value: &'v Value, field: &str) -> &'v str {
+    value[field]
+        .as_str()
+        .unwrap_or_else(|| panic!("no {field} in {value:#}"))
+}
+
+fn alerts() -> Vec<Value> {
+    let rule = object("deploy/monitoring/prometheusrule.yaml");
+    let groups = entries(&rule["spec"], "groups");
+    groups.flat_map(|group| entries(group, "rules")).cloned().collect()
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(include_str!("../../deploy/monitoring/dashboard.json")).unwrap()
+}
+
+/// The name of a series and the matchers that follow it, for each of ours and of the API server's.
+fn selectors(query: &str) -> Vec<(&str, Vec<(&str, &str)>)> {
+    let is_of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let starts = query.match_indices(["edgeward_", "apiserver_"]);
+    let starts = starts.filter(|(at, _)| !query[..*at].ends_with(is_of_a_name));
+    let selector = |(at, _)| {
+        let rest: &str = &query[at..];
+        let (name, rest) = rest.split_at(rest.find(|c| !is_of_a_name(c)).unwrap_or(rest.len()));
+        let matchers = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+        let matchers = matchers.into_iter().flat_map(|(matchers, _)| matchers.split(','));
+        let matchers = matchers.map(|matcher| {
+            let (label, value) = matcher.split_once(['=', '!']).unwrap();
+            (label.trim(), value.trim_start_matches(['=', '~']).trim_matches('"'))
+        });
+        (name, matchers.collect())
+    };
+    starts.map(selector).collect()
+}
+
+/// The labels of a series; `None` if nobody has it.
+fn labels_of(series: &str) -> Option<BTreeSet<&'static str>> {
+    if let Some((_, labels)) = API_SERVER.iter().find(|(name, _)| *name == series) {
+        return Some(labels.iter().copied().collect());
+    }
+    let metric = LIST.iter().find(|metric| match metric.kind {
+        Kind::Histogram => ["_bucket", "_sum", "_count"]
+            .iter()
+            .any(|part| series.strip_suffix(part) == Some(metric.name)),
+        Kind::Counter | Kind::Gauge | Kind::Info => series == metric.name,
+    })?;
+    let le = series.ends_with("_bucket").then_some("le");
+    Some(metric.labels.iter().copied().chain(le).collect())
+}
+
+fn check(what: &str, query: &str) {
+    let found = selectors(query);
+    assert!(!found.is_empty(), "{what} asks for nothing of ours: {query}");
+    for (series, matchers) in found {
+        let labels = labels_of(series).unwrap_or_else(|| panic!("{what}: there is no {series}"));
+        for (label, value) in matchers {
+            assert!(labels.contains(label), "{what}: {series} has no label {label}");
+            let is_code = |value: &str| Reason::ALL.iter().any(|reason| reason.as_str() == value);
+            let exists = label != "reason" || value.split('|').all(is_code);
+            assert!(exists, "{what}: not all of {value} are reasons");
+        }
+    }
+}
+
+#[test]
+fn what_is_asked_for_exists() {
+    let alerts = alerts();
+    for alert in &alerts {
+        check(text(alert, "alert"), text(alert, "expr"));
+    }
+    for panel in entries(&dashboard(), "panels") {
+        for target in entries(panel, "targets") {
+            check(text(panel, "title"), text(target, "expr"));
+        }
+    }
+    assert!(labels_of("edgeward_reviews").is_none() && labels_of("edgeward_review_duration_seconds").is_none());
+}
+
+#[test]
+fn each_alert_has_a_runbook_and_each_runbook_an_alert() {
+    let (_, page) = OPERATIONS.split_once("\n## Alerts\n").unwrap();
+    let page = page.split("\n## ").next().unwrap();
+    let mut runbooks: Vec<(&str, &str)> = page
+        .split("\n### ")
+        .skip(1)
+        .map(|runbook| runbook.split_once('\n').unwrap())
+        .collect();
+    for alert in alerts() {
+        let name = text(&alert, "alert");
+        let severity = text(&alert["labels"], "severity");
+        assert!(["critical", "warning"].contains(&severity), "{name}: {severity}");
+        assert!(!text(&alert["annotations"], "summary").is_empty());
+        let anchor = format!("docs/operations.md#{}", name.to_lowercase());
+        assert_eq!(text(&alert["annotations"], "runbook_url"), anchor);
+        let at = runbooks.iter().position(|(heading, _)| *heading == name);
+        let (_, runbook) = runbooks.remove(at.unwrap_or_else(|| panic!("{name} has no runbook")));
+        let parts = ["Means", "Pods meanwhile", "Look at", "Do"].map(|part| format!("\n- **{part}**: "));
+        for part in parts {
+            assert_eq!(runbook.matches(&part).count(), 1, "{name}: {part}");
+        }
+    }
+    assert!(runbooks.is_empty(), "for no alert: {runbooks:?}");
+}
+
+#[test]
+fn the_dashboard_can_be_found_and_read() {
+    let dashboard = dashboard();
+    let panels = || entries(&dashboard, "panels");
+    let ids: BTreeSet<_> = panels().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids.len(), panels().count(), "two panels have one id");
+    for panel in panels().filter(|panel| panel["type"] != "row") {
+        assert!(!text(panel, "description").is_empty(), "{}", panel["title"]);
+        assert!(entries(panel, "targets").count() > 0, "{}", panel["title"]);
+    }
+    let kustomization = object("deploy/monitoring/kustomization.yaml");
+    let generated = &kustomization["configMapGenerator"][0];
+    assert_eq!(generated["files"], json!(["edgeward.json=dashboard.json"]));
+    assert_eq!(generated["options"]["labels"], json!({"grafana_dashboard": "1"}));
+}
+
+#[test]
+fn metrics_are_scraped_where_they_are() {
+    let monitor = object("deploy/monitoring/servicemonitor.yaml");
+    let service = object("deploy/base/service.yaml");
+    let base = object("deploy/base/kustomization.yaml");
+    assert_eq!(
+        monitor["spec"]["selector"]["matchLabels"], base["labels"][0]["pairs"],
+        "the label of the Service"
+    );
+    assert_eq!(monitor["metadata"]["namespace"], service["metadata"]["namespace"]);
+    let endpoint = &monitor["spec"]["endpoints"][0];
+    assert_eq!(endpoint["path"], "/metrics");
+    let port = entries(&service["spec"], "ports").find(|port| port["name"] == endpoint["port"]);
+    assert_eq!(port.unwrap()["targetPort"], "health");
+    let policy = object("deploy/base/networkpolicy.yaml");
+    let mut ports = entries(&policy["spec"], "ingress").flat_map(|rule| entries(rule, "ports"));
+    assert!(ports.any(|port| port["port"] == "health"));
+}

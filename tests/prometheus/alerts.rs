@@ -1,0 +1,434 @@
+//! The rules and the dashboard of `deploy/monitoring`, judged by promtool.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Half an hour of two replicas that are well, in promtool's notation, by steps of 30 s from the Unix epoch on. Values of a
+/// counter that grow by one a step are `0+1x60`.
+const WELL: &[(&str, &str)] = &[
+    (r#"edgeward_build_info{instance="a"}"#, "1x60"),
+    (r#"edgeward_build_info{instance="b"}"#, "1x60"),
+    (r#"edgeward_ready{instance="a"}"#, "1x60"),
+    (r#"edgeward_ready{instance="b"}"#, "1x60"),
+    (r#"edgeward_leader{instance="a"}"#, "1x60"),
+    (r#"edgeward_leader{instance="b"}"#, "0x60"),
+    (r#"edgeward_replicas{instance="a"}"#, "2x60"),
+    (r#"edgeward_replicas{instance="b"}"#, "2x60"),
+    (r#"edgeward_config_info{instance="a",version="1"}"#, "1x60"),
+    (r#"edgeward_config_info{instance="b",version="1"}"#, "1x60"),
+    (
+        r#"edgeward_reviews_total{verdict="edge",reason="edge_feasible_slo_met"}"#,
+        "0+300x60",
+    ),
+    (
+        r#"edgeward_reviews_total{verdict="passthrough",reason="passthrough_not_ready"}"#,
+        "0+1x60",
+    ),
+    (r#"edgeward_review_duration_seconds_bucket{le="0.0001"}"#, "0+297x60"),
+    (r#"edgeward_review_duration_seconds_bucket{le="0.25"}"#, "0+300x60"),
+    (r#"edgeward_review_duration_seconds_bucket{le="+Inf"}"#, "0+300x60"),
+    (
+        r#"apiserver_admission_webhook_fail_open_count{name="pods.edgeward.io"}"#,
+        "3x60",
+    ),
+    (
+        r#"apiserver_admission_webhook_admission_duration_seconds_bucket{name="pods.edgeward.io",le="0.025"}"#,
+        "0+300x60",
+    ),
+    (
+        r#"apiserver_admission_webhook_admission_duration_seconds_bucket{name="pods.edgeward.io",le="+Inf"}"#,
+        "0+300x60",
+    ),
+    (r#"edgeward_connections_refused_total{port="admission"}"#, "0x60"),
+    ("edgeward_held_oldest_timestamp_seconds", "0x10 0+30x50"),
+    (
+        r#"edgeward_held_pod_changes_total{reason="released_edge",result="changed"}"#,
+        "0+1x60",
+    ),
+    (
+        r#"edgeward_held_pod_changes_total{reason="released_edge",result="refused"}"#,
+        "0x60",
+    ),
+    (
+        r#"edgeward_held_pod_changes_total{reason="released_timeout",result="changed"}"#,
+        "0x60",
+    ),
+    ("edgeward_tls_certificate_not_after_seconds", "2592000x60"),
+    (r#"edgeward_tls_reloads_total{result="loaded"}"#, "0+1x60"),
+    (r#"edgeward_tls_reloads_total{result="refused"}"#, "0x60"),
+    (r#"edgeward_tls_handshake_failures_total{cause="rejected"}"#, "0x60"),
+    (r#"edgeward_tls_handshake_failures_total{cause="closed"}"#, "0+1x60"),
+    (r#"edgeward_watch_heard_timestamp_seconds{kind="nodes"}"#, "0+30x60"),
+    (r#"edgeward_watch_heard_timestamp_seconds{kind="pods"}"#, "0+30x60"),
+    (r#"edgeward_watch_failures_total{kind="endpointslices"}"#, "0x30 1x30"),
+    (r#"edgeward_wan_state{site="cloud",state="healthy"}"#, "1x60"),
+    (r#"edgeward_wan_state{site="cloud",state="unreachable"}"#, "0x60"),
+    (
+        r#"edgeward_wan_last_answer_timestamp_seconds{site="cloud",endpoint="one"}"#,
+        "0+30x60",
+    ),
+    (
+        r#"edgeward_wan_last_answer_timestamp_seconds{site="cloud",endpoint="two"}"#,
+        "0x60",
+    ),
+    (
+        r#"edgeward_wan_probes_total{site="cloud",endpoint="one",outcome="permission"}"#,
+        "0x60",
+    ),
+    (
+        r#"edgeward_prometheus_sample_timestamp_seconds{query="wanRtt"}"#,
+        "0+30x60",
+    ),
+    ("edgeward_node_faults", "0x60"),
+    (r#"edgeward_backstop_pods{finding="misplaced"}"#, "0x60"),
+    (r#"edgeward_backstop_pods{finding="undecided"}"#, "0x60"),
+    (r#"edgeward_backstop_pods{finding="bound"}"#, "4x60"),
+    ("edgeward_loop_guard_pauses_total", "2x60"),
+    ("edgeward_reservations_expired_total", "0+1x60"),
+    (r#"edgeward_events_total{reason="Held",result="written"}"#, "0+1x60"),
+    (r#"edgeward_events_total{reason="Held",result="dropped"}"#, "0x60"),
+];
+
+/// What is different, and which alerts fire after half an hour of it. A series without values is not there.
+type Case = (&'static [(&'static str, &'static str)], &'static [&'static str]);
+
+/// For each alert one case at least, and what looks like trouble and is none.
+const CASES: &[Case] = &[
+    (&[], &[]),
+    (
+        &[
+            (r#"edgeward_ready{instance="a"}"#, "0x60"),
+            (r#"edgeward_ready{instance="b"}"#, "0x60"),
+        ],
+        &["EdgewardNoReplicaReady"],
+    ),
+    (
+        &[
+            (r#"edgeward_ready{instance="a"}"#, ""),
+            (r#"edgeward_ready{instance="b"}"#, ""),
+        ],
+        &["EdgewardNoReplicaReady"],
+    ),
+    // One of them is away for good, and the other leads.
+    (
+        &[
+            (r#"edgeward_build_info{instance="a"}"#, "1x40 stale"),
+            (r#"edgeward_ready{instance="a"}"#, "1x39 0 stale"),
+            (r#"edgeward_leader{instance="a"}"#, "1x40 stale"),
+            (r#"edgeward_config_info{instance="a",version="1"}"#, "1x40 stale"),
+            (r#"edgeward_leader{instance="b"}"#, "0x41 1x20"),
+        ],
+        &[],
+    ),
+    (
+        &[(
+            r#"apiserver_admission_webhook_fail_open_count{name="pods.edgeward.io"}"#,
+            "3x40 4x20",
+        )],
+        &["EdgewardFailOpen"],
+    ),
+    // It counts for the first time.
+    (
+        &[(
+            r#"apiserver_admission_webhook_fail_open_count{name="pods.edgeward.io"}"#,
+            "_x40 1x20",
+        )],
+        &["EdgewardFailOpen"],
+    ),
+    (
+        &[
+            (
+                r#"apiserver_admission_webhook_fail_open_count{name="pods.edgeward.io"}"#,
+                "",
+            ),
+            (
+                r#"apiserver_admission_webhook_fail_open_count{name="other.example.com"}"#,
+                "0+9x60",
+            ),
+        ],
+        &[],
+    ),
+    (
+        &[(
+            r#"edgeward_reviews_total{verdict="passthrough",reason="passthrough_not_ready"}"#,
+            "0+5x60",
+        )],
+        &["EdgewardReviewsWithoutOpinion"],
+    ),
+    (
+        &[(r#"edgeward_review_duration_seconds_bucket{le="0.0001"}"#, "0+290x60")],
+        &["EdgewardReviewsSlow"],
+    ),
+    (
+        &[
+            (
+                r#"apiserver_admission_webhook_admission_duration_seconds_bucket{name="pods.edgeward.io",le="0.025"}"#,
+                "0+270x60",
+            ),
+            (
+                r#"apiserver_admission_webhook_admission_duration_seconds_bucket{name="pods.edgeward.io",le="0.5"}"#,
+                "0+300x60",
+            ),
+        ],
+        &["EdgewardCallsSlow"],
+    ),
+    (
+        &[(r#"edgeward_connections_refused_total{port="admission"}"#, "0x50 3x10")],
+        &["EdgewardConnectionsRefused"],
+    ),
+    (
+        &[("edgeward_held_oldest_timestamp_seconds", "0x10 300x50")],
+        &["EdgewardPodHeldTooLong"],
+    ),
+    (
+        &[(
+            r#"edgeward_held_pod_changes_total{reason="released_edge",result="refused"}"#,
+            "0+1x60",
+        )],
+        &["EdgewardReleasesRefused"],
+    ),
+    (
+        &[(
+            r#"edgeward_held_pod_changes_total{reason="released_timeout",result="changed"}"#,
+            "0x50 1x10",
+        )],
+        &["EdgewardReleasesTimedOut"],
+    ),
+    (
+        &[(r#"edgeward_leader{instance="a"}"#, "1x50 0x10")],
+        &["EdgewardNoLeader"],
+    ),
+    (
+        &[(r#"edgeward_leader{instance="b"}"#, "0x50 1x10")],
+        &["EdgewardTwoLeaders"],
+    ),
+    // The Lease is handed over, and scraped meanwhile.
+    (
+        &[
+            (r#"edgeward_leader{instance="a"}"#, "1x58 0x2"),
+            (r#"edgeward_leader{instance="b"}"#, "0x60"),
+        ],
+        &[],
+    ),
+    (
+        &[("edgeward_tls_certificate_not_after_seconds", "600000x60")],
+        &["EdgewardCertificateExpires"],
+    ),
+    (
+        &[("edgeward_tls_certificate_not_after_seconds", "1700x60")],
+        &["EdgewardCertificateExpired", "EdgewardCertificateExpires"],
+    ),
+    (
+        &[(r#"edgeward_tls_reloads_total{result="refused"}"#, "0x50 1x10")],
+        &["EdgewardCertificateRefused"],
+    ),
+    (
+        &[(
+            r#"edgeward_tls_handshake_failures_total{cause="rejected"}"#,
+            "0x40 0+1x20",
+        )],
+        &["EdgewardCertificateDistrusted"],
+    ),
+    (
+        &[(r#"edgeward_config_faults{path="sites"}"#, "_x50 1x10")],
+        &["EdgewardConfigurationRefused"],
+    ),
+    (
+        &[
+            (r#"edgeward_config_info{instance="b",version="1"}"#, ""),
+            (r#"edgeward_config_info{instance="b",version="2"}"#, "1x60"),
+        ],
+        &["EdgewardConfigurationsDiffer"],
+    ),
+    (
+        &[(r#"edgeward_config_info{instance="b",version="1"}"#, "")],
+        &["EdgewardConfigurationsDiffer"],
+    ),
+    // One takes it a minute after the other.
+    (
+        &[
+            (r#"edgeward_config_info{instance="b",version="1"}"#, "1x58 stale"),
+            (r#"edgeward_config_info{instance="b",version="2"}"#, "_x58 1x2"),
+        ],
+        &[],
+    ),
+    // The default.
+    (
+        &[
+            (r#"edgeward_config_info{instance="a",version="1"}"#, ""),
+            (r#"edgeward_config_info{instance="b",version="1"}"#, ""),
+        ],
+        &[],
+    ),
+    (
+        &[(
+            r#"edgeward_watch_heard_timestamp_seconds{kind="pods"}"#,
+            "0+30x50 1500x10",
+        )],
+        &["EdgewardViewStale"],
+    ),
+    (
+        &[(r#"edgeward_wan_state{site="cloud",state="unreachable"}"#, "0x40 1x20")],
+        &["EdgewardCloudUnreachable"],
+    ),
+    // It cannot be reached, and so nothing answers.
+    (
+        &[
+            (r#"edgeward_wan_state{site="cloud",state="unreachable"}"#, "0x40 1x20"),
+            (
+                r#"edgeward_wan_last_answer_timestamp_seconds{site="cloud",endpoint="one"}"#,
+                "0+30x40 1200x20",
+            ),
+        ],
+        &["EdgewardCloudUnreachable"],
+    ),
+    (
+        &[(
+            r#"edgeward_wan_last_answer_timestamp_seconds{site="cloud",endpoint="one"}"#,
+            "0+30x40 1200x20",
+        )],
+        &["EdgewardWanStale"],
+    ),
+    (
+        &[(
+            r#"edgeward_wan_probes_total{site="cloud",endpoint="one",outcome="permission"}"#,
+            "0+9x60",
+        )],
+        &["EdgewardProbesNotPermitted"],
+    ),
+    (
+        &[(
+            r#"edgeward_prometheus_sample_timestamp_seconds{query="wanRtt"}"#,
+            "0+30x50 1500x10",
+        )],
+        &["EdgewardMeasurementStale"],
+    ),
+    (
+        &[(r#"edgeward_replicas{instance="b"}"#, "0x60")],
+        &["EdgewardReplicasUncounted"],
+    ),
+    (
+        &[(r#"edgeward_watch_failures_total{kind="endpointslices"}"#, "0+1x60")],
+        &["EdgewardReplicasUncounted"],
+    ),
+    (&[("edgeward_node_faults", "0x40 1x20")], &["EdgewardNodeOfTwoSites"]),
+    (
+        &[(r#"edgeward_backstop_pods{finding="misplaced"}"#, "0x40 2x20")],
+        &["EdgewardPodsAstray"],
+    ),
+    (
+        &[(r#"edgeward_backstop_pods{finding="undecided"}"#, "0x40 2x20")],
+        &["EdgewardPodsAstray"],
+    ),
+    (
+        &[(r#"edgeward_backstop_pods{finding="bound"}"#, "4x50 5x10")],
+        &["EdgewardPodsSlippedPast"],
+    ),
+    (
+        &[("edgeward_loop_guard_pauses_total", "2x50 3x10")],
+        &["EdgewardLoopGuard"],
+    ),
+    (
+        &[("edgeward_reservations_expired_total", "0+40x60")],
+        &["EdgewardPromisesExpire"],
+    ),
+    (
+        &[(r#"edgeward_events_total{reason="Held",result="dropped"}"#, "0+1x60")],
+        &["EdgewardEventsMissing"],
+    ),
+];
+
+/// What promtool reads: the rules without their Kubernetes object.
+fn rules() -> Result<Value> {
+    let mut object: Value = serde_saphyr::from_str(include_str!("../../deploy/monitoring/prometheusrule.yaml"))?;
+    Ok(object["spec"].take())
+}
+
+fn alerts(rules: &Value) -> BTreeSet<&str> {
+    let groups = rules["groups"].as_array().into_iter().flatten();
+    let rules = groups.flat_map(|group| group["rules"].as_array().into_iter().flatten());
+    rules.filter_map(|rule| rule["alert"].as_str()).collect()
+}
+
+/// Has promtool do this in a directory with these files. What is YAML to it may be JSON.
+fn promtool(prometheus: &Path, what: &[&str], files: &[(&str, &Value)]) -> Result<()> {
+    let dir = TempDir::new()?;
+    for (name, content) in files {
+        fs::write(dir.path().join(name), content.to_string())?;
+    }
+    let promtool = prometheus.with_file_name("promtool");
+    let output = Command::new(&promtool)
+        .args(what)
+        .current_dir(dir.path())
+        .output()
+        .with_context(|| format!("{}, which belongs beside Prometheus", promtool.display()))?;
+    let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    ensure!(
+        output.status.success(),
+        "promtool {}: {}",
+        what.join(" "),
+        said.concat()
+    );
+    Ok(())
+}
+
+/// They parse, their templates too.
+pub(crate) fn the_rules_are_rules(prometheus: &Path) -> Result<()> {
+    let rules = rules()?;
+    let what = ["check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"];
+    promtool(prometheus, &what, &[("rules.yaml", &rules)])
+}
+
+/// In each case its alerts fire and no other.
+pub(crate) fn each_alert_fires_in_its_case_alone(prometheus: &Path) -> Result<()> {
+    let rules = rules()?;
+    let known = alerts(&rules);
+    let tried: BTreeSet<_> = CASES.iter().flat_map(|(_, alerts)| *alerts).copied().collect();
+    ensure!(known == tried, "the rules have {known:?}, and tried are {tried:?}");
+
+    let test = |(number, (different, firing)): (usize, &Case)| {
+        let is_said = |series: &str| different.iter().any(|(other, _)| *other == series);
+        let well = WELL.iter().filter(|(series, _)| !is_said(series));
+        let series = well.chain(*different).filter(|(_, values)| !values.is_empty());
+        let series = series.map(|(series, values)| json!({"series": series, "values": values}));
+        let firing = firing
+            .iter()
+            .map(|alert| json!({"labels": format!("{{alertname=\"{alert}\"}}"), "value": 1}));
+        json!({
+            "name": format!("case {number}"),
+            "interval": "30s",
+            "input_series": series.collect::<Value>(),
+            "promql_expr_test": [{
+                "expr": "max by (alertname) (ALERTS{alertstate=\"firing\"})",
+                "eval_time": "30m",
+                "exp_samples": firing.collect::<Value>(),
+            }],
+        })
+    };
+    let tests: Value = CASES.iter().enumerate().map(test).collect();
+    let tests = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": tests});
+    let files = [("rules.yaml", &rules), ("tests.yaml", &tests)];
+    promtool(prometheus, &["test", "rules", "tests.yaml"], &files)
+}
+
+/// What it asks parses.
+pub(crate) fn the_dashboard_asks_in_promql(prometheus: &Path) -> Result<()> {
+    let dashboard: Value = serde_json::from_str(include_str!("../../deploy/monitoring/dashboard.json"))?;
+    let panels = dashboard["panels"].as_array().into_iter().flatten();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let queries = targets.filter_map(|target| target["expr"].as_str());
+    let record = |(number, query): (usize, &str)| {
+        // The only variable of Grafana's that it uses.
+        json!({"record": format!("query_{number}"), "expr": query.replace("$__rate_interval", "5m")})
+    };
+    let queries: Vec<Value> = queries.enumerate().map(record).collect();
+    ensure!(queries.len() > 20, "{} queries", queries.len());
+    let rules = json!({"groups": [{"name": "dashboard", "rules": queries}]});
+    promtool(prometheus, &["check", "rules", "rules.yaml"], &[("rules.yaml", &rules)])
+}
