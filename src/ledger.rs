@@ -73,6 +73,16 @@ impl Owner {
             controller: controller.filter(|uid| uid.len() <= MAX_UID_BYTES).map(Into::into),
         }
     }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The uid of the controller; `None` for the namespace as a whole.
+    pub fn controller(&self) -> Option<&str> {
+        self.controller.as_deref()
+    }
 }
 
 /// Room promised to one pod.
@@ -383,6 +393,15 @@ impl Ledger {
     /// When the next reservation expires, unless it is confirmed.
     pub fn next_expiry(&self) -> Option<Moment> {
         self.by_age.first().map(|(since, _)| since.after(self.ttl))
+    }
+
+    /// The reservations that nobody has confirmed and since when they are, the oldest first. Cost of each: two searches.
+    pub fn promises(&self) -> impl Iterator<Item = (&Reservation, Moment)> {
+        self.by_age.iter().filter_map(|(since, id)| {
+            let mut entries = self.nodes.get(self.unconfirmed.get(id)?)?.iter();
+            let entry = entries.find(|entry| entry.is_open(*id))?;
+            Some((&entry.reservation, *since))
+        })
     }
 
     /// How many reservations nobody has confirmed.

@@ -32,6 +32,7 @@
 //! | `admit` | the admission endpoint: reviews in, patches out |
 //! | `observe` | the world into the snapshot, and the configuration |
 //! | `controllers` | the only writer to the API server |
+//! | `traces` | spans of reviews, for a collector |
 //! | `tls` | the serving certificate, and its change under a running server |
 //! | `runtime` | listeners, tasks, readiness, drain |
 //! | `metrics`, `files`, `yaml`, `clock` | what they share |
@@ -116,5 +117,7 @@ pub mod observe;
 pub mod runtime;
 #[cfg(feature = "serve")]
 pub mod tls;
+#[cfg(feature = "serve")]
+pub mod traces;
 #[cfg(feature = "serve")]
 pub mod yaml;

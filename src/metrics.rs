@@ -143,6 +143,12 @@ const OWNERS_SUSPENDED: Description = Description {
     labels: &[],
     help: "Controllers and namespaces that get no reservations because their last three expired",
 };
+const SPANS: Description = Description {
+    name: "edgeward_spans_total",
+    kind: Kind::Counter,
+    labels: &["result"],
+    help: "Spans of traced requests, by what became of them (dropped: too many waited; lost: the collector did not take them)",
+};
 const READY: Description = Description {
     name: "edgeward_ready",
     kind: Kind::Gauge,
@@ -214,6 +220,7 @@ pub const LIST: &[Description] = &[
     aftermath::RECREATIONS,
     aftermath::PAUSES,
     aftermath::PAUSED,
+    SPANS,
     READY,
     LOG_LINES_DROPPED,
     BUILD_INFO,
@@ -282,6 +289,32 @@ impl HandshakeFailure {
     }
 }
 
+/// What became of a span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpanResult {
+    /// The collector has it.
+    Exported,
+    /// Too many waited for the collector.
+    Dropped,
+    /// The collector did not take it.
+    Lost,
+}
+
+impl SpanResult {
+    /// Everything that can become of it.
+    const ALL: [Self; 3] = [Self::Exported, Self::Dropped, Self::Lost];
+
+    /// The value of the label `result`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exported => "exported",
+            Self::Dropped => "dropped",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReviewLabels {
     verdict: &'static str,
@@ -343,6 +376,7 @@ pub struct Metrics {
     prometheus: PrometheusMetrics,
     controllers: ControllerMetrics,
     aftermath: AftermathMetrics,
+    spans: Family<ResultLabel, Counter>,
     ready: Gauge,
     log_lines_dropped: Counter,
 }
@@ -382,6 +416,7 @@ impl Metrics {
             prometheus: PrometheusMetrics::new(&mut registry),
             controllers: ControllerMetrics::new(&mut registry),
             aftermath: AftermathMetrics::new(&mut registry),
+            spans: register(&mut registry, &SPANS, Family::default()),
             ready: register(&mut registry, &READY, Gauge::default()),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
@@ -394,6 +429,9 @@ impl Metrics {
         }
         for cause in HandshakeFailure::ALL.map(HandshakeFailure::as_str) {
             drop(metrics.handshake_failures.get_or_create(&CauseLabel { cause }));
+        }
+        for result in SpanResult::ALL {
+            metrics.spans(result, 0);
         }
         metrics
     }
@@ -505,6 +543,12 @@ impl Metrics {
     /// What becomes of pods after they were created.
     pub fn aftermath(&self) -> &AftermathMetrics {
         &self.aftermath
+    }
+
+    /// So many spans came to this.
+    pub fn spans(&self, result: SpanResult, spans: u64) {
+        let result = result.as_str();
+        self.spans.get_or_create(&ResultLabel { result }).inc_by(spans);
     }
 
     /// Whether this replica is ready.

@@ -18,12 +18,15 @@ use crate::admit::{Answer, Connections, Phase, server};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::tls::{self, Certificates};
+use crate::traces::Spans;
 
+mod debug;
 mod health;
 mod logging;
 mod readiness;
 mod supervision;
 
+pub use debug::Debug;
 pub use logging::{FILTER_VARIABLE, LogFormat, Logs, init_logging};
 pub use readiness::{Readiness, Requirement};
 pub use supervision::Task;
@@ -63,6 +66,10 @@ pub struct ServeOptions<A> {
     pub readiness: Readiness,
     /// The process's clocks.
     pub clock: Clock,
+    /// What `/debug/…` shows beside `/metrics`; nothing is there without.
+    pub debug: Option<Debug>,
+    /// Where requests are traced. Its exporter ends when the last of them was answered.
+    pub spans: Option<Spans>,
     /// How long to go on serving after being asked to stop; see [`DEFAULT_SHUTDOWN_DELAY`].
     pub shutdown_delay: Duration,
     /// What runs beside the listeners for as long as they do.
@@ -95,6 +102,8 @@ impl Server {
             metrics,
             readiness,
             clock,
+            debug,
+            spans,
             shutdown_delay,
             tasks,
             ..
@@ -113,7 +122,7 @@ impl Server {
         let mut supervisor = Supervisor::default();
         let admission_handle = Handle::new();
         let connections = Connections::of_admission(clock, Arc::clone(&metrics));
-        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock);
+        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock, spans);
         let listener = server::listen(
             admission_socket,
             tls,
@@ -124,7 +133,7 @@ impl Server {
             admission_handle.clone(),
         );
         supervisor.spawn(Task::new(ADMISSION, async { Ok(listener.await?) }));
-        let listener = health::serve(health_socket, readiness.clone(), metrics, clock)?;
+        let listener = health::serve(health_socket, readiness.clone(), metrics, clock, debug)?;
         supervisor.spawn(Task::new(HEALTH, listener));
         let loaded = move || awaited.into_iter().for_each(Requirement::met);
         supervisor.spawn(Task::endless(CERTIFICATE, certificates.follow(loaded)));

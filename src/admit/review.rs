@@ -25,11 +25,15 @@ use crate::patch::{Add, Stamp, patch};
 use crate::pod::{Pod, Text};
 use crate::policy::Policies;
 use crate::room::Room;
+use crate::traces::Attributes;
 use crate::units::{Micros, Moment};
 use crate::workload::Workload;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
+
+/// The attribute of a span that has the reason code.
+const REASON: &str = "edgeward.reason";
 
 /// The longest warning that clients show whole.
 pub const WARNING_CHARS: usize = 120;
@@ -52,6 +56,11 @@ impl NoOpinion {
             NoOpinion::Panic => Reason::Panic,
             NoOpinion::NotReady => Reason::NotReady,
         }
+    }
+
+    /// What a trace says of it.
+    pub(super) fn attributes(self) -> Attributes {
+        vec![(REASON, self.reason().as_str().to_owned())]
     }
 
     fn warning(self) -> &'static str {
@@ -147,6 +156,7 @@ impl Reviewer {
         if is_ours {
             self.count(verdict.action, verdict.reason, class(&workload), ticket.elapsed());
             log(&request, &pod, &workload, &verdict);
+            ticket.note(|| attributes(&request, &workload, &verdict));
         }
         Ok(bytes)
     }
@@ -181,6 +191,7 @@ impl Reviewer {
                 why,
                 "untouched"
             );
+            ticket.note(|| vec![(REASON, Reason::NotAPodCreate.as_str().to_owned())]);
         }
         let mut response = Response::allowed(&request.uid);
         response.audit("reason", Reason::NotAPodCreate.as_str());
@@ -296,6 +307,20 @@ fn log(request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &
         dry_run = request.dry_run.unwrap_or(false),
         "decided"
     );
+}
+
+/// The same for a trace.
+fn attributes(request: &Request<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) -> Attributes {
+    let of = |name, value: &str| (name, value.to_owned());
+    let mut attributes = vec![
+        of("edgeward.review.uid", shown(&request.uid.0)),
+        of("k8s.namespace.name", shown(&workload.namespace)),
+        of("edgeward.class", class(workload)),
+        of("edgeward.verdict", verdict.action.as_str()),
+        of(REASON, verdict.reason.as_str()),
+    ];
+    attributes.extend(verdict.site().map(|site| of("edgeward.site", site.name())));
+    attributes
 }
 
 /// A name as far as a line of the log goes: none that the API server keeps is longer, but it asks us before it looks.

@@ -22,6 +22,7 @@ use axum_server::{Handle, Server};
 use rustls::{AlertDescription, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 
 use super::body::{self, Buffered, Fault};
@@ -32,6 +33,7 @@ use super::{Answer, Phase, Ticket};
 use crate::clock::Clock;
 use crate::metrics::{HandshakeFailure, Metrics};
 use crate::tls::ALPN;
+use crate::traces::{Attributes, Spans};
 
 /// Where reviews are posted.
 pub const PATH: &str = "/mutate";
@@ -52,6 +54,8 @@ struct Endpoint<A> {
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
     clock: Clock,
+    /// Where requests are traced.
+    spans: Option<Spans>,
     /// [`reviews_at_a_time`]; never closed.
     turns: Arc<Semaphore>,
     /// For bodies, in bytes.
@@ -74,12 +78,19 @@ struct Endpoint<A> {
 /// "allowed, no patch". Reviews are decided on threads of their own, [`reviews_at_a_time`]; one that overruns its
 /// `timeout` runs to its end there and keeps its turn for so long. While draining every answer carries `Connection: close`, so that the client's next request goes to
 /// another replica.
-pub fn router<A: Answer>(answer: Arc<A>, metrics: Arc<Metrics>, phase: watch::Receiver<Phase>, clock: Clock) -> Router {
+pub fn router<A: Answer>(
+    answer: Arc<A>,
+    metrics: Arc<Metrics>,
+    phase: watch::Receiver<Phase>,
+    clock: Clock,
+    spans: Option<Spans>,
+) -> Router {
     let endpoint = Arc::new(Endpoint {
         answer,
         metrics,
         phase,
         clock,
+        spans,
         turns: Arc::new(Semaphore::new(reviews_at_a_time())),
         room: body::room(),
     });
@@ -110,10 +121,19 @@ pub async fn listen(
         .await
 }
 
-/// Every answer passes here: errors are counted, and a draining server says goodbye.
-async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Request, next: Next) -> Response {
+/// Every answer passes here: errors are counted, spans end, and a draining server says goodbye.
+async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, mut request: Request, next: Next) -> Response {
+    let spans = endpoint.spans.as_ref();
+    let span = spans.and_then(|spans| Some((spans, spans.begin(request.headers())?)));
+    if span.is_some() {
+        request.extensions_mut().insert(Traced);
+    }
     let mut response = next.run(request).await;
     let status = response.status();
+    if let Some((spans, begun)) = span {
+        let noted = response.extensions_mut().remove::<Attributes>();
+        spans.end(begun, status, noted.unwrap_or_default());
+    }
     if status.is_client_error() || status.is_server_error() {
         endpoint.metrics.http_error(status.as_u16());
     }
@@ -125,8 +145,13 @@ async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
     response
 }
 
+/// Marks a request whose answer is to say what was decided.
+#[derive(Debug, Clone, Copy)]
+struct Traced;
+
 async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Request) -> Response {
     let mut deadline = pin!(tokio::time::sleep(answer_within(request.uri())));
+    let is_traced = request.extensions().get::<Traced>().is_some();
     if !is_json(request.headers()) {
         return refuse(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -146,13 +171,28 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
             return refuse(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}\n"));
         }
     };
-    let ticket = Arc::new(Ticket::new(endpoint.clock));
-    let no_opinion = |why| no_opinion(&*endpoint.answer, &body, why, &ticket);
+    let ticket = Ticket::new(endpoint.clock);
+    let ticket = Arc::new(if is_traced { ticket.traced() } else { ticket });
+    let mut response = answer(&endpoint, body, &ticket, deadline).await;
+    if let Some(noted) = ticket.noted() {
+        response.extensions_mut().insert(noted.clone());
+    }
+    response
+}
+
+/// What is answered to this body, by the deadline.
+async fn answer<A: Answer>(
+    endpoint: &Endpoint<A>,
+    body: Arc<Buffered>,
+    ticket: &Arc<Ticket>,
+    mut deadline: Pin<&mut Sleep>,
+) -> Response {
+    let no_opinion = |why| no_opinion(&*endpoint.answer, &body, why, ticket);
     let phase = *endpoint.phase.borrow();
     if phase == Phase::NotReady {
         return no_opinion(NoOpinion::NotReady);
     }
-    let mut review = pin!(review(&endpoint, Arc::clone(&body), Arc::clone(&ticket)));
+    let mut review = pin!(review(endpoint, Arc::clone(&body), Arc::clone(ticket)));
     let answered = tokio::select! {
         biased;
         answered = &mut review => answered,
@@ -185,6 +225,7 @@ async fn review<A: Answer>(
 
 /// The answer of last resort. Should it panic too, the client gets a 500, which `failurePolicy: Ignore` admits.
 fn no_opinion(answer: &impl Answer, body: &[u8], why: NoOpinion, ticket: &Ticket) -> Response {
+    ticket.note(|| why.attributes());
     match catch_unwind(AssertUnwindSafe(|| answer.no_opinion(body, why, ticket.elapsed()))) {
         Ok(answered) => respond(answered),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the review failed\n").into_response(),

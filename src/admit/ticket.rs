@@ -1,9 +1,11 @@
 //! Who answers a review.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::traces::Attributes;
 
 /// The right to answer one review, which is had once: a review and its deadline may come to an end in the same
 /// moment, and only what was answered is counted and logged.
@@ -12,6 +14,8 @@ pub struct Ticket {
     clock: Clock,
     since_us: u64,
     claimed: AtomicBool,
+    /// What was decided; `None` if nobody wants to know.
+    noted: Option<OnceLock<Attributes>>,
 }
 
 impl Ticket {
@@ -22,7 +26,29 @@ impl Ticket {
             clock,
             since_us: clock.monotonic_us(),
             claimed: AtomicBool::new(false),
+            noted: None,
         }
+    }
+
+    /// The same for a request that is traced: what is decided is to be noted.
+    #[must_use]
+    pub(crate) fn traced(self) -> Self {
+        Self {
+            noted: Some(OnceLock::new()),
+            ..self
+        }
+    }
+
+    /// Says what was decided to whoever wants to know.
+    pub fn note(&self, decided: impl FnOnce() -> Attributes) {
+        if let Some(noted) = &self.noted {
+            noted.get_or_init(decided);
+        }
+    }
+
+    /// What was noted.
+    pub(crate) fn noted(&self) -> Option<&Attributes> {
+        self.noted.as_ref()?.get()
     }
 
     /// True for the first who asks, who then answers.

@@ -25,6 +25,7 @@ use crate::observe::{self, Change, Changes, Cluster, Connection, Listing, Observ
 use crate::policy::Policies;
 use crate::runtime::{CERTIFICATE, Readiness, Task};
 use crate::telemetry::Telemetry;
+use crate::waitlist::Plan;
 use crate::wan::Thresholds;
 
 /// When a Prometheus connection whose files were unusable is tried again.
@@ -38,6 +39,7 @@ pub(super) struct View {
     pub(super) policies: Arc<ArcSwap<Policies>>,
     /// The cluster that is watched, and who leads there; `None` of a fleet file.
     pub(super) cluster: Option<(Cluster, Leadership)>,
+    pub(super) plans: watch::Receiver<Arc<Plan>>,
     pub(super) tasks: Vec<Task>,
 }
 
@@ -123,9 +125,10 @@ pub(super) async fn view(
         metrics: Arc::clone(metrics),
     };
     tasks.push(Task::endless("backstop", backstop.run(leadership.clone())));
+    let plans = observer.plans();
     let executor = Executor {
         client,
-        plans: observer.plans(),
+        plans: plans.clone(),
         books,
         clock,
         metrics: Arc::clone(metrics),
@@ -145,6 +148,7 @@ pub(super) async fn view(
         ledger,
         policies,
         cluster: Some((cluster, leadership)),
+        plans,
         tasks,
     })
 }
@@ -313,11 +317,11 @@ fn probe(
         let probers = Probers::new(judged_by, clock, Arc::clone(&metrics));
         let mut links = probers.links();
         loop {
+            metrics.wan().forget();
             let mut sites = probers_of(&config, &probers);
             // What an earlier version has found is told until this one's first round is over.
             futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
             tell(&mut links, &config, &changes).await;
-            metrics.wan().forget();
             changes.send(Change::FirstRound(Arc::clone(&config))).await;
             if let Some(first_round) = first_round.take() {
                 first_round.met();

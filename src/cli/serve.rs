@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use clap::Args;
 use tokio::sync::watch;
@@ -20,8 +21,9 @@ use crate::controllers::events;
 use crate::metrics::Metrics;
 use crate::observe::configuration::{self, ConfigMapName, Configuration, Versions};
 use crate::observe::{self, FleetFile};
-use crate::runtime::{self, DEFAULT_SHUTDOWN_DELAY, LogFormat, Readiness, ServeOptions, Task};
+use crate::runtime::{self, DEFAULT_SHUTDOWN_DELAY, Debug, LogFormat, Readiness, ServeOptions, Task};
 use crate::tls;
+use crate::traces::Spans;
 
 /// Run the admission webhook.
 ///
@@ -63,6 +65,16 @@ pub(super) struct Serve {
     /// Our own namespace: in a certificate that we make, and never mutated.
     #[arg(long, env = "POD_NAMESPACE", default_value = "edgeward-system")]
     namespace: String,
+
+    /// Show what decisions read at /debug/view (a fleet file), /debug/ledger and /debug/plan, beside the metrics: names of
+    /// nodes, namespaces and pods, for whoever reaches that port.
+    #[arg(long)]
+    debug_endpoints: bool,
+
+    /// Send a span for each request to this OpenTelemetry collector: OTLP over HTTP, in JSON, such as
+    /// http://otel-collector:4318/v1/traces. The API server's traceparent says which ones.
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")]
+    traces: Option<String>,
 
     /// Seconds to go on serving after SIGTERM, until every API server has heard that we are leaving.
     #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_SHUTDOWN_DELAY.as_secs())]
@@ -114,6 +126,7 @@ impl Serve {
             ledger,
             policies,
             cluster,
+            plans,
             mut tasks,
         } = match self.fleet {
             Some(path) => from_file(path, &config, clock, &metrics).await?,
@@ -126,6 +139,18 @@ impl Serve {
             }
         };
         tasks.extend(configuration_tasks);
+        let debug = self.debug_endpoints.then(|| Debug {
+            fleet: Arc::clone(&fleet),
+            ledger: Arc::clone(&ledger),
+            plans,
+            clock,
+        });
+        let mut spans = None;
+        if let Some(url) = self.traces.filter(|url| !url.is_empty()) {
+            let (queue, exporter) = Spans::new(&url, clock, Arc::clone(&metrics)).context("--traces")?;
+            tasks.push(Task::that_takes_leave("traces", exporter.run()));
+            spans = Some(queue);
+        }
         let reviewer = Reviewer {
             config,
             policies,
@@ -150,6 +175,8 @@ impl Serve {
             metrics,
             readiness,
             clock,
+            debug,
+            spans,
             shutdown_delay: Duration::from_secs(self.shutdown_delay),
             tasks,
         })
@@ -196,6 +223,8 @@ async fn from_file(
         ledger: Arc::default(),
         policies: Arc::default(),
         cluster: None,
+        // Nobody is held.
+        plans: watch::channel(Arc::default()).1,
         tasks: vec![Task::endless("fleet file", file.follow())],
     })
 }

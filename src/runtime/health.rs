@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz` and `/metrics`, which answer whatever reviews are doing.
+//! `/livez`, `/readyz` and `/metrics`, perhaps `/debug/…`, which answer whatever reviews are doing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use axum_server::Handle;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
+use super::debug::Debug;
 use super::readiness::Readiness;
 use crate::admit::{self, Connections};
 use crate::clock::Clock;
@@ -25,6 +26,7 @@ pub(super) fn serve(
     readiness: Readiness,
     metrics: Arc<Metrics>,
     clock: Clock,
+    debug: Option<Debug>,
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send> {
     let context = "the health listener has no thread";
     // A socket belongs to the runtime in which it was made.
@@ -33,7 +35,8 @@ pub(super) fn serve(
         .enable_all()
         .build()
         .context(context)?;
-    let service = router(readiness, Arc::clone(&metrics)).into_make_service();
+    let debug = debug.map(Debug::router).unwrap_or_default();
+    let service = router(readiness, Arc::clone(&metrics)).merge(debug).into_make_service();
     let (stop, stopped) = oneshot::channel::<()>();
     let (end, ended) = oneshot::channel();
     let listener = async move {

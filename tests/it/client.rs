@@ -118,7 +118,12 @@ impl Connection {
     }
 
     pub(crate) async fn post_to(&mut self, target: &str, review: &str) -> std::io::Result<Answered> {
-        self.send(&format!("{}\r\n{review}", head(target, review.len())))
+        self.post_with("", target, review).await
+    }
+
+    /// With lines more in its head.
+    pub(crate) async fn post_with(&mut self, more: &str, target: &str, review: &str) -> std::io::Result<Answered> {
+        self.send(&format!("{}{more}\r\n{review}", head(target, review.len())))
             .await?;
         self.receive().await
     }

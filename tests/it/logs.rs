@@ -7,7 +7,7 @@ use crate::process::Process;
 use crate::program::edgeward;
 
 /// The creation of a pod, which is a line in the log.
-const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",
+pub(crate) const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",
 "resource":{"group":"","version":"v1","resource":"pods"},"operation":"CREATE","namespace":"shop",
 "object":{"metadata":{"name":"camera"},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
 

@@ -9,6 +9,7 @@ pub(crate) fn edgeward() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_edgeward"));
     command
         .env_remove("EDGEWARD_LOG")
+        .env_remove("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
         .env_remove("POD_NAMESPACE")
         .env_remove("KUBECONFIG");
     command

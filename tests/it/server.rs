@@ -47,6 +47,8 @@ fn answering<A: Answer>(answer: A, tls: Source) -> ServeOptions<A> {
         metrics: Arc::new(Metrics::new()),
         readiness: Readiness::new(),
         clock: Clock::start(),
+        debug: None,
+        spans: None,
         shutdown_delay: Duration::ZERO,
         tasks: Vec::new(),
     }

@@ -20,17 +20,18 @@ const PURE_CRATES: [&str; 8] = [
 ];
 
 /// What each outer module may import of the others; everything may import the inner ring.
-const OUTER_EDGES: [(&str, &[&str]); 11] = [
+const OUTER_EDGES: [(&str, &[&str]); 12] = [
     ("api", &[]),
     ("clock", &[]),
     ("metrics", &[]),
     ("yaml", &[]),
     ("files", &[]),
     ("tls", &["clock", "files", "metrics"]),
-    ("admit", &["clock", "metrics", "tls"]),
+    ("traces", &["clock", "metrics"]),
+    ("admit", &["clock", "metrics", "tls", "traces"]),
     ("observe", &["api", "clock", "files", "metrics", "yaml"]),
     ("controllers", &["api", "clock", "metrics", "tls"]),
-    ("runtime", &["admit", "clock", "metrics", "tls"]),
+    ("runtime", &["admit", "clock", "metrics", "tls", "traces"]),
     (
         "cli",
         &[
@@ -42,6 +43,7 @@ const OUTER_EDGES: [(&str, &[&str]); 11] = [
             "observe",
             "runtime",
             "tls",
+            "traces",
             "yaml",
         ],
     ),

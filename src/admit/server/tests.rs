@@ -48,6 +48,7 @@ fn harness(behaviour: impl Fn(&Ticket) + Send + Sync + 'static) -> Harness {
             Arc::clone(&metrics),
             receiver,
             Clock::start(),
+            None,
         ),
         metrics,
         phase,
