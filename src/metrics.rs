@@ -19,6 +19,7 @@ mod aftermath;
 mod configuration;
 mod controllers;
 mod prometheus;
+mod spans;
 mod tls;
 mod view;
 mod waitlist;
@@ -30,6 +31,7 @@ pub use aftermath::{AftermathMetrics, Found, RecreationOutcome};
 pub use configuration::ConfigurationMetrics;
 pub use controllers::{ControllerMetrics, EventResult};
 pub use prometheus::PrometheusMetrics;
+pub use spans::{SpanMetrics, SpanResult};
 pub use tls::{TlsAuthority, TlsMaterial, TlsMetrics};
 pub use view::ViewMetrics;
 pub use waitlist::{ReleaseOutcome, WaitlistMetrics};
@@ -143,12 +145,6 @@ const OWNERS_SUSPENDED: Description = Description {
     labels: &[],
     help: "Controllers and namespaces that get no reservations because their last three expired",
 };
-const SPANS: Description = Description {
-    name: "edgeward_spans_total",
-    kind: Kind::Counter,
-    labels: &["result"],
-    help: "Spans of traced requests, by what became of them (dropped: too many waited; lost: the collector did not take them)",
-};
 const READY: Description = Description {
     name: "edgeward_ready",
     kind: Kind::Gauge,
@@ -220,7 +216,7 @@ pub const LIST: &[Description] = &[
     aftermath::RECREATIONS,
     aftermath::PAUSES,
     aftermath::PAUSED,
-    SPANS,
+    spans::SPANS,
     READY,
     LOG_LINES_DROPPED,
     BUILD_INFO,
@@ -274,7 +270,13 @@ pub enum HandshakeFailure {
 
 impl HandshakeFailure {
     /// Every reason.
-    const ALL: [Self; 4] = [Self::Rejected, Self::Protocol, Self::Closed, Self::Timeout];
+    const ALL: [Self; 5] = [
+        Self::Rejected,
+        Self::Protocol,
+        Self::Closed,
+        Self::Timeout,
+        Self::Client,
+    ];
 
     /// The value of the label `cause`.
     #[must_use]
@@ -285,32 +287,6 @@ impl HandshakeFailure {
             Self::Closed => "closed",
             Self::Timeout => "timeout",
             Self::Client => "client",
-        }
-    }
-}
-
-/// What became of a span.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpanResult {
-    /// The collector has it.
-    Exported,
-    /// Too many waited for the collector.
-    Dropped,
-    /// The collector did not take it.
-    Lost,
-}
-
-impl SpanResult {
-    /// Everything that can become of it.
-    const ALL: [Self; 3] = [Self::Exported, Self::Dropped, Self::Lost];
-
-    /// The value of the label `result`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Exported => "exported",
-            Self::Dropped => "dropped",
-            Self::Lost => "lost",
         }
     }
 }
@@ -376,7 +352,7 @@ pub struct Metrics {
     prometheus: PrometheusMetrics,
     controllers: ControllerMetrics,
     aftermath: AftermathMetrics,
-    spans: Family<ResultLabel, Counter>,
+    spans: SpanMetrics,
     ready: Gauge,
     log_lines_dropped: Counter,
 }
@@ -416,7 +392,7 @@ impl Metrics {
             prometheus: PrometheusMetrics::new(&mut registry),
             controllers: ControllerMetrics::new(&mut registry),
             aftermath: AftermathMetrics::new(&mut registry),
-            spans: register(&mut registry, &SPANS, Family::default()),
+            spans: SpanMetrics::new(&mut registry),
             ready: register(&mut registry, &READY, Gauge::default()),
             log_lines_dropped: register(&mut registry, &LOG_LINES_DROPPED, Counter::default()),
             registry,
@@ -429,9 +405,6 @@ impl Metrics {
         }
         for cause in HandshakeFailure::ALL.map(HandshakeFailure::as_str) {
             drop(metrics.handshake_failures.get_or_create(&CauseLabel { cause }));
-        }
-        for result in SpanResult::ALL {
-            metrics.spans(result, 0);
         }
         metrics
     }
@@ -545,10 +518,9 @@ impl Metrics {
         &self.aftermath
     }
 
-    /// So many spans came to this.
-    pub fn spans(&self, result: SpanResult, spans: u64) {
-        let result = result.as_str();
-        self.spans.get_or_create(&ResultLabel { result }).inc_by(spans);
+    /// What becomes of spans.
+    pub fn spans(&self) -> &SpanMetrics {
+        &self.spans
     }
 
     /// Whether this replica is ready.

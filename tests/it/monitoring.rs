@@ -43,7 +43,8 @@ fn dashboard() -> Value {
 /// The name of a series and the matchers that follow it, for each of ours and of the API server's.
 fn selectors(query: &str) -> Vec<(&str, Vec<(&str, &str)>)> {
     let is_of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let starts = query.match_indices(["edgeward_", "apiserver_"]);
+    let starts = ["edgeward_", "apiserver_"];
+    let starts = starts.into_iter().flat_map(|start| query.match_indices(start));
     let starts = starts.filter(|(at, _)| !query[..*at].ends_with(is_of_a_name));
     let selector = |(at, _)| {
         let rest: &str = &query[at..];

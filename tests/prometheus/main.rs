@@ -29,6 +29,7 @@ use tokio::runtime::Runtime;
 use crate::scene::Scene;
 
 type Script = fn(&mut Scene) -> Result<()>;
+type Question = fn(&Path) -> Result<()>;
 
 /// Every trial, with a server of its own.
 const SCRIPTS: &[(&str, Script)] = &[
@@ -41,7 +42,7 @@ const SCRIPTS: &[(&str, Script)] = &[
 ];
 
 /// What promtool is asked, which is beside Prometheus.
-const QUESTIONS: &[(&str, fn(&Path) -> Result<()>)] = &[
+const QUESTIONS: &[(&str, Question)] = &[
     ("the_rules_are_rules", alerts::the_rules_are_rules),
     (
         "each_alert_fires_in_its_case_alone",
