@@ -90,9 +90,10 @@ pub struct TlsMetrics {
 impl TlsMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let reloads = Family::<ReloadLabels, Counter>::default();
-        for result in Reload::ALL {
-            let (of, result) = (TlsMaterial::Certificate.as_str(), result.as_str());
-            drop(reloads.get_or_create(&ReloadLabels { of, result }));
+        for of in [TlsMaterial::Certificate, TlsMaterial::ClientCa].map(TlsMaterial::as_str) {
+            for result in Reload::ALL.map(Reload::as_str) {
+                drop(reloads.get_or_create(&ReloadLabels { of, result }));
+            }
         }
         Self {
             reloads: register(registry, &RELOADS, reloads),

@@ -60,8 +60,19 @@ const WELL: &[(&str, &str)] = &[
         "0x60",
     ),
     ("edgeward_tls_certificate_not_after_seconds", "2592000x60"),
-    (r#"edgeward_tls_reloads_total{result="loaded"}"#, "0+1x60"),
-    (r#"edgeward_tls_reloads_total{result="refused"}"#, "0x60"),
+    (
+        r#"edgeward_tls_authority_not_after_seconds{authority="serving"}"#,
+        "9000000x60",
+    ),
+    (r#"edgeward_tls_handshake_failures_total{cause="client"}"#, "0x60"),
+    (
+        r#"edgeward_tls_reloads_total{of="certificate",result="loaded"}"#,
+        "0+1x60",
+    ),
+    (
+        r#"edgeward_tls_reloads_total{of="certificate",result="refused"}"#,
+        "0x60",
+    ),
     (r#"edgeward_tls_handshake_failures_total{cause="rejected"}"#, "0x60"),
     (r#"edgeward_tls_handshake_failures_total{cause="closed"}"#, "0+1x60"),
     (r#"edgeward_watch_heard_timestamp_seconds{kind="nodes"}"#, "0+30x60"),
@@ -224,8 +235,24 @@ const CASES: &[Case] = &[
         &[("edgeward_tls_certificate_not_after_seconds", "1700x60")],
         &["EdgewardCertificateExpired", "EdgewardCertificateExpires"],
     ),
+    // There is none yet.
+    (&[("edgeward_tls_certificate_not_after_seconds", "0x60")], &[]),
     (
-        &[(r#"edgeward_tls_reloads_total{result="refused"}"#, "0x50 1x10")],
+        &[(
+            r#"edgeward_tls_authority_not_after_seconds{authority="serving"}"#,
+            "2500000x60",
+        )],
+        &["EdgewardAuthorityExpires"],
+    ),
+    (
+        &[(r#"edgeward_tls_handshake_failures_total{cause="client"}"#, "0x50 2x10")],
+        &["EdgewardClientsRefused"],
+    ),
+    (
+        &[(
+            r#"edgeward_tls_reloads_total{of="certificate",result="refused"}"#,
+            "0x50 1x10",
+        )],
         &["EdgewardCertificateRefused"],
     ),
     (
