@@ -276,7 +276,7 @@ pub(crate) fn check_out(scene: &Scene<'_>) -> Result<()> {
     for folder in ["deploy", "webhook", "certs"] {
         copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &ours.join(folder))?;
     }
-    scene.shell(&format!("cd edgeward\n{}", documented("sh", "openssl")?))?;
+    scene.shell(documented("sh", "openssl")?)?;
     copy(&ours.join("certs/files"), &scene.dir.join("tls"))
 }
 
