@@ -171,9 +171,10 @@ impl<'s, 'run> Installation<'s, 'run> {
         let script = documented("sh", "kubectl apply -k mine")?;
         let (command, rollout) = script.split_once('\n').context("one line applies, and one waits")?;
         let command = match self.domain {
-            "example.io" => command.to_owned(),
-            other => documented("sh", "kubectl kustomize mine | sed")?.replace("acme.dev", other),
+            "example.io" => command,
+            _ => documented("sh", "kubectl kustomize mine | sed")?,
         };
+        let command = command.replace("acme.dev", self.domain);
         // Its namespace must be there for anything to be tried in it.
         self.scene.kubectl.apply(self.object("Namespace")?)?;
         let tried = command.replace("kubectl apply", "kubectl apply --dry-run=server --validate=strict");
@@ -184,9 +185,42 @@ impl<'s, 'run> Installation<'s, 'run> {
         self.scene.shell(&command)?;
         let deployment = self.scene.kubectl_in(NAMESPACE).get("deployment", "edgeward")?;
         ensure!(deployment["metadata"]["generation"] == 1, "{deployment:#}");
+        self.upgrade(rollout)?;
         let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
         let args = ["wait", "--for=condition=Established", "--timeout=45s"];
         self.scene.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
+    }
+
+    /// To another image, by the lines about that: the pods are replaced, and nothing else is, the domain above all.
+    fn upgrade(&self, rollout: &str) -> Result<()> {
+        let file = self.scene.dir.join("mine/kustomization.yaml");
+        let mut kustomization: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
+        kustomization["images"][0]["newTag"] = json!("NEXT");
+        fs::write(&file, kustomization.to_string())?;
+        let kubectl = self.scene.kubectl_in(NAMESPACE);
+        let kept = || -> Result<Vec<Value>> {
+            let fields = [
+                ("mutatingwebhookconfiguration", "zz-edgeward", "webhooks"),
+                ("validatingadmissionpolicy", "edgeward-slo", "spec"),
+                ("validatingadmissionpolicybinding", "edgeward-slo", "spec"),
+                ("configmap", "edgeward-config", "data"),
+            ];
+            let read = fields.map(|(kind, name, field)| Ok(kubectl.get(kind, name)?[field].take()));
+            read.into_iter().collect()
+        };
+        let before = kept()?;
+        let words = match self.domain {
+            "example.io" => "kubectl apply -k mine",
+            _ => "kubectl kustomize mine | sed",
+        };
+        let command = documented_under("## Upgrading", "sh", words)?;
+        self.scene.shell(&command.replace("acme.dev", self.domain))?;
+        self.scene.shell(rollout)?;
+        let container = kubectl.get("deployment", "edgeward")?["spec"]["template"]["spec"]["containers"][0].take();
+        ensure!(container["image"] == "IMAGE:NEXT", "{container}");
+        let after = kept()?;
+        ensure!(before == after, "{before:?}\nand then\n{after:?}");
+        Ok(())
     }
 
     /// The namespace enforces the Pod Security Standard `restricted`, and the pods of the Deployment are there all the same.
@@ -206,7 +240,9 @@ impl<'s, 'run> Installation<'s, 'run> {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
         let said = kubectl.run(&args, &pod.to_string())?;
         ensure!(said.warnings().is_empty(), "{said:?}");
-        let pods = kubectl.list("pods", "app.kubernetes.io/name=edgeward")?;
+        let mut pods = kubectl.list("pods", "app.kubernetes.io/name=edgeward")?;
+        // Those from before an upgrade may still be there.
+        pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
         ensure!(pods.len() == 2, "{}", pods.len());
         Ok(())
     }
@@ -280,9 +316,15 @@ pub(crate) fn check_out(scene: &Scene<'_>) -> Result<()> {
     copy(&ours.join("certs/files"), &scene.dir.join("tls"))
 }
 
-/// The block of docs/operations.md that has these words.
+/// The first block of docs/operations.md that has these words.
 pub(crate) fn documented(language: &str, words: &str) -> Result<&'static str> {
+    documented_under("", language, words)
+}
+
+/// The same from a heading on.
+fn documented_under(heading: &str, language: &str, words: &str) -> Result<&'static str> {
     let page = include_str!("../../docs/operations.md");
+    let page = page.find(heading).map_or("", |start| &page[start..]);
     let mut blocks = page.split("\n```").filter_map(|block| {
         let (first, block) = block.split_once('\n')?;
         (first == language).then_some(block)
@@ -329,7 +371,8 @@ pub(crate) fn objects(kubectl: &Kubectl) -> Result<BTreeMap<String, Value>> {
     Ok(objects.collect())
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
+/// Copies a folder, its links as links.
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::fleet_command::edgeward;
+use crate::install::copy;
 use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::scene::{MANAGED, POLICIES, Scene};
@@ -106,17 +107,25 @@ impl Row {
     }
 }
 
-/// The policies of a folder of `webhook/`, for one namespace; dropped with the trial.
+/// The policies of `webhook/`, for one namespace; dropped with the trial.
 struct Policies {
     namespace: String,
     kubectl: Kubectl,
 }
 
 impl Policies {
-    /// Renders the folder as `kubectl apply -k` does, creates what of it are policies under names of this trial's own, and
-    /// waits until they are in force.
-    fn install(scene: &Scene<'_>, folder: &str) -> Result<Self> {
-        let folder = format!("{}/webhook/{folder}", env!("CARGO_MANIFEST_DIR"));
+    /// Renders `webhook/base` with these components as `kubectl apply -k` does, creates what of it are policies under names of
+    /// this trial's own, and waits until they are in force.
+    fn install(scene: &Scene<'_>, components: &[&str]) -> Result<Self> {
+        copy(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/webhook").as_ref(),
+            &scene.dir.join("webhook"),
+        )?;
+        let kustomization = json!({"resources": ["../webhook/base"], "components": components});
+        let mine = scene.dir.join("mine");
+        fs::create_dir(&mine)?;
+        fs::write(mine.join("kustomization.yaml"), kustomization.to_string())?;
+        let folder = mine.display().to_string();
         let rendered = scene.kubectl.run(&["kustomize", &folder], "")?.stdout;
         let policies = Self {
             namespace: scene.namespace.clone(),
@@ -287,7 +296,7 @@ fn message<'w>(mut warnings: impl Iterator<Item = &'w str>, policy: &str) -> Opt
 
 /// Every row of the table, in every kind: the faults are the parser's, in its words, and the hints are `review`'s.
 pub(crate) fn in_the_parsers_words(scene: &Scene<'_>) -> Result<()> {
-    let policies = Policies::install(scene, "base")?;
+    let policies = Policies::install(scene, &[])?;
     policies.are_well_typed()?;
     let api = Api::open(scene)?;
     let (faults, hints) = (policies.named(FAULTS), policies.named(HINTS));
@@ -374,7 +383,7 @@ pub(crate) fn where_policies_fill_in(scene: &Scene<'_>) -> Result<()> {
     scene
         .kubectl
         .run(&["label", "namespace", &scene.namespace, &label], "")?;
-    let policies = Policies::install(scene, "base")?;
+    let policies = Policies::install(scene, &[])?;
     policies.are_well_typed()?;
     let api = Api::open(scene)?;
     let says = |says: &[(&str, &str)], managed: Option<&str>| Row {
@@ -412,7 +421,7 @@ const FAULT: &str = r#"slo.example.io/class: "fast" is not latency, throughput o
 /// Warned is whoever states something, once: not who scales, not the controller that repeats it, and not in namespaces
 /// that did not opt in. The audit log has it too.
 pub(crate) fn only_what_makes_other_pods(scene: &Scene<'_>) -> Result<()> {
-    let policies = Policies::install(scene, "base")?;
+    let policies = Policies::install(scene, &[])?;
     let policy = policies.named(FAULTS);
     let applied = |kubectl: &Kubectl, object: &Value| -> Result<Option<String>> {
         let said = kubectl.apply(object)?;
@@ -448,7 +457,7 @@ pub(crate) fn only_what_makes_other_pods(scene: &Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The overlay refuses what has faults, and every fault is named; what merely has no effect it lets pass. Workloads that
+/// The component refuses what has faults, and every fault is named; what merely has no effect it lets pass. Workloads that
 /// are there already still get their pods.
 pub(crate) fn refuses(scene: &Scene<'_>) -> Result<()> {
     scene.kubectl.create(&workloads::deployment("early", 0, faulty()))?;
@@ -456,7 +465,7 @@ pub(crate) fn refuses(scene: &Scene<'_>) -> Result<()> {
     early["metadata"]["finalizers"] = json!(["edgeward.test/stay"]);
     scene.kubectl.create(&early)?;
 
-    let policies = Policies::install(scene, "overlays/deny")?;
+    let policies = Policies::install(scene, &["../webhook/deny"])?;
     let api = Api::open(scene)?;
     for kind in ["Pod", "Deployment", "CronJob"] {
         for row in table()? {

@@ -20,9 +20,28 @@ const PEM: [(&str, &str); 3] = [
     ("key", "-----BEGIN PRIVATE KEY-----\nkey\n"),
 ];
 
+/// Where a certificate may come from.
+const SOURCES: [&str; 3] = ["cert-manager", "self-managed", "files"];
+
+/// The least values with a certificate from there.
+fn of_source(source: &str) -> Value {
+    let mut values = least();
+    values["certificates"]["source"] = json!(source);
+    if source == "files" {
+        let files = PEM.iter().map(|(name, text)| ((*name).to_owned(), json!(text)));
+        values["certificates"]["files"] = files.collect();
+    }
+    values
+}
+
 impl Tools {
     /// What kustomize makes of these folders of a checkout, with the image and domain of a trial.
-    fn kustomized(&self, folders: &[&str], domain: &str) -> Result<Objects> {
+    fn kustomized(&self, resources: &[&str], components: &[&str], domain: &str) -> Result<Objects> {
+        self.customized(&json!({}), resources, components, domain)
+    }
+
+    /// The same with more in the operator's own kustomization.
+    fn customized(&self, more: &Value, resources: &[&str], components: &[&str], domain: &str) -> Result<Objects> {
         let dir = tempfile::tempdir_in(&self.dir)?;
         let (ours, mine) = (dir.path().join("edgeward"), dir.path().join("mine"));
         for folder in ["deploy", "webhook", "certs"] {
@@ -32,10 +51,14 @@ impl Tools {
             fs::write(ours.join("certs/files").join(file), text)?;
         }
         fs::create_dir(&mine)?;
-        let resources: Vec<_> = folders.iter().map(|folder| format!("../edgeward/{folder}")).collect();
+        let ours =
+            |folders: &[&str]| -> Vec<_> { folders.iter().map(|folder| format!("../edgeward/{folder}")).collect() };
         let version = env!("CARGO_PKG_VERSION");
         let image = json!({"name": "edgeward", "newName": "registry.example/edgeward", "newTag": version});
-        let kustomization = json!({"resources": resources, "images": [image]});
+        let mut kustomization = more.clone();
+        kustomization["resources"] = json!(ours(resources));
+        kustomization["components"] = json!(ours(components));
+        kustomization["images"] = json!([image]);
         fs::write(mine.join("kustomization.yaml"), kustomization.to_string())?;
         let output = Command::new(&self.kubectl).arg("kustomize").arg(mine).output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -100,18 +123,11 @@ fn ensure_same(by_helm: &Objects, by_kustomize: &Objects) -> Result<()> {
 /// The namespace is Helm's own to create, and the ConfigMap has only what is not the program's default.
 pub(crate) fn the_same_as_by_kustomize(tools: &Tools) -> Result<()> {
     for domain in ["example.io", "acme.dev"] {
-        for source in ["cert-manager", "self-managed", "files"] {
-            let mut values = least();
+        for source in SOURCES {
+            let mut values = of_source(source);
             values["domain"] = json!(domain);
-            values["certificates"]["source"] = json!(source);
-            if source == "files" {
-                values["certificates"]["files"] = PEM
-                    .iter()
-                    .map(|(name, text)| ((*name).to_owned(), json!(text)))
-                    .collect();
-            }
             let mut by_helm = tools.charted(&values)?;
-            let mut by_kustomize = tools.kustomized(&[&format!("deploy/overlays/{source}")], domain)?;
+            let mut by_kustomize = tools.kustomized(&[&format!("deploy/overlays/{source}")], &[], domain)?;
 
             let namespace = by_kustomize.remove(&format!("Namespace /{NAMESPACE}"));
             ensure!(namespace.is_some(), "kustomize makes no namespace");
@@ -129,29 +145,63 @@ pub(crate) fn the_same_as_by_kustomize(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// What is a folder more for kustomize is a value of the chart.
-pub(crate) fn overlays_are_values(tools: &Tools) -> Result<()> {
-    let plain = tools.charted(&least())?;
-    let mut values = least();
-    values["validation"]["deny"] = json!(true);
-    values["config"]["backstop"]["recreate"] = json!(true);
-    let mut by_helm = tools.charted(&values)?;
-    by_helm.retain(|key, object| plain.get(key) != Some(object));
-    by_helm
-        .remove(&format!("ConfigMap {NAMESPACE}/edgeward-config"))
-        .context("the configuration says so too")?;
+/// What is a folder more for kustomize is a value of the chart, and leaves all else as the overlay has it: `caBundle` or who
+/// is to fill it in, above all.
+pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
+    for source in SOURCES {
+        let plain = tools.charted(&of_source(source))?;
+        let mut values = of_source(source);
+        values["validation"]["deny"] = json!(true);
+        values["config"]["backstop"]["recreate"] = json!(true);
+        let mut by_helm = tools.charted(&values)?;
+        let overlay = format!("deploy/overlays/{source}");
+        let mut by_kustomize = tools.kustomized(&[&overlay, "deploy/recreate"], &["webhook/deny"], "example.io")?;
+        let changed = by_helm.iter().filter(|(key, object)| plain.get(*key) != Some(*object));
+        // The configuration, the binding, a ClusterRole and its binding.
+        ensure!(changed.count() == 4, "{source}");
 
-    let mut by_kustomize = tools.kustomized(&["deploy/recreate", "webhook/overlays/deny"], "example.io")?;
-    by_kustomize.retain(|key, object| {
+        let map = format!("ConfigMap {NAMESPACE}/edgeward-config");
+        by_helm.remove(&map).context("the configuration says so too")?;
+        by_kustomize.remove(&map).context("it is the operator's to patch")?;
+        by_kustomize
+            .remove(&format!("Namespace /{NAMESPACE}"))
+            .context("a namespace")?;
         // The folder has no label of its own, which all objects of the chart have.
-        if object["metadata"]["name"] == "edgeward-recreate" {
-            object["metadata"]["labels"] = json!({"app.kubernetes.io/name": "edgeward"});
+        for object in by_kustomize.values_mut() {
+            if object["metadata"]["name"] == "edgeward-recreate" {
+                object["metadata"]["labels"] = json!({"app.kubernetes.io/name": "edgeward"});
+            }
         }
-        // Of the webhook, this overlay has no certificate.
-        object["kind"] != "MutatingWebhookConfiguration" && plain.get(key) != Some(object)
-    });
-    ensure!(by_kustomize.len() == 3, "{by_kustomize:#?}");
-    ensure_same(&by_helm, &by_kustomize)
+        ensure_same(&by_helm, &by_kustomize)?;
+    }
+    Ok(())
+}
+
+/// Narrowed by the patch of the documentation or by a value, the way in is the same, and open to our own replicas where they
+/// look at each other's certificate.
+pub(crate) fn a_narrow_way_in_is_the_same(tools: &Tools) -> Result<()> {
+    let page = include_str!("../../docs/operations.md");
+    let mut blocks = page.split("```yaml\n").filter_map(|rest| rest.split("```").next());
+    let patches = blocks.find(|block| block.contains("/spec/ingress/0/from"));
+    let patches: Value = serde_saphyr::from_str(patches.context("docs/operations.md shows no patch")?)?;
+    let patch = patches["patches"][0]["patch"].as_str().context("a patch")?;
+    let patch: Value = serde_saphyr::from_str(patch)?;
+    for source in SOURCES {
+        let mut values = of_source(source);
+        values["networkPolicy"]["admissionFrom"] = patch[0]["value"].clone();
+        let overlay = format!("deploy/overlays/{source}");
+        let by_kustomize = tools.customized(&json!({"patches": patches["patches"]}), &[&overlay], &[], "example.io")?;
+        let key = format!("NetworkPolicy {NAMESPACE}/edgeward");
+        let policy = &by_kustomize[&key];
+        ensure!(tools.charted(&values)?[&key] == *policy, "{policy:#}");
+        let own = json!({"from": [{"podSelector": policy["spec"]["podSelector"]}], "ports": [{"port": "webhook"}]});
+        let rules = policy["spec"]["ingress"].as_array().context("rules")?;
+        ensure!(
+            rules.contains(&own) == (source == "self-managed"),
+            "{source}: {policy:#}"
+        );
+    }
+    Ok(())
 }
 
 /// Nothing of another namespace is left: who is called, who may do what, whose pods are left alone, and for which name the

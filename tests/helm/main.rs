@@ -33,7 +33,8 @@ type Script = fn(&Tools) -> Result<()>;
 
 const SCRIPTS: &[(&str, Script)] = &[
     ("the_same_as_by_kustomize", kustomize::the_same_as_by_kustomize),
-    ("overlays_are_values", kustomize::overlays_are_values),
+    ("folders_are_values", kustomize::folders_are_values),
+    ("a_narrow_way_in_is_the_same", kustomize::a_narrow_way_in_is_the_same),
     ("in_another_namespace", kustomize::in_another_namespace),
     ("every_value_has_an_effect", rendered::every_value_has_an_effect),
     ("lint_has_nothing_to_say", rendered::lint_has_nothing_to_say),

@@ -8,12 +8,17 @@ use crate::observe::installation::Right;
 
 const AREA: &str = "rights";
 
+/// Name of the Lease, unless `serve` has another `--service`.
+const LEASE: &str = "edgeward";
+
 /// Where a right is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     Everywhere,
     /// In edgeward's own namespace.
     Home,
+    /// Of the Lease in edgeward's own namespace.
+    Lease,
     /// Of the ConfigMap with the configuration.
     Configuration,
     /// Where the definition of Site is installed.
@@ -52,7 +57,7 @@ const fn need(
 const VIEW: &[&str] = &["list", "watch"];
 
 /// Those of docs/live-view.md and, of the ConfigMap and the backstop, docs/operations.md.
-const NEEDS: [Need; 13] = [
+const NEEDS: [Need; 14] = [
     need(["", "nodes"], VIEW, Scope::Everywhere, "it decides nothing without"),
     need(["", "pods"], VIEW, Scope::Everywhere, "it decides nothing without"),
     need(
@@ -81,7 +86,13 @@ const NEEDS: [Need; 13] = [
     ),
     need(
         ["coordination.k8s.io", "leases"],
-        &["get", "create", "update"],
+        &["get", "update"],
+        Scope::Lease,
+        "nobody leads, and held pods are never released without",
+    ),
+    need(
+        ["coordination.k8s.io", "leases"],
+        &["create"],
         Scope::Home,
         "nobody leads, and held pods are never released without",
     ),
@@ -150,6 +161,7 @@ pub(super) async fn review(
         let (namespace, name) = match (need.scope, place) {
             (Scope::Everywhere, _) => (None, None),
             (Scope::Home, _) => (Some(home), None),
+            (Scope::Lease, _) => (Some(home), Some(LEASE)),
             (Scope::Configuration, Place::Map(map)) => (Some(&*map.namespace), Some(&*map.name)),
             (Scope::Sites, _) if installation.sites => (None, None),
             (Scope::Policies, _) if installation.policies => (None, None),
@@ -295,7 +307,7 @@ mod tests {
              kubectl create clusterrolebinding edgeward-pods-watch --clusterrole=edgeward-pods-watch --serviceaccount=edge:me \
              --dry-run=client -o yaml | kubectl auth reconcile -f -"
         );
-        let found = lacks(&NEEDS[7], VIEW, "me", Some("edge"), Some("settings"));
+        let found = lacks(&NEEDS[8], VIEW, "me", Some("edge"), Some("settings"));
         assert_eq!(
             found.fix.unwrap(),
             "kubectl -n edge create role edgeward-configmaps-list-watch --verb=list,watch --resource=configmaps \
