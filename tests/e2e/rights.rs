@@ -1,12 +1,16 @@
 //! What edgeward may do: every edgeward of the run has the rights of `deploy/base` and no other. At the end of the run they
 //! are held against the API server's audit log.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod proof;
+
+use std::collections::BTreeSet;
 use std::iter;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 
+use self::proof::{Right, granted, granted_by, prove};
 use crate::kubectl::Kubectl;
 
 /// Where `deploy/base` installs edgeward.
@@ -41,10 +45,15 @@ pub(crate) struct Rights {
     recreation: Vec<Value>,
     /// What `certs/self-managed` adds to them.
     certificates: Vec<Value>,
+    /// The namespaces that are edgeward's own.
+    homes: Mutex<BTreeSet<String>>,
 }
 
-/// API group, resource with its subresource, and verb.
-type Right = [String; 3];
+/// Rights beside those of `deploy/base`. Dropped, they are taken back, so that the API server refuses what they are for.
+pub(crate) struct Granted {
+    kubectl: Kubectl,
+    objects: Vec<Value>,
+}
 
 impl Rights {
     /// Of `deploy/base`, as `kubectl apply -k` reads it.
@@ -56,10 +65,17 @@ impl Rights {
         ensure!(objects.len() == 5, "{objects:#?}");
         let recreation = kubectl.render(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/recreate"))?;
         let certificates = kubectl.render(concat!(env!("CARGO_MANIFEST_DIR"), "/certs/self-managed"))?;
+        // Each is granted in the namespaces of trials instead.
+        let mut roles = objects.iter().chain(&recreation).chain(&certificates);
+        ensure!(
+            roles.all(|object| object["kind"] != "Role" || object["metadata"]["namespace"] == NAMESPACE),
+            "a role of another namespace"
+        );
         Ok(Self {
             objects,
             recreation,
             certificates,
+            homes: Mutex::new(BTreeSet::from([NAMESPACE.to_owned()])),
         })
     }
 
@@ -70,20 +86,14 @@ impl Rights {
     }
 
     /// Adds the right to have pods created anew.
-    pub(crate) fn grant_recreation(&self, kubectl: &Kubectl) -> Result<()> {
-        kubectl.run(&["apply", "-f", "-"], &list(&self.recreation)).map(drop)
+    pub(crate) fn grant_recreation(&self, kubectl: &Kubectl) -> Result<Granted> {
+        Granted::apply(self.recreation.clone(), kubectl.clone())
     }
 
     /// Adds the right to keep certificates in another namespace.
-    pub(crate) fn grant_certificates_in(&self, namespace: &str, kubectl: &Kubectl) -> Result<()> {
-        let mut objects = self.certificates.clone();
-        for object in &mut objects {
-            if object["kind"] == "Role" || object["kind"] == "RoleBinding" {
-                object["metadata"]["namespace"] = json!(namespace);
-            }
-        }
-        let kubectl = kubectl.in_namespace(namespace);
-        kubectl.run(&["apply", "-f", "-"], &list(&objects)).map(drop)
+    pub(crate) fn grant_certificates_in(&self, namespace: &str, kubectl: &Kubectl) -> Result<Granted> {
+        let objects = self.at_home_in(namespace, &self.certificates);
+        Granted::apply(objects, kubectl.in_namespace(namespace))
     }
 
     /// Removes them, their namespace with all that is in it, and the ServiceAccount.
@@ -96,31 +106,43 @@ impl Rights {
 
     /// Makes another namespace edgeward's own: what it may do in that of the manifests, it may do there.
     pub(crate) fn grant_in(&self, namespace: &str, kubectl: &Kubectl) -> Result<()> {
-        let mut objects = self.objects.clone();
+        let mut objects = self.at_home_in(namespace, &self.objects);
         objects.retain(|object| object["kind"] == "Role" || object["kind"] == "RoleBinding");
-        for object in &mut objects {
-            object["metadata"]["namespace"] = json!(namespace);
-        }
         kubectl
             .in_namespace(namespace)
             .run(&["apply", "-f", "-"], &list(&objects))
             .map(drop)
     }
 
+    /// These, with what is for the namespace of the manifests for another, which is edgeward's own from now on.
+    fn at_home_in(&self, namespace: &str, objects: &[Value]) -> Vec<Value> {
+        let mut homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
+        homes.insert(namespace.to_owned());
+        let mut objects = objects.to_vec();
+        for object in &mut objects {
+            if object["kind"] == "Role" || object["kind"] == "RoleBinding" {
+                object["metadata"]["namespace"] = json!(namespace);
+            }
+        }
+        objects
+    }
+
     fn granted(&self) -> BTreeSet<Right> {
         let objects = self.objects.iter().chain(&self.recreation).chain(&self.certificates);
-        objects.flat_map(|object| granted(&object["rules"])).collect()
+        granted_by(objects)
     }
 
     /// Holds them against the calls in the audit log: the API server has allowed each, by a right of the manifests. If
-    /// `everything` was tried, each right was used. Says on stdout what was checked.
+    /// `everything` was tried, each right was used, and none could be narrower. Says on stdout what was checked.
     pub(crate) fn prove(&self, calls: &[Value], everything: bool) -> Result<()> {
         let mut accounts = vec![(String::new(), "deploy/base", self.granted())];
         for (hook, rules) in HOOKS {
             let rules: Value = serde_saphyr::from_str(rules)?;
-            let granted = granted(&rules["everywhere"]).into_iter().chain(granted(&rules["home"]));
-            accounts.push((hook.to_owned(), "the chart", granted.collect()));
+            let mut all = granted(&rules["everywhere"], true);
+            all.extend(granted(&rules["home"], false));
+            accounts.push((hook.to_owned(), "the chart", all));
         }
+        let homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut complaints = Vec::new();
         for (of, by, granted) in &accounts {
             let user = format!("{USER}{of}");
@@ -128,7 +150,18 @@ impl Rights {
             let calls: Vec<_> = calls.collect();
             // A hook does all that it may in its only trial.
             let everything = everything || (!of.is_empty() && !calls.is_empty());
-            complaints.extend(prove(&format!("edgeward{of}"), by, granted, &calls, everything));
+            let proof = prove(granted, &calls, &homes, everything);
+            let of = format!("edgeward{of}");
+            println!(
+                "rights: {} calls of {of}, {} not allowed by {by}",
+                calls.len(),
+                proof.refused
+            );
+            match everything {
+                true => println!("rights: {} of {} that {by} grants were used", proof.used, granted.len()),
+                false => println!("rights: NOT checked whether each is used, for not every trial was run and passed"),
+            }
+            complaints.extend(proof.complaints.iter().map(|complaint| format!("{of}: {complaint}")));
         }
         if !complaints.is_empty() {
             bail!("{}", complaints.join("\n"));
@@ -137,62 +170,22 @@ impl Rights {
     }
 }
 
-/// What is wrong with the calls of one ServiceAccount.
-fn prove(of: &str, by: &str, granted: &BTreeSet<Right>, calls: &[&Value], everything: bool) -> Vec<String> {
-    let mut used = BTreeSet::new();
-    let mut faults = BTreeMap::<String, usize>::new();
-    for call in calls {
-        // Of what is no resource, such as /version, everybody may know.
-        let right = right(&call["objectRef"], &call["verb"]);
-        let allowed = call["annotations"]["authorization.k8s.io/decision"] == "allow";
-        if allowed && right.as_ref().is_none_or(|right| granted.contains(right)) {
-            used.extend(right);
-            continue;
-        }
-        let how = match allowed {
-            true => "allowed, but not by the manifests",
-            false => "not allowed",
-        };
-        let what = format!("{of}: {how}: {} {}", call["verb"], call["requestURI"]);
-        *faults.entry(what).or_default() += 1;
+impl Granted {
+    fn apply(objects: Vec<Value>, kubectl: Kubectl) -> Result<Self> {
+        // Also where only some of them were created.
+        let granted = Self { kubectl, objects };
+        granted.kubectl.run(&["apply", "-f", "-"], &list(&granted.objects))?;
+        Ok(granted)
     }
-    println!(
-        "rights: {} calls of {of}, {} not allowed by {by}",
-        calls.len(),
-        faults.values().sum::<usize>()
-    );
-    let mut complaints: Vec<_> = faults
-        .iter()
-        .map(|(what, count)| format!("{what} ({count}x)"))
-        .collect();
-    match everything {
-        true => println!("rights: {} of {} that {by} grants were used", used.len(), granted.len()),
-        false => println!("rights: NOT checked whether each is used, for not every trial was run and passed"),
-    }
-    if everything {
-        complaints.extend(granted.difference(&used).map(|[group, resource, verb]| {
-            format!("{of}: granted and never used: {verb} {resource} of group {group:?}")
-        }));
-    }
-    complaints
 }
 
-/// What the rules of a role grant.
-fn granted(rules: &Value) -> BTreeSet<Right> {
-    let words = |value: &Value| -> Vec<String> {
-        let words = value.as_array().into_iter().flatten();
-        words.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let mut rights = BTreeSet::new();
-    for rule in rules.as_array().into_iter().flatten() {
-        for group in words(&rule["apiGroups"]) {
-            for resource in words(&rule["resources"]) {
-                let right = |verb| [group.clone(), resource.clone(), verb];
-                rights.extend(words(&rule["verbs"]).into_iter().map(right));
-            }
+impl Drop for Granted {
+    fn drop(&mut self) {
+        let args = ["delete", "--ignore-not-found", "--timeout=45s", "-f", "-"];
+        if let Err(error) = self.kubectl.run(&args, &list(&self.objects)) {
+            eprintln!("{error:#}");
         }
     }
-    rights
 }
 
 /// A token of a ServiceAccount of ours as it is now.
@@ -200,17 +193,6 @@ pub(crate) fn token(kubectl: &Kubectl, account: &str) -> Result<String> {
     let args = ["create", "token", account, "--duration=24h"];
     let said = kubectl.in_namespace(NAMESPACE).run(&args, "")?;
     Ok(said.stdout.trim_end().to_owned())
-}
-
-/// What a call of the audit log takes; `None` where it is about no resource.
-fn right(object: &Value, verb: &Value) -> Option<Right> {
-    let word = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
-    let resource = match (word("resource"), word("subresource")) {
-        (resource, _) if resource.is_empty() => return None,
-        (resource, sub) if sub.is_empty() => resource,
-        (resource, sub) => format!("{resource}/{sub}"),
-    };
-    Some([word("apiGroup"), resource, verb.as_str()?.to_owned()])
 }
 
 fn list(objects: &[Value]) -> String {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
@@ -17,6 +18,7 @@ use crate::patience::{BOUND, eventually};
 use crate::pki::Authority;
 use crate::process::tail;
 use crate::proxy::Proxy;
+use crate::rights::Granted;
 use crate::workloads;
 
 /// Label by which policies speak for the pods of a namespace.
@@ -34,6 +36,8 @@ pub(crate) struct Scene<'run> {
     /// kubectl in that namespace.
     pub(crate) kubectl: Kubectl,
     pub(crate) dir: PathBuf,
+    /// What edgeward may do besides until the trial is over, however it ends.
+    granted: Mutex<Vec<Granted>>,
 }
 
 impl<'run> Scene<'run> {
@@ -49,6 +53,7 @@ impl<'run> Scene<'run> {
             namespace,
             kubectl,
             dir,
+            granted: Mutex::default(),
         };
         scene.create_namespace(&scene.namespace, json!({MANAGED: "true"}))?;
         Ok(scene)
@@ -178,14 +183,26 @@ impl<'run> Scene<'run> {
         Edgeward::start_of_arguments(self.runtime, dir, self.plane.edgeward_kubeconfig(), args)
     }
 
-    /// Lets edgewards of this namespace keep their certificate themselves, as `certs/self-managed` does.
+    /// Lets edgewards of this namespace keep their certificate themselves, as `certs/self-managed` does, for as long as the
+    /// trial goes on.
     pub(crate) fn allow_self_management(&self, namespace: &str) -> Result<()> {
-        self.plane.rights.grant_certificates_in(namespace, &self.plane.kubectl)
+        self.allow(
+            self.plane
+                .rights
+                .grant_certificates_in(namespace, &self.plane.kubectl)?,
+        );
+        Ok(())
     }
 
-    /// Lets edgeward have pods created anew, as `deploy/recreate` does.
+    /// Lets edgeward have pods created anew, as `deploy/recreate` does, for as long as the trial goes on.
     pub(crate) fn allow_recreation(&self) -> Result<()> {
-        self.plane.rights.grant_recreation(&self.plane.kubectl)
+        self.allow(self.plane.rights.grant_recreation(&self.plane.kubectl)?);
+        Ok(())
+    }
+
+    fn allow(&self, granted: Granted) {
+        let mut all = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(granted);
     }
 
     /// Takes from edgeward its namespace and the rights that the run has given it, as if it had never been there. Other

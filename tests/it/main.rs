@@ -22,6 +22,9 @@ mod monitoring;
 mod pages;
 mod process;
 mod program;
+#[path = "../e2e/rights/proof.rs"]
+mod proof;
+mod rights;
 mod server;
 mod settings;
 mod shutdown;

@@ -1,0 +1,113 @@
+//! The proof at the end of the end-to-end tests finds rights that are wider than what is done with them.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::proof::{Proof, granted_by, prove};
+
+const HOME: &str = "edgeward-system";
+
+/// A ClusterRole, or a Role of edgeward's own namespace.
+fn role(kind: &str, group: &str, resource: &str, verbs: &[&str], name: Option<&str>) -> Value {
+    let mut rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    if let Some(name) = name {
+        rule["resourceNames"] = json!([name]);
+    }
+    json!({"kind": kind, "rules": [rule]})
+}
+
+fn lease(verb: &str, namespace: &str) -> Value {
+    call("coordination.k8s.io", "leases", verb, Some(namespace), Some("edgeward"))
+}
+
+fn call(group: &str, resource: &str, verb: &str, namespace: Option<&str>, name: Option<&str>) -> Value {
+    json!({
+        "verb": verb,
+        "requestURI": "/apis",
+        "objectRef": {"apiGroup": group, "resource": resource, "namespace": namespace, "name": name},
+        "annotations": {"authorization.k8s.io/decision": "allow"},
+    })
+}
+
+fn proof(roles: &[Value], calls: &[Value]) -> Proof {
+    let homes = BTreeSet::from([HOME.to_owned(), "trial-system".to_owned()]);
+    prove(&granted_by(roles), &calls.iter().collect::<Vec<_>>(), &homes, true)
+}
+
+#[test]
+fn what_is_needed_is_no_fault() {
+    const GROUP: &str = "coordination.k8s.io";
+    let roles = [
+        role("Role", GROUP, "leases", &["get", "update"], Some("edgeward")),
+        role("Role", GROUP, "leases", &["create"], None),
+        role("ClusterRole", "", "pods", &["get", "list"], None),
+        role("ClusterRole", "", "nodes", &["list"], None),
+    ];
+    let mut calls = vec![
+        call("", "pods", "get", Some("theirs"), Some("waiting")),
+        call("", "pods", "list", None, None),
+        call("", "nodes", "list", None, None),
+    ];
+    for verb in ["get", "create", "update"] {
+        calls.extend([lease(verb, HOME), lease(verb, "trial-system")]);
+    }
+    let proof = proof(&roles, &calls);
+    assert_eq!(proof.complaints, [""; 0]);
+    assert_eq!((proof.used, proof.refused), (6, 0));
+}
+
+#[test]
+fn a_right_is_no_wider_than_its_uses() {
+    const GROUP: &str = "coordination.k8s.io";
+    let complaint = |role: Value, calls: &[Value]| {
+        let complaints = proof(&[role], calls).complaints;
+        assert_eq!(complaints.len(), 1, "{complaints:?}");
+        complaints.concat()
+    };
+    let calls = [lease("get", HOME), lease("get", "trial-system")];
+    let moved = role("ClusterRole", GROUP, "leases", &["get"], Some("edgeward"));
+    assert_eq!(
+        complaint(moved, &calls),
+        r#"granted and wider than used, in edgeward's own namespace alone: get leases of group "coordination.k8s.io""#
+    );
+    let nameless = role("Role", GROUP, "leases", &["get"], None);
+    assert_eq!(
+        complaint(nameless, &calls),
+        r#"granted and wider than used, for edgeward alone: get leases of group "coordination.k8s.io""#
+    );
+    let nameless = role("ClusterRole", "", "configs", &["watch"], None);
+    let watch = call("", "configs", "watch", None, Some("zz-edgeward"));
+    assert!(complaint(nameless, &[watch]).contains("for zz-edgeward alone"));
+    // The narrower of two is the one that is used.
+    let twice = [
+        role("Role", GROUP, "leases", &["get"], Some("edgeward")),
+        role("ClusterRole", GROUP, "leases", &["get"], None),
+    ];
+    let complaints = proof(&twice, &calls).complaints;
+    assert_eq!(
+        complaints,
+        [r#"granted and never used: get leases of group "coordination.k8s.io""#]
+    );
+}
+
+#[test]
+fn a_call_needs_a_right_of_its_scope() {
+    const GROUP: &str = "coordination.k8s.io";
+    let named = role("Role", GROUP, "leases", &["get", "create"], Some("edgeward"));
+    let other = call(GROUP, "leases", "get", Some(HOME), Some("other"));
+    for (call, why) in [
+        (lease("get", "theirs"), "elsewhere"),
+        (other, "another name"),
+        (lease("create", HOME), "a name does not allow to create"),
+    ] {
+        let proof = proof(std::slice::from_ref(&named), &[call]);
+        assert_eq!(proof.refused, 1, "{why}");
+        let first = &proof.complaints[0];
+        assert!(first.starts_with("allowed, but not by the manifests: "), "{first}");
+    }
+    let mut refused = lease("get", HOME);
+    refused["annotations"]["authorization.k8s.io/decision"] = json!("forbid");
+    let complaints = proof(&[named], &[refused]).complaints;
+    assert!(complaints[0].starts_with("not allowed: "), "{complaints:?}");
+}
