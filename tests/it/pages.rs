@@ -227,6 +227,53 @@ fn every_threat_is_answered() {
     }
 }
 
+/// A test, a trial, what the end-to-end tests do at their end, or words of a manifest.
+#[test]
+fn what_holds_a_threat_is_a_test_or_a_manifest() {
+    let page = fs::read_to_string(root().join("docs/threat-model.md")).unwrap();
+    let mut others = Vec::new();
+    let mut found = 0;
+    for holders in page.split("**Held by** ").skip(1) {
+        let holders = holders.split("\n\n").next().unwrap().replace('\n', " ");
+        let parts: Vec<_> = holders.split('`').collect();
+        let mut next = 1;
+        while let Some(&name) = parts.get(next) {
+            let place = parts.get(next + 2).filter(|_| parts[next + 1] == " in ");
+            let holds = place.map_or_else(|| root().join(name).is_file(), |place| holds(name, place));
+            if !holds {
+                others.push(format!("`{name}` in `{}`", place.unwrap_or(&"")));
+            }
+            found += 1;
+            next += if place.is_some() { 4 } else { 2 };
+        }
+    }
+    assert!(others.is_empty(), "{others:#?}");
+    assert!(found > 30, "only {found}");
+}
+
+fn holds(name: &str, place: &str) -> bool {
+    if Path::new(place)
+        .extension()
+        .is_some_and(|extension| extension == "yaml")
+    {
+        return is_in(name, &root().join(place));
+    }
+    if let Some(file) = place.strip_prefix("tests/e2e") {
+        let name = name.rsplit("::").next().unwrap();
+        let main = fs::read_to_string(root().join("tests/e2e/main.rs")).unwrap();
+        let is_there = file.is_empty() || is_in(name, &root().join(place));
+        return is_there && (main.contains(&format!("::{name}\"")) || main.contains(&format!(".{name}(")));
+    }
+    // Its attributes, and what it says of itself, are above it.
+    let text = fs::read_to_string(root().join(place)).unwrap_or_default();
+    let Some((above, _)) = text.split_once(&format!("fn {name}(")) else {
+        return false;
+    };
+    let above = above.lines().rev().map(str::trim);
+    let mut above = above.take_while(|line| !line.ends_with('}') && !line.ends_with(';'));
+    above.any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"))
+}
+
 #[test]
 fn the_readme_is_for_people_in_a_hurry() {
     let lines = include_str!("../../README.md").lines().count();
