@@ -80,6 +80,19 @@ fn everything() -> Result<Value> {
     ))?)?)
 }
 
+/// Of a value that must be given, or goes with others, so that without it the chart is refused: what can be in its place, and
+/// where. `wrong_values_are_named` has the words of the refusals.
+fn instead(path: &str, given: &Value) -> Option<(String, Value)> {
+    match path {
+        "certificates.source" => Some(("/certificates".to_owned(), json!({"source": "self-managed"}))),
+        "image.repository" | "certificates.files.ca" | "certificates.files.certificate" | "certificates.files.key" => {
+            let other = format!("{}-another", given.as_str()?.trim_end());
+            Some((format!("/{}", path.replace('.', "/")), json!(other)))
+        }
+        _ => None,
+    }
+}
+
 /// With one of all values as by default, or a switch the other way, something else is rendered.
 pub(crate) fn every_value_has_an_effect(tools: &Tools) -> Result<()> {
     let (least, everything) = (least(), everything()?);
@@ -110,9 +123,16 @@ pub(crate) fn every_value_has_an_effect(tools: &Tools) -> Result<()> {
                 values[key] = value.clone();
             }
         }
-        // Some go with others, and by itself such a one is refused.
-        let rendered = tools.template(&values);
-        ensure!(rendered.as_ref().ok() != Some(plain), "{} has no effect", value.path);
+        if let Some((pointer, other)) = everything
+            .pointer(&pointer)
+            .and_then(|given| instead(&value.path, given))
+        {
+            ensure!(tools.template(&values).is_err(), "nobody misses {}", value.path);
+            values = everything.clone();
+            *values.pointer_mut(&pointer).context("a value")? = other;
+        }
+        let rendered = tools.template(&values).with_context(|| value.path.clone())?;
+        ensure!(rendered != *plain, "{} has no effect", value.path);
     }
     Ok(())
 }
