@@ -1,16 +1,18 @@
 //! One address for several replicas, as a Service is: each new connection goes to the next of them, and one that is not
-//! ready any more still gets its share for a while.
+//! ready any more still gets its share for a while. Unlike a Service, it can cut what it carries.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::edgeward::Edgeward;
 use crate::patience::{BOUND, eventually};
@@ -27,23 +29,41 @@ pub(crate) struct Balancer<'run> {
     runtime: &'run Runtime,
     address: SocketAddr,
     endpoints: Endpoints,
+    connections: Connections,
     tasks: RefCell<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Clone, Default)]
-struct Endpoints(Arc<Mutex<(Vec<SocketAddr>, usize)>>);
+struct Endpoints(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    endpoints: Vec<SocketAddr>,
+    turn: usize,
+    /// How many connections each was given.
+    opened: HashMap<SocketAddr, u64>,
+}
+
+/// What a [`Balancer`] carries.
+#[derive(Clone, Default)]
+pub(crate) struct Connections {
+    carried: Arc<tokio::sync::Mutex<JoinSet<()>>>,
+    cut: watch::Sender<()>,
+}
 
 impl<'run> Balancer<'run> {
     /// For nobody yet.
     pub(crate) fn open(scene: &Scene<'run>) -> Result<Self> {
         let listener = scene.runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let address = listener.local_addr()?;
-        let endpoints = Endpoints::default();
-        let accepting = scene.runtime.spawn(accept(listener, endpoints.clone()));
+        let (endpoints, connections) = (Endpoints::default(), Connections::default());
+        let accepting = accept(listener, endpoints.clone(), connections.clone());
+        let accepting = scene.runtime.spawn(accepting);
         Ok(Self {
             runtime: scene.runtime,
             address,
             endpoints,
+            connections,
             tasks: RefCell::new(vec![accepting]),
         })
     }
@@ -53,13 +73,28 @@ impl<'run> Balancer<'run> {
         format!("https://{}/mutate", self.address)
     }
 
+    /// Of loopback.
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    pub(crate) fn connections(&self) -> Connections {
+        self.connections.clone()
+    }
+
+    /// How many connections this replica was given.
+    pub(crate) fn opened(&self, replica: &Edgeward<'_>) -> u64 {
+        let known = self.endpoints.lock();
+        known.opened.get(&replica.admission()).copied().unwrap_or(0)
+    }
+
     /// Adds a replica, for whenever it is ready, and waits until it is.
     pub(crate) fn add(&self, replica: &Edgeward<'_>) -> Result<()> {
         let (admission, health) = (replica.admission(), replica.health());
         let probing = self.runtime.spawn(probe(admission, health, self.endpoints.clone()));
         self.tasks.borrow_mut().push(probing);
         eventually("the replica gets connections", BOUND, || {
-            ensure!(self.endpoints.lock().0.contains(&admission), "it does not");
+            ensure!(self.endpoints.lock().endpoints.contains(&admission), "it does not");
             Ok(())
         })
     }
@@ -67,7 +102,10 @@ impl<'run> Balancer<'run> {
     /// Waits until a replica that is not ready gets no connections any more.
     pub(crate) fn drops(&self, replica: &Edgeward<'_>) -> Result<()> {
         eventually("the replica gets no more connections", BOUND, || {
-            ensure!(!self.endpoints.lock().0.contains(&replica.admission()), "it does");
+            ensure!(
+                !self.endpoints.lock().endpoints.contains(&replica.admission()),
+                "it does"
+            );
             Ok(())
         })
     }
@@ -80,34 +118,58 @@ impl Drop for Balancer<'_> {
 }
 
 impl Endpoints {
-    fn lock(&self) -> MutexGuard<'_, (Vec<SocketAddr>, usize)> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, endpoint: SocketAddr) {
-        let known = &mut self.lock().0;
+        let known = &mut self.lock().endpoints;
         if !known.contains(&endpoint) {
             known.push(endpoint);
         }
     }
 
     fn next(&self) -> Option<SocketAddr> {
-        let (endpoints, turn) = &mut *self.lock();
-        *turn += 1;
-        endpoints.get(*turn % endpoints.len().max(1)).copied()
+        let known = &mut *self.lock();
+        known.turn += 1;
+        let next = *known.endpoints.get(known.turn % known.endpoints.len().max(1))?;
+        *known.opened.entry(next).or_default() += 1;
+        Some(next)
+    }
+}
+
+impl Connections {
+    /// Ends every connection, and returns when the API server knows it. Nothing may be on its way.
+    pub(crate) async fn cut(&self) {
+        let mut carried = self.carried.lock().await;
+        self.cut.send_replace(());
+        while carried.join_next().await.is_some() {}
+    }
+}
+
+async fn accept(listener: TcpListener, endpoints: Endpoints, connections: Connections) {
+    while let Ok((near, _)) = listener.accept().await {
+        let Some(endpoint) = endpoints.next() else { continue };
+        let mut carried = connections.carried.lock().await;
+        while carried.try_join_next().is_some() {}
+        carried.spawn(carry(near, endpoint, connections.cut.subscribe()));
     }
 }
 
 /// A connection ends with either side; at once where nobody takes it.
-async fn accept(listener: TcpListener, endpoints: Endpoints) {
-    while let Ok((mut near, _)) = listener.accept().await {
-        let Some(endpoint) = endpoints.next() else { continue };
-        tokio::spawn(async move {
-            let mut far = TcpStream::connect(endpoint).await?;
-            near.set_nodelay(true)?;
-            far.set_nodelay(true)?;
-            copy_bidirectional(&mut near, &mut far).await
-        });
+async fn carry(mut near: TcpStream, endpoint: SocketAddr, mut cut: watch::Receiver<()>) {
+    let Ok(mut far) = TcpStream::connect(endpoint).await else {
+        return;
+    };
+    // Without it, it is only slower.
+    let _ = (near.set_nodelay(true), far.set_nodelay(true));
+    tokio::select! {
+        _ = copy_bidirectional(&mut near, &mut far) => {}
+        _ = cut.changed() => {
+            // Were it closed at once, the API server could write the next request to it before it has seen the end.
+            let _ = near.shutdown().await;
+            while near.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {}
+        }
     }
 }
 
@@ -122,7 +184,7 @@ async fn probe(admission: SocketAddr, health: SocketAddr, endpoints: Endpoints) 
             not_ready_since = None;
             endpoints.add(admission);
         } else if not_ready_since.get_or_insert_with(Instant::now).elapsed() >= REMOVAL {
-            endpoints.lock().0.retain(|endpoint| *endpoint != admission);
+            endpoints.lock().endpoints.retain(|endpoint| *endpoint != admission);
         }
         tokio::time::sleep(PERIOD).await;
     }

@@ -12,9 +12,12 @@ use crate::edgeward::Edgeward;
 use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::rights::NAMESPACE;
-use crate::scene::Scene;
+use crate::scene::{Scene, be_patient};
 use crate::stage::Stage;
 use crate::workloads;
+
+/// Name of the webhook configuration.
+pub(crate) const WEBHOOK: &str = "zz-edgeward";
 
 /// With a certificate in files, and the keys of the contract as they are.
 pub(crate) fn with_files(scene: &Scene<'_>) -> Result<()> {
@@ -124,8 +127,9 @@ impl<'s, 'run> Installation<'s, 'run> {
     pub(crate) fn decides_and_holds(&self) -> Result<Edgeward<'run>> {
         let (scene, domain) = (self.scene, self.domain);
         scene.sign_in()?;
-        let edgeward = scene.edgeward_of_arguments(self.arguments()?)?;
+        let edgeward = scene.edgeward_of_arguments(self.arguments(&scene.dir.join("tls"))?)?;
         self.lead_to(edgeward.admission().port())?;
+        self.be_patient()?;
 
         let decision = |name: &str| -> Result<Value> {
             let mut pod = scene.kubectl.get("pod", name)?;
@@ -160,7 +164,8 @@ impl<'s, 'run> Installation<'s, 'run> {
         Ok(edgeward)
     }
 
-    fn object(&self, kind: &str) -> Result<&Value> {
+    /// The object of this kind, of which there is one.
+    pub(crate) fn object(&self, kind: &str) -> Result<&Value> {
         let mut objects = self.objects.iter();
         objects.find(|object| object["kind"] == kind).context(kind.to_owned())
     }
@@ -247,18 +252,18 @@ impl<'s, 'run> Installation<'s, 'run> {
         Ok(())
     }
 
-    /// The arguments of the Deployment's container, with the files of its Secret where they are here.
-    pub(crate) fn arguments(&self) -> Result<Vec<String>> {
+    /// The arguments of the Deployment's container, with the files of its Secret, if it mounts one, in this directory.
+    pub(crate) fn arguments(&self, tls: &Path) -> Result<Vec<String>> {
         let container = &self.object("Deployment")?["spec"]["template"]["spec"]["containers"][0];
-        let mount = container["volumeMounts"][0]["mountPath"].as_str().context("a mount")?;
+        let mount = container["volumeMounts"][0]["mountPath"].as_str();
+        let here = |arg: &str| match mount {
+            Some(mount) => arg.replace(mount, &tls.display().to_string()),
+            None => arg.to_owned(),
+        };
         let args = container["args"].as_array().context("arguments")?.iter();
-        let mut args = args.map(|arg| arg.as_str().map(|arg| arg.replace(mount, &self.tls())));
+        let mut args = args.map(|arg| arg.as_str().map(here));
         ensure!(args.next().flatten().as_deref() == Some("serve"), "{container}");
         args.map(|arg| arg.context("an argument is no string")).collect()
-    }
-
-    fn tls(&self) -> String {
-        self.scene.dir.join("tls").display().to_string()
     }
 
     /// No kubelet runs the pods here, and nothing routes to a Service. So the Service leads to a port of this machine; the
@@ -268,22 +273,23 @@ impl<'s, 'run> Installation<'s, 'run> {
         let patch = json!({"spec": spec}).to_string();
         let kubectl = self.scene.kubectl_in(NAMESPACE);
         kubectl.run(&["patch", "service", "edgeward", "--type=merge", "-p", &patch], "")?;
-        let replace = |entry: usize, field: &str, value: Value| {
-            let path = format!("/webhooks/{entry}/{field}");
-            json!({"op": "replace", "path": path, "value": value})
+        let replace = |entry| {
+            let path = format!("/webhooks/{entry}/clientConfig/service/port");
+            json!({"op": "replace", "path": path, "value": port})
         };
-        let entries = (0..2).flat_map(|entry| {
-            [
-                replace(entry, "clientConfig/service/port", json!(port)),
-                // However busy the machine is.
-                replace(entry, "timeoutSeconds", json!(30)),
-            ]
-        });
-        let patch = Value::from_iter(entries).to_string();
-        let args = ["mutatingwebhookconfiguration", "zz-edgeward", "--type=json"];
-        kubectl
-            .run(&[&["patch"], &args[..], &["-p", &patch]].concat(), "")
-            .map(drop)
+        self.patch_webhook(json!([replace(0), replace(1)]))
+    }
+
+    /// Changes the webhook configuration, which has two entries.
+    pub(crate) fn patch_webhook(&self, patch: Value) -> Result<()> {
+        let args = ["patch", "mutatingwebhookconfiguration", WEBHOOK, "--type=json", "-p"];
+        let kubectl = &self.scene.kubectl;
+        kubectl.run(&[&args[..], &[&patch.to_string()]].concat(), "").map(drop)
+    }
+
+    /// The API server waits as long as it can, however busy the machine is.
+    pub(crate) fn be_patient(&self) -> Result<()> {
+        be_patient(&self.scene.kubectl, WEBHOOK)
     }
 
     fn uninstall(&self) -> Result<()> {

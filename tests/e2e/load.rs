@@ -3,6 +3,7 @@
 pub(crate) mod hostile;
 pub(crate) mod replicas;
 pub(crate) mod restarts;
+pub(crate) mod rotation;
 
 use std::fmt;
 use std::fs;
@@ -17,10 +18,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use crate::balancer::{Balancer, Connections};
 use crate::clients;
 use crate::hook;
 use crate::patience::{BOUND, eventually};
-use crate::scene::{Registration, Scene};
+use crate::scene::Scene;
 use crate::stage::Stage;
 use crate::workloads;
 
@@ -32,6 +34,9 @@ const GROUP: u32 = 5;
 
 /// What the machine has left at the rate that is used, with a constant handler in edgeward's place.
 const IDLE: f64 = 0.4;
+
+/// How many times a second all connections are cut, where that is asked for.
+const CUTS: u32 = 2;
 
 /// How long each rate is tried.
 const TRIED: Duration = Duration::from_secs(4);
@@ -71,7 +76,7 @@ pub(crate) struct Report {
     /// Of each pod that was created and carries no decision: when its creation began, counted from the load's beginning.
     pub(crate) undecided: Vec<Duration>,
     /// Calls of a webhook that the API server passed over.
-    failed_open: u64,
+    pub(crate) failed_open: u64,
     /// Time from request to answer, of half of the creations and of 99 in 100.
     took: [Duration; 2],
     /// Share of the processors' time that nobody used.
@@ -84,6 +89,28 @@ pub(crate) fn under_load(
     scene: &Scene<'_>,
     stage: &Stage<'_>,
     rate: Rate,
+    event: impl FnOnce(&Load) -> Result<()>,
+) -> Result<Report> {
+    created_during(scene, stage, rate, None, event)
+}
+
+/// The same, and the API server's connections to this balancer are cut twice a second, when no review is on its way: what
+/// replicas show to new ones is what counts. Meanwhile creations wait, and are made up for.
+pub(crate) fn under_load_connecting_anew(
+    scene: &Scene<'_>,
+    stage: &Stage<'_>,
+    rate: Rate,
+    balancer: &Balancer<'_>,
+    event: impl FnOnce(&Load) -> Result<()>,
+) -> Result<Report> {
+    created_during(scene, stage, rate, Some(balancer.connections()), event)
+}
+
+fn created_during(
+    scene: &Scene<'_>,
+    stage: &Stage<'_>,
+    rate: Rate,
+    cut: Option<Connections>,
     event: impl FnOnce(&Load) -> Result<()>,
 ) -> Result<Report> {
     let rate = rate.a_second;
@@ -99,6 +126,7 @@ pub(crate) fn under_load(
         client,
         path,
         pod: pod(stage).to_string(),
+        cut,
         begun: load.begun,
         tally: Arc::clone(&load.tally),
     };
@@ -160,12 +188,12 @@ pub(crate) fn highest_rate(scene: &Scene<'_>, stage: &Stage<'_>) -> Result<Rate>
 impl Rate {
     /// Where others use the machine, a review may take longer than the webhook's second, whoever answers it: then the API
     /// server waits as long as it can. What is lost is lost all the same.
-    pub(crate) fn suits(self, registered: &Registration) -> Result<()> {
+    pub(crate) fn suits(self, be_patient: impl FnOnce() -> Result<()>) -> Result<()> {
         if self.is_borne {
             return Ok(());
         }
         println!("load: others use the machine, so the API server waits for 30 s");
-        registered.be_patient()
+        be_patient()
     }
 }
 
@@ -240,6 +268,7 @@ struct Pods {
     client: Client,
     path: String,
     pod: String,
+    cut: Option<Connections>,
     begun: Instant,
     tally: Tally,
 }
@@ -263,11 +292,18 @@ impl Pods {
         let mut ticks = tokio::time::interval(Duration::from_secs(GROUP.into()) / rate);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
         let mut creations = JoinSet::new();
-        loop {
+        let between_cuts = (rate / GROUP / CUTS).max(1);
+        for group in 0_u32.. {
             tokio::select! {
                 biased;
                 _ = &mut stopped => break,
                 _ = ticks.tick() => {}
+            }
+            if let Some(connections) = pods.cut.as_ref().filter(|_| group.is_multiple_of(between_cuts)) {
+                while let Some(created) = creations.join_next().await {
+                    created??;
+                }
+                connections.cut().await;
             }
             for _ in 0..GROUP {
                 let pods = Arc::clone(&pods);

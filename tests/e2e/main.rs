@@ -20,7 +20,6 @@ mod configuration;
 mod connection;
 mod constraints;
 mod control_plane;
-mod creations;
 mod custom_resources;
 mod edgeward;
 mod events;
@@ -33,6 +32,7 @@ mod held;
 mod history;
 mod hook;
 mod install;
+mod installed;
 mod invalid_slo;
 mod kubectl;
 mod leader;
@@ -51,7 +51,6 @@ mod proxy;
 mod queue;
 mod quick_start;
 mod reinvocation;
-mod relay;
 mod release;
 mod rights;
 mod rollout;
@@ -192,7 +191,6 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("custom_resources::sites_change", custom_resources::sites_change),
     ("install::with_files", install::with_files),
     ("install::under_another_domain", install::under_another_domain),
-    ("cert_manager::renewals", cert_manager::renewals),
     (
         "certificates::bad_pairs_are_refused",
         certificates::bad_pairs_are_refused,
@@ -201,6 +199,9 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("load::rolling_restart", load::restarts::rolling_restart),
     ("load::leader_is_lost", load::restarts::leader_is_lost),
     ("load::one_is_frozen", load::restarts::one_is_frozen),
+    ("load::rotation_files", load::rotation::rotation_files),
+    ("load::rotation_self_managed", load::rotation::rotation_self_managed),
+    ("load::rotation_cert_manager", load::rotation::rotation_cert_manager),
     ("load::hostile_clients", load::hostile::hostile_clients),
     ("install::by_helm", chart::by_helm),
     ("burst::fills_the_edge", burst::fills_the_edge),
@@ -225,12 +226,14 @@ const ALONE: &[&str] = &[
     "custom_resources::sites_change",
     "install::with_files",
     "install::under_another_domain",
-    "cert_manager::renewals",
     "certificates::bad_pairs_are_refused",
     "quick_start::with_kwok",
     "load::rolling_restart",
     "load::leader_is_lost",
     "load::one_is_frozen",
+    "load::rotation_files",
+    "load::rotation_self_managed",
+    "load::rotation_cert_manager",
     "load::hostile_clients",
     "install::by_helm",
     "burst::fills_the_edge",

@@ -372,19 +372,16 @@ pub(crate) struct Registration {
 impl Registration {
     /// From now on the API server waits for an answer as long as it can, however busy the machine is.
     pub(crate) fn be_patient(&self) -> Result<()> {
-        let replace =
-            |entry| json!({"op": "replace", "path": format!("/webhooks/{entry}/timeoutSeconds"), "value": 30});
-        let patch = json!([replace(0), replace(1)]).to_string();
-        let args = [
-            "patch",
-            "mutatingwebhookconfiguration",
-            &self.name,
-            "--type=json",
-            "-p",
-            &patch,
-        ];
-        self.kubectl.run(&args, "").map(drop)
+        be_patient(&self.kubectl, &self.name)
     }
+}
+
+/// See [`Registration::be_patient`].
+pub(crate) fn be_patient(kubectl: &Kubectl, configuration: &str) -> Result<()> {
+    let replace = |entry| json!({"op": "replace", "path": format!("/webhooks/{entry}/timeoutSeconds"), "value": 30});
+    let patch = json!([replace(0), replace(1)]).to_string();
+    let args = ["patch", "mutatingwebhookconfiguration", configuration, "--type=json"];
+    kubectl.run(&[&args[..], &["-p", &patch]].concat(), "").map(drop)
 }
 
 impl Drop for Registration {

@@ -12,7 +12,7 @@ use crate::pki::Authority;
 use crate::scene::{Registration, Scene};
 use crate::stage::Stage;
 
-pub(super) const REPLICAS: usize = 3;
+pub(crate) const REPLICAS: usize = 3;
 
 /// Live replicas behind a balancer, registered as webhook.
 pub(super) struct Replicas<'s, 'run> {
@@ -42,7 +42,7 @@ impl<'s, 'run> Replicas<'s, 'run> {
         let members = members.collect::<Result<Vec<_>>>()?;
         members.iter().try_for_each(|member| balancer.add(member))?;
         let _registered = scene.register(&balancer.url(), &authority.certificate)?;
-        rate.suits(&_registered)?;
+        rate.suits(|| _registered.be_patient())?;
         Ok(Self {
             scene,
             config,
