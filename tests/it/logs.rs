@@ -28,7 +28,7 @@ async fn lines_were_dropped(process: &Process) -> bool {
     })
 }
 
-async fn ends(mut process: Process) -> Option<i32> {
+pub(crate) async fn ends(mut process: Process) -> Option<i32> {
     process.signal("TERM");
     eventually("not ready", async || {
         get(process.health, "/readyz").await.expect("answered").status == 503

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::client::{PATIENCE, eventually, get};
-use crate::logs::CREATE;
+use crate::logs::{CREATE, ends};
 use crate::process::Process;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -125,10 +125,8 @@ async fn a_review_is_a_span_of_the_callers_trace() {
 
     // What is left when it ends goes out before.
     create(&process, "").await;
-    process.signal("TERM");
-    process.signal("TERM");
+    assert_eq!(ends(process).await, Some(0));
     collector.spans(1).await;
-    assert_eq!(process.child.wait().expect("it ends").code(), Some(0));
     assert!(collector.requests.try_recv().is_err());
 }
 
