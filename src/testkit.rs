@@ -1,6 +1,8 @@
-//! Generated pods and fleets for properties, as the documents they arrive as.
+//! Generated pods and fleets for properties, as the documents they arrive as; and what is logged.
 
 mod fleets;
+#[cfg(feature = "serve")]
+mod logged;
 mod pods;
 
 use std::collections::BTreeMap;
@@ -22,6 +24,8 @@ use crate::room::Room;
 use crate::units::{Moment, Now};
 
 pub(crate) use fleets::fleet;
+#[cfg(feature = "serve")]
+pub(crate) use logged::Log;
 pub(crate) use pods::pod;
 
 /// The time at which tests decide: midnight, a thousand seconds after the process started.

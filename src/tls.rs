@@ -29,7 +29,7 @@ pub mod stored;
 pub use authority::{Authority, Pem, Service};
 pub use clients::ClientCaFault;
 pub use pair::{Fault, Pair};
-pub use served::served;
+pub use served::{Chain, served, shown};
 pub use stored::{Contents, Stored};
 
 use clients::{ClientCa, Clients};

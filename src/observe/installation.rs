@@ -2,7 +2,6 @@
 
 mod bundle;
 mod mounted;
-mod serving;
 
 use std::collections::BTreeMap;
 
@@ -21,7 +20,6 @@ use crate::api::Site;
 
 pub use bundle::{Bundle, Mistrust, Serving};
 pub use mounted::{Mounted, PairSecret};
-pub use serving::{Chain, shown};
 
 /// Labels by key.
 pub type Labels = BTreeMap<String, String>;

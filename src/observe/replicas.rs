@@ -109,8 +109,6 @@ pub(super) fn ready_endpoints(slice: &EndpointSlice) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use http::{Request, Response};
@@ -122,29 +120,10 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
+    use crate::testkit::Log;
 
     /// Long enough for a busy machine.
     const BOUND: Duration = Duration::from_secs(30);
-
-    /// What was logged.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Log {
-        fn text(&self) -> String {
-            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-        }
-    }
 
     /// Watches replicas at a server that answers every request like this, until so many failures are counted or a number
     /// is told, which is returned; and what was logged meanwhile.

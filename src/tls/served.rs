@@ -1,11 +1,13 @@
-//! What a replica serves, looked at from outside.
+//! What a server shows in a TLS handshake, looked at from outside.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, Error as TlsError, RootCertStore};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error as TlsError, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -15,38 +17,125 @@ use crate::rotation::{Der, Serves};
 /// How long a connection and its handshake may take.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Certificates, leaf first.
+pub type Chain = Vec<CertificateDer<'static>>;
+
 /// Which of these authorities vouches for whoever serves at `address` (`host:port`) under this name. Takes 3 s at most, sends
 /// nothing, and brings no certificate: in TLS 1.3, the server's is seen before ours is missed.
 pub async fn served(address: &str, name: &str, authorities: &[Der], now: Timestamp) -> Serves {
-    let chain = tokio::time::timeout(TIMEOUT, chain(address, name, authorities)).await;
-    match chain {
-        Ok(Ok(chain)) => {
-            let signer = authorities
-                .iter()
-                .find(|authority| vouches(authority, &chain, name, now).is_ok());
-            signer.map_or(Serves::Other, |signer| Serves::LeafOf(Arc::clone(signer)))
-        }
-        Ok(Err(Some(TlsError::InvalidCertificate(_)))) => Serves::Other,
-        Ok(Err(_)) | Err(_) => Serves::Nothing,
+    let Ok(chain) = shown(address, name).await else {
+        return Serves::Nothing;
+    };
+    let signer = authorities
+        .iter()
+        .find(|authority| vouches(authority, &chain, name, now).is_ok());
+    signer.map_or(Serves::Other, |signer| Serves::LeafOf(Arc::clone(signer)))
+}
+
+/// Connects to `address` (`host:port`), asks for `name`, and returns the certificates that are shown there. The server has
+/// the leaf's key; whether it is to be believed is not asked. Takes 3 s at most, sends nothing.
+///
+/// # Errors
+/// Nobody answers here, or not in TLS; in these words. From where the API server is, that may be otherwise.
+pub async fn shown(address: &str, name: &str) -> Result<Chain, String> {
+    let provider = super::provider();
+    let anybody = Arc::new(Anybody(Arc::clone(&provider)));
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        // What is not to be believed must be seen as well.
+        .dangerous()
+        .with_custom_certificate_verifier(anybody)
+        .with_no_client_auth();
+    let server = ServerName::try_from(name.to_owned());
+    let server = server.map_err(|error| format!("{name:?} is no name of a server: {error}"))?;
+    let connect = async {
+        let stream = TcpStream::connect(address).await?;
+        let stream = TlsConnector::from(Arc::new(config)).connect(server, stream).await?;
+        let (_, connection) = stream.get_ref();
+        std::io::Result::Ok(connection.peer_certificates().unwrap_or_default().to_vec())
+    };
+    let answer = tokio::time::timeout(TIMEOUT, connect).await;
+    let answer = answer.map_err(|_| format!("no answer in {} s", TIMEOUT.as_secs()))?;
+    answer.map_err(|error| error.to_string())
+}
+
+/// Takes every certificate whose key the server has.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        verify_tls12_signature(message, leaf, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        verify_tls13_signature(message, leaf, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 
-/// The chain that is served, if one of the authorities vouches for it.
-async fn chain(
-    address: &str,
-    name: &str,
-    authorities: &[Der],
-) -> Result<Vec<CertificateDer<'static>>, Option<TlsError>> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(authorities.iter().map(|der| CertificateDer::from(&**der)));
-    let config = ClientConfig::builder_with_provider(super::provider())
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name = ServerName::try_from(name.to_owned()).map_err(|_| None)?;
-    let stream = TcpStream::connect(address).await.map_err(|_| None)?;
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-    let stream = stream.map_err(|error| error.get_ref()?.downcast_ref::<TlsError>().cloned())?;
-    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    Ok(chain.to_vec())
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::ServerConfig;
+    use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_shown_is_seen_whoever_signed_it() {
+        let key = KeyPair::generate().unwrap();
+        let leaf = CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
+        let chain = vec![leaf.der().clone()];
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let config = ServerConfig::builder_with_provider(super::super::provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain.clone(), key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            TlsAcceptor::from(Arc::new(config)).accept(stream).await.ok()
+        });
+        assert_eq!(shown(&address, "edgeward.example.svc").await, Ok(chain));
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn where_nobody_answers_nothing_is_shown() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        assert!(shown(&address, "edgeward.example.svc").await.is_err());
+    }
 }

@@ -1,24 +1,8 @@
-use std::io;
-use std::sync::Mutex;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::rotation::{Der, Serves};
-
-/// What was logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::testkit::Log;
 
 fn service() -> Service {
     Service {
@@ -55,7 +39,7 @@ async fn a_certificate_that_is_served_past_its_end_is_told_of() {
         // It says so at once, and then waits for a minute.
         let waited = tokio::time::timeout(Duration::from_millis(10), warn_when_over(&current, clock)).await;
         assert!(waited.is_err());
-        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let text = log.text();
         assert_eq!(
             text.contains("ERROR") && text.contains("past its end"),
             is_over,

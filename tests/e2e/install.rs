@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::edgeward::Edgeward;
+use crate::folder::copy;
 use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::rights::NAMESPACE;
@@ -375,19 +375,4 @@ pub(crate) fn objects(kubectl: &Kubectl) -> Result<BTreeMap<String, Value>> {
         (key, object.take())
     });
     Ok(objects.collect())
-}
-
-/// Copies a folder, its links as links.
-pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let to = to.join(entry.file_name());
-        match entry.file_type()? {
-            kind if kind.is_symlink() => symlink(fs::read_link(entry.path())?, to)?,
-            kind if kind.is_dir() => copy(&entry.path(), &to)?,
-            _ => drop(fs::copy(entry.path(), to)?),
-        }
-    }
-    Ok(())
 }

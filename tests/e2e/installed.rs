@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward::observe::installation::{Bundle, Chain, shown};
+use edgeward::observe::installation::Bundle;
+use edgeward::tls::{Chain, shown};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -155,18 +156,7 @@ impl<'s, 'run> Installed<'s, 'run> {
 
     /// Has the EndpointSlices of the Service name the replicas, as they would.
     fn name_endpoints(&self) -> Result<()> {
-        let slice = |member: &Edgeward<'_>| {
-            let port = member.admission().port();
-            json!({
-                "apiVersion": "discovery.k8s.io/v1",
-                "kind": "EndpointSlice",
-                "metadata": {"name": format!("edgeward-{port}"), "labels": {"kubernetes.io/service-name": "edgeward"}},
-                // Where it is an address, loopback is refused.
-                "addressType": "FQDN",
-                "ports": [{"name": "webhook", "port": port}],
-                "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],
-            })
-        };
+        let slice = |member: &Edgeward<'_>| endpoint_slice(member.admission().port());
         let kubectl = self.scene.kubectl_in(NAMESPACE);
         let mut members = self.members.iter();
         members.try_for_each(|member| kubectl.create(&slice(member)).map(drop))
@@ -262,4 +252,17 @@ impl<'s, 'run> Installed<'s, 'run> {
 pub(crate) fn decode(text: &Value) -> Result<String> {
     let text = text.as_str().context("nothing is there")?;
     Ok(String::from_utf8(STANDARD.decode(text)?)?)
+}
+
+/// An EndpointSlice of edgeward's Service that names one replica of this machine.
+pub(crate) fn endpoint_slice(port: u16) -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": format!("edgeward-{port}"), "labels": {"kubernetes.io/service-name": "edgeward"}},
+        // Where it is an address, loopback is refused.
+        "addressType": "FQDN",
+        "ports": [{"name": "webhook", "port": port}],
+        "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],
+    })
 }

@@ -26,6 +26,7 @@ mod events;
 mod failure;
 mod fleet;
 mod fleet_command;
+mod folder;
 mod gate;
 mod golden;
 mod held;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::fleet_command::edgeward;
-use crate::install::copy;
+use crate::folder::copy;
 use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::scene::{MANAGED, POLICIES, Scene};

@@ -1,7 +1,6 @@
 //! Installed by Helm or by kustomize, the objects are the same.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,6 +10,7 @@ use edgeward::observe::configuration::read;
 use serde_json::{Value, json};
 
 use crate::Tools;
+use crate::folder::copy;
 use crate::rendered::{NAMESPACE, Objects, least, objects};
 
 /// Stands for three PEM files: who renders does not read them.
@@ -89,20 +89,6 @@ impl Tools {
         fs::write(&file, map.to_string())?;
         read(file.path())
     }
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let to = to.join(entry.file_name());
-        match entry.file_type()? {
-            kind if kind.is_symlink() => symlink(fs::read_link(entry.path())?, to)?,
-            kind if kind.is_dir() => copy(&entry.path(), &to)?,
-            _ => drop(fs::copy(entry.path(), to)?),
-        }
-    }
-    Ok(())
 }
 
 fn ensure_same(by_helm: &Objects, by_kustomize: &Objects) -> Result<()> {

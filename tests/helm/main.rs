@@ -7,6 +7,8 @@
 // A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
 #![allow(clippy::expect_used)]
 
+#[path = "../e2e/folder.rs"]
+mod folder;
 mod kustomize;
 #[path = "../e2e/process.rs"]
 #[allow(dead_code, reason = "the end-to-end tests need more of it")]

@@ -10,8 +10,8 @@ use super::finding::Finding;
 use super::webhook::{host, replace};
 use crate::cli::sentence;
 use crate::observe::Connection;
-use crate::observe::installation::{Bundle, Chain, Mistrust, Mounted, PairSecret, Serving, Target, Webhook, shown};
-use crate::tls::Pair;
+use crate::observe::installation::{Bundle, Mistrust, Mounted, PairSecret, Serving, Target, Webhook};
+use crate::tls::{Chain, Pair, shown};
 
 const AREA: &str = "certificate";
 

@@ -162,8 +162,8 @@ mod tests {
         date_time_ymd,
     };
 
-    use super::super::serving::Chain;
     use super::*;
+    use crate::tls::Chain;
 
     const NAME: &str = "edgeward.example.svc";
 

@@ -15,6 +15,8 @@ use tokio::task::JoinHandle;
 
 use crate::clients::client;
 use crate::edgeward::Edgeward;
+use crate::install::WEBHOOK;
+use crate::installed::{decode, endpoint_slice};
 use crate::leader::leads;
 use crate::patience::{BOUND, eventually};
 use crate::pki::Authority;
@@ -23,8 +25,6 @@ use crate::scene::Scene;
 use crate::stage::Stage;
 use crate::workloads;
 
-/// The name that `certs/self-managed` lets edgeward write to.
-const WEBHOOK: &str = "zz-edgeward";
 const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-edgeward";
 const SECRET: &str = "edgeward-certificates";
 
@@ -97,7 +97,7 @@ pub(crate) fn self_managed(scene: &Scene<'_>) -> Result<()> {
             secret["next-ca.crt"].is_null() && secret["ca.crt"] != first_ca,
             "no new CA signs"
         );
-        let ca = String::from_utf8(STANDARD.decode(secret["ca.crt"].as_str().unwrap_or_default())?)?;
+        let ca = decode(&secret["ca.crt"])?;
         for bundle in home.bundles()? {
             ensure!(cas(&bundle) == 1 && bundle.contains(&ca), "{bundle}");
         }
@@ -201,18 +201,7 @@ impl<'s, 'run> Home<'s, 'run> {
     /// Has API servers call each of these ports for every pod, and has the EndpointSlices of the Service name them.
     fn lead_to(&self, ports: &[u16]) -> Result<()> {
         let kubectl = self.scene.kubectl_in(&self.namespace);
-        let slice = |port: &u16| {
-            json!({
-                "apiVersion": "discovery.k8s.io/v1",
-                "kind": "EndpointSlice",
-                "metadata": {"name": format!("edgeward-{port}"), "labels": {"kubernetes.io/service-name": "edgeward"}},
-                // Where it is an address, loopback is refused.
-                "addressType": "FQDN",
-                "ports": [{"name": "webhook", "port": port}],
-                "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],
-            })
-        };
-        let slices: Vec<_> = ports.iter().map(slice).collect();
+        let slices: Vec<_> = ports.iter().map(|port| endpoint_slice(*port)).collect();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": slices}).to_string();
         let prune = ["--prune", "-l", "kubernetes.io/service-name=edgeward"];
         let allow = "--prune-allowlist=discovery.k8s.io/v1/EndpointSlice";
