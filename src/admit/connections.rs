@@ -49,6 +49,8 @@ pub(crate) struct Port {
     head: Duration,
     idle: Duration,
     age: Duration,
+    /// Whether a connection that was answered with success keeps its seat, whoever wants it.
+    keeps_answered: bool,
 }
 
 /// The admission port. An API server opens a connection for each review that it sends while the others are busy.
@@ -59,12 +61,16 @@ pub(crate) const ADMISSION: Port = Port {
     head: HEAD_TIMEOUT,
     idle: IDLE_TIMEOUT,
     age: AGE_LIMIT,
+    keeps_answered: true,
 };
 
-/// The port of health and metrics.
+/// The port of health and metrics. Anybody gets an answer there, so it earns no seat; and nothing that is asked is lost where
+/// an idle connection is closed.
 pub(crate) const HEALTH: Port = Port {
     name: "health",
     connections: 128,
+    idle: Duration::from_secs(10),
+    keeps_answered: false,
     ..ADMISSION
 };
 

@@ -40,8 +40,7 @@ impl<S> Guarded<S> {
     /// Fails when it is over; else the task is woken when it will be.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let stage = self.seat.stage();
-        // An answer that is made still leaves.
-        if stage != Stage::Answer && self.eviction.poll(cx).is_ready() {
+        if self.seat.is_stranger() && self.eviction.poll(cx).is_ready() {
             return Err(seats::evicted());
         }
         let Some(limit) = self.seat.limit(stage) else {
@@ -138,10 +137,8 @@ where
         let seat = Arc::clone(&self.seat);
         Box::pin(async move {
             let mut answer = answering.await?;
-            if answer.status().is_success() {
-                seat.is_no_stranger();
-            }
-            if seat.is_old() {
+            let stays = !answer.status().is_success() || seat.is_no_stranger();
+            if !stays || seat.is_old() {
                 answer
                     .headers_mut()
                     .insert(CONNECTION, HeaderValue::from_static("close"));

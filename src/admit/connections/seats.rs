@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 
 /// The connections of a port. Clones share them.
 ///
-/// A connection that was never answered with success is a *stranger*. When all seats are taken, a stranger gives up its
+/// A connection that was never answered with success is a *stranger*; on the health port, every one is. When all seats are taken, a stranger gives up its
 /// own for a newcomer: the oldest of those that wait for the same, in the stage in which the most do. Whoever
 /// floods the port waits somewhere; the API server goes through all stages in milliseconds. Where there is no stranger, the
 /// newcomer is refused.
@@ -103,6 +103,7 @@ impl Connections {
             old_at_us,
             stage: AtomicU8::new(Stage::Handshake as u8),
             has_had_an_answer: AtomicBool::new(false),
+            is_last: AtomicBool::new(false),
         };
         Some((seat, Eviction::Possible(evicted)))
     }
@@ -159,7 +160,10 @@ pub(super) struct Seat {
     old_at_us: u64,
     /// A [`Stage`]; only the connection's own task changes it.
     stage: AtomicU8,
+    /// One with success, where that counts.
     has_had_an_answer: AtomicBool,
+    /// That answer came when it was evicted already.
+    is_last: AtomicBool,
 }
 
 impl Seat {
@@ -181,7 +185,7 @@ impl Seat {
     pub(super) fn enter(&self, stage: Stage) {
         let before = self.stage();
         self.stage.store(stage as u8, Ordering::Relaxed);
-        if !self.has_had_an_answer.load(Ordering::Relaxed) {
+        if self.is_stranger() {
             let mut seats = self.shared.lock();
             if let Some(evict) = seats.strangers[before as usize].remove(&self.id) {
                 seats.strangers[stage as usize].insert(self.id, evict);
@@ -194,12 +198,18 @@ impl Seat {
         }
     }
 
-    /// It is answered with success: it stays, unless it was evicted before.
-    pub(super) fn is_no_stranger(&self) {
-        if !self.has_had_an_answer.load(Ordering::Relaxed) {
-            let stays = self.leave_the_strangers();
-            self.has_had_an_answer.store(stays, Ordering::Relaxed);
+    /// It is answered with success, and not cut from then on. Whether it stays: one that was evicted before ends behind this
+    /// answer.
+    pub(super) fn is_no_stranger(&self) -> bool {
+        if self.shared.port.keeps_answered && !self.has_had_an_answer.swap(true, Ordering::Relaxed) {
+            self.is_last.store(!self.leave_the_strangers(), Ordering::Relaxed);
         }
+        !self.is_last.load(Ordering::Relaxed)
+    }
+
+    /// Whether an eviction cuts it.
+    pub(super) fn is_stranger(&self) -> bool {
+        !self.has_had_an_answer.load(Ordering::Relaxed)
     }
 
     /// Whether it was one of them.
@@ -217,7 +227,10 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.enter(Stage::Idle);
-        let was_evicted = !self.leave_the_strangers() && !*self.has_had_an_answer.get_mut();
+        let was_evicted = match self.is_stranger() {
+            true => !self.leave_the_strangers(),
+            false => *self.is_last.get_mut(),
+        };
         if !was_evicted {
             self.shared.lock().taken -= 1;
         }

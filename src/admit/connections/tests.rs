@@ -1,6 +1,7 @@
 //! A port with a handler of the test, over plain TCP.
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,6 +26,7 @@ const PATIENT: Port = Port {
     head: LONG,
     idle: LONG,
     age: LONG,
+    keeps_answered: true,
 };
 
 struct Served {
@@ -49,8 +51,16 @@ async fn serve(port: Port) -> Served {
     let connections = Connections::new(port, Clock::start(), Arc::clone(&metrics));
     let late = Arc::<Notify>::default();
     let wait = Arc::clone(&late);
+    // Asked by the only one on a port that is full, they evict it.
+    let evicting = async |connections: Connections, status: StatusCode| {
+        let _newcomer = connections.seat().expect("a seat");
+        status
+    };
+    let (first, second) = (connections.clone(), connections.clone());
     let router = Router::new()
         .route("/", get(async || "ok"))
+        .route("/evicted", get(move || evicting(first, StatusCode::OK)))
+        .route("/evicted-in-vain", get(move || evicting(second, StatusCode::NOT_FOUND)))
         .route("/late", get(async move || wait.notified().await));
     let server = Server::<SocketAddr>::from_listener(socket);
     let server = bounded(server, connections.clone(), Handle::new());
@@ -148,6 +158,44 @@ async fn an_eviction_is_for_good() {
         let told = tokio::time::timeout(PATIENCE, eviction.evicted()).await;
         told.expect("it is told");
     }
+}
+
+#[tokio::test]
+async fn where_answers_do_not_count_the_oldest_makes_room() {
+    let served = serve(Port {
+        connections: 2,
+        keeps_answered: false,
+        ..PATIENT
+    })
+    .await;
+    let (first, mut second) = (served.asked().await, served.asked().await);
+    let mut newcomer = served.asked().await;
+    is_closed(first).await;
+    assert!(served.refused());
+    for stream in [&mut second, &mut newcomer] {
+        assert!(ask(stream, "/").await.contains("200 OK"));
+    }
+}
+
+#[tokio::test]
+async fn a_success_that_comes_after_the_eviction_leaves_and_is_the_last() {
+    let served = serve(Port {
+        connections: 1,
+        ..PATIENT
+    })
+    .await;
+    let mut stream = served.connect().await;
+    let answer = ask(&mut stream, "/evicted").await;
+    assert!(
+        answer.contains("200 OK") && answer.contains("connection: close"),
+        "{answer}"
+    );
+    is_closed(stream).await;
+    let mut failed = served.connect().await;
+    assert_eq!(ask(&mut failed, "/evicted-in-vain").await, "");
+    // A seat that was given away is free again once.
+    let _again = served.asked().await;
+    assert_eq!(ask(&mut served.connect().await, "/").await, "");
 }
 
 #[tokio::test]
