@@ -1,6 +1,6 @@
 //! `edgeward release`: our gate off pods.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -99,28 +99,17 @@ impl Release {
                 let removed = removed.with_context(|| connection.name().to_owned())?;
                 let what = if removed { "deleted" } else { "not there" };
                 super::print(&format!("mutatingwebhookconfiguration {name} {what}\n"))?;
-                tokio::time::sleep(UNREGISTERED).await;
             }
             let ungate = Ungate {
                 client: connection.client(),
                 keys: &config.keys,
             };
             let mut counts = Counts::default();
-            let pods = self.targets(&ungate, connection).await?;
-            let mut failed = HashSet::new();
-            let mut released = std::pin::pin!(ungate.release_all(&pods));
-            while let Some((pod, freed)) = released.next().await {
-                if matches!(freed, Freed::Failed(_)) {
-                    failed.insert((&*pod.namespace, &*pod.name));
-                }
-                counts.tell(pod, &freed)?;
-            }
-            if self.all && !pods.is_empty() {
-                for pod in ungate.gated().await?.0 {
-                    if !failed.contains(&(&*pod.namespace, &*pod.name)) {
-                        counts.tell(&pod, &Freed::Failed(HELD_MEANWHILE.to_owned()))?;
-                    }
-                }
+            if self.unregister.is_some() {
+                let others = ungate.release_until_none(UNREGISTERED, |pod, freed| counts.tell(pod, freed));
+                note(others.await.with_context(|| connection.name().to_owned())?);
+            } else {
+                self.release(&ungate, connection, &mut counts).await?;
             }
             let Counts {
                 released,
@@ -135,14 +124,30 @@ impl Release {
         })
     }
 
+    async fn release(&self, ungate: &Ungate<'_>, connection: &Connection, counts: &mut Counts) -> anyhow::Result<()> {
+        let pods = self.targets(ungate, connection).await?;
+        let mut failed = HashSet::new();
+        let mut released = std::pin::pin!(ungate.release_all(&pods));
+        while let Some((pod, freed)) = released.next().await {
+            if matches!(freed, Freed::Failed(_)) {
+                failed.insert((&*pod.namespace, &*pod.name));
+            }
+            counts.tell(pod, &freed)?;
+        }
+        if self.all && !pods.is_empty() {
+            for pod in ungate.gated().await?.0 {
+                if !failed.contains(&(&*pod.namespace, &*pod.name)) {
+                    counts.tell(&pod, &Freed::Failed(HELD_MEANWHILE.to_owned()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     async fn targets(&self, ungate: &Ungate<'_>, connection: &Connection) -> anyhow::Result<Vec<Target>> {
         if self.all {
             let (gated, others) = ungate.gated().await.with_context(|| connection.name().to_owned())?;
-            for (domain, pods) in others {
-                super::note(&format!(
-                    "{pods} pods are behind the gate of the domain {domain}: release them with a --config that has it"
-                ));
-            }
+            note(others);
             return Ok(gated);
         }
         let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
@@ -160,6 +165,15 @@ impl Counts {
         };
         *count += 1;
         super::print(&format!("{}/{} {what}\n", pod.namespace, pod.name))
+    }
+}
+
+/// Notes how many pods are behind the gates of other domains.
+fn note(others: BTreeMap<String, usize>) {
+    for (domain, pods) in others {
+        super::note(&format!(
+            "{pods} pods are behind the gate of the domain {domain}: release them with a --config that has it"
+        ));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Takes our gate off pods, and changes nothing else: when edgeward is uninstalled, or where somebody asks for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use futures::stream::{self, Stream, StreamExt as _};
@@ -128,6 +129,37 @@ impl Ungate<'_> {
         stream::iter(pods).map(release).buffered(AT_ONCE)
     }
 
+    /// Releases every pod that carries our gate, as often as others come to carry it: until two lists, `pause` apart, have none
+    /// but those that failed, which are tried once. Tells of each, and returns how many carry a gate like it of another
+    /// domain, by that. For as long as pods are held, this does not end.
+    ///
+    /// # Errors
+    /// Those of [`gated`](Self::gated) and of `tell`.
+    pub async fn release_until_none(
+        &self,
+        pause: Duration,
+        mut tell: impl FnMut(&Target, &Freed) -> anyhow::Result<()>,
+    ) -> anyhow::Result<BTreeMap<String, usize>> {
+        let mut failed = HashSet::new();
+        let mut was_none = false;
+        loop {
+            let (mut pods, others) = self.gated().await?;
+            pods.retain(|pod| !failed.contains(&(pod.namespace.clone(), pod.name.clone())));
+            if pods.is_empty() && was_none {
+                return Ok(others);
+            }
+            was_none = pods.is_empty();
+            let mut released = std::pin::pin!(self.release_all(&pods));
+            while let Some((pod, freed)) = released.next().await {
+                if matches!(freed, Freed::Failed(_)) {
+                    failed.insert((pod.namespace.clone(), pod.name.clone()));
+                }
+                tell(pod, &freed)?;
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
     /// Releases one pod. Reads it again when it has changed in between, and gives up when it always has.
     pub async fn release(&self, target: &Target) -> Freed {
         let (namespace, name) = (&*target.namespace, &*target.name);
@@ -195,6 +227,8 @@ mod tests {
     #[derive(Default)]
     struct Server {
         pod: Value,
+        /// How many lists do not have it yet.
+        lists: usize,
         changes: usize,
         patches: Vec<Value>,
         refusal: Option<(u16, &'static str)>,
@@ -216,6 +250,10 @@ mod tests {
                         true => (other, "next"),
                         false => (self.pod.clone(), ""),
                     };
+                    if !is_first && self.lists > 0 {
+                        self.lists -= 1;
+                        return (200, json!({"metadata": {}, "items": []}));
+                    }
                     (200, json!({"metadata": {"continue": token}, "items": [item]}))
                 }
                 (&Method::GET, "/api/v1/namespaces/shop/pods/web") if !self.pod.is_null() => (200, self.pod.clone()),
@@ -301,6 +339,37 @@ mod tests {
         let (gated, others) = ungate.gated().await.unwrap();
         assert!(gated.is_empty());
         assert_eq!(others, [("acme.dev".to_owned(), 1)].into());
+    }
+
+    #[tokio::test]
+    async fn it_is_over_when_two_lists_have_none() {
+        let config = Config::default();
+        // In which list it is held first; whether it is seen.
+        for (lists, is_released) in [(0, true), (1, true), (2, false)] {
+            let server = server(pod(), 0);
+            server.lock().unwrap().lists = lists;
+            let mut told = Vec::new();
+            let tell = |_: &Target, freed: &Freed| {
+                told.push(freed.clone());
+                Ok(())
+            };
+            let ungate = ungate(&server, &config);
+            let others = ungate.release_until_none(Duration::ZERO, tell).await.unwrap();
+            assert!(others.is_empty());
+            assert_eq!(told, vec![Freed::Released; usize::from(is_released)], "{lists}");
+        }
+        // One that fails is told of once, and keeps nobody.
+        let server = server(pod(), usize::MAX);
+        let mut told = 0;
+        let tell = |_: &Target, freed: &Freed| {
+            assert!(matches!(freed, Freed::Failed(_)));
+            told += 1;
+            Ok(())
+        };
+        let ungate = ungate(&server, &config);
+        let others = ungate.release_until_none(Duration::ZERO, tell).await.unwrap();
+        assert!(others.is_empty());
+        assert_eq!(told, 1);
     }
 
     #[tokio::test]
