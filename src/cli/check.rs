@@ -12,7 +12,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use futures::future::join_all;
 
+use self::certificate::Behind;
 use self::finding::{Finding, Report};
 use super::cluster::Cluster;
 use super::installed::{Found, Installed, State};
@@ -103,6 +105,12 @@ impl Check {
             }
             Err(error) => findings.push(Finding::unknown(custom::AREA, &error)),
         }
+        let webhooks = connection.webhooks().await;
+        let is_ours =
+            |found: &Webhook| found.configuration == self.webhook && undecided::WEBHOOKS.contains(&&*found.name);
+        let ours = webhooks.map(|all| all.into_iter().filter(is_ours).collect::<Vec<_>>());
+        let asked = ours.iter().flatten().map(|entry| certificate::ask(connection, entry));
+        let behind = join_all(asked).await;
         let home = self.installed.namespace();
         let installation = rights::Installation {
             home: &home,
@@ -110,19 +118,15 @@ impl Check {
             sites: installed.0,
             policies: installed.1,
             recreates: found.config.backstop.recreate,
+            certificates: behind.iter().find_map(Behind::self_managed),
+            webhook: &self.webhook,
         };
         findings.extend(rights::review(connection, self.user.as_deref(), &installation).await);
-
-        let webhooks = connection.webhooks().await;
-        let is_ours =
-            |found: &Webhook| found.configuration == self.webhook && undecided::WEBHOOKS.contains(&&*found.name);
-        let ours = webhooks.map(|all| all.into_iter().filter(is_ours).collect::<Vec<_>>());
         match &ours {
             Ok(ours) => {
                 findings.extend(webhook::judge(&self.webhook, ours, &found.config.keys));
-                for entry in ours {
-                    let behind = certificate::ask(connection, entry).await;
-                    for found in certificate::judge(entry, &behind, clock.wall()) {
+                for (entry, behind) in ours.iter().zip(&behind) {
+                    for found in certificate::judge(entry, behind, clock.wall()) {
                         // Of what both entries have in common.
                         if !findings.contains(&found) {
                             findings.push(found);

@@ -1,7 +1,7 @@
 //! An installation of edgeward as an API server has it: registrations, rights, namespaces, and who answers behind a webhook.
 
 mod bundle;
-mod mounted;
+mod pair_secret;
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use super::raw::Raw;
 use crate::api::Site;
 
 pub use bundle::{Bundle, Mistrust, Serving};
-pub use mounted::{Mounted, PairSecret};
+pub use pair_secret::{PairSecret, SELF_MANAGED};
 
 /// Labels by key.
 pub type Labels = BTreeMap<String, String>;

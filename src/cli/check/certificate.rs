@@ -4,14 +4,15 @@
 use std::cmp::min;
 
 use futures::future::join_all;
+use futures::stream::{self, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::Finding;
 use super::webhook::{host, replace};
 use crate::cli::sentence;
 use crate::observe::Connection;
-use crate::observe::installation::{Bundle, Mistrust, Mounted, PairSecret, Serving, Target, Webhook};
-use crate::tls::{Chain, Pair, shown};
+use crate::observe::installation::{Bundle, Mistrust, PairSecret, Serving, Target, Webhook};
+use crate::tls::{self, Chain, Contents, Pair, Service, shown};
 
 const AREA: &str = "certificate";
 
@@ -19,8 +20,8 @@ const AREA: &str = "certificate";
 /// of its life: issuers renew at a third.
 const LATE: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// How many replicas are looked at behind a Service.
-const REPLICAS: usize = 8;
+/// How many replicas are looked at at once.
+const AT_ONCE: usize = 32;
 
 /// Who is behind a webhook.
 pub(super) enum Behind {
@@ -44,11 +45,22 @@ pub(super) struct Answer {
 
 /// A Secret that replicas read their certificate from.
 pub(super) struct Stored {
-    pub(super) secret: Mounted,
-    /// The name that the certificate must have.
-    pub(super) name: String,
+    pub(super) secret: PairSecret,
+    /// Name of the Service.
+    pub(super) service: String,
     /// `Ok(None)`: there is no such Secret.
-    pub(super) pair: Result<Option<PairSecret>, String>,
+    pub(super) contents: Result<Option<Contents>, String>,
+}
+
+impl Behind {
+    /// The Secret that edgeward keeps itself.
+    pub(super) fn self_managed(&self) -> Option<&PairSecret> {
+        let Self::Answers(_, Ok(stored)) = self else {
+            return None;
+        };
+        let mut secrets = stored.iter().map(|stored| &stored.secret);
+        secrets.find(|secret| secret.is_self_managed)
+    }
 }
 
 /// Asks who is behind a webhook.
@@ -69,19 +81,20 @@ pub(super) async fn ask(connection: &Connection, webhook: &Webhook) -> Behind {
         Target::Service { namespace, name, port } => {
             let server = format!("{name}.{namespace}.svc");
             let addresses = match connection.endpoints(namespace, name, *port).await {
-                Ok(Some(addresses)) => addresses.into_iter().take(REPLICAS),
+                Ok(Some(addresses)) => addresses,
                 Ok(None) => return Behind::NoService,
                 Err(error) => return Behind::Unknown(format!("{error:#}")),
             };
-            let answers = join_all(addresses.map(|address| answer(address, &server))).await;
-            let secrets = match connection.mounted(namespace, name).await {
+            let answers = stream::iter(addresses).map(|address| answer(address, &server));
+            let answers = answers.buffered(AT_ONCE).collect().await;
+            let secrets = match connection.pair_secrets(namespace, name).await {
                 Ok(secrets) => secrets,
                 Err(error) => return Behind::Answers(answers, Err(sentence(&error))),
             };
             let stored = secrets.into_iter().map(async |secret| Stored {
-                pair: connection.pair(&secret).await.map_err(|error| sentence(&error)),
+                contents: connection.contents(&secret).await.map_err(|error| sentence(&error)),
                 secret,
-                name: server.clone(),
+                service: name.clone(),
             });
             Behind::Answers(answers, Ok(join_all(stored).await))
         }
@@ -91,15 +104,21 @@ pub(super) async fn ask(connection: &Connection, webhook: &Webhook) -> Behind {
 /// Whether the API server would believe who answers, now and once replicas serve what is stored for them.
 pub(super) fn judge(webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<Finding> {
     let entry = &webhook.name;
+    let keeper = Keeper::of(webhook, behind);
     if webhook.ca_bundle.is_empty() {
         let text = format!("{entry} has no caBundle: the API server believes its own authorities only");
-        return vec![Finding::fault(AREA, text, other_bundle(webhook))];
+        let fix = keeper.other_bundle(webhook);
+        return vec![match webhook.target {
+            // Nobody else signs for a name like this.
+            Target::Service { .. } => Finding::fault(AREA, text, fix),
+            Target::Url(_) => Finding::warning(AREA, format!("{text}, which are not known here"), Some(fix)),
+        }];
     }
     let bundle = match Bundle::read(&webhook.ca_bundle, now) {
         Ok(bundle) => bundle,
         Err(words) => {
             let text = format!("{entry}: caBundle {words}: the API server believes nobody");
-            return vec![Finding::fault(AREA, text, other_bundle(webhook))];
+            return vec![Finding::fault(AREA, text, keeper.other_bundle(webhook))];
         }
     };
     let (answers, stored) = match (behind, &webhook.target) {
@@ -128,7 +147,12 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<F
             return vec![Finding::warning(AREA, text, None)];
         }
     };
-    let judge = Judge { webhook, bundle, now };
+    let judge = Judge {
+        webhook,
+        bundle,
+        keeper,
+        now,
+    };
     let mut findings: Vec<_> = answers.iter().map(|answer| judge.answer(answer)).collect();
     if let (true, Target::Service { namespace, .. }) = (answers.is_empty(), &webhook.target) {
         let text = format!("nobody answers {entry}: its Service has no ready endpoint");
@@ -136,7 +160,7 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<F
         findings.push(Finding::fault(AREA, text, fix));
     }
     match stored {
-        Ok(stored) => findings.extend(stored.iter().map(|stored| judge.stored(stored))),
+        Ok(stored) => findings.extend(stored.iter().flat_map(|stored| judge.stored(stored))),
         Err(why) => {
             let text = format!("what replicas serve from is not checked: {why}");
             findings.push(Finding::warning(AREA, text, None));
@@ -149,6 +173,7 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<F
 struct Judge<'w> {
     webhook: &'w Webhook,
     bundle: Bundle,
+    keeper: Keeper<'w>,
     now: Timestamp,
 }
 
@@ -156,9 +181,10 @@ impl Judge<'_> {
     fn answer(&self, answer: &Answer) -> Finding {
         let Answer { address, name, shown } = answer;
         let entry = &self.webhook.name;
-        let renew = || match &self.webhook.injected {
-            Some(_) => cert_manager(self.webhook),
-            None => format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself"),
+        let renew = || {
+            let by_hand =
+                || format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself");
+            self.keeper.fix(by_hand)
         };
         let chain = match shown {
             Ok(chain) => chain,
@@ -177,7 +203,9 @@ impl Judge<'_> {
                     format!("{entry}: the API server does not believe {address} to be {name}: its certificate {words}")
                 };
                 match mistrust {
-                    Mistrust::Authority(words) => Finding::fault(AREA, text(&words), other_bundle(self.webhook)),
+                    Mistrust::Authority(words) => {
+                        Finding::fault(AREA, text(&words), self.keeper.other_bundle(self.webhook))
+                    }
                     // Of an authority in the bundle: another bundle mends nothing.
                     Mistrust::Certificate(words) => Finding::fault(AREA, text(&words), renew()),
                 }
@@ -186,27 +214,53 @@ impl Judge<'_> {
     }
 
     /// What replicas serve once they have read it. A replica that refused it serves on what it has.
-    fn stored(&self, stored: &Stored) -> Finding {
-        let Stored { secret, name, pair } = stored;
-        let entry = &self.webhook.name;
-        let Mounted {
-            namespace,
-            name: secret,
-            ..
-        } = secret;
-        let place = format!("Secret {namespace}/{secret}");
-        let put = || match &self.webhook.injected {
-            Some(_) => cert_manager(self.webhook),
-            None => stored.put(),
-        };
-        let pair = match pair {
-            Ok(Some(pair)) => Pair::from_pem(&pair.cert, &pair.key, self.now),
+    fn stored(&self, stored: &Stored) -> Vec<Finding> {
+        let secret = &stored.secret;
+        let place = format!("Secret {}/{}", secret.namespace, secret.name);
+        let put = || self.keeper.fix(|| stored.put());
+        let contents = match &stored.contents {
+            Ok(Some(contents)) => contents,
             Ok(None) => {
-                let text = format!("{place} does not exist: replicas that mount it do not start");
-                return Finding::fault(AREA, text, put());
+                let what = match secret.is_self_managed {
+                    true => "no leader has made it, and replicas have nothing to serve",
+                    false => "replicas that mount it do not start",
+                };
+                return vec![Finding::fault(AREA, format!("{place} does not exist: {what}"), put())];
             }
-            Err(why) => return Finding::warning(AREA, format!("what is in {place} is not checked: {why}"), None),
+            Err(why) => {
+                let text = format!("what is in {place} is not checked: {why}");
+                return vec![Finding::warning(AREA, text, None)];
+            }
         };
+        let service = Service {
+            name: stored.service.clone(),
+            namespace: secret.namespace.clone(),
+        };
+        let mut findings = Vec::new();
+        if secret.is_self_managed {
+            let faults = tls::Stored::read(contents, &service, self.now).faults;
+            // What is served is judged below.
+            let of_authorities = faults.into_iter().filter(|(key, _)| *key != secret.cert);
+            findings.extend(of_authorities.map(|(key, fault)| {
+                let text = format!("{place}: {key} cannot be used, and the leader has to make another: {fault}");
+                Finding::fault(AREA, text, put())
+            }));
+        }
+        findings.push(self.pair(secret, contents, &place, &service.dns_name(), put));
+        findings
+    }
+
+    fn pair(
+        &self,
+        secret: &PairSecret,
+        contents: &Contents,
+        place: &str,
+        name: &str,
+        put: impl FnOnce() -> String,
+    ) -> Finding {
+        let entry = &self.webhook.name;
+        let pem = |key: &String| contents.get(key).map_or(&[][..], |pem| pem);
+        let pair = Pair::from_pem(pem(&secret.cert), pem(&secret.key), self.now);
         match pair.map(|pair| self.bundle.vouches(&pair.key.cert, name)) {
             Ok(Ok(serving)) => self.believed(serving, &format!("{entry}: that in {place}"), name, put),
             Ok(Err(Mistrust::Authority(words) | Mistrust::Certificate(words))) => {
@@ -225,25 +279,35 @@ impl Judge<'_> {
     }
 
     fn believed(&self, serving: Serving, what: &str, name: &str, renew: impl FnOnce() -> String) -> Finding {
-        let Serving { life, not_after } = serving;
-        match not_after.duration_since(self.now) < min(LATE, life / 4) {
-            true => Finding::warning(AREA, format!("{what} ends at {not_after}"), Some(renew())),
-            false => Finding::ok(
-                AREA,
-                format!("{what} is for {name}, of an authority in caBundle, until {not_after}"),
-            ),
+        let Serving {
+            life,
+            not_after,
+            authority_not_after,
+        } = serving;
+        let is_late = |end: Timestamp| end.duration_since(self.now) < min(LATE, life / 4);
+        // A new leaf of it would help no longer.
+        if authority_not_after < not_after && is_late(authority_not_after) {
+            let text = format!("{what} is of an authority in caBundle that ends before it, at {authority_not_after}");
+            return Finding::warning(AREA, text, Some(self.keeper.other_bundle(self.webhook)));
         }
+        if is_late(not_after) {
+            return Finding::warning(AREA, format!("{what} ends at {not_after}"), Some(renew()));
+        }
+        let end = min(not_after, authority_not_after);
+        let text = format!("{what} is for {name}, of an authority in caBundle, until {end}");
+        Finding::ok(AREA, text)
     }
 }
 
 impl Stored {
     /// The command that puts another pair in the place of this one.
     fn put(&self) -> String {
-        let Mounted {
+        let PairSecret {
             namespace,
             name,
             cert,
             key,
+            ..
         } = &self.secret;
         format!(
             "kubectl -n {namespace} patch secret {name} -p '{{\"data\": {{\"{cert}\": \"'$(base64 -w0 tls.crt)'\", \
@@ -252,22 +316,47 @@ impl Stored {
     }
 }
 
-/// How the authority of what is served comes into the bundle.
-fn other_bundle(webhook: &Webhook) -> String {
-    match &webhook.injected {
-        Some(_) => cert_manager(webhook),
-        None => replace(webhook, "clientConfig/caBundle", "\"'$(base64 -w0 ca.crt)'\""),
-    }
+/// Who brings bundle and certificate. What is patched by hand under a keeper is overwritten, or costs trust.
+enum Keeper<'w> {
+    /// cert-manager, from this Certificate (`namespace/name`).
+    CertManager(&'w str),
+    /// The leader, in this Secret.
+    Leader(&'w PairSecret),
+    Nobody,
 }
 
-/// Where to look when cert-manager brings bundle and certificate.
-fn cert_manager(webhook: &Webhook) -> String {
-    let certificate = webhook.injected.as_deref().unwrap_or_default();
-    let (namespace, name) = certificate.split_once('/').unwrap_or(("NAMESPACE", certificate));
-    format!(
-        "kubectl -n {namespace} get certificates,certificaterequests   # cert-manager fills caBundle in from {name}: its \
-         controller and cainjector must run; `cmctl renew` has a certificate issued anew"
-    )
+impl<'w> Keeper<'w> {
+    fn of(webhook: &'w Webhook, behind: &'w Behind) -> Self {
+        match (&webhook.injected, behind.self_managed()) {
+            (Some(certificate), _) => Self::CertManager(certificate),
+            (None, Some(secret)) => Self::Leader(secret),
+            (None, None) => Self::Nobody,
+        }
+    }
+
+    /// Where to look when they are not as they should be, and what to do where they are nobody's.
+    fn fix(&self, by_hand: impl FnOnce() -> String) -> String {
+        match self {
+            Self::CertManager(certificate) => {
+                let (namespace, name) = certificate.split_once('/').unwrap_or(("NAMESPACE", certificate));
+                format!(
+                    "kubectl -n {namespace} get certificates,certificaterequests   # cert-manager fills caBundle in from {name}: \
+                     its controller and cainjector must run; `cmctl renew` has a certificate issued anew"
+                )
+            }
+            Self::Leader(PairSecret { namespace, name, .. }) => format!(
+                "kubectl -n {namespace} logs -l app.kubernetes.io/name=edgeward --prefix --tail=-1 | grep -E 'certificate|caBundle'   \
+                 # the leader keeps the Secret {name} and caBundle by itself: its log says what hinders it; its rights are those \
+                 of certs/self-managed"
+            ),
+            Self::Nobody => by_hand(),
+        }
+    }
+
+    /// How the authority of what is served comes into the bundle.
+    fn other_bundle(&self, webhook: &Webhook) -> String {
+        self.fix(|| replace(webhook, "clientConfig/caBundle", "\"'$(base64 -w0 ca.crt)'\""))
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::finding::Finding;
 use crate::cli::installed::Place;
 use crate::cli::sentence;
 use crate::observe::Connection;
-use crate::observe::installation::Right;
+use crate::observe::installation::{PairSecret, Right};
 
 const AREA: &str = "rights";
 
@@ -27,6 +27,12 @@ enum Scope {
     Policies,
     /// Where the backstop may have pods created anew.
     Recreation,
+    /// Of the Secret that edgeward keeps, where it does.
+    Certificates,
+    /// Of any Secret in that namespace: one that is to be created has no name that could be told.
+    NewCertificates,
+    /// Of the webhook configuration whose caBundle it keeps.
+    Registration,
 }
 
 /// Rights that are needed together.
@@ -56,8 +62,8 @@ const fn need(
 
 const VIEW: &[&str] = &["list", "watch"];
 
-/// Those of docs/live-view.md and, of the ConfigMap and the backstop, docs/operations.md.
-const NEEDS: [Need; 14] = [
+/// Those of docs/live-view.md and, of the ConfigMap, the backstop and certificates, docs/operations.md.
+const NEEDS: [Need; 17] = [
     need(["", "nodes"], VIEW, Scope::Everywhere, "it decides nothing without"),
     need(["", "pods"], VIEW, Scope::Everywhere, "it decides nothing without"),
     need(
@@ -132,6 +138,24 @@ const NEEDS: [Need; 14] = [
         Scope::Recreation,
         "the backstop has no pod created anew without",
     ),
+    need(
+        ["", "secrets"],
+        &["get", "list", "watch", "update"],
+        Scope::Certificates,
+        "`serve --self-managed` serves no certificate, or renews none, without",
+    ),
+    need(
+        ["", "secrets"],
+        &["create"],
+        Scope::NewCertificates,
+        "`serve --self-managed` makes no certificate without",
+    ),
+    need(
+        ["admissionregistration.k8s.io", "mutatingwebhookconfigurations"],
+        &["get", "list", "watch", "patch"],
+        Scope::Registration,
+        "`serve --self-managed` cannot tell API servers of its CA without",
+    ),
 ];
 
 /// What decides which rights are needed.
@@ -146,6 +170,32 @@ pub(super) struct Installation<'i> {
     pub(super) policies: bool,
     /// `backstop.recreate` of the configuration.
     pub(super) recreates: bool,
+    /// The Secret that edgeward keeps its certificates in, if it does.
+    pub(super) certificates: Option<&'i PairSecret>,
+    /// Name of the MutatingWebhookConfiguration.
+    pub(super) webhook: &'i str,
+}
+
+impl Installation<'_> {
+    /// In which namespace a right is needed, and for which object; `None` where it is not.
+    fn applies(&self, scope: Scope) -> Option<(Option<&str>, Option<&str>)> {
+        let everywhere = |applies: bool| applies.then_some((None, None));
+        match scope {
+            Scope::Everywhere => everywhere(true),
+            Scope::Home => Some((Some(self.home), None)),
+            Scope::Lease => Some((Some(self.home), Some(LEASE))),
+            Scope::Configuration => match self.place {
+                Place::Map(map) => Some((Some(&map.namespace), Some(&map.name))),
+                Place::Path(_) => None,
+            },
+            Scope::Sites => everywhere(self.sites),
+            Scope::Policies => everywhere(self.policies),
+            Scope::Recreation => everywhere(self.recreates),
+            Scope::Certificates => self.certificates.map(|of| (Some(&*of.namespace), Some(&*of.name))),
+            Scope::NewCertificates => self.certificates.map(|of| (Some(&*of.namespace), None)),
+            Scope::Registration => self.certificates.map(|_| (None, Some(self.webhook))),
+        }
+    }
 }
 
 /// Reviews the rights of `user`, without one of the ServiceAccount in `home`. Those of whoever asks say nothing of them.
@@ -154,19 +204,12 @@ pub(super) async fn review(
     user: Option<&str>,
     installation: &Installation<'_>,
 ) -> Vec<Finding> {
-    let Installation { home, place, .. } = *installation;
-    let user = user.map_or_else(|| format!("system:serviceaccount:{home}:edgeward"), str::to_owned);
+    let of_home = || format!("system:serviceaccount:{}:edgeward", installation.home);
+    let user = user.map_or_else(of_home, str::to_owned);
     let mut findings = Vec::new();
     for need in &NEEDS {
-        let (namespace, name) = match (need.scope, place) {
-            (Scope::Everywhere, _) => (None, None),
-            (Scope::Home, _) => (Some(home), None),
-            (Scope::Lease, _) => (Some(home), Some(LEASE)),
-            (Scope::Configuration, Place::Map(map)) => (Some(&*map.namespace), Some(&*map.name)),
-            (Scope::Sites, _) if installation.sites => (None, None),
-            (Scope::Policies, _) if installation.policies => (None, None),
-            (Scope::Recreation, _) if installation.recreates => (None, None),
-            (Scope::Configuration | Scope::Sites | Scope::Policies | Scope::Recreation, _) => continue,
+        let Some((namespace, name)) = installation.applies(need.scope) else {
+            continue;
         };
         let mut refused = Vec::new();
         for verb in need.verbs {
@@ -285,6 +328,7 @@ mod tests {
         const OPERATIONS: &str = include_str!("../../../docs/operations.md");
         expected.extend(documented(OPERATIONS, "[configmaps]"));
         expected.extend(documented(OPERATIONS, "verbs: [delete]"));
+        expected.extend(documented(OPERATIONS, "resourceNames: [edgeward-certificates]"));
         let reviewed = NEEDS.iter().flat_map(|need| {
             let verbs = need.verbs.iter();
             verbs.map(|verb| [need.group, need.resource, verb].map(str::to_owned))

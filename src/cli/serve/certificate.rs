@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::controllers::certificates::Certificates;
 use crate::controllers::lease::Leadership;
 use crate::metrics::Metrics;
+use crate::observe::installation::SELF_MANAGED;
 use crate::observe::{Cluster, secret};
 use crate::rotation::Lives;
 use crate::runtime::Task;
@@ -34,7 +35,7 @@ pub(super) struct Certificate {
         value_name = "SECRET",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "edgeward-certificates",
+        default_missing_value = SELF_MANAGED,
         conflicts_with_all = ["tls_key", "fleet"]
     )]
     self_managed: Option<String>,

@@ -20,6 +20,8 @@ pub struct Serving {
     pub life: SignedDuration,
     /// Its end.
     pub not_after: Timestamp,
+    /// The end of the authority in the bundle that vouches for it; of several, the last.
+    pub authority_not_after: Timestamp,
 }
 
 /// Why the API server would not believe a server; in words that complete "it will not, because it …".
@@ -34,26 +36,25 @@ pub enum Mistrust {
 /// The authorities of a `caBundle` that count now.
 #[derive(Debug)]
 pub struct Bundle {
-    authorities: Vec<CertificateDer<'static>>,
+    /// With the end of each.
+    authorities: Vec<(CertificateDer<'static>, Timestamp)>,
     /// How many there are besides, whose time is over or has not come.
     others: usize,
     now: Timestamp,
 }
 
 impl Bundle {
-    /// Reads PEM as the API server does: a block that is no certificate is passed over, and an authority counts in its own
-    /// time only.
+    /// Reads PEM as the API server does: a block that is broken or no certificate is passed over, and an authority counts in
+    /// its own time only.
     ///
     /// # Errors
     /// None counts, in words that follow "caBundle".
     pub fn read(pem: &[u8], now: Timestamp) -> Result<Self, String> {
-        let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
-        let certificates = certificates.map_err(|error| format!("is not PEM: {error}"))?;
         let mut authorities = Vec::new();
         let mut others = Vec::new();
-        for certificate in certificates {
+        for certificate in CertificateDer::pem_slice_iter(pem).flatten() {
             match validity(&certificate) {
-                Some((from, to)) if from <= now && now <= to => authorities.push(certificate),
+                Some((from, to)) if from <= now && now <= to => authorities.push((certificate, to)),
                 Some(times) => others.push(times),
                 None => {}
             }
@@ -92,29 +93,34 @@ impl Bundle {
         }
         let server = ServerName::try_from(name.to_owned());
         let server = server.map_err(|error| Mistrust::Certificate(format!("cannot be for {name:?}: {error}")))?;
-        let serving = Serving {
+        let mut serving = Serving {
             life: to.duration_since(from),
             not_after: to,
+            authority_not_after: to,
         };
         // The API server, unlike our library, takes a certificate that is in the bundle itself.
-        if self.authorities.contains(leaf) {
+        if self.authorities.iter().any(|(authority, _)| authority == leaf) {
             let verified = ParsedCertificate::try_from(leaf).and_then(|leaf| verify_server_name(&leaf, &server));
             return verified.map(|()| serving).map_err(|error| self.mistrust(&error, name));
         }
-        let mut roots = RootCertStore::empty();
-        let (taken, _) = roots.add_parsable_certificates(self.authorities.iter().cloned());
-        if taken == 0 {
-            return Err(Mistrust::Authority("is of no authority that can be read".to_owned()));
-        }
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        let verifier = verifier.map_err(|error| Mistrust::Authority(error.to_string()))?;
         let now = u64::try_from(self.now.as_second()).unwrap_or_default();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-        match verifier.verify_server_cert(leaf, intermediates, &server, &[], now) {
-            Ok(_) => Ok(serving),
-            Err(error) => Err(self.mistrust(&error, name)),
-        }
+        let verify = |authorities: &[(CertificateDer<'static>, Timestamp)]| {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(authorities.iter().map(|(authority, _)| authority.clone()));
+            if roots.is_empty() {
+                return Err(Mistrust::Authority("is of no authority that can be read".to_owned()));
+            }
+            let provider = Arc::new(aws_lc_rs::default_provider());
+            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            let verifier = verifier.map_err(|error| Mistrust::Authority(error.to_string()))?;
+            let verified = verifier.verify_server_cert(leaf, intermediates, &server, &[], now);
+            verified.map(drop).map_err(|error| self.mistrust(&error, name))
+        };
+        verify(&self.authorities)?;
+        let vouching = self.authorities.chunks(1).filter(|one| verify(one).is_ok());
+        serving.authority_not_after = vouching.map(|one| one[0].1).max().unwrap_or(to);
+        Ok(serving)
     }
 
     fn mistrust(&self, error: &TlsError, name: &str) -> Mistrust {
@@ -221,9 +227,15 @@ mod tests {
         let serving = judged(&ours.pem(), &good, NAME).unwrap();
         assert_eq!(serving.not_after.to_string(), "2027-01-01T00:00:00Z");
         assert_eq!(serving.life.as_hours(), 365 * 24);
+        assert_eq!(serving.authority_not_after.to_string(), "2030-01-01T00:00:00Z");
         // Two authorities, as while one is rotated.
-        let both = format!("{}{}", authority("other", 2020..2030).pem(), ours.pem());
-        assert!(judged(&both, &good, NAME).is_ok());
+        let both = format!("{}{}", authority("other", 2020..2040).pem(), ours.pem());
+        assert_eq!(judged(&both, &good, NAME), Ok(serving));
+        // Two certificates of the same.
+        let longer = authority_params("ours", 2020..2040).self_signed(ours.key()).unwrap();
+        let both = format!("{}{}", longer.pem(), ours.pem());
+        let serving = judged(&both, &good, NAME).unwrap();
+        assert_eq!(serving.authority_not_after.to_string(), "2040-01-01T00:00:00Z");
 
         let other = "other.example.svc";
         assert_eq!(
@@ -306,10 +318,14 @@ mod tests {
         for nothing in [
             "",
             "nonsense",
+            "-----BEGIN CERTIFICATE-----\n",
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         ] {
             assert_eq!(read(nothing), "holds no certificate", "{nothing}");
         }
-        assert!(read("-----BEGIN CERTIFICATE-----\n").starts_with("is not PEM"));
+        // One that is broken spoils none but itself.
+        let broken = "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n";
+        let pem = format!("{broken}{}{broken}", other.pem());
+        assert!(judged(&pem, &leaf(&other, |_| {}), NAME).is_ok());
     }
 }

@@ -80,7 +80,11 @@ the file of its rights, its arguments.
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
 {{- $hook := index . 2 -}}
-{{- $rules := $root.Files.Get (index . 3) | fromYaml -}}
+{{- $rules := $root.Files.Get (index . 3) -}}
+{{- if eq $root.Values.certificates.source "self-managed" -}}
+{{- $rules = $rules | replace "edgeward-tls" "edgeward-certificates" -}}
+{{- end -}}
+{{- $rules = $rules | fromYaml -}}
 {{- $args := index . 4 -}}
 {{- $group := "rbac.authorization.k8s.io" -}}
 {{- $subjects := list (dict "kind" "ServiceAccount" "name" $name "namespace" $root.Release.Namespace) -}}

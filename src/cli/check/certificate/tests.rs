@@ -169,6 +169,105 @@ fn a_certificate_near_its_end_is_late() {
     // A day in all, of which a third is left, and less than a quarter.
     assert_eq!(level(-16..8), Level::Ok);
     assert_eq!(level(-19..5), Level::Warning);
+
+    // Or its authority.
+    let ours = authority(-1..13 * DAY);
+    let long = shows(&leaf(&ours, NAME, -300 * DAY..60 * DAY));
+    let (level, text) = found(&ours.pem(), &long);
+    assert_eq!(
+        (level, &*text),
+        (
+            Level::Warning,
+            "pods.edgeward.io: that at 10.0.0.1:8443 is of an authority in caBundle that ends before it, at \
+             2026-12-04T12:00:00Z"
+        )
+    );
+    let ours = authority(-1..15 * DAY);
+    let (level, text) = found(&ours.pem(), &shows(&leaf(&ours, NAME, -300 * DAY..60 * DAY)));
+    assert!(
+        level == Level::Ok && text.ends_with("until 2026-12-06T12:00:00Z"),
+        "{text}"
+    );
+}
+
+/// A URL may be that of a server with a public certificate.
+#[test]
+fn a_url_may_need_no_bundle() {
+    let webhook = Webhook {
+        target: Target::Url("https://edgeward.example.com/mutate".into()),
+        ..webhook("")
+    };
+    let good = shows(&leaf(&trusted(), NAME, -24..24 * 60));
+    assert_eq!(finding(&webhook, &good).level, Level::Warning);
+}
+
+/// By whatever is wrong: a patch by hand would take away what the leader needs.
+#[test]
+fn what_the_leader_keeps_nobody_patches() {
+    let service = Service {
+        name: "edgeward".into(),
+        namespace: "edgeward-system".into(),
+    };
+    let life = |days: i64| SignedDuration::from_hours(24 * days);
+    let ca = tls::Authority::make(&service, now(), life(3650)).unwrap();
+    let (certificate, key) = (ca.certificate.as_bytes(), ca.key.as_bytes());
+    let authority = tls::Authority::read(certificate, key, &service, now()).unwrap();
+    let pair = authority.issue(&[service.dns_name()], now(), life(90)).unwrap();
+    let mut contents = Contents::new();
+    tls::stored::put_authority(&mut contents, ca.clone());
+    tls::stored::put_leaf(&mut contents, pair);
+    let judged = |bundle: &str, contents: Option<&Contents>| {
+        let stored = Stored {
+            secret: PairSecret {
+                namespace: "edgeward-system".into(),
+                name: "edgeward-certificates".into(),
+                cert: "tls.crt".into(),
+                key: "tls.key".into(),
+                is_self_managed: true,
+            },
+            service: "edgeward".into(),
+            contents: Ok(contents.cloned()),
+        };
+        let behind = Behind::Answers(vec![], Ok(vec![stored]));
+        let mut findings = judge(&webhook(bundle), &behind, now());
+        // Nobody answers.
+        findings.retain(|found| !found.text.starts_with("nobody answers"));
+        for found in &findings {
+            let is_by_leader = |fix: &String| fix.contains("certs/self-managed") && !fix.contains("patch");
+            assert!(found.fix.iter().all(is_by_leader), "{found:?}");
+        }
+        let texts = findings.into_iter().map(|found| (found.level, found.text));
+        texts.collect::<Vec<_>>()
+    };
+    let good = judged(&ca.certificate, Some(&contents));
+    assert!(matches!(&good[..], [(Level::Ok, _)]), "{good:?}");
+    for bundle in ["", "pem"] {
+        let found = judged(bundle, Some(&contents));
+        assert!(matches!(&found[..], [(Level::Fault, _)]), "{found:?}");
+    }
+    let missing = judged(&ca.certificate, None);
+    assert_eq!(
+        missing,
+        [(
+            Level::Fault,
+            "Secret edgeward-system/edgeward-certificates does not exist: no leader has made it, and replicas have nothing to \
+             serve"
+                .to_owned()
+        )]
+    );
+    let mut broken = contents.clone();
+    broken.remove("ca.key");
+    let found = judged(&ca.certificate, Some(&broken));
+    assert!(
+        matches!(&found[..], [(Level::Fault, text), (Level::Ok, _)] if text.contains("ca.crt is there and ca.key is not")),
+        "{found:?}"
+    );
+    contents.remove("tls.crt");
+    let found = judged(&ca.certificate, Some(&contents));
+    assert!(
+        matches!(&found[..], [(Level::Fault, text)] if text.contains("cannot be used, so replicas keep")),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -202,24 +301,22 @@ fn another_bundle_is_shown_only_where_that_helps() {
 #[test]
 fn what_is_stored_for_replicas_is_judged_as_they_will() {
     let ours = trusted();
-    let secret = Mounted {
+    let secret = PairSecret {
         namespace: "edgeward-system".into(),
         name: "edgeward-tls".into(),
         cert: "tls.crt".into(),
         key: "tls.key".into(),
+        is_self_managed: false,
     };
     let good = leaf(&ours, NAME, -24..24 * 60);
     let judged = |pair: Result<Option<(&str, &str)>, String>| {
-        let pair = pair.map(|pair| {
-            pair.map(|(cert, key)| PairSecret {
-                cert: cert.into(),
-                key: key.into(),
-            })
-        });
+        let contents = |(cert, key): (&str, &str)| {
+            Contents::from([("tls.crt".into(), cert.into()), ("tls.key".into(), key.into())])
+        };
         let stored = Stored {
             secret: secret.clone(),
-            name: NAME.into(),
-            pair,
+            service: "edgeward".into(),
+            contents: pair.map(|pair| pair.map(contents)),
         };
         let Behind::Answers(answers, _) = shows(&good) else {
             unreachable!();
