@@ -323,14 +323,17 @@ enum Keeper<'w> {
     /// The leader, in this Secret.
     Leader(&'w PairSecret),
     Nobody,
+    /// How replicas are started is not known.
+    Unknown,
 }
 
 impl<'w> Keeper<'w> {
     fn of(webhook: &'w Webhook, behind: &'w Behind) -> Self {
-        match (&webhook.injected, behind.self_managed()) {
-            (Some(certificate), _) => Self::CertManager(certificate),
-            (None, Some(secret)) => Self::Leader(secret),
-            (None, None) => Self::Nobody,
+        match (&webhook.injected, behind.self_managed(), behind) {
+            (Some(certificate), ..) => Self::CertManager(certificate),
+            (None, Some(secret), _) => Self::Leader(secret),
+            (None, None, Behind::Answers(_, Ok(_)) | Behind::NoUrl(_)) => Self::Nobody,
+            (None, None, _) => Self::Unknown,
         }
     }
 
@@ -350,6 +353,7 @@ impl<'w> Keeper<'w> {
                  of certs/self-managed"
             ),
             Self::Nobody => by_hand(),
+            Self::Unknown => format!("{}   # not with `serve --self-managed`: its leader does it", by_hand()),
         }
     }
 

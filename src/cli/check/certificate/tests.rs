@@ -285,6 +285,12 @@ fn another_bundle_is_shown_only_where_that_helps() {
         fix(&webhook(&ours.pem()), &expired),
         "renew what --tls-cert and --tls-key name, for edgeward.edgeward-system.svc; serve reads them again by itself"
     );
+    // Who may not see Deployments does not know whether a leader keeps it.
+    let unseen = Behind::Answers(vec![], Err("forbidden".into()));
+    assert_eq!(
+        fix(&webhook("pem"), &unseen),
+        format!("{bundle}   # not with `serve --self-managed`: its leader does it")
+    );
     // What cert-manager fills in, nobody else should.
     let injected = |webhook: Webhook| Webhook {
         injected: Some("edgeward-system/edgeward-ca".into()),
