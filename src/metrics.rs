@@ -32,7 +32,7 @@ pub use configuration::ConfigurationMetrics;
 pub use controllers::{ControllerMetrics, EventResult};
 pub use prometheus::PrometheusMetrics;
 pub use spans::{SpanMetrics, SpanResult};
-pub use tls::{TlsAuthority, TlsMaterial, TlsMetrics};
+pub use tls::{TlsCa, TlsMaterial, TlsMetrics};
 pub use view::ViewMetrics;
 pub use waitlist::{ReleaseOutcome, WaitlistMetrics};
 pub use wan::WanMetrics;
@@ -174,7 +174,7 @@ pub const LIST: &[Description] = &[
     HTTP_ERRORS,
     tls::RELOADS,
     tls::NOT_AFTER,
-    tls::AUTHORITY_NOT_AFTER,
+    tls::CA_NOT_AFTER,
     FLEET_REVISION,
     FLEET_RELOADS,
     view::NODES,
@@ -617,9 +617,7 @@ mod tests {
         metrics.handshake_failure(HandshakeFailure::Rejected);
         metrics.http_error(413);
         metrics.tls().certificate_not_after(1_800_000_000);
-        metrics
-            .tls()
-            .authority_not_after(TlsAuthority::Serving, Some(1_800_000_000));
+        metrics.tls().ca_not_after(TlsCa::Serving, Some(1_800_000_000));
         metrics.fleet_revision(3);
         let edge = Site::new(Arc::new(SiteDefinition::edge()));
         metrics.view().follow(published(vec![edge]));

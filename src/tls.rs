@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::files::{self, Unreadable, Watch};
-use crate::metrics::{Metrics, Reload, TlsAuthority, TlsMaterial};
+use crate::metrics::{Metrics, Reload, TlsCa, TlsMaterial};
 
 mod authority;
 pub mod bundle;
@@ -369,14 +369,11 @@ async fn follow_secret(
 
 /// Whether there is a leaf to serve, which is served from now on, and what cannot be used.
 fn take_stored(stored: Stored, current: &Current, metrics: &Metrics) -> (bool, Vec<(&'static str, Fault)>) {
-    for (of, authority) in [
-        (TlsAuthority::Serving, &stored.authority),
-        (TlsAuthority::Next, &stored.next),
-    ] {
+    for (of, authority) in [(TlsCa::Serving, &stored.authority), (TlsCa::Next, &stored.next)] {
         let ends = authority
             .as_ref()
             .map(|authority| authority.certificate.ends.as_second());
-        metrics.tls().authority_not_after(of, ends);
+        metrics.tls().ca_not_after(of, ends);
     }
     let is_usable = stored.leaf.is_some();
     if let Some(pair) = stored.leaf.filter(|pair| !current.is(pair)) {
@@ -413,9 +410,7 @@ async fn follow_client_ca(mut watch: Watch, clients: &Clients, clock: Clock, met
 
 fn announce_client_ca(authorities: &ClientCa, metrics: &Metrics) {
     let ends = authorities.not_after;
-    metrics
-        .tls()
-        .authority_not_after(TlsAuthority::Clients, Some(ends.as_second()));
+    metrics.tls().ca_not_after(TlsCa::Clients, Some(ends.as_second()));
     tracing::info!(not_after = %ends, "only clients with a certificate may connect");
 }
 

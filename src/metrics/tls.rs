@@ -20,11 +20,11 @@ pub(super) const NOT_AFTER: Description = Description {
     labels: &[],
     help: "When the certificate being served expires, in seconds since the Unix epoch (0: there is none yet)",
 };
-pub(super) const AUTHORITY_NOT_AFTER: Description = Description {
-    name: "edgeward_tls_authority_not_after_seconds",
+pub(super) const CA_NOT_AFTER: Description = Description {
+    name: "edgeward_tls_ca_not_after_seconds",
     kind: Kind::Gauge,
-    labels: &["authority"],
-    help: "When an authority that edgeward knows expires, in seconds since the Unix epoch (serving, next: of a self-managed certificate; clients: the last of --client-ca)",
+    labels: &["ca"],
+    help: "When a CA that edgeward knows expires, in seconds since the Unix epoch (serving, next: of a self-managed certificate; clients: the last of --client-ca)",
 };
 
 /// What is read again when it changes.
@@ -46,9 +46,9 @@ impl TlsMaterial {
     }
 }
 
-/// An authority that is known here.
+/// A CA that is known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TlsAuthority {
+pub enum TlsCa {
     /// The one of ours that signs.
     Serving,
     /// The one of ours that is to follow.
@@ -57,8 +57,8 @@ pub enum TlsAuthority {
     Clients,
 }
 
-impl TlsAuthority {
-    /// The value of the label `authority`.
+impl TlsCa {
+    /// The value of the label `ca`.
     fn as_str(self) -> &'static str {
         match self {
             Self::Serving => "serving",
@@ -75,8 +75,8 @@ struct ReloadLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AuthorityLabel {
-    authority: &'static str,
+struct CaLabel {
+    ca: &'static str,
 }
 
 /// The metrics of certificates.
@@ -84,7 +84,7 @@ struct AuthorityLabel {
 pub struct TlsMetrics {
     reloads: Family<ReloadLabels, Counter>,
     not_after: Gauge,
-    authorities: Family<AuthorityLabel, Gauge>,
+    cas: Family<CaLabel, Gauge>,
 }
 
 impl TlsMetrics {
@@ -98,7 +98,7 @@ impl TlsMetrics {
         Self {
             reloads: register(registry, &RELOADS, reloads),
             not_after: register(registry, &NOT_AFTER, Gauge::default()),
-            authorities: register(registry, &AUTHORITY_NOT_AFTER, Family::default()),
+            cas: register(registry, &CA_NOT_AFTER, Family::default()),
         }
     }
 
@@ -113,12 +113,12 @@ impl TlsMetrics {
         self.not_after.set(unix_seconds);
     }
 
-    /// This authority expires at this moment, in seconds since the Unix epoch; `None` while there is none.
-    pub fn authority_not_after(&self, of: TlsAuthority, unix_seconds: Option<i64>) {
-        let label = AuthorityLabel { authority: of.as_str() };
+    /// This CA expires at this moment, in seconds since the Unix epoch; `None` while there is none.
+    pub fn ca_not_after(&self, of: TlsCa, unix_seconds: Option<i64>) {
+        let label = CaLabel { ca: of.as_str() };
         match unix_seconds {
-            Some(unix_seconds) => drop(self.authorities.get_or_create(&label).set(unix_seconds)),
-            None => drop(self.authorities.remove(&label)),
+            Some(unix_seconds) => drop(self.cas.get_or_create(&label).set(unix_seconds)),
+            None => drop(self.cas.remove(&label)),
         }
     }
 }

@@ -93,7 +93,7 @@ async fn a_replica_without_a_certificate_waits_for_one_and_then_keeps_the_last_g
     assert_eq!(shared.served(&contents).await, None, "there is nothing to show");
     shared.put(&contents);
     shared
-        .counted("edgeward_tls_authority_not_after_seconds{authority=\"serving\"}")
+        .counted("edgeward_tls_ca_not_after_seconds{ca=\"serving\"}")
         .await;
     assert_eq!(shared.readiness().await.0, 503);
 
@@ -105,9 +105,7 @@ async fn a_replica_without_a_certificate_waits_for_one_and_then_keeps_the_last_g
     let mut next = contents.clone();
     stored::put_next(&mut next, Authority::make(&service(), now, LIFE).expect("made"));
     shared.put(&next);
-    shared
-        .counted("edgeward_tls_authority_not_after_seconds{authority=\"next\"}")
-        .await;
+    shared.counted("edgeward_tls_ca_not_after_seconds{ca=\"next\"}").await;
     shared
         .counted("edgeward_tls_reloads_total{of=\"certificate\",result=\"loaded\"} 1\n")
         .await;

@@ -60,10 +60,7 @@ const WELL: &[(&str, &str)] = &[
         "0x60",
     ),
     ("edgeward_tls_certificate_not_after_seconds", "2592000x60"),
-    (
-        r#"edgeward_tls_authority_not_after_seconds{authority="serving"}"#,
-        "9000000x60",
-    ),
+    (r#"edgeward_tls_ca_not_after_seconds{ca="serving"}"#, "9000000x60"),
     (r#"edgeward_tls_handshake_failures_total{cause="client"}"#, "0x60"),
     (
         r#"edgeward_tls_reloads_total{of="certificate",result="loaded"}"#,
@@ -238,10 +235,7 @@ const CASES: &[Case] = &[
     // There is none yet.
     (&[("edgeward_tls_certificate_not_after_seconds", "0x60")], &[]),
     (
-        &[(
-            r#"edgeward_tls_authority_not_after_seconds{authority="serving"}"#,
-            "2500000x60",
-        )],
+        &[(r#"edgeward_tls_ca_not_after_seconds{ca="serving"}"#, "2500000x60")],
         &["EdgewardAuthorityExpires"],
     ),
     (
