@@ -72,7 +72,10 @@ pub fn init_logging(format: LogFormat, filter: &str, metrics: Arc<Metrics>) -> a
     Ok(Logs(lines))
 }
 
-/// A filter in the notation of tracing-subscriber, but for a word that is no level: there it would name a target, and
+/// Where kube-client warns with the whole body of an answer that it cannot read. That of a Secret is private keys.
+const BODIES: &str = "kube_client::client";
+
+/// A filter in the notation of tracing-subscriber, which tells of [`BODIES`] only where it names them, but for a word that is no level: there it would name a target, and
 /// `verbose` would silence all others.
 fn read_filter(text: &str) -> anyhow::Result<EnvFilter> {
     let directives = text.split(',').map(str::trim);
@@ -80,7 +83,12 @@ fn read_filter(text: &str) -> anyhow::Result<EnvFilter> {
     if let Some(word) = bare.find(|word| word.parse::<LevelFilter>().is_err()) {
         bail!("{word:?} is none of off, error, warn, info, debug, trace, and not of the form target=level");
     }
-    Ok(EnvFilter::try_new(text)?)
+    let filter = EnvFilter::try_new(text)?;
+    let is_silent = filter.max_level_hint().is_some_and(|most| most <= LevelFilter::ERROR);
+    if is_silent || text.contains(BODIES) {
+        return Ok(filter);
+    }
+    Ok(filter.add_directive(format!("{BODIES}=error").parse()?))
 }
 
 /// A panic is a log line like any other, so that it reaches whoever reads the others. Nothing in here may panic: a
@@ -111,5 +119,25 @@ mod tests {
             assert!(error.starts_with(&format!("{word:?} is none of off")), "{error}");
         }
         assert!(read_filter("edgeward=loud").is_err());
+    }
+
+    #[test]
+    fn bodies_of_answers_are_told_only_to_who_asks_for_them() {
+        for (text, is_told) in [
+            ("info", false),
+            ("kube_client=debug", false),
+            ("trace", false),
+            ("error", false),
+            ("info,kube_client::client=warn", true),
+        ] {
+            let filter = read_filter(text).unwrap().to_string();
+            let levels = filter.split(',').filter(|directive| directive.starts_with(BODIES));
+            let levels: Vec<_> = levels.collect();
+            assert_eq!(levels == ["kube_client::client=warn"], is_told, "{filter}");
+            assert!(
+                is_told || text == "error" || levels == ["kube_client::client=error"],
+                "{filter}"
+            );
+        }
     }
 }
