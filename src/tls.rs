@@ -41,6 +41,9 @@ pub const ALPN: &[u8] = b"http/1.1";
 /// How often it is said that a certificate is served past its end.
 const OVER: Duration = Duration::from_secs(60);
 
+/// How often it is said that an authority of clients has expired.
+const EXPIRED: Duration = Duration::from_secs(3_600);
+
 /// How often a certificate that is not valid yet is tried again.
 const EARLY: Duration = Duration::from_secs(1);
 
@@ -273,7 +276,10 @@ impl Certificates {
         };
         let judge = async {
             if let Some((clients, watch)) = clients {
-                follow_client_ca(watch, &clients, clock, &metrics).await;
+                tokio::join!(
+                    follow_client_ca(watch, &clients, clock, &metrics),
+                    warn_of_expired(&clients, clock)
+                );
             }
         };
         tokio::join!(renew, judge, warn_when_over(&current, clock));
@@ -409,9 +415,23 @@ async fn follow_client_ca(mut watch: Watch, clients: &Clients, clock: Clock, met
 }
 
 fn announce_client_ca(authorities: &ClientCa, metrics: &Metrics) {
-    let ends = authorities.not_after;
+    let ends = authorities.not_after();
     metrics.tls().ca_not_after(TlsCa::Clients, Some(ends.as_second()));
     tracing::info!(not_after = %ends, "only clients with a certificate may connect");
+}
+
+/// Clients of such an authority are refused.
+async fn warn_of_expired(clients: &Clients, clock: Clock) {
+    loop {
+        for authority in clients.0.load().expired(clock.wall()) {
+            tracing::warn!(
+                subject = authority.subject,
+                not_after = %authority.not_after,
+                "a CA of --client-ca has expired: its clients are refused"
+            );
+        }
+        tokio::time::sleep(EXPIRED).await;
+    }
 }
 
 /// The API server refuses such a certificate, so every pod is created undecided.
