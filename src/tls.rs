@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig};
 use rustls::sign::CertifiedKey;
@@ -17,7 +18,9 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::files::{self, Unreadable, Watch};
 use crate::metrics::{Metrics, Reload, TlsCa, TlsMaterial};
+use crate::units::Micros;
 
+mod authorities;
 mod authority;
 pub mod bundle;
 mod clients;
@@ -32,6 +35,7 @@ pub use pair::{Fault, Pair};
 pub use served::{Chain, served, shown};
 pub use stored::{Contents, Stored};
 
+use authorities::Authorities;
 use clients::{ClientCa, Clients};
 
 /// The only application protocol we offer. It is what the API server uses towards a Service, and HTTP/1.1's
@@ -75,6 +79,9 @@ pub enum Source {
         contents: watch::Receiver<Option<Arc<Contents>>>,
         /// Our Service, whose name the certificate must have.
         service: Service,
+        /// How long an authority must have been in it before a leaf of it takes the place of a valid one of another:
+        /// [`Lives::settle`](crate::rotation::Lives::settle).
+        settle: Micros,
     },
 }
 
@@ -143,7 +150,7 @@ pub struct Certificates {
 enum Origin {
     Files(Watch),
     Made,
-    Secret(watch::Receiver<Option<Arc<Contents>>>, Service),
+    Secret(watch::Receiver<Option<Arc<Contents>>>, Service, Authorities),
 }
 
 impl Certificates {
@@ -177,7 +184,15 @@ impl Certificates {
                 }
                 (Some(made.pair), Some(made.ca_bundle), Origin::Made)
             }
-            Source::Secret { contents, service } => (None, None, Origin::Secret(contents.clone(), service.clone())),
+            Source::Secret {
+                contents,
+                service,
+                settle,
+            } => {
+                let authorities = Authorities::new(*settle);
+                let origin = Origin::Secret(contents.clone(), service.clone(), authorities);
+                (None, None, origin)
+            }
         };
         let current = Arc::<Current>::default();
         if let Some(pair) = pair {
@@ -269,8 +284,8 @@ impl Certificates {
                     follow_files(watch, &current, clock, &metrics).await;
                 }
                 Origin::Made => loaded(),
-                Origin::Secret(contents, service) => {
-                    follow_secret(contents, &service, &current, loaded, clock, &metrics).await;
+                Origin::Secret(contents, service, authorities) => {
+                    follow_secret(contents, &service, authorities, &current, loaded, clock, &metrics).await;
                 }
             }
         };
@@ -326,6 +341,7 @@ async fn follow_files(mut watch: Watch, current: &Current, clock: Clock, metrics
 async fn follow_secret(
     mut contents: watch::Receiver<Option<Arc<Contents>>>,
     service: &Service,
+    mut authorities: Authorities,
     current: &Current,
     loaded: impl FnOnce() + Send,
     clock: Clock,
@@ -336,7 +352,10 @@ async fn follow_secret(
     let mut said = String::new();
     loop {
         let seen = contents.borrow_and_update().clone().unwrap_or_default();
-        let (is_usable, faults) = take_stored(Stored::read(&seen, service, clock.wall()), current, metrics);
+        let now = clock.now();
+        let stored = Stored::read(&seen, service, now.wall);
+        let wait = authorities.wait(&stored, current, now);
+        let (is_usable, faults) = take_stored(stored, wait.is_none(), current, metrics);
         let is_early = faults
             .iter()
             .any(|(_, fault)| matches!(fault, Fault::NotYetValid { .. }));
@@ -365,6 +384,7 @@ async fn follow_secret(
         let changed = tokio::select! {
             changed = contents.changed() => changed,
             () = tokio::time::sleep(EARLY), if is_early => Ok(()),
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => Ok(()),
         };
         if changed.is_err() {
             // Nobody looks any more: the process is ending.
@@ -373,8 +393,8 @@ async fn follow_secret(
     }
 }
 
-/// Whether there is a leaf to serve, which is served from now on, and what cannot be used.
-fn take_stored(stored: Stored, current: &Current, metrics: &Metrics) -> (bool, Vec<(&'static str, Fault)>) {
+/// Whether there is a leaf to serve, which is served from now on if it `may` be, and what cannot be used.
+fn take_stored(stored: Stored, may: bool, current: &Current, metrics: &Metrics) -> (bool, Vec<(&'static str, Fault)>) {
     for (of, authority) in [(TlsCa::Serving, &stored.authority), (TlsCa::Next, &stored.next)] {
         let ends = authority
             .as_ref()
@@ -382,7 +402,7 @@ fn take_stored(stored: Stored, current: &Current, metrics: &Metrics) -> (bool, V
         metrics.tls().ca_not_after(of, ends);
     }
     let is_usable = stored.leaf.is_some();
-    if let Some(pair) = stored.leaf.filter(|pair| !current.is(pair)) {
+    if let Some(pair) = stored.leaf.filter(|pair| may && !current.is(pair)) {
         current.take_over(pair, "certificate loaded", metrics);
         metrics.tls().reload(TlsMaterial::Certificate, Reload::Loaded);
     }
@@ -437,7 +457,7 @@ async fn warn_of_expired(clients: &Clients, clock: Clock) {
 /// The API server refuses such a certificate, so every pod is created undecided.
 async fn warn_when_over(current: &Current, clock: Clock) {
     loop {
-        let ends = current.0.load().as_ref().map(|pair| pair.not_after);
+        let ends = current.ends();
         let left = ends.map(|ends| ends.duration_since(clock.wall()));
         if let (Some(ends), Some(left)) = (ends, left)
             && left.is_negative()
@@ -467,6 +487,10 @@ fn provider() -> Arc<CryptoProvider> {
 struct Current(ArcSwapOption<Pair>);
 
 impl Current {
+    fn ends(&self) -> Option<Timestamp> {
+        self.0.load().as_ref().map(|pair| pair.not_after)
+    }
+
     fn is(&self, pair: &Pair) -> bool {
         let current = self.0.load();
         current

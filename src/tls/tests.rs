@@ -54,6 +54,7 @@ async fn seen(leaf: Option<&Pem>, made: Timestamp, known: &[&Authority], name: &
     let source = Source::Secret {
         contents,
         service: service(),
+        settle: Micros(0),
     };
     let certificates = Certificates::load(&source, Clock::start(), Arc::default())
         .await
@@ -73,6 +74,42 @@ async fn seen(leaf: Option<&Pem>, made: Timestamp, known: &[&Authority], name: &
     serving.abort();
     drop(secret);
     seen
+}
+
+#[test]
+fn a_leaf_of_an_authority_that_is_new_waits_while_there_is_another() {
+    let clock = Clock::start();
+    let start = clock.now();
+    let after = |seconds| start.at(start.moment.after(Micros::from_secs(seconds)));
+    let made = || {
+        let (authority, leaf) = issued(start.wall);
+        let leaf = Some(pair(&leaf, start.wall));
+        Stored {
+            authority: Some(authority),
+            leaf,
+            ..Stored::default()
+        }
+    };
+    let current = Current::default();
+    let mut authorities = Authorities::new(Micros::from_secs(60));
+    let mut wait = |stored: &Stored, seconds| authorities.wait(stored, &current, after(seconds));
+    let [first, mut second, mut third] = [made(), made(), made()];
+    assert_eq!(wait(&first, 0), None, "there is none yet");
+    let ends = first.leaf.as_ref().unwrap().not_after;
+    current.take_over(first.leaf.unwrap(), "loaded", &Metrics::default());
+    assert_eq!(wait(&second, 1), Some(Duration::from_secs(60)));
+    assert_eq!(wait(&second, 31), Some(Duration::from_secs(30)));
+    assert_eq!(wait(&second, 61), None, "API servers have had their time");
+    // It was to follow, as in a rotation.
+    let leaf = third.leaf.take();
+    second.next = third.authority.take();
+    assert_eq!(wait(&second, 62), None);
+    third.authority = second.next.take();
+    third.leaf = leaf;
+    assert_eq!(wait(&third, 123), None);
+    // Until the present one ends.
+    let left = u64::try_from(ends.duration_since(start.wall).as_secs()).unwrap();
+    assert!(wait(&made(), left - 10).unwrap() < Duration::from_secs(11));
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use edgeward::metrics::Metrics;
 use edgeward::runtime::{ServeOptions, Server};
 use edgeward::tls::{Authority, Contents, Service, Source, stored};
+use edgeward::units::Micros;
 use jiff::{SignedDuration, Timestamp};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
@@ -38,6 +39,7 @@ impl Shared {
         let options = options(Source::Secret {
             contents,
             service: service(),
+            settle: Micros(0),
         });
         let metrics = Arc::clone(&options.metrics);
         let server = Server::start(options).await.expect("started");

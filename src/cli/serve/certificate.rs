@@ -101,7 +101,13 @@ impl Certificate {
                     Task::endless("certificates", keeper.run(leadership, contents.clone())),
                     Task::endless("Secret", follow),
                 ];
-                (Source::Secret { contents, service }, tasks)
+                let settle = lives.settle();
+                let source = Source::Secret {
+                    contents,
+                    service,
+                    settle,
+                };
+                (source, tasks)
             }
             _ => {
                 let source = Source::SelfSigned {
