@@ -32,7 +32,7 @@ pub use configuration::ConfigurationMetrics;
 pub use controllers::{ControllerMetrics, EventResult};
 pub use prometheus::PrometheusMetrics;
 pub use spans::{SpanMetrics, SpanResult};
-pub use tls::{TlsCa, TlsMaterial, TlsMetrics};
+pub use tls::{Kept, TlsCa, TlsMaterial, TlsMetrics};
 pub use view::ViewMetrics;
 pub use waitlist::{ReleaseOutcome, WaitlistMetrics};
 pub use wan::WanMetrics;
@@ -175,6 +175,7 @@ pub const LIST: &[Description] = &[
     tls::RELOADS,
     tls::NOT_AFTER,
     tls::CA_NOT_AFTER,
+    tls::KEPT,
     FLEET_REVISION,
     FLEET_RELOADS,
     view::NODES,

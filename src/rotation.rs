@@ -39,9 +39,9 @@ impl Certificate {
         wall.duration_since(self.made) >= life / 3 * 2
     }
 
-    /// Whether all of it is over.
+    /// Whether its end is past.
     #[must_use]
-    pub fn is_over(&self, wall: Timestamp) -> bool {
+    pub fn has_expired(&self, wall: Timestamp) -> bool {
         wall >= self.ends
     }
 }
@@ -131,30 +131,51 @@ pub struct Stored {
     pub leaf: Option<Certificate>,
 }
 
-/// Since when authorities have been in every bundle, as one process has seen it.
+/// Since when authorities have been in every bundle, and since when they have been there without being stored, as one process
+/// has seen it.
 #[derive(Debug, Default)]
-pub struct Published(BTreeMap<Der, Moment>);
+pub struct Published {
+    everywhere: BTreeMap<Der, Moment>,
+    abandoned: BTreeMap<Der, Moment>,
+}
 
 impl Published {
-    /// These are the authorities of ours in each bundle at this moment.
-    pub fn see(&mut self, bundles: &[Vec<Certificate>], now: Moment) {
+    /// This is stored, and these are the authorities of ours in each bundle at this moment.
+    pub fn see(&mut self, stored: &Stored, bundles: &[Vec<Certificate>], now: Moment) {
         let is_everywhere = |der: &Der| {
             bundles
                 .iter()
                 .all(|bundle| bundle.iter().any(|found| found.der == *der))
         };
-        self.0.retain(|der, _| is_everywhere(der));
-        for found in bundles.iter().flatten() {
-            if is_everywhere(&found.der) {
-                self.0.entry(Arc::clone(&found.der)).or_insert(now);
+        let is_stored = |der: &Der| {
+            let mut stored = stored.authority.iter().chain(&stored.next);
+            stored.any(|known| known.der == *der)
+        };
+        let found: BTreeSet<&Der> = bundles.iter().flatten().map(|found| &found.der).collect();
+        let keep = |since: &mut BTreeMap<Der, Moment>, is_so: &dyn Fn(&Der) -> bool| {
+            since.retain(|der, _| found.contains(der) && is_so(der));
+            for der in found.iter().filter(|der| is_so(der)) {
+                since.entry(Arc::clone(der)).or_insert(now);
             }
-        }
+        };
+        keep(&mut self.everywhere, &is_everywhere);
+        keep(&mut self.abandoned, &|der| !is_stored(der));
     }
 
-    /// Those that have been for so long.
+    /// Those that have been everywhere for so long.
     #[must_use]
     pub fn settled(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
-        let settled = self.0.iter().filter(|(_, since)| now.since(**since) >= settle);
+        Self::since(&self.everywhere, settle, now)
+    }
+
+    /// Those in bundles that have not been stored for so long.
+    #[must_use]
+    pub fn abandoned(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
+        Self::since(&self.abandoned, settle, now)
+    }
+
+    fn since(since: &BTreeMap<Der, Moment>, settle: Micros, now: Moment) -> BTreeSet<Der> {
+        let settled = since.iter().filter(|(_, since)| now.since(**since) >= settle);
         settled.map(|(der, _)| Arc::clone(der)).collect()
     }
 }
@@ -191,6 +212,8 @@ pub struct Sight<'a> {
     pub bundles: &'a [Vec<Certificate>],
     /// [`Published::settled`].
     pub settled: &'a BTreeSet<Der>,
+    /// [`Published::abandoned`], for as long: what replicas have not taken up in that time they do not.
+    pub abandoned: &'a BTreeSet<Der>,
     /// Every replica; `None` while nobody has looked, which costs a handshake each.
     pub replicas: Option<&'a [Replica]>,
     /// The wall clock.
@@ -223,20 +246,20 @@ impl Sight<'_> {
     /// What is to be done next.
     #[must_use]
     pub fn next_step(&self) -> Step {
-        let stands = |certificate: &&Certificate| !certificate.is_over(self.wall);
+        let stands = |certificate: &&Certificate| !certificate.has_expired(self.wall);
         let authority = self.stored.authority.as_ref().filter(stands);
         let next = self.stored.next.as_ref().filter(stands);
         let leaf = self.stored.leaf.as_ref().filter(stands).filter(|_| authority.is_some());
-        let wanted: BTreeSet<Der> = authority
-            .iter()
-            .chain(&next)
-            .map(|known| Arc::clone(&known.der))
-            .collect();
+        let ders = |known: &Certificate| Arc::clone(&known.der);
+        let wanted: BTreeSet<Der> = authority.into_iter().chain(next).map(ders).collect();
         if wanted.is_empty() {
             return Step::NewAuthority;
         }
-        if self.of_bundles().any(|bundle| !bundle.is_superset(&wanted)) {
-            return Step::Bundles(self.of_bundles().map(|bundle| &bundle | &wanted).collect());
+        // What is in one bundle may be needed in each; what is not is taken out of all at once.
+        let known = self.bundles.iter().flatten().filter(stands).map(ders);
+        let known: BTreeSet<Der> = known.chain(wanted.iter().map(Arc::clone)).collect();
+        if self.of_bundles().any(|bundle| !bundle.is_superset(&known)) {
+            return Step::Bundles(self.of_bundles().map(|bundle| &bundle | &known).collect());
         }
 
         let signer = next.filter(|next| self.is_settled(next)).or(authority).or(next);
@@ -248,16 +271,12 @@ impl Sight<'_> {
             };
             match self.is_settled(signer) {
                 true if is_due || step == Step::Promote => return step,
+                // Whoever trusts the present leaf trusts the next one of the same authority.
+                false if is_due && leaf.is_some() => return step,
                 // Nobody is trusted yet, so nobody can lose by it.
                 false if leaf.is_none() => match self.replicas {
                     None => return Step::Look,
-                    Some(replicas)
-                        if !replicas
-                            .iter()
-                            .any(|replica| matches!(replica.serves, Serves::LeafOf(_))) =>
-                    {
-                        return step;
-                    }
+                    Some(replicas) if !replicas.iter().any(Replica::may_be_trusted) => return step,
                     Some(_) => {}
                 },
                 _ => {}
@@ -266,7 +285,7 @@ impl Sight<'_> {
         if next.is_none() && authority.is_some_and(|authority| authority.is_due(self.wall)) {
             return Step::NewNext;
         }
-        self.forget(&wanted)
+        self.prune(&wanted)
     }
 
     fn is_settled(&self, authority: &Certificate) -> bool {
@@ -278,38 +297,50 @@ impl Sight<'_> {
         self.bundles.iter().map(ders)
     }
 
-    /// Takes out of the bundles what nobody serves a leaf of any more, nor could serve.
-    fn forget(&self, wanted: &BTreeSet<Der>) -> Step {
-        let without = |gone: &BTreeSet<Der>| Step::Bundles(self.of_bundles().map(|bundle| &bundle - gone).collect());
-        let others = self
-            .bundles
-            .iter()
-            .flatten()
-            .filter(|found| !wanted.contains(&found.der));
-        let ders = |over: bool| -> BTreeSet<Der> {
-            let others = others.clone().filter(|found| !over || found.is_over(self.wall));
-            others.map(|found| Arc::clone(&found.der)).collect()
-        };
-        let (over, others) = (ders(true), ders(false));
-        if !over.is_empty() {
-            return without(&over);
-        }
+    /// Takes out of the bundles what nobody serves a leaf of any more, nor could serve. By our clock alone nothing goes, not
+    /// even what has expired.
+    fn prune(&self, wanted: &BTreeSet<Der>) -> Step {
+        let found: BTreeSet<Der> = self.of_bundles().flatten().collect();
+        let others = &found - wanted;
         if others.is_empty() {
             return Step::Rest;
         }
         let Some(replicas) = self.replicas else {
             return Step::Look;
         };
-        let holds_up = |replica: &&Replica| match &replica.serves {
-            Serves::LeafOf(authority) => !wanted.contains(authority),
-            // What is not seen may be old.
-            Serves::Other | Serves::Nothing => replica.is_ready,
+        // What is not seen may be old.
+        let is_unseen = |replica: &&Replica| replica.is_ready && replica.signer().is_none();
+        let is_old = |replica: &&Replica| replica.signer().is_some_and(|signer| !wanted.contains(signer));
+        let unseen: Vec<_> = replicas.iter().filter(is_unseen).collect();
+        let old: Vec<_> = replicas.iter().filter(is_old).collect();
+        let served: BTreeSet<_> = old.iter().filter_map(|replica| replica.signer()).collect();
+        // Replicas may be on their way to one that was stored a moment ago.
+        let may_go = |other: &Der| old.is_empty() || (self.abandoned.contains(other) && !served.contains(other));
+        let gone = match unseen.is_empty() && replicas.iter().any(|replica| replica.is_ready) {
+            true => others.into_iter().filter(may_go).collect(),
+            false => BTreeSet::new(),
         };
-        let waited_for: Vec<_> = replicas.iter().filter(holds_up).collect();
-        if waited_for.is_empty() && replicas.iter().any(|replica| replica.is_ready) {
-            return without(&others);
+        if gone.is_empty() {
+            let waited_for = old.iter().chain(&unseen);
+            return Step::Await(waited_for.map(|replica| replica.address.clone()).collect());
         }
-        Step::Await(waited_for.iter().map(|replica| replica.address.clone()).collect())
+        Step::Bundles(self.of_bundles().map(|bundle| &bundle - &gone).collect())
+    }
+}
+
+impl Replica {
+    /// The authority of the leaf that was seen.
+    fn signer(&self) -> Option<&Der> {
+        match &self.serves {
+            Serves::LeafOf(authority) => Some(authority),
+            Serves::Other | Serves::Nothing => None,
+        }
+    }
+
+    /// Whether an API server could be content with what it is shown there, as far as was seen.
+    fn may_be_trusted(&self) -> bool {
+        // One that nobody has given a leaf yet is not ready.
+        self.signer().is_some() || (self.serves == Serves::Nothing && self.is_ready)
     }
 }
 

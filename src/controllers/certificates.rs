@@ -2,6 +2,7 @@
 //! `caBundle` of the MutatingWebhookConfiguration. [`rotation`] says what is to be done next; this does it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +11,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
+use http::HeaderMap;
+use http::header::DATE;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::core::PartialObjectMeta;
+use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams};
+use kube::client::Body;
+use kube::core::{ObjectMeta, PartialObjectMeta, Request, Resource as _};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use serde_json::json;
@@ -25,15 +30,19 @@ use tokio::time::timeout;
 use super::lease::{Leadership, Term};
 use super::pod_patch::words;
 use crate::clock::Clock;
+use crate::metrics::{Kept, Metrics};
 use crate::rotation::{self, Certificate, Der, Lives, Published, Replica, Sight, Step};
-use crate::tls::{Authority, Contents, Pem, Service, Stored, bundle, served, stored};
+use crate::tls::{Authority, Contents, Fault, Pem, Service, Stored, bundle, served, stored};
 use crate::units::Now;
+use pace::Pace;
+
+mod pace;
 
 /// How long a look with its step may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The shortest pause between two looks.
-const PAUSE: Duration = Duration::from_millis(500);
+/// How far our clock may be from the API server's.
+const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// How many replicas are looked at at once.
 const AT_ONCE: usize = 16;
@@ -61,12 +70,14 @@ pub struct Certificates {
     pub lives: Lives,
     /// The process's clock.
     pub clock: Clock,
+    /// Where writes and failures are counted.
+    pub metrics: Arc<Metrics>,
 }
 
 /// What is known from one look to the next. Whoever leads anew knows nothing, and waits longer for it.
-#[derive(Default)]
 struct Known {
     published: Published,
+    pace: Pace,
     /// What was wrong with the Secret.
     faults: Once,
     /// What kept the next step from being taken.
@@ -86,6 +97,31 @@ impl Once {
     }
 }
 
+/// What became of a look.
+enum Outcome {
+    /// Something was written; who else had written that object last.
+    Wrote(Kept, Option<String>),
+    /// Something has to come first.
+    Waits,
+    /// There is nothing to do.
+    Rests,
+}
+
+/// How far our clock is ahead of the API server's.
+#[derive(Debug, thiserror::Error)]
+struct Skewed(SignedDuration);
+
+impl fmt::Display for Skewed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let minutes = self.0.abs().as_mins();
+        let side = if self.0.is_negative() { "behind" } else { "ahead of" };
+        write!(
+            f,
+            "our clock is {minutes} min {side} the API server's: what is made by it may be valid for nobody else"
+        )
+    }
+}
+
 impl Certificates {
     /// Takes step by step while the Lease is ours, for ever. `changed` tells that the Secret is another.
     pub async fn run(self, leadership: Leadership, mut changed: watch::Receiver<Option<Arc<Contents>>>) {
@@ -99,22 +135,43 @@ impl Certificates {
     }
 
     async fn lead(&self, term: &Term, changed: &mut watch::Receiver<Option<Arc<Contents>>>) {
-        let mut known = Known::default();
+        let mut known = Known {
+            published: Published::default(),
+            pace: Pace::new(self.lives.settle()),
+            faults: Once::default(),
+            hindrance: Once::default(),
+        };
         let mut news = self.news();
         let period = Duration::from_micros(self.lives.period().0);
         loop {
             let stepped = timeout(TIMEOUT, self.step(&mut known, term)).await;
-            let stepped = stepped.unwrap_or_else(|_| bail_out());
-            if let Err(error) = &stepped {
-                known.hindrance.say(format!("{error:#}"), |error| {
-                    tracing::warn!(error, "the certificates are not as they should be; tried again");
-                });
+            match stepped.unwrap_or_else(|_| bail_out()) {
+                Ok(Outcome::Wrote(what, rival)) => {
+                    self.metrics.tls().kept(what);
+                    known.hindrance = Once::default();
+                    // Somebody else may want the same object otherwise.
+                    let pause = known.pace.wrote(self.clock.moment());
+                    if pause.is_contested {
+                        tracing::warn!(
+                            rival,
+                            "the certificates are written again and again: somebody else writes them as well; from now on more and more slowly"
+                        );
+                    }
+                    tokio::time::sleep(pause.length).await;
+                    continue;
+                }
+                Ok(Outcome::Waits) => {}
+                Ok(Outcome::Rests) => known.hindrance = Once::default(),
+                Err(error) => {
+                    self.metrics.tls().kept(Kept::Nothing);
+                    let is_skewed = error.is::<Skewed>();
+                    known.hindrance.say(format!("{error:#}"), |error| match is_skewed {
+                        true => tracing::error!(error, "the certificates are not renewed"),
+                        false => tracing::warn!(error, "the certificates are not as they should be; tried again"),
+                    });
+                }
             }
-            // Somebody else may want the same object otherwise.
-            tokio::time::sleep(PAUSE).await;
-            if matches!(stepped, Ok(true)) {
-                continue;
-            }
+            tokio::time::sleep(pace::PAUSE).await;
             tokio::select! {
                 () = tokio::time::sleep(period) => {}
                 Some(()) = news.next() => {}
@@ -137,8 +194,8 @@ impl Certificates {
         Api::all(self.client.clone())
     }
 
-    /// Looks at everything and does what is to be done next; whether something was done.
-    async fn step(&self, known: &mut Known, term: &Term) -> anyhow::Result<bool> {
+    /// Looks at everything and does what is to be done next.
+    async fn step(&self, known: &mut Known, term: &Term) -> anyhow::Result<Outcome> {
         // In this order; see `Sight::bundles`.
         let configuration = self.configurations().get_opt(&self.webhook).await;
         let configuration = configuration
@@ -150,6 +207,13 @@ impl Certificates {
         let now = self.clock.now();
         let mut contents = contents(secret.as_ref());
         let stored = Stored::read(&contents, &self.service, now.wall);
+        let mut early = stored.faults.iter();
+        if let Some((key, fault)) = early.find(|(_, fault)| matches!(fault, Fault::NotYetValid { .. })) {
+            bail!(
+                "{key} of the Secret {}: {fault}; nothing is made anew for that",
+                self.secret
+            );
+        }
         let faults: Vec<_> = stored
             .faults
             .iter()
@@ -165,13 +229,13 @@ impl Certificates {
             }
         });
         let bundles = self.bundles(configuration.as_ref());
-        known.published.see(&bundles, now.moment);
-        let settled = known.published.settled(self.lives.settle(), now.moment);
         let in_short = stored.in_short();
+        known.published.see(&in_short, &bundles, now.moment);
         let mut sight = Sight {
             stored: &in_short,
             bundles: &bundles,
-            settled: &settled,
+            settled: &known.published.settled(self.lives.settle(), now.moment),
+            abandoned: &known.published.abandoned(self.lives.settle(), now.moment),
             replicas: None,
             wall: now.wall,
         };
@@ -183,51 +247,65 @@ impl Certificates {
             step = sight.next_step();
         }
         if !term.is_held() {
-            return Ok(false);
+            return Ok(Outcome::Waits);
         }
 
         let authority = || self.authority(now);
-        let done = match step {
-            Step::Rest | Step::Look => return Ok(false),
+        let (done, made) = match step {
+            Step::Rest | Step::Look => return Ok(Outcome::Rests),
             Step::Await(replicas) => {
-                known.hindrance.say(replicas.join(", "), |replicas| {
+                known.hindrance.say(awaited(&replicas), |awaited| {
                     tracing::warn!(
-                        replicas,
+                        awaited,
                         "an old CA stays in caBundle until all our replicas are seen with a certificate of the new one"
                     );
                 });
-                return Ok(false);
+                return Ok(Outcome::Waits);
             }
             Step::Bundles(wanted) => {
                 let Some(configuration) = &configuration else {
-                    return Ok(false);
+                    return Ok(Outcome::Rests);
                 };
                 self.write_bundles(configuration, &wanted).await?;
                 tracing::info!(webhook = self.webhook, cas = ?wanted.iter().map(BTreeSet::len).collect::<Vec<_>>(), "wrote caBundle");
-                known.hindrance = Once::default();
-                return Ok(true);
+                return Ok(Outcome::Wrote(Kept::CaBundle, rival(&configuration.metadata)));
             }
-            Step::NewAuthority => {
-                stored::put_authority(&mut contents, authority()?);
-                "made a CA"
-            }
-            Step::NewNext => {
-                stored::put_next(&mut contents, authority()?);
-                "made the next CA"
-            }
+            Step::NewAuthority => ("made a CA", stored::put_authority(&mut contents, authority()?)),
+            Step::NewNext => ("made the next CA", stored::put_next(&mut contents, authority()?)),
             Step::Promote => {
-                stored::promote(&mut contents, self.leaf(stored.next.as_ref(), now)?);
-                "took over the next CA, and made a certificate of it"
+                let leaf = self.leaf(stored.next.as_ref(), now)?;
+                let done = "took over the next CA, and made a certificate of it";
+                (done, stored::promote(&mut contents, leaf))
             }
             Step::NewLeaf => {
-                stored::put_leaf(&mut contents, self.leaf(stored.authority.as_ref(), now)?);
-                "made a certificate"
+                let leaf = self.leaf(stored.authority.as_ref(), now)?;
+                ("made a certificate", stored::put_leaf(&mut contents, leaf))
             }
         };
+        // Else it would be made again and again.
+        let unread = Stored::read(&contents, &self.service, now.wall).faults;
+        if let Some((key, fault)) = unread.iter().find(|(key, _)| *key == made) {
+            bail!("{key} was made and cannot be used: {fault}");
+        }
+        let rival = secret.as_ref().and_then(|secret| rival(&secret.metadata));
         self.write_secret(&secrets, secret, contents).await?;
         tracing::info!(secret = self.secret, "{done}");
-        known.hindrance = Once::default();
-        Ok(true)
+        Ok(Outcome::Wrote(Kept::Secret, rival))
+    }
+
+    /// What we make by a wrong clock may be valid for nobody else, and what has expired by it may not have for others.
+    async fn compare_clocks(&self) -> anyhow::Result<()> {
+        // Any answer will do; this one is within our rights.
+        let configurations = Request::new(MutatingWebhookConfiguration::url_path(&(), None));
+        let request = configurations.get(&self.webhook, &GetParams::default())?;
+        let answer = self.client.send(request.map(Body::from)).await;
+        let answer =
+            answer.map_err(|error| self.failure("get the MutatingWebhookConfiguration", &self.webhook, error))?;
+        let ahead = date(answer.headers()).map(|theirs| self.clock.wall().duration_since(theirs));
+        match ahead.filter(|ahead| ahead.abs() > SKEW) {
+            Some(ahead) => Err(Skewed(ahead).into()),
+            None => Ok(()),
+        }
     }
 
     fn failure(&self, doing: &str, name: &str, error: kube::Error) -> anyhow::Error {
@@ -274,11 +352,7 @@ impl Certificates {
             is_ready,
         };
         let endpoints = endpoints(&slices.items);
-        Ok(stream::iter(endpoints)
-            .map(look)
-            .buffer_unordered(AT_ONCE)
-            .collect()
-            .await)
+        Ok(stream::iter(endpoints).map(look).buffered(AT_ONCE).collect().await)
     }
 
     /// Refused if the configuration is another by now.
@@ -287,6 +361,7 @@ impl Certificates {
         configuration: &MutatingWebhookConfiguration,
         wanted: &[BTreeSet<Der>],
     ) -> anyhow::Result<()> {
+        self.compare_clocks().await?;
         let version = &configuration.metadata.resource_version;
         let mut operations = vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": version})];
         for (i, (found, wanted)) in ca_bundles(Some(configuration)).zip(wanted).enumerate() {
@@ -312,6 +387,7 @@ impl Certificates {
 
     /// Refused if the Secret is another by now.
     async fn write_secret(&self, secrets: &Api<Secret>, old: Option<Secret>, contents: Contents) -> anyhow::Result<()> {
+        self.compare_clocks().await?;
         let data = contents.into_iter().map(|(key, value)| (key, ByteString(value)));
         let data: Option<BTreeMap<_, _>> = Some(data.collect());
         let params = PostParams {
@@ -337,8 +413,31 @@ impl Certificates {
     }
 }
 
-fn bail_out() -> anyhow::Result<bool> {
+fn bail_out() -> anyhow::Result<Outcome> {
     bail!("no answer within {} s", TIMEOUT.as_secs())
+}
+
+/// Whom a step waits for, in words.
+fn awaited(replicas: &[String]) -> String {
+    match replicas {
+        [] => "a ready endpoint of our Service, of which none is seen".to_owned(),
+        replicas => replicas.join(", "),
+    }
+}
+
+/// What time it was at the other end, to the second.
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let date = headers.get(DATE)?.to_str().ok()?;
+    let date = jiff::fmt::rfc2822::parse(date).ok()?;
+    Some(date.timestamp())
+}
+
+/// Who wrote an object last, but for us.
+fn rival(metadata: &ObjectMeta) -> Option<String> {
+    let entries = metadata.managed_fields.iter().flatten();
+    let others = entries.filter(|entry| entry.manager.as_deref() != Some(WRITER));
+    let last = others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
+    last.manager.clone()
 }
 
 fn contents(secret: Option<&Secret>) -> Contents {

@@ -20,6 +20,12 @@ pub(super) const NOT_AFTER: Description = Description {
     labels: &[],
     help: "When the certificate being served expires, in seconds since the Unix epoch (0: there is none yet)",
 };
+pub(super) const KEPT: Description = Description {
+    name: "edgeward_tls_self_managed_steps_total",
+    kind: Kind::Counter,
+    labels: &["wrote"],
+    help: "What the leader did for self-managed certificates, by what it wrote (nothing: it failed)",
+};
 pub(super) const CA_NOT_AFTER: Description = Description {
     name: "edgeward_tls_ca_not_after_seconds",
     kind: Kind::Gauge,
@@ -68,6 +74,35 @@ impl TlsCa {
     }
 }
 
+/// What the leader wrote for certificates of our own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// The Secret.
+    Secret,
+    /// `caBundle`.
+    CaBundle,
+    /// It failed.
+    Nothing,
+}
+
+impl Kept {
+    const ALL: [Self; 3] = [Self::Secret, Self::CaBundle, Self::Nothing];
+
+    /// The value of the label `wrote`.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Secret => "secret",
+            Self::CaBundle => "ca_bundle",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KeptLabel {
+    wrote: &'static str,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReloadLabels {
     of: &'static str,
@@ -85,6 +120,7 @@ pub struct TlsMetrics {
     reloads: Family<ReloadLabels, Counter>,
     not_after: Gauge,
     cas: Family<CaLabel, Gauge>,
+    kept: Family<KeptLabel, Counter>,
 }
 
 impl TlsMetrics {
@@ -95,11 +131,22 @@ impl TlsMetrics {
                 drop(reloads.get_or_create(&ReloadLabels { of, result }));
             }
         }
+        let kept = Family::<KeptLabel, Counter>::default();
+        for wrote in Kept::ALL.map(Kept::as_str) {
+            drop(kept.get_or_create(&KeptLabel { wrote }));
+        }
         Self {
             reloads: register(registry, &RELOADS, reloads),
             not_after: register(registry, &NOT_AFTER, Gauge::default()),
             cas: register(registry, &CA_NOT_AFTER, Family::default()),
+            kept: register(registry, &KEPT, kept),
         }
+    }
+
+    /// The leader wrote this, or failed.
+    pub fn kept(&self, wrote: Kept) {
+        let wrote = wrote.as_str();
+        self.kept.get_or_create(&KeptLabel { wrote }).inc();
     }
 
     /// Something changed, and this became of it.

@@ -35,6 +35,7 @@ struct Case {
     stored: Stored,
     bundles: Vec<Vec<Certificate>>,
     settled: BTreeSet<Der>,
+    abandoned: BTreeSet<Der>,
     replicas: Option<Vec<Replica>>,
     wall: Timestamp,
 }
@@ -51,6 +52,7 @@ impl Case {
             stored,
             bundles: vec![vec![certificate(1, 0)]; 2],
             settled: BTreeSet::from([der(1)]),
+            abandoned: BTreeSet::new(),
             replicas: None,
             wall: at(HOUR),
         }
@@ -61,6 +63,7 @@ impl Case {
             stored: &self.stored,
             bundles: &self.bundles,
             settled: &self.settled,
+            abandoned: &self.abandoned,
             replicas: self.replicas.as_deref(),
             wall: self.wall,
         };
@@ -87,10 +90,13 @@ fn the_first_ones_are_made_without_waiting() {
     case.bundles = vec![vec![certificate(1, 0)]; 2];
     assert_eq!(case.step(), Step::Look);
     case.replicas = Some(vec![
-        replica("a", true, Serves::Nothing),
+        replica("a", false, Serves::Nothing),
         replica("b", true, Serves::Other),
     ]);
     assert_eq!(case.step(), Step::NewLeaf);
+    // A ready one that does not answer may serve a leaf of before.
+    case.replicas = Some(vec![replica("a", true, Serves::Nothing)]);
+    assert_eq!(case.step(), Step::Rest);
     // While somebody serves a leaf that is trusted, API servers must know the new CA first.
     case.replicas = Some(vec![replica("a", true, Serves::LeafOf(der(7)))]);
     assert_eq!(case.step(), Step::Rest);
@@ -112,7 +118,7 @@ fn a_leaf_is_renewed_at_two_thirds_of_its_life() {
     case.wall = at(2 * HOUR);
     assert_eq!(case.step(), Step::NewLeaf);
     case.settled.clear();
-    assert_eq!(case.step(), Step::Rest, "a new leader waits");
+    assert_eq!(case.step(), Step::NewLeaf, "whoever trusts it trusts the next one");
     case.wall = at(3 * HOUR);
     assert_eq!(case.step(), Step::Look, "it is over");
 }
@@ -154,9 +160,41 @@ fn an_authority_is_followed_in_four_steps() {
     assert_eq!(case.step(), Case::bundles(&[&[4], &[4]]));
     case.replicas = Some(vec![]);
     assert_eq!(case.step(), await_of(&[]), "where nobody is seen, nothing is known");
-    // What is over helps nobody.
     case.wall = at(3 * HOUR);
-    assert_eq!(case.step(), Case::bundles(&[&[4], &[4]]));
+    assert_eq!(case.step(), await_of(&[]), "our clock may be wrong");
+}
+
+#[test]
+fn what_nobody_serves_leaves_while_another_is_served_yet() {
+    let mut case = Case::steady();
+    case.stored.authority = Some(certificate(9, 0));
+    case.settled = BTreeSet::from([der(9)]);
+    case.bundles = vec![[1, 2, 3, 9].map(|n| certificate(n, 0)).to_vec(); 2];
+    let seen = vec![
+        replica("a", true, Serves::LeafOf(der(9))),
+        replica("b", false, Serves::LeafOf(der(1))),
+    ];
+    case.replicas = Some(seen.clone());
+    assert_eq!(case.step(), Step::Await(vec!["b".into()]), "b may be on its way to 2");
+    case.abandoned = BTreeSet::from([der(1), der(2)]);
+    assert_eq!(case.step(), Case::bundles(&[&[1, 3, 9], &[1, 3, 9]]));
+    case.replicas = Some([seen, vec![replica("c", true, Serves::Nothing)]].concat());
+    assert_eq!(case.step(), Step::Await(vec!["b".into(), "c".into()]));
+}
+
+#[test]
+fn an_entry_without_an_old_authority_gets_it_from_another() {
+    let mut case = Case::steady();
+    case.stored.authority = Some(certificate(4, HOUR));
+    case.settled = BTreeSet::from([der(4)]);
+    case.bundles = vec![
+        vec![certificate(4, HOUR)],
+        vec![certificate(1, 0), certificate(4, HOUR)],
+    ];
+    assert_eq!(case.step(), Case::bundles(&[&[1, 4], &[1, 4]]));
+    // Unless it has expired.
+    case.bundles[1][0].ends = at(HOUR);
+    assert_eq!(case.step(), Step::Look);
 }
 
 #[test]
@@ -189,13 +227,18 @@ fn what_is_in_every_bundle_for_long_enough_has_settled() {
     let bundle = |of: &[u16]| of.iter().map(|n| certificate(*n, 0)).collect::<Vec<_>>();
     let after = |seconds| Moment(0).after(Micros::from_secs(seconds));
     let mut published = Published::default();
-    published.see(&[bundle(&[1, 2]), bundle(&[1])], after(0));
-    published.see(&[bundle(&[1, 2]), bundle(&[1, 2])], after(50));
+    let stored = Case::steady().stored;
+    let mut see = |of: [&[u16]; 2], now| published.see(&stored, &of.map(bundle), now);
+    see([&[1, 2], &[1]], after(0));
+    see([&[1, 2], &[1, 2]], after(50));
     assert!(published.settled(settle, after(59)).is_empty());
     assert_eq!(published.settled(settle, after(60)), BTreeSet::from([der(1)]));
     assert_eq!(published.settled(settle, after(110)), BTreeSet::from([der(1), der(2)]));
-    published.see(&[bundle(&[2]), bundle(&[1, 2])], after(111));
-    published.see(&[bundle(&[1, 2]), bundle(&[1, 2])], after(112));
+    assert_eq!(published.abandoned(settle, after(59)), BTreeSet::new());
+    assert_eq!(published.abandoned(settle, after(60)), BTreeSet::from([der(2)]));
+    let mut see = |of: [&[u16]; 2], now| published.see(&stored, &of.map(bundle), now);
+    see([&[2], &[1, 2]], after(111));
+    see([&[1, 2], &[1, 2]], after(112));
     assert_eq!(published.settled(settle, after(171)), BTreeSet::from([der(2)]));
 }
 
@@ -241,7 +284,7 @@ struct Secret {
 
 impl Secret {
     fn read(&self, wall: Timestamp) -> Stored {
-        let stands = |certificate: &Certificate| !certificate.is_over(wall);
+        let stands = |certificate: &Certificate| !certificate.has_expired(wall);
         let authority = self.authority.clone().filter(stands);
         let signer = authority.as_ref().map(|authority| authority.der.clone());
         let leaf = self.leaf.clone().filter(|(_, of)| Some(of) == signer.as_ref());
@@ -354,7 +397,7 @@ impl Cluster {
 
     fn serves(&self, replica: usize) -> Option<&Der> {
         let (leaf, of) = self.replicas[replica].as_ref()?;
-        (!leaf.is_over(at(self.now))).then_some(of)
+        (!leaf.has_expired(at(self.now))).then_some(of)
     }
 
     fn happen(&mut self, event: &Event) {
@@ -411,12 +454,13 @@ impl Cluster {
         let leader = &mut self.leaders[leader];
         let read = leader.read.as_ref()?;
         let bundles = vec![read.bundle.1.clone()];
-        leader.published.see(&bundles, moment);
-        let settled = leader.published.settled(LIVES.settle(), moment);
+        let stored = read.secret.1.read(wall);
+        leader.published.see(&stored, &bundles, moment);
         let sight = Sight {
-            stored: &read.secret.1.read(wall),
+            stored: &stored,
             bundles: &bundles,
-            settled: &settled,
+            settled: &leader.published.settled(LIVES.settle(), moment),
+            abandoned: &leader.published.abandoned(LIVES.settle(), moment),
             replicas: read.replicas.as_deref(),
             wall,
         };

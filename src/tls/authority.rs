@@ -111,7 +111,10 @@ impl Authority {
     /// The crypto provider fails.
     pub fn make(service: &Service, now: Timestamp, life: SignedDuration) -> Result<Pem, rcgen::Error> {
         let key = KeyPair::generate()?;
-        let params = authority_params(service, now, now.saturating_add(life).unwrap_or(Timestamp::MAX))?;
+        let ends = now.saturating_add(life).unwrap_or(Timestamp::MAX);
+        let mut params = params(vec![], &service.subject(), now, ends)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         Ok(Pem {
             certificate: params.self_signed(&key)?.pem(),
             key: key.serialize_pem(),
@@ -124,16 +127,13 @@ impl Authority {
     /// [`Fault`] names the first thing that is wrong.
     pub fn read(certificate: &[u8], key: &[u8], service: &Service, now: Timestamp) -> Result<Self, Fault> {
         let pair = Pair::from_pem(certificate, key, now)?;
-        let own = pair.key.cert.first().and_then(|der| service.authority(der));
-        let certificate = own.ok_or(Fault::NotOurs)?;
+        let der = pair.key.cert.first().ok_or(Fault::NotOurs)?;
+        let certificate = service.authority(der).ok_or(Fault::NotOurs)?;
         let unusable = |error: &dyn std::fmt::Display| Fault::Key(TlsError::General(error.to_string()));
         let key = std::str::from_utf8(key).map_err(|error| unusable(&error))?;
         let key = KeyPair::from_pem(key).map_err(|error| unusable(&error))?;
-        let params = authority_params(service, certificate.made, certificate.ends).map_err(|error| unusable(&error))?;
-        Ok(Self {
-            certificate,
-            issuer: Issuer::new(params, key),
-        })
+        let issuer = Issuer::from_ca_cert_der(der, key).map_err(|error| unusable(&error))?;
+        Ok(Self { certificate, issuer })
     }
 
     /// Makes a leaf for these names that lives from now on, and not longer than the authority itself.
@@ -157,13 +157,6 @@ impl Authority {
             key: key.serialize_pem(),
         })
     }
-}
-
-fn authority_params(service: &Service, made: Timestamp, ends: Timestamp) -> Result<CertificateParams, rcgen::Error> {
-    let mut params = params(vec![], &service.subject(), made, ends)?;
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    Ok(params)
 }
 
 fn params(

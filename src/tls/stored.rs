@@ -84,40 +84,41 @@ impl Stored {
     }
 }
 
-fn put(contents: &mut Contents, [certificate, key]: [&str; 2], pem: Pem) {
+fn put(contents: &mut Contents, [certificate, key]: [&'static str; 2], pem: Pem) -> &'static str {
     contents.insert(certificate.to_owned(), pem.certificate.into_bytes());
     contents.insert(key.to_owned(), pem.key.into_bytes());
+    certificate
 }
 
 fn remove(contents: &mut Contents, keys: [&str; 2]) {
     contents.retain(|key, _| !keys.contains(&&**key));
 }
 
-/// Stores a new authority, and no leaf.
-pub fn put_authority(contents: &mut Contents, authority: Pem) {
-    put(contents, AUTHORITY, authority);
+/// Stores a new authority, and no leaf; the key of its certificate.
+pub fn put_authority(contents: &mut Contents, authority: Pem) -> &'static str {
     remove(contents, NEXT);
     remove(contents, LEAF);
+    put(contents, AUTHORITY, authority)
 }
 
-/// Stores the authority that is to follow.
-pub fn put_next(contents: &mut Contents, authority: Pem) {
-    put(contents, NEXT, authority);
+/// Stores the authority that is to follow; the key of its certificate.
+pub fn put_next(contents: &mut Contents, authority: Pem) -> &'static str {
+    put(contents, NEXT, authority)
 }
 
-/// Stores a leaf of the authority that signs.
-pub fn put_leaf(contents: &mut Contents, leaf: Pem) {
-    put(contents, LEAF, leaf);
+/// Stores a leaf of the authority that signs; the key of its certificate.
+pub fn put_leaf(contents: &mut Contents, leaf: Pem) -> &'static str {
+    put(contents, LEAF, leaf)
 }
 
-/// Makes the next authority the one that signs, with a leaf of it.
-pub fn promote(contents: &mut Contents, leaf: Pem) {
+/// Makes the next authority the one that signs, with a leaf of it; the key of the leaf.
+pub fn promote(contents: &mut Contents, leaf: Pem) -> &'static str {
     for (from, to) in NEXT.into_iter().zip(AUTHORITY) {
         if let Some(value) = contents.remove(from) {
             contents.insert(to.to_owned(), value);
         }
     }
-    put(contents, LEAF, leaf);
+    put(contents, LEAF, leaf)
 }
 
 #[cfg(test)]

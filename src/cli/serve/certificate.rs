@@ -93,6 +93,7 @@ impl Certificate {
                     webhook: self.webhook,
                     lives,
                     clock,
+                    metrics: Arc::clone(metrics),
                 };
                 let (client, namespace) = (cluster.client(), service.namespace.clone());
                 let metrics = Arc::clone(metrics);
