@@ -91,6 +91,15 @@ impl Tools {
     }
 }
 
+/// The YAML of docs/operations.md that has these words.
+fn shown(words: &str) -> Result<Value> {
+    let page = include_str!("../../docs/operations.md");
+    let mut blocks = page.split("```yaml\n").filter_map(|rest| rest.split("```").next());
+    let block = blocks.find(|block| block.contains(words));
+    let block = block.with_context(|| format!("docs/operations.md shows no {words}"))?;
+    Ok(serde_saphyr::from_str(block)?)
+}
+
 fn ensure_same(by_helm: &Objects, by_kustomize: &Objects) -> Result<()> {
     let keys = |objects: &Objects| objects.keys().cloned().collect::<Vec<_>>();
     ensure!(
@@ -163,13 +172,38 @@ pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
+/// As documented for one and the other, each switch brings one object of `deploy/monitoring`, and changes nothing else.
+pub(crate) fn monitoring_is_the_same(tools: &Tools) -> Result<()> {
+    let labels = shown("- pairs:")?;
+    let mut by_kustomize = tools.customized(&labels, &["deploy/monitoring"], &[], "example.io")?;
+    // There, all objects get the label; the dashboard needs none.
+    let dashboard = by_kustomize.get_mut(&format!("ConfigMap {NAMESPACE}/edgeward-dashboard"));
+    let labels = dashboard.context("a dashboard")?["metadata"]["labels"].as_object_mut();
+    labels.context("labels")?.remove("release").context("for all objects")?;
+
+    let plain = tools.charted(&least())?;
+    let monitoring = &shown("serviceMonitor:")?["monitoring"];
+    let mut by_helm = Objects::new();
+    for (switch, kind) in [
+        ("serviceMonitor", "ServiceMonitor"),
+        ("prometheusRule", "PrometheusRule"),
+        ("dashboard", "ConfigMap"),
+    ] {
+        let mut values = least();
+        values["monitoring"][switch] = monitoring[switch].clone();
+        let mut objects = tools.charted(&values)?;
+        objects.retain(|key, object| plain.get(key) != Some(object));
+        let kinds: Vec<_> = objects.values().map(|object| &object["kind"]).collect();
+        ensure!(kinds == [kind], "{switch}: {kinds:?}");
+        by_helm.extend(objects);
+    }
+    ensure_same(&by_helm, &by_kustomize)
+}
+
 /// Narrowed by the patch of the documentation or by a value, the way in is the same, and open to our own replicas where they
 /// look at each other's certificate.
 pub(crate) fn a_narrow_way_in_is_the_same(tools: &Tools) -> Result<()> {
-    let page = include_str!("../../docs/operations.md");
-    let mut blocks = page.split("```yaml\n").filter_map(|rest| rest.split("```").next());
-    let patches = blocks.find(|block| block.contains("/spec/ingress/0/from"));
-    let patches: Value = serde_saphyr::from_str(patches.context("docs/operations.md shows no patch")?)?;
+    let patches = shown("/spec/ingress/0/from")?;
     let patch = patches["patches"][0]["patch"].as_str().context("a patch")?;
     let patch: Value = serde_saphyr::from_str(patch)?;
     for source in SOURCES {
@@ -190,10 +224,14 @@ pub(crate) fn a_narrow_way_in_is_the_same(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// Nothing of another namespace is left: who is called, who may do what, whose pods are left alone, and for which name the
-/// certificate is.
+/// Nothing of another namespace is left: who is called, who may do what, whose pods are left alone, for which name the
+/// certificate is, and what is scraped.
 pub(crate) fn in_another_namespace(tools: &Tools) -> Result<()> {
-    let text = tools.template_of(crate::CHART, "placement", &least())?;
+    let mut values = least();
+    for switch in ["serviceMonitor", "prometheusRule", "dashboard"] {
+        values["monitoring"][switch]["enabled"] = json!(true);
+    }
+    let text = tools.template_of(crate::CHART, "placement", &values)?;
     ensure!(!text.contains(NAMESPACE), "{text}");
     ensure!(
         text.contains("edgeward.placement.svc") && text.contains("placement/edgeward-ca"),
@@ -202,5 +240,23 @@ pub(crate) fn in_another_namespace(tools: &Tools) -> Result<()> {
     let objects = objects(&text)?;
     let leaf = &objects["Certificate placement/edgeward"]["spec"]["dnsNames"];
     ensure!(*leaf == json!(["edgeward.placement.svc"]), "{leaf}");
+    for watching in [
+        "ServiceMonitor placement/edgeward",
+        "PrometheusRule placement/edgeward",
+        "ConfigMap placement/edgeward-dashboard",
+    ] {
+        ensure!(objects.contains_key(watching), "{watching}");
+    }
+    // It looks for Services in its own namespace, where one is found.
+    let monitor = &objects["ServiceMonitor placement/edgeward"]["spec"];
+    let wanted = monitor["selector"]["matchLabels"].as_object().context("labels")?;
+    let found = objects.iter().filter(|(key, object)| {
+        let labels = &object["metadata"]["labels"];
+        key.starts_with("Service placement/") && wanted.iter().all(|(label, value)| labels[label] == *value)
+    });
+    ensure!(
+        found.count() == 1 && monitor["namespaceSelector"].is_null(),
+        "{monitor:#}"
+    );
     Ok(())
 }

@@ -52,6 +52,14 @@ pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
             "crds.keep: there is nothing to keep",
         ),
         (
+            json!({"monitoring": {"prometheusRule": {"labels": {"release": 1}}}}),
+            "/monitoring/prometheusRule/labels/release",
+        ),
+        (
+            json!({"monitoring": {"serviceMonitor": {"enabled": true}}, "networkPolicy": {"metricsFrom": []}}),
+            "monitoring.serviceMonitor: nobody could scrape",
+        ),
+        (
             json!({"podLabels": {"app.kubernetes.io/name": "x"}}),
             "podLabels: app.kubernetes.io/name",
         ),

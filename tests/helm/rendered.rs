@@ -45,15 +45,15 @@ pub(crate) fn objects(text: &str) -> Result<Objects> {
     Ok(objects)
 }
 
-/// CEL is the same however it is broken into lines, and kustomize breaks it anew.
+/// CEL and PromQL are the same however they are broken into lines, and kustomize breaks them anew.
 fn fold(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(fold),
         Value::Object(fields) => {
             for (name, field) in fields {
                 match field {
-                    Value::String(cel) if name.to_lowercase().ends_with("expression") => {
-                        *cel = cel.split_whitespace().collect::<Vec<_>>().join(" ");
+                    Value::String(text) if name == "expr" || name.to_lowercase().ends_with("expression") => {
+                        *text = text.split_whitespace().collect::<Vec<_>>().join(" ");
                     }
                     field => fold(field),
                 }

@@ -133,6 +133,7 @@ fn the_manifests_are_those_of_kustomize() {
         "certs/self-managed",
         "deploy/base",
         "deploy/crds",
+        "deploy/monitoring",
         "deploy/recreate",
         "webhook/base",
     ];

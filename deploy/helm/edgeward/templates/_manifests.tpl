@@ -3,15 +3,21 @@ The chart has no manifests of its own: files/ are links to those that kustomize 
 values change of them.
 */}}
 
-{{/* The objects of a file, with this release's domain, namespace and labels. Arguments: the root, the file. */}}
-{{- define "edgeward.objects" -}}
+{{/* The text of a file, with this release's domain and namespace. Arguments: the root, the file. */}}
+{{- define "edgeward.file" -}}
 {{- $root := index . 0 -}}
 {{- $file := index . 1 -}}
 {{- $text := $root.Files.Get (printf "files/%s" $file) -}}
 {{- if not $text -}}
 {{- fail (printf "files/%s is not there: this copy of the chart lost its symbolic links; make one with `helm package` in a checkout" $file) -}}
 {{- end -}}
-{{- $text = $text | replace "example.io" $root.Values.domain | replace "edgeward-system" $root.Release.Namespace -}}
+{{- $text | replace "example.io" $root.Values.domain | replace "edgeward-system" $root.Release.Namespace -}}
+{{- end }}
+
+{{/* The objects of a file, with the labels of the release. Arguments: the root, the file. */}}
+{{- define "edgeward.objects" -}}
+{{- $root := index . 0 -}}
+{{- $text := include "edgeward.file" . -}}
 {{- range regexSplit "(?m)^---$" $text -1 }}
 {{- with fromYaml . }}
 {{- include "edgeward.labelled" (list $root .) }}
@@ -19,7 +25,7 @@ values change of them.
 {{- end }}
 {{- end }}
 
-{{/* An object as a document, with the labels of the release. Arguments: the root, the object. */}}
+{{/* An object as a document, with the labels of the release but for those that it has. Arguments: the root, the object. */}}
 {{- define "edgeward.labelled" -}}
 {{- $root := index . 0 -}}
 {{- $object := index . 1 -}}
@@ -29,7 +35,7 @@ values change of them.
   "app.kubernetes.io/version" $root.Chart.AppVersion
   "app.kubernetes.io/managed-by" $root.Release.Service
   "helm.sh/chart" (printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_")) -}}
-{{- $_ := set $object.metadata "labels" (merge $labels ($object.metadata.labels | default dict)) }}
+{{- $_ := set $object.metadata "labels" (merge (dict) ($object.metadata.labels | default dict) $labels) }}
 ---
 {{ toYaml $object }}
 {{- end }}
