@@ -75,6 +75,8 @@ values change of them.
 {{- end -}}
 {{- $_ := set $container "args" (concat $container.args $values.extraArgs) -}}
 {{- $_ := set $container "env" (concat $container.env $values.extraEnv) -}}
+{{- with $values.extraVolumes }}{{ $_ := set $template.spec "volumes" (concat ($template.spec.volumes | default list) .) }}{{ end -}}
+{{- with $values.extraVolumeMounts }}{{ $_ := set $container "volumeMounts" (concat ($container.volumeMounts | default list) .) }}{{ end -}}
 {{- toYaml $deployment }}
 {{- end }}
 
