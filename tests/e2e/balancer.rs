@@ -54,7 +54,13 @@ pub(crate) struct Connections {
 impl<'run> Balancer<'run> {
     /// For nobody yet.
     pub(crate) fn open(scene: &Scene<'run>) -> Result<Self> {
-        let listener = scene.runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        Self::open_on(scene, std::net::TcpListener::bind("127.0.0.1:0")?)
+    }
+
+    /// The same, where somebody listens already.
+    pub(crate) fn open_on(scene: &Scene<'run>, listener: std::net::TcpListener) -> Result<Self> {
+        listener.set_nonblocking(true)?;
+        let listener = scene.runtime.block_on(async { TcpListener::from_std(listener) })?;
         let address = listener.local_addr()?;
         let (endpoints, connections) = (Endpoints::default(), Connections::default());
         let accepting = accept(listener, endpoints.clone(), connections.clone());

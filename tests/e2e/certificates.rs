@@ -1,6 +1,7 @@
 //! Certificates in files: a mounted Secret that changes, for better and for worse.
 
 pub(crate) mod self_managed;
+pub(crate) mod shown;
 
 use std::fs;
 

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::certificates::shown::WebhookCredentials;
 use crate::kubectl::Kubectl;
 use crate::patience::{BOUND, eventually};
 use crate::pki::Authority;
@@ -36,6 +37,7 @@ const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 pub(crate) struct ControlPlane {
     pub(crate) kubectl: Kubectl,
     pub(crate) rights: Rights,
+    pub(crate) credentials: WebhookCredentials,
     processes: Vec<Process>,
     dir: TempDir,
 }
@@ -59,6 +61,7 @@ impl ControlPlane {
         let mut plane = Self {
             rights: Rights::read(&kubectl)?,
             kubectl,
+            credentials: WebhookCredentials::write(dir.path())?,
             processes: Vec::new(),
             dir,
         };
@@ -75,8 +78,9 @@ impl ControlPlane {
         let start = |name: &str, args: Vec<String>| Process::start(name, &binaries.join(name), &args, &dir);
 
         self.processes.push(start("etcd", etcd_args(&dir, ports))?);
-        self.processes
-            .push(start("kube-apiserver", api_server_args(files, ports))?);
+        let mut args = api_server_args(files, ports);
+        args.push(flag("admission-control-config-file", self.credentials.configuration()));
+        self.processes.push(start("kube-apiserver", args)?);
         eventually("kube-apiserver is ready", BOUND, || {
             self.processes.iter_mut().try_for_each(Process::ensure_running)?;
             self.kubectl.run(&["get", "--raw", "/readyz"], "")

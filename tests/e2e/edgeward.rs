@@ -312,7 +312,7 @@ fn tls(dir: &Path) -> Result<PathBuf> {
 }
 
 /// Writes the fleet file and names it.
-fn view(dir: &Path, fleet: &Value) -> Result<String> {
+pub(crate) fn view(dir: &Path, fleet: &Value) -> Result<String> {
     let file = dir.join("fleet.yaml");
     replace(&file, fleet)?;
     Ok(option("fleet", &file))

@@ -158,6 +158,10 @@ const SCRIPTS: &[(&str, Script)] = &[
         custom_resources::bad_ones_are_refused,
     ),
     ("connection::speaks_http_1_1", connection::speaks_http_1_1),
+    (
+        "certificates::shown_by_the_api_server",
+        certificates::shown::shown_by_the_api_server,
+    ),
     ("live::capacity_comes_and_goes", live::capacity_comes_and_goes),
     ("live::nodes_change", live::nodes::nodes_change),
     ("live::cloud_node_states", live::nodes::cloud_node_states),

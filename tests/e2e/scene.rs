@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use crate::certificates::shown::WebhookCredentials;
 use crate::control_plane::ControlPlane;
 use crate::edgeward::Edgeward;
 use crate::hook::{Answer, Hook};
@@ -242,6 +243,11 @@ impl<'run> Scene<'run> {
     /// Runs a script of the documentation in the trial's directory.
     pub(crate) fn shell(&self, script: &str) -> Result<String> {
         self.kubectl.shell(script, &self.kubeconfig(), &self.dir)
+    }
+
+    /// The certificate that the API server shows to webhooks.
+    pub(crate) fn webhook_credentials(&self) -> &WebhookCredentials {
+        &self.plane.credentials
     }
 
     /// Starts a webhook inside the test.

@@ -1,0 +1,325 @@
+//! The certificate that the API server shows to edgeward, as `docs/operations.md` has both of them told.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::balancer::Balancer;
+use crate::edgeward::{Edgeward, view};
+use crate::folder::copy;
+use crate::install::documented;
+use crate::installed::NAME;
+use crate::patience::{BOUND, eventually};
+use crate::pki::Authority;
+use crate::rights::NAMESPACE;
+use crate::scene::{Registration, Scene};
+use crate::untouched::undecided;
+use crate::{fleet, workloads};
+
+/// Where the documentation has what the API server reads.
+const FOLDER: &str = "/etc/kubernetes/pki/edgeward";
+
+/// To whom the run's API server shows its certificate: the Service of the trial.
+const SERVICE: &str = "edgeward.shown-by-the-api-server.svc";
+
+/// What edgeward says of a client that it does not let in.
+const REFUSED: &str = "a client showed no certificate that --client-ca vouches for";
+
+/// What the run's API server is told of client certificates: one for [`SERVICE`], which is not there before the trial makes
+/// it, and none for anybody else.
+pub(crate) struct WebhookCredentials {
+    /// Instead of [`FOLDER`].
+    folder: PathBuf,
+    /// The port of the Service, held from the start, for the API server must know it then.
+    listener: TcpListener,
+}
+
+impl WebhookCredentials {
+    pub(crate) fn write(dir: &Path) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let folder = dir.join("webhook-credentials");
+        fs::create_dir(&folder)?;
+        let here = |text: &str| text.replace(FOLDER, &folder.display().to_string());
+        let configuration = documented("yaml", "kind: AdmissionConfiguration")?;
+        fs::write(folder.join("admission.yaml"), here(configuration))?;
+        let known = documented("yaml", "kind: Config\n")?;
+        let service = format!("- name: {SERVICE}:{}\n", listener.local_addr()?.port());
+        let ours = known.replace(&format!("- name: {NAME}\n"), &service);
+        ensure!(ours != known, "{known}");
+        fs::write(folder.join("webhooks.kubeconfig"), here(&ours))?;
+        Ok(Self { folder, listener })
+    }
+
+    /// For `--admission-control-config-file`.
+    pub(crate) fn configuration(&self) -> PathBuf {
+        self.folder.join("admission.yaml")
+    }
+
+    /// Has the API server show this certificate from now on.
+    fn set(&self, clients: &Clients) -> Result<()> {
+        for file in ["client.crt", "client.key"] {
+            fs::copy(clients.dir.join(file), self.folder.join(file))?;
+        }
+        Ok(())
+    }
+}
+
+/// A CA of clients, and a certificate of it. All have the same name.
+struct Clients {
+    dir: PathBuf,
+    authority: String,
+}
+
+impl Clients {
+    /// By the lines of docs/operations.md.
+    fn make(scene: &Scene<'_>, name: &str) -> Result<Self> {
+        let dir = scene.dir.join(name);
+        fs::create_dir(&dir)?;
+        let script = documented("sh", "extendedKeyUsage=clientAuth")?;
+        scene.kubectl.shell(script, &scene.kubeconfig(), &dir)?;
+        let authority = fs::read_to_string(dir.join("clients.crt"))?;
+        Ok(Self { dir, authority })
+    }
+}
+
+/// Without a certificate of the CA that edgeward was told, neither the API server nor anybody else gets an answer, and it is
+/// said why; with one, every pod is decided. Both sides take up another without a restart.
+pub(crate) fn shown_by_the_api_server(scene: &Scene<'_>) -> Result<()> {
+    let (ours, next) = (Clients::make(scene, "ours")?, Clients::make(scene, "next")?);
+    let credentials = scene.webhook_credentials();
+    credentials.set(&ours)?;
+    let trial = Trial::open(scene, &ours)?;
+
+    // By an address that its kubeconfig does not have.
+    trial.is_refused("unnamed", "peer sent no certificates")?;
+    trial.call_by_service()?;
+    trial.is_let_in("named")?;
+
+    trial.trust(&[&next])?;
+    trial.is_refused("of-another", "invalid peer certificate: BadSignature")?;
+
+    // In the order of the documentation.
+    trial.trust(&[&ours, &next])?;
+    trial.is_let_in("of-the-first")?;
+    credentials.set(&next)?;
+    trial.trust(&[&next])?;
+    trial.is_let_in("of-the-next")
+}
+
+struct Trial<'s, 'run> {
+    scene: &'s Scene<'run>,
+    registered: Registration,
+    balancer: Balancer<'run>,
+    edgeward: Edgeward<'run>,
+    /// The file of `--client-ca`.
+    client_ca: PathBuf,
+}
+
+impl<'s, 'run> Trial<'s, 'run> {
+    /// An edgeward that lets these clients in, called by its address.
+    fn open(scene: &'s Scene<'run>, clients: &Clients) -> Result<Self> {
+        let (tls, mounted) = (scene.dir.join("tls"), scene.dir.join("mounted"));
+        fs::create_dir(&tls)?;
+        fs::create_dir(&mounted)?;
+        let (argument, client_ca) = told(scene, clients, &mounted)?;
+        let authority = Authority::new()?;
+        fs::write(tls.join("ca.crt"), &authority.certificate)?;
+        let (certificate, key) = authority.server(&[SERVICE])?.write(&tls, "tls")?;
+        let edgeward = scene.edgeward_of_arguments(vec![
+            view(&scene.dir, &fleet::relaxed())?,
+            format!("--tls-cert={}", certificate.display()),
+            format!("--tls-key={}", key.display()),
+            argument,
+        ])?;
+
+        let balancer = Balancer::open_on(scene, scene.webhook_credentials().listener.try_clone()?)?;
+        balancer.add(&edgeward)?;
+        let registered = scene.register(&balancer.url(), &edgeward.ca)?;
+        registered.be_patient()?;
+        Ok(Self {
+            scene,
+            registered,
+            balancer,
+            edgeward,
+            client_ca,
+        })
+    }
+
+    /// From now on the API server calls the Service.
+    fn call_by_service(&self) -> Result<()> {
+        let (name, namespace) = SERVICE
+            .strip_suffix(".svc")
+            .and_then(|service| service.split_once('.'))
+            .context(SERVICE)?;
+        ensure!(namespace == self.scene.namespace, "{namespace}");
+        // Nothing routes to a Service here.
+        self.scene.kubectl.create(&json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        }))?;
+        let port = self.balancer.port();
+        let service = json!({"namespace": namespace, "name": name, "path": "/mutate", "port": port});
+        let client = json!({"service": service, "caBundle": STANDARD.encode(&self.edgeward.ca)});
+        let replace =
+            |entry| json!({"op": "replace", "path": format!("/webhooks/{entry}/clientConfig"), "value": client});
+        let patch = json!([replace(0), replace(1)]).to_string();
+        let configuration = &self.registered.name;
+        let args = [
+            "patch",
+            "mutatingwebhookconfiguration",
+            configuration,
+            "--type=json",
+            "-p",
+            &patch,
+        ];
+        self.scene.kubectl.run(&args, "").map(drop)
+    }
+
+    /// Has edgeward let in these clients alone. What is open would stay.
+    fn trust(&self, clients: &[&Clients]) -> Result<()> {
+        let labels = [("of", "client_ca"), ("result", "loaded")];
+        let loaded = || self.edgeward.count("edgeward_tls_reloads_total", &labels);
+        let before = loaded()?;
+        let new = self.client_ca.with_extension("new");
+        fs::write(
+            &new,
+            clients.iter().map(|clients| &*clients.authority).collect::<String>(),
+        )?;
+        fs::rename(&new, &self.client_ca)?;
+        eventually("edgeward has read it", BOUND, || {
+            ensure!(loaded()? == before + 1, "{before}");
+            Ok(())
+        })?;
+        self.scene.runtime.block_on(self.balancer.connections().cut());
+        Ok(())
+    }
+
+    /// A pod is decided, and a stranger is not answered.
+    fn is_let_in(&self, name: &str) -> Result<()> {
+        let decision = |pod: &Value| pod["metadata"]["annotations"]["scheduling.example.io/decision"].clone();
+        eventually("edgeward answers the API server", BOUND, || {
+            let decided = decision(&self.scene.kubectl.dry_run(&probe())?);
+            ensure!(decided == "edge", "{decided}");
+            Ok(())
+        })?;
+        let refused = self.failures()?;
+        let created = self.scene.kubectl.create(&workloads::pod(name, workloads::latency()))?;
+        ensure!(decision(&created) == "edge", "{created:#}");
+        ensure!(self.failures()? == refused, "the API server was refused as well");
+        self.nobody_else_is()
+    }
+
+    /// A pod is created undecided, for this reason, which edgeward names; nor is a stranger answered.
+    fn is_refused(&self, name: &str, reason: &str) -> Result<()> {
+        let (refused, reviews) = (self.failures()?, self.edgeward.reviews()?);
+        let pod = workloads::pod(name, workloads::latency());
+        undecided(&self.scene.kubectl.create(&pod)?)?;
+        let failed_open = self.scene.creation_of(&self.scene.namespace, name)?.failed_open();
+        ensure!(failed_open == 1, "{failed_open}");
+        eventually("it is counted", BOUND, || {
+            ensure!(self.failures()? > refused, "{refused}");
+            Ok(())
+        })?;
+        // One line a second is said.
+        eventually(reason, BOUND, || {
+            self.scene.kubectl.dry_run(&probe())?;
+            let said = self.edgeward.said(REFUSED);
+            let named = said.iter().any(|line| line["error"] == reason);
+            ensure!(named, "{said:?}");
+            Ok(())
+        })?;
+        ensure!(self.edgeward.reviews()? == reviews, "the API server was answered");
+        self.nobody_else_is()
+    }
+
+    /// Who has no certificate is not answered on the admission port, and is, as kubelet is, on the health port.
+    fn nobody_else_is(&self) -> Result<()> {
+        let (refused, reviews) = (self.failures()?, self.edgeward.reviews()?);
+        let answer = self.edgeward.post(&json!({
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "u",
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "operation": "CREATE",
+                "namespace": self.scene.namespace,
+                "object": probe(),
+            },
+        }));
+        ensure!(answer.is_err(), "{answer:?}");
+        eventually("it is counted", BOUND, || {
+            ensure!(self.failures()? > refused, "{refused}");
+            Ok(())
+        })?;
+        ensure!(self.edgeward.reviews()? == reviews);
+        let (code, said) = self.edgeward.readiness()?;
+        ensure!(code == 200, "{code}: {said}");
+        Ok(())
+    }
+
+    /// Clients that showed no certificate of the CA.
+    fn failures(&self) -> Result<u64> {
+        let labels = [("cause", "client")];
+        self.edgeward.count("edgeward_tls_handshake_failures_total", &labels)
+    }
+}
+
+fn probe() -> Value {
+    workloads::pod("probe", workloads::latency())
+}
+
+/// What `mine` has edgeward told, and the API server takes of its Deployment: the argument, and the file of the ConfigMap,
+/// mounted here.
+fn told(scene: &Scene<'_>, clients: &Clients, mounted: &Path) -> Result<(String, PathBuf)> {
+    for folder in ["deploy", "webhook", "certs"] {
+        let ours = scene.dir.join("edgeward").join(folder);
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &ours)?;
+    }
+    let mine = scene.dir.join("mine");
+    fs::create_dir(&mine)?;
+    fs::copy(clients.dir.join("clients.crt"), mine.join("clients.crt"))?;
+    let render = |overlay: &str| -> Result<[Value; 2]> {
+        let mut kustomization: Value = serde_saphyr::from_str(documented("yaml", "configMapGenerator:")?)?;
+        kustomization["resources"] = json!([format!("../edgeward/deploy/overlays/{overlay}")]);
+        fs::write(mine.join("kustomization.yaml"), kustomization.to_string())?;
+        let objects = scene.kubectl.render(&mine.display().to_string())?;
+        let object = |kind: &str, name: &str| {
+            let mut objects = objects.iter();
+            let object = objects.find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+            object.cloned().context(name.to_owned())
+        };
+        let deployment = object("Deployment", "edgeward")?;
+        let args = ["create", "--dry-run=server", "--validate=strict", "-f", "-"];
+        scene.kubectl_in(NAMESPACE).run(&args, &deployment.to_string())?;
+        Ok([deployment, object("ConfigMap", "edgeward-clients")?])
+    };
+    render("cert-manager")?;
+    // Which mounts nothing else.
+    let [deployment, map] = render("self-managed")?;
+    for (file, content) in map["data"].as_object().into_iter().flatten() {
+        fs::write(mounted.join(file), content.as_str().context("no text")?)?;
+    }
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    ensure!(
+        pod["volumes"][0]["configMap"]["name"] == map["metadata"]["name"],
+        "{pod}"
+    );
+    let there = container["volumeMounts"][0]["mountPath"].as_str().context("no path")?;
+    let argument = container["args"].as_array().and_then(|args| args.last()?.as_str());
+    let argument = argument
+        .context("no argument")?
+        .replace(there, &mounted.display().to_string());
+    let file = argument
+        .strip_prefix("--client-ca=")
+        .context("another argument")?
+        .into();
+    Ok((argument, file))
+}
