@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::control_plane::EDGE_NODES;
 use crate::fleet_command::command;
-use crate::install::{Installation, check_out, documented, gates, is_as_it_was, objects};
+use crate::install::{Installation, Source, check_out, documented, gates, is_as_it_was, objects};
 use crate::kubectl::Said;
 use crate::patience::{BOUND, eventually};
 use crate::program::Helm;
@@ -24,7 +24,21 @@ const DOMAIN: &str = "acme.dev";
 /// Label of the one node on which edgeward and the hooks may run.
 const HOME: &str = "edgeward.test/home";
 
+/// As the chart is by default.
 pub(crate) fn by_helm(scene: &Scene<'_>) -> Result<()> {
+    install_and_uninstall(scene, Source::CertManager)
+}
+
+pub(crate) fn by_helm_self_managed(scene: &Scene<'_>) -> Result<()> {
+    install_and_uninstall(scene, Source::SelfManaged)
+}
+
+pub(crate) fn by_helm_with_files(scene: &Scene<'_>) -> Result<()> {
+    install_and_uninstall(scene, Source::Files)
+}
+
+fn install_and_uninstall(scene: &Scene<'_>, source: Source) -> Result<()> {
+    let _needed = source.needs(scene)?;
     let helm = Helm::obtain(&scene.dir)?;
     let stage = Stage::new(scene)?;
     stage.edge_node("edge-0", "1")?;
@@ -37,8 +51,8 @@ pub(crate) fn by_helm(scene: &Scene<'_>) -> Result<()> {
     let _revoked = scene.revoke()?;
     let before = objects(&scene.kubectl)?;
 
-    check_out(scene)?;
-    let chart = Chart { scene, helm };
+    check_out(scene, source)?;
+    let chart = Chart { scene, helm, source };
     chart.write_values(&stage)?;
     let home = Home::of(scene)?;
     chart.install()?;
@@ -50,21 +64,35 @@ pub(crate) fn by_helm(scene: &Scene<'_>) -> Result<()> {
     };
     installation.is_restricted()?;
 
+    let test = || chart.during_hook(&home, "helm -n edgeward-system test edgeward", "edgeward-test", command);
     // The pods that serve run nowhere, so whoever is at their addresses has not their certificate; all else is as it should be.
-    let tested = chart.during_hook(&home, "helm -n edgeward-system test edgeward", "edgeward-test", command)?;
+    let tested = test()?;
     let faults = tested.stdout.lines().filter(|line| line.starts_with("FAULT"));
     let others: Vec<_> = faults
         .filter(|line| !line.starts_with("FAULT    certificate"))
         .collect();
-    ensure!(others.is_empty(), "{others:?}");
-    for area in ["configuration", "resources", "rights", "webhook", "namespaces", "nodes"] {
+    ensure!(
+        others.is_empty() && !tested.succeeded,
+        "{}{}",
+        tested.stdout,
+        tested.stderr
+    );
+
+    let replica = installation.decides_and_holds()?;
+    let tested = test()?;
+    ensure!(tested.succeeded, "{}{}", tested.stdout, tested.stderr);
+    for area in [
+        "configuration",
+        "resources",
+        "rights",
+        "certificate",
+        "namespaces",
+        "nodes",
+    ] {
         let fine = format!("ok       {area}");
         ensure!(tested.stdout.contains(&fine), "{}{}", tested.stdout, tested.stderr);
     }
 
-    let edgeward = installation.decides_and_holds()?;
-    // In the cluster, those of the Deployment run until it is deleted.
-    drop(edgeward);
     let uninstall = documented("sh", "helm -n edgeward-system uninstall")?;
     let released = chart.during_hook(&home, uninstall, "edgeward-uninstall", |kubeconfig, args| {
         let released = command(kubeconfig, args)?;
@@ -72,6 +100,8 @@ pub(crate) fn by_helm(scene: &Scene<'_>) -> Result<()> {
         let domain = format!("--domain={DOMAIN}");
         let named = command(kubeconfig, &["release", "held", "-n", &scene.namespace, &domain])?;
         ensure!(named.stdout.contains("/held already free\n"), "{named:?}");
+        // It runs until the Deployment goes, which is next.
+        drop(replica);
         Ok(released)
     })?;
     let expected = format!(
@@ -87,15 +117,19 @@ pub(crate) fn by_helm(scene: &Scene<'_>) -> Result<()> {
 struct Chart<'s, 'run> {
     scene: &'s Scene<'run>,
     helm: Helm,
+    source: Source,
 }
 
 impl Chart<'_, '_> {
     /// mine.yaml, as the documentation has it, but for the certificate and the sites, which are the trial's.
     fn write_values(&self, stage: &Stage<'_>) -> Result<()> {
         let mut values: Value = serde_saphyr::from_str(documented("yaml", "repository: IMAGE")?)?;
-        let pem = |file: &str| fs::read_to_string(self.scene.dir.join("tls").join(file));
-        let files = json!({"ca": pem("ca.crt")?, "certificate": pem("tls.crt")?, "key": pem("tls.key")?});
-        values["certificates"] = json!({"source": "files", "files": files});
+        values["certificates"] = json!({"source": self.source.name()});
+        if self.source == Source::Files {
+            let pem = |file: &str| fs::read_to_string(self.scene.dir.join("edgeward/certs/files").join(file));
+            let files = json!({"ca": pem("ca.crt")?, "certificate": pem("tls.crt")?, "key": pem("tls.key")?});
+            values["certificates"]["files"] = files;
+        }
         values["config"] = json!({"sites": stage.config()["sites"]});
         values["image"] = json!({"repository": "registry.example/edgeward"});
         values["domain"] = json!(DOMAIN);

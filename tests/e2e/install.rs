@@ -7,10 +7,15 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::cert_manager::CertManager;
 use crate::edgeward::Edgeward;
+use crate::fleet_command::command;
 use crate::folder::copy;
+use crate::installed::{SECRET, endpoint_slice};
 use crate::kubectl::Kubectl;
+use crate::mount::Mount;
 use crate::patience::{BOUND, eventually};
+use crate::pki::Authority;
 use crate::rights::NAMESPACE;
 use crate::scene::{Scene, be_patient};
 use crate::stage::Stage;
@@ -19,17 +24,54 @@ use crate::workloads;
 /// Name of the webhook configuration.
 pub(crate) const WEBHOOK: &str = "zz-edgeward";
 
-/// With a certificate in files, and the keys of the contract as they are.
+/// Where the certificate comes from, of what the folders and the chart offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    CertManager,
+    SelfManaged,
+    Files,
+}
+
+impl Source {
+    /// As the overlays and the chart's value call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::CertManager => "cert-manager",
+            Self::SelfManaged => "self-managed",
+            Self::Files => "files",
+        }
+    }
+
+    /// What must be in the cluster before.
+    pub(crate) fn needs(self, scene: &Scene<'_>) -> Result<Option<CertManager>> {
+        (self == Self::CertManager)
+            .then(|| CertManager::start(scene))
+            .transpose()
+    }
+}
+
+/// With a certificate of cert-manager, and the keys of the contract as they are.
+pub(crate) fn with_cert_manager(scene: &Scene<'_>) -> Result<()> {
+    install_and_uninstall(scene, Source::CertManager, "example.io")
+}
+
+/// With one that edgeward keeps itself.
+pub(crate) fn self_managed(scene: &Scene<'_>) -> Result<()> {
+    install_and_uninstall(scene, Source::SelfManaged, "example.io")
+}
+
+/// With one in files.
 pub(crate) fn with_files(scene: &Scene<'_>) -> Result<()> {
-    install_and_uninstall(scene, "example.io")
+    install_and_uninstall(scene, Source::Files, "example.io")
 }
 
 /// The same under another domain, which reaches the binary, the webhook's conditions and the policies alike.
 pub(crate) fn under_another_domain(scene: &Scene<'_>) -> Result<()> {
-    install_and_uninstall(scene, "acme.dev")
+    install_and_uninstall(scene, Source::Files, "acme.dev")
 }
 
-fn install_and_uninstall(scene: &Scene<'_>, domain: &str) -> Result<()> {
+fn install_and_uninstall(scene: &Scene<'_>, source: Source, domain: &str) -> Result<()> {
+    let _needed = source.needs(scene)?;
     let stage = Stage::new(scene)?;
     stage.edge_node("edge-0", "1")?;
     stage.cloud_node("cloud-0")?;
@@ -41,14 +83,11 @@ fn install_and_uninstall(scene: &Scene<'_>, domain: &str) -> Result<()> {
     let _revoked = scene.revoke()?;
     let before = objects(&scene.kubectl)?;
 
-    let installation = Installation::prepare(scene, &stage, domain)?;
+    let installation = Installation::prepare(scene, &stage, source, domain)?;
     installation.apply()?;
     installation.is_restricted()?;
-    let edgeward = installation.decides_and_holds()?;
-
-    // In the cluster, those of the Deployment run until it is deleted.
-    drop(edgeward);
-    installation.uninstall()?;
+    let replica = installation.decides_and_holds()?;
+    installation.uninstall(replica)?;
     ensure!(gates(scene, "held")? == Value::Null, "{}", gates(scene, "held")?);
     is_as_it_was(scene, &before)
 }
@@ -70,6 +109,13 @@ pub(crate) fn is_as_it_was(scene: &Scene<'_>, before: &BTreeMap<String, Value>) 
     })
 }
 
+/// A process of this machine in the place of one of the Deployment's pods.
+pub(crate) struct Replica<'run> {
+    pub(crate) edgeward: Edgeward<'run>,
+    /// The Secret that the pod would mount.
+    pub(crate) mount: Option<Mount>,
+}
+
 /// edgeward, installed from a checkout in the directory of a trial.
 pub(crate) struct Installation<'s, 'run> {
     pub(crate) scene: &'s Scene<'run>,
@@ -79,8 +125,8 @@ pub(crate) struct Installation<'s, 'run> {
 }
 
 impl<'s, 'run> Installation<'s, 'run> {
-    fn prepare(scene: &'s Scene<'run>, stage: &Stage<'_>, domain: &'s str) -> Result<Self> {
-        check_out(scene)?;
+    fn prepare(scene: &'s Scene<'run>, stage: &Stage<'_>, source: Source, domain: &'s str) -> Result<Self> {
+        check_out(scene, source)?;
         let mine = scene.dir.join("mine");
         fs::create_dir(&mine)?;
         let mut kustomization: Value = serde_saphyr::from_str(documented("yaml", "kind: Kustomization")?)?;
@@ -88,7 +134,7 @@ impl<'s, 'run> Installation<'s, 'run> {
             kustomization["resources"] == json!(["../edgeward/deploy/overlays/cert-manager"]),
             "{kustomization}"
         );
-        kustomization["resources"] = json!(["../edgeward/deploy/overlays/files"]);
+        kustomization["resources"] = json!([format!("../edgeward/deploy/overlays/{}", source.name())]);
         // The sites of the trial, instead of the endpoint of a cloud.
         let config = json!({"domain": "example.io", "sites": stage.config()["sites"]});
         let data = json!({"config.yaml": config.to_string()});
@@ -124,11 +170,13 @@ impl<'s, 'run> Installation<'s, 'run> {
 
     /// One is decided, and the next is held, for there is no room for it anywhere: by the edgeward that this returns, with
     /// the arguments of the Deployment.
-    pub(crate) fn decides_and_holds(&self) -> Result<Edgeward<'run>> {
+    pub(crate) fn decides_and_holds(&self) -> Result<Replica<'run>> {
         let (scene, domain) = (self.scene, self.domain);
         scene.sign_in()?;
-        let edgeward = scene.edgeward_of_arguments(self.arguments(&scene.dir.join("tls"))?)?;
-        self.lead_to(edgeward.admission().port())?;
+        let replica = self.replica(&scene.dir.join("replica"), &[])?;
+        let port = replica.edgeward.admission().port();
+        self.lead_to(port)?;
+        self.name_endpoint(port)?;
         self.be_patient()?;
 
         let decision = |name: &str| -> Result<Value> {
@@ -161,7 +209,7 @@ impl<'s, 'run> Installation<'s, 'run> {
         )?;
         let warning = format!("slo.{domain}/class: \"quick\" is not latency, throughput or batch");
         ensure!(said.warnings().iter().any(|said| said.ends_with(&warning)), "{said:?}");
-        Ok(edgeward)
+        Ok(replica)
     }
 
     /// The object of this kind, of which there is one.
@@ -252,18 +300,41 @@ impl<'s, 'run> Installation<'s, 'run> {
         Ok(())
     }
 
-    /// The arguments of the Deployment's container, with the files of its Secret, if it mounts one, in this directory.
-    pub(crate) fn arguments(&self, tls: &Path) -> Result<Vec<String>> {
+    /// One in this directory, with the arguments of the Deployment's container, the Secret that it mounts, and more arguments.
+    pub(crate) fn replica(&self, dir: &Path, more: &[&str]) -> Result<Replica<'run>> {
         let container = &self.object("Deployment")?["spec"]["template"]["spec"]["containers"][0];
-        let mount = container["volumeMounts"][0]["mountPath"].as_str();
-        let here = |arg: &str| match mount {
-            Some(mount) => arg.replace(mount, &tls.display().to_string()),
+        let tls = dir.join("tls");
+        fs::create_dir(dir)?;
+        let path = container["volumeMounts"][0]["mountPath"].as_str();
+        let mount = match path {
+            Some(_) => Some(Mount::open(self.scene, NAMESPACE, SECRET, &tls)?),
+            None => {
+                fs::create_dir(&tls)?;
+                // Nobody asks it past the API server.
+                fs::write(tls.join("ca.crt"), Authority::new()?.certificate)?;
+                None
+            }
+        };
+        let here = |arg: &str| match path {
+            Some(path) => arg.replace(path, &tls.display().to_string()),
             None => arg.to_owned(),
         };
         let args = container["args"].as_array().context("arguments")?.iter();
         let mut args = args.map(|arg| arg.as_str().map(here));
         ensure!(args.next().flatten().as_deref() == Some("serve"), "{container}");
-        args.map(|arg| arg.context("an argument is no string")).collect()
+        let args = args.chain(more.iter().map(|arg| Some(arg.to_string())));
+        let args: Result<_> = args.map(|arg| arg.context("an argument is no string")).collect();
+        let edgeward = self.scene.edgeward_of_arguments(dir, args?)?;
+        Ok(Replica { edgeward, mount })
+    }
+
+    /// Has the EndpointSlices of the Service name this replica and no other. The Service that it was has left those of the
+    /// Deployment's pods, which run nowhere.
+    fn name_endpoint(&self, port: u16) -> Result<()> {
+        let kubectl = self.scene.kubectl_in(NAMESPACE);
+        let label = "--selector=kubernetes.io/service-name=edgeward";
+        kubectl.run(&["delete", "endpointslices", label], "")?;
+        kubectl.create(&endpoint_slice(port)).map(drop)
     }
 
     /// No kubelet runs the pods here, and nothing routes to a Service. So the Service leads to a port of this machine; the
@@ -292,12 +363,21 @@ impl<'s, 'run> Installation<'s, 'run> {
         be_patient(&self.scene.kubectl, WEBHOOK)
     }
 
-    fn uninstall(&self) -> Result<()> {
+    /// The replica runs until the Deployment goes, with all that is of it.
+    fn uninstall(&self, replica: Replica<'run>) -> Result<()> {
         let script = documented("sh", "kubectl delete -k mine")?;
-        ensure!(script.contains("edgeward release --all --unregister\n"), "{script}");
-        let release = format!("{} release --domain={} ", env!("CARGO_BIN_EXE_edgeward"), self.domain);
-        let script = script.replace("edgeward release ", &release);
-        self.scene.shell(&script).map(drop)
+        let (release, delete) = script.split_once('\n').context("first our gates, then the rest")?;
+        let args = release.strip_prefix("edgeward ").context(release)?;
+        let domain = format!("--domain={}", self.domain);
+        let args: Vec<_> = args.split(' ').chain([&*domain]).collect();
+        let released = command(&self.scene.kubeconfig(), &args)?;
+        let expected = format!("{} deleted\n{}/held released\n", WEBHOOK, self.scene.namespace);
+        ensure!(
+            released.succeeded && released.stdout.contains(&expected),
+            "{released:?}"
+        );
+        drop(replica);
+        self.scene.shell(delete).map(drop)
     }
 }
 
@@ -311,15 +391,16 @@ impl Drop for Installation<'_, '_> {
     }
 }
 
-/// Puts a checkout in the trial's directory, with a certificate by the lines of docs/operations.md. It is in `tls` as well,
-/// where the process of the trial has it, as the Deployment has the Secret.
-pub(crate) fn check_out(scene: &Scene<'_>) -> Result<()> {
+/// Puts a checkout in the trial's directory, with the certificate by the lines of docs/operations.md if it is to be in files.
+pub(crate) fn check_out(scene: &Scene<'_>, source: Source) -> Result<()> {
     let ours = scene.dir.join("edgeward");
     for folder in ["deploy", "webhook", "certs"] {
         copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &ours.join(folder))?;
     }
-    scene.shell(documented("sh", "openssl")?)?;
-    copy(&ours.join("certs/files"), &scene.dir.join("tls"))
+    if source == Source::Files {
+        scene.shell(documented("sh", "openssl")?)?;
+    }
+    Ok(())
 }
 
 /// The first block of docs/operations.md that has these words.

@@ -1,6 +1,5 @@
 //! edgeward as it is installed, several replicas of it behind a balancer: what they serve, and what is trusted, changes.
 
-use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -28,9 +27,6 @@ pub(crate) const NAME: &str = "edgeward.edgeward-system.svc";
 
 /// The Secret that the Deployment mounts.
 pub(crate) const SECRET: &str = "edgeward-tls";
-
-/// The files of that Secret, in a replica's directory.
-const TLS: &str = "tls";
 
 /// What is installed, and goes with this.
 pub(crate) struct Installed<'s, 'run> {
@@ -116,20 +112,10 @@ impl<'s, 'run> Installed<'s, 'run> {
         let (mut members, mut _mounts) = (vec![], vec![]);
         for i in 0..replicas {
             let dir = scene.dir.join(format!("replica-{i}"));
-            let tls = dir.join(TLS);
-            fs::create_dir(&dir)?;
-            if installation.object("Deployment")?["spec"]["template"]["spec"]["volumes"].is_array() {
-                _mounts.push(Mount::open(scene, NAMESPACE, SECRET, &tls)?);
-            } else {
-                fs::create_dir(&tls)?;
-                // Nobody asks it past the API server.
-                fs::write(tls.join("ca.crt"), Authority::new()?.certificate)?;
-            }
-            let mut args = installation.arguments(&tls)?;
-            args.extend(more.iter().map(ToString::to_string));
-            let member = scene.edgeward_of_arguments_in(&dir, args)?;
-            balancer.add(&member)?;
-            members.push(member);
+            let replica = installation.replica(&dir, more)?;
+            balancer.add(&replica.edgeward)?;
+            members.push(replica.edgeward);
+            _mounts.extend(replica.mount);
         }
         let installed = Self {
             scene,

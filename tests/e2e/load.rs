@@ -27,7 +27,7 @@ use crate::stage::Stage;
 use crate::workloads;
 
 /// Pods a second, the first of which is for machines that are busy otherwise.
-const RATES: [u32; 8] = [20, 40, 60, 80, 100, 125, 150, 200];
+const RATES: [u32; 9] = [20, 30, 40, 60, 80, 100, 125, 150, 200];
 
 /// So many are created at the same time, as by a ReplicaSet, so that the API server needs as many connections.
 const GROUP: u32 = 5;

@@ -194,6 +194,8 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("check::each_fault_and_its_fix", check::each_fault_and_its_fix),
     ("custom_resources::policies_decide", custom_resources::policies_decide),
     ("custom_resources::sites_change", custom_resources::sites_change),
+    ("install::with_cert_manager", install::with_cert_manager),
+    ("install::self_managed", install::self_managed),
     ("install::with_files", install::with_files),
     ("install::under_another_domain", install::under_another_domain),
     (
@@ -209,6 +211,8 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("load::rotation_cert_manager", load::rotation::rotation_cert_manager),
     ("load::hostile_clients", load::hostile::hostile_clients),
     ("install::by_helm", chart::by_helm),
+    ("install::by_helm_self_managed", chart::by_helm_self_managed),
+    ("install::by_helm_with_files", chart::by_helm_with_files),
     ("burst::fills_the_edge", burst::fills_the_edge),
 ];
 
@@ -229,6 +233,8 @@ const ALONE: &[&str] = &[
     "check::each_fault_and_its_fix",
     "custom_resources::policies_decide",
     "custom_resources::sites_change",
+    "install::with_cert_manager",
+    "install::self_managed",
     "install::with_files",
     "install::under_another_domain",
     "certificates::bad_pairs_are_refused",
@@ -241,6 +247,8 @@ const ALONE: &[&str] = &[
     "load::rotation_cert_manager",
     "load::hostile_clients",
     "install::by_helm",
+    "install::by_helm_self_managed",
+    "install::by_helm_with_files",
     "burst::fills_the_edge",
 ];
 

@@ -172,15 +172,9 @@ impl<'run> Scene<'run> {
         Ok(name)
     }
 
-    /// Starts edgeward with these arguments and the rights of the manifests, and waits until it is ready. The CA of its
-    /// certificate is `tls/ca.crt` in the trial's directory.
-    pub(crate) fn edgeward_of_arguments(&self, args: Vec<String>) -> Result<Edgeward<'run>> {
-        let kubeconfig = self.plane.edgeward_kubeconfig();
-        Edgeward::start_of_arguments(self.runtime, &self.dir, kubeconfig, args)
-    }
-
-    /// The same in a directory of its own.
-    pub(crate) fn edgeward_of_arguments_in(&self, dir: &Path, args: Vec<String>) -> Result<Edgeward<'run>> {
+    /// Starts edgeward in this directory with these arguments and the rights of the manifests, and waits until it is ready.
+    /// The CA of its certificate is `tls/ca.crt` there.
+    pub(crate) fn edgeward_of_arguments(&self, dir: &Path, args: Vec<String>) -> Result<Edgeward<'run>> {
         Edgeward::start_of_arguments(self.runtime, dir, self.plane.edgeward_kubeconfig(), args)
     }
 

@@ -195,7 +195,7 @@ impl<'s, 'run> Home<'s, 'run> {
             "--self-managed".to_owned(),
         ];
         args.extend(LIVES.map(str::to_owned));
-        self.scene.edgeward_of_arguments_in(&dir, args)
+        self.scene.edgeward_of_arguments(&dir, args)
     }
 
     /// Has API servers call each of these ports for every pod, and has the EndpointSlices of the Service name them.

@@ -130,12 +130,15 @@ impl<'s, 'run> Trial<'s, 'run> {
         let authority = Authority::new()?;
         fs::write(tls.join("ca.crt"), &authority.certificate)?;
         let (certificate, key) = authority.server(&[SERVICE])?.write(&tls, "tls")?;
-        let edgeward = scene.edgeward_of_arguments(vec![
-            view(&scene.dir, &fleet::relaxed())?,
-            format!("--tls-cert={}", certificate.display()),
-            format!("--tls-key={}", key.display()),
-            argument,
-        ])?;
+        let edgeward = scene.edgeward_of_arguments(
+            &scene.dir,
+            vec![
+                view(&scene.dir, &fleet::relaxed())?,
+                format!("--tls-cert={}", certificate.display()),
+                format!("--tls-key={}", key.display()),
+                argument,
+            ],
+        )?;
 
         let balancer = Balancer::open_on(scene, scene.webhook_credentials().listener.try_clone()?)?;
         balancer.add(&edgeward)?;
