@@ -264,7 +264,7 @@ struct Run {
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();
     // Trials mostly wait; more at once than this would only slow the API server down.
-    args.test_threads.get_or_insert(3);
+    args.test_threads.get_or_insert(4);
 
     let wanted = SCRIPTS
         .iter()
