@@ -56,7 +56,7 @@ pub(crate) fn with_cert_manager(scene: &Scene<'_>) -> Result<()> {
 }
 
 /// With one that edgeward keeps itself.
-pub(crate) fn self_managed(scene: &Scene<'_>) -> Result<()> {
+pub(crate) fn with_self_managed(scene: &Scene<'_>) -> Result<()> {
     install_and_uninstall(scene, Source::SelfManaged, "example.io")
 }
 

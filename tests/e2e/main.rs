@@ -195,7 +195,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("custom_resources::policies_decide", custom_resources::policies_decide),
     ("custom_resources::sites_change", custom_resources::sites_change),
     ("install::with_cert_manager", install::with_cert_manager),
-    ("install::self_managed", install::self_managed),
+    ("install::with_self_managed", install::with_self_managed),
     ("install::with_files", install::with_files),
     ("install::under_another_domain", install::under_another_domain),
     (
@@ -234,7 +234,7 @@ const ALONE: &[&str] = &[
     "custom_resources::policies_decide",
     "custom_resources::sites_change",
     "install::with_cert_manager",
-    "install::self_managed",
+    "install::with_self_managed",
     "install::with_files",
     "install::under_another_domain",
     "certificates::bad_pairs_are_refused",

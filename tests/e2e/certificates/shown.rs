@@ -226,6 +226,9 @@ impl<'s, 'run> Trial<'s, 'run> {
         undecided(&self.scene.kubectl.create(&pod)?)?;
         let failed_open = self.scene.creation_of(&self.scene.namespace, name)?.failed_open();
         ensure!(failed_open == 1, "{failed_open}");
+        // Where others of its namespace were decided, every leader would find that this one runs undecided.
+        let args = ["delete", "pod", name, "--grace-period=0", "--force", "--wait=false"];
+        self.scene.kubectl.run(&args, "")?;
         eventually("it is counted", BOUND, || {
             ensure!(self.failures()? > refused, "{refused}");
             Ok(())
