@@ -1,5 +1,7 @@
 //! Sites, their nodes, and the WAN towards them.
 
+use std::collections::BTreeSet;
+
 use super::finding::Finding;
 use super::webhook::shown;
 use crate::cli::installed::Place;
@@ -8,39 +10,68 @@ use crate::index::NodeFault;
 
 /// Whether each site has nodes that can take pods.
 pub(super) fn judge<'f>(snapshot: &Snapshot, faults: impl Iterator<Item = &'f NodeFault>) -> Vec<Finding> {
-    let mut findings: Vec<_> = snapshot.sites.iter().map(nodes).collect();
-    findings.extend(faults.map(|fault| {
-        let selector = snapshot
-            .sites
-            .iter()
-            .find(|site| fault.sites.first().is_some_and(|name| name == site.name()));
-        let label = selector.and_then(|site| site.definition.selector().next());
+    let faults: Vec<_> = faults.collect();
+    let mut findings: Vec<_> = snapshot
+        .sites
+        .iter()
+        .map(|site| nodes(site, snapshot, &faults))
+        .collect();
+    findings.extend(faults.iter().map(|fault| {
         let text = format!(
             "node {} carries the selectors of {}; it counts to the first cloud of them",
             fault.node,
             fault.sites.join(" and ")
         );
-        let fix = label.map(|(key, _)| format!("kubectl label node {} {key}-", fault.node));
-        Finding::warning("nodes", text, fix)
+        Finding::warning("nodes", text, Some(one_site(snapshot, fault)))
     }));
     findings
 }
 
-fn nodes(site: &Site) -> Finding {
+/// What makes a node one site's; which, only a person knows.
+fn one_site(snapshot: &Snapshot, fault: &NodeFault) -> String {
+    let of_fault = |site: &&Site| fault.sites.iter().any(|name| name == site.name());
+    let sites: Vec<_> = snapshot.sites.iter().filter(of_fault).collect();
+    let ways = sites.iter().filter_map(|site| {
+        let stays = |label: &(&str, &str)| site.definition.selector().any(|own| own == *label);
+        // One label less, and a selector is not carried.
+        let others = sites.iter().filter(|other| other.name() != site.name());
+        let removed = others.map(|other| other.definition.selector().find(|label| !stays(label)));
+        let removed: BTreeSet<_> = removed.collect::<Option<_>>()?;
+        let keys: Vec<_> = removed.iter().map(|(key, _)| format!("{key}-")).collect();
+        Some(format!(
+            "if it is of {}, `kubectl label node {} {}`",
+            site.name(),
+            fault.node,
+            keys.join(" ")
+        ))
+    });
+    let ways: Vec<_> = ways.collect();
+    ways.join("; ")
+}
+
+fn nodes(site: &Site, snapshot: &Snapshot, faults: &[&NodeFault]) -> Finding {
     const AREA: &str = "nodes";
     let name = site.name();
     let selector = site.definition.selector().map(|(key, value)| format!("{key}={value}"));
     let selector: Vec<_> = selector.collect();
     if site.nodes.is_empty() {
-        let text = format!("site {name}: no node carries {}", selector.join(","));
+        let lost = faults.iter().filter(|fault| fault.sites.iter().any(|of| of == name));
+        let lost: Vec<_> = lost.copied().collect();
+        let text = match &lost[..] {
+            [] => format!("site {name}: no node carries {}", selector.join(",")),
+            lost => format!("site {name}: {}", elsewhere(snapshot, lost)),
+        };
+        let to_one = lost.first().map(|fault| one_site(snapshot, fault));
         return match site.kind() {
             SiteKind::Edge => {
-                let fix = format!("kubectl label node NODE {}", selector.join(" "));
+                let fix = to_one.unwrap_or_else(|| format!("kubectl label node NODE {}", selector.join(" ")));
                 Finding::fault(AREA, format!("{text}: every pod passes through"), fix)
             }
             // A label would send pods to whatever node has it.
             SiteKind::Cloud => {
-                let fix = "bring back its virtual node, by peering with that cluster again; label no other".to_owned();
+                let fix = to_one.unwrap_or_else(|| {
+                    "bring back its virtual node, by peering with that cluster again; label no other".to_owned()
+                });
                 Finding::warning(AREA, format!("{text}: no pod can be sent there"), Some(fix))
             }
         };
@@ -65,6 +96,22 @@ fn nodes(site: &Site) -> Finding {
         AREA,
         format!("site {name}: {usable} of {count} nodes Ready and not cordoned"),
     )
+}
+
+/// That nodes with a site's selector count to others.
+fn elsewhere(snapshot: &Snapshot, lost: &[&NodeFault]) -> String {
+    let names: Vec<_> = lost.iter().map(|fault| &*fault.node).collect();
+    let has_one = |site: &&Site| site.nodes().any(|node| names.contains(&&*node.name));
+    let others: Vec<_> = snapshot.sites.iter().filter(has_one).map(Site::name).collect();
+    let others = others.join(" and ");
+    match &names[..] {
+        [only] => format!("its only node, {only}, carries the selector of {others}, too, and counts to that"),
+        _ => format!(
+            "its {} nodes, {}, carry the selectors of {others}, too, and count to that",
+            names.len(),
+            shown(&names)
+        ),
+    }
 }
 
 /// What one round of probes, sent from here, says of each cloud.
@@ -114,6 +161,44 @@ mod tests {
     use crate::fleet::file;
     use crate::units::Moment;
 
+    /// Of a node with the labels of both.
+    const EITHER: &str = "if it is of edge, `kubectl label node e1 node.role/cloud-`; if it is of far, `kubectl label node e1 \
+                          node.role/edge-`";
+
+    /// That no node carries the label would be false.
+    #[test]
+    fn a_node_that_counts_to_another_site_is_named() {
+        let config = Config::default();
+        let fleet = json!({
+            "sites": [{"name": "edge", "kind": "edge"}, {"name": "far", "kind": "cloud"}],
+            "nodes": [{"name": "e1", "labels": {"node.role/edge": "true", "node.role/cloud": "true"},
+                       "allocatable": {"cpu": 4, "pods": 9}}],
+        });
+        let mut snapshot = file::read(&json!({"sites": fleet["sites"], "nodes": []}), &config, Moment(0)).unwrap();
+        let mut counted = fleet.clone();
+        counted["nodes"][0]["labels"] = json!({"node.role/cloud": "true"});
+        let cloud = file::read(&counted, &config, Moment(0)).unwrap();
+        snapshot.sites[1] = cloud.sites[1].clone();
+        let fault = NodeFault {
+            node: "e1".into(),
+            sites: vec!["edge".into(), "far".into()],
+        };
+        let findings = judge(&snapshot, [&fault].into_iter());
+        let levels: Vec<_> = findings.iter().map(|found| found.level).collect();
+        assert_eq!(levels, [Level::Fault, Level::Ok, Level::Warning]);
+        assert_eq!(
+            findings[0].text,
+            "site edge: its only node, e1, carries the selector of far, too, and counts to that: every pod passes through"
+        );
+        assert!(
+            findings
+                .iter()
+                .filter_map(|found| found.fix.as_deref())
+                .all(|fix| fix == EITHER),
+            "{findings:#?}"
+        );
+    }
+
     #[test]
     fn each_site_is_judged_by_its_nodes() {
         let fleet = json!({
@@ -141,7 +226,7 @@ mod tests {
                 Level::Warning,
                 "bring back its virtual node, by peering with that cluster again; label no other",
             ),
-            (Level::Warning, "kubectl label node e1 node.role/edge-"),
+            (Level::Warning, EITHER),
         ];
         assert_eq!(brief, expected);
         assert_eq!(
