@@ -65,12 +65,26 @@ pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<F
     findings
 }
 
+/// The command that brings back what was installed, with the authority or the annotation that `webhook/base` has not.
+fn apply(domain: &str) -> String {
+    match domain == BASE[1] {
+        true => "kubectl apply -k mine".to_owned(),
+        false => format!(
+            r"kubectl kustomize mine | sed 's/{}/{domain}/g' | kubectl apply -f -",
+            BASE[1].replace('.', r"\.")
+        ),
+    }
+}
+
 /// The commands that make a registration where there is none.
 fn register(configuration: &str, keys: &Keys) -> String {
-    if [configuration, &keys.domain] == BASE {
-        return "kubectl apply -k webhook/base".to_owned();
+    if configuration == BASE[0] {
+        return format!(
+            "{}   # the folder that edgeward was installed from; with Helm, `helm upgrade`",
+            apply(&keys.domain)
+        );
     }
-    // Without the policies beside it: those of another domain's registration have the same names.
+    // Nobody but who named it has it whole. Without the policies beside it: those of another domain's registration have the same names.
     format!(
         "sed -E '{}; s#{}#{configuration}#' webhook/base/mutatingwebhookconfiguration.yaml | kubectl apply -f -",
         rename(BASE[1], &keys.domain),

@@ -46,11 +46,25 @@ fn what_is_missing_is_registered_under_its_own_name_and_domain() {
         let findings = judge(configuration, &[], &Keys::new(domain));
         findings[0].fix.clone().unwrap()
     };
-    assert_eq!(fix("zz-edgeward", "example.io"), "kubectl apply -k webhook/base");
+    // As docs/operations.md brings it back.
+    let folder = "   # the folder that edgeward was installed from; with Helm, `helm upgrade`";
+    for (domain, apply) in [
+        ("example.io", "kubectl apply -k mine"),
+        (
+            "acme.dev",
+            r"kubectl kustomize mine | sed 's/example\.io/acme.dev/g' | kubectl apply -f -",
+        ),
+    ] {
+        assert!(
+            include_str!("../../../../docs/operations.md").contains(apply),
+            "{apply}"
+        );
+        assert_eq!(fix("zz-edgeward", domain), format!("{apply}{folder}"));
+    }
     let file = "webhook/base/mutatingwebhookconfiguration.yaml | kubectl apply -f -";
     assert_eq!(
-        fix("zz-edgeward", "acme.dev"),
-        format!(r"sed -E 's#(slo|scheduling)\.example\.io/#\1.acme.dev/#g; s#zz-edgeward#zz-edgeward#' {file}")
+        fix("zz-mine", "acme.dev"),
+        format!(r"sed -E 's#(slo|scheduling)\.example\.io/#\1.acme.dev/#g; s#zz-edgeward#zz-mine#' {file}")
     );
     assert_eq!(
         fix("zz-mine", "example.io"),
