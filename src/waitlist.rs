@@ -65,6 +65,19 @@ impl HeldPod {
         self.reason.as_deref() == Some(Reason::HeldForeignGate.as_str())
     }
 
+    /// When it should have been released, by its own word and at this time; `None` where nobody can tell, as long as it waits for
+    /// others.
+    pub fn limit(&self, config: &Config, now: jiff::Timestamp) -> Option<jiff::Timestamp> {
+        if self.waited_for_others() || self.workload.has_other_gates(&config.keys) {
+            return None;
+        }
+        let since = self.stated.filter(|at| *at <= now).or(self.created)?;
+        let [.., limit] = Age::ends(self, config);
+        since
+            .checked_add(jiff::SignedDuration::from_micros(i64::try_from(limit.0).ok()?))
+            .ok()
+    }
+
     /// The workload as it is decided when it has been held for so long.
     pub fn waited(&self, held: Micros) -> Workload<'static> {
         Workload {

@@ -4,6 +4,7 @@ mod certificate;
 mod configuration;
 mod custom;
 mod finding;
+mod leader;
 mod rights;
 mod sites;
 mod webhook;
@@ -28,9 +29,9 @@ use crate::runtime::{self, LogFormat};
 /// Find what is wrong with an installation of edgeward, and say how to mend it.
 ///
 /// One line a finding: ok, warning or fault, with a fix that can be copied. Looks at the API server, the configuration,
-/// custom resources, edgeward's rights, the webhook and its certificate (by a TLS handshake with whoever serves and by the
-/// Secret that replicas mount, verified by caBundle and name), namespaces, nodes, sites and, by one round of probes, the WAN. Runs wherever a kubeconfig leads to the
-/// cluster, and changes nothing.
+/// custom resources, edgeward's rights, who leads, the webhook and its certificate (by a TLS handshake with whoever serves and by the
+/// Secret that replicas mount, verified by caBundle and name), namespaces, nodes, sites, held pods and, by one round of probes,
+/// the WAN. Runs wherever a kubeconfig leads to the cluster, and changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 no fault; 1 a fault, or the check could not be made.")]
 pub(super) struct Check {
@@ -44,6 +45,10 @@ pub(super) struct Check {
     /// User whose rights are reviewed; without, the ServiceAccount `edgeward` in edgeward's own namespace.
     #[arg(long = "as", value_name = "USER")]
     user: Option<String>,
+
+    /// A group that this user is in; may be given several times.
+    #[arg(long = "as-group", value_name = "GROUP", requires = "user")]
+    groups: Vec<String>,
 
     #[command(flatten)]
     cluster: Cluster,
@@ -121,12 +126,23 @@ impl Check {
             certificates: behind.iter().find_map(Behind::self_managed),
             webhook: &self.webhook,
         };
-        findings.extend(rights::review(connection, self.user.as_deref(), &installation).await);
+        let domain = &found.config.keys.domain;
+        let user = self.user.as_deref();
+        let reviewed = rights::review(connection, user, &self.groups, &installation, domain).await;
+        findings.extend(reviewed.findings);
+        let replicas = leader::ask(connection, &home, clock).await;
+        findings.extend(replicas.judge(&home, domain, reviewed.is_installed));
         match &ours {
             Ok(ours) => {
                 findings.extend(webhook::judge(&self.webhook, ours, &found.config.keys));
+                let around = certificate::Around {
+                    ours,
+                    home: &home,
+                    wanted: replicas.wanted,
+                    now: clock.wall(),
+                };
                 for (entry, behind) in ours.iter().zip(&behind) {
-                    for found in certificate::judge(entry, behind, clock.wall()) {
+                    for found in certificate::judge(entry, behind, &around) {
                         // Of what both entries have in common.
                         if !findings.contains(&found) {
                             findings.push(found);
@@ -137,7 +153,7 @@ impl Check {
             Err(error) => findings.push(Finding::unknown("webhook", error)),
         }
         if matches!(found.state, State::Faulty(_)) {
-            let text = "namespaces, nodes and probes are not checked: the configuration has faults";
+            let text = "namespaces, nodes, held pods and probes are not checked: the configuration has faults";
             findings.push(Finding::warning("nodes", text.to_owned(), None));
             return Ok(findings);
         }
@@ -149,22 +165,24 @@ impl Check {
             Err(error) => findings.push(Finding::unknown("namespaces", error)),
         }
         if !sites_are_good {
-            let text = "nodes and probes are not checked: the Sites have faults";
+            let text = "nodes, held pods and probes are not checked: the Sites have faults";
             findings.push(Finding::warning("nodes", text.to_owned(), None));
             return Ok(findings);
         }
-        findings.extend(picture(connection, &found, clock, metrics).await);
+        match live::look(connection, &found.config, clock, metrics).await {
+            Ok(listing) => {
+                findings.extend(replicas.held(&listing.held, &home, &found.config, clock.wall()));
+                findings.extend(picture(listing, &found, clock));
+            }
+            Err(error) => findings.push(Finding::unknown("sites", &error)),
+        }
         Ok(findings)
     }
 }
 
 /// Nodes, sites and probes.
-async fn picture(connection: &Connection, found: &Found, clock: Clock, metrics: &Arc<Metrics>) -> Vec<Finding> {
-    let config = &found.config;
-    let Listing { mut index, .. } = match live::look(connection, config, clock, metrics).await {
-        Ok(listing) => listing,
-        Err(error) => return vec![Finding::unknown("sites", &error)],
-    };
+fn picture(mut listing: Listing, found: &Found, clock: Clock) -> Vec<Finding> {
+    let index = &mut listing.index;
     let snapshot = index.publish(clock.moment());
     let mut findings = sites::judge(&snapshot, index.faults());
     findings.extend(sites::probes(&snapshot, &found.place));

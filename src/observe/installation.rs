@@ -1,6 +1,7 @@
 //! An installation of edgeward as an API server has it: registrations, rights, namespaces, and who answers behind a webhook.
 
 mod bundle;
+mod leader;
 mod pair_secret;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use super::raw::Raw;
 use crate::api::Site;
 
 pub use bundle::{Bundle, Mistrust, Serving};
+pub use leader::Lead;
 pub use pair_secret::{PairSecret, SELF_MANAGED};
 
 /// Labels by key.
@@ -131,11 +133,12 @@ impl Connection {
             .collect())
     }
 
-    /// Whether `user` has a right. Nothing is stored.
+    /// Whether `user`, who is in these groups besides those that everybody and ServiceAccounts are in, has a right. Nothing
+    /// is stored.
     ///
     /// # Errors
     /// The API server cannot be reached, or does not tell us.
-    pub async fn may(&self, user: &str, right: &Right<'_>) -> anyhow::Result<bool> {
+    pub async fn may(&self, user: &str, more_groups: &[String], right: &Right<'_>) -> anyhow::Result<bool> {
         let text = |text: &str| Some(text.to_owned());
         let (resource, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
         let asked = Some(ResourceAttributes {
@@ -150,7 +153,7 @@ impl Connection {
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: text(user),
-                groups: Some(groups(user)),
+                groups: Some([&groups(user)[..], more_groups].concat()),
                 resource_attributes: asked,
                 ..SubjectAccessReviewSpec::default()
             },

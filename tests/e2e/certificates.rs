@@ -62,7 +62,16 @@ pub(crate) fn bad_pairs_are_refused(scene: &Scene<'_>) -> Result<()> {
         report.is_clean()?;
     }
 
-    // As the check says.
+    // As the check says; where the files are not there, nothing happens.
+    let elsewhere = scene.dir.join("elsewhere");
+    fs::create_dir_all(&elsewhere)?;
+    let before = scene.kubectl_in(NAMESPACE).get("secret", SECRET)?["data"].take();
+    let pasted = scene.kubectl.in_shell(&fix, &scene.kubeconfig(), &elsewhere).output()?;
+    ensure!(!pasted.status.success(), "{fix}");
+    ensure!(
+        scene.kubectl_in(NAMESPACE).get("secret", SECRET)?["data"] == before,
+        "{fix}"
+    );
     let last = authority.server(&[NAME])?.write(&scene.dir, "tls")?;
     ensure!(fs::exists(&last.0)?);
     let report = installed.under_load(|load| {
@@ -72,6 +81,23 @@ pub(crate) fn bad_pairs_are_refused(scene: &Scene<'_>) -> Result<()> {
     })?;
     println!("files: mended: {report}");
     report.is_clean()?;
+    finds(scene, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
+
+    // Where the Secret has the authority of its certificate, the bundle is at fault, and is mended by that.
+    let stranger = Authority::new()?.certificate;
+    installed.trust(&stranger)?;
+    for entry in ["pods.edgeward.io", "policies.edgeward.io"] {
+        let place = "Secret edgeward-system/edgeward-tls";
+        let words = format!("{entry}: the API server does not believe who serves from {place} to be");
+        let fix = finds(scene, "FAULT", &words)?;
+        ensure!(fix.contains("get secret edgeward-tls -o jsonpath='{.data.ca"), "{fix}");
+        scene.shell(&fix)?;
+    }
+    let bundle = installed.ca_bundle()?;
+    ensure!(
+        bundle.contains(stranger.trim()) && bundle.contains(authority.certificate.trim()),
+        "{bundle}"
+    );
     finds(scene, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
 
     // Without the Secret, no other replica starts.

@@ -8,12 +8,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::fleet_command::command;
+use crate::installed::decode;
 use crate::kubectl::{Kubectl, Said};
 use crate::leader::allow_user;
 use crate::patience::{BOUND, eventually};
 use crate::pki::Authority;
 use crate::scene::Scene;
 use crate::stage::Stage;
+use crate::workloads;
 
 /// A domain of its own: namespaces of other trials did not opt in to it.
 const DOMAIN: &str = "check.example";
@@ -74,6 +76,12 @@ impl Installation<'_, '_> {
             self.kubectl.shell(&script, &self.scene.kubeconfig(), &self.scene.dir)?;
         }
         self.is_healthy()
+    }
+
+    /// `caBundle` of the first entry.
+    fn bundle(&self) -> Result<String> {
+        let found = self.scene.kubectl.get("mutatingwebhookconfiguration", &self.webhook)?;
+        decode(&found["webhooks"][0]["clientConfig"]["caBundle"])
     }
 
     fn patch(&self, kind: &str, name: &str, patch: &Value) -> Result<()> {
@@ -142,13 +150,44 @@ pub(crate) fn each_fault_and_its_fix(scene: &Scene<'_>) -> Result<()> {
     let fixes = installation.finds("FAULT", &format!("{} may not watch pods: ", installation.user()))?;
     installation.mend(&fixes, "", "")?;
     what_may_not_be_reviewed(&installation)?;
+    nobody_is_installed(&installation)?;
 
     // The authority.
     let webhook = &installation.webhook;
     let bundle = |pem: &str| json!([{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": STANDARD.encode(pem)}]);
     let stranger = Authority::new()?;
+    let of_nobody = "its certificate is of none of the authorities in caBundle";
     installation.patch("mutatingwebhookconfiguration", webhook, &bundle(&stranger.certificate))?;
-    let fixes = installation.finds("FAULT", "its certificate is of none of the authorities in caBundle")?;
+    // The other entry has it, and the stranger stays: somebody may be served by that.
+    let fixes = installation.finds("FAULT", of_nobody)?;
+    installation.mend(&fixes, "", "")?;
+    let both = installation.bundle()?;
+    ensure!(
+        both.contains(stranger.certificate.trim()) && both.contains(edgeward.ca.trim()),
+        "{both}"
+    );
+    // Where no entry has it, it is a file's; and where there is no file, nothing happens.
+    for entry in [0, 1] {
+        let path = format!("/webhooks/{entry}/clientConfig/caBundle");
+        let replace = json!([{"op": "replace", "path": path, "value": STANDARD.encode(&stranger.certificate)}]);
+        installation.patch("mutatingwebhookconfiguration", webhook, &replace)?;
+    }
+    let fixes = installation.finds("FAULT", of_nobody)?;
+    ensure!(fixes.len() == 2, "{fixes:?}");
+    let elsewhere = scene.dir.join("elsewhere");
+    fs::create_dir_all(&elsewhere)?;
+    for fix in &fixes {
+        let pasted = installation
+            .kubectl
+            .in_shell(fix, &scene.kubeconfig(), &elsewhere)
+            .output()?;
+        ensure!(!pasted.status.success(), "{fix}");
+    }
+    ensure!(
+        installation.bundle()? == stranger.certificate,
+        "{}",
+        installation.bundle()?
+    );
     installation.mend(&fixes, "", "")?;
 
     // The registration, and whom it calls.
@@ -229,9 +268,65 @@ pub(crate) fn each_fault_and_its_fix(scene: &Scene<'_>) -> Result<()> {
     installation.finds("warning", "site cloud does not answer, seen from here")?;
     stage.wan.reopen()?;
     edgeward.kill()?;
-    installation.finds("warning", "cannot be looked at from here")?;
+    nobody_leads(&installation)?;
+    let report = installation.check()?.stdout;
+    ensure!(report.contains("cannot be looked at from here"), "{report}");
     drop(registered);
     Ok(())
+}
+
+/// What is not there is one fault, and not as many as it would need rights.
+fn nobody_is_installed(installation: &Installation<'_, '_>) -> Result<()> {
+    let map = format!("--config-map={}/{MAP}", installation.home);
+    let said = command(&installation.scene.kubeconfig(), &["check", &map])?;
+    let rights: Vec<_> = said.stdout.lines().filter(|line| line.contains(" rights ")).collect();
+    let account = format!("there is no ServiceAccount {}/edgeward. ", installation.home);
+    ensure!(
+        matches!(rights[..], [only] if only.starts_with("FAULT") && only.contains(&account)),
+        "{}",
+        said.stdout
+    );
+    // By a group alone.
+    let somebody = [
+        "check",
+        &map,
+        "--as=somebody",
+        "--as-group=others",
+        "--as-group=system:masters",
+    ];
+    let said = command(&installation.scene.kubeconfig(), &somebody)?;
+    ensure!(
+        said.stdout.contains("somebody has every right that edgeward needs"),
+        "{}",
+        said.stdout
+    );
+    Ok(())
+}
+
+/// That nobody leads is seen by the Lease, and the pods that stay held are named.
+fn nobody_leads(installation: &Installation<'_, '_>) -> Result<()> {
+    let home = &installation.home;
+    let since = format!("nobody leads by the Lease {home}/edgeward, since 20");
+    let look = format!("kubectl -n {home} get deployments,pods ");
+    let scale = format!("kubectl -n {home} scale deployment edgeward --replicas=2 ");
+    let fixes = installation.finds("FAULT", &since)?;
+    ensure!(fixes.iter().any(|fix| fix.starts_with(&look)), "{fixes:?}");
+    let mut deployment = workloads::deployment("edgeward", 0, json!({}));
+    deployment["metadata"]["namespace"] = json!(home);
+    installation.kubectl.create(&deployment)?;
+    let mut pod = workloads::pod("held", json!({"slo.check.example/class": "latency"}));
+    pod["metadata"]["annotations"]["scheduling.check.example/reason"] = json!("held_no_capacity");
+    pod["metadata"]["annotations"]["scheduling.check.example/timestamp"] = json!("2026-01-01T00:00:00Z");
+    pod["spec"]["schedulingGates"] = json!([{"name": "scheduling.check.example/awaiting-capacity"}]);
+    installation.scene.kubectl.create(&pod)?;
+    let held = format!("pod {}/held is held beyond its limit, ", installation.scene.namespace);
+    let fixes = installation.finds("FAULT", &held)?;
+    let scaled = fixes
+        .iter()
+        .filter(|fix| fix.starts_with(&scale) && fix.contains("release --all --domain=check.example"));
+    ensure!(scaled.count() == 2, "{fixes:?}");
+    let gone = ["delete", "pod", "held", "--grace-period=0", "--force"];
+    installation.scene.kubectl.run(&gone, "").map(drop)
 }
 
 /// Who may not review the rights of others learns nothing of them, and is not told to take them.

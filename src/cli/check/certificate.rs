@@ -1,13 +1,17 @@
 //! Whether the API server would believe edgeward: what is shown behind a webhook, and what replicas serve from, held
 //! against `caBundle`.
 
+mod authorities;
+
 use std::cmp::min;
 
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 
+use self::authorities::Authorities;
 use super::finding::Finding;
+use super::leader;
 use super::webhook::{host, replace};
 use crate::cli::sentence;
 use crate::observe::Connection;
@@ -19,6 +23,9 @@ const AREA: &str = "certificate";
 /// How long before its end a certificate should have been renewed, at most. One that lives shorter is late in the last quarter
 /// of its life: issuers renew at a third.
 const LATE: SignedDuration = SignedDuration::from_hours(14 * 24);
+
+/// Before files are read for what they replace: where one is missing, `base64` prints nothing, and nobody asks how it ended.
+const FILES: &str = "test -s tls.crt && test -s tls.key && ";
 
 /// How many replicas are looked at at once.
 const AT_ONCE: usize = 32;
@@ -101,13 +108,30 @@ pub(super) async fn ask(connection: &Connection, webhook: &Webhook) -> Behind {
     }
 }
 
+/// What else is known of the installation.
+pub(super) struct Around<'a> {
+    /// Every entry of ours.
+    pub(super) ours: &'a [Webhook],
+    /// edgeward's own namespace.
+    pub(super) home: &'a str,
+    /// How many replicas its Deployment is to have there, where that is known.
+    pub(super) wanted: Option<i32>,
+    pub(super) now: Timestamp,
+}
+
 /// Whether the API server would believe who answers, now and once replicas serve what is stored for them.
-pub(super) fn judge(webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<Finding> {
+pub(super) fn judge(webhook: &Webhook, behind: &Behind, around: &Around<'_>) -> Vec<Finding> {
     let entry = &webhook.name;
+    let now = around.now;
     let keeper = Keeper::of(webhook, behind);
+    let authorities = Authorities {
+        webhook,
+        behind,
+        around,
+    };
     if webhook.ca_bundle.is_empty() {
         let text = format!("{entry} has no caBundle: the API server believes its own authorities only");
-        let fix = keeper.other_bundle(webhook);
+        let fix = keeper.fix(|| authorities.known(false));
         return vec![match webhook.target {
             // Nobody else signs for a name like this.
             Target::Service { .. } => Finding::fault(AREA, text, fix),
@@ -118,7 +142,7 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<F
         Ok(bundle) => bundle,
         Err(words) => {
             let text = format!("{entry}: caBundle {words}: the API server believes nobody");
-            return vec![Finding::fault(AREA, text, keeper.other_bundle(webhook))];
+            return vec![Finding::fault(AREA, text, keeper.fix(|| authorities.known(false)))];
         }
     };
     let (answers, stored) = match (behind, &webhook.target) {
@@ -151,12 +175,14 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<F
         webhook,
         bundle,
         keeper,
+        authorities,
         now,
     };
     let mut findings: Vec<_> = answers.iter().map(|answer| judge.answer(answer)).collect();
     if let (true, Target::Service { namespace, .. }) = (answers.is_empty(), &webhook.target) {
         let text = format!("nobody answers {entry}: its Service has no ready endpoint");
-        let fix = format!("kubectl -n {namespace} rollout restart deployment edgeward");
+        let wanted = around.wanted.filter(|_| namespace == around.home);
+        let fix = leader::start(namespace, wanted);
         findings.push(Finding::fault(AREA, text, fix));
     }
     match stored {
@@ -174,6 +200,7 @@ struct Judge<'w> {
     webhook: &'w Webhook,
     bundle: Bundle,
     keeper: Keeper<'w>,
+    authorities: Authorities<'w>,
     now: Timestamp,
 }
 
@@ -204,7 +231,8 @@ impl Judge<'_> {
                 };
                 match mistrust {
                     Mistrust::Authority(words) => {
-                        Finding::fault(AREA, text(&words), self.keeper.other_bundle(self.webhook))
+                        let add = || self.authorities.add(self.authorities.of(chain, name), true);
+                        Finding::fault(AREA, text(&words), self.keeper.fix(add))
                     }
                     // Of an authority in the bundle: another bundle mends nothing.
                     Mistrust::Certificate(words) => Finding::fault(AREA, text(&words), renew()),
@@ -261,13 +289,28 @@ impl Judge<'_> {
         let entry = &self.webhook.name;
         let pem = |key: &String| contents.get(key).map_or(&[][..], |pem| pem);
         let pair = Pair::from_pem(pem(&secret.cert), pem(&secret.key), self.now);
-        match pair.map(|pair| self.bundle.vouches(&pair.key.cert, name)) {
+        let believed = pair.map(|pair| {
+            let chain = &pair.key.cert;
+            self.bundle
+                .vouches(chain, name)
+                .map_err(|mistrust| (mistrust, chain.clone()))
+        });
+        match believed {
             Ok(Ok(serving)) => self.believed(serving, &format!("{entry}: that in {place}"), name, put),
-            Ok(Err(Mistrust::Authority(words) | Mistrust::Certificate(words))) => {
+            Ok(Err((mistrust, chain))) => {
+                // Where its authority is known, it is the bundle that lacks it.
+                let (words, source) = match mistrust {
+                    Mistrust::Authority(words) => (words, self.authorities.of(&chain, name)),
+                    Mistrust::Certificate(words) => (words, None),
+                };
                 let text = format!(
                     "{entry}: the API server does not believe who serves from {place} to be {name}: its certificate {words}"
                 );
-                Finding::fault(AREA, text, put())
+                let fix = match source {
+                    Some(source) => self.keeper.fix(|| self.authorities.add(Some(source), true)),
+                    None => put(),
+                };
+                Finding::fault(AREA, text, fix)
             }
             Err(fault) => {
                 let text = format!(
@@ -288,7 +331,8 @@ impl Judge<'_> {
         // A new leaf of it would help no longer.
         if authority_not_after < not_after && is_late(authority_not_after) {
             let text = format!("{what} is of an authority in caBundle that ends before it, at {authority_not_after}");
-            return Finding::warning(AREA, text, Some(self.keeper.other_bundle(self.webhook)));
+            let add = || self.authorities.add(None, true);
+            return Finding::warning(AREA, text, Some(self.keeper.fix(add)));
         }
         if is_late(not_after) {
             return Finding::warning(AREA, format!("{what} ends at {not_after}"), Some(renew()));
@@ -300,7 +344,7 @@ impl Judge<'_> {
 }
 
 impl Stored {
-    /// The command that puts another pair in the place of this one.
+    /// The command that puts another pair in the place of this one. Without the files it does nothing.
     fn put(&self) -> String {
         let PairSecret {
             namespace,
@@ -309,8 +353,14 @@ impl Stored {
             key,
             ..
         } = &self.secret;
+        if let Ok(None) = self.contents {
+            return format!(
+                "{FILES}kubectl -n {namespace} create secret generic {name} --type=kubernetes.io/tls --from-file={cert}=tls.crt \
+                 --from-file={key}=tls.key"
+            );
+        }
         format!(
-            "kubectl -n {namespace} patch secret {name} -p '{{\"data\": {{\"{cert}\": \"'$(base64 -w0 tls.crt)'\", \
+            "{FILES}kubectl -n {namespace} patch secret {name} -p '{{\"data\": {{\"{cert}\": \"'$(base64 -w0 tls.crt)'\", \
              \"{key}\": \"'$(base64 -w0 tls.key)'\"}}}}'"
         )
     }
@@ -355,11 +405,6 @@ impl<'w> Keeper<'w> {
             Self::Nobody => by_hand(),
             Self::Unknown => format!("{}   # not with `serve --self-managed`: its leader does it", by_hand()),
         }
-    }
-
-    /// How the authority of what is served comes into the bundle.
-    fn other_bundle(&self, webhook: &Webhook) -> String {
-        self.fix(|| replace(webhook, "clientConfig/caBundle", "\"'$(base64 -w0 ca.crt)'\""))
     }
 }
 

@@ -59,6 +59,10 @@ impl Finding {
         }
     }
 
+    pub(super) fn is_fault(&self) -> bool {
+        self.level == Level::Fault
+    }
+
     /// It could not be looked at.
     pub(super) fn unknown(area: &'static str, error: &anyhow::Error) -> Self {
         let text = format!("not checked: {}", sentence(error));

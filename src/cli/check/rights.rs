@@ -1,6 +1,7 @@
 //! What edgeward may do, held against what it needs.
 
 use super::finding::Finding;
+use super::webhook::apply;
 use crate::cli::installed::Place;
 use crate::cli::sentence;
 use crate::observe::Connection;
@@ -9,7 +10,7 @@ use crate::observe::installation::{PairSecret, Right};
 const AREA: &str = "rights";
 
 /// Name of the Lease, unless `serve` has another `--service`.
-const LEASE: &str = "edgeward";
+pub(super) const LEASE: &str = "edgeward";
 
 /// Where a right is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,14 +199,42 @@ impl Installation<'_> {
     }
 }
 
-/// Reviews the rights of `user`, without one of the ServiceAccount in `home`. Those of whoever asks say nothing of them.
+/// Whose rights are reviewed, and what was found.
+pub(super) struct Reviewed {
+    pub(super) findings: Vec<Finding>,
+    /// Whether there is such a ServiceAccount, if it is one.
+    pub(super) is_installed: bool,
+}
+
+/// Reviews the rights of `user`, who is in these groups besides; without one those of the ServiceAccount in `home`. Those of
+/// whoever asks say nothing of them.
 pub(super) async fn review(
     connection: &Connection,
     user: Option<&str>,
+    groups: &[String],
     installation: &Installation<'_>,
-) -> Vec<Finding> {
+    domain: &str,
+) -> Reviewed {
     let of_home = || format!("system:serviceaccount:{}:edgeward", installation.home);
     let user = user.map_or_else(of_home, str::to_owned);
+    let mut findings = held_against_needs(connection, &user, groups, installation).await;
+    let mut is_installed = true;
+    // Looked for only where rights are missing: whoever has them needs no right to look.
+    if let (Some((namespace, name)), true) = (account(&user), findings.iter().any(Finding::is_fault))
+        && let Ok(false) = connection.has_account(namespace, name).await
+    {
+        is_installed = false;
+        findings = vec![not_installed(namespace, name, domain)];
+    }
+    Reviewed { findings, is_installed }
+}
+
+async fn held_against_needs(
+    connection: &Connection,
+    user: &str,
+    groups: &[String],
+    installation: &Installation<'_>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for need in &NEEDS {
         let Some((namespace, name)) = installation.applies(need.scope) else {
@@ -220,20 +249,34 @@ pub(super) async fn review(
                 namespace,
                 name,
             };
-            match connection.may(&user, &right).await {
+            match connection.may(user, groups, &right).await {
                 Ok(true) => {}
                 Ok(false) => refused.push(*verb),
-                Err(error) => return vec![unknown(&user, &error)],
+                Err(error) => return vec![unknown(user, &error)],
             }
         }
         if !refused.is_empty() {
-            findings.push(lacks(need, &refused, &user, namespace, name));
+            findings.push(lacks(need, &refused, user, namespace, name));
         }
     }
     if findings.is_empty() {
         findings.push(Finding::ok(AREA, format!("{user} has every right that edgeward needs")));
     }
     findings
+}
+
+/// Namespace and name of a ServiceAccount.
+fn account(user: &str) -> Option<(&str, &str)> {
+    user.strip_prefix("system:serviceaccount:")?.split_once(':')
+}
+
+/// One word for all that is missing: rights that are given to nobody install nothing.
+fn not_installed(namespace: &str, name: &str, domain: &str) -> Finding {
+    let text = format!(
+        "edgeward is not installed in this cluster: there is no ServiceAccount {namespace}/{name}. The rights of a process \
+         beside the cluster are reviewed with --as=USER, and --as-group=GROUP"
+    );
+    Finding::fault(AREA, text, apply(domain))
 }
 
 /// Who checks may not review the rights of others, or nobody answered.
@@ -270,22 +313,24 @@ fn lacks(need: &Need, verbs: &[&str], user: &str, namespace: Option<&str>, name:
 /// Commands that give a right. They may be run again, and take nothing from others who have it by the same role.
 fn grant(resource: &str, verbs: &[&str], user: &str, namespace: Option<&str>, name: Option<&str>) -> String {
     let role = format!("edgeward-{}-{}", resource.replace(['.', '/'], "-"), verbs.join("-"));
-    let account = user
-        .strip_prefix("system:serviceaccount:")
-        .filter(|account| account.contains(':'));
-    let to = match account {
-        Some(account) => format!("--serviceaccount={account}"),
+    let to = match account(user) {
+        Some((namespace, name)) => format!("--serviceaccount={namespace}:{name}"),
         None => format!("--user={user}"),
     };
     let verbs = verbs.join(",");
     let only = name.map(|name| format!(" --resource-name={name}")).unwrap_or_default();
-    let (kubectl, kind) = match namespace {
-        None => ("kubectl".to_owned(), "clusterrole"),
-        Some(namespace) => (format!("kubectl -n {namespace}"), "role"),
+    // `auth reconcile` would create a namespace that is missing, without its labels.
+    let (kubectl, kind, only_there) = match namespace {
+        None => ("kubectl".to_owned(), "clusterrole", String::new()),
+        Some(namespace) => (
+            format!("kubectl -n {namespace}"),
+            "role",
+            format!("kubectl get namespace {namespace} && "),
+        ),
     };
     let reconciled = format!("--dry-run=client -o yaml | {kubectl} auth reconcile -f -");
     format!(
-        "{kubectl} create {kind} {role} --verb={verbs} --resource={resource}{only} {reconciled} && \
+        "{only_there}{kubectl} create {kind} {role} --verb={verbs} --resource={resource}{only} {reconciled} && \
          {kubectl} create {kind}binding {role} --{kind}={role} {to} {reconciled}"
     )
 }
@@ -337,6 +382,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_there_is_installed_whole() {
+        let found = not_installed("edge", "edgeward", "example.io");
+        assert!(
+            found.is_fault() && found.text.contains("no ServiceAccount edge/edgeward. "),
+            "{found:?}"
+        );
+        assert_eq!(found.fix.as_deref(), Some("kubectl apply -k mine"));
+        assert_eq!(account("system:serviceaccount:edge:me"), Some(("edge", "me")));
+        assert_eq!(account("system:serviceaccount:edge"), None);
+        assert_eq!(account("jane"), None);
+    }
+
+    #[test]
     fn the_fix_grants_what_is_missing_to_whom_it_is() {
         let account = "system:serviceaccount:edge:me";
         let found = lacks(&NEEDS[1], &["watch"], account, None, None);
@@ -354,7 +412,8 @@ mod tests {
         let found = lacks(&NEEDS[8], VIEW, "me", Some("edge"), Some("settings"));
         assert_eq!(
             found.fix.unwrap(),
-            "kubectl -n edge create role edgeward-configmaps-list-watch --verb=list,watch --resource=configmaps \
+            "kubectl get namespace edge && \
+             kubectl -n edge create role edgeward-configmaps-list-watch --verb=list,watch --resource=configmaps \
              --resource-name=settings --dry-run=client -o yaml | kubectl -n edge auth reconcile -f - && \
              kubectl -n edge create rolebinding edgeward-configmaps-list-watch --role=edgeward-configmaps-list-watch \
              --user=me --dry-run=client -o yaml | kubectl -n edge auth reconcile -f -"

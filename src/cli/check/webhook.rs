@@ -66,7 +66,7 @@ pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<F
 }
 
 /// The command that brings back what was installed, with the authority or the annotation that `webhook/base` has not.
-fn apply(domain: &str) -> String {
+pub(super) fn apply(domain: &str) -> String {
     match domain == BASE[1] {
         true => "kubectl apply -k mine".to_owned(),
         false => format!(

@@ -74,6 +74,27 @@ fn webhook(bundle: &str) -> Webhook {
     }
 }
 
+/// [`super::judge`] of a webhook with no other entry.
+fn judge(webhook: &Webhook, behind: &Behind, now: Timestamp) -> Vec<Finding> {
+    judge_beside(&[], Some(2), webhook, behind, now)
+}
+
+fn judge_beside(
+    ours: &[Webhook],
+    wanted: Option<i32>,
+    webhook: &Webhook,
+    behind: &Behind,
+    now: Timestamp,
+) -> Vec<Finding> {
+    let around = Around {
+        ours,
+        home: "edgeward-system",
+        wanted,
+        now,
+    };
+    super::judge(webhook, behind, &around)
+}
+
 /// The only finding about the certificate.
 fn finding(webhook: &Webhook, behind: &Behind) -> Finding {
     let mut findings = judge(webhook, behind, now());
@@ -270,15 +291,128 @@ fn what_the_leader_keeps_nobody_patches() {
     );
 }
 
+fn patch(value: &str) -> String {
+    format!(
+        "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p '[{{\"op\": \"add\", \"path\": \
+         \"/webhooks/0/clientConfig/caBundle\", \"value\": \"'{value}'\"}}]'"
+    )
+}
+
+fn bundle_of(position: usize) -> String {
+    format!(
+        "kubectl get mutatingwebhookconfiguration zz-edgeward -o jsonpath='{{.webhooks[{position}].clientConfig.caBundle}}'"
+    )
+}
+
+/// What adds `$ca` to the bundle of the entry at this position.
+fn added(position: usize) -> String {
+    format!(
+        "test -n \"$ca\" && old=$({}) && {}",
+        bundle_of(position),
+        patch("$( (echo \"$old\" | base64 -d; echo; echo \"$ca\" | base64 -d) | base64 -w0)")
+    )
+}
+
+/// Another certificate for the replicas would mend nothing.
+#[test]
+fn the_bundle_is_at_fault_where_its_authority_is_known() {
+    let ours = trusted();
+    let good = leaf(&ours, NAME, -24..24 * 60);
+    let contents = |authority: Option<&str>| {
+        let keys = [("tls.crt", &*good.cert), ("tls.key", &*good.key)].into_iter();
+        let keys = keys.chain(authority.map(|pem| ("ca.crt", pem)));
+        keys.map(|(key, pem)| (key.to_owned(), pem.into()))
+            .collect::<Contents>()
+    };
+    let behind = |authority: Option<&str>| {
+        let Behind::Answers(answers, _) = shows(&good) else {
+            unreachable!();
+        };
+        let stored = Stored {
+            secret: secret(),
+            service: "edgeward".into(),
+            contents: Ok(Some(contents(authority))),
+        };
+        Behind::Answers(answers, Ok(vec![stored]))
+    };
+    let other = |pem: &str| Webhook {
+        position: 1,
+        ..webhook(pem)
+    };
+    let fixes = |bundle: &str, authority: Option<&str>, other: Webhook| -> Vec<String> {
+        let wrong = webhook(bundle);
+        let ours = [wrong.clone(), other];
+        let found = judge_beside(&ours, None, &wrong, &behind(authority), now()).into_iter();
+        found
+            .map(|found| {
+                assert_eq!(found.level, Level::Fault, "{found:?}");
+                found.fix.unwrap()
+            })
+            .collect()
+    };
+    let stranger = trusted().pem();
+    let of_secret = "ca=$(kubectl -n edgeward-system get secret edgeward-tls -o jsonpath='{.data.ca\\.crt}')";
+    let from_secret = format!("{of_secret} && {}", added(0));
+    // What is shown, and what is stored.
+    let expected = [from_secret.clone(), from_secret];
+    assert_eq!(fixes(&stranger, Some(&ours.pem()), other(&ours.pem())), expected);
+    assert_eq!(fixes(&stranger, Some(&ours.pem()), other(&stranger)), expected);
+    let from_other = format!("ca=$({}) && {}", bundle_of(1), added(0));
+    let expected = [from_other.clone(), from_other];
+    assert_eq!(fixes(&stranger, Some(&stranger), other(&ours.pem())), expected);
+    assert_eq!(fixes(&stranger, None, other(&ours.pem())), expected);
+    // A bundle of which nothing counts is not kept.
+    for bundle in ["", "pem", &authority(-9..-1).pem()] {
+        let fix = format!("{of_secret} && test -n \"$ca\" && {}", patch("$ca"));
+        assert_eq!(fixes(bundle, Some(&ours.pem()), other(&stranger)), [fix], "{bundle}");
+    }
+    // Nobody knows the authority: then it may be the certificate.
+    let unknown = fixes(&stranger, Some(&stranger), other(&stranger));
+    assert_eq!(unknown[0], format!("ca=$(base64 -w0 ca.crt) && {}", added(0)));
+    assert!(
+        unknown[1].starts_with("test -s tls.crt && test -s tls.key && kubectl "),
+        "{}",
+        unknown[1]
+    );
+}
+
+#[test]
+fn replicas_that_are_not_wanted_are_scaled_up() {
+    let ours = trusted();
+    let fix = |wanted| {
+        let nobody = Behind::Answers(vec![], Ok(vec![]));
+        let found = judge_beside(&[], wanted, &webhook(&ours.pem()), &nobody, now());
+        found[0].fix.clone().unwrap()
+    };
+    let scale = "kubectl -n edgeward-system scale deployment edgeward --replicas=2";
+    assert_eq!(fix(Some(0)), scale);
+    for wanted in [Some(2), None] {
+        assert_eq!(
+            fix(wanted),
+            "kubectl -n edgeward-system rollout restart deployment edgeward"
+        );
+    }
+}
+
+fn secret() -> PairSecret {
+    PairSecret {
+        namespace: "edgeward-system".into(),
+        name: "edgeward-tls".into(),
+        cert: "tls.crt".into(),
+        key: "tls.key".into(),
+        is_self_managed: false,
+    }
+}
+
 #[test]
 fn another_bundle_is_shown_only_where_that_helps() {
     let ours = trusted();
     let good = shows(&leaf(&ours, NAME, -24..24 * 60));
     let fix = |webhook: &Webhook, behind: &Behind| finding(webhook, behind).fix.unwrap();
-    let bundle = "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p '[{\"op\": \"add\", \"path\": \
-                  \"/webhooks/0/clientConfig/caBundle\", \"value\": \"'$(base64 -w0 ca.crt)'\"}]'";
+    let bundle = format!("ca=$(base64 -w0 ca.crt) && test -n \"$ca\" && {}", patch("$ca"));
+    let more = format!("ca=$(base64 -w0 ca.crt) && {}", added(0));
     let stranger = webhook(&trusted().pem());
-    assert_eq!(fix(&stranger, &good), bundle);
+    assert_eq!(fix(&stranger, &good), more);
     assert_eq!(fix(&webhook("pem"), &good), bundle);
     let expired = shows(&leaf(&ours, NAME, -24..-12));
     assert_eq!(
@@ -307,20 +441,13 @@ fn another_bundle_is_shown_only_where_that_helps() {
 #[test]
 fn what_is_stored_for_replicas_is_judged_as_they_will() {
     let ours = trusted();
-    let secret = PairSecret {
-        namespace: "edgeward-system".into(),
-        name: "edgeward-tls".into(),
-        cert: "tls.crt".into(),
-        key: "tls.key".into(),
-        is_self_managed: false,
-    };
     let good = leaf(&ours, NAME, -24..24 * 60);
     let judged = |pair: Result<Option<(&str, &str)>, String>| {
         let contents = |(cert, key): (&str, &str)| {
             Contents::from([("tls.crt".into(), cert.into()), ("tls.key".into(), key.into())])
         };
         let stored = Stored {
-            secret: secret.clone(),
+            secret: secret(),
             service: "edgeward".into(),
             contents: pair.map(|pair| pair.map(contents)),
         };
@@ -350,7 +477,7 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
     let (over, stranger) = (leaf(&ours, NAME, -24..-12), leaf(&trusted(), NAME, -24..24 * 60));
     let refused = "Secret edgeward-system/edgeward-tls cannot be used, so replicas keep the certificate they have, and none \
                    starts: ";
-    let put = "kubectl -n edgeward-system patch secret edgeward-tls -p '{\"data\": {\"tls.crt\": \"'$(base64 -w0 tls.crt)'\", \
+    let put = "test -s tls.crt && test -s tls.key && kubectl -n edgeward-system patch secret edgeward-tls -p '{\"data\": {\"tls.crt\": \"'$(base64 -w0 tls.crt)'\", \
                \"tls.key\": \"'$(base64 -w0 tls.key)'\"}}'";
     for (cert, key, words) in [
         (&*over.cert, &*over.key, format!("{refused}the certificate expired at 2026-11-21T00:00:00Z")),
@@ -381,5 +508,8 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
             "Secret edgeward-system/edgeward-tls does not exist: replicas that mount it do not start"
         )
     );
+    let created = "test -s tls.crt && test -s tls.key && kubectl -n edgeward-system create secret generic edgeward-tls \
+                   --type=kubernetes.io/tls --from-file=tls.crt=tls.crt --from-file=tls.key=tls.key";
+    assert_eq!(missing.fix.as_deref(), Some(created));
     assert_eq!(judged(Err("forbidden".into())).level, Level::Warning);
 }

@@ -1,0 +1,297 @@
+//! Whether somebody leads, and the pods that stay held where nobody does.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::finding::Finding;
+use super::rights::LEASE;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::observe::Connection;
+use crate::observe::installation::Lead;
+use crate::waitlist::HeldPod;
+
+const AREA: &str = "leader";
+
+/// The domain that `edgeward release` assumes.
+const DOMAIN: &str = "example.io";
+
+/// Within this time whoever leads writes the Lease again, and whoever waits for a Lease that was handed over takes it.
+const RENEWAL: Duration = Duration::from_secs(4);
+
+/// How long after its limit a pod may be held still: one whose release was refused is tried again within this time.
+const RETRY: SignedDuration = SignedDuration::from_mins(1);
+
+/// What is known of the replicas.
+pub(super) struct Replicas {
+    /// How many the Deployment is to have; `None` where there is none, or nobody says.
+    pub(super) wanted: Option<i32>,
+    lease: anyhow::Result<Lease>,
+}
+
+struct Lease {
+    /// `None`: there is none.
+    found: Option<Lead>,
+    is_held: bool,
+}
+
+/// Asks who leads in edgeward's namespace. Takes 4 s where that seems to be nobody: our clock may not be the leader's, so a Lease
+/// is held also if it is renewed meanwhile.
+pub(super) async fn ask(connection: &Connection, home: &str, clock: Clock) -> Replicas {
+    let wanted = connection.wanted_replicas(home, "edgeward").await.unwrap_or_default();
+    let lease = async {
+        let found = connection.lead(home, LEASE).await?;
+        let Some(before) = &found else {
+            return Ok(Lease { found, is_held: false });
+        };
+        if before.is_held(clock.wall()) {
+            return Ok(Lease { found, is_held: true });
+        }
+        tokio::time::sleep(RENEWAL).await;
+        let after = connection.lead(home, LEASE).await?;
+        let is_held = after
+            .as_ref()
+            .is_some_and(|after| after.holder.is_some() && after != before);
+        Ok(Lease { found: after, is_held })
+    };
+    Replicas {
+        wanted,
+        lease: lease.await,
+    }
+}
+
+impl Replicas {
+    /// Whether somebody leads. `None` where nobody can be expected to: without the ServiceAccount there is no Lease either.
+    pub(super) fn judge(&self, home: &str, domain: &str, is_installed: bool) -> Option<Finding> {
+        let lease = match &self.lease {
+            Ok(lease) => lease,
+            Err(error) => return Some(Finding::unknown(AREA, error)),
+        };
+        let fault = |how: &str| {
+            let text = format!("nobody leads {how}: held pods are not released, and nothing is told of decisions");
+            Finding::fault(AREA, text, self.fix(home, domain))
+        };
+        match &lease.found {
+            None if !is_installed => None,
+            None => Some(fault(&format!("in {home}: there is no Lease {LEASE}"))),
+            Some(Lead {
+                holder: Some(holder), ..
+            }) if lease.is_held => Some(Finding::ok(AREA, format!("{holder} holds the Lease {home}/{LEASE}"))),
+            Some(lead) => {
+                let since = second(lead.renewed);
+                Some(fault(&format!("by the Lease {home}/{LEASE}, since {since}")))
+            }
+        }
+    }
+
+    /// Pods that should have been released.
+    pub(super) fn held(&self, pods: &[HeldPod], home: &str, config: &Config, now: Timestamp) -> Option<Finding> {
+        let overdue = pods.iter().filter_map(|pod| {
+            let limit = pod.limit(config, now)?;
+            (now.duration_since(limit) > RETRY).then_some((limit, pod))
+        });
+        let overdue: Vec<_> = overdue.collect();
+        let (limit, oldest) = overdue.iter().min_by_key(|(limit, _)| *limit)?;
+        let name = format!("{}/{}", oldest.workload.namespace, oldest.name);
+        let text = match overdue.len() {
+            1 => format!(
+                "pod {name} is held beyond its limit, which was over at {}",
+                second(*limit)
+            ),
+            count => format!(
+                "{count} pods are held beyond their limits, {name} longest: its was over at {}",
+                second(*limit)
+            ),
+        };
+        let domain = &config.keys.domain;
+        let is_led = self.lease.as_ref().is_ok_and(|lease| lease.is_held);
+        let fix = match is_led {
+            true => format!(
+                "kubectl -n {home} logs -l app.kubernetes.io/name=edgeward --prefix --tail=-1 | grep 'held pod'{}",
+                way_out("what hinders the leader", domain)
+            ),
+            false => self.fix(home, domain),
+        };
+        Some(Finding::fault(AREA, text, fix))
+    }
+
+    fn fix(&self, home: &str, domain: &str) -> String {
+        let start = start(home, self.wanted);
+        let soon = "a replica that is ready leads within 15 s";
+        match self.wanted {
+            Some(0) => format!("{start}{}", way_out(soon, domain)),
+            Some(_) => format!(
+                "kubectl -n {home} get pods -l app.kubernetes.io/name=edgeward && {start}{}",
+                way_out(soon, domain)
+            ),
+            None => format!(
+                "kubectl -n {home} get deployments,pods{}",
+                way_out(
+                    &format!("{soon}, also one beside the cluster if the namespace {home} is there"),
+                    domain
+                )
+            ),
+        }
+    }
+}
+
+/// The command that brings replicas up: of a Deployment that is to have none, no restart does.
+pub(super) fn start(namespace: &str, wanted: Option<i32>) -> String {
+    match wanted {
+        Some(0) => format!("kubectl -n {namespace} scale deployment edgeward --replicas=2"),
+        _ => format!("kubectl -n {namespace} rollout restart deployment edgeward"),
+    }
+}
+
+/// What a person may do instead.
+fn way_out(first: &str, domain: &str) -> String {
+    let of_domain = match domain {
+        DOMAIN => String::new(),
+        domain => format!(" --domain={domain}"),
+    };
+    format!("   # {first}; `edgeward release --all{of_domain}` lets held pods go without")
+}
+
+fn second(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::finding::Level;
+    use super::*;
+    use crate::keys::Keys;
+    use crate::pod::Pod;
+
+    const HOME: &str = "edgeward-system";
+
+    fn now() -> Timestamp {
+        "2026-11-21T12:00:00Z".parse().unwrap()
+    }
+
+    fn replicas(found: Option<Lead>, is_held: bool, wanted: Option<i32>) -> Replicas {
+        Replicas {
+            wanted,
+            lease: Ok(Lease { found, is_held }),
+        }
+    }
+
+    fn lead(holder: Option<&str>) -> Option<Lead> {
+        Some(Lead {
+            holder: holder.map(str::to_owned),
+            renewed: now() + SignedDuration::from_millis(-3_600_123),
+            duration: SignedDuration::from_secs(15),
+        })
+    }
+
+    #[test]
+    fn somebody_must_lead() {
+        let judged = |replicas: &Replicas| {
+            let found = replicas.judge(HOME, "example.io", true).unwrap();
+            (found.level, found.text, found.fix.unwrap_or_default())
+        };
+        let (level, text, _) = judged(&replicas(lead(Some("a_1")), true, Some(2)));
+        assert_eq!(
+            (level, &*text),
+            (Level::Ok, "a_1 holds the Lease edgeward-system/edgeward")
+        );
+        let restart = "kubectl -n edgeward-system get pods -l app.kubernetes.io/name=edgeward && kubectl -n edgeward-system \
+                       rollout restart deployment edgeward   # a replica that is ready leads within 15 s; `edgeward release \
+                       --all` lets held pods go without";
+        let scale = "kubectl -n edgeward-system scale deployment edgeward --replicas=2   # a replica that is ready leads within \
+                     15 s; `edgeward release --all` lets held pods go without";
+        let look = "kubectl -n edgeward-system get deployments,pods   # a replica that is ready leads within 15 s, also one beside \
+                    the cluster if the namespace edgeward-system is there; `edgeward release --all` lets held pods go without";
+        let nobody = "held pods are not released, and nothing is told of decisions";
+        let since = format!("nobody leads by the Lease edgeward-system/edgeward, since 2026-11-21T10:59:59Z: {nobody}");
+        for holder in [Some("a_1"), None] {
+            for (wanted, fix) in [(Some(2), restart), (None, look), (Some(0), scale)] {
+                let found = judged(&replicas(lead(holder), false, wanted));
+                assert_eq!(found, (Level::Fault, since.clone(), fix.to_owned()));
+            }
+        }
+        let (level, text, _) = judged(&replicas(None, false, Some(1)));
+        assert_eq!(level, Level::Fault);
+        assert_eq!(
+            text,
+            format!("nobody leads in edgeward-system: there is no Lease edgeward: {nobody}")
+        );
+        // That there is nothing is said once.
+        assert_eq!(replicas(None, false, None).judge(HOME, "example.io", false), None);
+        let unseen = Replicas {
+            wanted: None,
+            lease: Err(anyhow::anyhow!("forbidden")),
+        };
+        assert_eq!(judged(&unseen).0, Level::Warning);
+    }
+
+    fn pod(name: &str, seconds: i64, change: impl FnOnce(&mut serde_json::Value)) -> HeldPod {
+        let at = (now() - SignedDuration::from_secs(seconds)).to_string();
+        let mut pod = json!({
+            "metadata": {
+                "name": name, "namespace": "shop", "uid": name, "resourceVersion": "1", "creationTimestamp": at,
+                "annotations": {
+                    "slo.acme.dev/class": "batch", "scheduling.acme.dev/timestamp": at,
+                    "scheduling.acme.dev/reason": "held_no_capacity",
+                },
+            },
+            "spec": {"schedulingGates": [{"name": "scheduling.acme.dev/awaiting-capacity"}], "containers": []},
+        });
+        change(&mut pod);
+        let text = pod.to_string();
+        let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("acme.dev"));
+        *record.unwrap().unwrap().held.unwrap()
+    }
+
+    #[test]
+    fn no_pod_is_held_beyond_its_limit() {
+        let config = Config {
+            keys: Keys::new("acme.dev"),
+            ..Config::default()
+        };
+        let leaderless = replicas(lead(None), false, Some(0));
+        let held = |pods: &[HeldPod]| leaderless.held(pods, HOME, &config, now());
+        // Of class batch, 300 s, and some more to try again.
+        let young = || pod("young", 355, |_| {});
+        assert_eq!(held(&[]), None);
+        assert_eq!(held(&[young()]), None);
+        let found = held(&[young(), pod("old", 365, |_| {})]).unwrap();
+        assert_eq!(found.level, Level::Fault);
+        assert_eq!(
+            found.text,
+            "pod shop/old is held beyond its limit, which was over at 2026-11-21T11:58:55Z"
+        );
+        assert_eq!(
+            found.fix.unwrap(),
+            "kubectl -n edgeward-system scale deployment edgeward --replicas=2   # a replica that is ready leads within 15 s; \
+             `edgeward release --all --domain=acme.dev` lets held pods go without"
+        );
+        let led = replicas(lead(Some("a_1")), true, Some(2));
+        let pods = [pod("old", 365, |_| {}), pod("older", 7200, |_| {})];
+        let found = led.held(&pods, HOME, &config, now()).unwrap();
+        assert_eq!(
+            found.text,
+            "2 pods are held beyond their limits, shop/older longest: its was over at 2026-11-21T10:05:00Z"
+        );
+        assert!(found.fix.unwrap().contains("logs -l app.kubernetes.io/name=edgeward"));
+        // A class that may wait less.
+        let latency = pod("latency", 100, |pod| {
+            pod["metadata"]["annotations"]["slo.acme.dev/class"] = json!("latency")
+        });
+        assert!(held(&[latency]).is_some());
+        // For the gates of others however long.
+        let others = |pod: &mut serde_json::Value| {
+            let gates = pod["spec"]["schedulingGates"].as_array_mut().unwrap();
+            gates.push(json!({"name": "other.example/gate"}));
+        };
+        assert_eq!(held(&[pod("others", 7200, others)]), None);
+        // What a tenant says of a time to come is not believed.
+        let future = |pod: &mut serde_json::Value| {
+            pod["metadata"]["annotations"]["scheduling.acme.dev/timestamp"] = json!("2027-01-01T00:00:00Z");
+        };
+        assert!(held(&[pod("future", 7200, future)]).is_some());
+    }
+}
