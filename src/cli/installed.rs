@@ -14,6 +14,9 @@ use crate::observe::configuration::{ConfigMapName, read_config_map};
 /// Where edgeward runs, unless told otherwise.
 const NAMESPACE: &str = "edgeward-system";
 
+/// Name of the Lease there, unless `serve` has another `--service`.
+pub(super) const LEASE: &str = "edgeward";
+
 /// Where to look.
 #[derive(Debug, Args)]
 pub(super) struct Installed {

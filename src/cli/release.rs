@@ -33,7 +33,10 @@ const HELD_MEANWHILE: &str = "it was held in the meantime; delete the webhook co
 /// (docs/operations.md).
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["all", "pods"])))]
-#[command(after_help = "Exit code 0: none of these pods carries the gate any more; 1: some may.")]
+#[command(
+    after_help = "Exit code 0: none of these pods carries the gate any more; 1: some may. So it is with --all where pods are \
+                  behind the gate of another domain and none was named, by --domain or --config."
+)]
 pub(super) struct Release {
     /// Every pod that carries the gate, in every namespace.
     #[arg(long)]
@@ -105,12 +108,12 @@ impl Release {
                 keys: &config.keys,
             };
             let mut counts = Counts::default();
-            if self.unregister.is_some() {
+            let others = if self.unregister.is_some() {
                 let others = ungate.release_until_none(UNREGISTERED, |pod, freed| counts.tell(pod, freed));
-                note(others.await.with_context(|| connection.name().to_owned())?);
+                others.await.with_context(|| connection.name().to_owned())?
             } else {
-                self.release(&ungate, connection, &mut counts).await?;
-            }
+                self.release(&ungate, connection, &mut counts).await?
+            };
             let Counts {
                 released,
                 already_free,
@@ -120,12 +123,25 @@ impl Release {
             super::print(&format!(
                 "{released} released, {already_free} already free, {failed} failed: {at}\n"
             ))?;
-            Ok(ExitCode::from(u8::from(failed > 0)))
+            self.note(&others);
+            let is_missed = !self.names_domain() && !others.is_empty();
+            Ok(ExitCode::from(u8::from(failed > 0 || is_missed)))
         })
     }
 
-    async fn release(&self, ungate: &Ungate<'_>, connection: &Connection, counts: &mut Counts) -> anyhow::Result<()> {
-        let pods = self.targets(ungate, connection).await?;
+    /// Whether the domain is what somebody said, and not assumed.
+    fn names_domain(&self) -> bool {
+        self.domain.is_some() || self.config.is_some()
+    }
+
+    /// Releases them. Returns how many pods are behind the gate of another domain, by that, of all pods.
+    async fn release(
+        &self,
+        ungate: &Ungate<'_>,
+        connection: &Connection,
+        counts: &mut Counts,
+    ) -> anyhow::Result<BTreeMap<String, usize>> {
+        let (pods, others) = self.targets(ungate, connection).await?;
         let mut failed = HashSet::new();
         let mut released = std::pin::pin!(ungate.release_all(&pods));
         while let Some((pod, freed)) = released.next().await {
@@ -141,17 +157,37 @@ impl Release {
                 }
             }
         }
-        Ok(())
+        Ok(others)
     }
 
-    async fn targets(&self, ungate: &Ungate<'_>, connection: &Connection) -> anyhow::Result<Vec<Target>> {
+    async fn targets(
+        &self,
+        ungate: &Ungate<'_>,
+        connection: &Connection,
+    ) -> anyhow::Result<(Vec<Target>, BTreeMap<String, usize>)> {
         if self.all {
-            let (gated, others) = ungate.gated().await.with_context(|| connection.name().to_owned())?;
-            note(others);
-            return Ok(gated);
+            return ungate.gated().await.with_context(|| connection.name().to_owned());
         }
         let namespace = self.namespace.as_deref().unwrap_or(connection.default_namespace());
-        Ok(self.pods.iter().map(|name| Target::new(namespace, name)).collect())
+        let named = self.pods.iter().map(|name| Target::new(namespace, name));
+        Ok((named.collect(), BTreeMap::new()))
+    }
+
+    /// Names the command that releases the pods behind the gates of other domains. Where ours was named, they may be those of
+    /// another edgeward, which takes care of them.
+    fn note(&self, others: &BTreeMap<String, usize>) {
+        let context = self.context.iter().map(|context| format!(" --context {context}"));
+        let context: String = context.collect();
+        for (domain, pods) in others {
+            let doubt = match self.names_domain() {
+                true => ", unless another edgeward has that domain",
+                false => "",
+            };
+            super::note(&format!(
+                "{pods} pods are still held, by the gate of the domain {domain}; to release them{doubt}: edgeward release \
+                 --all --domain {domain}{context}"
+            ));
+        }
     }
 }
 
@@ -165,15 +201,6 @@ impl Counts {
         };
         *count += 1;
         super::print(&format!("{}/{} {what}\n", pod.namespace, pod.name))
-    }
-}
-
-/// Notes how many pods are behind the gates of other domains.
-fn note(others: BTreeMap<String, usize>) {
-    for (domain, pods) in others {
-        super::note(&format!(
-            "{pods} pods are behind the gate of the domain {domain}: release them with a --config that has it"
-        ));
     }
 }
 

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use self::explanation::{Explanation, Now, Queue, Subject};
 use self::standing::Standing;
 use super::cluster::Cluster;
-use super::installed::Installed;
+use super::installed::{Installed, LEASE};
 use super::undecided::{self, Undecided};
 use super::{is_name, live, sentence};
 use crate::clock::Clock;
@@ -20,6 +20,7 @@ use crate::decide::decide;
 use crate::fleet::Snapshot;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
+use crate::observe::installation::Lead;
 use crate::observe::{self, Connection, Listing};
 use crate::pod::Pod;
 use crate::policy::Policies;
@@ -33,7 +34,7 @@ use crate::workload::Workload;
 ///
 /// The first line is the answer. Then: what was decided when the pod was created, with the numbers of that time; where it
 /// is; what would be decided now, with the numbers of every site; and what has changed. Reads the pod, lists nodes, pods
-/// and namespaces once, probes the cloud sites once, and changes nothing.
+/// and namespaces once, probes the cloud sites once, and changes nothing. Of a held pod it reads who leads, if it may.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 answered, whatever the answer; 1 there is no such pod, or the cluster gave no answer."
@@ -137,10 +138,8 @@ impl Why {
         let ahead = held
             .iter()
             .filter(|other| turn.is_some_and(|turn| other.turn(&config) < turn));
-        let queue = turn.map(|_| Queue {
-            ahead: ahead.count(),
-            held: held.len(),
-        });
+        let ahead = ahead.count();
+        let all = held.len();
         held.into_iter().for_each(|pod| waitlist.apply(pod, now));
         waitlist.plan(
             &snapshot,
@@ -155,9 +154,26 @@ impl Why {
         let workload = as_it_arrived(&pod, namespace, &standing, &snapshot, &config);
         let turn = turn.unwrap_or_else(|| workload.turn(&config, None));
         let verdict = decide(&workload, &Room::new(&snapshot, &ledger, turn), &config, now);
-        let causes = match standing.decided {
-            Some(_) => vec![],
-            None => {
+        let queue = match &record.held {
+            Some(pod) => {
+                let home = self.installed.namespace();
+                let lead = connection.lead(&home, LEASE, clock).await.unwrap_or_else(|error| {
+                    notes.push(format!("not taken into account: {}", sentence(&error)));
+                    None
+                });
+                Some(Queue {
+                    ahead,
+                    held: all,
+                    limit_over: pod.limit(&config, now.wall).filter(|end| *end < now.wall),
+                    leaderless: lead.and_then(Lead::nobody),
+                })
+            }
+            None => None,
+        };
+        let causes = match (&standing.decided, standing.other_domain(&config.keys)) {
+            (Some(_), _) => vec![],
+            (None, Some(cause)) => vec![cause],
+            (None, None) => {
                 let class = format!("{}class", config.keys.slo_prefix);
                 let undecided = Undecided {
                     workload: &workload,
@@ -173,6 +189,7 @@ impl Why {
                 namespace,
                 name,
                 workload: &workload,
+                at: now.wall,
             },
             standing,
             queue,

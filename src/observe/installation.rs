@@ -20,7 +20,7 @@ use super::raw::Raw;
 use crate::api::Site;
 
 pub use bundle::{Bundle, Mistrust, Serving};
-pub use leader::Lead;
+pub use leader::{Lead, Leaderless};
 pub use pair_secret::{PairSecret, SELF_MANAGED};
 
 /// Labels by key.

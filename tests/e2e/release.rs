@@ -114,8 +114,17 @@ pub(crate) fn uninstall(scene: &Scene<'_>) -> Result<()> {
         missing.stderr
     );
 
+    // That of another edgeward, perhaps.
+    let mut elsewhere = pod(1);
+    elsewhere["metadata"]["name"] = json!("elsewhere");
+    elsewhere["spec"]["schedulingGates"] = json!([{"name": "scheduling.elsewhere.example/awaiting-capacity"}]);
+    in_other.create(&elsewhere)?;
     let all = edgeward(scene, &config(), &["release", "--all"])?;
     ensure!(all.succeeded, "{}{}", all.stdout, all.stderr);
+    let said = "by the gate of the domain elsewhere.example; to release them, unless another edgeward has that domain: \
+                edgeward release --all --domain elsewhere.example\n";
+    ensure!(all.stderr.contains(said), "{}", all.stderr);
+    in_other.run(&["delete", "pod", "elsewhere", "--now"], "")?;
     let released = all.stdout.lines().filter(|line| line.ends_with(" released")).count();
     ensure!(released == NAMESPACES * PODS - 1, "{}", all.stdout);
     let expected = format!("\n{released} released, 0 already free, 0 failed: https://");

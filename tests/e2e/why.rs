@@ -6,6 +6,8 @@ use std::os::unix::fs::symlink;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::fleet_command::command;
+use crate::kubectl::Said;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::stage::Stage;
@@ -32,7 +34,8 @@ fn config(stage: &Stage<'_>) -> Value {
     config
 }
 
-/// Asks as a user would: kubectl finds edgeward under its other name.
+/// Asks as a user would: kubectl finds edgeward under its other name, which finds the configuration in its ConfigMap, and
+/// its Lease beside that.
 struct Asking<'s, 'run> {
     scene: &'s Scene<'run>,
     config: String,
@@ -42,18 +45,23 @@ impl<'s, 'run> Asking<'s, 'run> {
     fn new(scene: &'s Scene<'run>, config: &Value) -> Result<Self> {
         fs::create_dir(scene.dir.join("bin"))?;
         symlink(env!("CARGO_BIN_EXE_edgeward"), scene.dir.join("bin/kubectl-edgeward"))?;
-        let file = scene.dir.join("why.json");
-        fs::write(&file, config.to_string())?;
+        let home = scene.home()?;
+        scene.kubectl_in(&home).create(&json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "edgeward-config"},
+            "data": {"config.yaml": config.to_string()},
+        }))?;
         Ok(Self {
             scene,
-            config: file.display().to_string(),
+            config: format!("{home}/edgeward-config"),
         })
     }
 
     fn why(&self, namespace: &str, args: &str) -> Result<String> {
         let (bin, config) = (self.scene.dir.join("bin"), &self.config);
         let script = format!(
-            "PATH={}:$PATH; kubectl edgeward why {args} -n {namespace} --config {config}",
+            "PATH={}:$PATH; kubectl edgeward why {args} -n {namespace} --config-map {config}",
             bin.display()
         );
         self.scene
@@ -90,7 +98,7 @@ pub(crate) fn pods_of_every_fate(scene: &Scene<'_>) -> Result<()> {
     let edge = stage.edge_node("edge-0", "1")?;
     let cloud = stage.cloud_node("cloud-0")?;
     let config = config(&stage);
-    let edgeward = scene.live_edgeward(&config)?;
+    let mut edgeward = scene.live_edgeward(&config)?;
     let registered = scene.register_under(DOMAIN, &edgeward.url, &edgeward.ca)?;
     registered.be_patient()?;
     let outcome = |expected: &str| {
@@ -206,5 +214,56 @@ pub(crate) fn pods_of_every_fate(scene: &Scene<'_>) -> Result<()> {
         .context("an answer about nobody")?;
     let expected = format!("there is no pod {}/nobody", scene.namespace);
     ensure!(nobody.to_string().contains(&expected), "{nobody}");
+
+    edgeward.kill()?;
+    without_anybody(scene, &asking, "first")
+}
+
+/// With every replica dead, whoever asks about a held pod is told so, and whoever lets all go under the wrong domain, too.
+fn without_anybody(scene: &Scene<'_>, asking: &Asking<'_, '_>, held: &str) -> Result<()> {
+    let namespace = &scene.namespace;
+    let first = eventually("nobody leads", BOUND, || {
+        let text = asking.why(namespace, held)?;
+        let first = text.lines().next().context("an answer")?;
+        let expected = ": nobody releases it: no replica of edgeward has led since 2";
+        ensure!(first.contains(expected), "{text}");
+        Ok(first.to_owned())
+    })?;
+    let command = format!("edgeward release {held} -n {namespace} --domain {DOMAIN}");
+    ensure!(
+        first.ends_with(&format!("; start a replica, or let it go: {command}")),
+        "{first}"
+    );
+
+    let text = kubeconfig_alone(scene, &["why", held, "-n", namespace])?;
+    let cause =
+        format!(": its gate {GATE} is that of an edgeward with the domain {DOMAIN}, and example.io was asked about");
+    let first = text.stdout.lines().next().unwrap_or_default();
+    ensure!(text.succeeded && first.contains(&cause), "{text:?}");
+
+    // The default is assumed: an emergency is not over.
+    let all = format!("edgeward release --all --domain {DOMAIN}");
+    let assumed = kubeconfig_alone(scene, &["release", "--all"])?;
+    ensure!(
+        !assumed.succeeded && assumed.stderr.contains(&format!(" to release them: {all}\n")),
+        "{assumed:?}"
+    );
+    // Whoever names a domain may have two of them.
+    let named = kubeconfig_alone(scene, &["release", "--all", "--domain", "nobody.example"])?;
+    ensure!(named.succeeded && named.stderr.contains(&all), "{named:?}");
+
+    let args: Vec<_> = command.split(' ').skip(1).collect();
+    let one = kubeconfig_alone(scene, &args)?;
+    ensure!(one.succeeded && one.stdout.contains(" released\n"), "{one:?}");
+    let args: Vec<_> = all.split(' ').skip(1).collect();
+    let rest = kubeconfig_alone(scene, &args)?;
+    ensure!(rest.succeeded && rest.stdout.contains("1 released"), "{rest:?}");
+    let again = kubeconfig_alone(scene, &["release", "--all"])?;
+    ensure!(again.succeeded && !again.stderr.contains(DOMAIN), "{again:?}");
     Ok(())
+}
+
+/// With the rights of a cluster administrator, and nothing said of the configuration.
+fn kubeconfig_alone(scene: &Scene<'_>, args: &[&str]) -> Result<Said> {
+    command(&scene.kubeconfig(), args)
 }

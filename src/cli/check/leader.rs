@@ -1,24 +1,19 @@
 //! Whether somebody leads, and the pods that stay held where nobody does.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::Finding;
-use super::rights::LEASE;
 use crate::clock::Clock;
+use crate::cli::installed::LEASE;
 use crate::config::Config;
 use crate::observe::Connection;
-use crate::observe::installation::Lead;
+use crate::observe::installation::{Lead, Leaderless};
 use crate::waitlist::HeldPod;
 
 const AREA: &str = "leader";
 
 /// The domain that `edgeward release` assumes.
 const DOMAIN: &str = "example.io";
-
-/// Within this time whoever leads writes the Lease again, and whoever waits for a Lease that was handed over takes it.
-const RENEWAL: Duration = Duration::from_secs(4);
 
 /// How long after its limit a pod may be held still: one whose release was refused is tried again within this time.
 const RETRY: SignedDuration = SignedDuration::from_mins(1);
@@ -27,59 +22,37 @@ const RETRY: SignedDuration = SignedDuration::from_mins(1);
 pub(super) struct Replicas {
     /// How many the Deployment is to have; `None` where there is none, or nobody says.
     pub(super) wanted: Option<i32>,
-    lease: anyhow::Result<Lease>,
+    /// `None`: we may not see it.
+    lead: anyhow::Result<Option<Lead>>,
 }
 
-struct Lease {
-    /// `None`: there is none.
-    found: Option<Lead>,
-    is_held: bool,
-}
-
-/// Asks who leads in edgeward's namespace. Takes 4 s where that seems to be nobody: our clock may not be the leader's, so a Lease
-/// is held also if it is renewed meanwhile.
+/// Asks who leads in edgeward's namespace. Takes 4 s where that seems to be nobody.
 pub(super) async fn ask(connection: &Connection, home: &str, clock: Clock) -> Replicas {
-    let wanted = connection.wanted_replicas(home, "edgeward").await.unwrap_or_default();
-    let lease = async {
-        let found = connection.lead(home, LEASE).await?;
-        let Some(before) = &found else {
-            return Ok(Lease { found, is_held: false });
-        };
-        if before.is_held(clock.wall()) {
-            return Ok(Lease { found, is_held: true });
-        }
-        tokio::time::sleep(RENEWAL).await;
-        let after = connection.lead(home, LEASE).await?;
-        let is_held = after
-            .as_ref()
-            .is_some_and(|after| after.holder.is_some() && after != before);
-        Ok(Lease { found: after, is_held })
-    };
     Replicas {
-        wanted,
-        lease: lease.await,
+        wanted: connection.wanted_replicas(home, "edgeward").await.unwrap_or_default(),
+        lead: connection.lead(home, LEASE, clock).await,
     }
 }
 
 impl Replicas {
     /// Whether somebody leads. `None` where nobody can be expected to: without the ServiceAccount there is no Lease either.
     pub(super) fn judge(&self, home: &str, domain: &str, is_installed: bool) -> Option<Finding> {
-        let lease = match &self.lease {
-            Ok(lease) => lease,
-            Err(error) => return Some(Finding::unknown(AREA, error)),
-        };
         let fault = |how: &str| {
             let text = format!("nobody leads {how}: held pods are not released, and nothing is told of decisions");
             Finding::fault(AREA, text, self.fix(home, domain))
         };
-        match &lease.found {
-            None if !is_installed => None,
-            None => Some(fault(&format!("in {home}: there is no Lease {LEASE}"))),
-            Some(Lead {
-                holder: Some(holder), ..
-            }) if lease.is_held => Some(Finding::ok(AREA, format!("{holder} holds the Lease {home}/{LEASE}"))),
-            Some(lead) => {
-                let since = second(lead.renewed);
+        match &self.lead {
+            Err(error) => Some(Finding::unknown(AREA, error)),
+            Ok(None) => {
+                let error = anyhow::anyhow!("the Lease {home}/{LEASE} may not be read");
+                Some(Finding::unknown(AREA, &error))
+            }
+            Ok(Some(Lead::By(holder))) => Some(Finding::ok(AREA, format!("{holder} holds the Lease {home}/{LEASE}"))),
+            Ok(Some(Lead::Nobody(Leaderless { since: None, .. }))) => {
+                is_installed.then(|| fault(&format!("in {home}: there is no Lease {LEASE}")))
+            }
+            Ok(Some(Lead::Nobody(Leaderless { since: Some(since), .. }))) => {
+                let since = second(*since);
                 Some(fault(&format!("by the Lease {home}/{LEASE}, since {since}")))
             }
         }
@@ -105,7 +78,7 @@ impl Replicas {
             ),
         };
         let domain = &config.keys.domain;
-        let is_led = self.lease.as_ref().is_ok_and(|lease| lease.is_held);
+        let is_led = matches!(self.lead, Ok(Some(Lead::By(_))));
         let fix = match is_led {
             true => format!(
                 "kubectl -n {home} logs -l app.kubernetes.io/name=edgeward --prefix --tail=-1 | grep 'held pod'{}",
@@ -172,19 +145,26 @@ mod tests {
         "2026-11-21T12:00:00Z".parse().unwrap()
     }
 
-    fn replicas(found: Option<Lead>, is_held: bool, wanted: Option<i32>) -> Replicas {
+    fn replicas(lead: Lead, wanted: Option<i32>) -> Replicas {
         Replicas {
             wanted,
-            lease: Ok(Lease { found, is_held }),
+            lead: Ok(Some(lead)),
         }
     }
 
-    fn lead(holder: Option<&str>) -> Option<Lead> {
-        Some(Lead {
-            holder: holder.map(str::to_owned),
-            renewed: now() + SignedDuration::from_millis(-3_600_123),
-            duration: SignedDuration::from_secs(15),
+    fn led() -> Lead {
+        Lead::By("a_1".to_owned())
+    }
+
+    fn leaderless(since: Option<Timestamp>) -> Lead {
+        Lead::Nobody(Leaderless {
+            lease: "edgeward-system/edgeward".to_owned(),
+            since,
         })
+    }
+
+    fn an_hour_ago() -> Option<Timestamp> {
+        Some(now() + SignedDuration::from_millis(-3_600_123))
     }
 
     #[test]
@@ -193,7 +173,7 @@ mod tests {
             let found = replicas.judge(HOME, "example.io", true).unwrap();
             (found.level, found.text, found.fix.unwrap_or_default())
         };
-        let (level, text, _) = judged(&replicas(lead(Some("a_1")), true, Some(2)));
+        let (level, text, _) = judged(&replicas(led(), Some(2)));
         assert_eq!(
             (level, &*text),
             (Level::Ok, "a_1 holds the Lease edgeward-system/edgeward")
@@ -207,25 +187,24 @@ mod tests {
                     the cluster if the namespace edgeward-system is there; `edgeward release --all` lets held pods go without";
         let nobody = "held pods are not released, and nothing is told of decisions";
         let since = format!("nobody leads by the Lease edgeward-system/edgeward, since 2026-11-21T10:59:59Z: {nobody}");
-        for holder in [Some("a_1"), None] {
-            for (wanted, fix) in [(Some(2), restart), (None, look), (Some(0), scale)] {
-                let found = judged(&replicas(lead(holder), false, wanted));
-                assert_eq!(found, (Level::Fault, since.clone(), fix.to_owned()));
-            }
+        for (wanted, fix) in [(Some(2), restart), (None, look), (Some(0), scale)] {
+            let found = judged(&replicas(leaderless(an_hour_ago()), wanted));
+            assert_eq!(found, (Level::Fault, since.clone(), fix.to_owned()));
         }
-        let (level, text, _) = judged(&replicas(None, false, Some(1)));
+        let (level, text, _) = judged(&replicas(leaderless(None), Some(1)));
         assert_eq!(level, Level::Fault);
         assert_eq!(
             text,
             format!("nobody leads in edgeward-system: there is no Lease edgeward: {nobody}")
         );
         // That there is nothing is said once.
-        assert_eq!(replicas(None, false, None).judge(HOME, "example.io", false), None);
-        let unseen = Replicas {
-            wanted: None,
-            lease: Err(anyhow::anyhow!("forbidden")),
-        };
-        assert_eq!(judged(&unseen).0, Level::Warning);
+        assert_eq!(
+            replicas(leaderless(None), None).judge(HOME, "example.io", false),
+            None
+        );
+        for lead in [Ok(None), Err(anyhow::anyhow!("no route to host"))] {
+            assert_eq!(judged(&Replicas { wanted: None, lead }).0, Level::Warning);
+        }
     }
 
     fn pod(name: &str, seconds: i64, change: impl FnOnce(&mut serde_json::Value)) -> HeldPod {
@@ -252,7 +231,7 @@ mod tests {
             keys: Keys::new("acme.dev"),
             ..Config::default()
         };
-        let leaderless = replicas(lead(None), false, Some(0));
+        let leaderless = replicas(leaderless(an_hour_ago()), Some(0));
         let held = |pods: &[HeldPod]| leaderless.held(pods, HOME, &config, now());
         // Of class batch, 300 s, and some more to try again.
         let young = || pod("young", 355, |_| {});
@@ -269,7 +248,7 @@ mod tests {
             "kubectl -n edgeward-system scale deployment edgeward --replicas=2   # a replica that is ready leads within 15 s; \
              `edgeward release --all --domain=acme.dev` lets held pods go without"
         );
-        let led = replicas(lead(Some("a_1")), true, Some(2));
+        let led = replicas(led(), Some(2));
         let pods = [pod("old", 365, |_| {}), pod("older", 7200, |_| {})];
         let found = led.held(&pods, HOME, &config, now()).unwrap();
         assert_eq!(

@@ -2,15 +2,12 @@
 
 use super::finding::Finding;
 use super::webhook::apply;
-use crate::cli::installed::Place;
+use crate::cli::installed::{LEASE, Place};
 use crate::cli::sentence;
 use crate::observe::Connection;
 use crate::observe::installation::{PairSecret, Right};
 
 const AREA: &str = "rights";
-
-/// Name of the Lease, unless `serve` has another `--service`.
-pub(super) const LEASE: &str = "edgeward";
 
 /// Where a right is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -10,6 +11,7 @@ use crate::cli::review::report::{SiteItem, harmless};
 use crate::config::Config;
 use crate::controllers::events::{amounts, bounds, words};
 use crate::decide::verdict::{Assessment, Verdict};
+use crate::observe::installation::Leaderless;
 use crate::workload::Workload;
 
 /// Everything that is printed.
@@ -37,15 +39,53 @@ pub(super) struct Subject<'s> {
     pub(super) namespace: &'s str,
     pub(super) name: &'s str,
     pub(super) workload: &'s Workload<'s>,
+    /// When it was asked about.
+    pub(super) at: Timestamp,
 }
 
 /// Where a held pod stands.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Queue {
     /// How many held pods are given room before it.
     pub(super) ahead: usize,
     /// How many are held, it included.
     pub(super) held: usize,
+    /// Since when it is held longer than it may be.
+    pub(super) limit_over: Option<Timestamp>,
+    /// That nobody leads, who would release it.
+    pub(super) leaderless: Option<Leaderless>,
+}
+
+impl Queue {
+    /// What is wrong, and what to do, where a pod is not only waiting.
+    fn stuck(&self, subject: &Subject<'_>, config: &Config) -> Option<String> {
+        let ago = |at: Timestamp| {
+            let seconds = u64::try_from(subject.at.duration_since(at).as_secs()).unwrap_or(0);
+            format!("{at:.0} ({} ago)", duration(seconds))
+        };
+        let Some(Leaderless { lease, since }) = &self.leaderless else {
+            let end = ago(self.limit_over?);
+            return Some(format!(
+                "its limit is over since {end}, and nobody has released it; Events on it and the log of the leader say why"
+            ));
+        };
+        let Subject { namespace, name, .. } = subject;
+        let domain = match &*config.keys.domain {
+            "example.io" => String::new(),
+            other => format!(" --domain {other}"),
+        };
+        let nobody = match since {
+            Some(since) => format!("no replica of edgeward has led since {}", ago(*since)),
+            None => format!(
+                "no replica of edgeward leads, for there is no Lease {lease} (where edgeward has another namespace, \
+                 --config-map NAMESPACE/NAME tells it)"
+            ),
+        };
+        Some(format!(
+            "nobody releases it: {nobody}; start a replica, or let it go: edgeward release {name} -n {namespace}{domain}"
+        ))
+    }
 }
 
 /// What would be decided now.
@@ -99,9 +139,12 @@ impl Explanation {
         config: &Config,
     ) -> Self {
         let decided = standing.decided.clone();
-        let why = match &decided {
-            Some(decided) => format!("{} ({})", words(&decided.reason), decided.reason),
-            None => {
+        let stuck = queue.as_ref().filter(|_| standing.is_held());
+        let stuck = stuck.and_then(|queue| queue.stuck(&subject, config));
+        let why = match (stuck, &decided) {
+            (Some(stuck), _) => stuck,
+            (None, Some(decided)) => format!("{} ({})", words(&decided.reason), decided.reason),
+            (None, None) => {
                 let cause = causes.first().map_or("nobody knows why", |cause| cause);
                 format!("edgeward did not decide it: {cause}")
             }
@@ -180,8 +223,13 @@ impl Explanation {
             lines.push(format!("started at {started}"));
         }
         if let Some(queue) = &self.queue {
-            let Queue { ahead, held } = queue;
+            let Queue { ahead, held, .. } = queue;
             lines.push(format!("{ahead} of {held} held pods are given room before it"));
+            lines.extend(
+                queue
+                    .limit_over
+                    .map(|end| format!("held longer than it may be, since {end}")),
+            );
         }
         if !standing.gates.is_empty() {
             lines.push(format!("gates: {}", standing.gates.join(", ")));

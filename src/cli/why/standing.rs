@@ -1,11 +1,12 @@
 //! How a pod stands: what was decided, where it is, and what keeps it.
 
 use anyhow::Context as _;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::keys::Keys;
+use crate::units::Micros;
 
 /// A pod that exists, for people.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -138,6 +139,25 @@ impl Standing {
                 format!("does not run: {}{said}", sent.unwrap_or_default())
             }
         }
+    }
+}
+
+impl Standing {
+    /// Whether our gate is what keeps it from kube-scheduler.
+    pub(super) fn is_held(&self) -> bool {
+        let is_finished = ["Succeeded", "Failed"].contains(&&*self.phase);
+        self.held_seconds.is_some() && self.node.is_none() && self.deleted.is_none() && !is_finished
+    }
+
+    /// That the domain asked about is not that of its gate, if that is to be seen.
+    pub(super) fn other_domain(&self, keys: &Keys) -> Option<String> {
+        let mut gates = self.gates.iter();
+        let (gate, domain) = gates.find_map(|gate| Some((gate, keys.other_domain(gate)?)))?;
+        let asked = &keys.domain;
+        Some(format!(
+            "its gate {gate} is that of an edgeward with the domain {domain}, and {asked} was asked about; name the \
+             configuration that has it with --config-map or --config"
+        ))
     }
 }
 

@@ -4,6 +4,7 @@ use crate::fleet::file;
 use crate::pod::Pod;
 use crate::room::Room;
 use crate::units::{self, Moment};
+use crate::workload::slo::Class;
 
 /// A full edge and a cloud, as they are now.
 fn fleet(used: &str) -> Value {
@@ -22,6 +23,19 @@ fn fleet(used: &str) -> Value {
 
 /// What is said of a pod with these annotations of a decision, this spec and status.
 fn explained(used: &str, decided: &Value, spec: Value, status: &Value, site: Option<&str>, causes: &[&str]) -> String {
+    explained_under(None, used, decided, spec, status, site, causes)
+}
+
+/// The same where nobody leads.
+fn explained_under(
+    leaderless: Option<Leaderless>,
+    used: &str,
+    decided: &Value,
+    spec: Value,
+    status: &Value,
+    site: Option<&str>,
+    causes: &[&str],
+) -> String {
     let config = Config::default();
     let now = units::Now {
         moment: Moment(60_000_000),
@@ -40,11 +54,17 @@ fn explained(used: &str, decided: &Value, spec: Value, status: &Value, site: Opt
     let pod = Pod::from_json(&json).unwrap();
     let workload = super::super::as_it_arrived(&pod, "shop", &standing, &snapshot, &config);
     let verdict = decide(&workload, &Room::of(&snapshot), &config, now);
-    let queue = standing.held_seconds.map(|_| Queue { ahead: 2, held: 5 });
+    let queue = standing.held_seconds.map(|_| Queue {
+        ahead: 2,
+        held: 5,
+        limit_over: standing.over(config.holding.limits[Class::Latency], &config.keys),
+        leaderless,
+    });
     let subject = Subject {
         namespace: "shop",
         name: "web",
         workload: &workload,
+        at: now.wall,
     };
     let causes = causes.iter().map(ToString::to_string).collect();
     Explanation::new(subject, standing, queue, Now::from(&verdict), causes, &config).text()
@@ -116,6 +136,88 @@ fn a_held_pod_is_told_what_it_waits_for() {
     ] {
         assert!(text.contains(line), "no {line:?} in\n{text}");
     }
+}
+
+#[test]
+fn that_nobody_releases_it_is_said_first() {
+    const GATE: &str = "scheduling.example.io/awaiting-capacity";
+    let says = |at: &str, gates: &[&str], leaderless: Option<Leaderless>, expected: &str, others: &[&str]| {
+        let held = json!({"reason": "held_no_capacity", "timestamp": at});
+        let gates: Vec<_> = gates.iter().map(|name| json!({"name": name})).collect();
+        let pending = json!({"phase": "Pending"});
+        let spec = json!({"schedulingGates": gates});
+        let text = explained_under(leaderless, "100m", &held, spec, &pending, None, &[]);
+        let first = text.lines().next().unwrap();
+        assert_eq!(first, format!("shop/web does not run: held by edgeward for {expected}"));
+        for line in others {
+            assert!(text.contains(line), "no {line:?} in\n{text}");
+        }
+    };
+    let nobody = |since: Option<&str>| {
+        Some(Leaderless {
+            lease: "edgeward-system/edgeward".to_owned(),
+            since: since.map(|at| at.parse().unwrap()),
+        })
+    };
+    says(
+        "2026-11-21T08:00:00Z",
+        &[GATE],
+        nobody(Some("2026-11-21T09:00:00.123456Z")),
+        "4 h: nobody releases it: no replica of edgeward has led since 2026-11-21T09:00:00Z (2 h ago); start a replica, or let \
+         it go: edgeward release web -n shop",
+        &[
+            "decided   hold: no site has room for it",
+            "          held longer than it may be, since 2026-11-21T08:00:30Z\n",
+            "now       site edge: there is room for it now",
+        ],
+    );
+    says(
+        "2026-11-21T11:59:50Z",
+        &[GATE],
+        nobody(None),
+        "10 s: nobody releases it: no replica of edgeward leads, for there is no Lease edgeward-system/edgeward (where edgeward \
+         has another namespace, --config-map NAMESPACE/NAME tells it); start a replica, or let it go: edgeward release web -n \
+         shop",
+        &[],
+    );
+    // Somebody leads, or nobody may say.
+    says(
+        "2026-11-21T11:50:00Z",
+        &[GATE],
+        None,
+        "10 min: its limit is over since 2026-11-21T11:50:30Z (9 min ago), and nobody has released it; Events on it and the log \
+         of the leader say why",
+        &["          held longer than it may be, since 2026-11-21T11:50:30Z\n"],
+    );
+    let waits = "no site has room for it; it waits behind our scheduling gate (held_no_capacity)";
+    says("2026-11-21T11:59:30Z", &[GATE], None, &format!("30 s: {waits}"), &[]);
+    // While the gates of others hold it, the limit does not count.
+    says(
+        "2026-11-21T11:50:00Z",
+        &[GATE, "queue.example/admitted"],
+        None,
+        &format!("10 min (and by gates of others: queue.example/admitted): {waits}"),
+        &[],
+    );
+}
+
+#[test]
+fn the_gate_of_another_domain_is_no_strangers() {
+    let keys = Config::default().keys;
+    let standing = |gate: &str| {
+        let pod = json!({"metadata": {}, "spec": {"schedulingGates": [{"name": gate}]}, "status": {}});
+        Standing::read(&pod.to_string(), &keys, None, "2026-11-21T12:00:00Z".parse().unwrap()).unwrap()
+    };
+    assert_eq!(
+        standing("scheduling.acme.dev/awaiting-capacity")
+            .other_domain(&keys)
+            .as_deref(),
+        Some(
+            "its gate scheduling.acme.dev/awaiting-capacity is that of an edgeward with the domain acme.dev, and example.io \
+             was asked about; name the configuration that has it with --config-map or --config"
+        )
+    );
+    assert_eq!(standing("queue.example/admitted").other_domain(&keys), None);
 }
 
 #[test]
