@@ -103,6 +103,15 @@ fn is_name(text: &str) -> bool {
     text.chars().any(char::is_alphanumeric) && text.chars().all(is_allowed)
 }
 
+/// `[NAMESPACE/]NAME` of a ConfigMap, as it was written.
+fn config_map(text: &str) -> Result<String, String> {
+    let (namespace, name) = text.split_once('/').unwrap_or(("any", text));
+    match is_name(namespace) && is_name(name) {
+        true => Ok(text.to_owned()),
+        false => Err("not the name of a ConfigMap: expected NAME or NAMESPACE/NAME".to_owned()),
+    }
+}
+
 /// A line on standard error. Not `eprintln!`, which panics where that is closed.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");

@@ -154,7 +154,7 @@ impl Config {
         if document.is_null() {
             return Ok(Self::default());
         }
-        document::read(document, |root| Some(Self::from_settings(root.object(Self::SETTINGS)?)))
+        document::read(document, |root| Some(Self::from_settings(Self::settings(&root)?)))
     }
 
     /// This configuration, if it can replace `running` without a restart. The domain cannot change: the webhook
@@ -209,6 +209,23 @@ impl Config {
         "backstop",
         "loopGuard",
     ];
+
+    /// Each setting of a document.
+    fn settings<'d>(root: &Field<'d>) -> Option<[Field<'d>; Self::SETTINGS.len()]> {
+        root.object_but(
+            Self::SETTINGS,
+            &[
+                (
+                    "cloudEndpoint",
+                    "it is a key of the ConfigMap, beside config.yaml; a document has it as the probe of a site (sites, probes)",
+                ),
+                (
+                    "pollingIntervalMs",
+                    "it is a key of the ConfigMap, beside config.yaml, and has no effect",
+                ),
+            ],
+        )
+    }
 
     fn from_settings(settings: [Field<'_>; Self::SETTINGS.len()]) -> Self {
         let mut config = Self::default();
@@ -342,15 +359,11 @@ fn set<T>(setting: &mut T, value: Option<T>) {
 
 /// A duration such as `60s` or `1m30s`, between the two given (both included).
 fn duration(field: &Field<'_>, [least, most]: [&str; 2]) -> Option<Micros> {
-    let text = if field.is_zero() { "0s" } else { field.string()? };
-    let duration =
-        parse_duration(text).filter(|us| (parse_duration(least)..=parse_duration(most)).contains(&Some(*us)));
-    if duration.is_none() {
-        field.fault(format!(
-            "{text:?} is not a duration from {least} to {most}, such as 60s or 1m30s"
-        ));
-    }
-    duration
+    let expected = format!("a duration from {least} to {most}, such as 60s or 1m30s");
+    field.typed(&expected, |value| {
+        let text = if *value == 0 { "0s" } else { value.as_str()? };
+        parse_duration(text).filter(|us| (parse_duration(least)..=parse_duration(most)).contains(&Some(*us)))
+    })
 }
 
 /// One or more whole numbers with a unit each, as Go prints durations: `1500ms`, `60s`, `1m0s`, `1h`.
@@ -546,12 +559,12 @@ mod tests {
                  63",
                 "probing.probes: 0 is not a whole number from 1 to 100",
                 "probing.period: \"500ms\" is not a duration from 1s to 1h, such as 60s or 1m30s",
-                "probing.timeout: 2 is not a string",
+                "probing.timeout: 2 is not a duration from 1ms to 1m, such as 60s or 1m30s",
                 "onNoCapacity: \"cloud\" is not one of hold, edge",
                 "holdClasses[1]: \"bulk\" is not one of latency, throughput, batch",
                 "holdLimits.bulk: is not a field here; there are latency, throughput, batch",
                 "holdLimits.batch: \"0s\" is not a duration from 1s to 1h, such as 60s or 1m30s",
-                "waitForTerminating: 30 is not a string",
+                "waitForTerminating: 30 is not a duration from 0s to 10m, such as 60s or 1m30s",
                 "foreignGates: \"keep\" is not one of wait, passThrough",
                 "maxPriority.No: \"No\" is not the name of a namespace: lower-case letters, digits and `-`, at most 63",
                 "maxPriority.guests: 11 is not a whole number from 0 to 10",

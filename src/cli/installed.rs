@@ -29,7 +29,8 @@ pub(super) struct Installed {
     #[arg(
         long,
         value_name = "[NAMESPACE/]NAME",
-        default_value = "edgeward-system/edgeward-config"
+        default_value = "edgeward-system/edgeward-config",
+        value_parser = super::config_map
     )]
     config_map: String,
 }

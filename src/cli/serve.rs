@@ -44,15 +44,15 @@ pub(super) struct Serve {
 
     /// Configuration from this ConfigMap, watched through the API of the cluster. Not ready until it is good. NAMESPACE
     /// is our own by default.
-    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with = "config")]
+    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with = "config", value_parser = super::config_map)]
     config_map: Option<String>,
 
     /// Address for admission reviews. Port 0 picks one.
-    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8443")]
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8443", value_parser = address)]
     listen: SocketAddr,
 
     /// Address for health and metrics. Port 0 picks one.
-    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080")]
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080", value_parser = address)]
     health_listen: SocketAddr,
 
     #[command(flatten)]
@@ -83,6 +83,11 @@ pub(super) struct Serve {
     /// One JSON object per line, or text for a terminal.
     #[arg(long, value_enum, default_value_t = LogFormat::Json)]
     log_format: LogFormat,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "not an IP address and a port, such as 0.0.0.0:8443 or [::]:8443".to_owned())
 }
 
 impl Serve {

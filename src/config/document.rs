@@ -99,11 +99,6 @@ impl<'d> Field<'d> {
         self.value.is_some_and(Value::is_object)
     }
 
-    /// Whether there is the number zero.
-    pub fn is_zero(&self) -> bool {
-        self.value.is_some_and(|value| *value == 0)
-    }
-
     /// The same place, reported as a fault if nothing is there.
     pub fn required(self) -> Self {
         if !self.is_present() {
@@ -112,7 +107,8 @@ impl<'d> Field<'d> {
         self
     }
 
-    fn typed<T>(&self, expected: &str, convert: impl FnOnce(&'d Value) -> Option<T>) -> Option<T> {
+    /// What `convert` makes of the value; the fault says that it is not `expected`.
+    pub(super) fn typed<T>(&self, expected: &str, convert: impl FnOnce(&'d Value) -> Option<T>) -> Option<T> {
         let value = self.value.filter(|value| !value.is_null())?;
         let converted = convert(value);
         if converted.is_none() {
@@ -242,11 +238,30 @@ impl<'d> Field<'d> {
         Some(fields)
     }
 
+    /// The same, where some names are looked for here that belong elsewhere: each with what to say of it.
+    pub(super) fn object_but<const N: usize>(
+        &self,
+        fields: [&str; N],
+        elsewhere: &[(&str, &str)],
+    ) -> Option<[Field<'d>; N]> {
+        let (fields, []) = self.read_object(fields, [], elsewhere)?;
+        Some(fields)
+    }
+
     /// The same of fields that are named in two places.
     pub fn object_with<const N: usize, const M: usize>(
         &self,
         fields: [&str; N],
         more: [&str; M],
+    ) -> Option<([Field<'d>; N], [Field<'d>; M])> {
+        self.read_object(fields, more, &[])
+    }
+
+    fn read_object<const N: usize, const M: usize>(
+        &self,
+        fields: [&str; N],
+        more: [&str; M],
+        elsewhere: &[(&str, &str)],
     ) -> Option<([Field<'d>; N], [Field<'d>; M])> {
         let map = self.typed("an object", Value::as_object)?;
         let known = [&fields[..], &more].concat();
@@ -256,7 +271,14 @@ impl<'d> Field<'d> {
                 value: None,
                 faults: self.faults,
             };
-            unknown.fault(format!("is not a field here; there are {}", known.join(", ")));
+            unknown.fault(match elsewhere.iter().find(|(name, _)| name == key) {
+                Some((_, place)) => format!("is not a field here: {place}"),
+                None => format!(
+                    "is not a field here{}; there are {}",
+                    meant(key, &known),
+                    known.join(", ")
+                ),
+            });
         }
         let field = |key: &str| Field {
             path: self.child(key),
@@ -275,6 +297,18 @@ impl<'d> Field<'d> {
             (path, true) => format!("{path}.{key}"),
             (path, false) => format!("{path}[{key:?}]"),
         }
+    }
+}
+
+/// The field that an unknown one looks like: it has the same beginning, whatever the case.
+fn meant(key: &str, known: &[&str]) -> String {
+    const LEAST: usize = 4;
+    let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
+    let key = plain(key);
+    let is_like = |name: &str| key.len() >= LEAST && (name.starts_with(&key) || key.starts_with(name));
+    match known.iter().find(|name| is_like(&plain(name))) {
+        Some(name) => format!(", perhaps {name} is meant"),
+        None => String::new(),
     }
 }
 
@@ -340,6 +374,23 @@ mod tests {
                 "e: is missing",
             ]
         );
+    }
+
+    #[test]
+    fn an_unknown_field_is_told_the_one_that_it_looks_like() {
+        for (key, expected) in [
+            ("rttThreshold", ", perhaps rttThresholdMs is meant"),
+            ("RTT_threshold_ms", ", perhaps rttThresholdMs is meant"),
+            ("sitesOfAll", ", perhaps sites is meant"),
+            ("rtt", ""),
+            ("threshold", ""),
+        ] {
+            let found = faults(json!({key: 1}), |root| {
+                root.object(["sites", "rttThresholdMs"]).map(|_| ())
+            });
+            let expected = format!("{key}: is not a field here{expected}; there are sites, rttThresholdMs");
+            assert_eq!(found, [expected]);
+        }
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub fn read(
                 message: "has no effect: a webhook does not poll".into(),
             });
         }
-        let mut settings = structured.object(Config::SETTINGS)?;
+        let mut settings = Config::settings(&structured)?;
         for (name, flat) in [
             ("rttThresholdMs", rtt),
             ("lossThresholdPct", loss),
@@ -344,14 +344,11 @@ mod tests {
             ])
             .unwrap_err(),
             [
-                "rttThreshold: is not a field here; there are rttThresholdMs, lossThresholdPct, pollingIntervalMs, \
-                 telemetryCacheTTL, cloudEndpoint, enableOffload, config.yaml",
+                "rttThreshold: is not a field here, perhaps rttThresholdMs is meant; there are rttThresholdMs, \
+                 lossThresholdPct, pollingIntervalMs, telemetryCacheTTL, cloudEndpoint, enableOffload, config.yaml",
                 "pollingIntervalMs: 0 is not a whole number from 1 to 86400000",
-                "config.yaml.cloudEndpoint: is not a field here; there are domain, excludedNamespaces, sites, probing, \
-                 enableOffload, invalidSlo, onNoCapacity, holdClasses, holdLimits, waitForTerminating, foreignGates, \
-                 maxPriority, cloudPodDeletionCost, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
-                 reservationTTL, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents, backstop, \
-                 loopGuard",
+                "config.yaml.cloudEndpoint: is not a field here: it is a key of the ConfigMap, beside config.yaml; a document \
+                 has it as the probe of a site (sites, probes)",
                 "lossThresholdPct: is also set as config.yaml.lossThresholdPct; keep one of them",
                 "config.yaml.sites[0].kind: \"moon\" is not one of edge, cloud, liqo",
                 "config.yaml.sites: has 0 sites of kind edge; there must be exactly one",

@@ -427,6 +427,24 @@ fn wrong_usage_is_exit_code_2() {
     ] {
         assert_eq!(edgeward(arguments, "").status.code(), Some(2), "{arguments:?}");
     }
+    for (arguments, words) in [
+        (
+            &["serve", "--self-signed", "x", "--config-map", "a/b/c"][..],
+            "not the name of a ConfigMap: expected NAME or NAMESPACE/NAME",
+        ),
+        (
+            &["why", "web", "--config-map", "/b"],
+            "not the name of a ConfigMap: expected NAME or NAMESPACE/NAME",
+        ),
+        (
+            &["serve", "--self-signed", "x", "--listen", "8443"],
+            "not an IP address and a port, such as 0.0.0.0:8443 or [::]:8443",
+        ),
+    ] {
+        let output = edgeward(arguments, "");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    }
 }
 
 #[test]
