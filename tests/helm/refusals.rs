@@ -17,6 +17,26 @@ pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
         (json!({"config": {"rttThreshold": 80}}), "'rttThreshold'"),
         (json!({"config": {"explain": false}}), "/config/explain"),
         (
+            json!({"config": {"sites": [{"name": "e", "kind": "moon"}]}}),
+            "/config/sites/0/kind",
+        ),
+        (
+            json!({"config": {"holdLimits": {"latency": 30}}}),
+            "/config/holdLimits/latency",
+        ),
+        (
+            json!({"config": {"telemetryCacheTTL": 60}}),
+            "/config/telemetryCacheTTL",
+        ),
+        (
+            json!({"networkPolicy": {"admissionFrom": [{"cidr": "10.0.0.0/8"}]}}),
+            "'cidr'",
+        ),
+        (
+            json!({"networkPolicy": {"metricsFrom": [{"ipBlock": {"cidr": "10.0.0.1"}}]}}),
+            "/networkPolicy/metricsFrom/0/ipBlock/cidr",
+        ),
+        (
             json!({"config": {"backstop": {"recreate": "yes"}}}),
             "/config/backstop/recreate",
         ),
@@ -78,5 +98,9 @@ pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
         bail!("the namespace default is taken");
     };
     ensure!(format!("{refused:#}").contains("namespace default: "), "{refused:#}");
+    ensure!(
+        format!("{refused:#}").contains("-f deploy/base/namespace.yaml"),
+        "{refused:#}"
+    );
     Ok(())
 }

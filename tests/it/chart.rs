@@ -7,7 +7,7 @@ use std::path::Path;
 use edgeward::config::Config;
 use serde_json::{Value, json};
 
-use crate::program::is_recorded;
+use crate::program::{edgeward, is_recorded};
 use crate::values::{defaults, documented, leaves};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/helm/edgeward");
@@ -69,16 +69,28 @@ fn the_schema_knows_every_value_and_no_other() {
             }
         }
     }
+}
 
-    let config = &schema["properties"]["config"];
-    let settings: BTreeSet<_> = config["properties"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
-    assert_eq!(settings, Config::SETTINGS.into_iter().collect());
-    assert_eq!(config["additionalProperties"], false);
+/// What `config` may be is what `edgeward config-schema` prints.
+#[test]
+fn the_schema_of_the_configuration_is_the_programs() {
+    let output = edgeward().arg("config-schema").output().unwrap();
+    let mut settings: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let known = settings["properties"].as_object().unwrap().keys().map(String::as_str);
+    assert_eq!(BTreeSet::from_iter(known), Config::SETTINGS.into_iter().collect());
+    // Of the whole, the chart's schema says its own.
+    for word in ["$schema", "title"] {
+        settings.as_object_mut().unwrap().remove(word).unwrap();
+    }
+    let schema = file("values.schema.json");
+    let (before, rest) = schema.split_once("    \"config\": ").unwrap();
+    let (_, after) = rest.split_once(",\n    \"certificates\": ").unwrap();
+    let config = format!("{settings:#}").replace('\n', "\n    ");
+    let expected = format!("{before}    \"config\": {config},\n    \"certificates\": {after}");
+    assert!(
+        is_recorded(&Path::new(CHART).join("values.schema.json"), &expected),
+        "the schema of the chart's values lags the configuration's; EDGEWARD_BLESS=1 writes it anew"
+    );
 }
 
 /// What the schema allows by name, the program takes.
