@@ -60,11 +60,6 @@ impl HeldPod {
             .turn(config, Some((self.created.unwrap_or(jiff::Timestamp::MIN), &self.uid)))
     }
 
-    fn class(&self) -> Class {
-        let intent = self.workload.intent.as_ref();
-        intent.map_or(Class::Batch, |intent| intent.slo.class)
-    }
-
     /// Whether it was for the gates of others that it waited so far, by its own word.
     fn waited_for_others(&self) -> bool {
         self.reason.as_deref() == Some(Reason::HeldForeignGate.as_str())
@@ -367,11 +362,10 @@ struct Age {
 impl Age {
     /// The ages at which this changes.
     fn ends(pod: &HeldPod, config: &Config) -> [Micros; 3] {
-        [
-            config.holding.wait_for_terminating[pod.class()],
-            PATIENCE,
-            pod.limit(config),
-        ]
+        let intent = pod.workload.intent.as_ref();
+        let class = intent.map_or(Class::Batch, |intent| intent.slo.class);
+        let holding = &config.holding;
+        [holding.wait_for_terminating[class], PATIENCE, holding.limits[class]]
     }
 
     fn of(pod: &HeldPod, config: &Config, held: Micros) -> Self {

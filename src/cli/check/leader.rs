@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::Finding;
-use crate::clock::Clock;
 use crate::cli::installed::LEASE;
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::observe::Connection;
 use crate::observe::installation::{Lead, Leaderless};
@@ -198,10 +198,7 @@ mod tests {
             format!("nobody leads in edgeward-system: there is no Lease edgeward: {nobody}")
         );
         // That there is nothing is said once.
-        assert_eq!(
-            replicas(leaderless(None), None).judge(HOME, "example.io", false),
-            None
-        );
+        assert_eq!(replicas(leaderless(None), None).judge(HOME, "example.io", false), None);
         for lead in [Ok(None), Err(anyhow::anyhow!("no route to host"))] {
             assert_eq!(judged(&Replicas { wanted: None, lead }).0, Level::Warning);
         }

@@ -1,12 +1,11 @@
 //! How a pod stands: what was decided, where it is, and what keeps it.
 
 use anyhow::Context as _;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::keys::Keys;
-use crate::units::Micros;
 
 /// A pod that exists, for people.
 #[derive(Debug, Clone, Default, Serialize)]

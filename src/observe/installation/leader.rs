@@ -200,10 +200,7 @@ mod tests {
                 vec![lease("web-1", ago(58), "8"), lease("web-1", ago(60), "7")],
                 by("web-1"),
             ),
-            (
-                vec![lease("web-2", ago(0), "8"), lease("", ago(1), "7")],
-                by("web-2"),
-            ),
+            (vec![lease("web-2", ago(0), "8"), lease("", ago(1), "7")], by("web-2")),
             (vec![refusal(404), lease("", ago(1), "7")], nobody(Some(ago(1)))),
         ] {
             let said = format!("{answers:?}");

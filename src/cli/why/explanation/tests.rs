@@ -4,7 +4,6 @@ use crate::fleet::file;
 use crate::pod::Pod;
 use crate::room::Room;
 use crate::units::{self, Moment};
-use crate::workload::slo::Class;
 
 /// A full edge and a cloud, as they are now.
 fn fleet(used: &str) -> Value {
@@ -47,17 +46,27 @@ fn explained_under(
     }
     let mut spec = spec;
     spec["containers"] = json!([{"name": "app", "resources": {"requests": {"cpu": "200m"}}}]);
-    let pod = json!({"metadata": {"name": "web", "namespace": "shop", "annotations": annotations}, "spec": spec, "status": status});
+    let pod = json!({
+        "metadata": {
+            "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1",
+            "creationTimestamp": "2026-11-21T07:59:59Z", "annotations": annotations,
+        },
+        "spec": spec, "status": status,
+    });
     let json = pod.to_string();
     let snapshot = file::read(&fleet(used), &config, now.moment).unwrap();
     let standing = Standing::read(&json, &config.keys, site.map(str::to_owned), now.wall).unwrap();
     let pod = Pod::from_json(&json).unwrap();
+    let held = Pod::from_json(&json).unwrap().record(&json, &config.keys).unwrap();
+    let held = held.and_then(|record| record.held);
     let workload = super::super::as_it_arrived(&pod, "shop", &standing, &snapshot, &config);
     let verdict = decide(&workload, &Room::of(&snapshot), &config, now);
     let queue = standing.held_seconds.map(|_| Queue {
         ahead: 2,
         held: 5,
-        limit_over: standing.over(config.holding.limits[Class::Latency], &config.keys),
+        limit_over: held
+            .and_then(|pod| pod.limit(&config, now.wall))
+            .filter(|end| *end < now.wall),
         leaderless,
     });
     let subject = Subject {
