@@ -1,9 +1,11 @@
-//! Generated pods and fleets for properties, as the documents they arrive as; and what is logged.
+//! Generated pods and fleets for properties, as the documents they arrive as; what is logged; and our Service.
 
 mod fleets;
 #[cfg(feature = "serve")]
 mod logged;
 mod pods;
+#[cfg(feature = "serve")]
+mod service;
 
 use std::collections::BTreeMap;
 
@@ -27,6 +29,8 @@ pub(crate) use fleets::fleet;
 #[cfg(feature = "serve")]
 pub(crate) use logged::Log;
 pub(crate) use pods::pod;
+#[cfg(feature = "serve")]
+pub(crate) use service::service;
 
 /// The time at which tests decide: midnight, a thousand seconds after the process started.
 pub(crate) const NOW: Now = Now {

@@ -14,6 +14,9 @@ use crate::observe::configuration::{ConfigMapName, read_config_map};
 /// Where edgeward runs, unless told otherwise.
 const NAMESPACE: &str = "edgeward-system";
 
+/// The domain that commands assume where none is named.
+pub(super) const DOMAIN: &str = "example.io";
+
 /// Name of the Lease there, unless `serve` has another `--service`.
 pub(super) const LEASE: &str = "edgeward";
 

@@ -205,13 +205,7 @@ pub(super) fn vouches(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn service() -> Service {
-        Service {
-            name: "edgeward".into(),
-            namespace: "edgeward-system".into(),
-        }
-    }
+    use crate::testkit::service;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()

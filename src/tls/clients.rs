@@ -173,14 +173,8 @@ mod tests {
 
     use super::*;
     use crate::files::Content;
-    use crate::tls::{Authority as Signer, Service};
-
-    fn service() -> Service {
-        Service {
-            name: "edgeward".into(),
-            namespace: "edgeward-system".into(),
-        }
-    }
+    use crate::testkit::service;
+    use crate::tls::Authority as Signer;
 
     #[test]
     fn an_authority_that_has_expired_lets_nobody_in() {

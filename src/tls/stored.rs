@@ -126,15 +126,9 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
+    use crate::testkit::service;
 
     const LIFE: SignedDuration = SignedDuration::from_hours(24);
-
-    fn service() -> Service {
-        Service {
-            name: "edgeward".into(),
-            namespace: "edgeward-system".into(),
-        }
-    }
 
     fn now() -> Timestamp {
         "2026-11-21T12:00:00Z".parse().unwrap()

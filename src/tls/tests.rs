@@ -2,14 +2,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::rotation::{Der, Serves};
-use crate::testkit::Log;
-
-fn service() -> Service {
-    Service {
-        name: "edgeward".into(),
-        namespace: "edgeward-system".into(),
-    }
-}
+use crate::testkit::{Log, service};
 
 /// An authority of this moment, and a leaf of it that lives for an hour.
 fn issued(now: Timestamp) -> (Authority, Pem) {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::control_plane::EDGE_NODES;
 use crate::fleet_command::command;
-use crate::install::{Installation, Source, check_out, documented, gates, is_as_it_was, objects};
+use crate::install::{Ground, Installation, Source, check_out, documented, gates, is_as_it_was};
 use crate::kubectl::Said;
 use crate::patience::{BOUND, eventually};
 use crate::program::Helm;
@@ -38,22 +38,12 @@ pub(crate) fn by_helm_with_files(scene: &Scene<'_>) -> Result<()> {
 }
 
 fn install_and_uninstall(scene: &Scene<'_>, source: Source) -> Result<()> {
-    let _needed = source.needs(scene)?;
     let helm = Helm::obtain(&scene.dir)?;
-    let stage = Stage::new(scene)?;
-    stage.edge_node("edge-0", "1")?;
-    stage.cloud_node("cloud-0")?;
-    stage.wan.close();
-    let label = format!("scheduling.{DOMAIN}/managed=true");
-    let args = ["label", "namespace", &scene.namespace, &label, "--overwrite"];
-    scene.kubectl.run(&args, "")?;
-    scene.remove_custom_resources()?;
-    let _revoked = scene.revoke()?;
-    let before = objects(&scene.kubectl)?;
+    let ground = Ground::clear(scene, source, DOMAIN)?;
 
     check_out(scene, source)?;
     let chart = Chart { scene, helm, source };
-    chart.write_values(&stage)?;
+    chart.write_values(&ground.stage)?;
     let home = Home::of(scene)?;
     chart.install()?;
     let manifest = chart.run("helm -n edgeward-system get manifest edgeward")?;
@@ -117,7 +107,7 @@ fn install_and_uninstall(scene: &Scene<'_>, source: Source) -> Result<()> {
     ensure!(released.stdout.starts_with(&expected), "{released:?}");
     ensure!(gates(scene, "held")? == Value::Null, "{}", gates(scene, "held")?);
     drop(home);
-    is_as_it_was(scene, &before)
+    is_as_it_was(scene, &ground.before)
 }
 
 struct Chart<'s, 'run> {

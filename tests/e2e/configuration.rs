@@ -133,18 +133,7 @@ pub(crate) fn live_view_waits_for_it(scene: &Scene<'_>) -> Result<()> {
     }))?;
     let edgeward = edgeward.ready()?;
     let pod = workloads::pod("asking", json!({"slo.acme.dev/class": "latency"}));
-    let answer = edgeward.post(&json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "u",
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "operation": "CREATE",
-            "namespace": scene.namespace,
-            "dryRun": true,
-            "object": pod,
-        },
-    }))?;
+    let answer = edgeward.ask(&scene.namespace, &pod)?;
     let site = &answer["response"]["auditAnnotations"]["site"];
     ensure!(site == "here", "{answer:#}");
 

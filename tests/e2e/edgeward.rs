@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use reqwest::Certificate;
 use reqwest::header::CONTENT_TYPE;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::patience::{BOUND, eventually};
@@ -236,6 +236,22 @@ impl<'run> Edgeward<'run> {
     /// Reviews answered so far, whatever the verdict.
     pub(crate) fn reviews(&self) -> Result<u64> {
         self.count("edgeward_reviews_total", &[])
+    }
+
+    /// Asks past the API server what would become of a pod if it were created.
+    pub(crate) fn ask(&self, namespace: &str, pod: &Value) -> Result<Value> {
+        self.post(&json!({
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "u",
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "operation": "CREATE",
+                "namespace": namespace,
+                "dryRun": true,
+                "object": pod,
+            },
+        }))
     }
 
     /// Sends an AdmissionReview past the API server.

@@ -17,7 +17,7 @@ use crate::mount::Mount;
 use crate::patience::{BOUND, eventually};
 use crate::pki::Authority;
 use crate::rights::NAMESPACE;
-use crate::scene::{Scene, be_patient};
+use crate::scene::{Revoked, Scene, be_patient};
 use crate::stage::Stage;
 use crate::workloads;
 
@@ -43,7 +43,7 @@ impl Source {
     }
 
     /// What must be in the cluster before.
-    pub(crate) fn needs(self, scene: &Scene<'_>) -> Result<Option<CertManager>> {
+    fn needs(self, scene: &Scene<'_>) -> Result<Option<CertManager>> {
         (self == Self::CertManager)
             .then(|| CertManager::start(scene))
             .transpose()
@@ -71,25 +71,46 @@ pub(crate) fn under_another_domain(scene: &Scene<'_>) -> Result<()> {
 }
 
 fn install_and_uninstall(scene: &Scene<'_>, source: Source, domain: &str) -> Result<()> {
-    let _needed = source.needs(scene)?;
-    let stage = Stage::new(scene)?;
-    stage.edge_node("edge-0", "1")?;
-    stage.cloud_node("cloud-0")?;
-    stage.wan.close();
-    let label = format!("scheduling.{domain}/managed=true");
-    let args = ["label", "namespace", &scene.namespace, &label, "--overwrite"];
-    scene.kubectl.run(&args, "")?;
-    scene.remove_custom_resources()?;
-    let _revoked = scene.revoke()?;
-    let before = objects(&scene.kubectl)?;
+    let ground = Ground::clear(scene, source, domain)?;
 
-    let installation = Installation::prepare(scene, &stage, source, domain)?;
+    let installation = Installation::prepare(scene, &ground.stage, source, domain)?;
     installation.apply()?;
     installation.is_restricted()?;
     let replica = installation.decides_and_holds()?;
     installation.uninstall(replica)?;
     ensure!(gates(scene, "held")? == Value::Null, "{}", gates(scene, "held")?);
-    is_as_it_was(scene, &before)
+    is_as_it_was(scene, &ground.before)
+}
+
+/// A cluster without edgeward, where there is room for one pod of two.
+pub(crate) struct Ground<'run> {
+    /// Its [`objects`].
+    pub(crate) before: BTreeMap<String, Value>,
+    _revoked: Revoked<'run>,
+    pub(crate) stage: Stage<'run>,
+    _needed: Option<CertManager>,
+}
+
+impl<'run> Ground<'run> {
+    /// With what this source needs, in a namespace that opts in under this domain.
+    pub(crate) fn clear(scene: &Scene<'run>, source: Source, domain: &str) -> Result<Self> {
+        let needed = source.needs(scene)?;
+        let stage = Stage::new(scene)?;
+        stage.edge_node("edge-0", "1")?;
+        stage.cloud_node("cloud-0")?;
+        stage.wan.close();
+        let label = format!("scheduling.{domain}/managed=true");
+        let args = ["label", "namespace", &scene.namespace, &label, "--overwrite"];
+        scene.kubectl.run(&args, "")?;
+        scene.remove_custom_resources()?;
+        let revoked = scene.revoke()?;
+        Ok(Self {
+            before: objects(&scene.kubectl)?,
+            _revoked: revoked,
+            stage,
+            _needed: needed,
+        })
+    }
 }
 
 /// The scheduling gates of a pod.
@@ -422,7 +443,7 @@ fn documented_under(heading: &str, language: &str, words: &str) -> Result<&'stat
 
 /// Every object of the cluster, but for what changes by itself: Events, who reported when, and pods of other trials, which
 /// end with the nodes they were on.
-pub(crate) fn objects(kubectl: &Kubectl) -> Result<BTreeMap<String, Value>> {
+fn objects(kubectl: &Kubectl) -> Result<BTreeMap<String, Value>> {
     let kinds = kubectl
         .run(&["api-resources", "--verbs=list", "-o", "name"], "")?
         .stdout;

@@ -53,8 +53,8 @@ pub(super) struct Answer {
 /// A Secret that replicas read their certificate from.
 pub(super) struct Stored {
     pub(super) secret: PairSecret,
-    /// Name of the Service.
-    pub(super) service: String,
+    /// The Service that leads to them.
+    pub(super) service: Service,
     /// `Ok(None)`: there is no such Secret.
     pub(super) contents: Result<Option<Contents>, String>,
 }
@@ -86,7 +86,11 @@ pub(super) async fn ask(connection: &Connection, webhook: &Webhook) -> Behind {
             None => Behind::NoUrl(url.clone()),
         },
         Target::Service { namespace, name, port } => {
-            let server = format!("{name}.{namespace}.svc");
+            let service = Service {
+                name: name.clone(),
+                namespace: namespace.clone(),
+            };
+            let server = service.dns_name();
             let addresses = match connection.endpoints(namespace, name, *port).await {
                 Ok(Some(addresses)) => addresses,
                 Ok(None) => return Behind::NoService,
@@ -101,7 +105,7 @@ pub(super) async fn ask(connection: &Connection, webhook: &Webhook) -> Behind {
             let stored = secrets.into_iter().map(async |secret| Stored {
                 contents: connection.contents(&secret).await.map_err(|error| sentence(&error)),
                 secret,
-                service: name.clone(),
+                service: service.clone(),
             });
             Behind::Answers(answers, Ok(join_all(stored).await))
         }
@@ -260,13 +264,10 @@ impl Judge<'_> {
                 return vec![Finding::warning(AREA, text, None)];
             }
         };
-        let service = Service {
-            name: stored.service.clone(),
-            namespace: secret.namespace.clone(),
-        };
+        let service = &stored.service;
         let mut findings = Vec::new();
         if secret.is_self_managed {
-            let faults = tls::Stored::read(contents, &service, self.now).faults;
+            let faults = tls::Stored::read(contents, service, self.now).faults;
             // What is served is judged below.
             let of_authorities = faults.into_iter().filter(|(key, _)| *key != secret.cert);
             findings.extend(of_authorities.map(|(key, fault)| {

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::Finding;
-use crate::cli::installed::LEASE;
+use crate::cli::installed::{DOMAIN, LEASE};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::observe::Connection;
@@ -11,9 +11,6 @@ use crate::observe::installation::{Lead, Leaderless};
 use crate::waitlist::HeldPod;
 
 const AREA: &str = "leader";
-
-/// The domain that `edgeward release` assumes.
-const DOMAIN: &str = "example.io";
 
 /// How long after its limit a pod may be held still: one whose release was refused is tried again within this time.
 const RETRY: SignedDuration = SignedDuration::from_mins(1);

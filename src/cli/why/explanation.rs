@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::standing::{Decided, Standing, Then, duration};
+use crate::cli::installed::DOMAIN;
 use crate::cli::review::report::{SiteItem, harmless};
 use crate::config::Config;
 use crate::controllers::events::{amounts, bounds, words};
@@ -72,7 +73,7 @@ impl Queue {
         };
         let Subject { namespace, name, .. } = subject;
         let domain = match &*config.keys.domain {
-            "example.io" => String::new(),
+            DOMAIN => String::new(),
             other => format!(" --domain {other}"),
         };
         let nobody = match since {

@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 
 use crate::balancer::Balancer;
 use crate::edgeward::{Edgeward, view};
-use crate::folder::copy;
-use crate::install::documented;
+use crate::install::{Source, check_out, documented};
 use crate::installed::NAME;
 use crate::patience::{BOUND, eventually};
 use crate::pki::Authority;
@@ -248,17 +247,7 @@ impl<'s, 'run> Trial<'s, 'run> {
     /// Who has no certificate is not answered on the admission port, and is, as kubelet is, on the health port.
     fn nobody_else_is(&self) -> Result<()> {
         let (refused, reviews) = (self.failures()?, self.edgeward.reviews()?);
-        let answer = self.edgeward.post(&json!({
-            "apiVersion": "admission.k8s.io/v1",
-            "kind": "AdmissionReview",
-            "request": {
-                "uid": "u",
-                "resource": {"group": "", "version": "v1", "resource": "pods"},
-                "operation": "CREATE",
-                "namespace": self.scene.namespace,
-                "object": probe(),
-            },
-        }));
+        let answer = self.edgeward.ask(&self.scene.namespace, &probe());
         ensure!(answer.is_err(), "{answer:?}");
         eventually("it is counted", BOUND, || {
             ensure!(self.failures()? > refused, "{refused}");
@@ -284,10 +273,7 @@ fn probe() -> Value {
 /// What `mine` has edgeward told, and the API server takes of its Deployment: the argument, and the file of the ConfigMap,
 /// mounted here.
 fn told(scene: &Scene<'_>, clients: &Clients, mounted: &Path) -> Result<(String, PathBuf)> {
-    for folder in ["deploy", "webhook", "certs"] {
-        let ours = scene.dir.join("edgeward").join(folder);
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &ours)?;
-    }
+    check_out(scene, Source::CertManager)?;
     let mine = scene.dir.join("mine");
     fs::create_dir(&mine)?;
     fs::copy(clients.dir.join("clients.crt"), mine.join("clients.crt"))?;

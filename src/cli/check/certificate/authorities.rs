@@ -5,7 +5,7 @@ use rustls::pki_types::CertificateDer;
 use super::super::webhook::replace;
 use super::{Around, Behind, Stored};
 use crate::observe::installation::{Bundle, PairSecret, Webhook};
-use crate::tls::{Pair, Service};
+use crate::tls::Pair;
 
 /// The authority in a Secret, and in a file.
 const AUTHORITY: &str = "ca.crt";
@@ -49,16 +49,10 @@ impl Authorities<'_> {
             self.of(chain, &answer.name)
         });
         let stored = self.stored().filter_map(|stored| {
-            let (
-                PairSecret {
-                    cert, key, namespace, ..
-                },
-                name,
-            ) = (&stored.secret, &stored.service);
+            let PairSecret { cert, key, .. } = &stored.secret;
             let contents = stored.contents.as_ref().ok()?.as_ref()?;
             let pair = Pair::from_pem(contents.get(cert)?, contents.get(key)?, self.around.now).ok()?;
-            let (name, namespace) = (name.clone(), namespace.clone());
-            self.of(&pair.key.cert, &Service { name, namespace }.dns_name())
+            self.of(&pair.key.cert, &stored.service.dns_name())
         });
         self.add(shown.chain(stored).next(), keeps)
     }

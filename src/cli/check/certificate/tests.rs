@@ -5,6 +5,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 
 use super::super::finding::Level;
 use super::*;
+use crate::testkit::service;
 
 const NAME: &str = "edgeward.edgeward-system.svc";
 
@@ -225,10 +226,7 @@ fn a_url_may_need_no_bundle() {
 /// By whatever is wrong: a patch by hand would take away what the leader needs.
 #[test]
 fn what_the_leader_keeps_nobody_patches() {
-    let service = Service {
-        name: "edgeward".into(),
-        namespace: "edgeward-system".into(),
-    };
+    let service = service();
     let life = |days: i64| SignedDuration::from_hours(24 * days);
     let ca = tls::Authority::make(&service, now(), life(3650)).unwrap();
     let (certificate, key) = (ca.certificate.as_bytes(), ca.key.as_bytes());
@@ -246,7 +244,7 @@ fn what_the_leader_keeps_nobody_patches() {
                 key: "tls.key".into(),
                 is_self_managed: true,
             },
-            service: "edgeward".into(),
+            service: service.clone(),
             contents: Ok(contents.cloned()),
         };
         let behind = Behind::Answers(vec![], Ok(vec![stored]));
@@ -330,7 +328,7 @@ fn the_bundle_is_at_fault_where_its_authority_is_known() {
         };
         let stored = Stored {
             secret: secret(),
-            service: "edgeward".into(),
+            service: service(),
             contents: Ok(Some(contents(authority))),
         };
         Behind::Answers(answers, Ok(vec![stored]))
@@ -448,7 +446,7 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
         };
         let stored = Stored {
             secret: secret(),
-            service: "edgeward".into(),
+            service: service(),
             contents: pair.map(|pair| pair.map(contents)),
         };
         let Behind::Answers(answers, _) = shows(&good) else {
