@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::decision::annotation;
 use crate::events::ours;
 use crate::leader::leads;
 use crate::patience::{BOUND, eventually};
@@ -30,8 +31,8 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// A stuck pod is found after 30 s; and each owner loses two pods, one after the other.
 const PATIENT: Duration = Duration::from_secs(120);
 
-fn slo() -> Value {
-    json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"})
+fn slo(scene: &Scene<'_>) -> Value {
+    scene.in_its_domain(json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"}))
 }
 
 /// The workload with this request, on this stage also where nobody decides.
@@ -58,13 +59,12 @@ pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
     // Where gated pods pass through, no pod without a decision is recreated.
     config["foreignGates"] = json!("wait");
     let mut edgeward = scene.live_edgeward_as("one", &config)?;
-    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    registered.be_patient()?;
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
     eventually("it leads", BOUND, || leads(&edgeward))?;
 
     let filler = scene
         .kubectl
-        .create(&on_stage(workloads::pod("filler", slo()), &stage, 1600))?;
+        .create(&on_stage(workloads::pod("filler", slo(scene)), &stage, 1600))?;
     eventually("the filler runs", BOUND, || {
         let pod = scene.kubectl.get("pod", "filler")?;
         ensure!(stage.site_of(&pod) == Some("edge"), "{}", pod["status"]);
@@ -72,11 +72,11 @@ pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
     })?;
     scene
         .kubectl
-        .create(&on_stage(workloads::deployment("sent", 1, slo()), &stage, 500))?;
+        .create(&on_stage(workloads::deployment("sent", 1, slo(scene)), &stage, 500))?;
     eventually("one is sent to an edge that is full", BOUND, || {
         let pods = scene.kubectl.list("pods", "app=sent")?;
         let pod = pods.first().context("there is none")?;
-        let reason = &pod["metadata"]["annotations"]["scheduling.example.io/reason"];
+        let reason = annotation(pod, "reason");
         ensure!(reason == "edge_wan_unreachable" && is_unschedulable(pod), "{pod:#}");
         Ok(())
     })?;
@@ -93,7 +93,7 @@ pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
         Ok(())
     })?;
     for i in 0..OWNERS {
-        let deployment = workloads::deployment(&format!("owner-{i}"), 2, slo());
+        let deployment = workloads::deployment(&format!("owner-{i}"), 2, slo(scene));
         scene.kubectl.create(&on_stage(deployment, &stage, 100))?;
     }
     let settled = |pods: &[Value], bound: usize, stuck: usize| {
@@ -116,9 +116,9 @@ pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
     for i in 0..BARE {
         scene
             .kubectl
-            .create(&on_stage(workloads::pod(&format!("bare-{i}"), slo()), &stage, 100))?;
+            .create(&on_stage(workloads::pod(&format!("bare-{i}"), slo(scene)), &stage, 100))?;
     }
-    let mut job = on_stage(workloads::job("job", slo()), &stage, 100);
+    let mut job = on_stage(workloads::job("job", slo(scene)), &stage, 100);
     job["spec"]["backoffLimit"] = json!(0);
     scene.kubectl.create(&job)?;
     let before = eventually("the others have no place", BOUND, || {
@@ -186,7 +186,7 @@ pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
             at("cloud")
         );
         for pod in pods.iter().filter(|pod| stage.site_of(pod) == Some("cloud")) {
-            let reason = &pod["metadata"]["annotations"]["scheduling.example.io/reason"];
+            let reason = annotation(pod, "reason");
             ensure!(reason == "cloud_edge_no_capacity", "{reason}");
         }
         Ok(())

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::fleet_command::command;
 use crate::installed::{Installed, NAME, SECRET, secret};
-use crate::load::highest_rate;
+use crate::load::Pace;
 use crate::load::replicas::stage;
 use crate::patience::{BOUND, eventually};
 use crate::pki::{Authority, Pair};
@@ -20,9 +20,8 @@ use crate::scene::Scene;
 /// `edgeward check` names what is wrong with the Secret, and mends it. Every pod is decided meanwhile.
 pub(crate) fn bad_pairs_are_refused(scene: &Scene<'_>) -> Result<()> {
     let stage = stage(scene)?;
-    let rate = highest_rate(scene, &stage)?;
     let authority = Authority::new()?;
-    let installed = Installed::with_files(scene, &stage, rate, 1, &authority)?;
+    let installed = Installed::with_files(scene, &stage, Pace::Adaptive, 1, &authority)?;
     finds(scene, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
     let edgeward = installed.members.first().context("no replica")?;
     let reloads = |result: &str| edgeward.count("edgeward_tls_reloads_total", &[("result", result)]);

@@ -13,7 +13,7 @@ use crate::kubectl::{Kubectl, Said};
 use crate::leader::allow_user;
 use crate::patience::{BOUND, eventually};
 use crate::pki::Authority;
-use crate::scene::Scene;
+use crate::scene::{Scene, manifest};
 use crate::stage::Stage;
 use crate::workloads;
 
@@ -134,7 +134,7 @@ pub(crate) fn each_fault_and_its_fix(scene: &Scene<'_>) -> Result<()> {
     installation.kubectl.create(&map)?;
     allow_user(scene, installation.user())?;
     allow_map(&installation.kubectl, installation.user())?;
-    let registered = scene.register_under(DOMAIN, &edgeward.url, &edgeward.ca)?;
+    let registered = scene.register_under(DOMAIN, &manifest()?, &edgeward.url, &edgeward.ca)?;
     fs::write(scene.dir.join("ca.crt"), &edgeward.ca)?;
     installation.is_healthy()?;
 
@@ -202,7 +202,7 @@ pub(crate) fn each_fault_and_its_fix(scene: &Scene<'_>) -> Result<()> {
     scene
         .kubectl
         .run(&["delete", "mutatingwebhookconfiguration", webhook], "")?;
-    let registered = scene.register_under(DOMAIN, &edgeward.url, &edgeward.ca)?;
+    let registered = scene.register_under(DOMAIN, &manifest()?, &edgeward.url, &edgeward.ca)?;
     installation.is_healthy()?;
     let service = json!({"namespace": installation.home, "name": "edgeward", "path": "/mutate"});
     let client = json!({"service": service, "caBundle": STANDARD.encode(&edgeward.ca)});

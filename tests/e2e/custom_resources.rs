@@ -230,13 +230,12 @@ pub(crate) fn policies_decide(scene: &Scene<'_>) -> Result<()> {
     stage.edge_node("edge-0", "8")?;
     stage.cloud_node("cloud-0")?;
     let edgeward = scene.live_edgeward(&stage.config())?;
-    let registration = scene.register_as(
+    let _registration = scene.register_as(
         "zz-edgeward",
         &[&scene.namespace, &namespace],
         &edgeward.url,
         &edgeward.ca,
     )?;
-    registration.be_patient()?;
 
     // Without the definitions all is as it was.
     let nothing = json!({});
@@ -318,8 +317,7 @@ pub(crate) fn sites_change(scene: &Scene<'_>) -> Result<()> {
     stage.edge_node("edge-0", "1")?;
     stage.cloud_node("cloud-0")?;
     let edgeward = scene.live_edgeward(&stage.config())?;
-    let registration = scene.register(&edgeward.url, &edgeward.ca)?;
-    registration.be_patient()?;
+    let _registration = scene.register(&edgeward.url, &edgeward.ca)?;
     let kubectl = &scene.kubectl;
     let asked = |millicores: u32| -> Result<Value> {
         let mut pod = workloads::pod("asking", workloads::batch());

@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Stopped, it costs each pod the webhook's timeout; dead, nothing. Every pod is created, unmodified, and bound.
 pub(crate) fn frozen_and_killed(scene: &Scene<'_>) -> Result<()> {
     let mut edgeward = scene.edgeward(&fleet::overloaded())?;
-    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    let _registered = scene.register_with_its_timeout(&edgeward.url, &edgeward.ca)?;
 
     edgeward.freeze()?;
     let took = created_unmodified(scene, "while-frozen")?;

@@ -3,8 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::decision::is_gated;
 use crate::events;
-use crate::held::{ends, for_long, goes, holding, is_gated, is_held, pod};
+use crate::held::{ends, for_long, goes, holding, is_held, pod};
 use crate::leader::leads;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
@@ -19,10 +20,15 @@ pub(crate) fn may_not_be_removed(scene: &Scene<'_>) -> Result<()> {
     stage.cloud_node("cloud-0")?;
     stage.wan.close();
     let edgeward = scene.live_edgeward(&holding(&stage, &for_long()))?;
-    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    registered.be_patient()?;
-    ends(scene, &stage, &pod("filler", 1000, 5), "edge", "edge_feasible_slo_met")?;
-    scene.kubectl.create(&pod("waiting", 500, 5))?;
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    ends(
+        scene,
+        &stage,
+        &pod(scene, "filler", 1000, 5),
+        "edge",
+        "edge_feasible_slo_met",
+    )?;
+    scene.kubectl.create(&pod(scene, "waiting", 500, 5))?;
     is_held(scene, "waiting", "held_no_capacity")?;
 
     let policy = Policy::forbid(scene, WORDS)?;
@@ -68,11 +74,16 @@ pub(crate) fn placement_is_refused(scene: &Scene<'_>) -> Result<()> {
     stage.cloud_node("cloud-0")?;
     stage.wan.close();
     let edgeward = scene.live_edgeward(&holding(&stage, &json!({"batch": "15s"})))?;
-    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    registered.be_patient()?;
-    ends(scene, &stage, &pod("filler", 1000, 5), "edge", "edge_feasible_slo_met")?;
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    ends(
+        scene,
+        &stage,
+        &pod(scene, "filler", 1000, 5),
+        "edge",
+        "edge_feasible_slo_met",
+    )?;
     let _policy = Policy::forbid_fewer_or_more(scene, "tolerations", "<=", WORDS)?;
-    scene.kubectl.create(&pod("waiting", 500, 5))?;
+    scene.kubectl.create(&pod(scene, "waiting", 500, 5))?;
     is_held(scene, "waiting", "held_no_capacity")?;
     stage.wan.reopen()?;
     eventually("it is let go", BOUND, || {
@@ -155,10 +166,15 @@ pub(crate) fn of_another_domain(scene: &Scene<'_>) -> Result<()> {
     let config = holding(&stage, &for_long());
     let mut edgeward = scene.live_edgeward(&config)?;
     {
-        let registered = scene.register(&edgeward.url, &edgeward.ca)?;
-        registered.be_patient()?;
-        ends(scene, &stage, &pod("filler", 1000, 5), "edge", "edge_feasible_slo_met")?;
-        scene.kubectl.create(&pod("waiting", 500, 5))?;
+        let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+        ends(
+            scene,
+            &stage,
+            &pod(scene, "filler", 1000, 5),
+            "edge",
+            "edge_feasible_slo_met",
+        )?;
+        scene.kubectl.create(&pod(scene, "waiting", 500, 5))?;
         is_held(scene, "waiting", "held_no_capacity")?;
     }
     let faults = [("path", "domain")];

@@ -1,20 +1,19 @@
 //! Pods that are held behind our gate, and what becomes of them.
 //!
-//! Whoever holds the Lease releases every pod behind the gate, whichever trial it is of: these trials run alone.
+//! Whoever holds the Lease releases every pod behind the gate of its domain, so these trials have domains of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::decision::{annotation, is_gated, slo};
 use crate::edgeward::Edgeward;
 use crate::events;
 use crate::patience::{BOUND, eventually};
-use crate::scene::Scene;
+use crate::scene::{MANAGED, Scene};
 use crate::stage::Stage;
 use crate::workloads;
-
-const GATE: &str = "scheduling.example.io/awaiting-capacity";
 
 /// The stage's configuration, by which pods are held, for so long.
 pub(crate) fn holding(stage: &Stage<'_>, limits: &Value) -> Value {
@@ -35,7 +34,7 @@ pub(crate) fn for_long() -> Value {
 }
 
 /// A pod of class batch that asks for so many millicores.
-pub(crate) fn pod(name: &str, millicores: u32, slo_priority: u32) -> Value {
+pub(crate) fn pod(scene: &Scene<'_>, name: &str, millicores: u32, slo_priority: u32) -> Value {
     let slo = json!({
         "slo.example.io/class": "batch",
         "slo.example.io/deadlineMs": "600000",
@@ -44,16 +43,7 @@ pub(crate) fn pod(name: &str, millicores: u32, slo_priority: u32) -> Value {
     let mut pod = workloads::pod(name, slo);
     pod["metadata"]["labels"] = json!({"app": "held"});
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
-    pod
-}
-
-pub(crate) fn annotation<'p>(pod: &'p Value, name: &str) -> Option<&'p str> {
-    pod["metadata"]["annotations"][format!("scheduling.example.io/{name}")].as_str()
-}
-
-pub(crate) fn is_gated(pod: &Value) -> bool {
-    let gates = pod["spec"]["schedulingGates"].as_array();
-    gates.into_iter().flatten().any(|gate| gate["name"] == GATE)
+    scene.in_its_domain(pod)
 }
 
 /// Creates a pod and waits until it runs at this site for this reason.
@@ -108,12 +98,19 @@ pub(crate) fn in_turn(scene: &Scene<'_>) -> Result<()> {
         scene.live_edgeward_as("first", &config)?,
         scene.live_edgeward_as("second", &config)?,
     ];
-    let registered = scene.register(&pair[0].url, &pair[0].ca)?;
-    registered.be_patient()?;
-    ends(scene, &stage, &pod("filler", 1000, 5), "edge", "edge_feasible_slo_met")?;
+    let _registered = scene.register(&pair[0].url, &pair[0].ca)?;
+    ends(
+        scene,
+        &stage,
+        &pod(scene, "filler", 1000, 5),
+        "edge",
+        "edge_feasible_slo_met",
+    )?;
 
     for i in 0..PODS {
-        scene.kubectl.create(&pod(&format!("held-{i}"), 100, i * 7 % 11))?;
+        scene
+            .kubectl
+            .create(&pod(scene, &format!("held-{i}"), 100, i * 7 % 11))?;
     }
     tells(scene, "Held", PODS)?;
     eventually("all are held, and every replica knows", BOUND, || {
@@ -183,8 +180,7 @@ fn tells(scene: &Scene<'_>, reason: &str, pods: u32) -> Result<()> {
 /// Fails if one of the held pods stands before one of those that were released.
 pub(crate) fn in_order(free: &[&Value], held: &[&Value]) -> Result<()> {
     let turn = |pod: &&Value| {
-        let slo = pod["metadata"]["annotations"]["slo.example.io/priority"].as_str();
-        let priority: i32 = slo.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let priority: i32 = slo(pod, "priority").and_then(|text| text.parse().ok()).unwrap_or(0);
         let created = pod["metadata"]["creationTimestamp"]
             .as_str()
             .unwrap_or_default()
@@ -217,14 +213,19 @@ pub(crate) fn until_the_wan_is_back(scene: &Scene<'_>) -> Result<()> {
     stage.wan.close();
     let limits = json!({"latency": "2s", "throughput": "1h", "batch": "1h"});
     let edgeward = scene.live_edgeward(&holding(&stage, &limits))?;
-    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    registered.be_patient()?;
-    ends(scene, &stage, &pod("filler", 1000, 5), "edge", "edge_feasible_slo_met")?;
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    ends(
+        scene,
+        &stage,
+        &pod(scene, "filler", 1000, 5),
+        "edge",
+        "edge_feasible_slo_met",
+    )?;
 
-    scene.kubectl.create(&pod("patient", 500, 5))?;
+    scene.kubectl.create(&pod(scene, "patient", 500, 5))?;
     is_held(scene, "patient", "held_no_capacity")?;
-    let mut urgent = pod("urgent", 300, 5);
-    urgent["metadata"]["annotations"]["slo.example.io/class"] = json!("latency");
+    let mut urgent = pod(scene, "urgent", 300, 5);
+    urgent["metadata"]["annotations"][scene.key("slo.example.io/class")] = json!("latency");
     scene.kubectl.create(&urgent)?;
     eventually("its time is over", BOUND, || {
         let pod = scene.kubectl.get("pod", "urgent")?;
@@ -233,9 +234,9 @@ pub(crate) fn until_the_wan_is_back(scene: &Scene<'_>) -> Result<()> {
         Ok(())
     })?;
 
-    let never = |name: &str| pod(name, 500, 5);
+    let never = |name: &str| pod(scene, name, 500, 5);
     let mut local = never("local");
-    local["metadata"]["annotations"]["slo.example.io/offloadAllowed"] = json!("false");
+    local["metadata"]["annotations"][scene.key("slo.example.io/offloadAllowed")] = json!("false");
     let mut large = never("large");
     large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2000");
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "held-important"}, "value": 1000});
@@ -296,16 +297,16 @@ pub(crate) fn behind_other_gates(scene: &Scene<'_>) -> Result<()> {
     stage.edge_node("edge-0", "1")?;
     stage.cloud_node("cloud-0")?;
     let edgeward = scene.live_edgeward(&holding(&stage, &for_long()))?;
-    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    registered.be_patient()?;
-    let mut queued = pod("queued", 500, 5);
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    let mut queued = pod(scene, "queued", 500, 5);
     queued["spec"]["schedulingGates"] = json!([{"name": "queue.example/admission"}]);
     queued["spec"]["affinity"] = stage.affinity();
     let stored = scene.kubectl.create(&queued)?;
     is_held(scene, "queued", "held_foreign_gate")?;
     let gates = &stored["spec"]["schedulingGates"];
     ensure!(
-        *gates == json!([{"name": "queue.example/admission"}, {"name": GATE}]),
+        *gates
+            == json!([{"name": "queue.example/admission"}, {"name": scene.key("scheduling.example.io/awaiting-capacity")}]),
         "{gates}"
     );
 
@@ -324,7 +325,7 @@ pub(crate) fn behind_other_gates(scene: &Scene<'_>) -> Result<()> {
     left["metadata"]["name"] = json!("left");
     let before = scene.kubectl.create(&left)?;
     is_held(scene, "left", "held_foreign_gate")?;
-    let unmanaged = format!("{}-", crate::scene::MANAGED);
+    let unmanaged = format!("{}-", scene.key(MANAGED));
     scene
         .kubectl
         .run(&["label", "namespace", &scene.namespace, &unmanaged], "")?;

@@ -17,7 +17,7 @@ use crate::mount::Mount;
 use crate::patience::{BOUND, eventually};
 use crate::pki::Authority;
 use crate::rights::NAMESPACE;
-use crate::scene::{Revoked, Scene, be_patient};
+use crate::scene::{Revoked, Scene};
 use crate::stage::Stage;
 use crate::workloads;
 
@@ -381,7 +381,9 @@ impl<'s, 'run> Installation<'s, 'run> {
 
     /// The API server waits as long as it can, however busy the machine is.
     pub(crate) fn be_patient(&self) -> Result<()> {
-        be_patient(&self.scene.kubectl, WEBHOOK)
+        let replace =
+            |entry| json!({"op": "replace", "path": format!("/webhooks/{entry}/timeoutSeconds"), "value": 30});
+        self.patch_webhook(json!([replace(0), replace(1)]))
     }
 
     /// The replica runs until the Deployment goes, with all that is of it.

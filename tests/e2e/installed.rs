@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::balancer::Balancer;
 use crate::edgeward::Edgeward;
 use crate::install::{Installation, WEBHOOK};
-use crate::load::{Load, Rate, Report, under_load_connecting_anew};
+use crate::load::{Load, Pace, Report, under_load_connecting_anew};
 use crate::mount::Mount;
 use crate::patience::{BOUND, eventually};
 use crate::pki::{Authority, Pair};
@@ -32,7 +32,7 @@ pub(crate) const SECRET: &str = "edgeward-tls";
 pub(crate) struct Installed<'s, 'run> {
     scene: &'s Scene<'run>,
     stage: &'s Stage<'run>,
-    rate: Rate,
+    pace: Pace,
     pub(crate) members: Vec<Edgeward<'run>>,
     balancer: Balancer<'run>,
     _mounts: Vec<Mount>,
@@ -68,7 +68,7 @@ impl<'s, 'run> Installed<'s, 'run> {
     pub(crate) fn with_files(
         scene: &'s Scene<'run>,
         stage: &'s Stage<'run>,
-        rate: Rate,
+        pace: Pace,
         replicas: usize,
         authority: &Authority,
     ) -> Result<Self> {
@@ -80,7 +80,7 @@ impl<'s, 'run> Installed<'s, 'run> {
         for entry in entries.flatten() {
             entry["clientConfig"]["caBundle"] = json!(STANDARD.encode(&authority.certificate));
         }
-        Self::open(scene, stage, rate, replicas, objects, &[])
+        Self::open(scene, stage, pace, replicas, objects, &[])
     }
 
     /// These objects, with the sites of this stage, and so many replicas with more arguments than theirs. Returns when the API
@@ -88,7 +88,7 @@ impl<'s, 'run> Installed<'s, 'run> {
     pub(crate) fn open(
         scene: &'s Scene<'run>,
         stage: &'s Stage<'run>,
-        rate: Rate,
+        pace: Pace,
         replicas: usize,
         mut objects: Vec<Value>,
         more: &[&str],
@@ -120,7 +120,7 @@ impl<'s, 'run> Installed<'s, 'run> {
         let installed = Self {
             scene,
             stage,
-            rate,
+            pace,
             members,
             balancer,
             _mounts,
@@ -129,7 +129,9 @@ impl<'s, 'run> Installed<'s, 'run> {
         };
         installed.name_endpoints()?;
         installed.installation.lead_to(installed.balancer.port())?;
-        rate.suits(|| installed.installation.be_patient())?;
+        if pace.is_patient() {
+            installed.installation.be_patient()?;
+        }
         let probe = workloads::pod("probe", workloads::latency());
         eventually("the API server calls the webhook", BOUND, || {
             let answered = scene.kubectl.dry_run(&probe)?["metadata"]["annotations"].take();
@@ -150,7 +152,7 @@ impl<'s, 'run> Installed<'s, 'run> {
 
     /// Creates pods while `event` happens, the connections to the replicas cut all the time.
     pub(crate) fn under_load(&self, event: impl FnOnce(&Load) -> Result<()>) -> Result<Report> {
-        under_load_connecting_anew(self.scene, self.stage, self.rate, &self.balancer, event)
+        under_load_connecting_anew(self.scene, self.stage, self.pace, &self.balancer, event)
     }
 
     /// Puts another pair where the replicas have theirs from.

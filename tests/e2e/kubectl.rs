@@ -1,12 +1,16 @@
-//! The client is kubectl: what a test sees is what a user sees, warnings included.
+//! The client is kubectl: what a test sees is what a user sees, warnings included. Single objects and lists are read, and objects
+//! created, without it.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
+use crate::api_server::ApiServer;
 use crate::process::on_loopback;
 
 /// kubectl with the rights of a cluster administrator, in one namespace.
@@ -14,6 +18,9 @@ use crate::process::on_loopback;
 pub(crate) struct Kubectl {
     program: PathBuf,
     options: Vec<String>,
+    /// Where none is told, kubectl goes by its default.
+    namespace: Option<String>,
+    api_server: Arc<ApiServer>,
 }
 
 /// What kubectl printed.
@@ -25,12 +32,14 @@ pub(crate) struct Said {
 }
 
 impl Kubectl {
-    pub(crate) fn new(binaries: &Path, kubeconfig: &Path, cache: &Path) -> Self {
+    pub(crate) fn new(runtime: &Runtime, binaries: &Path, kubeconfig: &Path, cache: &Path) -> Result<Self> {
         let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
-        Self {
+        Ok(Self {
             program: binaries.join("kubectl"),
             options: vec![option("kubeconfig", kubeconfig), option("cache-dir", cache)],
-        }
+            namespace: None,
+            api_server: Arc::new(ApiServer::new(runtime.handle().clone(), kubeconfig)?),
+        })
     }
 
     /// Of the API server's version 1.x.
@@ -42,10 +51,14 @@ impl Kubectl {
     }
 
     pub(crate) fn in_namespace(&self, namespace: &str) -> Self {
-        let mut other = self.clone();
-        other.options.retain(|option| !option.starts_with("--namespace="));
-        other.options.push(format!("--namespace={namespace}"));
-        other
+        Self {
+            namespace: Some(namespace.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or("default")
     }
 
     /// Runs kubectl with `stdin`, whatever comes of it.
@@ -53,6 +66,7 @@ impl Kubectl {
         let mut child = on_loopback(&mut Command::new(&self.program))
             .args(args)
             .args(&self.options)
+            .args(self.namespace.iter().map(|name| format!("--namespace={name}")))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -120,31 +134,21 @@ impl Kubectl {
 
     /// Creates the object and returns it as stored (unlike `apply`, nothing of kubectl's is added to it).
     pub(crate) fn create(&self, object: &Value) -> Result<Value> {
-        Ok(serde_json::from_str(
-            &self
-                .run(&["create", "-f", "-", "-o", "json"], &object.to_string())?
-                .stdout,
-        )?)
+        self.api_server.create(self.namespace(), object, false)
     }
 
     /// What would be stored: goes through all of admission, leaves nothing behind.
     pub(crate) fn dry_run(&self, object: &Value) -> Result<Value> {
-        let args = ["create", "--dry-run=server", "-f", "-", "-o", "json"];
-        Ok(serde_json::from_str(&self.run(&args, &object.to_string())?.stdout)?)
+        self.api_server.create(self.namespace(), object, true)
     }
 
     pub(crate) fn get(&self, kind: &str, name: &str) -> Result<Value> {
-        Ok(serde_json::from_str(
-            &self.run(&["get", kind, name, "-o", "json"], "")?.stdout,
-        )?)
+        self.api_server.get(self.namespace(), kind, name)
     }
 
+    /// Of this kind, those with these labels; all of them where that is empty.
     pub(crate) fn list(&self, kind: &str, selector: &str) -> Result<Vec<Value>> {
-        let said = self.run(&["get", kind, "-l", selector, "-o", "json"], "")?;
-        match serde_json::from_str::<Value>(&said.stdout)?["items"].take() {
-            Value::Array(items) => Ok(items),
-            other => bail!("kubectl get {kind}: no items in {other}"),
-        }
+        self.api_server.list(self.namespace(), kind, selector)
     }
 }
 

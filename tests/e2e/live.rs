@@ -10,17 +10,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::decision::annotation;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::stage::Stage;
 use crate::workloads;
 
 /// A pod that asks for so many millicores and has a minute.
-fn pod(name: &str, millicores: u32) -> Value {
+fn pod(scene: &Scene<'_>, name: &str, millicores: u32) -> Value {
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"});
     let mut pod = workloads::pod(name, slo);
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
-    pod
+    scene.in_its_domain(pod)
 }
 
 /// Outcomes of an edge that has room, and of one that has none and a cloud that has.
@@ -34,7 +35,7 @@ fn would_be(scene: &Scene<'_>, millicores: u32, expected: &str) -> Result<()> {
 
 fn would_be_within(scene: &Scene<'_>, millicores: u32, expected: &str, bound: Duration) -> Result<()> {
     eventually(&format!("a pod of {millicores} m: {expected}"), bound, || {
-        is_now(scene, &pod("asking", millicores), expected)
+        is_now(scene, &pod(scene, "asking", millicores), expected)
     })
 }
 
@@ -48,7 +49,7 @@ fn is_now(scene: &Scene<'_>, pod: &Value, expected: &str) -> Result<()> {
 
 /// Creates a pod of this size and waits until it runs.
 fn fill(scene: &Scene<'_>, name: &str, millicores: u32, expected: &str) -> Result<()> {
-    let created = outcome(&scene.kubectl.create(&pod(name, millicores))?)?;
+    let created = outcome(&scene.kubectl.create(&pod(scene, name, millicores))?)?;
     ensure!(created == expected, "{name}: {created}");
     runs(scene, name)
 }
@@ -64,9 +65,9 @@ fn runs(scene: &Scene<'_>, name: &str) -> Result<()> {
 
 /// Site and reason of a pod that was decided.
 fn outcome(pod: &Value) -> Result<String> {
-    let annotations = &pod["metadata"]["annotations"];
-    let text = |name: &str| annotations[format!("scheduling.example.io/{name}")].as_str();
-    let (site, reason) = text("site").zip(text("reason")).context("not decided")?;
+    let (site, reason) = annotation(pod, "site")
+        .zip(annotation(pod, "reason"))
+        .context("not decided")?;
     Ok(format!("{site}: {reason}"))
 }
 

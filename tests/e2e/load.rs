@@ -20,14 +20,18 @@ use tokio::time::MissedTickBehavior;
 
 use crate::balancer::{Balancer, Connections};
 use crate::clients;
+use crate::decision::is_decided;
 use crate::hook;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::stage::Stage;
 use crate::workloads;
 
-/// Pods a second, the first of which is for machines that are busy otherwise.
+/// Pods a second that are tried for a steady pace.
 const RATES: [u32; 9] = [20, 30, 40, 60, 80, 100, 125, 150, 200];
+
+/// Pods a second that a pace which adapts never exceeds.
+const ADAPTIVE: u32 = 20;
 
 /// So many are created at the same time, as by a ReplicaSet, so that the API server needs as many connections.
 const GROUP: u32 = 5;
@@ -35,23 +39,40 @@ const GROUP: u32 = 5;
 /// What the machine has left at the rate that is used, with a constant handler in edgeward's place.
 const IDLE: f64 = 0.4;
 
+/// With less left than this, an answer that came too late may be the machine's doing.
+const BUSY: f64 = 0.1;
+
 /// How many times a second all connections are cut, where that is asked for.
 const CUTS: u32 = 2;
 
 /// How long each rate is tried.
 const TRIED: Duration = Duration::from_secs(4);
 
-/// How many pods are created.
+/// How fast pods are created, and how long the API server waits for an answer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rate {
-    a_second: u32,
-    /// Whether the machine has [`IDLE`] left; if not, others use it.
-    is_borne: bool,
+pub(crate) enum Pace {
+    /// As fast as the machine can: a group comes when the last one was answered. The API server waits as long as it can, so that
+    /// what is undecided is edgeward's doing.
+    Adaptive,
+    /// So many a second, whatever becomes of those before them, and the timeout of the manifest.
+    Steady(u32),
 }
+
+/// The machine was too busy to tell whether edgeward does what it should: no failure, and no success.
+#[derive(Debug)]
+pub(crate) struct TooBusy(pub(crate) String);
+
+impl fmt::Display for TooBusy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TooBusy {}
 
 /// Pods are being created.
 pub(crate) struct Load {
-    rate: u32,
+    pace: Pace,
     begun: Instant,
     tally: Tally,
 }
@@ -69,7 +90,7 @@ struct Tallied {
 /// What became of a load.
 #[derive(Debug)]
 pub(crate) struct Report {
-    rate: u32,
+    pace: Pace,
     lasted: Duration,
     created: usize,
     failed: Vec<String>,
@@ -83,15 +104,15 @@ pub(crate) struct Report {
     idle: f64,
 }
 
-/// Creates pods on this stage while `event` happens, so many a second: each with an SLO and small, and deleted as soon as
+/// Creates pods on this stage while `event` happens, at this pace: each with an SLO and small, and deleted as soon as
 /// it is seen to be decided. Pods without a decision stay.
 pub(crate) fn under_load(
     scene: &Scene<'_>,
     stage: &Stage<'_>,
-    rate: Rate,
+    pace: Pace,
     event: impl FnOnce(&Load) -> Result<()>,
 ) -> Result<Report> {
-    created_during(scene, stage, rate, None, event)
+    created_during(scene, stage, pace, None, event)
 }
 
 /// The same, and the API server's connections to this balancer are cut twice a second, when no review is on its way: what
@@ -99,25 +120,24 @@ pub(crate) fn under_load(
 pub(crate) fn under_load_connecting_anew(
     scene: &Scene<'_>,
     stage: &Stage<'_>,
-    rate: Rate,
+    pace: Pace,
     balancer: &Balancer<'_>,
     event: impl FnOnce(&Load) -> Result<()>,
 ) -> Result<Report> {
-    created_during(scene, stage, rate, Some(balancer.connections()), event)
+    created_during(scene, stage, pace, Some(balancer.connections()), event)
 }
 
 fn created_during(
     scene: &Scene<'_>,
     stage: &Stage<'_>,
-    rate: Rate,
+    pace: Pace,
     cut: Option<Connections>,
     event: impl FnOnce(&Load) -> Result<()>,
 ) -> Result<Report> {
-    let rate = rate.a_second;
     let (failed_open, idle) = (failed_open(scene)?, Processors::now()?);
     let client = scene.runtime.block_on(clients::client(scene))?;
     let load = Load {
-        rate,
+        pace,
         begun: Instant::now(),
         tally: Tally::default(),
     };
@@ -125,13 +145,13 @@ fn created_during(
     let pods = Pods {
         client,
         path,
-        pod: pod(stage).to_string(),
+        pod: scene.in_its_domain(pod(stage)).to_string(),
         cut,
         begun: load.begun,
         tally: Arc::clone(&load.tally),
     };
     let (stop, stopped) = oneshot::channel();
-    let creating = scene.runtime.spawn(pods.create(rate, stopped));
+    let creating = scene.runtime.spawn(pods.create(pace, stopped));
     let happened = load.lasts(Duration::from_secs(1)).and_then(|()| event(&load));
     drop(stop);
     scene.runtime.block_on(creating)??;
@@ -143,7 +163,7 @@ fn created_during(
     created.sort_unstable();
     let share = |percent: usize| created.get(created.len() * percent / 100).copied().unwrap_or_default();
     Ok(Report {
-        rate,
+        pace,
         lasted,
         created: created.len(),
         failed: tallied.failed,
@@ -154,53 +174,51 @@ fn created_during(
     })
 }
 
-/// The highest of the rates at which the machine keeps [`IDLE`] of its processors idle while a webhook that answers
-/// constantly is called, found once in a run. Call it before edgeward is registered.
-pub(crate) fn highest_rate(scene: &Scene<'_>, stage: &Stage<'_>) -> Result<Rate> {
-    static FOUND: Mutex<Option<Rate>> = Mutex::new(None);
+/// The highest rate at which the machine keeps [`IDLE`] of its processors idle while a webhook that answers constantly is
+/// called, found once in a run. Call it before edgeward is registered. [`TooBusy`] where there is none.
+pub(crate) fn highest_steady(scene: &Scene<'_>, stage: &Stage<'_>) -> Result<Pace> {
+    static FOUND: Mutex<Option<Pace>> = Mutex::new(None);
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(rate) = *found {
-        return Ok(rate);
+    if let Some(pace) = *found {
+        return Ok(pace);
     }
     let hook = scene.hook(hook::answers_constantly)?;
     let _registered = scene.register_as("constant", &[&scene.namespace], &hook.url, &hook.ca)?;
-    let mut highest = Rate {
-        a_second: RATES[0],
-        is_borne: false,
-    };
-    for a_second in RATES {
-        let rate = Rate {
-            a_second,
-            is_borne: true,
-        };
-        let report = under_load(scene, stage, rate, |load| load.lasts(TRIED))?;
+    let mut highest = None;
+    for rate in RATES {
+        let pace = Pace::Steady(rate);
+        let report = under_load(scene, stage, pace, |load| load.lasts(TRIED))?;
         println!("load: a constant handler: {report}");
         if report.idle < IDLE {
             break;
         }
-        highest = rate;
+        highest = Some(pace);
     }
+    let highest = highest.ok_or_else(|| TooBusy(format!("less than {IDLE} idle at {} pods a second", RATES[0])))?;
     println!("load: from here on {highest:?}");
     *found = Some(highest);
     Ok(highest)
 }
 
-impl Rate {
-    /// Where others use the machine, a review may take longer than the webhook's second, whoever answers it: then the API
-    /// server waits as long as it can. What is lost is lost all the same.
-    pub(crate) fn suits(self, be_patient: impl FnOnce() -> Result<()>) -> Result<()> {
-        if self.is_borne {
-            return Ok(());
+impl Pace {
+    /// Pods a second, at most.
+    fn rate(self) -> u32 {
+        match self {
+            Self::Adaptive => ADAPTIVE,
+            Self::Steady(rate) => rate,
         }
-        println!("load: others use the machine, so the API server waits for 30 s");
-        be_patient()
+    }
+
+    /// Whether the API server waits for an answer as long as it can.
+    pub(crate) fn is_patient(self) -> bool {
+        matches!(self, Self::Adaptive)
     }
 }
 
 impl Load {
     /// Waits until it has created as many pods more as it does in this time.
     pub(crate) fn lasts(&self, time: Duration) -> Result<()> {
-        let wanted = self.created() + (time.as_secs_f64() * f64::from(self.rate)) as usize;
+        let wanted = self.created() + (time.as_secs_f64() * f64::from(self.pace.rate())) as usize;
         eventually("pods are created", BOUND + 2 * time, || {
             let created = self.created();
             ensure!(created >= wanted, "{created} of {wanted}");
@@ -223,15 +241,18 @@ impl Load {
 }
 
 impl Report {
-    /// Fails unless every pod was created, and decided.
+    /// Fails unless every pod was created, and decided. [`TooBusy`] where some may have been decided too late for want of
+    /// processors.
     pub(crate) fn is_clean(&self) -> Result<()> {
         self.has_no_failure()?;
-        ensure!(
-            self.undecided.is_empty() && self.failed_open == 0,
-            "{self}: {:?}",
-            self.undecided
-        );
-        Ok(())
+        if self.undecided.is_empty() && self.failed_open == 0 {
+            return Ok(());
+        }
+        let words = format!("{self}: {:?}", self.undecided);
+        match self.pace {
+            Pace::Steady(_) if self.idle < BUSY => Err(TooBusy(words).into()),
+            _ => bail!(words),
+        }
     }
 
     /// Fails unless every pod was created.
@@ -249,8 +270,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}/s for {:.0} s: {} created, {} failed, {} undecided, {} failed open; {} ms for half, {} ms for 99 %; {:.0} % idle",
-            self.rate,
+            "{:?} for {:.0} s: {} created, {} failed, {} undecided, {} failed open; {} ms for half, {} ms for 99 %; {:.0} % idle",
+            self.pace,
             self.lasted.as_secs_f64(),
             self.created,
             self.failed.len(),
@@ -287,22 +308,28 @@ fn pod(stage: &Stage<'_>) -> Value {
 
 impl Pods {
     /// Until `stopped`, and until all were answered.
-    async fn create(self, rate: u32, mut stopped: oneshot::Receiver<()>) -> Result<()> {
+    async fn create(self, pace: Pace, mut stopped: oneshot::Receiver<()>) -> Result<()> {
         let pods = Arc::new(self);
-        let mut ticks = tokio::time::interval(Duration::from_secs(GROUP.into()) / rate);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        let mut ticks = tokio::time::interval(Duration::from_secs(GROUP.into()) / pace.rate());
+        ticks.set_missed_tick_behavior(match pace {
+            Pace::Adaptive => MissedTickBehavior::Delay,
+            Pace::Steady(_) => MissedTickBehavior::Burst,
+        });
         let mut creations = JoinSet::new();
-        let between_cuts = (rate / GROUP / CUTS).max(1);
+        let between_cuts = (pace.rate() / GROUP / CUTS).max(1);
         for group in 0_u32.. {
             tokio::select! {
                 biased;
                 _ = &mut stopped => break,
                 _ = ticks.tick() => {}
             }
-            if let Some(connections) = pods.cut.as_ref().filter(|_| group.is_multiple_of(between_cuts)) {
+            let cut = pods.cut.as_ref().filter(|_| group.is_multiple_of(between_cuts));
+            if cut.is_some() || pace.is_patient() {
                 while let Some(created) = creations.join_next().await {
                     created??;
                 }
+            }
+            if let Some(connections) = cut {
                 connections.cut().await;
             }
             for _ in 0..GROUP {
@@ -351,13 +378,6 @@ impl Pods {
             Err(error) => bail!("{name} cannot be deleted: {error}"),
         }
     }
-}
-
-/// Placed or held.
-fn is_decided(pod: &Value) -> bool {
-    let is_placed = pod["metadata"]["annotations"]["scheduling.example.io/decision"].is_string();
-    let is_held = !pod["spec"]["schedulingGates"].is_null();
-    is_placed || is_held
 }
 
 /// How many calls of webhooks the API server has passed over.

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::decision::{annotation, is_gated};
 use crate::events::ours;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
@@ -28,8 +29,7 @@ pub(crate) fn ends_a_loop(scene: &Scene<'_>) -> Result<()> {
     config["holdLimits"] = json!({"batch": "1h"});
     config["loopGuard"] = json!({"failuresPerMinute": FAILURES, "pause": "20s"});
     let edgeward = scene.live_edgeward(&config)?;
-    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    registered.be_patient()?;
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
 
     let good = Operator::new(scene, &stage, "worker")?;
     for _ in 0..2 * FAILURES {
@@ -121,7 +121,7 @@ impl<'s, 'run> Operator<'s, 'run> {
     /// A pod that asks for so much, on this stage also where nobody decides.
     fn pod(&self, millicores: u32) -> Value {
         let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
-        let mut pod = workloads::pod("", slo);
+        let mut pod = self.scene.in_its_domain(workloads::pod("", slo));
         pod["metadata"]["name"] = Value::Null;
         pod["metadata"]["generateName"] = json!(format!("{}-", self.name));
         pod["metadata"]["ownerReferences"] = json!([self.owner]);
@@ -160,11 +160,5 @@ impl<'s, 'run> Operator<'s, 'run> {
 }
 
 fn is_decided(pod: &Value) -> bool {
-    pod["metadata"]["annotations"]["scheduling.example.io/decision-id"].is_string() && !is_gated(pod)
-}
-
-fn is_gated(pod: &Value) -> bool {
-    pod["spec"]["schedulingGates"]
-        .as_array()
-        .is_some_and(|gates| !gates.is_empty())
+    annotation(pod, "decision-id").is_some() && !is_gated(pod)
 }

@@ -1,13 +1,14 @@
 //! edgeward on a real control plane: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as processes on
 //! loopback, and kwok for nodes that run pods without running anything.
 //!
-//! One control plane serves all trials. Each has a namespace, a registration of the webhook and an edgeward process of
-//! its own. `EDGEWARD_CONTROL_PLANE=<dir>` uses ready-made binaries; `EDGEWARD_BLESS=1` rewrites the goldens;
-//! `EDGEWARD_LONG=1`, as `CI`, watches the quiet cluster for five minutes.
+//! Each trial has a namespace, a registration of the webhook and edgeward processes of its own. Most run side by side in one
+//! cluster; those that need a cluster for themselves take turns in two others. `EDGEWARD_CONTROL_PLANE=<dir>` uses
+//! ready-made binaries; `EDGEWARD_BLESS=1` rewrites the goldens; `EDGEWARD_SOAK=1` runs what takes long instead.
 
 // What keeps the inner ring pure is not for tests.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
+mod api_server;
 mod backstop;
 mod balancer;
 mod burst;
@@ -21,6 +22,7 @@ mod connection;
 mod constraints;
 mod control_plane;
 mod custom_resources;
+mod decision;
 mod edgeward;
 mod events;
 mod failure;
@@ -56,7 +58,10 @@ mod release;
 mod rights;
 mod rollout;
 mod scene;
+mod side_by_side;
 mod stage;
+mod timing;
+mod trials;
 mod untouched;
 mod validation;
 #[allow(clippy::expect_used)]
@@ -65,211 +70,54 @@ mod volume;
 mod why;
 mod workloads;
 
+use std::collections::BTreeSet;
 use std::env;
+use std::iter;
 use std::process::ExitCode;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::Runtime;
 
 use crate::control_plane::ControlPlane;
+use crate::load::TooBusy;
 use crate::program::NoHelm;
-use crate::scene::Scene;
-
-type Script = fn(&Scene<'_>) -> Result<()>;
-
-/// Every trial, by the name it is listed under. Its last part names the trial's namespace.
-const SCRIPTS: &[(&str, Script)] = &[
-    // First, for they take longest.
-    ("certificates::self_managed", certificates::self_managed::self_managed),
-    ("live::quiet_cluster", live::connection::quiet_cluster),
-    ("live::silent_connection", live::connection::silent_connection),
-    ("live::cut_connection", live::connection::cut_connection),
-    ("placement::good_wan_and_low_load", placement::good_wan_and_low_load),
-    (
-        "placement::overloaded_edge_and_good_wan",
-        placement::overloaded_edge_and_good_wan,
-    ),
-    (
-        "placement::overloaded_edge_and_bad_wan",
-        placement::overloaded_edge_and_bad_wan,
-    ),
-    (
-        "placement::fleet_file_is_read_again",
-        placement::fleet_file_is_read_again,
-    ),
-    (
-        "untouched::conditions_of_the_manifest",
-        untouched::conditions_of_the_manifest,
-    ),
-    ("untouched::pods_of_nobody_here", untouched::pods_of_nobody_here),
-    ("untouched::daemon_sets", untouched::daemon_sets),
-    (
-        "constraints::own_constraints_survive",
-        constraints::own_constraints_survive,
-    ),
-    ("constraints::new_fields_survive", constraints::new_fields_survive),
-    (
-        "constraints::unknown_fields_survive",
-        constraints::unknown_fields_survive,
-    ),
-    (
-        "constraints::stale_annotations_are_replaced",
-        constraints::stale_annotations_are_replaced,
-    ),
-    (
-        "reinvocation::after_a_later_injector",
-        reinvocation::after_a_later_injector,
-    ),
-    (
-        "reinvocation::not_after_an_earlier_injector",
-        reinvocation::not_after_an_earlier_injector,
-    ),
-    (
-        "reinvocation::after_the_token_was_mounted",
-        reinvocation::after_the_token_was_mounted,
-    ),
-    ("failure::frozen_and_killed", failure::frozen_and_killed),
-    ("failure::edge_label_missing", failure::edge_label_missing),
-    ("invalid_slo::warns", invalid_slo::warns),
-    ("invalid_slo::denies", invalid_slo::denies),
-    ("validation::in_the_parsers_words", validation::in_the_parsers_words),
-    (
-        "validation::only_what_makes_other_pods",
-        validation::only_what_makes_other_pods,
-    ),
-    ("validation::refuses", validation::refuses),
-    ("validation::where_policies_fill_in", validation::where_policies_fill_in),
-    (
-        "configuration::follows_its_config_map",
-        configuration::follows_its_config_map,
-    ),
-    (
-        "configuration::bad_at_the_start_is_not_ready",
-        configuration::bad_at_the_start_is_not_ready,
-    ),
-    (
-        "configuration::live_view_waits_for_it",
-        configuration::live_view_waits_for_it,
-    ),
-    (
-        "custom_resources::bad_ones_are_refused",
-        custom_resources::bad_ones_are_refused,
-    ),
-    ("connection::speaks_http_1_1", connection::speaks_http_1_1),
-    (
-        "certificates::shown_by_the_api_server",
-        certificates::shown::shown_by_the_api_server,
-    ),
-    ("live::capacity_comes_and_goes", live::capacity_comes_and_goes),
-    ("live::nodes_change", live::nodes::nodes_change),
-    ("live::cloud_node_states", live::nodes::cloud_node_states),
-    ("live::anti_affinity", live::controllers::anti_affinity),
-    ("live::quota", live::controllers::quota),
-    ("live::history_is_gone", live::connection::history_is_gone),
-    ("live::lists_in_pages", live::connection::lists_in_pages),
-    (
-        "fleet_command::a_cluster_becomes_a_file",
-        fleet_command::a_cluster_becomes_a_file,
-    ),
-    ("fleet_command::the_real_answer", fleet_command::the_real_answer),
-    ("release::uninstall", release::uninstall),
-    ("release::with_kubectl_alone", release::with_kubectl_alone),
-    ("leader::one_of_two", leader::one_of_two),
-    ("events::told_once", events::told_once),
-    ("backstop::finds_and_recreates", backstop::finds_and_recreates),
-    ("why::pods_of_every_fate", why::pods_of_every_fate),
-    ("held::in_turn", held::in_turn),
-    ("held::until_the_wan_is_back", held::until_the_wan_is_back),
-    ("held::behind_other_gates", held::behind_other_gates),
-    ("queue::no_newcomer_first", queue::no_newcomer_first),
-    ("queue::without_edgeward", queue::without_edgeward),
-    ("gate::may_not_be_removed", gate::may_not_be_removed),
-    ("gate::placement_is_refused", gate::placement_is_refused),
-    ("gate::of_another_domain", gate::of_another_domain),
-    ("rollout::stays_at_the_edge", rollout::stays_at_the_edge),
-    ("loop_guard::ends_a_loop", loop_guard::ends_a_loop),
-    ("live::restart", live::restart::restart),
-    ("check::each_fault_and_its_fix", check::each_fault_and_its_fix),
-    ("custom_resources::policies_decide", custom_resources::policies_decide),
-    ("custom_resources::sites_change", custom_resources::sites_change),
-    ("install::with_cert_manager", install::with_cert_manager),
-    ("install::with_self_managed", install::with_self_managed),
-    ("install::with_files", install::with_files),
-    ("install::under_another_domain", install::under_another_domain),
-    (
-        "certificates::bad_pairs_are_refused",
-        certificates::bad_pairs_are_refused,
-    ),
-    ("quick_start::with_kwok", quick_start::with_kwok),
-    ("load::rolling_restart", load::restarts::rolling_restart),
-    ("load::leader_is_lost", load::restarts::leader_is_lost),
-    ("load::one_is_frozen", load::restarts::one_is_frozen),
-    ("load::rotation_files", load::rotation::rotation_files),
-    ("load::rotation_self_managed", load::rotation::rotation_self_managed),
-    ("load::rotation_cert_manager", load::rotation::rotation_cert_manager),
-    ("load::hostile_clients", load::hostile::hostile_clients),
-    ("install::by_helm", chart::by_helm),
-    ("install::by_helm_self_managed", chart::by_helm_self_managed),
-    ("install::by_helm_with_files", chart::by_helm_with_files),
-    ("burst::fills_the_edge", burst::fills_the_edge),
-];
-
-/// The trials that run alone, when all others are over; they are listed last.
-const ALONE: &[&str] = &[
-    "why::pods_of_every_fate",
-    "held::in_turn",
-    "held::until_the_wan_is_back",
-    "held::behind_other_gates",
-    "queue::no_newcomer_first",
-    "queue::without_edgeward",
-    "gate::may_not_be_removed",
-    "gate::placement_is_refused",
-    "gate::of_another_domain",
-    "rollout::stays_at_the_edge",
-    "loop_guard::ends_a_loop",
-    "live::restart",
-    "check::each_fault_and_its_fix",
-    "custom_resources::policies_decide",
-    "custom_resources::sites_change",
-    "install::with_cert_manager",
-    "install::with_self_managed",
-    "install::with_files",
-    "install::under_another_domain",
-    "certificates::bad_pairs_are_refused",
-    "quick_start::with_kwok",
-    "load::rolling_restart",
-    "load::leader_is_lost",
-    "load::one_is_frozen",
-    "load::rotation_files",
-    "load::rotation_self_managed",
-    "load::rotation_cert_manager",
-    "load::hostile_clients",
-    "install::by_helm",
-    "install::by_helm_self_managed",
-    "install::by_helm_with_files",
-    "burst::fills_the_edge",
-];
-
-static STAGES: RwLock<()> = RwLock::new(());
+use crate::scene::{Domain, Scene};
+use crate::side_by_side::{CLUSTERS, Needs, SideBySide};
+use crate::timing::timed;
+use crate::trials::{Row, SOAK, Script, TRIALS};
 
 /// What the trials share.
 struct Run {
-    // First, so that the servers of the trials are gone before the control plane is.
+    // First, so that the servers of the trials are gone before the control planes are.
     runtime: Runtime,
-    plane: ControlPlane,
+    shared: ControlPlane,
+    /// For those that need a cluster, where there are any.
+    own: Vec<ControlPlane>,
+    side_by_side: SideBySide,
+    /// Trials that the machine was too busy for, with their figures.
+    too_busy: Mutex<Vec<String>>,
 }
 
 fn main() -> ExitCode {
+    let is_soak = env::var_os("EDGEWARD_SOAK").is_some_and(|soak| soak == "1");
+    let rows = if is_soak { SOAK } else { TRIALS };
     let mut args = Arguments::from_args();
-    // Trials mostly wait; more at once than this would only slow the API server down.
-    args.test_threads.get_or_insert(4);
+    // Each waits for its turn by itself.
+    args.test_threads.get_or_insert(rows.len());
 
-    let wanted = SCRIPTS
+    let is_wanted = |(name, ..): &&Row| !args.is_filtered_out(&Trial::test(*name, || Ok(())));
+    let wanted: Vec<_> = rows
         .iter()
-        .any(|(name, _)| !args.is_filtered_out(&Trial::test(*name, || Ok(()))));
-    let run = if args.list || !wanted { Ok(None) } else { start() };
+        .filter(is_wanted)
+        .map(|&(name, needs, _)| (name, needs))
+        .collect();
+    let run = if args.list || wanted.is_empty() {
+        Ok(None)
+    } else {
+        start(wanted)
+    };
     let run = match run {
         Ok(run) => run.map(Arc::new),
         Err(error) => {
@@ -278,27 +126,30 @@ fn main() -> ExitCode {
         }
     };
 
-    let trials = SCRIPTS
-        .iter()
-        .map(|&(name, script)| trial(name, script, run.clone()))
-        .collect();
+    let trials = rows.iter().map(|row| trial(row, run.clone())).collect();
     let conclusion = libtest_mimic::run(&args, trials);
 
     // The trials are gone, so this is the last owner: everything ends here.
     let Some(mut run) = run.and_then(Arc::into_inner) else {
         return conclusion.exit_code();
     };
-    let everything = conclusion.num_passed == SCRIPTS.len() as u64;
-    let proven = run.plane.prove_rights(everything);
-    if conclusion.has_failed() || !proven {
-        run.plane.keep();
+    for told in run.too_busy.get_mut().unwrap_or_else(PoisonError::into_inner) {
+        println!("too busy to tell: {told}");
+    }
+    let everything = !is_soak && conclusion.num_passed == TRIALS.len() as u64;
+    let proven = run.rights_are_proven(everything);
+    if let Err(error) = &proven {
+        eprintln!("rights: {error:#}");
+    }
+    if conclusion.has_failed() || proven.is_err() {
+        run.planes_mut().for_each(ControlPlane::keep);
         return ExitCode::FAILURE;
     }
     conclusion.exit_code()
 }
 
 /// `None`: there is no control plane to be had and nobody insists.
-fn start() -> Result<Option<Run>> {
+fn start(wanted: Vec<(&'static str, Needs)>) -> Result<Option<Run>> {
     let Some(binaries) = control_plane::binaries()? else {
         anyhow::ensure!(
             env::var_os("CI").is_none_or(|ci| ci != "true"),
@@ -316,34 +167,70 @@ fn start() -> Result<Option<Run>> {
         .worker_threads(2)
         .enable_all()
         .build()?;
+    let shared = ControlPlane::start(&runtime, &binaries)?;
+    let own = wanted.iter().filter(|(_, needs)| *needs == Needs::Cluster).count();
+    let own = (0..own.min(CLUSTERS)).map(|_| ControlPlane::start(&runtime, &binaries));
+    let own = own.collect::<Result<Vec<_>>>()?;
     Ok(Some(Run {
         runtime,
-        plane: ControlPlane::start(&binaries)?,
+        shared,
+        own,
+        side_by_side: SideBySide::of(wanted),
+        too_busy: Mutex::default(),
     }))
 }
 
-fn trial(name: &'static str, script: Script, run: Option<Arc<Run>>) -> Trial {
+fn trial(&(name, needs, script): &Row, run: Option<Arc<Run>>) -> Trial {
     Trial::ignorable_test(name, move || {
         let Some(run) = run else {
             return Ok(Completion::ignored_with("no control plane"));
         };
-        let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
-        // A burst needs the machine for itself; the others run side by side.
-        let (_together, _alone);
-        match ALONE.contains(&name) {
-            true => _alone = STAGES.write().unwrap_or_else(PoisonError::into_inner),
-            false => _together = STAGES.read().unwrap_or_else(PoisonError::into_inner),
+        let turn = run.side_by_side.turn(name, needs);
+        let plane = turn.cluster.map_or(&run.shared, |own| &run.own[own]);
+        let error = match timed(name, || tried(plane, &run.runtime, name, needs, script)) {
+            Ok(()) => return Ok(Completion::Completed),
+            Err(error) => error,
+        };
+        if let Some(TooBusy(figures)) = error.downcast_ref() {
+            let mut too_busy = run.too_busy.lock().unwrap_or_else(PoisonError::into_inner);
+            too_busy.push(format!("{name}: {figures}"));
+            return Ok(Completion::ignored_with("too busy to tell"));
         }
-        let scene = Scene::open(&run.plane, &run.runtime, name).map_err(failed)?;
-        let ended = script(&scene);
-        if ended.as_ref().is_err_and(|error| error.is::<NoHelm>()) && env::var_os("CI").is_none_or(|ci| ci != "true") {
+        if error.is::<NoHelm>() && env::var_os("CI").is_none_or(|ci| ci != "true") {
             return Ok(Completion::ignored_with("no Helm"));
         }
-        let ended = ended.map_err(|error| Failed::from(format!("{error:#}\n{}", scene.tails())));
-        if ALONE.contains(&name) {
-            scene.clear().map_err(failed)?;
-        }
-        ended?;
-        Ok(Completion::Completed)
+        Err(Failed::from(format!("{error:#}")))
     })
+}
+
+/// Plays a trial, and leaves nothing of its pods.
+fn tried(plane: &ControlPlane, runtime: &Runtime, name: &str, needs: Needs, script: Script) -> Result<()> {
+    let domain = match needs {
+        Needs::Domain => Domain::Own,
+        Needs::Nodes | Needs::Cluster | Needs::Machine => Domain::Shared,
+    };
+    let scene = Scene::open(plane, runtime, name, domain)?;
+    let ended = script(&scene).map_err(|error| scene.with_logs(error));
+    let cleared = scene.clear();
+    ended.and(cleared)
+}
+
+impl Run {
+    fn planes(&self) -> impl Iterator<Item = &ControlPlane> {
+        iter::once(&self.shared).chain(&self.own)
+    }
+
+    fn planes_mut(&mut self) -> impl Iterator<Item = &mut ControlPlane> {
+        iter::once(&mut self.shared).chain(&mut self.own)
+    }
+
+    /// Fails unless edgeward has done what the manifests allow and nothing else and, if every trial was run, needs all of it.
+    fn rights_are_proven(&self, everything: bool) -> Result<()> {
+        let (mut calls, mut homes) = (Vec::new(), BTreeSet::new());
+        for plane in self.planes() {
+            calls.extend(plane.calls_of_edgeward()?);
+            homes.extend(plane.rights.homes());
+        }
+        self.shared.rights.prove(&calls, &homes, everything)
+    }
 }

@@ -7,8 +7,8 @@ use anyhow::Result;
 
 use crate::process::Ended;
 
-/// Long enough for two busy cores; nothing waits this long when all is well.
-pub(crate) const BOUND: Duration = Duration::from_secs(45);
+/// Long enough for cores that others use, too; nothing waits this long when all is well.
+pub(crate) const BOUND: Duration = Duration::from_secs(120);
 
 /// Repeats `observe` until it succeeds; its error is the observation. After `bound` the last one is reported, and at
 /// once when a process has ended that was waited for.

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use crate::balancer::Balancer;
 use crate::clients;
+use crate::decision::{annotation, is_gated};
 use crate::edgeward::Edgeward;
-use crate::held::{annotation, ends, for_long, holding, in_order, is_gated, pod};
+use crate::held::{ends, for_long, holding, in_order, pod};
 use crate::history::History;
 use crate::leader::leads;
 use crate::patience::{BOUND, eventually};
@@ -37,18 +38,17 @@ pub(crate) fn no_newcomer_first(scene: &Scene<'_>) -> Result<()> {
     let balancer = Balancer::open(scene)?;
     replicas.iter().try_for_each(|replica| balancer.add(replica))?;
     let authorities: String = replicas.iter().map(|replica| replica.ca.as_str()).collect();
-    let registered = scene.register(&balancer.url(), &authorities)?;
-    registered.be_patient()?;
+    let _registered = scene.register(&balancer.url(), &authorities)?;
 
     let fillers = (0..10).map(|i| format!("filler-{i}")).collect::<Vec<_>>();
     for filler in &fillers {
-        let mut filler = pod(filler, 100, 5);
+        let mut filler = pod(scene, filler, 100, 5);
         filler["metadata"]["labels"] = json!({"app": "filler"});
         ends(scene, &stage, &filler, "edge", "edge_feasible_slo_met")?;
     }
     let history = History::begin(scene)?;
     for i in 0..HELD {
-        scene.kubectl.create(&pod(&format!("held-{i}"), 100, 8))?;
+        scene.kubectl.create(&pod(scene, &format!("held-{i}"), 100, 8))?;
     }
     eventually("every replica knows of all", BOUND, || {
         replicas.iter().try_for_each(|replica| {
@@ -58,9 +58,12 @@ pub(crate) fn no_newcomer_first(scene: &Scene<'_>) -> Result<()> {
         })
     })?;
 
+    let mut newcomer = pod(scene, "newcomer", 100, 2);
+    newcomer["metadata"]["labels"] = json!({"app": "newcomer"});
     let newcomers = scene.runtime.spawn(newcomers(
         scene.runtime.block_on(clients::client(scene))?,
         scene.namespace.clone(),
+        newcomer,
     ));
     let stop = Stopping(newcomers.abort_handle());
     let delete = |fillers: &[String]| {
@@ -104,14 +107,14 @@ pub(crate) fn no_newcomer_first(scene: &Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Creates pods of priority 2, one after the other, which go into the same room.
-async fn newcomers(client: kube::Client, namespace: String) -> Result<()> {
+/// Creates such pods, one after the other, every second of them smaller.
+async fn newcomers(client: kube::Client, namespace: String, mut pod: Value) -> Result<()> {
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     let mut pace = tokio::time::interval(PACE);
     for i in 0.. {
         pace.tick().await;
-        let mut pod = pod(&format!("newcomer-{i}"), [50, 100][i % 2], 2);
-        pod["metadata"]["labels"] = json!({"app": "newcomer"});
+        pod["metadata"]["name"] = json!(format!("newcomer-{i}"));
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(["50m", "100m"][i % 2]);
         let request = Request::post(&path)
             .header("content-type", "application/json")
             .body(pod.to_string().into_bytes())?;
@@ -162,9 +165,8 @@ pub(crate) fn without_edgeward(scene: &Scene<'_>) -> Result<()> {
     stage.wan.close();
     let limits = json!({"latency": "1h", "throughput": format!("{LIMIT_SECONDS}s"), "batch": "1h"});
     let mut edgeward = scene.live_edgeward(&holding(&stage, &limits))?;
-    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    registered.be_patient()?;
-    let mut filler = pod("filler", 1000, 5);
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    let mut filler = pod(scene, "filler", 1000, 5);
     filler["metadata"]["labels"] = json!({"app": "filler"});
     ends(scene, &stage, &filler, "edge", "edge_feasible_slo_met")?;
 
@@ -172,11 +174,11 @@ pub(crate) fn without_edgeward(scene: &Scene<'_>) -> Result<()> {
     for i in 0..PODS {
         scene
             .kubectl
-            .create(&pod(&format!("held-{i}"), 100, i as u32 * 7 % 11))?;
+            .create(&pod(scene, &format!("held-{i}"), 100, i as u32 * 7 % 11))?;
     }
-    let mut timed = pod("timed", 100, 5);
+    let mut timed = pod(scene, "timed", 100, 5);
     timed["metadata"]["labels"] = json!({"app": "timed"});
-    timed["metadata"]["annotations"]["slo.example.io/class"] = json!("throughput");
+    timed["metadata"]["annotations"][scene.key("slo.example.io/class")] = json!("throughput");
     scene.kubectl.create(&timed)?;
     let versions = || -> Result<BTreeMap<String, Value>> {
         let pods = scene.kubectl.list("pods", "app=held")?;

@@ -132,9 +132,15 @@ impl Rights {
         granted_by(objects)
     }
 
-    /// Holds them against the calls in the audit log: the API server has allowed each, by a right of the manifests. If
-    /// `everything` was tried, each right was used, and none could be narrower. Says on stdout what was checked.
-    pub(crate) fn prove(&self, calls: &[Value], everything: bool) -> Result<()> {
+    /// The namespaces that are edgeward's own.
+    pub(crate) fn homes(&self) -> BTreeSet<String> {
+        self.homes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Holds them against the calls in the audit logs of clusters where edgeward has these namespaces: the API server has allowed
+    /// each, by a right of the manifests. If `everything` was tried, each right was used, and none could be narrower. Says on
+    /// stdout what was checked.
+    pub(crate) fn prove(&self, calls: &[Value], homes: &BTreeSet<String>, everything: bool) -> Result<()> {
         let mut accounts = vec![(String::new(), "deploy/base", self.granted())];
         for (hook, rules) in HOOKS {
             let mut all = BTreeSet::new();
@@ -146,13 +152,12 @@ impl Rights {
             }
             accounts.push((hook.to_owned(), "the chart", all));
         }
-        let homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut complaints = Vec::new();
         for (of, by, granted) in &accounts {
             let user = format!("{USER}{of}");
             let calls = calls.iter().filter(|call| call["user"]["username"] == user);
             let calls: Vec<_> = calls.collect();
-            let proof = prove(granted, &calls, &homes, everything);
+            let proof = prove(granted, &calls, homes, everything);
             let of = format!("edgeward{of}");
             println!(
                 "rights: {} calls of {of}, {} not allowed by {by}",

@@ -11,7 +11,6 @@ use crate::stage::Stage;
 use crate::workloads;
 
 const REPLICAS: usize = 9;
-const ROLLOUTS: usize = 3;
 const NAME: &str = "shop";
 
 /// Each pod asks for a tenth of the edge.
@@ -25,23 +24,31 @@ fn strategies() -> [(&'static str, Value, usize); 2] {
     ]
 }
 
-/// Three rollouts in a row of nine replicas that take nine tenths of the edge, and 5 s to terminate. With `waitForTerminating` no
-/// rollout leaves more in the cloud than one step of it; without, the first leaves more than that. What is in the cloud is the
-/// first to go when the Deployment shrinks.
+/// Rollouts of nine replicas that take nine tenths of the edge, and 2 s to terminate: none leaves more in the cloud than one step
+/// of it. What is in the cloud is the first to go when the Deployment shrinks.
 pub(crate) fn stays_at_the_edge(scene: &Scene<'_>) -> Result<()> {
+    stays_while_it_waits(scene, &["30s"], 1)
+}
+
+/// Three of each kind in a row, also without `waitForTerminating`: then the first leaves more in the cloud than a step.
+pub(crate) fn three_in_a_row(scene: &Scene<'_>) -> Result<()> {
+    stays_while_it_waits(scene, &["30s", "0s"], 3)
+}
+
+/// With each of these settings of `waitForTerminating`, and so many rollouts of each kind.
+fn stays_while_it_waits(scene: &Scene<'_>, waits: &[&str], count: usize) -> Result<()> {
     let stage = Stage::new(scene)?;
     stage.edge_node("edge-0", "1")?;
     stage.cloud_node("cloud-0")?;
-    for wait in ["30s", "0s"] {
+    for wait in waits {
         let mut config = holding(&stage, &for_long());
         config["waitForTerminating"] = json!(wait);
         let edgeward = scene.live_edgeward_as(&format!("waits-{wait}"), &config)?;
-        let registered = scene.register(&edgeward.url, &edgeward.ca)?;
-        registered.be_patient()?;
+        let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
         for (name, strategy, step) in strategies() {
-            let shares = rollouts(scene, &stage, &strategy)?;
+            let shares = rollouts(scene, &stage, &strategy, count)?;
             println!("rollout: {name}, waitForTerminating {wait}: {shares:?} of {REPLICAS} in the cloud");
-            match wait {
+            match *wait {
                 "0s" => ensure!(shares[0] > step, "{name}: {shares:?}: waiting makes no difference"),
                 _ => ensure!(shares.iter().all(|share| *share <= step), "{name}: {shares:?}"),
             }
@@ -50,10 +57,10 @@ pub(crate) fn stays_at_the_edge(scene: &Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How many replicas are in the cloud after each rollout.
-fn rollouts(scene: &Scene<'_>, stage: &Stage<'_>, strategy: &Value) -> Result<Vec<usize>> {
+/// How many replicas are in the cloud after each of so many rollouts.
+fn rollouts(scene: &Scene<'_>, stage: &Stage<'_>, strategy: &Value, count: usize) -> Result<Vec<usize>> {
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
-    let mut deployment = workloads::deployment(NAME, REPLICAS as u32, slo);
+    let mut deployment = scene.in_its_domain(workloads::deployment(NAME, REPLICAS as u32, slo));
     deployment["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": strategy});
     let template = &mut deployment["spec"]["template"];
     template["metadata"]["labels"][SLOW] = json!("true");
@@ -62,13 +69,13 @@ fn rollouts(scene: &Scene<'_>, stage: &Stage<'_>, strategy: &Value) -> Result<Ve
     let at_first = in_cloud(stage, &settled(scene, REPLICAS)?);
     ensure!(at_first == 0, "{at_first} in the cloud at first");
     let mut shares = Vec::new();
-    for rollout in 0..ROLLOUTS {
+    for rollout in 0..count {
         let patch = json!({"spec": {"template": {"metadata": {"labels": {"rollout": rollout.to_string()}}}}});
         let args = ["patch", "deployment", NAME, "--type=merge", "-p", &patch.to_string()];
         scene.kubectl.run(&args, "")?;
         shares.push(in_cloud(stage, &settled(scene, REPLICAS)?));
     }
-    let cloud = shares[ROLLOUTS - 1];
+    let cloud = shares.last().copied().unwrap_or_default();
     let left = REPLICAS - cloud;
     scene
         .kubectl

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -15,9 +15,11 @@ use crate::control_plane::ControlPlane;
 use crate::edgeward::Edgeward;
 use crate::hook::{Answer, Hook};
 use crate::kubectl::Kubectl;
+use crate::load::TooBusy;
 use crate::patience::{BOUND, eventually};
 use crate::pki::Authority;
 use crate::process::tail;
+use crate::program::NoHelm;
 use crate::proxy::Proxy;
 use crate::rights::Granted;
 use crate::workloads;
@@ -28,22 +30,38 @@ pub(crate) const POLICIES: &str = "scheduling.example.io/policies";
 /// Label by which a namespace opts in.
 pub(crate) const MANAGED: &str = "scheduling.example.io/managed";
 
+/// The domain of edgeward's keys that is the default.
+const SHARED_DOMAIN: &str = "example.io";
+
+/// The domain under which a trial's edgeward has its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Domain {
+    /// The default, which it shares with other trials: whoever leads in one of them would release every pod behind the gate.
+    Shared,
+    /// Of its own.
+    Own,
+}
+
 /// The stage of one trial.
 pub(crate) struct Scene<'run> {
     plane: &'run ControlPlane,
     pub(crate) runtime: &'run Runtime,
     /// Name of the trial's own namespace, which opted in.
     pub(crate) namespace: String,
+    /// The domain of edgeward's keys.
+    domain: String,
     /// kubectl in that namespace.
     pub(crate) kubectl: Kubectl,
     pub(crate) dir: PathBuf,
+    /// How long the audit log was when the trial began.
+    audited: u64,
     /// What edgeward may do besides until the trial is over, however it ends.
     granted: Mutex<Vec<Granted>>,
 }
 
 impl<'run> Scene<'run> {
-    /// For the trial of this name.
-    pub(crate) fn open(plane: &'run ControlPlane, runtime: &'run Runtime, name: &str) -> Result<Self> {
+    /// For the trial of this name, under this domain.
+    pub(crate) fn open(plane: &'run ControlPlane, runtime: &'run Runtime, name: &str, domain: Domain) -> Result<Self> {
         let namespace = name.rsplit("::").next().unwrap_or(name).replace('_', "-");
         let dir = plane.dir().join(&namespace);
         fs::create_dir(&dir)?;
@@ -51,13 +69,31 @@ impl<'run> Scene<'run> {
         let scene = Self {
             plane,
             runtime,
+            domain: match domain {
+                Domain::Shared => SHARED_DOMAIN.to_owned(),
+                Domain::Own => format!("{namespace}.test"),
+            },
             namespace,
             kubectl,
             dir,
+            audited: plane.audited()?,
             granted: Mutex::default(),
         };
-        scene.create_namespace(&scene.namespace, json!({MANAGED: "true"}))?;
+        scene.create_namespace(&scene.namespace, json!({scene.key(MANAGED): "true"}))?;
         Ok(scene)
+    }
+
+    /// A key of the contract, such as `slo.example.io/class`, under the trial's domain.
+    pub(crate) fn key(&self, key: &str) -> String {
+        key.replace(SHARED_DOMAIN, &self.domain)
+    }
+
+    /// An object with its keys under the trial's domain.
+    pub(crate) fn in_its_domain(&self, object: Value) -> Value {
+        match &*self.domain {
+            SHARED_DOMAIN => object,
+            _ => self.key(&object.to_string()).parse().unwrap_or(object),
+        }
     }
 
     /// kubectl in another namespace of this trial, created with `labels`.
@@ -249,15 +285,33 @@ impl<'run> Scene<'run> {
         Hook::start(self.runtime, answer)
     }
 
-    /// Registers a webhook as `webhook/base` says, for this trial's namespace, and waits until it is called.
+    /// Registers a webhook as `webhook/base` says, for this trial's namespace, and waits until it is called. The API server waits
+    /// for its answer as long as it can, however busy the machine is.
     pub(crate) fn register(&self, url: &str, ca: &str) -> Result<Registration> {
         self.register_as("zz-edgeward", &[&self.namespace], url, ca)
     }
 
-    /// The same under another name, which decides the order, and for more namespaces, in front of the selector that the
-    /// manifest has. The first namespace is the one whose pods show that the webhook is in force.
+    /// The same, with the timeout of the manifest.
+    pub(crate) fn register_with_its_timeout(&self, url: &str, ca: &str) -> Result<Registration> {
+        self.registered("zz-edgeward", &[&self.namespace], manifest()?, url, ca)
+    }
+
+    /// As [`register`](Self::register) does, under another name, which decides the order, and for more namespaces. The first is
+    /// the one whose pods show that the webhook is in force.
     pub(crate) fn register_as(&self, prefix: &str, namespaces: &[&str], url: &str, ca: &str) -> Result<Registration> {
-        let mut manifest = manifest()?;
+        self.registered(prefix, namespaces, patient(manifest()?), url, ca)
+    }
+
+    /// The namespaces stand beside the selector that the manifest has.
+    fn registered(
+        &self,
+        prefix: &str,
+        namespaces: &[&str],
+        manifest: Value,
+        url: &str,
+        ca: &str,
+    ) -> Result<Registration> {
+        let mut manifest = self.in_its_domain(manifest);
         let name = format!("{prefix}-{}", self.namespace);
         manifest["metadata"]["name"] = json!(name);
         for webhook in manifest["webhooks"].as_array_mut().into_iter().flatten() {
@@ -277,7 +331,7 @@ impl<'run> Scene<'run> {
         // The API server reads configurations and namespaces through caches of its own.
         let first = namespaces.first().context("no namespace")?;
         let kubectl = self.kubectl_in(first);
-        let probe = workloads::pod("probe", workloads::latency());
+        let probe = self.in_its_domain(workloads::pod("probe", workloads::latency()));
         eventually("the API server calls the webhook", BOUND, || {
             kubectl.dry_run(&probe)?;
             let creations = self.creations(first)?;
@@ -290,11 +344,10 @@ impl<'run> Scene<'run> {
         Ok(registration)
     }
 
-    /// Registers `webhook/base` under a domain of the trial's own, which no other trial's edgeward knows, and opts its
-    /// namespace in. Nobody waits until it is called.
-    pub(crate) fn register_under(&self, domain: &str, url: &str, ca: &str) -> Result<Registration> {
-        let manifest = include_str!("../../webhook/base/mutatingwebhookconfiguration.yaml");
-        let mut manifest: Value = serde_saphyr::from_str(&manifest.replace("example.io", domain))?;
+    /// Registers a manifest under a domain of the trial's own, which no other trial's edgeward knows, and opts its namespace in.
+    /// Nobody waits until it is called.
+    pub(crate) fn register_under(&self, domain: &str, manifest: &Value, url: &str, ca: &str) -> Result<Registration> {
+        let mut manifest: Value = manifest.to_string().replace(SHARED_DOMAIN, domain).parse()?;
         let name = format!("zz-edgeward-{}", self.namespace);
         manifest["metadata"]["name"] = json!(name);
         for webhook in manifest["webhooks"].as_array_mut().into_iter().flatten() {
@@ -311,14 +364,11 @@ impl<'run> Scene<'run> {
         Ok(registration)
     }
 
-    /// The pods created in a namespace, as the API server's audit log has them.
+    /// The pods created in a namespace since the trial began, as the API server's audit log has them.
     pub(crate) fn creations(&self, namespace: &str) -> Result<Vec<Creation>> {
-        let events = self.plane.creations()?;
-        Ok(events
-            .into_iter()
-            .map(Creation)
-            .filter(|creation| creation.0["objectRef"]["namespace"] == namespace)
-            .collect())
+        let events = self.plane.creations(namespace, self.audited)?.into_iter();
+        let events = events.filter(|event| event["objectRef"]["namespace"] == namespace);
+        Ok(events.map(Creation).collect())
     }
 
     /// The creation of this pod, once the audit log has it.
@@ -334,7 +384,7 @@ impl<'run> Scene<'run> {
     /// Removes the pods of the trial's namespace and what would make them again. Whoever leads in another trial would
     /// release those that are held.
     pub(crate) fn clear(&self) -> Result<()> {
-        const ALL: &str = "deployments,replicasets,pods";
+        const ALL: &str = "daemonsets,deployments,replicasets,jobs,pods";
         let args = ["delete", ALL, "--all", "--grace-period=0", "--force", "--wait=false"];
         self.kubectl.run(&args, "")?;
         eventually("the trial's pods are gone", 4 * BOUND, || {
@@ -344,8 +394,15 @@ impl<'run> Scene<'run> {
         })
     }
 
-    /// The ends of the logs of this trial's processes.
-    pub(crate) fn tails(&self) -> String {
+    /// An error with the ends of the logs of this trial's processes; one that is no failure stays as it is.
+    pub(crate) fn with_logs(&self, error: Error) -> Error {
+        if error.is::<TooBusy>() || error.is::<NoHelm>() {
+            return error;
+        }
+        anyhow!("{error:#}\n{}", self.tails())
+    }
+
+    fn tails(&self) -> String {
         let logs = fs::read_dir(&self.dir)
             .into_iter()
             .flatten()
@@ -363,25 +420,18 @@ pub(crate) fn manifest() -> Result<Value> {
     ))?)
 }
 
+/// A webhook configuration by which the API server waits for an answer as long as it can.
+pub(crate) fn patient(mut configuration: Value) -> Value {
+    for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
+        webhook["timeoutSeconds"] = json!(30);
+    }
+    configuration
+}
+
 /// A registered webhook; dropped with the trial.
 pub(crate) struct Registration {
     pub(crate) name: String,
     kubectl: Kubectl,
-}
-
-impl Registration {
-    /// From now on the API server waits for an answer as long as it can, however busy the machine is.
-    pub(crate) fn be_patient(&self) -> Result<()> {
-        be_patient(&self.kubectl, &self.name)
-    }
-}
-
-/// See [`Registration::be_patient`].
-pub(crate) fn be_patient(kubectl: &Kubectl, configuration: &str) -> Result<()> {
-    let replace = |entry| json!({"op": "replace", "path": format!("/webhooks/{entry}/timeoutSeconds"), "value": 30});
-    let patch = json!([replace(0), replace(1)]).to_string();
-    let args = ["patch", "mutatingwebhookconfiguration", configuration, "--type=json"];
-    kubectl.run(&[&args[..], &["-p", &patch]].concat(), "").map(drop)
 }
 
 impl Drop for Registration {

@@ -20,6 +20,7 @@ const LABEL: &str = "edgeward.test/stage";
 /// Two sites of the trial's own. Their nodes go with it.
 pub(crate) struct Stage<'run> {
     name: String,
+    domain: String,
     kubectl: Kubectl,
     nodes: RefCell<Vec<String>>,
     /// What the probes of the cloud site reach.
@@ -30,18 +31,19 @@ impl<'run> Stage<'run> {
     pub(crate) fn new(scene: &Scene<'run>) -> Result<Self> {
         Ok(Self {
             name: scene.namespace.clone(),
+            domain: scene.key("example.io"),
             kubectl: scene.kubectl.clone(),
             nodes: RefCell::default(),
             wan: Wan::open(scene.runtime)?,
         })
     }
 
-    /// A configuration with the two sites, `edge` and `cloud`. By it no pod is held: the edgeward of any other trial could
-    /// release it.
+    /// A configuration with the two sites, `edge` and `cloud`, under the trial's domain. By it no pod is held.
     pub(crate) fn config(&self) -> Value {
         let probe = format!("tcp://{}", self.wan.address);
         let toleration = json!({"key": "cloud", "value": "cloud", "effect": "NoSchedule"});
         json!({
+            "domain": self.domain,
             "sites": [
                 {"name": "edge", "kind": "edge", "nodeSelector": {LABEL: self.label("edge")},
                  "tolerations": [self.toleration()]},

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::fleet_command::command;
 use crate::kubectl::Said;
 use crate::patience::{BOUND, eventually};
-use crate::scene::Scene;
+use crate::scene::{Scene, manifest, patient};
 use crate::stage::Stage;
 use crate::workloads;
 
@@ -99,8 +99,7 @@ pub(crate) fn pods_of_every_fate(scene: &Scene<'_>) -> Result<()> {
     let cloud = stage.cloud_node("cloud-0")?;
     let config = config(&stage);
     let mut edgeward = scene.live_edgeward(&config)?;
-    let registered = scene.register_under(DOMAIN, &edgeward.url, &edgeward.ca)?;
-    registered.be_patient()?;
+    let _registered = scene.register_under(DOMAIN, &patient(manifest()?), &edgeward.url, &edgeward.ca)?;
     let outcome = |expected: &str| {
         eventually(&format!("a pod: {expected}"), BOUND, || {
             let pod = scene.kubectl.dry_run(&pod("asking"))?;

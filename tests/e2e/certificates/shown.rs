@@ -142,7 +142,6 @@ impl<'s, 'run> Trial<'s, 'run> {
         let balancer = Balancer::open_on(scene, scene.webhook_credentials().listener.try_clone()?)?;
         balancer.add(&edgeward)?;
         let registered = scene.register(&balancer.url(), &edgeward.ca)?;
-        registered.be_patient()?;
         Ok(Self {
             scene,
             registered,

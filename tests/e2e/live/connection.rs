@@ -1,6 +1,5 @@
 //! The connection to the API server: cut, silent, quiet; and a history that is gone.
 
-use std::env;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -87,7 +86,7 @@ impl<'scene, 'run> Behind<'scene, 'run> {
     fn decides_on(&self) -> Result<()> {
         self.change()?;
         for (millicores, outcome) in [(900, EDGE), (1100, CLOUD)] {
-            is_now(self.scene, &pod("asking", millicores), outcome).context("it was seen")?;
+            is_now(self.scene, &pod(self.scene, "asking", millicores), outcome).context("it was seen")?;
         }
         would_be_within(self.scene, 1100, STALE, 2 * BOUND)?;
         self.proxy.heal()?;
@@ -105,7 +104,7 @@ impl<'scene, 'run> Behind<'scene, 'run> {
 
 /// A pod that nobody decides runs on this node.
 fn bound(scene: &Scene<'_>, name: &str, millicores: u32, node: &str) -> Result<()> {
-    let mut pod = pod(name, millicores);
+    let mut pod = pod(scene, name, millicores);
     pod["spec"]["nodeName"] = json!(node);
     scene.kubectl.create(&pod)?;
     runs(scene, name)
@@ -161,23 +160,31 @@ pub(crate) fn lists_in_pages(scene: &Scene<'_>) -> Result<()> {
     behind.sees_the_new()
 }
 
-/// Nothing happens for longer than the view may be old, and it is not stale. With `EDGEWARD_LONG=1`, and under
-/// `CI`, for five minutes.
+/// Nothing happens for longer than the view may be old, and it is not stale.
 pub(crate) fn quiet_cluster(scene: &Scene<'_>) -> Result<()> {
+    // As long as a watch and a half.
+    is_quiet(scene, Duration::from_secs(45), TTL)
+}
+
+/// Nothing happens for five minutes, with the default.
+pub(crate) fn five_quiet_minutes(scene: &Scene<'_>) -> Result<()> {
+    is_quiet(scene, Duration::from_secs(300), "60s")
+}
+
+fn is_quiet(scene: &Scene<'_>, duration: Duration, ttl: &str) -> Result<()> {
     const PAUSE: Duration = Duration::from_secs(5);
-    // More than three watches, and more than the 60 s of the default.
-    let is_long = env::var_os("EDGEWARD_LONG").is_some_and(|long| long == "1") || env::var_os("CI").is_some();
-    let duration = Duration::from_secs(if is_long { 300 } else { 100 });
     let stage = Stage::new(scene)?;
     stage.edge_node("edge-0", "1")?;
     stage.cloud_node("cloud-0")?;
-    let edgeward = scene.live_edgeward(&stage.config())?;
+    let mut config = stage.config();
+    config["telemetryCacheTTL"] = json!(ttl);
+    let edgeward = scene.live_edgeward(&config)?;
     let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
 
     let begun = Instant::now();
     while begun.elapsed() < duration {
         let asked = begun.elapsed();
-        is_now(scene, &pod("asking", 900), EDGE).with_context(|| format!("after {asked:?}"))?;
+        is_now(scene, &pod(scene, "asking", 900), EDGE).with_context(|| format!("after {asked:?}"))?;
         thread::sleep(PAUSE);
     }
     Ok(())

@@ -70,8 +70,9 @@ pub(crate) fn anti_affinity(scene: &Scene<'_>) -> Result<()> {
 /// A Deployment that cannot create a pod reserves room for pods that never come, but not for long: it changes no verdict
 /// in another namespace.
 pub(crate) fn quota(scene: &Scene<'_>) -> Result<()> {
-    const SETTLES: Duration = Duration::from_secs(10);
-    const WATCHED: Duration = Duration::from_secs(20);
+    // Longer than a reservation lasts.
+    const RESERVED: Duration = Duration::from_secs(5);
+    const WATCHED: Duration = Duration::from_secs(10);
     const PACE: Duration = Duration::from_millis(200);
     let stage = Stage::new(scene)?;
     stage.edge_node("edge-0", "1")?;
@@ -97,21 +98,27 @@ pub(crate) fn quota(scene: &Scene<'_>) -> Result<()> {
     let mut deployment = workloads::deployment("many", 500, workloads::latency());
     deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("600m");
     kubectl.create(&deployment)?;
-    let created = Instant::now();
+    let suspended = || edgeward.count("edgeward_reservation_owners_suspended", &[]);
+    eventually("its owner reserves nothing any more", BOUND, || {
+        let suspended = suspended()?;
+        ensure!(suspended == 1, "{suspended} owners are suspended");
+        Ok(())
+    })?;
+    // What it has reserved before ends by then.
+    let begun = Instant::now();
     let mut asked = 0;
-    while created.elapsed() < SETTLES + WATCHED {
-        if created.elapsed() >= SETTLES {
+    while begun.elapsed() < RESERVED + WATCHED {
+        if begun.elapsed() >= RESERVED {
             asked += 1;
-            let since = created.elapsed();
-            is_now(scene, &pod("asking", 600), EDGE).with_context(|| format!("{since:?} after its creation"))?;
+            let since = begun.elapsed();
+            is_now(scene, &pod(scene, "asking", 600), EDGE).with_context(|| format!("{since:?} later"))?;
         }
         thread::sleep(PACE);
     }
     ensure!(kubectl.list("pods", "")?.is_empty(), "the quota let pods through");
     let of_others = edgeward.reviews()? - before - asked;
     ensure!(of_others >= 4, "the deployment has tried {of_others} times only");
-    let suspended = edgeward.count("edgeward_reservation_owners_suspended", &[])?;
-    ensure!(suspended == 1, "{suspended} owners are suspended");
+    ensure!(suspended()? == 1, "{} owners are suspended", suspended()?);
     Ok(())
 }
 

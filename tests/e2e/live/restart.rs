@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{CLOUD, EDGE, would_be};
 use crate::clients::{LABEL, PODS, create, millicores};
+use crate::decision::annotation;
 use crate::edgeward::Edgeward;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
@@ -32,11 +33,11 @@ pub(crate) fn restart(scene: &Scene<'_>) -> Result<()> {
     // For so long that none ends but by the sight of its pod.
     config["reservationTTL"] = json!("1h");
     let mut edgeward = scene.live_edgeward(&config)?;
-    let registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
     // A pod that is passed over leaves its reservation behind.
-    registered.be_patient()?;
 
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
+    let slo = scene.in_its_domain(slo);
     // Also a pod that nobody decides stays on this stage.
     let spec = json!({"affinity": stage.affinity(), "tolerations": [stage.toleration()]});
     let before = edgeward.reviews()?;
@@ -146,9 +147,7 @@ fn whole(pod: &Value) -> Result<usize> {
         "wanRttMs",
         "explain",
     ];
-    let annotations = &pod["metadata"]["annotations"];
-    let has = |key: &&str| annotations[format!("scheduling.example.io/{key}")].is_string();
-    let written = KEYS.iter().filter(|key| has(key)).count();
+    let written = KEYS.iter().filter(|key| annotation(pod, key).is_some()).count();
     let is_selected = pod["spec"]["nodeSelector"].is_object();
     match (written, is_selected) {
         (0, false) => Ok(0),

@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::replicas::{Replicas, stage};
-use super::{highest_rate, under_load};
+use super::{highest_steady, under_load};
 use crate::patience::BOUND;
 use crate::scene::Scene;
 
@@ -52,8 +52,8 @@ pub(crate) fn hostile_clients(scene: &Scene<'_>) -> Result<()> {
         println!("load: {fewer}");
     }
     let stage = stage(scene)?;
-    let rate = highest_rate(scene, &stage)?;
-    let replicas = Replicas::open(scene, &stage, rate)?;
+    let pace = highest_steady(scene, &stage)?;
+    let replicas = Replicas::open(scene, &stage, pace)?;
     let strangers = Strangers::of(&replicas)?;
     // Of their own, for they are no part of the load.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -66,7 +66,7 @@ pub(crate) fn hostile_clients(scene: &Scene<'_>) -> Result<()> {
         members.map(|member| Ok(member.memory_kib(field)? / 1024)).collect()
     };
     println!("load: MiB resident before: {:?}", memory("VmRSS")?);
-    let report = under_load(scene, &stage, rate, |load| {
+    let report = under_load(scene, &stage, pace, |load| {
         let during = |attack: &str, begun: Duration| -> Result<()> {
             load.lasts(Duration::from_secs(1))?;
             let seconds = (load.time() - begun).as_secs_f64();

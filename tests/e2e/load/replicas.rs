@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::Rate;
+use super::Pace;
 use crate::balancer::Balancer;
 use crate::edgeward::Edgeward;
 use crate::leader::leads;
@@ -33,7 +33,7 @@ pub(crate) fn stage<'run>(scene: &Scene<'run>) -> Result<Stage<'run>> {
 }
 
 impl<'s, 'run> Replicas<'s, 'run> {
-    pub(super) fn open(scene: &'s Scene<'run>, stage: &Stage<'_>, rate: Rate) -> Result<Self> {
+    pub(super) fn open(scene: &'s Scene<'run>, stage: &Stage<'_>, pace: Pace) -> Result<Self> {
         let mut config = stage.config();
         config["replicas"] = json!(REPLICAS);
         let (authority, balancer) = (Authority::new()?, Balancer::open(scene)?);
@@ -41,8 +41,10 @@ impl<'s, 'run> Replicas<'s, 'run> {
         let members = names.map(|name| scene.replica(&name, &config, &authority));
         let members = members.collect::<Result<Vec<_>>>()?;
         members.iter().try_for_each(|member| balancer.add(member))?;
-        let _registered = scene.register(&balancer.url(), &authority.certificate)?;
-        rate.suits(|| _registered.be_patient())?;
+        let _registered = match pace.is_patient() {
+            true => scene.register(&balancer.url(), &authority.certificate)?,
+            false => scene.register_with_its_timeout(&balancer.url(), &authority.certificate)?,
+        };
         Ok(Self {
             scene,
             config,

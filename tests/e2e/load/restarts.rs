@@ -5,19 +5,28 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::replicas::{REPLICAS, Replicas, stage};
-use super::{Report, highest_rate, under_load};
+use super::{Pace, Report, highest_steady, under_load};
 use crate::edgeward::Edgeward;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
+use crate::stage::Stage;
 use crate::workloads;
 
 /// Each of three is replaced as a Deployment does with `maxSurge: 1` and `maxUnavailable: 0`: another is ready, then the old one
 /// is asked to stop, and nobody waits until it has.
 pub(crate) fn rolling_restart(scene: &Scene<'_>) -> Result<()> {
+    rolled(scene, &stage(scene)?, Pace::Adaptive)
+}
+
+/// The same at a steady rate.
+pub(crate) fn rolling_restart_at_a_steady_rate(scene: &Scene<'_>) -> Result<()> {
     let stage = stage(scene)?;
-    let rate = highest_rate(scene, &stage)?;
-    let mut replicas = Replicas::open(scene, &stage, rate)?;
-    let report = under_load(scene, &stage, rate, |load| {
+    rolled(scene, &stage, highest_steady(scene, &stage)?)
+}
+
+fn rolled(scene: &Scene<'_>, stage: &Stage<'_>, pace: Pace) -> Result<()> {
+    let mut replicas = Replicas::open(scene, &stage, pace)?;
+    let report = under_load(scene, stage, pace, |load| {
         let mut leaving = Vec::new();
         for i in 0..REPLICAS {
             replicas.add(&format!("new-{i}"))?;
@@ -37,11 +46,11 @@ pub(crate) fn rolling_restart(scene: &Scene<'_>) -> Result<()> {
 /// without a decision is reported by who leads then.
 pub(crate) fn leader_is_lost(scene: &Scene<'_>) -> Result<()> {
     let stage = stage(scene)?;
-    let rate = highest_rate(scene, &stage)?;
-    let mut replicas = Replicas::open(scene, &stage, rate)?;
+    let pace = highest_steady(scene, &stage)?;
+    let mut replicas = Replicas::open(scene, &stage, pace)?;
     decided_before(scene)?;
 
-    let report = under_load(scene, &stage, rate, |load| {
+    let report = under_load(scene, &stage, pace, |load| {
         let mut old = replicas.take_leader()?;
         old.terminate()?;
         let next = replicas.take_leader()?;
@@ -54,7 +63,7 @@ pub(crate) fn leader_is_lost(scene: &Scene<'_>) -> Result<()> {
 
     replicas.add("third")?;
     let (mut killed, mut dropped) = (Duration::ZERO, Duration::ZERO);
-    let report = under_load(scene, &stage, rate, |load| {
+    let report = under_load(scene, &stage, pace, |load| {
         let mut leader = replicas.take_leader()?;
         killed = load.time();
         leader.kill()?;
@@ -70,14 +79,14 @@ pub(crate) fn leader_is_lost(scene: &Scene<'_>) -> Result<()> {
 /// One of three is frozen, which the API server notices by waiting for it, a second for each connection.
 pub(crate) fn one_is_frozen(scene: &Scene<'_>) -> Result<()> {
     let stage = stage(scene)?;
-    let rate = highest_rate(scene, &stage)?;
-    let mut replicas = Replicas::open(scene, &stage, rate)?;
+    let pace = highest_steady(scene, &stage)?;
+    let mut replicas = Replicas::open(scene, &stage, pace)?;
     decided_before(scene)?;
     let leader = replicas.take_leader()?;
     replicas.members.push(leader);
 
     let (mut frozen, mut dropped) = (Duration::ZERO, Duration::ZERO);
-    let report = under_load(scene, &stage, rate, |load| {
+    let report = under_load(scene, &stage, pace, |load| {
         frozen = load.time();
         replicas.members[0].freeze()?;
         replicas.balancer.drops(&replicas.members[0])?;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::replicas::{REPLICAS, stage};
-use super::{Report, highest_rate};
+use super::{Pace, Report, highest_steady};
 use crate::cert_manager::{CA, CertManager, LEAF, all_is_well};
 use crate::certificates::finds;
 use crate::installed::{Installed, NAME, decode, render, secret};
@@ -15,16 +15,25 @@ use crate::patience::{BOUND, eventually};
 use crate::pki::Authority;
 use crate::rights::NAMESPACE;
 use crate::scene::Scene;
+use crate::stage::Stage;
 
 /// How long API servers may take to hear of a `caBundle`; nobody tells when they have.
 const HEARD: Duration = Duration::from_secs(2);
 
 /// In the Secret that the replicas mount: a certificate, then one of another CA, which is trusted before and beside the old one.
 pub(crate) fn rotation_files(scene: &Scene<'_>) -> Result<()> {
+    files_rotated(scene, &stage(scene)?, Pace::Adaptive)
+}
+
+/// The same at a steady rate.
+pub(crate) fn rotation_files_at_a_steady_rate(scene: &Scene<'_>) -> Result<()> {
     let stage = stage(scene)?;
-    let rate = highest_rate(scene, &stage)?;
+    files_rotated(scene, &stage, highest_steady(scene, &stage)?)
+}
+
+fn files_rotated(scene: &Scene<'_>, stage: &Stage<'_>, pace: Pace) -> Result<()> {
     let (old, new) = (Authority::new()?, Authority::new()?);
-    let installed = Installed::with_files(scene, &stage, rate, REPLICAS, &old)?;
+    let installed = Installed::with_files(scene, stage, pace, REPLICAS, &old)?;
     let put = |authority: &Authority| -> Result<()> {
         let before = installed.shown()?;
         installed.put(&secret(&authority.server(&[NAME])?, authority))?;
@@ -60,9 +69,9 @@ const LIVES: [&str; 2] = ["--ca-life=96s", "--certificate-life=30s"];
 /// By the leader: a certificate, then the CA with another.
 pub(crate) fn rotation_self_managed(scene: &Scene<'_>) -> Result<()> {
     let stage = stage(scene)?;
-    let rate = highest_rate(scene, &stage)?;
+    let pace = highest_steady(scene, &stage)?;
     let objects = render(scene, &["deploy/overlays/self-managed"])?;
-    let installed = Installed::open(scene, &stage, rate, REPLICAS, objects, &LIVES)?;
+    let installed = Installed::open(scene, &stage, pace, REPLICAS, objects, &LIVES)?;
     let authority = || -> Result<String> {
         let kubectl = scene.kubectl_in(NAMESPACE);
         decode(&kubectl.get("secret", "edgeward-certificates")?["data"]["ca.crt"])
@@ -98,7 +107,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Where `caBundle` stays behind, nothing is decided, and `edgeward check` says why.
 pub(crate) fn rotation_cert_manager(scene: &Scene<'_>) -> Result<()> {
     let stage = stage(scene)?;
-    let rate = highest_rate(scene, &stage)?;
+    let pace = highest_steady(scene, &stage)?;
     let cert_manager = CertManager::start(scene)?;
     let mut objects = render(scene, &["deploy/overlays/cert-manager"])?;
     let named = |object: &Value| object["kind"] == "Certificate" && object["metadata"]["name"] == LEAF;
@@ -107,7 +116,7 @@ pub(crate) fn rotation_cert_manager(scene: &Scene<'_>) -> Result<()> {
     let life = Duration::from_secs(300);
     leaf["spec"]["duration"] = json!(format!("{}s", life.as_secs()));
     leaf["spec"]["renewBefore"] = json!(format!("{}s", (life - PERIOD).as_secs()));
-    let installed = Installed::open(scene, &stage, rate, REPLICAS, objects, &[])?;
+    let installed = Installed::open(scene, &stage, pace, REPLICAS, objects, &[])?;
     all_is_well(scene)?;
 
     let report = installed.under_load(|load| {

@@ -1,0 +1,230 @@
+//! Every trial, by the name it is listed under, and what it needs. The last part of the name is the trial's namespace.
+
+use anyhow::Result;
+
+use crate::scene::Scene;
+use crate::side_by_side::Needs::{self, Cluster, Domain, Machine, Nodes};
+use crate::{
+    backstop, burst, certificates, chart, check, configuration, connection, constraints, custom_resources, events,
+    failure, fleet_command, gate, held, install, invalid_slo, leader, live, load, loop_guard, placement, queue,
+    quick_start, reinvocation, release, rollout, untouched, validation, why,
+};
+
+pub(crate) type Script = fn(&Scene<'_>) -> Result<()>;
+
+pub(crate) type Row = (&'static str, Needs, Script);
+
+/// What `cargo xtask test` runs. Those that take longest are listed first.
+pub(crate) const TRIALS: &[Row] = &[
+    (
+        "certificates::self_managed",
+        Nodes,
+        certificates::self_managed::self_managed,
+    ),
+    ("backstop::finds_and_recreates", Domain, backstop::finds_and_recreates),
+    ("live::silent_connection", Nodes, live::connection::silent_connection),
+    ("queue::without_edgeward", Domain, queue::without_edgeward),
+    ("live::restart", Domain, live::restart::restart),
+    ("live::quiet_cluster", Nodes, live::connection::quiet_cluster),
+    ("gate::placement_is_refused", Domain, gate::placement_is_refused),
+    ("rollout::stays_at_the_edge", Domain, rollout::stays_at_the_edge),
+    ("live::cut_connection", Nodes, live::connection::cut_connection),
+    ("live::history_is_gone", Nodes, live::connection::history_is_gone),
+    ("load::rolling_restart", Domain, load::restarts::rolling_restart),
+    ("loop_guard::ends_a_loop", Domain, loop_guard::ends_a_loop),
+    ("held::in_turn", Domain, held::in_turn),
+    ("burst::fills_the_edge", Domain, burst::fills_the_edge),
+    ("queue::no_newcomer_first", Domain, queue::no_newcomer_first),
+    ("live::quota", Nodes, live::controllers::quota),
+    ("events::told_once", Nodes, events::told_once),
+    ("gate::may_not_be_removed", Domain, gate::may_not_be_removed),
+    ("leader::one_of_two", Nodes, leader::one_of_two),
+    (
+        "placement::good_wan_and_low_load",
+        Nodes,
+        placement::good_wan_and_low_load,
+    ),
+    (
+        "placement::overloaded_edge_and_good_wan",
+        Nodes,
+        placement::overloaded_edge_and_good_wan,
+    ),
+    (
+        "placement::overloaded_edge_and_bad_wan",
+        Nodes,
+        placement::overloaded_edge_and_bad_wan,
+    ),
+    (
+        "placement::fleet_file_is_read_again",
+        Nodes,
+        placement::fleet_file_is_read_again,
+    ),
+    (
+        "untouched::conditions_of_the_manifest",
+        Nodes,
+        untouched::conditions_of_the_manifest,
+    ),
+    ("untouched::pods_of_nobody_here", Nodes, untouched::pods_of_nobody_here),
+    ("untouched::daemon_sets", Nodes, untouched::daemon_sets),
+    (
+        "constraints::own_constraints_survive",
+        Nodes,
+        constraints::own_constraints_survive,
+    ),
+    (
+        "constraints::new_fields_survive",
+        Nodes,
+        constraints::new_fields_survive,
+    ),
+    (
+        "constraints::unknown_fields_survive",
+        Nodes,
+        constraints::unknown_fields_survive,
+    ),
+    (
+        "constraints::stale_annotations_are_replaced",
+        Nodes,
+        constraints::stale_annotations_are_replaced,
+    ),
+    (
+        "reinvocation::after_a_later_injector",
+        Nodes,
+        reinvocation::after_a_later_injector,
+    ),
+    (
+        "reinvocation::not_after_an_earlier_injector",
+        Nodes,
+        reinvocation::not_after_an_earlier_injector,
+    ),
+    (
+        "reinvocation::after_the_token_was_mounted",
+        Nodes,
+        reinvocation::after_the_token_was_mounted,
+    ),
+    ("failure::frozen_and_killed", Nodes, failure::frozen_and_killed),
+    ("failure::edge_label_missing", Nodes, failure::edge_label_missing),
+    ("invalid_slo::warns", Nodes, invalid_slo::warns),
+    ("invalid_slo::denies", Nodes, invalid_slo::denies),
+    (
+        "validation::in_the_parsers_words",
+        Nodes,
+        validation::in_the_parsers_words,
+    ),
+    (
+        "validation::only_what_makes_other_pods",
+        Nodes,
+        validation::only_what_makes_other_pods,
+    ),
+    ("validation::refuses", Nodes, validation::refuses),
+    (
+        "validation::where_policies_fill_in",
+        Nodes,
+        validation::where_policies_fill_in,
+    ),
+    (
+        "configuration::follows_its_config_map",
+        Nodes,
+        configuration::follows_its_config_map,
+    ),
+    (
+        "configuration::bad_at_the_start_is_not_ready",
+        Nodes,
+        configuration::bad_at_the_start_is_not_ready,
+    ),
+    (
+        "configuration::live_view_waits_for_it",
+        Nodes,
+        configuration::live_view_waits_for_it,
+    ),
+    ("connection::speaks_http_1_1", Nodes, connection::speaks_http_1_1),
+    (
+        "certificates::shown_by_the_api_server",
+        Nodes,
+        certificates::shown::shown_by_the_api_server,
+    ),
+    ("live::capacity_comes_and_goes", Nodes, live::capacity_comes_and_goes),
+    ("live::nodes_change", Nodes, live::nodes::nodes_change),
+    ("live::cloud_node_states", Nodes, live::nodes::cloud_node_states),
+    ("live::anti_affinity", Nodes, live::controllers::anti_affinity),
+    ("live::lists_in_pages", Nodes, live::connection::lists_in_pages),
+    (
+        "fleet_command::a_cluster_becomes_a_file",
+        Nodes,
+        fleet_command::a_cluster_becomes_a_file,
+    ),
+    ("fleet_command::the_real_answer", Nodes, fleet_command::the_real_answer),
+    ("release::uninstall", Nodes, release::uninstall),
+    ("release::with_kubectl_alone", Nodes, release::with_kubectl_alone),
+    ("held::until_the_wan_is_back", Domain, held::until_the_wan_is_back),
+    ("held::behind_other_gates", Domain, held::behind_other_gates),
+    ("why::pods_of_every_fate", Cluster, why::pods_of_every_fate),
+    ("check::each_fault_and_its_fix", Cluster, check::each_fault_and_its_fix),
+    (
+        "custom_resources::bad_ones_are_refused",
+        Cluster,
+        custom_resources::bad_ones_are_refused,
+    ),
+    ("gate::of_another_domain", Cluster, gate::of_another_domain),
+    (
+        "custom_resources::policies_decide",
+        Cluster,
+        custom_resources::policies_decide,
+    ),
+    (
+        "custom_resources::sites_change",
+        Cluster,
+        custom_resources::sites_change,
+    ),
+    ("install::with_cert_manager", Cluster, install::with_cert_manager),
+    ("install::with_self_managed", Cluster, install::with_self_managed),
+    ("install::with_files", Cluster, install::with_files),
+    ("install::under_another_domain", Cluster, install::under_another_domain),
+    (
+        "certificates::bad_pairs_are_refused",
+        Cluster,
+        certificates::bad_pairs_are_refused,
+    ),
+    ("quick_start::with_kwok", Cluster, quick_start::with_kwok),
+    ("load::rotation_files", Cluster, load::rotation::rotation_files),
+    ("install::by_helm", Cluster, chart::by_helm),
+    ("install::by_helm_self_managed", Cluster, chart::by_helm_self_managed),
+    ("install::by_helm_with_files", Cluster, chart::by_helm_with_files),
+];
+
+/// What `cargo xtask soak` runs: what takes long by nature, or tells something only of a machine that does nothing else.
+pub(crate) const SOAK: &[Row] = &[
+    (
+        "live::five_quiet_minutes",
+        Machine,
+        live::connection::five_quiet_minutes,
+    ),
+    ("rollout::three_in_a_row", Machine, rollout::three_in_a_row),
+    (
+        "burst::fills_the_edge_again_and_again",
+        Machine,
+        burst::fills_the_edge_again_and_again,
+    ),
+    (
+        "load::rolling_restart_at_a_steady_rate",
+        Machine,
+        load::restarts::rolling_restart_at_a_steady_rate,
+    ),
+    ("load::leader_is_lost", Machine, load::restarts::leader_is_lost),
+    ("load::one_is_frozen", Machine, load::restarts::one_is_frozen),
+    (
+        "load::rotation_files_at_a_steady_rate",
+        Machine,
+        load::rotation::rotation_files_at_a_steady_rate,
+    ),
+    (
+        "load::rotation_self_managed",
+        Machine,
+        load::rotation::rotation_self_managed,
+    ),
+    (
+        "load::rotation_cert_manager",
+        Machine,
+        load::rotation::rotation_cert_manager,
+    ),
+    ("load::hostile_clients", Machine, load::hostile::hostile_clients),
+];
