@@ -8,11 +8,15 @@ default:
 demo:
     cargo run --release -- demo
 
-# Everything, the end-to-end tests on a real control plane included.
+# Everything, the end-to-end tests on a real control plane included; `just test core`: the pure core alone.
 test *args:
     cargo xtask test {{args}}
 
-# Formatting, lints, the pure core, documentation, dependencies.
+# The long trials of the end-to-end tests alone, which `test` leaves out: `just soak load`.
+soak *args:
+    cargo xtask soak {{args}}
+
+# Formatting, lints, those of the pure core, documentation, dependencies; runs no test.
 check:
     cargo xtask check
 

@@ -1,15 +1,15 @@
-//! How long a test takes, where that is long.
+//! How long a test took, said where `cargo xtask test` reads it: libtest-mimic does not tell.
 
 use std::time::{Duration, Instant};
 
-/// From here on it is printed.
+/// Shorter ones are not worth a line.
 const LONG: Duration = Duration::from_secs(10);
 
-/// Runs it, and prints its time in the form that `cargo xtask test` collects.
+/// Runs the test of this name, and tells on stdout when it took long.
 pub(crate) fn timed<T>(name: &str, run: impl FnOnce() -> T) -> T {
-    let begun = Instant::now();
+    let started = Instant::now();
     let ended = run();
-    let took = begun.elapsed();
+    let took = started.elapsed();
     if took >= LONG {
         println!("time: {name} {:.1} s", took.as_secs_f64());
     }

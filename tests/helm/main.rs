@@ -17,6 +17,8 @@ mod process;
 mod program;
 mod refusals;
 mod rendered;
+#[path = "../e2e/timing.rs"]
+mod timing;
 #[allow(dead_code, reason = "the integration tests compare more of it")]
 mod values;
 
@@ -30,6 +32,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tempfile::TempDir;
 
 use crate::program::{Helm, NoHelm, xtask};
+use crate::timing::timed;
 
 type Script = fn(&Tools) -> Result<()>;
 
@@ -73,7 +76,7 @@ fn main() -> ExitCode {
             let Some(tools) = tools else {
                 return Ok(Completion::ignored_with("no Helm or no kubectl"));
             };
-            script(&tools).map_err(|error| Failed::from(format!("{error:#}")))?;
+            timed(name, || script(&tools)).map_err(|error| Failed::from(format!("{error:#}")))?;
             Ok(Completion::Completed)
         })
     };

@@ -15,6 +15,8 @@ mod patience;
 mod process;
 mod proxy;
 mod scene;
+#[path = "../e2e/timing.rs"]
+mod timing;
 mod trials;
 
 use std::env;
@@ -27,6 +29,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::Runtime;
 
 use crate::scene::Scene;
+use crate::timing::timed;
 
 type Script = fn(&mut Scene) -> Result<()>;
 type Question = fn(&Path) -> Result<()>;
@@ -80,11 +83,11 @@ fn main() -> ExitCode {
     libtest_mimic::run(&args, scripts.chain(questions).collect()).exit_code()
 }
 
-fn trial(run: &Option<Arc<Run>>, name: &str, body: impl FnOnce(&Run) -> Result<()> + Send + 'static) -> Trial {
+fn trial(run: &Option<Arc<Run>>, name: &'static str, body: impl FnOnce(&Run) -> Result<()> + Send + 'static) -> Trial {
     let run = run.clone();
     Trial::ignorable_test(name, move || match run {
         None => Ok(Completion::ignored_with("no Prometheus")),
-        Some(run) => match body(&run) {
+        Some(run) => match timed(name, || body(&run)) {
             Ok(()) => Ok(Completion::Completed),
             Err(error) => Err(Failed::from(format!("{error:#}"))),
         },

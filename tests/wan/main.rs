@@ -22,6 +22,8 @@ mod process;
 mod program;
 mod sandbox;
 mod story;
+#[path = "../e2e/timing.rs"]
+mod timing;
 mod wan;
 
 use std::env;
@@ -30,6 +32,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
+use crate::timing::timed;
 use crate::wan::{Wan, icmp, tcp};
 
 type Script = fn(&mut Wan) -> Result<()>;
@@ -110,7 +113,7 @@ fn trial(name: &'static str, script: Script, inside: bool) -> Trial {
         }
         let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
         let mut wan = Wan::open().map_err(failed)?;
-        script(&mut wan).map_err(|error| Failed::from(format!("{error:#}\n{}", wan.story())))?;
+        timed(name, || script(&mut wan)).map_err(|error| Failed::from(format!("{error:#}\n{}", wan.story())))?;
         Ok(Completion::Completed)
     })
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result};
 
@@ -19,8 +19,9 @@ pub(crate) fn root() -> Result<PathBuf> {
 /// The directory `dir`, filled once by `build`.
 ///
 /// `build` gets a directory beside it, which takes the final name only when everything in it is complete. Two runs at
-/// once build once: the second waits. The lock goes away with the process, whatever ends it.
-pub(crate) fn once(dir: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+/// once build once: the second waits. The lock goes away with the process, whatever ends it. What is said on stderr
+/// begins with `name`.
+pub(crate) fn once(name: &str, dir: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if dir.is_dir() {
         note_use(dir);
         return Ok(());
@@ -31,7 +32,7 @@ pub(crate) fn once(dir: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Resul
     let lock_path = beside(dir, "lock");
     let lock = File::create(&lock_path).with_context(|| format!("cannot create {}", lock_path.display()))?;
     if lock.try_lock().is_err() {
-        eprintln!("waiting for another build of {}", dir.display());
+        eprintln!("{name} | waiting for another build of {}", dir.display());
         lock.lock()
             .with_context(|| format!("cannot lock {}", lock_path.display()))?;
     }
@@ -44,10 +45,12 @@ pub(crate) fn once(dir: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Resul
         fs::remove_dir_all(&partial).with_context(|| format!("cannot clear {}", partial.display()))?;
     }
     fs::create_dir(&partial).with_context(|| format!("cannot create {}", partial.display()))?;
+    let started = Instant::now();
     build(&partial)?;
     fs::rename(&partial, dir).with_context(|| format!("cannot move {} into place", dir.display()))?;
+    eprintln!("{name} | in the cache after {:.1} s", started.elapsed().as_secs_f64());
     note_use(dir);
-    remove_disused(parent);
+    remove_disused(name, parent);
     Ok(())
 }
 
@@ -57,7 +60,7 @@ fn note_use(dir: &Path) {
 }
 
 /// Keeps the entries that were used last, as many as there may be branches at work.
-fn remove_disused(parent: &Path) {
+fn remove_disused(name: &str, parent: &Path) {
     const KEPT: usize = 3;
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let mut built: Vec<_> = entries
@@ -71,7 +74,7 @@ fn remove_disused(parent: &Path) {
         .collect();
     built.sort();
     for (_, disused) in built.iter().rev().skip(KEPT) {
-        eprintln!("removing {}, not used lately", disused.display());
+        eprintln!("{name} | removing {}, not used lately", disused.display());
         let _ = fs::remove_dir_all(disused);
     }
 }
@@ -96,18 +99,18 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let dir = cache.path().join("tools/0123");
 
-        once(&dir, |partial| {
+        once("tool", &dir, |partial| {
             fs::write(partial.join("half"), "")?;
             bail!("disk full")
         })
         .unwrap_err();
         assert!(!dir.exists());
 
-        once(&dir, |partial| Ok(fs::write(partial.join("whole"), "")?)).unwrap();
+        once("tool", &dir, |partial| Ok(fs::write(partial.join("whole"), "")?)).unwrap();
         assert!(dir.join("whole").exists());
         assert!(!dir.join("half").exists());
 
-        once(&dir, |_| bail!("built twice")).unwrap();
+        once("tool", &dir, |_| bail!("built twice")).unwrap();
     }
 
     #[test]
@@ -119,14 +122,14 @@ mod tests {
             File::open(dir(name)).unwrap().set_modified(at).unwrap();
         };
         for (name, at) in [("a", 1), ("b", 2), ("c", 3)] {
-            once(&dir(name), |_| Ok(())).unwrap();
+            once("tool", &dir(name), |_| Ok(())).unwrap();
             long_ago(name, at);
         }
         fs::create_dir(dir("x.partial")).unwrap();
         long_ago("x.partial", 0);
 
-        once(&dir("a"), |_| bail!("built twice")).unwrap();
-        once(&dir("d"), |_| Ok(())).unwrap();
+        once("tool", &dir("a"), |_| bail!("built twice")).unwrap();
+        once("tool", &dir("d"), |_| Ok(())).unwrap();
         let kept = ["a", "b", "c", "d", "x.partial"].map(|name| dir(name).is_dir());
         assert_eq!(kept, [true, false, true, true, true]);
     }

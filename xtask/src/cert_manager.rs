@@ -11,6 +11,9 @@ use crate::control_plane::key;
 use crate::shell::{output, workspace};
 use crate::{cache, go};
 
+/// What it is called where several are at work.
+pub(crate) const NAME: &str = "cert-manager";
+
 /// Names a directory with a ready-made one.
 pub(crate) const VARIABLE: &str = "EDGEWARD_CERT_MANAGER";
 
@@ -42,8 +45,8 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     if !dir.is_dir() {
         go::ensure(&module, &go_mod, VARIABLE)?;
     }
-    cache::once(&dir, |partial| {
-        eprintln!("building cert-manager from its Go module into {}", dir.display());
+    cache::once(NAME, &dir, |partial| {
+        eprintln!("{NAME} | building from its Go module into {}", dir.display());
         build(&module, partial)
     })?;
     Ok(dir)
@@ -55,7 +58,7 @@ fn build(module: &Path, into: &Path) -> Result<()> {
         .args(["build", "-v", "-trimpath", "-ldflags", "-s -w", "-o"])
         .arg(into.join(PROGRAM))
         .current_dir(module);
-    go::with_progress(&mut build)?;
+    go::with_progress(NAME, build)?;
     let mut list = Command::new("go");
     list.args(["list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager"])
         .current_dir(module);

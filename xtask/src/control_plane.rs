@@ -14,6 +14,9 @@ use sha2::{Digest as _, Sha256};
 use crate::shell::{output, workspace};
 use crate::{cache, go};
 
+/// What it is called where several are at work.
+pub(crate) const NAME: &str = "control plane";
+
 /// Names a directory with ready-made binaries.
 pub(crate) const VARIABLE: &str = "EDGEWARD_CONTROL_PLANE";
 
@@ -113,9 +116,9 @@ fn once_built(module: &Path, complete: impl FnOnce(&Path) -> Result<()>) -> Resu
     if !dir.is_dir() {
         go::ensure(module, &go_mod, VARIABLE)?;
     }
-    cache::once(&dir, |partial| {
+    cache::once(NAME, &dir, |partial| {
         eprintln!(
-            "building Kubernetes {version} from its Go modules into {}",
+            "{NAME} | building Kubernetes {version} from its Go modules into {}",
             dir.display()
         );
         build(module, version, partial)?;
@@ -172,7 +175,7 @@ fn build(module: &Path, version: &str, into: &Path) -> Result<()> {
         .arg(into)
         .arg("tool")
         .current_dir(module);
-    go::with_progress(&mut go)?;
+    go::with_progress(NAME, go)?;
     // The module go.etcd.io/etcd/server is named after its last element.
     fs::rename(into.join("server"), into.join("etcd")).context("go build brought no etcd")
 }

@@ -1,16 +1,13 @@
 //! Tests' programs that are built from Go modules.
 
 use std::fmt;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell::output;
+use crate::shell::{follow, output};
 
 /// There is nothing ready-made and no `go` to build it with.
 #[derive(Debug)]
@@ -76,45 +73,29 @@ fn numbers(version: &str) -> [u32; 3] {
 }
 
 /// Runs `go build -v`, which prints every module and package it works on, and says every quarter of a minute how far it
-/// is. Whatever else go prints is passed on.
-pub(crate) fn with_progress(go: &mut Command) -> Result<()> {
+/// is, under this name. Whatever else go prints is passed on.
+pub(crate) fn with_progress(name: &str, go: Command) -> Result<()> {
     const REPORT_EVERY: Duration = Duration::from_secs(15);
-
-    let mut child = go
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("cannot start `go build`")?;
-    let stderr = child.stderr.take().context("go's stderr is a pipe")?;
-    let (sender, lines) = mpsc::channel();
-    thread::spawn(move || {
-        BufReader::new(stderr)
-            .lines()
-            .map_while(Result::ok)
-            .try_for_each(|line| sender.send(line))
-    });
 
     let started = Instant::now();
     let (mut modules, mut packages, mut reported) = (0_u32, 0_u32, started);
-    loop {
-        match lines.recv_timeout(REPORT_EVERY.saturating_sub(reported.elapsed())) {
-            Ok(line) if line.starts_with("go: downloading ") => modules += 1,
-            Ok(line) if !line.contains(char::is_whitespace) => packages += 1,
-            Ok(line) => eprintln!("{line}"),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
+    let status = follow(go, |line| {
+        match line {
+            Some(line) if line.starts_with("go: downloading ") => modules += 1,
+            Some(line) if !line.contains(char::is_whitespace) => packages += 1,
+            Some(line) => eprintln!("{name} | {line}"),
+            None => {}
         }
         if reported.elapsed() >= REPORT_EVERY {
             reported = Instant::now();
             let seconds = started.elapsed().as_secs();
             eprintln!(
-                "  {:2}:{:02}  {modules} modules downloaded, {packages} packages compiled",
+                "{name} | {:2}:{:02}  {modules} modules downloaded, {packages} packages compiled",
                 seconds / 60,
                 seconds % 60
             );
         }
-    }
-    let status = child.wait().context("go build")?;
+    })?;
     if !status.success() {
         bail!("`go build`: {status}");
     }

@@ -10,6 +10,9 @@ use crate::control_plane::{key, required_version};
 use crate::shell::workspace;
 use crate::{cache, go};
 
+/// What it is called where several are at work.
+pub(crate) const NAME: &str = "Helm";
+
 /// Names a ready-made program.
 pub(crate) const VARIABLE: &str = "EDGEWARD_HELM";
 
@@ -30,8 +33,8 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     if !dir.is_dir() {
         go::ensure(&module, &go_mod, VARIABLE)?;
     }
-    cache::once(&dir, |partial| {
-        eprintln!("building Helm from its Go module into {}", dir.display());
+    cache::once(NAME, &dir, |partial| {
+        eprintln!("{NAME} | building from its Go module into {}", dir.display());
         build(&module, &go_mod, partial)
     })?;
     Ok(dir.join("helm"))
@@ -59,5 +62,5 @@ fn build(module: &Path, go_mod: &str, into: &Path) -> Result<()> {
         .arg(into.join("helm"))
         .arg("helm.sh/helm/v3/cmd/helm")
         .current_dir(module);
-    go::with_progress(&mut build)
+    go::with_progress(NAME, build)
 }

@@ -7,15 +7,21 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 mod cache;
+mod cargo_tools;
 mod cert_manager;
 mod checks;
 mod control_plane;
 mod go;
 mod helm;
 mod prometheus;
+mod report;
 mod sbom;
 mod shell;
 mod static_program;
+mod suite;
+mod targets;
+mod told;
+mod tools;
 
 use std::env;
 use std::process::ExitCode;
@@ -29,10 +35,13 @@ Developer commands of edgeward
 Usage: cargo xtask <command>
 
 Commands:
-  test [ARGS]      everything: `cargo test --workspace --locked ARGS`, with the end-to-end tests on a real control plane
-                   and those over an emulated WAN
+  test             every test: the end-to-end tests on a real control plane beside all others, those over an emulated WAN
+                   included; says how long each stage and each long test took
+  test ARGS        some: `cargo test --workspace --locked ARGS`
+  test core [NAME] the unit tests of the pure core alone
+  soak [NAME]      the long trials of the end-to-end tests alone, which `test` leaves out
   wan [TRIAL]      the tests over an emulated WAN alone; they need network namespaces and /dev/net/tun
-  check            formatting, lints, the pure core, documentation, dependencies
+  check            formatting, lints, those of the pure core, documentation, dependencies; runs no test
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
                    cache; prints their directory. --kubernetes 1.33: of that minor, not the newest
   cert-manager     build cert-manager once into the cache; prints its directory
@@ -62,8 +71,9 @@ fn main() -> ExitCode {
     let rest: Vec<String> = args.collect();
 
     let outcome = match (command.as_deref(), rest.as_slice()) {
-        (Some("test"), extra) => checks::test(extra),
-        (Some("wan"), trials) => checks::wan(trials),
+        (Some("test"), args) => suite::test(args),
+        (Some("soak"), filters) => suite::soak(filters),
+        (Some("wan"), trials) => suite::wan(trials),
         (Some("check"), []) => checks::check(),
         (Some("control-plane"), []) => control_plane::obtain().map(|dir| println!("{}", dir.display())),
         (Some("control-plane"), [option, minor]) if option == "--kubernetes" => {

@@ -3,15 +3,18 @@
 
 use std::env;
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{fs, io};
 
 use anyhow::{Context, Result, ensure};
 
 use crate::cache;
 use crate::control_plane::key;
-use crate::shell::{output, run};
+use crate::shell::{output, run_beside};
+
+/// What it is called where several are at work.
+pub(crate) const NAME: &str = "Prometheus";
 
 /// Names a ready-made program.
 pub(crate) const VARIABLE: &str = "EDGEWARD_PROMETHEUS";
@@ -50,7 +53,7 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     if !dir.is_dir() {
         output(Command::new("apt-get").arg("--version"))?.ok_or(NoPrometheus)?;
     }
-    cache::once(&dir, unpack)?;
+    cache::once(NAME, &dir, unpack)?;
     Ok(dir.join("prometheus"))
 }
 
@@ -66,12 +69,10 @@ fn installed() -> Result<Option<PathBuf>> {
 }
 
 fn unpack(into: &Path) -> Result<()> {
-    // Its progress is not our result, which goes to stdout.
     let apt_get = |args: &[&str]| {
-        run(Command::new("apt-get")
-            .args(args)
-            .current_dir(into)
-            .stdout(io::stderr()))
+        let mut apt_get = Command::new("apt-get");
+        apt_get.args(args).current_dir(into);
+        run_beside(NAME, apt_get)
     };
     let download = || apt_get(&["download", "prometheus"]);
     if download().is_err() {
@@ -85,7 +86,9 @@ fn unpack(into: &Path) -> Result<()> {
         .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
         .context("apt-get brought no package")?;
     let tree = into.join("tree");
-    run(Command::new("dpkg").arg("-x").arg(&package).arg(&tree))?;
+    let mut dpkg = Command::new("dpkg");
+    dpkg.arg("-x").arg(&package).arg(&tree);
+    run_beside(NAME, dpkg)?;
     for program in ["prometheus", "promtool"] {
         let packed = tree.join("usr/bin").join(program);
         fs::rename(packed, into.join(program)).with_context(|| format!("the package has no {program}"))?;

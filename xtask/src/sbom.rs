@@ -1,13 +1,13 @@
 //! `cargo xtask sbom`: what the program of the image is made of.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cache;
-use crate::shell::{cargo, run, workspace};
+use crate::cargo_tools;
+use crate::shell::{run, workspace};
 
 const CARGO_CYCLONEDX: &str = "0.5.9";
 
@@ -17,7 +17,7 @@ const WRITTEN: &str = "edgeward_bin.cdx.json";
 /// Writes `target/sbom/edgeward.cdx.json`, CycloneDX 1.5: each crate that is linked into the static program, with version,
 /// licence, source and checksum. The same sources give the same bytes, wherever they are. Returns where it is.
 pub(crate) fn write() -> Result<PathBuf> {
-    let tool = cargo_cyclonedx()?;
+    let tool = cargo_tools::obtain("cargo-cyclonedx", CARGO_CYCLONEDX)?;
     let result = run(Command::new(tool)
         .args([
             "cyclonedx",
@@ -76,29 +76,4 @@ fn check(sbom: &str) -> Result<()> {
     let here = workspace().to_string_lossy();
     ensure!(!sbom.contains(&*here), "the bill of materials names {here}");
     Ok(())
-}
-
-/// The pinned cargo-cyclonedx, built once into the cache; without optimisation, for it runs a few seconds.
-fn cargo_cyclonedx() -> Result<PathBuf> {
-    let dir = cache::root()?.join(format!("cargo-cyclonedx/{CARGO_CYCLONEDX}"));
-    cache::once(&dir, |partial| {
-        let target = partial.join("target");
-        run(cargo([
-            "install",
-            "cargo-cyclonedx",
-            "--locked",
-            "--debug",
-            "--version",
-            CARGO_CYCLONEDX,
-        ])
-        .args([
-            "--root".as_ref(),
-            partial.as_os_str(),
-            "--target-dir".as_ref(),
-            Path::as_os_str(&target),
-        ])
-        .env_remove("CARGO_TARGET_DIR"))?;
-        Ok(fs::remove_dir_all(target)?)
-    })?;
-    Ok(dir.join("bin/cargo-cyclonedx"))
 }

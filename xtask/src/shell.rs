@@ -2,9 +2,12 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{self, BufRead as _, BufReader, ErrorKind};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -30,6 +33,72 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         bail!("`{shown}`: {status}");
     }
     Ok(())
+}
+
+/// The same beside other commands: each line that it prints goes to stderr and begins with whose it is.
+pub(crate) fn run_beside(name: &str, command: Command) -> Result<()> {
+    let shown = shown(&command);
+    eprintln!("{name} | $ {shown}");
+    let status = follow(command, |line| {
+        if let Some(line) = line {
+            eprintln!("{name} | {line}");
+        }
+    })?;
+    if !status.success() {
+        bail!("`{shown}`: {status}");
+    }
+    Ok(())
+}
+
+/// Runs the command and hands over each line that it prints, on stdout and stderr alike; `None` for every second in which it
+/// printed nothing.
+///
+/// A program that it left behind may hold its output open for ever: what is said after its end is read until the first
+/// second of silence.
+pub(crate) fn follow(mut command: Command, mut hear: impl FnMut(Option<&str>)) -> Result<ExitStatus> {
+    const SILENCE: Duration = Duration::from_secs(1);
+
+    let shown = shown(&command);
+    let (reader, writer) = io::pipe()?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .spawn()
+        .with_context(|| format!("cannot start `{shown}`"))?;
+    // It holds the pipe's other end: while it lives there is no end to read.
+    drop(command);
+
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        BufReader::new(reader)
+            .split(b'\n')
+            .map_while(Result::ok)
+            .try_for_each(|line| sender.send(line))
+    });
+    loop {
+        match lines.recv_timeout(SILENCE) {
+            Ok(line) => hear(Some(String::from_utf8_lossy(&line).trim_end_matches('\r'))),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break,
+            Err(RecvTimeoutError::Timeout) => hear(None),
+        }
+    }
+    child.wait().with_context(|| format!("`{shown}`"))
+}
+
+/// Does both at once; `there` in a thread of its own.
+pub(crate) fn side_by_side<T: Send, H>(there: impl FnOnce() -> T + Send, here: impl FnOnce() -> H) -> (T, H) {
+    thread::scope(|scope| {
+        let there = scope.spawn(there);
+        let here = here();
+        (joined(there), here)
+    })
+}
+
+/// What a thread ended with; its panic is ours.
+pub(crate) fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// What the command printed on stdout; `None` when there is no such program.
@@ -59,4 +128,35 @@ fn shown(command: &Command) -> String {
         .filter_map(|(name, value)| Some(format!("{}={:?} ", name.to_string_lossy(), value?.to_string_lossy())));
     let args = command.get_args().map(|arg| format!(" {}", arg.to_string_lossy()));
     variables.chain([program.into_owned()]).chain(args).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn heard(script: &str) -> (Vec<String>, ExitStatus) {
+        let mut lines = Vec::new();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let status = follow(command, |line| lines.extend(line.map(ToOwned::to_owned))).unwrap();
+        (lines, status)
+    }
+
+    #[test]
+    fn lines_of_both_outputs_are_heard_in_their_order_and_the_status_is_told() {
+        let (lines, status) = heard("echo one; echo two >&2; printf three; exit 7");
+        assert_eq!(lines, ["one", "two", "three"]);
+        assert_eq!(status.code(), Some(7));
+    }
+
+    #[test]
+    fn what_is_left_behind_holding_the_output_is_not_waited_for() {
+        let started = Instant::now();
+        let (lines, status) = heard("sleep 15 & echo over");
+        assert_eq!(lines, ["over"]);
+        assert!(status.success());
+        assert!(started.elapsed() < Duration::from_secs(10));
+    }
 }

@@ -1,0 +1,35 @@
+//! Tools of cargo's, each of one version.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::cache;
+use crate::shell::{cargo, output, run_beside};
+
+/// The program of this version: the installed one, else one of our own, built once into the cache.
+///
+/// Without optimisation and debug information: it runs for seconds, and its own release profile takes minutes more. Each has
+/// its own target directory, for what is locked for one is hardly ever of the version that is locked for another.
+pub(crate) fn obtain(name: &str, version: &str) -> Result<PathBuf> {
+    let installed = output(Command::new(name).arg("--version")).ok().flatten();
+    if installed.is_some_and(|said| said.split_whitespace().last() == Some(version)) {
+        return Ok(PathBuf::from(name));
+    }
+    let dir = cache::root()?.join(name).join(version);
+    cache::once(name, &dir, |partial| {
+        let target = partial.join("target");
+        let mut install = cargo(["install", name, "--version", version, "--locked", "--debug", "--quiet"]);
+        install
+            .arg("--root")
+            .arg(partial)
+            .arg("--target-dir")
+            .arg(&target)
+            .env("CARGO_PROFILE_DEV_DEBUG", "0");
+        run_beside(name, install)?;
+        Ok(fs::remove_dir_all(target)?)
+    })?;
+    Ok(dir.join("bin").join(name))
+}

@@ -1,0 +1,171 @@
+//! `cargo xtask test`, `cargo xtask soak` and `cargo xtask wan`: the tests, in stages that say how long they took.
+
+use std::io::{self, Write as _};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::report::{Report, Stage, timed};
+use crate::shell::{cargo, follow, run, side_by_side};
+use crate::targets::{self, Target};
+use crate::told::Told;
+use crate::tools::Tools;
+
+/// The tests that mostly wait: they have a lane of their own.
+const E2E: &str = "e2e";
+
+/// It waits as well, and is the last of the other lane: what needs the processor is over when e2e comes to its long trials.
+const WAN: &str = "wan";
+
+/// `core [FILTER...]`: the unit tests of the inner ring. Nothing: everything. Else what `cargo test` is given.
+pub(crate) fn test(args: &[String]) -> Result<()> {
+    let mut report = Report::new();
+    let result = match args {
+        [] => everything(&mut report),
+        [core, filters @ ..] if core == "core" => inner_ring(&mut report, filters),
+        args => some(&mut report, args),
+    };
+    println!("{report}");
+    result
+}
+
+/// The long trials alone.
+pub(crate) fn soak(filters: &[String]) -> Result<()> {
+    let mut report = Report::new();
+    let result = long_trials(&mut report, filters);
+    println!("{report}");
+    result
+}
+
+/// The tests over an emulated WAN, a part of [`test()`]. Where the system has no place for one, they say what is missing
+/// and are skipped, or under `CI=true` fail.
+pub(crate) fn wan(trials: &[String]) -> Result<()> {
+    run(cargo(["test", "--locked", "--test", WAN, "--"]).args(trials))
+}
+
+/// Two lanes at once, each of which runs its targets one after the other: e2e, and all others.
+fn everything(report: &mut Report) -> Result<()> {
+    let (tools, targets) = prepare(report, &["--workspace"])?;
+    let (mut e2e, mut others) = (Vec::new(), Vec::new());
+    for target in targets {
+        let run = Run::of(&target, &tools)?;
+        match target.name.as_str() {
+            E2E => e2e.push(run.live()),
+            _ => others.push(run),
+        }
+    }
+    ensure!(!e2e.is_empty(), "cargo built no test target {E2E}");
+    others.sort_by_key(|run| run.name == WAN);
+    // The examples in the documentation, which rustdoc builds and runs.
+    let command = cargo(["test", "--workspace", "--locked", "--doc"]);
+    others.insert(0, Run::new("doc", command));
+    let (e2e, others) = side_by_side(|| one_by_one(e2e), || one_by_one(others));
+    report.add(e2e.into_iter().chain(others));
+    report.verdict()
+}
+
+/// What the tests need and the tests themselves, at once.
+fn prepare(report: &mut Report, tests: &[&str]) -> Result<(Tools, Vec<Target>)> {
+    let ((stages, tools), (build, targets)) =
+        side_by_side(Tools::obtain, || timed("build of the tests", || targets::build(tests)));
+    report.add(stages);
+    report.add([build]);
+    // That the tests do not compile is said before what else there is.
+    let targets = targets?;
+    Ok((tools?, targets))
+}
+
+/// Without any crate that does I/O.
+fn inner_ring(report: &mut Report, filters: &[String]) -> Result<()> {
+    let tests = ["--no-default-features", "--lib"];
+    let targets = report.stage("build of the tests", || targets::build(&tests))?;
+    for target in targets {
+        let mut command = target.command()?;
+        command.args(filters);
+        report.add([Run::new("core", command).live().finish()]);
+    }
+    report.verdict()
+}
+
+fn some(report: &mut Report, args: &[String]) -> Result<()> {
+    let (stages, tools) = Tools::obtain();
+    report.add(stages);
+    let mut tests = cargo(["test", "--workspace", "--locked"]);
+    tools?.tell(&mut tests).args(args);
+    report.stage("cargo test", || run(&mut tests))
+}
+
+fn long_trials(report: &mut Report, filters: &[String]) -> Result<()> {
+    let (tools, targets) = prepare(report, &["--workspace", "--test", E2E])?;
+    let target = targets.first().context("cargo built no tests")?;
+    let mut soak = Run::of(target, &tools)?.live();
+    soak.command.env("EDGEWARD_SOAK", "1").arg("--nocapture").args(filters);
+    report.add([soak.finish()]);
+    report.verdict()
+}
+
+/// The run of a test program.
+struct Run {
+    name: String,
+    command: Command,
+    /// Whether its lines are shown as they come, each with its name, or all together at its end.
+    is_live: bool,
+}
+
+impl Run {
+    fn new(name: &str, command: Command) -> Self {
+        let (name, is_live) = (name.to_owned(), false);
+        Self { name, command, is_live }
+    }
+
+    fn of(target: &Target, tools: &Tools) -> Result<Self> {
+        let mut command = target.command()?;
+        tools.tell(&mut command);
+        Ok(Self::new(&target.name, command))
+    }
+
+    fn live(self) -> Self {
+        Self { is_live: true, ..self }
+    }
+
+    fn finish(self) -> Stage {
+        let Self { name, command, is_live } = self;
+        println!("{name} | started");
+        let (mut told, mut lines) = (Told::default(), Vec::new());
+        let (mut stage, result) = Stage::done(&name, || {
+            let status = follow(command, |line| {
+                let Some(line) = line else { return };
+                told.hear(line);
+                match is_live {
+                    true => println!("{name} | {line}"),
+                    false => lines.push(line.to_owned()),
+                }
+            })?;
+            ensure!(status.success(), "{status}");
+            Ok(())
+        });
+        show(&name, &lines);
+        let counts = told.counts.join(", ");
+        stage.ended = match result {
+            // It says so itself.
+            Err(_) if counts.contains("FAILED") => counts,
+            Err(error) => format!("FAILED, {error:#} {counts}"),
+            Ok(()) => counts,
+        };
+        stage.told = told;
+        stage.say();
+        stage
+    }
+}
+
+/// Nothing comes in between.
+fn show(name: &str, lines: &[String]) {
+    let mut stdout = io::stdout().lock();
+    for line in lines {
+        let _ = writeln!(stdout, "{name} | {line}");
+    }
+}
+
+fn one_by_one(runs: Vec<Run>) -> Vec<Stage> {
+    runs.into_iter().map(Run::finish).collect()
+}

@@ -1,0 +1,129 @@
+//! What test programs say of their tests, line by line: libtest with `--report-time`, and our own that use libtest-mimic.
+
+/// Seconds from which on a test's time is told. `tests/e2e/timing.rs` has the same.
+pub(crate) const LONG: f64 = 10.0;
+
+/// What is worth repeating at the end of a run.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Told {
+    /// Tests that took [`LONG`] or longer, with their seconds.
+    pub(crate) long: Vec<(f64, String)>,
+    /// Tests that can say neither yes nor no, each with its figures.
+    pub(crate) too_busy: Vec<String>,
+    pub(crate) failed: Vec<String>,
+    /// How many passed, failed and were ignored, in words.
+    pub(crate) counts: Vec<String>,
+    is_list_of_failures: bool,
+}
+
+impl Told {
+    pub(crate) fn hear(&mut self, line: &str) {
+        if let Some((seconds, name)) = time(line).or_else(|| libtest_time(line)) {
+            if seconds >= LONG {
+                self.long.push((seconds, name.to_owned()));
+            }
+        } else if let Some((_, trial)) = line.split_once("too busy to tell: ") {
+            self.too_busy.push(trial.trim_end().to_owned());
+        } else if let Some(result) = line.strip_prefix("test result: ") {
+            // Of "ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s".
+            let counts = result.split("; 0 measured").next().unwrap_or(result);
+            self.counts.push(counts.to_owned());
+        }
+        // Each harness ends with the names of those that failed, after what they said under the same heading.
+        let name = line.strip_prefix("    ").filter(|_| self.is_list_of_failures);
+        self.is_list_of_failures = line == "failures:" || name.is_some();
+        self.failed.extend(name.map(ToOwned::to_owned));
+    }
+}
+
+/// Of `time: placement::good_wan 12.3 s`. Something else may be before it: a harness writes a test's line piece by piece.
+fn time(line: &str) -> Option<(f64, &str)> {
+    let (_, told) = line.split_once("time: ")?;
+    let (name, seconds) = told.trim_end().strip_suffix(" s")?.rsplit_once(' ')?;
+    Some((seconds.parse().ok()?, name))
+}
+
+/// Of `test decide::tests::is_total ... ok <12.345s>`.
+fn libtest_time(line: &str) -> Option<(f64, &str)> {
+    let (name, ended) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let (_, seconds) = ended.split_once('<')?;
+    let seconds = seconds.trim_end().strip_suffix("s>")?;
+    Some((seconds.parse().ok()?, name.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Told {
+        let mut told = Told::default();
+        text.lines().for_each(|line| told.hear(line));
+        told
+    }
+
+    #[test]
+    fn libtest_names_the_time_of_each_and_the_long_ones_count() {
+        let told = told(
+            "running 4 tests\n\
+             test decide::tests::is_total ... ok <12.345s>\n\
+             test decide::tests::is_fast ... ok <9.999s>\n\
+             test wan::tests::panics - should panic ... ok <10.000s>\n\
+             test wan::tests::fails ... FAILED <61.200s>\n\
+             test wan::tests::fails has been running for over 60 seconds\n\
+             test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 84.00s\n",
+        );
+        let long = [
+            (12.345, "decide::tests::is_total"),
+            (10.0, "wan::tests::panics - should panic"),
+            (61.2, "wan::tests::fails"),
+        ];
+        assert_eq!(told.long, long.map(|(seconds, name)| (seconds, name.to_owned())));
+        assert_eq!(told.counts, ["FAILED. 3 passed; 1 failed; 0 ignored"]);
+    }
+
+    #[test]
+    fn our_own_harness_names_the_long_ones_even_in_the_middle_of_another_line() {
+        let told = told(
+            "time: placement::good_wan 12.3 s\n\
+             test held::in_turn                ... time: live::quiet 100.0 s\n\
+             ok\n\
+             test it::takes_no_time: at all ... ok\n\
+             last time: it was 12 s ago\n",
+        );
+        let long = [(12.3, "placement::good_wan"), (100.0, "live::quiet")];
+        assert_eq!(told.long, long.map(|(seconds, name)| (seconds, name.to_owned())));
+    }
+
+    #[test]
+    fn who_was_too_busy_is_kept_with_the_figures() {
+        let told = told(
+            "too busy to tell: load::rolling: 17 % idle, 40 % needed\n\
+             test x ... too busy to tell: burst::fills: 3.2 s late\n\
+             test load::rolling ... ok\n",
+        );
+        let expected = ["load::rolling: 17 % idle, 40 % needed", "burst::fills: 3.2 s late"];
+        assert_eq!(told.too_busy, expected);
+        assert_eq!(told.failed, [""; 0]);
+    }
+
+    #[test]
+    fn who_failed_is_read_from_the_list_at_the_end_and_not_from_what_they_said() {
+        let told = told(
+            "test a::one ... FAILED <0.1s>\n\
+             \n\
+             failures:\n\
+             \n\
+             ---- a::one stdout ----\n\
+             \x20   left: 1\n\
+             failures: 3 of them\n\
+             \n\
+             failures:\n\
+             \x20   a::one\n\
+             \x20   src/lib.rs - (line 43)\n\
+             \n\
+             test result: FAILED. 0 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s\n\
+             \x20   not one of them\n",
+        );
+        assert_eq!(told.failed, ["a::one", "src/lib.rs - (line 43)"]);
+    }
+}
