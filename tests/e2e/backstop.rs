@@ -77,7 +77,7 @@ pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
         let pods = scene.kubectl.list("pods", "app=sent")?;
         let pod = pods.first().context("there is none")?;
         let reason = annotation(pod, "reason");
-        ensure!(reason == "edge_wan_unreachable" && is_unschedulable(pod), "{pod:#}");
+        ensure!(reason == Some("edge_wan_unreachable") && is_unschedulable(pod), "{pod:#}");
         Ok(())
     })?;
 
@@ -187,7 +187,7 @@ pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
         );
         for pod in pods.iter().filter(|pod| stage.site_of(pod) == Some("cloud")) {
             let reason = annotation(pod, "reason");
-            ensure!(reason == "cloud_edge_no_capacity", "{reason}");
+            ensure!(reason == Some("cloud_edge_no_capacity"), "{reason:?}");
         }
         Ok(())
     })?;
