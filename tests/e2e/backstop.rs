@@ -77,7 +77,10 @@ pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
         let pods = scene.kubectl.list("pods", "app=sent")?;
         let pod = pods.first().context("there is none")?;
         let reason = annotation(pod, "reason");
-        ensure!(reason == Some("edge_wan_unreachable") && is_unschedulable(pod), "{pod:#}");
+        ensure!(
+            reason == Some("edge_wan_unreachable") && is_unschedulable(pod),
+            "{pod:#}"
+        );
         Ok(())
     })?;
 

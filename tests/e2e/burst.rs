@@ -1,6 +1,8 @@
 //! Many clients create pods at once, far more than the edge has room for: how much of it is used, and how many pods are
 //! sent to an edge that is full already.
 
+use std::fmt;
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
@@ -10,6 +12,7 @@ use crate::decision::is_decided;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::stage::Stage;
+use crate::tables::Table;
 
 /// CPU of the edge nodes, in cores: room for about 120 pods of 200 m on average.
 const EDGE: [&str; 5] = ["2", "3", "4", "7", "8"];
@@ -21,6 +24,17 @@ struct Outcome {
     cloud_pods: usize,
     unschedulable: usize,
     undecided: usize,
+}
+
+impl Outcome {
+    fn tabulate(&self, of: &str) {
+        let found: [&dyn fmt::Display; 3] = [&cores(self.edge_millicores), &self.unschedulable, &self.cloud_pods];
+        Table::Burst.row(of, &found);
+    }
+}
+
+fn cores(millicores: u64) -> String {
+    format!("{:.1} cores", millicores as f64 / 1_000.0)
 }
 
 /// One replica fills the edge, and sends few pods there in vain. However busy the machine is: the API server waits as long as it
@@ -51,6 +65,10 @@ pub(crate) fn fills_the_edge_again_and_again(scene: &Scene<'_>) -> Result<()> {
     let median = baselines[1];
     let share = |outcome: &Outcome| outcome.edge_millicores as f64 / median as f64;
     println!("burst: baselines {baselines:?} millicores at the edge");
+    Table::Burst.row(
+        "baseline: all pods select the edge, without edgeward (median of three)",
+        &[&cores(median), &"–", &"–"],
+    );
 
     for (replicas, least, most) in [(1, 0.95, PODS / 100), (3, 0.90, PODS / 50)] {
         let meets = |outcome: &Outcome| {
@@ -67,6 +85,7 @@ pub(crate) fn fills_the_edge_again_and_again(scene: &Scene<'_>) -> Result<()> {
                 "burst: {replicas} deciding, {:.3} of the median: {outcome:?}",
                 share(&outcome)
             );
+            outcome.tabulate(&format!("{replicas} deciding"));
             if meets(&outcome) {
                 met += 1;
             } else {
@@ -83,6 +102,7 @@ pub(crate) fn fills_the_edge_again_and_again(scene: &Scene<'_>) -> Result<()> {
         "burst: without reservations {:.3} of the median: {without:?}",
         share(&without)
     );
+    without.tabulate("one replica, `reservationTTL: 0s`");
     ensure!(
         without.unschedulable > PODS / 50,
         "{without:?}: reservations make no difference"

@@ -25,6 +25,7 @@ use crate::hook;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::stage::Stage;
+use crate::tables::Table;
 use crate::workloads;
 
 /// Pods a second that are tried for a steady pace.
@@ -241,6 +242,11 @@ impl Load {
 }
 
 impl Report {
+    /// Adds it to the table of what happens to replicas.
+    fn tabulate(&self, of: &str) {
+        Table::Replicas.row(of, &[&self.created, &self.failed.len(), &self.undecided.len()]);
+    }
+
     /// Fails unless every pod was created, and decided. [`TooBusy`] where some may have been decided too late for want of
     /// processors.
     pub(crate) fn is_clean(&self) -> Result<()> {

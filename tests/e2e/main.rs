@@ -60,6 +60,7 @@ mod rollout;
 mod scene;
 mod side_by_side;
 mod stage;
+mod tables;
 mod timing;
 mod trials;
 mod untouched;
@@ -135,6 +136,9 @@ fn main() -> ExitCode {
     };
     for told in run.too_busy.get_mut().unwrap_or_else(PoisonError::into_inner) {
         println!("too busy to tell: {told}");
+    }
+    if is_soak {
+        tables::print();
     }
     let everything = !is_soak && conclusion.num_passed == TRIALS.len() as u64;
     let proven = run.rights_are_proven(everything);

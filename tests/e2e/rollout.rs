@@ -8,6 +8,7 @@ use crate::held::{for_long, holding};
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
 use crate::stage::Stage;
+use crate::tables::Table;
 use crate::workloads;
 
 const REPLICAS: usize = 9;
@@ -48,6 +49,8 @@ fn stays_while_it_waits(scene: &Scene<'_>, waits: &[&str], count: usize) -> Resu
         for (name, strategy, step) in strategies() {
             let shares = rollouts(scene, &stage, &strategy, count)?;
             println!("rollout: {name}, waitForTerminating {wait}: {shares:?} of {REPLICAS} in the cloud");
+            let found = format!("{shares:?}");
+            Table::Rollouts.row(&format!("{name}, `waitForTerminating: {wait}`"), &[&found]);
             match *wait {
                 "0s" => ensure!(shares[0] > step, "{name}: {shares:?}: waiting makes no difference"),
                 _ => ensure!(shares.iter().all(|share| *share <= step), "{name}: {shares:?}"),

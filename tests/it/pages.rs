@@ -174,7 +174,7 @@ fn what_is_named_is_where_it_is_said_to_be() {
 fn is_in(name: &str, place: &Path) -> bool {
     // Trials have the names that the list of all of them gives them.
     if place.ends_with("tests/e2e") && name.contains("::") {
-        let list = fs::read_to_string(place.join("main.rs")).unwrap();
+        let list = fs::read_to_string(place.join("trials.rs")).unwrap();
         return list.contains(&format!("\"{name}\""));
     }
     let (module, item) = name
@@ -260,9 +260,11 @@ fn holds(name: &str, place: &str) -> bool {
     }
     if let Some(file) = place.strip_prefix("tests/e2e") {
         let name = name.rsplit("::").next().unwrap();
-        let main = fs::read_to_string(root().join("tests/e2e/main.rs")).unwrap();
+        let text = |file: &str| fs::read_to_string(root().join("tests/e2e").join(file)).unwrap();
         let is_there = file.is_empty() || is_in(name, &root().join(place));
-        return is_there && (main.contains(&format!("::{name}\"")) || main.contains(&format!(".{name}(")));
+        let is_run =
+            text("trials.rs").contains(&format!("::{name}\"")) || text("main.rs").contains(&format!(".{name}("));
+        return is_there && is_run;
     }
     // Its attributes, and what it says of itself, are above it.
     let text = fs::read_to_string(root().join(place)).unwrap_or_default();

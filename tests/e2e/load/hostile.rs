@@ -20,6 +20,7 @@ use super::replicas::{Replicas, stage};
 use super::{highest_steady, under_load};
 use crate::patience::BOUND;
 use crate::scene::Scene;
+use crate::tables::Table;
 
 /// What `deploy/base` allows the container.
 const MEMORY_KIB: u64 = 256 * 1024;
@@ -65,7 +66,8 @@ pub(crate) fn hostile_clients(scene: &Scene<'_>) -> Result<()> {
         let members = replicas.members.iter();
         members.map(|member| Ok(member.memory_kib(field)? / 1024)).collect()
     };
-    println!("load: MiB resident before: {:?}", memory("VmRSS")?);
+    let before = memory("VmRSS")?;
+    println!("load: MiB resident before: {before:?}");
     let report = under_load(scene, &stage, pace, |load| {
         let during = |attack: &str, begun: Duration| -> Result<()> {
             load.lasts(Duration::from_secs(1))?;
@@ -107,6 +109,11 @@ pub(crate) fn hostile_clients(scene: &Scene<'_>) -> Result<()> {
     })?;
     let most = memory("VmHWM")?;
     println!("load: hostile clients: {report}; MiB resident at most: {most:?}");
+    let (failed, undecided) = (report.failed.len(), report.undecided.len());
+    let pods = format!("{}, {failed}, {undecided}", report.created);
+    Table::Strangers.row("pods created, failed, undecided", &[&pods]);
+    Table::Strangers.row("MiB resident of each replica before", &[&format!("{before:?}")]);
+    Table::Strangers.row("at most", &[&format!("{most:?}")]);
     report.is_clean()?;
     for (member, most) in replicas.members.iter().zip(most) {
         ensure!(most < MEMORY_KIB / 1024, "{most} MiB");

@@ -39,6 +39,7 @@ fn rolled(scene: &Scene<'_>, stage: &Stage<'_>, pace: Pace) -> Result<()> {
         load.lasts(Duration::from_secs(2))
     })?;
     println!("load: rolling restart: {report}");
+    report.tabulate("each of three replaced, the next one ready before the last is asked to stop");
     report.is_clean()
 }
 
@@ -59,6 +60,7 @@ pub(crate) fn leader_is_lost(scene: &Scene<'_>) -> Result<()> {
         load.lasts(Duration::from_secs(2))
     })?;
     println!("load: SIGTERM of the leader: {report}");
+    report.tabulate("SIGTERM of the leader");
     report.is_clean()?;
 
     replicas.add("third")?;
@@ -72,6 +74,8 @@ pub(crate) fn leader_is_lost(scene: &Scene<'_>) -> Result<()> {
         load.lasts(Duration::from_secs(3))
     })?;
     println!("load: SIGKILL of the leader: {report}");
+    let lost = (dropped - killed).as_secs_f64();
+    report.tabulate(&format!("SIGKILL of the leader, dropped after {lost:.1} s"));
     only_between(&report, killed, dropped)?;
     replicas.report(report.undecided.len())
 }
@@ -94,6 +98,8 @@ pub(crate) fn one_is_frozen(scene: &Scene<'_>) -> Result<()> {
         load.lasts(Duration::from_secs(5))
     })?;
     println!("load: SIGSTOP of one: {report}");
+    let lost = (dropped - frozen).as_secs_f64();
+    report.tabulate(&format!("SIGSTOP of one, dropped after {lost:.1} s"));
     only_between(&report, frozen, dropped)?;
     replicas.report(report.undecided.len())
 }

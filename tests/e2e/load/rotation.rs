@@ -1,6 +1,7 @@
 //! Certificates and their authorities are replaced under load, in each of the three ways to have them. Every half second the API
 //! server must connect anew, so that what a replica shows and what is trusted must fit all the time.
 
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,6 +17,7 @@ use crate::pki::Authority;
 use crate::rights::NAMESPACE;
 use crate::scene::Scene;
 use crate::stage::Stage;
+use crate::tables::Table;
 
 /// How long API servers may take to hear of a `caBundle`; nobody tells when they have.
 const HEARD: Duration = Duration::from_secs(2);
@@ -51,7 +53,11 @@ fn files_rotated(scene: &Scene<'_>, stage: &Stage<'_>, pace: Pace) -> Result<()>
         load.lasts(HEARD)?;
         installed.is_used(load, "the old CA is not trusted any more")
     })?;
-    is_clean("files", &report, &installed)
+    is_clean(
+        "files: a certificate; both CAs in `caBundle`, a certificate of the new one, the old CA out",
+        &report,
+        &installed,
+    )
 }
 
 /// Fails unless every pod was decided, and whatever was shown was trusted.
@@ -60,7 +66,14 @@ fn is_clean(way: &str, report: &Report, installed: &Installed<'_, '_>) -> Result
     report.is_clean()?;
     let connections = installed.was_trusted()?;
     println!("load: rotation, {way}: {connections} connections, each trusted");
+    tabulate(way, &connections, report);
     Ok(())
+}
+
+fn tabulate(of: &str, connections: &dyn fmt::Display, report: &Report) {
+    let seconds = report.lasted.as_secs();
+    let (failed, undecided) = (report.failed.len(), report.undecided.len());
+    Table::Certificates.row(of, &[&seconds, connections, &report.created, &failed, &undecided]);
 }
 
 /// Lives of a CA and a certificate: certificates are renewed every 20 s, and the next CA is due at 64 s.
@@ -97,7 +110,11 @@ pub(crate) fn rotation_self_managed(scene: &Scene<'_>) -> Result<()> {
         load.lasts(HEARD)?;
         installed.is_used(load, "the old CA is not trusted any more")
     })?;
-    is_clean("self-managed", &report, &installed)
+    is_clean(
+        "self-managed: certificates, then the CA with another, by the leader",
+        &report,
+        &installed,
+    )
 }
 
 /// How often cert-manager renews the certificate by itself.
@@ -146,7 +163,11 @@ pub(crate) fn rotation_cert_manager(scene: &Scene<'_>) -> Result<()> {
         }
         Ok(())
     })?;
-    is_clean("cert-manager", &report, &installed)?;
+    is_clean(
+        "cert-manager and its cainjector: a certificate by time and one by hand, then twice the CA and a certificate of it",
+        &report,
+        &installed,
+    )?;
     all_is_well(scene)?;
 
     // As while cainjector is away.
@@ -158,6 +179,7 @@ pub(crate) fn rotation_cert_manager(scene: &Scene<'_>) -> Result<()> {
         finds(scene, "FAULT", words).map(drop)
     })?;
     println!("load: cert-manager: both renewed, and nobody fills in caBundle: {report}");
+    tabulate("cert-manager with cainjector away: CA and certificate", &"–", &report);
     report.has_no_failure()?;
     ensure!(
         !report.undecided.is_empty() && report.failed_open > 0,
