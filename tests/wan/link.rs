@@ -16,20 +16,20 @@ use crate::wan::Wan;
 const BURST: usize = 25;
 
 pub(crate) fn rtt_is_seen_by_tcp_and_icmp(wan: &mut Wan) -> Result<()> {
-    // What two busy cores may add to the best of five.
-    const MARGIN: Duration = Duration::from_millis(100);
+    // What programs add that run at once.
+    const MARGIN: Duration = Duration::from_millis(50);
     let listener = wan.cloud_listener()?;
     for millis in [20, 150] {
         wan.tell(&format!("rtt {millis}ms"))?;
         let rtt = Duration::from_millis(millis);
         for probe in [tcp, icmp] {
-            let mut best = Duration::MAX;
-            for _ in 0..5 {
+            // One may wait for a processor, but not all.
+            let took = eventually("a probe takes no longer than its link", BOUND, || {
                 let took = probe(wan, listener, BOUND)?;
-                ensure!(took >= rtt, "{took:?} over a link of {rtt:?}");
-                best = best.min(took);
-            }
-            ensure!(best < rtt + MARGIN, "{best:?} at best over a link of {rtt:?}");
+                ensure!(took < rtt + MARGIN, "{took:?} over a link of {rtt:?}");
+                Ok(took)
+            })?;
+            ensure!(took >= rtt, "{took:?} over a link of {rtt:?}");
         }
     }
     Ok(())
@@ -179,8 +179,10 @@ fn icmp(wan: &Wan, _: SocketAddr, bound: Duration) -> Result<Duration> {
         runtime.block_on(async {
             let client = Client::new(&Config::default())?;
             let mut pinger = client.pinger(IpAddr::V4(CLOUD), PingIdentifier(0)).await;
-            let (_, took) = pinger.timeout(bound).ping(PingSequence(0), &[0; 56]).await?;
-            Ok(took)
+            // Its own time begins when it runs again after it has sent.
+            let begun = Instant::now();
+            pinger.timeout(bound).ping(PingSequence(0), &[0; 56]).await?;
+            Ok(begun.elapsed())
         })
     })
 }
