@@ -16,7 +16,7 @@ test *args:
 soak *args:
     cargo xtask soak {{args}}
 
-# Formatting, lints, those of the pure core, documentation, dependencies; runs no test.
+# Formatting, lints, also of the pure core alone, documentation, dependencies; runs no test.
 check:
     cargo xtask check
 

@@ -64,11 +64,13 @@ impl ApiServer {
             dry_run,
             field_manager: Some("e2e".to_owned()),
         };
-        self.send(
-            resource
-                .at(namespace)
-                .create(&params, object.to_string().into_bytes())?,
-        )
+        let mut request = resource
+            .at(namespace)
+            .create(&params, object.to_string().into_bytes())?;
+        // As kubectl does: a field that nobody knows is an error.
+        let uri = format!("{}&fieldValidation=Strict", request.uri());
+        *request.uri_mut() = uri.parse()?;
+        self.send(request)
     }
 
     fn send(&self, request: Request<Vec<u8>>) -> Result<Value> {

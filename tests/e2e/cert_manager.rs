@@ -11,7 +11,7 @@ use crate::fleet_command::command;
 use crate::install::WEBHOOK;
 use crate::installed::decode;
 use crate::kubectl::Kubectl;
-use crate::patience::{BOUND, eventually};
+use crate::patience::{BOUND, TIMEOUT, eventually};
 use crate::process::Process;
 use crate::program::xtask;
 use crate::rights::NAMESPACE;
@@ -36,7 +36,7 @@ impl CertManager {
         let kubectl = scene.kubectl_in(NAMESPACE);
         let folder = definitions.display().to_string();
         kubectl.run(&["apply", "--server-side", "-f", &folder], "")?;
-        let args = ["wait", "--for=condition=Established", "--timeout=45s", "-f", &folder];
+        let args = ["wait", "--for=condition=Established", TIMEOUT, "-f", &folder];
         kubectl.run(&args, "")?;
         let args = [format!("--kubeconfig={}", scene.kubeconfig().display())];
         let program = dir.join("cert-manager");
@@ -106,7 +106,7 @@ impl Drop for CertManager {
     fn drop(&mut self) {
         let ended = self.process.kill();
         let folder = self.definitions.display().to_string();
-        let args = ["delete", "--ignore-not-found", "--timeout=45s", "-f", &folder];
+        let args = ["delete", "--ignore-not-found", TIMEOUT, "-f", &folder];
         if let Err(error) = ended.and_then(|()| self.kubectl.run(&args, "").map(drop)) {
             eprintln!("{error:#}");
         }

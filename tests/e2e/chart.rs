@@ -12,7 +12,7 @@ use crate::control_plane::EDGE_NODES;
 use crate::fleet_command::command;
 use crate::install::{Ground, Installation, Source, check_out, documented, gates, is_as_it_was};
 use crate::kubectl::Said;
-use crate::patience::{BOUND, eventually};
+use crate::patience::{BOUND, TIMEOUT, eventually};
 use crate::program::Helm;
 use crate::rights::NAMESPACE;
 use crate::scene::Scene;
@@ -160,7 +160,7 @@ impl Chart<'_, '_> {
             "{deployment:#}"
         );
         let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
-        let args = ["wait", "--for=condition=Established", "--timeout=45s"];
+        let args = ["wait", "--for=condition=Established", TIMEOUT];
         self.scene.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
     }
 

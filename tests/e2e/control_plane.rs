@@ -1,5 +1,5 @@
 //! etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as processes on loopback, with certificates
-//! and ports of their own. One for the whole run: it takes seconds to start and trials live in namespaces of their own.
+//! and ports of their own. It takes seconds to start, so most trials share one.
 
 use std::env;
 use std::fs::{self, File};

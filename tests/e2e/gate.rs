@@ -73,7 +73,7 @@ pub(crate) fn placement_is_refused(scene: &Scene<'_>) -> Result<()> {
     stage.edge_node("edge-0", "1")?;
     stage.cloud_node("cloud-0")?;
     stage.wan.close();
-    let edgeward = scene.live_edgeward(&holding(&stage, &json!({"batch": "15s"})))?;
+    let edgeward = scene.live_edgeward(&holding(&stage, &json!({"batch": "20s"})))?;
     let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
     ends(
         scene,
@@ -83,6 +83,13 @@ pub(crate) fn placement_is_refused(scene: &Scene<'_>) -> Result<()> {
         "edge_feasible_slo_met",
     )?;
     let _policy = Policy::forbid_fewer_or_more(scene, "tolerations", "<=", WORDS)?;
+    let add = json!({"spec": {"tolerations": [{"key": "any", "operator": "Exists"}]}}).to_string();
+    let args = ["patch", "pod", "filler", "--dry-run=server", "-p", &add];
+    eventually("the policy is in force", BOUND, || {
+        let said = scene.kubectl.attempt(&args, "")?;
+        ensure!(said.stderr.contains(WORDS), "{said:?}");
+        Ok(())
+    })?;
     scene.kubectl.create(&pod(scene, "waiting", 500, 5))?;
     is_held(scene, "waiting", "held_no_capacity")?;
     stage.wan.reopen()?;

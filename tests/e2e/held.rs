@@ -248,7 +248,8 @@ pub(crate) fn until_the_wan_is_back(scene: &Scene<'_>) -> Result<()> {
         (large, "edge_too_large"),
         (important, "edge_wan_unreachable"),
     ] {
-        let created = scene.kubectl.dry_run(&pod)?;
+        // The API server may not know the PriorityClass yet.
+        let created = eventually("it would be created", BOUND, || scene.kubectl.dry_run(&pod))?;
         ensure!(!is_gated(&created), "{created}");
         ensure!(annotation(&created, "reason") == Some(reason), "{created}");
     }

@@ -14,7 +14,7 @@ use crate::folder::copy;
 use crate::installed::{SECRET, endpoint_slice};
 use crate::kubectl::Kubectl;
 use crate::mount::Mount;
-use crate::patience::{BOUND, eventually};
+use crate::patience::{BOUND, TIMEOUT, eventually};
 use crate::pki::Authority;
 use crate::rights::NAMESPACE;
 use crate::scene::{Revoked, Scene};
@@ -261,7 +261,7 @@ impl<'s, 'run> Installation<'s, 'run> {
         ensure!(deployment["metadata"]["generation"] == 1, "{deployment:#}");
         self.upgrade(rollout)?;
         let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
-        let args = ["wait", "--for=condition=Established", "--timeout=45s"];
+        let args = ["wait", "--for=condition=Established", TIMEOUT];
         self.scene.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
     }
 
@@ -407,7 +407,7 @@ impl<'s, 'run> Installation<'s, 'run> {
 impl Drop for Installation<'_, '_> {
     /// What a trial has left that failed.
     fn drop(&mut self) {
-        let args = ["delete", "--ignore-not-found", "--timeout=45s", "-f", "-"];
+        let args = ["delete", "--ignore-not-found", TIMEOUT, "-f", "-"];
         if let Err(error) = self.scene.kubectl_in(NAMESPACE).run(&args, &self.list()) {
             eprintln!("{error:#}");
         }

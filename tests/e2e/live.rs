@@ -41,7 +41,7 @@ fn would_be_within(scene: &Scene<'_>, millicores: u32, expected: &str, bound: Du
 
 /// Fails if this pod would not be placed like this now.
 fn is_now(scene: &Scene<'_>, pod: &Value, expected: &str) -> Result<()> {
-    // On a busy machine the API server may pass over a webhook that does not answer within its second.
+    // What was cut on its way is passed over.
     let outcome = eventually("it is decided", BOUND, || outcome(&scene.kubectl.dry_run(pod)?))?;
     ensure!(outcome == expected, "{outcome}");
     Ok(())

@@ -41,7 +41,7 @@ const GROUP: u32 = 5;
 const IDLE: f64 = 0.4;
 
 /// With less left than this, an answer that came too late may be the machine's doing.
-const BUSY: f64 = 0.1;
+const BUSY: f64 = 0.2;
 
 /// How many times a second all connections are cut, where that is asked for.
 const CUTS: u32 = 2;
@@ -52,7 +52,7 @@ const TRIED: Duration = Duration::from_secs(4);
 /// How fast pods are created, and how long the API server waits for an answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pace {
-    /// As fast as the machine can: a group comes when the last one was answered. The API server waits as long as it can, so that
+    /// [`ADAPTIVE`], and no faster than the machine can: a group comes when the last one was answered. The API server waits as long as it can, so that
     /// what is undecided is edgeward's doing.
     Adaptive,
     /// So many a second, whatever becomes of those before them, and the timeout of the manifest.
@@ -185,17 +185,18 @@ pub(crate) fn highest_steady(scene: &Scene<'_>, stage: &Stage<'_>) -> Result<Pac
     }
     let hook = scene.hook(hook::answers_constantly)?;
     let _registered = scene.register_as("constant", &[&scene.namespace], &hook.url, &hook.ca)?;
-    let mut highest = None;
+    let mut highest = Err(String::new());
     for rate in RATES {
         let pace = Pace::Steady(rate);
         let report = under_load(scene, stage, pace, |load| load.lasts(TRIED))?;
         println!("load: a constant handler: {report}");
         if report.idle < IDLE {
+            highest = highest.or(Err(report.to_string()));
             break;
         }
-        highest = Some(pace);
+        highest = Ok(pace);
     }
-    let highest = highest.ok_or_else(|| TooBusy(format!("less than {IDLE} idle at {} pods a second", RATES[0])))?;
+    let highest = highest.map_err(|report| TooBusy(format!("a constant handler: {report}")))?;
     println!("load: from here on {highest:?}");
     *found = Some(highest);
     Ok(highest)
@@ -254,7 +255,11 @@ impl Report {
         if self.undecided.is_empty() && self.failed_open == 0 {
             return Ok(());
         }
-        let words = format!("{self}: {:?}", self.undecided);
+        self.blame(format!("{self}: {:?}", self.undecided))
+    }
+
+    /// The failure that these words tell; [`TooBusy`] where it may be the machine's.
+    fn blame(&self, words: String) -> Result<()> {
         match self.pace {
             Pace::Steady(_) if self.idle < BUSY => Err(TooBusy(words).into()),
             _ => bail!(words),
@@ -386,24 +391,20 @@ impl Pods {
     }
 }
 
-/// How many calls of webhooks the API server has passed over.
+/// How many calls of webhooks the API server has passed over for pods of the trial's namespace.
 fn failed_open(scene: &Scene<'_>) -> Result<u64> {
-    let metrics = scene.kubectl.run(&["get", "--raw", "/metrics"], "")?.stdout;
-    let counts = metrics.lines().filter_map(|line| {
-        let series = line.strip_prefix("apiserver_admission_webhook_fail_open_count{")?;
-        series.rsplit_once(' ')?.1.parse::<f64>().ok()
-    });
-    Ok(counts.sum::<f64>() as u64)
+    let creations = scene.creations(&scene.namespace)?;
+    Ok(creations.iter().map(|creation| creation.failed_open() as u64).sum())
 }
 
 /// What the processors have done since the machine was started.
-struct Processors {
+pub(crate) struct Processors {
     idle: u64,
     all: u64,
 }
 
 impl Processors {
-    fn now() -> Result<Self> {
+    pub(crate) fn now() -> Result<Self> {
         let stat = fs::read_to_string("/proc/stat")?;
         let times = stat.lines().next().context("a line of all processors")?;
         // User, nice, system, idle, waiting for disks, interrupts (two kinds), stolen; then guests, which are users too.
@@ -413,6 +414,13 @@ impl Processors {
             idle: times[3] + times[4],
             all: times.iter().sum(),
         })
+    }
+
+    /// Fails as [`TooBusy`] if, since then, so little was idle that the machine may be to blame for what these words tell.
+    pub(crate) fn excuse(&self, words: &str) -> Result<()> {
+        let idle = Self::now()?.idle_since(self);
+        ensure!(idle >= BUSY, TooBusy(format!("{:.0} % idle; {words}", 100.0 * idle)));
+        Ok(())
     }
 
     /// The share that was idle since `before`.

@@ -27,7 +27,7 @@ pub(crate) fn ends_a_loop(scene: &Scene<'_>) -> Result<()> {
     let mut config = stage.config();
     config["onNoCapacity"] = json!("hold");
     config["holdLimits"] = json!({"batch": "1h"});
-    config["loopGuard"] = json!({"failuresPerMinute": FAILURES, "pause": "20s"});
+    config["loopGuard"] = json!({"failuresPerMinute": FAILURES, "pause": "45s"});
     let edgeward = scene.live_edgeward(&config)?;
     let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
 

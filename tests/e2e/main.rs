@@ -214,7 +214,8 @@ fn tried(plane: &ControlPlane, runtime: &Runtime, name: &str, needs: Needs, scri
         Needs::Nodes | Needs::Cluster | Needs::Machine => Domain::Shared,
     };
     let scene = Scene::open(plane, runtime, name, domain)?;
-    let ended = script(&scene).map_err(|error| scene.with_logs(error));
+    let ended = script(&scene).and_then(|()| scene.kept_to_its_domain());
+    let ended = ended.map_err(|error| scene.with_logs(error));
     let cleared = scene.clear();
     ended.and(cleared)
 }

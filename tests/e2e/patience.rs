@@ -10,6 +10,10 @@ use crate::process::Ended;
 /// Long enough for cores that others use, too; nothing waits this long when all is well.
 pub(crate) const BOUND: Duration = Duration::from_secs(120);
 
+/// The same for kubectl.
+#[allow(dead_code, reason = "some tests have no kubectl")]
+pub(crate) const TIMEOUT: &str = "--timeout=120s";
+
 /// Repeats `observe` until it succeeds; its error is the observation. After `bound` the last one is reported, and at
 /// once when a process has ended that was waited for.
 pub(crate) fn eventually<T>(what: &str, bound: Duration, mut observe: impl FnMut() -> Result<T>) -> Result<T> {

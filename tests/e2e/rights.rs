@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use self::proof::{Right, granted, granted_by, prove};
 use crate::kubectl::Kubectl;
+use crate::patience::TIMEOUT;
 
 /// Where `deploy/base` installs edgeward.
 pub(crate) const NAMESPACE: &str = "edgeward-system";
@@ -98,7 +99,7 @@ impl Rights {
 
     /// Removes them, their namespace with all that is in it, and the ServiceAccount.
     pub(crate) fn revoke(&self, kubectl: &Kubectl) -> Result<()> {
-        let args = ["delete", "--ignore-not-found", "--timeout=45s"];
+        let args = ["delete", "--ignore-not-found", TIMEOUT];
         kubectl.run(&[&args[..], &["-f", "-"]].concat(), &list(&self.objects))?;
         let namespace = ["namespace", NAMESPACE];
         kubectl.run(&[&args[..], &namespace].concat(), "").map(drop)
@@ -188,7 +189,7 @@ impl Granted {
 
 impl Drop for Granted {
     fn drop(&mut self) {
-        let args = ["delete", "--ignore-not-found", "--timeout=45s", "-f", "-"];
+        let args = ["delete", "--ignore-not-found", TIMEOUT, "-f", "-"];
         if let Err(error) = self.kubectl.run(&args, &list(&self.objects)) {
             eprintln!("{error:#}");
         }

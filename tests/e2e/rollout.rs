@@ -25,23 +25,24 @@ fn strategies() -> [(&'static str, Value, usize); 2] {
     ]
 }
 
-/// Rollouts of nine replicas that take nine tenths of the edge, and 2 s to terminate: none leaves more in the cloud than one step
-/// of it. What is in the cloud is the first to go when the Deployment shrinks.
+/// Rollouts of nine replicas that take nine tenths of the edge, and 2 s to terminate. With `waitForTerminating` none leaves more in
+/// the cloud than one step of it; without, the first leaves more than that. What is in the cloud is the first to go when the
+/// Deployment shrinks.
 pub(crate) fn stays_at_the_edge(scene: &Scene<'_>) -> Result<()> {
-    stays_while_it_waits(scene, &["30s"], 1)
+    rolls_out(scene, 1)
 }
 
-/// Three of each kind in a row, also without `waitForTerminating`: then the first leaves more in the cloud than a step.
+/// Three of each kind in a row.
 pub(crate) fn three_in_a_row(scene: &Scene<'_>) -> Result<()> {
-    stays_while_it_waits(scene, &["30s", "0s"], 3)
+    rolls_out(scene, 3)
 }
 
-/// With each of these settings of `waitForTerminating`, and so many rollouts of each kind.
-fn stays_while_it_waits(scene: &Scene<'_>, waits: &[&str], count: usize) -> Result<()> {
+/// So many rollouts of each kind, with each of the settings of `waitForTerminating`.
+fn rolls_out(scene: &Scene<'_>, count: usize) -> Result<()> {
     let stage = Stage::new(scene)?;
     stage.edge_node("edge-0", "1")?;
     stage.cloud_node("cloud-0")?;
-    for wait in waits {
+    for wait in ["30s", "0s"] {
         let mut config = holding(&stage, &for_long());
         config["waitForTerminating"] = json!(wait);
         let edgeward = scene.live_edgeward_as(&format!("waits-{wait}"), &config)?;
@@ -51,7 +52,7 @@ fn stays_while_it_waits(scene: &Scene<'_>, waits: &[&str], count: usize) -> Resu
             println!("rollout: {name}, waitForTerminating {wait}: {shares:?} of {REPLICAS} in the cloud");
             let found = format!("{shares:?}");
             Table::Rollouts.row(&format!("{name}, `waitForTerminating: {wait}`"), &[&found]);
-            match *wait {
+            match wait {
                 "0s" => ensure!(shares[0] > step, "{name}: {shares:?}: waiting makes no difference"),
                 _ => ensure!(shares.iter().all(|share| *share <= step), "{name}: {shares:?}"),
             }

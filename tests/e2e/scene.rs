@@ -16,7 +16,7 @@ use crate::edgeward::Edgeward;
 use crate::hook::{Answer, Hook};
 use crate::kubectl::Kubectl;
 use crate::load::TooBusy;
-use crate::patience::{BOUND, eventually};
+use crate::patience::{BOUND, TIMEOUT, eventually};
 use crate::pki::Authority;
 use crate::process::tail;
 use crate::program::NoHelm;
@@ -55,6 +55,8 @@ pub(crate) struct Scene<'run> {
     pub(crate) dir: PathBuf,
     /// How long the audit log was when the trial began.
     audited: u64,
+    /// The trial's namespaces.
+    namespaces: Mutex<Vec<String>>,
     /// What edgeward may do besides until the trial is over, however it ends.
     granted: Mutex<Vec<Granted>>,
 }
@@ -77,6 +79,7 @@ impl<'run> Scene<'run> {
             kubectl,
             dir,
             audited: plane.audited()?,
+            namespaces: Mutex::default(),
             granted: Mutex::default(),
         };
         scene.create_namespace(&scene.namespace, json!({scene.key(MANAGED): "true"}))?;
@@ -92,7 +95,8 @@ impl<'run> Scene<'run> {
     pub(crate) fn in_its_domain(&self, object: Value) -> Value {
         match &*self.domain {
             SHARED_DOMAIN => object,
-            _ => self.key(&object.to_string()).parse().unwrap_or(object),
+            // A domain has no character that JSON escapes.
+            _ => self.key(&object.to_string()).parse().unwrap_or_default(),
         }
     }
 
@@ -106,6 +110,9 @@ impl<'run> Scene<'run> {
 
     /// Creates a namespace and waits until pods can be created in it.
     pub(crate) fn create_namespace(&self, name: &str, labels: Value) -> Result<()> {
+        let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        namespaces.push(name.to_owned());
+        drop(namespaces);
         let metadata = json!({"name": name, "labels": labels});
         let kubectl = self.plane.kubectl.in_namespace(name);
         kubectl.run(
@@ -131,14 +138,21 @@ impl<'run> Scene<'run> {
         self.kubectl
             .run(&["apply", "--server-side", "--force-conflicts", "-k", directory], "")?;
         let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
-        let args = ["wait", "--for=condition=Established", "--timeout=45s"];
-        self.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
+        let args = ["wait", "--for=condition=Established", TIMEOUT];
+        self.kubectl.run(&[&args[..], &names[..]].concat(), "")?;
+        eventually("they are served", BOUND, || {
+            let kinds = ["sites", "slopolicies"].iter();
+            kinds
+                .map(|kind| self.kubectl.list(kind, ""))
+                .collect::<Result<Vec<_>>>()
+        })
+        .map(drop)
     }
 
     /// Removes the definitions of our custom resources, and with them all that there are.
     pub(crate) fn remove_custom_resources(&self) -> Result<()> {
         let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
-        let args = ["delete", "--ignore-not-found", "--timeout=45s"];
+        let args = ["delete", "--ignore-not-found", TIMEOUT];
         self.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
     }
 
@@ -381,17 +395,33 @@ impl<'run> Scene<'run> {
         })
     }
 
-    /// Removes the pods of the trial's namespace and what would make them again. Whoever leads in another trial would
-    /// release those that are held.
+    /// Fails if a pod was created here with keys of another domain than the trial's.
+    pub(crate) fn kept_to_its_domain(&self) -> Result<()> {
+        if self.domain == SHARED_DOMAIN {
+            return Ok(());
+        }
+        for creation in self.creations(&self.namespace)? {
+            let created = creation.0["responseObject"].to_string();
+            ensure!(!created.contains(&format!("{SHARED_DOMAIN}/")), "{created}");
+        }
+        Ok(())
+    }
+
+    /// Removes the pods of the trial's namespaces and what would make them again, so that nobody counts or schedules them.
     pub(crate) fn clear(&self) -> Result<()> {
         const ALL: &str = "daemonsets,deployments,replicasets,jobs,pods";
-        let args = ["delete", ALL, "--all", "--grace-period=0", "--force", "--wait=false"];
-        self.kubectl.run(&args, "")?;
-        eventually("the trial's pods are gone", 4 * BOUND, || {
-            let left = self.kubectl.list("pods", "")?.len();
-            ensure!(left == 0, "{left}");
-            Ok(())
-        })
+        let namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for namespace in namespaces {
+            let kubectl = self.kubectl_in(&namespace);
+            let args = ["delete", ALL, "--all", "--grace-period=0", "--force", "--wait=false"];
+            kubectl.run(&args, "")?;
+            eventually("the trial's pods are gone", BOUND, || {
+                let left = kubectl.list("pods", "")?.len();
+                ensure!(left == 0, "{left}");
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     /// An error with the ends of the logs of this trial's processes; one that is no failure stays as it is.
@@ -450,7 +480,9 @@ pub(crate) struct Revoked<'run>(&'run ControlPlane);
 
 impl Drop for Revoked<'_> {
     fn drop(&mut self) {
-        let again = self.0.rights.revoke(&self.0.kubectl).and_then(|()| self.0.grant());
+        let again = eventually("edgeward has its rights again", BOUND, || {
+            self.0.rights.revoke(&self.0.kubectl).and_then(|()| self.0.grant())
+        });
         if let Err(error) = again {
             eprintln!("{error:#}");
         }

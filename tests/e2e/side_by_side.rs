@@ -11,7 +11,7 @@ pub(crate) enum Needs {
     Domain,
     /// A cluster: it installs edgeward or its custom resources, which speak to every edgeward there.
     Cluster,
-    /// The machine: its figures are of one that does nothing else.
+    /// The machine: its figures are of one that does nothing else. Such rows are listed last.
     Machine,
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
@@ -191,39 +191,72 @@ impl Drop for Stage<'_> {
     }
 }
 
-/// The way to the cloud: an address of loopback that takes connections, or does not.
+/// The way to the cloud: an address of loopback that takes connections, or does not. It is nobody else's meanwhile.
 pub(crate) struct Wan<'run> {
     runtime: &'run Runtime,
     address: SocketAddr,
-    /// Accepts; `None` while the way is closed.
-    listener: RefCell<Option<JoinHandle<()>>>,
+    way: RefCell<Way>,
+}
+
+enum Way {
+    Open(JoinHandle<()>),
+    /// Bound, so that nobody else listens here, and refuses connections.
+    Closed(TcpSocket),
+    /// In between.
+    Neither,
 }
 
 impl<'run> Wan<'run> {
     fn open(runtime: &'run Runtime) -> Result<Self> {
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (address, way) = runtime.block_on(async { listen(bound(any)?) })?;
         Ok(Self {
             runtime,
-            address: listener.local_addr()?,
-            listener: RefCell::new(Some(runtime.spawn(accept(listener)))),
+            address,
+            way: RefCell::new(way),
         })
     }
 
     /// From now on connections are refused.
     pub(crate) fn close(&self) {
-        if let Some(listener) = self.listener.take() {
-            listener.abort();
-            // An error, for it was aborted; the socket is closed.
-            let _ = self.runtime.block_on(listener);
+        if let Way::Open(accepting) = self.way.replace(Way::Neither) {
+            accepting.abort();
+            let socket = self.runtime.block_on(async {
+                // An error, for it was aborted; the listening socket is closed.
+                let _ = accepting.await;
+                bound(self.address)
+            });
+            match socket {
+                Ok(socket) => drop(self.way.replace(Way::Closed(socket))),
+                Err(error) => eprintln!("{}: {error:#}", self.address),
+            }
         }
     }
 
     /// Connections are accepted again.
     pub(crate) fn reopen(&self) -> Result<()> {
-        let listener = self.runtime.block_on(TcpListener::bind(self.address))?;
-        self.listener.replace(Some(self.runtime.spawn(accept(listener))));
+        let way = self.runtime.block_on(async {
+            match self.way.replace(Way::Neither) {
+                Way::Closed(socket) => listen(socket),
+                Way::Open(_) | Way::Neither => listen(bound(self.address)?),
+            }
+        })?;
+        self.way.replace(way.1);
         Ok(())
     }
+}
+
+fn bound(address: SocketAddr) -> Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+/// Where it accepts connections from now on.
+fn listen(socket: TcpSocket) -> Result<(SocketAddr, Way)> {
+    let listener = socket.listen(128)?;
+    Ok((listener.local_addr()?, Way::Open(tokio::spawn(accept(listener)))))
 }
 
 impl Drop for Wan<'_> {

@@ -1,4 +1,4 @@
-//! The tables of `docs/reliability.md`, as `cargo xtask soak` finds them: printed as the page has them.
+//! What `cargo xtask soak` finds, as tables for `docs/reliability.md` and `docs/decision.md`.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};

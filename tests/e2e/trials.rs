@@ -25,7 +25,6 @@ pub(crate) const TRIALS: &[Row] = &[
     ("live::silent_connection", Nodes, live::connection::silent_connection),
     ("queue::without_edgeward", Domain, queue::without_edgeward),
     ("live::restart", Domain, live::restart::restart),
-    ("live::quiet_cluster", Nodes, live::connection::quiet_cluster),
     ("gate::placement_is_refused", Domain, gate::placement_is_refused),
     ("rollout::stays_at_the_edge", Domain, rollout::stays_at_the_edge),
     ("live::cut_connection", Nodes, live::connection::cut_connection),
@@ -157,6 +156,7 @@ pub(crate) const TRIALS: &[Row] = &[
     ("release::with_kubectl_alone", Nodes, release::with_kubectl_alone),
     ("held::until_the_wan_is_back", Domain, held::until_the_wan_is_back),
     ("held::behind_other_gates", Domain, held::behind_other_gates),
+    ("live::quiet_cluster", Cluster, live::connection::quiet_cluster),
     ("why::pods_of_every_fate", Cluster, why::pods_of_every_fate),
     ("check::each_fault_and_its_fix", Cluster, check::each_fault_and_its_fix),
     (

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// As late as this, a probe may be taken for one over a slower link.
-pub(crate) const TOO_LATE: Duration = Duration::from_millis(20);
+pub(crate) const TOO_LATE: Duration = Duration::from_millis(40);
 
 const SLEEP: Duration = Duration::from_millis(5);
 

@@ -18,18 +18,23 @@ const BURST: usize = 25;
 pub(crate) fn rtt_is_seen_by_tcp_and_icmp(wan: &mut Wan) -> Result<()> {
     // What programs add that run at once.
     const MARGIN: Duration = Duration::from_millis(50);
+    const TRIES: usize = 20;
     let listener = wan.cloud_listener()?;
     for millis in [20, 150] {
         wan.tell(&format!("rtt {millis}ms"))?;
         let rtt = Duration::from_millis(millis);
         for probe in [tcp, icmp] {
             // One may wait for a processor, but not all.
-            let took = eventually("a probe takes no longer than its link", BOUND, || {
+            let mut best = Duration::MAX;
+            for _ in 0..TRIES {
                 let took = probe(wan, listener, BOUND)?;
-                ensure!(took < rtt + MARGIN, "{took:?} over a link of {rtt:?}");
-                Ok(took)
-            })?;
-            ensure!(took >= rtt, "{took:?} over a link of {rtt:?}");
+                ensure!(took >= rtt, "{took:?} over a link of {rtt:?}");
+                best = best.min(took);
+                if best < rtt + MARGIN {
+                    break;
+                }
+            }
+            ensure!(best < rtt + MARGIN, "{best:?} at best over a link of {rtt:?}");
         }
     }
     Ok(())

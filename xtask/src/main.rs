@@ -41,7 +41,7 @@ Commands:
   test core [NAME] the unit tests of the pure core alone
   soak [NAME]      the long trials of the end-to-end tests alone, which `test` leaves out
   wan [TRIAL]      the tests over an emulated WAN alone; they need network namespaces and /dev/net/tun
-  check            formatting, lints, those of the pure core, documentation, dependencies; runs no test
+  check            formatting, lints, also of the pure core alone, documentation, dependencies; runs no test
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
                    cache; prints their directory. --kubernetes 1.33: of that minor, not the newest
   cert-manager     build cert-manager once into the cache; prints its directory

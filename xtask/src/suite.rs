@@ -99,10 +99,13 @@ fn long_trials(report: &mut Report, filters: &[String]) -> Result<()> {
     let (tools, targets) = prepare(report, &["--workspace", "--test", E2E])?;
     let target = targets.first().context("cargo built no tests")?;
     let mut soak = Run::of(target, &tools)?.live();
-    soak.command.env("EDGEWARD_SOAK", "1").arg("--nocapture").args(filters);
+    soak.command.env(SOAK, "1").arg("--nocapture").args(filters);
     report.add([soak.finish()]);
     report.verdict()
 }
+
+/// Has the end-to-end tests run their long trials, and no others.
+const SOAK: &str = "EDGEWARD_SOAK";
 
 /// The run of a test program.
 struct Run {
@@ -120,7 +123,7 @@ impl Run {
 
     fn of(target: &Target, tools: &Tools) -> Result<Self> {
         let mut command = target.command()?;
-        tools.tell(&mut command);
+        tools.tell(&mut command).env_remove(SOAK);
         Ok(Self::new(&target.name, command))
     }
 
@@ -150,6 +153,7 @@ impl Run {
             // It says so itself.
             Err(_) if counts.contains("FAILED") => counts,
             Err(error) => format!("FAILED, {error:#} {counts}"),
+            Ok(()) if counts.is_empty() => "FAILED, it told of no test".to_owned(),
             Ok(()) => counts,
         };
         stage.told = told;

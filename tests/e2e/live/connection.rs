@@ -16,7 +16,7 @@ use crate::stage::Stage;
 const STALE: &str = "edge: edge_telemetry_stale";
 
 /// A watch is open for 30 s at most, so a quiet cluster is never stale with this.
-const TTL: &str = "35s";
+const TTL: &str = "45s";
 
 /// edgeward behind a proxy, and a cluster that changes back and forth.
 struct Behind<'scene, 'run> {
@@ -162,8 +162,8 @@ pub(crate) fn lists_in_pages(scene: &Scene<'_>) -> Result<()> {
 
 /// Nothing happens for longer than the view may be old, and it is not stale.
 pub(crate) fn quiet_cluster(scene: &Scene<'_>) -> Result<()> {
-    // As long as a watch and a half.
-    is_quiet(scene, Duration::from_secs(45), TTL)
+    // More than two watches.
+    is_quiet(scene, Duration::from_secs(75), TTL)
 }
 
 /// Nothing happens for five minutes, with the default.

@@ -104,6 +104,8 @@ pub(crate) fn quota(scene: &Scene<'_>) -> Result<()> {
         ensure!(suspended == 1, "{suspended} owners are suspended");
         Ok(())
     })?;
+    let tried = edgeward.reviews()? - before;
+    ensure!(tried <= 40, "only after {tried} pods");
     // What it has reserved before ends by then.
     let begun = Instant::now();
     let mut asked = 0;

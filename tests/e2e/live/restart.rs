@@ -34,7 +34,6 @@ pub(crate) fn restart(scene: &Scene<'_>) -> Result<()> {
     config["reservationTTL"] = json!("1h");
     let mut edgeward = scene.live_edgeward(&config)?;
     let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    // A pod that is passed over leaves its reservation behind.
 
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
     let slo = scene.in_its_domain(slo);

@@ -25,7 +25,7 @@ pub(crate) fn rolling_restart_at_a_steady_rate(scene: &Scene<'_>) -> Result<()> 
 }
 
 fn rolled(scene: &Scene<'_>, stage: &Stage<'_>, pace: Pace) -> Result<()> {
-    let mut replicas = Replicas::open(scene, &stage, pace)?;
+    let mut replicas = Replicas::open(scene, stage, pace)?;
     let report = under_load(scene, stage, pace, |load| {
         let mut leaving = Vec::new();
         for i in 0..REPLICAS {
@@ -136,9 +136,10 @@ fn only_between(report: &Report, lost: Duration, dropped: Duration) -> Result<()
     // There is no such metric until it has happened; where one of another name is looked for, this fails. More may have failed
     // open: what took the API server too long then is refused, and the client tries again.
     ensure!(report.failed_open >= report.undecided.len() as u64, "{report}");
-    ensure!(
-        outside.is_empty(),
-        "lost at {lost:?}, dropped at {dropped:?}: {outside:?}"
-    );
-    Ok(())
+    match outside.is_empty() {
+        true => Ok(()),
+        false => report.blame(format!(
+            "lost at {lost:?}, dropped at {dropped:?}: {outside:?}; {report}"
+        )),
+    }
 }
