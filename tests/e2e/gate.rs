@@ -83,8 +83,9 @@ pub(crate) fn placement_is_refused(scene: &Scene<'_>) -> Result<()> {
         "edge_feasible_slo_met",
     )?;
     let _policy = Policy::forbid_fewer_or_more(scene, "tolerations", "<=", WORDS)?;
-    let add = json!({"spec": {"tolerations": [{"key": "any", "operator": "Exists"}]}}).to_string();
-    let args = ["patch", "pod", "filler", "--dry-run=server", "-p", &add];
+    let more = json!({"key": "any", "operator": "Exists"});
+    let add = json!([{"op": "add", "path": "/spec/tolerations/-", "value": more}]).to_string();
+    let args = ["patch", "pod", "filler", "--type=json", "--dry-run=server", "-p", &add];
     eventually("the policy is in force", BOUND, || {
         let said = scene.kubectl.attempt(&args, "")?;
         ensure!(said.stderr.contains(WORDS), "{said:?}");

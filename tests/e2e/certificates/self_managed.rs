@@ -28,9 +28,9 @@ use crate::workloads;
 const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-edgeward";
 const SECRET: &str = "edgeward-certificates";
 
-/// Lives of a CA and a certificate. Certificates are renewed every 44 s, the second time at 88 s. The next CA is due at 100 s: a leader
-/// killed then is followed, and the next has counted its 11 s, half a minute before that certificate ends at 154 s.
-const LIVES: [&str; 2] = ["--ca-life=150s", "--certificate-life=66s"];
+/// Lives of a CA and a certificate. Certificates are renewed every 30 s, the third time at 90 s. The next CA is due at 100 s: a leader
+/// killed then is followed, and the next has counted its 7.5 s, before that certificate ends at 135 s.
+const LIVES: [&str; 2] = ["--ca-life=150s", "--certificate-life=45s"];
 
 /// Two thirds of a CA's life, and what is done then.
 const ROTATION: Duration = Duration::from_secs(240);
