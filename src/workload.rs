@@ -5,7 +5,6 @@ pub mod slo;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::config::Config;
 use crate::fleet::SiteDefinition;
@@ -101,7 +100,7 @@ impl Workload<'_> {
             priority: Reverse(self.priority),
             slo_priority: Reverse(self.slo_priority(config)),
             created: created.map_or(jiff::Timestamp::MAX, |(at, _)| at),
-            tie: created.map_or(u64::MAX, |(_, uid)| tie(uid)),
+            tie: created.map_or(TIE_OF_NONE, |(_, uid)| tie(uid)),
         }
     }
 
@@ -125,21 +124,28 @@ impl Workload<'_> {
     }
 }
 
-fn tie(uid: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    uid.hash(&mut hasher);
-    hasher.finish()
+/// The length of a uid, which is a UUID.
+const UID: usize = 36;
+
+/// Behind every uid: UTF-8 has no such byte.
+const TIE_OF_NONE: [u8; UID] = [u8::MAX; UID];
+
+/// The uid, cut or filled with zeros to its usual length.
+fn tie(uid: &str) -> [u8; UID] {
+    let mut bytes = uid.bytes();
+    std::array::from_fn(|_| bytes.next().unwrap_or(0))
 }
 
 /// The order in which pods are given room: by `spec.priority`, then SLO priority, the higher first, then by age, then by uid
-/// in an order that is the same in every replica.
+/// as text. It is the same in every replica, and in every build: no hash is part of it, which another standard library may
+/// compute differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
     priority: Reverse<i32>,
     slo_priority: Reverse<u8>,
     /// To the second; the last moment for a pod that does not exist yet.
     created: jiff::Timestamp,
-    tie: u64,
+    tie: [u8; UID],
 }
 
 impl Turn {
@@ -148,7 +154,7 @@ impl Turn {
         priority: Reverse(i32::MIN),
         slo_priority: Reverse(0),
         created: jiff::Timestamp::MAX,
-        tie: u64::MAX,
+        tie: TIE_OF_NONE,
     };
 }
 
@@ -254,5 +260,39 @@ impl FromIterator<Tie> for Ties {
         let mut set = Ties::default();
         ties.into_iter().for_each(|tie| set.insert(tie));
         set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::Pod;
+
+    fn turn(created: Option<(jiff::Timestamp, &str)>) -> Turn {
+        let config = Config::default();
+        let pod = Pod::from_json(r#"{"spec":{}}"#).unwrap();
+        pod.workload("shop".into(), &config.keys).turn(&config, created)
+    }
+
+    #[test]
+    fn of_pods_of_one_second_the_one_with_the_smaller_uid_is_first() {
+        let of = |uid| turn(Some((jiff::Timestamp::UNIX_EPOCH, uid)));
+        let uids = [
+            "",
+            "0b5c8a6e-3f0d-4a52-9a5b-0c7f5a1f9d10",
+            "0b5c8a6e-3f0d-4a52-9a5b-0c7f5a1f9d11",
+            "0b5c8a6f",
+            "1b5c8a6e-3f0d-4a52-9a5b-0c7f5a1f9d10",
+            "f0e1d2c3-b4a5-4968-8776-655443322110",
+            "\u{10ffff}",
+        ];
+        assert!(uids.is_sorted_by(|one, other| of(one) < of(other)));
+    }
+
+    #[test]
+    fn a_pod_that_is_not_created_yet_is_behind_its_equals_and_before_the_last() {
+        let latest = turn(Some((jiff::Timestamp::MAX, &"\u{10ffff}".repeat(9))));
+        assert!(latest < turn(None));
+        assert!(turn(None) < Turn::LAST);
     }
 }
