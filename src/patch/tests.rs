@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::Explain;
 use crate::decide::decide;
+use crate::fleet::Snapshot;
 use crate::policy::{Policies, Policy, Seen};
 use crate::room::Room;
 use crate::testkit::{self, NOW};
@@ -22,12 +23,15 @@ fn operations(fleet: &Value, pod: &Value, config: &Config) -> Vec<Add> {
 }
 
 fn operations_under(policies: &Policies, fleet: &Value, pod: &Value, config: &Config) -> Vec<Add> {
-    let snapshot = testkit::snapshot(fleet);
+    operations_on(&testkit::snapshot(fleet), policies, pod, config)
+}
+
+fn operations_on(snapshot: &Snapshot, policies: &Policies, pod: &Value, config: &Config) -> Vec<Add> {
     let text = pod.to_string();
     let mut pod = Pod::from_json(&text).unwrap();
     policies.apply(&mut pod, "shop", &config.keys);
     let workload = pod.workload("shop".into(), &config.keys);
-    let verdict = decide(&workload, &Room::of(&snapshot), config, NOW);
+    let verdict = decide(&workload, &Room::of(snapshot), config, NOW);
     patch(&pod, &verdict, config, &stamp())
 }
 
@@ -364,7 +368,8 @@ proptest! {
             place.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
         }
         let policies = slo.as_ref().map(policy).unwrap_or_default();
-        let patched = apply(&pod, &operations_under(&policies, &fleet, &pod, &config));
+        let snapshot = testkit::snapshot(&fleet);
+        let patched = apply(&pod, &operations_on(&snapshot, &policies, &pod, &config));
 
         let selector = |pod: &Value| pod["spec"]["nodeSelector"].as_object().cloned().unwrap_or_default();
         let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
@@ -374,7 +379,6 @@ proptest! {
         let tolerated = tolerations(&patched).split_off(tolerations(&pod).len());
         let given = Some(class(&patched)).filter(|given| *given != class(&pod));
 
-        let snapshot = testkit::snapshot(&fleet);
         let is_of = |site: &Site| {
             let missing = site.definition.selector.iter().filter(|(key, _)| !own.contains_key(key));
             let missing: Map<_, _> = missing.map(|(key, value)| (key.clone(), value.as_str().into())).collect();

@@ -40,6 +40,7 @@ fn annotations() -> BoxedStrategy<Value> {
             "a/b~c",
             "plain",
             "ünï",
+            "controller.kubernetes.io/pod-deletion-cost",
             "scheduling.example.io/decision",
             "scheduling.example.io/wanRttMs",
             "scheduling.example.io/decision-id",
@@ -137,6 +138,14 @@ fn tolerations() -> BoxedStrategy<Value> {
         ("effect", words(&["NoSchedule", "NoExecute"])),
         ("tolerationSeconds", Just(json!(300)).boxed()),
     ]);
+    // What the placement of a site adds: the pod has it already.
+    let of_site = select(vec![
+        json!({"key": "cloud", "operator": "Equal", "value": "cloud", "effect": "NoSchedule"}),
+        json!({"key": "far", "operator": "Equal", "value": "far", "effect": "NoSchedule"}),
+        json!({"key": "far", "operator": "Exists"}),
+        json!({"key": "virtual-node.liqo.io/not-allowed", "operator": "Equal", "value": "true", "effect": "NoExecute"}),
+    ]);
+    let toleration = prop_oneof![5 => toleration, 1 => of_site];
     vec(toleration, 0..4).prop_map(Value::from).boxed()
 }
 

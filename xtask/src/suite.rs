@@ -75,9 +75,10 @@ fn prepare(report: &mut Report, tests: &[&str]) -> Result<(Tools, Vec<Target>)> 
     Ok((tools?, targets))
 }
 
-/// Without any crate that does I/O.
+/// Without any crate that does I/O. Optimised, for properties take most of the time.
 fn inner_ring(report: &mut Report, filters: &[String]) -> Result<()> {
-    let tests = ["--no-default-features", "--lib"];
+    let optimised = "profile.dev.package.edgeward.opt-level=1";
+    let tests = ["--no-default-features", "--lib", "--config", optimised];
     let targets = report.stage("build of the tests", || targets::build(&tests))?;
     for target in targets {
         let mut command = target.command()?;

@@ -88,10 +88,14 @@ fn however_many_are_stuck_they_are_recreated_ever_more_seldom() {
         let mut deletions: Vec<i64> = vec![];
         // Each pod and its successors are stuck as soon as they are created, for two days; those go first that have been for longest.
         let mut stuck = vec![0; pods as usize];
+        let one = suspect("a", 0, pods, true);
         for second in (30..2 * 86_400).step_by(5) {
             stuck.sort_unstable();
             for since in stuck.iter_mut().filter(|since| second - **since >= 30) {
-                let one = suspect("a", *since, pods, true);
+                let one = Suspect {
+                    since: at(*since),
+                    ..one.clone()
+                };
                 if recreation.allows(&one, at(second)) {
                     recreation.note(&one, at(second));
                     deletions.push(second);
