@@ -33,7 +33,15 @@ fn code(report: &mut Report) -> Result<()> {
     })?;
     // The inner ring compiles without any crate that does I/O, and calls nothing of std that does.
     report.stage("clippy of the core", || {
-        run(cargo(["clippy", "--locked", "--no-default-features", "--lib", "--tests"]).args(STRICT))
+        run(cargo([
+            "clippy",
+            "--locked",
+            "--no-default-features",
+            "--lib",
+            "--profile",
+            "test",
+        ])
+        .args(STRICT))
     })?;
     report.stage("doc", || {
         run(cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
