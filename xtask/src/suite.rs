@@ -146,6 +146,7 @@ impl Run {
                 }
             })?;
             ensure!(status.success(), "{status}");
+            ensure!(!told.counts.is_empty(), "it told of no test");
             Ok(())
         });
         show(&name, &lines);
@@ -154,7 +155,6 @@ impl Run {
             // It says so itself.
             Err(_) if counts.contains("FAILED") => counts,
             Err(error) => format!("FAILED, {error:#} {counts}"),
-            Ok(()) if counts.is_empty() => "FAILED, it told of no test".to_owned(),
             Ok(()) => counts,
         };
         stage.told = told;
@@ -173,4 +173,25 @@ fn show(name: &str, lines: &[String]) {
 
 fn one_by_one(runs: Vec<Run>) -> Vec<Stage> {
     runs.into_iter().map(Run::finish).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(script: &str) -> Result<()> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let mut report = Report::new();
+        report.add([Run::new("it", command).finish()]);
+        report.verdict()
+    }
+
+    #[test]
+    fn a_program_that_tells_of_no_test_has_failed_whatever_its_status() {
+        let told = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out'";
+        verdict(told).unwrap();
+        verdict(&format!("{told}; exit 1")).unwrap_err();
+        verdict("true").unwrap_err();
+    }
 }
