@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::decision::is_gated;
 use crate::events;
-use crate::held::{ends, for_long, goes, holding, is_held, pod};
+use crate::held::{fill, for_long, goes, holding, is_held, pod};
 use crate::leader::leads;
 use crate::patience::{BOUND, eventually};
 use crate::scene::Scene;
@@ -21,13 +21,7 @@ pub(crate) fn may_not_be_removed(scene: &Scene<'_>) -> Result<()> {
     stage.wan.close();
     let edgeward = scene.live_edgeward(&holding(&stage, &for_long()))?;
     let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    ends(
-        scene,
-        &stage,
-        &pod(scene, "filler", 1000, 5),
-        "edge",
-        "edge_feasible_slo_met",
-    )?;
+    fill(scene, &stage)?;
     scene.kubectl.create(&pod(scene, "waiting", 500, 5))?;
     is_held(scene, "waiting", "held_no_capacity")?;
 
@@ -75,13 +69,7 @@ pub(crate) fn placement_is_refused(scene: &Scene<'_>) -> Result<()> {
     stage.wan.close();
     let edgeward = scene.live_edgeward(&holding(&stage, &json!({"batch": "20s"})))?;
     let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    ends(
-        scene,
-        &stage,
-        &pod(scene, "filler", 1000, 5),
-        "edge",
-        "edge_feasible_slo_met",
-    )?;
+    fill(scene, &stage)?;
     let _policy = Policy::forbid_fewer_or_more(scene, "tolerations", "<=", WORDS)?;
     let more = json!({"key": "any", "operator": "Exists"});
     let add = json!([{"op": "add", "path": "/spec/tolerations/-", "value": more}]).to_string();
@@ -175,13 +163,7 @@ pub(crate) fn of_another_domain(scene: &Scene<'_>) -> Result<()> {
     let mut edgeward = scene.live_edgeward(&config)?;
     {
         let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
-        ends(
-            scene,
-            &stage,
-            &pod(scene, "filler", 1000, 5),
-            "edge",
-            "edge_feasible_slo_met",
-        )?;
+        fill(scene, &stage)?;
         scene.kubectl.create(&pod(scene, "waiting", 500, 5))?;
         is_held(scene, "waiting", "held_no_capacity")?;
     }

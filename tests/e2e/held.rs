@@ -46,6 +46,12 @@ pub(crate) fn pod(scene: &Scene<'_>, name: &str, millicores: u32, slo_priority: 
     scene.in_its_domain(pod)
 }
 
+/// Creates the pod that takes the whole of an edge node of one core, and waits until it runs there.
+pub(crate) fn fill(scene: &Scene<'_>, stage: &Stage<'_>) -> Result<()> {
+    let pod = pod(scene, "filler", 1000, 5);
+    ends(scene, stage, &pod, "edge", "edge_feasible_slo_met")
+}
+
 /// Creates a pod and waits until it runs at this site for this reason.
 pub(crate) fn ends(scene: &Scene<'_>, stage: &Stage<'_>, pod: &Value, site: &str, reason: &str) -> Result<()> {
     let name = pod["metadata"]["name"].as_str().context("a name")?;
@@ -99,13 +105,7 @@ pub(crate) fn in_turn(scene: &Scene<'_>) -> Result<()> {
         scene.live_edgeward_as("second", &config)?,
     ];
     let _registered = scene.register(&pair[0].url, &pair[0].ca)?;
-    ends(
-        scene,
-        &stage,
-        &pod(scene, "filler", 1000, 5),
-        "edge",
-        "edge_feasible_slo_met",
-    )?;
+    fill(scene, &stage)?;
 
     for i in 0..PODS {
         scene
@@ -214,13 +214,7 @@ pub(crate) fn until_the_wan_is_back(scene: &Scene<'_>) -> Result<()> {
     let limits = json!({"latency": "2s", "throughput": "1h", "batch": "1h"});
     let edgeward = scene.live_edgeward(&holding(&stage, &limits))?;
     let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    ends(
-        scene,
-        &stage,
-        &pod(scene, "filler", 1000, 5),
-        "edge",
-        "edge_feasible_slo_met",
-    )?;
+    fill(scene, &stage)?;
 
     scene.kubectl.create(&pod(scene, "patient", 500, 5))?;
     is_held(scene, "patient", "held_no_capacity")?;
