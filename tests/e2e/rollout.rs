@@ -1,5 +1,7 @@
 //! Rolling updates at a nearly full edge, with a cloud that would take every pod.
 
+use std::fmt;
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
@@ -27,49 +29,91 @@ fn strategies() -> [(&'static str, Value, usize); 2] {
     ]
 }
 
-/// Rollouts of nine replicas that take nine tenths of the edge, and 2 s to terminate. With `waitForTerminating` none leaves more in
-/// the cloud than one step of it; without, the first leaves more than that, and no pod waits. What is in the cloud is the first to
-/// go when the Deployment shrinks. [`TooBusy`] where pods are created so slowly that without waiting, too, they find the room of
-/// those before them.
+/// Rollouts of nine replicas that take nine tenths of the edge, and 2 s to terminate. With `waitForTerminating` one leaves no more
+/// in the cloud than one step of it; without, it leaves more than that, and no pod waits. What is in the cloud is the first to go
+/// when the Deployment shrinks. [`TooBusy`] where pods are created so late, or seen to end so late, that there is no such
+/// difference, though there is one.
 pub(crate) fn stays_at_the_edge(scene: &Scene<'_>) -> Result<()> {
-    rolls_out(scene, 1)
+    let mut too_busy = Ok(());
+    for rolled in roll_out(scene, 1)? {
+        let (waiting, without, step) = (rolled.waiting[0], rolled.without[0], rolled.step);
+        ensure!(
+            without <= step || waiting < without,
+            "{rolled}; waiting makes no difference"
+        );
+        if waiting > step || without <= step {
+            too_busy = Err(TooBusy(rolled.to_string()).into());
+        }
+    }
+    too_busy
 }
 
-/// Three of each kind in a row.
+/// Three of each kind in a row, on a machine that does nothing else.
 pub(crate) fn three_in_a_row(scene: &Scene<'_>) -> Result<()> {
-    rolls_out(scene, 3)
+    for rolled in roll_out(scene, 3)? {
+        let step = rolled.step;
+        ensure!(rolled.waiting.iter().all(|share| *share <= step), "{rolled}");
+        ensure!(rolled.without[0] > step, "{rolled}; waiting makes no difference");
+    }
+    Ok(())
 }
 
-/// So many rollouts of each kind, with each of the settings of `waitForTerminating`.
-fn rolls_out(scene: &Scene<'_>, count: usize) -> Result<()> {
+/// How many replicas are in the cloud after each of some rollouts of one kind.
+struct Rolled {
+    strategy: &'static str,
+    /// How many pods it has at once to do without or to have more.
+    step: usize,
+    waiting: Vec<usize>,
+    without: Vec<usize>,
+}
+
+impl fmt::Display for Rolled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            strategy,
+            waiting,
+            without,
+            ..
+        } = self;
+        write!(
+            f,
+            "{strategy}: in the cloud are {waiting:?} of {REPLICAS}, without waiting {without:?}"
+        )
+    }
+}
+
+/// So many rollouts of each kind, with `waitForTerminating` and without.
+fn roll_out(scene: &Scene<'_>, count: usize) -> Result<Vec<Rolled>> {
     let stage = Stage::new(scene)?;
     stage.edge_node("edge-0", "1")?;
     stage.cloud_node("cloud-0")?;
-    let mut too_slow = None;
-    for wait in ["30s", "0s"] {
+    let shares = |wait: &str| -> Result<Vec<Vec<usize>>> {
         let mut config = holding(&stage, &for_long());
         config["waitForTerminating"] = json!(wait);
         let edgeward = scene.live_edgeward_as(&format!("waits-{wait}"), &config)?;
         let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
-        for (name, strategy, step) in strategies() {
+        let each = strategies().map(|(name, strategy, _)| {
             let (shares, held) = rollouts(scene, &stage, &strategy, count)?;
             println!(
                 "rollout: {name}, waitForTerminating {wait}: {shares:?} of {REPLICAS} in the cloud, {held} were held"
             );
             let found = format!("{shares:?}");
             Table::Rollouts.row(&format!("{name}, `waitForTerminating: {wait}`"), &[&found]);
-            match wait {
-                "0s" => {
-                    ensure!(held == 0, "{name}: {held} waited");
-                    if shares[0] <= step {
-                        too_slow = Some(TooBusy(format!("{name}: {shares:?}: waiting makes no difference")));
-                    }
-                }
-                _ => ensure!(shares.iter().all(|share| *share <= step), "{name}: {shares:?}"),
-            }
-        }
-    }
-    too_slow.map_or(Ok(()), |too_slow| Err(too_slow.into()))
+            ensure!(wait != "0s" || held == 0, "{name}: {held} waited");
+            Ok(shares)
+        });
+        each.into_iter().collect()
+    };
+    let all = strategies()
+        .into_iter()
+        .zip(shares("30s")?.into_iter().zip(shares("0s")?));
+    let rolled = all.map(|((strategy, _, step), (waiting, without))| Rolled {
+        strategy,
+        step,
+        waiting,
+        without,
+    });
+    Ok(rolled.collect())
 }
 
 /// How many replicas are in the cloud after each of so many rollouts, and how many were held in all of them.

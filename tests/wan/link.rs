@@ -1,5 +1,6 @@
 //! The link itself: what the other trials stand on.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -194,6 +195,14 @@ fn icmp(wan: &Wan, _: SocketAddr, bound: Duration) -> Result<Duration> {
 
 fn receive(socket: &UdpSocket) -> Result<u32> {
     let mut number = [0; 4];
-    socket.recv(&mut number).context("nothing arrives")?;
-    Ok(u32::from_be_bytes(number))
+    loop {
+        match socket.recv(&mut number) {
+            // A read with a timeout is not begun again after a signal: a child of another test has ended.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => {
+                received.context("nothing arrives")?;
+                return Ok(u32::from_be_bytes(number));
+            }
+        }
+    }
 }
