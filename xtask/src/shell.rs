@@ -3,8 +3,9 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, BufReader, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -12,9 +13,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 /// Root of the workspace: the parent of this crate.
+///
+/// Cargo says where it is when it runs us: several checkouts may share what is built, us included.
 pub(crate) fn workspace() -> &'static Path {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask)
+    static WORKSPACE: LazyLock<PathBuf> = LazyLock::new(|| {
+        let xtask = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+        xtask.parent().map_or_else(|| xtask.clone(), Path::to_owned)
+    });
+    &WORKSPACE
 }
 
 /// The cargo that runs us, in the root of the workspace.

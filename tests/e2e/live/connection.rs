@@ -129,7 +129,8 @@ pub(crate) fn silent_connection(scene: &Scene<'_>) -> Result<()> {
 pub(crate) fn history_is_gone(scene: &Scene<'_>) -> Result<()> {
     let behind = Behind::new(scene)?;
     let lists = behind.lists()?;
-    ensure!(lists == 3, "{lists} lists at the start");
+    // A list that breaks off begins again.
+    ensure!((3..=6).contains(&lists), "{lists} lists at the start");
 
     let missed = |gone, change: &dyn Fn() -> Result<()>| {
         behind.proxy.cut()?;
@@ -144,11 +145,15 @@ pub(crate) fn history_is_gone(scene: &Scene<'_>) -> Result<()> {
     behind.sees_the_old()?;
 
     // Decisions do not wait for the namespaces, which may be the last.
-    eventually("each of 3 kinds was listed 3 times", BOUND, || {
-        let lists = behind.lists()?;
-        ensure!(lists == 9, "{lists} lists");
-        Ok(())
-    })
+    eventually(
+        "each of 3 kinds was listed twice more, and not on and on",
+        BOUND,
+        || {
+            let more = behind.lists()? - lists;
+            ensure!((6..=9).contains(&more), "{more} more lists");
+            Ok(())
+        },
+    )
 }
 
 /// An API server that sends no list as a stream is asked for pages, and the view is the same.
