@@ -10,15 +10,19 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use edgeward::config::Config;
 use edgeward::decide::decide;
-use edgeward::fleet::{NodeId, Snapshot, file};
-use edgeward::ledger::{DecisionId, Ledger, Owner, Reservation};
+use edgeward::ledger::{Ledger, Reservation};
+use edgeward::model::decision_id::DecisionId;
+use edgeward::model::node::NodeId;
+use edgeward::model::owner::Owner;
+use edgeward::model::snapshot::Snapshot;
+use edgeward::model::workload::Turn;
+use edgeward::model::workload::Workload;
 use edgeward::patch::{Stamp, patch};
 use edgeward::pod::Pod;
 use edgeward::resources::Amounts;
 use edgeward::room::Room;
 use edgeward::units::{Millicores, Moment, Now};
-use edgeward::workload::Turn;
-use edgeward::workload::Workload;
+use edgeward::wire::fleet_file;
 use serde_json::{Value, json};
 
 const POD: &str = include_str!("pod.json");
@@ -54,7 +58,7 @@ fn fleet(nodes: usize, free: usize) -> Snapshot {
         ],
         "nodes": edge.chain([cloud]).collect::<Vec<Value>>(),
     });
-    file::read(&document, &Config::default(), NOW.moment).unwrap()
+    fleet_file::read(&document, &Config::default(), NOW.moment).unwrap()
 }
 
 /// So many small reservations, spread over the edge nodes.

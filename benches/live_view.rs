@@ -129,7 +129,7 @@ fn measure(nodes: usize, pods: usize) {
 
 fn apply(index: &mut Index, text: &str, keys: &Keys, at: Moment) {
     let record = Pod::from_json(text).unwrap().record(text, keys).unwrap().unwrap();
-    index.apply_pod(record, None, at);
+    index.apply_pod(&record, None, at);
 }
 
 fn node_text(i: usize) -> String {

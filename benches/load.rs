@@ -17,11 +17,11 @@ use edgeward::admit::review::{NoOpinion, NotAReview, Reviewer};
 use edgeward::admit::{Answer, Ticket};
 use edgeward::clock::Clock;
 use edgeward::config::Config;
-use edgeward::fleet::{Link, LinkState};
 use edgeward::index::{Index, Kind};
 use edgeward::keys::Keys;
 use edgeward::ledger::Ledger;
 use edgeward::metrics::Metrics;
+use edgeward::model::link::{Link, LinkState};
 use edgeward::pod::Pod;
 use edgeward::runtime::{self, Readiness, ServeOptions, Server};
 use edgeward::units::{Micros, Moment, Permille};
@@ -176,7 +176,7 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         pod["spec"]["nodeName"] = format!("edge-{}", i % 1_000).into();
         let text = pod.to_string();
         let record = Pod::from_json(&text).unwrap().record(&text, &keys).unwrap().unwrap();
-        index.apply_pod(record, None, now);
+        index.apply_pod(&record, None, now);
     }
     Kind::ALL.into_iter().for_each(|kind| index.heard(kind, now));
     index.set_link(

@@ -13,10 +13,13 @@ use std::time::Duration;
 
 use edgeward::clock::Clock;
 use edgeward::config::Config;
+use edgeward::config::Probing;
 use edgeward::metrics::Metrics;
+use edgeward::model::endpoint::Endpoint;
+use edgeward::model::link::Thresholds;
 use edgeward::observe::probe::Probers;
 use edgeward::units::Micros;
-use edgeward::wan::{Endpoint, Probing, Thresholds, WINDOW};
+use edgeward::wan::WINDOW;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

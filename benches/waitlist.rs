@@ -6,19 +6,22 @@
 #![allow(missing_docs)]
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use edgeward::config::Config;
 use edgeward::decide::decide;
-use edgeward::fleet::{Snapshot, file};
 use edgeward::index::{Index, Kind};
 use edgeward::keys::Keys;
 use edgeward::ledger::Ledger;
+use edgeward::model::pod_record::HeldPod;
+use edgeward::model::snapshot::Snapshot;
 use edgeward::node;
 use edgeward::pod::Pod;
 use edgeward::room::Room;
 use edgeward::units::{Micros, Moment, Now};
-use edgeward::waitlist::{HeldPod, Waitlist};
+use edgeward::waitlist::Waitlist;
+use edgeward::wire::fleet_file;
 use serde_json::{Value, json};
 
 const POD: &str = include_str!("pod.json");
@@ -78,7 +81,7 @@ fn publication() -> Duration {
     };
     let apply = |index: &mut Index, text: &str| {
         let record = Pod::from_json(text).unwrap().record(text, &keys).unwrap().unwrap();
-        index.apply_pod(record, None, NOW.moment);
+        index.apply_pod(&record, None, NOW.moment);
     };
     (0..NODES).for_each(|i| apply(&mut index, &bound(i, "False")));
     for kind in Kind::ALL {
@@ -153,7 +156,7 @@ fn fleet(cloud: bool) -> Snapshot {
         "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "wan": wan}],
         "nodes": nodes.chain([virtual_node]).collect::<Vec<Value>>(),
     });
-    file::read(&document, &Config::default(), NOW.moment).unwrap()
+    fleet_file::read(&document, &Config::default(), NOW.moment).unwrap()
 }
 
 /// So many pods of so many controllers, held between none and five minutes.
@@ -165,7 +168,7 @@ fn waitlist(pods: usize, kinds: usize) -> Waitlist {
     waitlist
 }
 
-fn held(i: usize, controller: usize) -> HeldPod {
+fn held(i: usize, controller: usize) -> Arc<HeldPod> {
     let at = (NOW.wall - jiff::SignedDuration::from_secs((i % 300) as i64)).to_string();
     let pod = json!({
         "metadata": {
@@ -188,7 +191,7 @@ fn held(i: usize, controller: usize) -> HeldPod {
     });
     let text = pod.to_string();
     let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("example.io"));
-    *record.unwrap().unwrap().held.unwrap()
+    record.unwrap().unwrap().held.unwrap()
 }
 
 fn node_text(i: usize) -> String {

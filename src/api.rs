@@ -14,7 +14,7 @@ use kube::{CustomResource, CustomResourceExt as _, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::workload::slo::MAX_MILLIS;
+use crate::model::slo::MAX_MILLIS;
 
 /// A place where pods can run: the nodes of this cluster, or a cluster behind virtual nodes.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]

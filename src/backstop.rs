@@ -12,12 +12,17 @@ use std::sync::Arc;
 use crate::config::{Config, ForeignGates};
 use crate::decide::decide;
 use crate::decide::verdict::{Action, Reason};
-use crate::fleet::{ByController, Claim, Claims, SiteKind, Snapshot};
-use crate::index::{Footprint, Index, Phase, PodRecord};
-use crate::ledger::{DecisionId, Ledger};
+use crate::index::{Footprint, Index};
+use crate::ledger::Ledger;
+use crate::model::claims::{Claim, Claims};
+use crate::model::decision_id::DecisionId;
+use crate::model::pod_record::StuckPod;
+use crate::model::pod_record::{Phase, PodRecord};
+use crate::model::site::SiteKind;
+use crate::model::snapshot::{ByController, Snapshot};
+use crate::model::workload::Workload;
 use crate::room::Room;
 use crate::units::{Micros, Moment, Now};
-use crate::workload::Workload;
 
 pub use recreation::Recreation;
 
@@ -29,25 +34,6 @@ const PERIOD: Micros = Micros::from_secs(5);
 
 /// How many decisions a look takes at most; of pods with many constraints each can take some milliseconds.
 const BUDGET: usize = 200;
-
-/// A pod with an SLO that kube-scheduler has found no node for, as it was seen.
-#[derive(Debug, Clone)]
-pub struct StuckPod {
-    /// `metadata.uid`.
-    pub uid: Arc<str>,
-    /// `metadata.name`.
-    pub name: Box<str>,
-    /// `metadata.resourceVersion`: what is found out holds for this version.
-    pub resource_version: Box<str>,
-    /// What it asks for, the placement that it carries included.
-    pub workload: Workload<'static>,
-    /// Whether it is controlled by a ReplicaSet or a StatefulSet, which creates another in its place.
-    pub is_replaced: bool,
-    /// The decision that it carries.
-    pub decision: Option<DecisionId>,
-    /// Why it was decided like that, by its own word.
-    pub reason: Option<Box<str>>,
-}
 
 /// Keeps the pods that the backstop is for.
 #[derive(Debug, Default)]
@@ -118,8 +104,8 @@ pub struct Finding {
 }
 
 impl Backstop {
-    /// A pod as it is now; what the backstop keeps of it is taken from the record.
-    pub fn apply(&mut self, record: &mut PodRecord, now: Moment) {
+    /// A pod as it is now.
+    pub fn apply(&mut self, record: &PodRecord, now: Moment) {
         let is_decided = record.decision.as_deref().and_then(DecisionId::parse).is_some();
         if let (true, Some(created)) = (is_decided, record.created) {
             let since = self.decided_since.entry(record.namespace.clone()).or_insert(created);
@@ -140,9 +126,9 @@ impl Backstop {
         if !is_known || before.is_some() || record.stuck.is_some() {
             self.wake();
         }
-        if let Some(pod) = record.stuck.take() {
+        if let Some(pod) = &record.stuck {
             let stuck = Stuck {
-                pod: Arc::from(pod),
+                pod: Arc::clone(pod),
                 since: before.map_or(now, |before| before.since),
             };
             self.stuck.insert(Arc::clone(&stuck.pod.uid), stuck);
@@ -306,7 +292,7 @@ impl Suspect {
     ) -> Option<Finding> {
         let snapshot = self.footprint.lifted_from(snapshot, &self.pod.workload);
         let workload = self.anew(&snapshot);
-        let room = Room::beside(&snapshot, ledger, claims, workload.turn(config, None));
+        let room = Room::beside(&snapshot, ledger, claims, workload.turn(&config.priority_caps, None));
         let verdict = decide(&workload, &room, config, now);
         let Action::Place(site) = verdict.action else {
             return None;
@@ -324,7 +310,7 @@ impl Suspect {
         let claim = Claim {
             uid: Arc::clone(&self.pod.uid),
             // Before whoever is created anew.
-            turn: workload.turn(config, Some((jiff::Timestamp::MIN, &self.pod.uid))),
+            turn: workload.turn(&config.priority_caps, Some((jiff::Timestamp::MIN, &self.pod.uid))),
             site: site.name().into(),
             amount: workload.request.clone(),
             comes: true,

@@ -2,29 +2,32 @@
 //!
 //! Each setting is declared for its readers in [`settings`], of which `docs/configuration.md` is made.
 
-pub mod document;
 mod guards;
 mod holding;
 pub mod map;
+mod probing;
 mod prometheus;
 pub mod settings;
+pub(crate) mod site_definition;
 pub mod sites;
 
 pub use guards::{Backstop, LoopGuard};
 pub use holding::{ForeignGates, Holding, OnNoCapacity};
-pub use prometheus::{Prometheus, Query};
+pub use probing::Probing;
+pub use prometheus::{Input, Prometheus, Query};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::fleet::{SiteDefinition, definition};
+use crate::document::{Fault, Faults, Field};
 use crate::keys::Keys;
+use crate::model::link::Thresholds;
+use crate::model::site::SiteDefinition;
+use crate::model::slo::{Class, PerClass};
+use crate::model::workload::PriorityCaps;
 use crate::units::{Micros, Permille};
-use crate::wan::{Probing, Thresholds};
-use crate::workload::slo::{Class, PerClass};
-use document::{Fault, Faults, Field};
 
 /// Everything an operator can set about decisions. [`Config::default`] is the documented default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +48,7 @@ pub struct Config {
     /// When a pod is held, and for how long.
     pub holding: Holding,
     /// The highest SLO priority that a pod of a namespace may claim.
-    pub priority_caps: BTreeMap<Box<str>, u8>,
+    pub priority_caps: PriorityCaps,
     /// What a cloud placement says of the cost of deleting the pod, if anything: the lower, the sooner its ReplicaSet
     /// deletes it.
     pub cloud_deletion_cost: Option<i32>,
@@ -154,7 +157,7 @@ impl Config {
         if document.is_null() {
             return Ok(Self::default());
         }
-        document::read(document, |root| Some(Self::from_settings(Self::settings(&root)?)))
+        crate::document::read(document, |root| Some(Self::from_settings(Self::settings(&root)?)))
     }
 
     /// This configuration, if it can replace `running` without a restart. The domain cannot change: the webhook
@@ -308,12 +311,12 @@ impl Config {
         set(
             &mut config.rtt_threshold,
             rtt_threshold
-                .thousandths(definition::RTT_THRESHOLD)
+                .thousandths(site_definition::RTT_THRESHOLD)
                 .map(|us| Micros(us as u64)),
         );
         set(
             &mut config.loss_threshold,
-            loss_threshold.percent(definition::LOSS_THRESHOLD),
+            loss_threshold.percent(site_definition::LOSS_THRESHOLD),
         );
         set(&mut config.telemetry_ttl, duration(&telemetry_ttl, ["1ms", "24h"]));
         config.replicas = replicas.integer(1..=100).map(|replicas| replicas as u32);
@@ -414,6 +417,15 @@ fn is_dns_label(text: &str) -> bool {
     bytes.first().copied().is_some_and(inner)
         && bytes.last().copied().is_some_and(inner)
         && bytes.iter().all(|&b| inner(b) || b == b'-')
+}
+
+impl From<&Config> for Thresholds {
+    fn from(config: &Config) -> Self {
+        Self {
+            rtt: config.rtt_threshold,
+            loss: config.loss_threshold,
+        }
+    }
 }
 
 #[cfg(test)]

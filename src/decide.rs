@@ -11,11 +11,13 @@ pub mod verdict;
 use std::collections::BTreeSet;
 
 use crate::config::{Config, ForeignGates, InvalidSlo, OnNoCapacity};
-use crate::fleet::{Node, NodeId, Site, SiteKind, Snapshot};
+use crate::model::node::{Node, NodeId};
+use crate::model::site::SiteKind;
+use crate::model::slo::{Intent, Management, Slo};
+use crate::model::snapshot::{Site, Snapshot};
+use crate::model::workload::Workload;
 use crate::room::Room;
 use crate::units::{Micros, Now, Permille};
-use crate::workload::Workload;
-use crate::workload::slo::{Intent, Management, Slo};
 use verdict::{Action, Assessment, Reason, RefusalCode, Verdict};
 
 /// SLO priority from which a pod takes a cloud that is merely better, not good enough.
@@ -71,7 +73,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         };
     }
 
-    let cap = workload.slo_priority(config);
+    let cap = workload.slo_priority(&config.priority_caps);
     if intent.slo.priority > cap {
         let key = format!("{}priority", config.keys.slo_prefix);
         warnings.push(format!(
@@ -285,7 +287,7 @@ impl<'s> Case<'_, 's> {
     }
 
     fn is_urgent(&self) -> bool {
-        self.workload.slo_priority(self.config) >= HIGH_PRIORITY
+        self.workload.slo_priority(&self.config.priority_caps) >= HIGH_PRIORITY
     }
 
     fn edge(&self) -> Option<&Assessment<'s>> {

@@ -3,6 +3,7 @@
 //! A plain struct, fed with what was decoded from watches and published as [`Snapshot`]s. Charges are those of DESIGN
 //! section 5; `standing` decides the one of a pod that has no node yet.
 
+mod entry;
 mod footprint;
 mod measured;
 mod news;
@@ -15,18 +16,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::fleet::{
-    Leaving, Link, Node, NodeId, OnTheirWay, PriorityUse, Share, Site, SiteDefinition, SiteKind, Snapshot,
-    are_same_places,
-};
+use crate::model::link::Link;
+use crate::model::node::{Leaving, Node, NodeId, OnTheirWay, PriorityUse, Share};
+use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
+use crate::model::snapshot::{Site, Snapshot};
 use crate::resources::Amounts;
 use crate::units::Moment;
 
+use entry::{PodEntry, Rank};
 pub use footprint::Footprint;
 use measured::Measured;
 pub use news::News;
-pub use pods::{Phase, Placement, PodRecord, Stray};
-use pods::{PodEntry, Rank};
 use queues::Queues;
 use standing::Unsettled;
 use tally::Tally;

@@ -8,82 +8,24 @@
 //! publishes snapshots marks before and drops after.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::fleet::{ByNode, NodeId, OnTheirWay};
+use crate::model::claims::ByNode;
+use crate::model::decision_id::DecisionId;
+use crate::model::node::{NodeId, OnTheirWay};
+use crate::model::owner::Owner;
+use crate::model::workload::Workload;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment, Now};
-use crate::workload::Workload;
 
 /// How many reservations of one owner must expire in a row before it gets no more.
 const STRIKES: u32 = 3;
 
 /// Of how many owners it is remembered that their reservations expired.
 const MAX_OWNERS: usize = 1_000;
-
-/// The longest uid that is kept; those of the API server have 36 bytes.
-const MAX_UID_BYTES: usize = 64;
-
-/// Names one decision, on its pod and here: a random UUID.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DecisionId(pub u128);
-
-impl DecisionId {
-    /// Reads what [`Display`](fmt::Display) writes, and nothing else.
-    pub fn parse(text: &str) -> Option<Self> {
-        let digits: String = text.split('-').collect();
-        let id = Self(u128::from_str_radix(&digits, 16).ok()?);
-        (id.to_string() == text).then_some(id)
-    }
-}
-
-/// The form of a UUID: 32 lower-case digits in groups of 8, 4, 4, 4 and 12.
-impl fmt::Display for DecisionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (high, low) = ((self.0 >> 64) as u64, self.0 as u64);
-        write!(
-            f,
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            high >> 32,
-            (high >> 16) & 0xffff,
-            high & 0xffff,
-            low >> 48,
-            low & 0xffff_ffff_ffff
-        )
-    }
-}
-
-/// Who creates pods: a controller, within the namespace that names it; else the namespace.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner {
-    namespace: Box<str>,
-    controller: Option<Box<str>>,
-}
-
-impl Owner {
-    /// The owner of a pod with this controller's uid. A pod can name any text as one: what is too long for a uid counts
-    /// as none.
-    pub fn new(namespace: &str, controller: Option<&str>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            controller: controller.filter(|uid| uid.len() <= MAX_UID_BYTES).map(Into::into),
-        }
-    }
-
-    /// The namespace.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// The uid of the controller; `None` for the namespace as a whole.
-    pub fn controller(&self) -> Option<&str> {
-        self.controller.as_deref()
-    }
-}
 
 /// Room promised to one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -248,7 +190,7 @@ impl Ledger {
     /// returned. `None`, and nothing happens, if it holds no unconfirmed reservation: the id and the namespace must be its own.
     pub fn withdraw(&mut self, id: DecisionId, namespace: &str) -> Option<Moment> {
         let entry = self.unconfirmed(id)?;
-        if *entry.reservation.owner.namespace != *namespace {
+        if entry.reservation.owner.namespace() != namespace {
             return None;
         }
         let entry = self.take_unconfirmed(id)?;
@@ -274,7 +216,7 @@ impl Ledger {
     pub fn confirm(&mut self, id: DecisionId, namespace: &str, site: &str, revision: u64) -> Option<NodeId> {
         let entry = self.unconfirmed(id)?;
         let reservation = &entry.reservation;
-        if *reservation.owner.namespace != *namespace || *reservation.site != *site {
+        if reservation.owner.namespace() != namespace || *reservation.site != *site {
             return None;
         }
         let (node, owner, since) = (reservation.node, reservation.owner.clone(), entry.since);

@@ -74,11 +74,12 @@
 pub mod backstop;
 pub mod config;
 pub mod decide;
-pub mod fleet;
+pub mod document;
 pub mod index;
 pub mod keys;
 pub mod ledger;
 pub mod loop_guard;
+pub mod model;
 pub mod node;
 pub mod patch;
 pub mod pod;
@@ -94,7 +95,7 @@ mod testkit;
 pub mod units;
 pub mod waitlist;
 pub mod wan;
-pub mod workload;
+pub mod wire;
 
 // Outer ring.
 #[cfg(feature = "serve")]

@@ -7,9 +7,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::config;
-use crate::fleet::ByController;
-use crate::index::{Phase, PodRecord};
-use crate::ledger::DecisionId;
+use crate::model::decision_id::DecisionId;
+use crate::model::pod_record::{Phase, PodRecord};
+use crate::model::snapshot::ByController;
 use crate::units::{Micros, Moment};
 
 /// How soon after its beginning a pod must end for that to be a failure.

@@ -2,10 +2,10 @@
 
 use serde_json::Error;
 
-use crate::fleet::Node;
+use crate::model::constraints::Taint;
+use crate::model::node::Node;
 use crate::pod::{Quantities, StringMap, Text};
 use crate::units::Quantity;
-use crate::workload::constraints::Taint;
 
 /// Reads a node from its JSON text: what it is, without the pods on it. Cost: one pass, which skips every field that is
 /// not read.

@@ -30,11 +30,16 @@ use tokio::sync::{mpsc, watch as channel};
 use crate::backstop::Survey;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::fleet::{Link, Node, NodeId, Snapshot, are_same_places};
-use crate::index::{Index, Kind, NodeFault, PodRecord, Stray};
-use crate::ledger::{DecisionId, Ledger};
+use crate::index::{Index, Kind, NodeFault};
+use crate::ledger::Ledger;
 use crate::loop_guard::Loop;
 use crate::metrics::Metrics;
+use crate::model::decision_id::DecisionId;
+use crate::model::link::Link;
+use crate::model::node::{Node, NodeId};
+use crate::model::pod_record::{PodRecord, Stray};
+use crate::model::site::are_same_places;
+use crate::model::snapshot::Snapshot;
 use crate::pod::Sighting;
 use crate::telemetry::Telemetry;
 use crate::units::{Micros, Moment};
@@ -286,7 +291,7 @@ impl Observer {
                         return;
                     }
                     for (at, change) in batch.drain(..) {
-                        self.fold(at, change);
+                        self.fold(at, &change);
                     }
                     is_due = true;
                 }
@@ -300,7 +305,7 @@ impl Observer {
             let Ok((at, change)) = self.changes.try_recv() else {
                 return;
             };
-            self.fold(at, change);
+            self.fold(at, &change);
         }
     }
 
@@ -318,13 +323,13 @@ impl Observer {
         Kind::ALL.into_iter().all(|kind| self.index.is_listed(kind))
     }
 
-    fn fold(&mut self, at: Moment, mut change: Change) {
-        let sight = self.sight.after(&change);
+    fn fold(&mut self, at: Moment, change: &Change) {
+        let sight = self.sight.after(change);
         if std::mem::replace(&mut self.sight, sight) != sight {
             self.ledger().set_sight((sight == Sight::Clear).then_some(at));
         }
         let mut inherited = None;
-        match &mut change {
+        match change {
             Change::Pod(pod) => {
                 inherited = self.confirm(pod);
                 self.tell(pod);
@@ -332,11 +337,9 @@ impl Observer {
                 let is_new = self.sight != Sight::Listing && !self.index.has_seen(&pod.uid);
                 let guard = self.config.loop_guard;
                 self.aftermath.apply(pod, is_new, guard, &self.metrics, at);
-                match pod.held.take() {
-                    Some(held) => {
-                        // As of when it was seen, however late it is folded.
-                        self.waitlist.apply(*held, self.clock.now().at(at));
-                    }
+                match &pod.held {
+                    // As of when it was seen, however late it is folded.
+                    Some(held) => self.waitlist.apply(Arc::clone(held), self.clock.now().at(at)),
                     None => self.waitlist.delete(&pod.uid),
                 }
             }
@@ -362,7 +365,7 @@ impl Observer {
         }
         if let Some((next, _)) = &mut self.next {
             let inherited = inherited.and_then(|id| next.node_named(self.index.node_name(id)?));
-            fold(next, at, change.clone(), inherited);
+            fold(next, at, change, inherited);
         }
         let is_listed = matches!(change, Change::ListEnded(_));
         fold(&mut self.index, at, change, inherited);
@@ -565,21 +568,21 @@ impl Observer {
     }
 }
 
-fn fold(index: &mut Index, at: Moment, change: Change, inherited: Option<NodeId>) {
+fn fold(index: &mut Index, at: Moment, change: &Change, inherited: Option<NodeId>) {
     if let Some(kind) = change.kind() {
         index.heard(kind, at);
     }
     match change {
-        Change::Node(node) => index.apply_node(*node, at),
-        Change::NodeGone(name) => index.delete_node(&name),
-        Change::Pod(pod) => index.apply_pod(*pod, inherited, at),
-        Change::PodGone(uid) => index.delete_pod(&uid),
-        Change::Namespace(name, is_managed) => index.apply_namespace(&name, is_managed),
-        Change::Link(site, link) => index.set_link(&site, link),
-        Change::Telemetry(telemetry) => index.set_telemetry(*telemetry),
-        Change::Settings(config) => index.configure(&config),
-        Change::ListBegan(kind) => index.list_began(kind),
-        Change::ListEnded(kind) => index.list_ended(kind),
+        Change::Node(node) => index.apply_node((**node).clone(), at),
+        Change::NodeGone(name) => index.delete_node(name),
+        Change::Pod(pod) => index.apply_pod(pod, inherited, at),
+        Change::PodGone(uid) => index.delete_pod(uid),
+        Change::Namespace(name, is_managed) => index.apply_namespace(name, *is_managed),
+        Change::Link(site, link) => index.set_link(site, *link),
+        Change::Telemetry(telemetry) => index.set_telemetry((**telemetry).clone()),
+        Change::Settings(config) => index.configure(config),
+        Change::ListBegan(kind) => index.list_began(*kind),
+        Change::ListEnded(kind) => index.list_ended(*kind),
         Change::Sites(_) | Change::FirstRound(_) | Change::Replicas(_) | Change::Heard(_) | Change::Lost(_) => {}
     }
 }

@@ -13,9 +13,10 @@ use serde_json::{Map, Value, json};
 use crate::config::Config;
 use crate::decide::explain::explain;
 use crate::decide::verdict::{Action, Reason, Verdict};
-use crate::fleet::{Site, SiteKind};
+use crate::model::constraints::Toleration;
+use crate::model::site::SiteKind;
+use crate::model::snapshot::Site;
 use crate::pod::{Pod, StringMap};
-use crate::workload::constraints::Toleration;
 
 /// One `add` of a JSONPatch (RFC 6902).
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -11,15 +11,15 @@ mod wire;
 use std::borrow::Cow;
 
 use crate::keys::Keys;
-use crate::ledger::DecisionId;
+use crate::model::constraints::{NodeConstraints, Requirement, Term, Toleration};
+use crate::model::decision_id::DecisionId;
+use crate::model::slo;
+use crate::model::ties::{Tie, Ties};
+use crate::model::workload::{PlacementClaim, Workload};
 use crate::resources::{ResourceList, is_pod_level};
-use crate::workload::constraints::{NodeConstraints, Requirement, Term, Toleration};
-use crate::workload::slo;
-use crate::workload::{PlacementClaim, Tie, Ties, Workload};
 use wire::{Container, NodeSelectorRequirement, Resources, Spec};
 
-pub use decided::{Decided, Sighting};
-pub use finished::Finished;
+pub use decided::Sighting;
 pub(crate) use wire::Quantities;
 pub use wire::{Pod, StringMap, Text};
 

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::config::document::{self, Faults, Field};
+use crate::document;
+use crate::document::{Faults, Field};
 use crate::keys::Keys;
+use crate::model::constraints::{is_label_key, is_label_value};
+use crate::model::slo::{Class, MAX_MILLIS};
 use crate::pod::Pod;
-use crate::workload::constraints::{is_label_key, is_label_value};
-use crate::workload::slo::{Class, MAX_MILLIS};
 
 /// The highest precedence, and the lowest but for its sign.
 const MAX_PRECEDENCE: i64 = 1_000_000;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::fleet::ByController;
+use crate::model::slo::{Class, PerClass};
+use crate::model::snapshot::ByController;
 use crate::units::Micros;
-use crate::workload::slo::{Class, PerClass};
 
 /// The part of a new observation in a mean is one in so many (alpha = 0.2); the first ones are averaged plainly, so
 /// that none of them weighs more than the others.

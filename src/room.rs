@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use crate::fleet::{Claim, Claims, Free, Node, NodeId, OnTheirWay, SetAside, Site, Snapshot};
 use crate::ledger::{Charge, Ledger};
+use crate::model::claims::{Claim, Claims, SetAside};
+use crate::model::node::{Node, NodeId, OnTheirWay};
+use crate::model::snapshot::{Free, Site, Snapshot};
+use crate::model::workload::Turn;
 use crate::resources::Amounts;
 use crate::score::{self, SCORED};
 use crate::units::Micros;
-use crate::workload::Turn;
 
 /// The snapshot together with everything promised since, as it is to one pod. A verdict borrows from the snapshot alone, so
 /// the ledger's lock need not outlive the decision.

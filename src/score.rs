@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-use crate::fleet::Node;
+use crate::model::node::Node;
 use crate::resources::Amounts;
 
 /// The highest score of one plugin.

@@ -5,54 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::Config;
-use crate::fleet::{Link, LinkState};
+use crate::config::{Config, Input};
+use crate::model::link::{Link, LinkState};
+use crate::model::slo::{Class, PerClass};
 use crate::units::{Bytes, Micros, Millicores, Moment, Permille};
-use crate::workload::slo::{Class, PerClass};
-
-/// What a query asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Input {
-    /// CPU that is free at the edge as a whole, in cores.
-    EdgeFreeCpu,
-    /// Memory that is free at the edge as a whole, in bytes.
-    EdgeFreeMemory,
-    /// Mean processing time in seconds, by the labels `site` and `class`.
-    Processing,
-    /// RTT to a cloud site in seconds, by the label `site`.
-    WanRtt,
-    /// Loss on the way to a cloud site from 0 to 1, by the label `site`.
-    WanLoss,
-}
-
-impl Input {
-    /// Every input.
-    pub const ALL: [Self; 5] = [
-        Self::EdgeFreeCpu,
-        Self::EdgeFreeMemory,
-        Self::Processing,
-        Self::WanRtt,
-        Self::WanLoss,
-    ];
-
-    /// The name of its query, in the configuration, metrics and logs. It ends in the unit.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::EdgeFreeCpu => "edgeFreeCpuCores",
-            Self::EdgeFreeMemory => "edgeFreeMemoryBytes",
-            Self::Processing => "processingSeconds",
-            Self::WanRtt => "wanRttSeconds",
-            Self::WanLoss => "wanLossRatio",
-        }
-    }
-
-    /// Whether `prometheus.required` speaks of it. That no work was observed lately is no failure.
-    #[must_use]
-    pub const fn can_be_required(self) -> bool {
-        !matches!(self, Self::Processing)
-    }
-}
 
 /// A value, and when it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,11 +19,13 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::decide::decide;
-use crate::fleet::{SiteKind, Snapshot, file};
+use crate::model::site::SiteKind;
+use crate::model::snapshot::Snapshot;
 use crate::patch::{Stamp, patch};
 use crate::pod::Pod;
 use crate::room::Room;
 use crate::units::{Moment, Now};
+use crate::wire::fleet_file;
 
 pub(crate) use fleets::fleet;
 #[cfg(feature = "serve")]
@@ -40,7 +42,7 @@ pub(crate) const NOW: Now = Now {
 
 /// The snapshot that a fleet file stands for.
 pub(crate) fn snapshot(fleet: &Value) -> Snapshot {
-    file::read(fleet, &Config::default(), NOW.moment).unwrap_or_else(|faults| panic!("{faults}"))
+    fleet_file::read(fleet, &Config::default(), NOW.moment).unwrap_or_else(|faults| panic!("{faults}"))
 }
 
 /// A strategy that drops absent members, so that every field is sometimes missing.

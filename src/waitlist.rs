@@ -9,12 +9,15 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::decide::verdict::{Action, Reason, Verdict};
 use crate::decide::{comparisons, decide, nearest_room};
-use crate::fleet::{Claim, Claims, Node, NodeId, Snapshot};
 use crate::ledger::Ledger;
+use crate::model::claims::{Claim, Claims};
+use crate::model::node::{Node, NodeId};
+use crate::model::pod_record::HeldPod;
+use crate::model::slo::Class;
+use crate::model::snapshot::Snapshot;
+use crate::model::workload::{Turn, Workload};
 use crate::room::Room;
 use crate::units::{Micros, Moment, Now};
-use crate::workload::slo::Class;
-use crate::workload::{Turn, Workload};
 
 /// For how long a pod is held for want of room before the node that comes closest to having it is kept for the pod.
 const PATIENCE: Micros = Micros::from_secs(60);
@@ -32,32 +35,13 @@ const ORDINARY: usize = 32;
 /// How many times as long as a plan took, none is made after it.
 const PAUSE: u64 = 3;
 
-/// A pod that carries our gate, as it was seen.
-#[derive(Debug, Clone)]
-pub struct HeldPod {
-    /// `metadata.uid`.
-    pub uid: Arc<str>,
-    /// `metadata.name`.
-    pub name: Box<str>,
-    /// `metadata.resourceVersion`: what is decided holds for this version.
-    pub resource_version: Box<str>,
-    /// The whole object, to which a release is a patch.
-    pub json: Box<str>,
-    /// What it asks for. [`Workload::held`] is not set.
-    pub workload: Workload<'static>,
-    /// When it was created.
-    pub created: Option<jiff::Timestamp>,
-    /// Since when it is held, by its own word.
-    pub stated: Option<jiff::Timestamp>,
-    /// Why it is held, by its own word.
-    pub reason: Option<Box<str>>,
-}
-
 impl HeldPod {
     /// Where it stands.
     pub fn turn(&self, config: &Config) -> Turn {
-        self.workload
-            .turn(config, Some((self.created.unwrap_or(jiff::Timestamp::MIN), &self.uid)))
+        self.workload.turn(
+            &config.priority_caps,
+            Some((self.created.unwrap_or(jiff::Timestamp::MIN), &self.uid)),
+        )
     }
 
     /// Whether it was for the gates of others that it waited so far, by its own word.
@@ -167,7 +151,7 @@ struct Entry {
 impl Waitlist {
     /// A pod as it is now. Its time begins when it says, unless that is in the future; and anew when the last gate of others is
     /// gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
-    pub fn apply(&mut self, pod: HeldPod, now: Now) {
+    pub fn apply(&mut self, pod: Arc<HeldPod>, now: Now) {
         let old = self.pods.remove(&pod.uid);
         let first_seen = old.as_ref().map_or(now.moment, |old| old.first_seen);
         let stated = pod.stated.filter(|at| *at <= now.wall);
@@ -180,11 +164,7 @@ impl Waitlist {
             let stated = age.map_or(first_seen, |age| now.moment.before(Micros(age)));
             same.map_or(stated, |since| since.min(stated))
         };
-        let entry = Entry {
-            pod: Arc::new(pod),
-            first_seen,
-            since,
-        };
+        let entry = Entry { pod, first_seen, since };
         self.pods.insert(Arc::clone(&entry.pod.uid), entry);
         self.changed = true;
     }

@@ -2,61 +2,15 @@
 //!
 //! `observe::probe` sends the probes; here is everything that needs no network. `docs/wan.md` tells it to operators.
 
-mod endpoint;
 mod health;
-mod probing;
 mod window;
 
-pub(crate) use endpoint::without_user;
-pub use endpoint::{BadEndpoint, Endpoint};
 pub use health::{DWELL, LinkHealth};
-pub use probing::Probing;
 pub use window::{JUDGED_FROM, RoundTrips, Statistics, WINDOW, Window};
-
-use crate::config::Config;
-use crate::units::{Micros, Permille};
 
 /// So many outcomes in a row make a link unreachable or reachable again, and so many answers make the RTT of a
 /// decision.
 pub const RUN: usize = 5;
-
-/// From which numbers on a link is degraded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Thresholds {
-    /// RTT from which it is degraded; healthy again below 90 % of it.
-    pub rtt: Micros,
-    /// Loss from which it is degraded; healthy again below half of it.
-    pub loss: Permille,
-}
-
-/// The thresholds that one site has of its own, instead of those of the configuration.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct OwnThresholds {
-    /// As [`Thresholds::rtt`].
-    pub rtt: Option<Micros>,
-    /// As [`Thresholds::loss`].
-    pub loss: Option<Permille>,
-}
-
-impl Thresholds {
-    /// These, but for what a site has of its own.
-    #[must_use]
-    pub fn with(self, own: OwnThresholds) -> Self {
-        Self {
-            rtt: own.rtt.unwrap_or(self.rtt),
-            loss: own.loss.unwrap_or(self.loss),
-        }
-    }
-}
-
-impl From<&Config> for Thresholds {
-    fn from(config: &Config) -> Self {
-        Self {
-            rtt: config.rtt_threshold,
-            loss: config.loss_threshold,
-        }
-    }
-}
 
 /// Why a probe counts as lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

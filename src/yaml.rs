@@ -3,7 +3,7 @@
 use anyhow::bail;
 use serde_json::Value;
 
-use crate::config::document::Faults;
+use crate::document::Faults;
 
 /// Every document of a text, empty ones left out. `source` names it in errors.
 ///

@@ -18,16 +18,17 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::verdict::{Action, Reason, Verdict};
 use crate::decide::{decide, node_at};
-use crate::fleet::Snapshot;
-use crate::ledger::{DecisionId, Ledger, Reservation};
+use crate::ledger::{Ledger, Reservation};
 use crate::metrics::Metrics;
+use crate::model::decision_id::DecisionId;
+use crate::model::snapshot::Snapshot;
+use crate::model::workload::Workload;
 use crate::patch::{Add, Stamp, patch};
 use crate::pod::{Pod, Text};
 use crate::policy::Policies;
 use crate::room::Room;
 use crate::traces::Attributes;
 use crate::units::{Micros, Moment};
-use crate::workload::Workload;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -134,7 +135,7 @@ impl Reviewer {
             snapshot = self.fleet.load();
             now = self.clock.now();
             let expired = ledger.expire(now);
-            let room = Room::new(&snapshot, &ledger, workload.turn(&config, None));
+            let room = Room::new(&snapshot, &ledger, workload.turn(&config.priority_caps, None));
             verdict = decide(&workload, &room, &config, now);
             // An answer that nobody waits for is followed by no pod.
             is_ours = ticket.claim();
@@ -225,7 +226,7 @@ fn repeat(ledger: &mut Ledger, snapshot: &Snapshot, workload: &Workload<'_>, con
     let node = site.and_then(|site| {
         node_at(
             workload,
-            &Room::new(snapshot, ledger, workload.turn(config, None)),
+            &Room::new(snapshot, ledger, workload.turn(&config.priority_caps, None)),
             site,
         )
     });

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::{Link, LinkState};
 use crate::keys::Keys;
+use crate::model::link::{Link, LinkState};
 use crate::node;
 use crate::pod::Pod;
 
@@ -115,13 +115,13 @@ impl Scene {
 
     fn see(&mut self, pod: &Value) {
         let text = pod.to_string();
-        let mut record = Pod::from_json(&text)
+        let record = Pod::from_json(&text)
             .unwrap()
             .record(&text, &Keys::new("example.io"))
             .unwrap()
             .unwrap();
-        self.backstop.apply(&mut record, self.now);
-        self.index.apply_pod(record, None, self.now);
+        self.backstop.apply(&record, self.now);
+        self.index.apply_pod(&record, None, self.now);
     }
 
     fn gone(&mut self, uid: &str) {

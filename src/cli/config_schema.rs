@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::print;
 use crate::api;
 use crate::config::settings::{Assumed, Kind, SETTINGS, Setting};
-use crate::workload::slo::Class;
+use crate::model::slo::Class;
 
 /// Print a JSON schema of the configuration, for editors that complete and check while one types.
 ///

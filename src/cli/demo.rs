@@ -15,10 +15,11 @@ use super::trimmed;
 use crate::admit::review::Reviewer;
 use crate::clock::Clock;
 use crate::config::{Config, Explain};
-use crate::fleet::{Snapshot, file};
 use crate::metrics::Metrics;
+use crate::model::snapshot::Snapshot;
 use crate::runtime::{self, Readiness, ServeOptions, Server};
 use crate::tls;
+use crate::wire::fleet_file;
 use crate::yaml;
 
 const PODS: &str = include_str!("../../examples/pods.yaml");
@@ -93,7 +94,8 @@ async fn play() -> anyhow::Result<()> {
     let mut shown = None;
     for (title, document) in SCENARIOS {
         let document = yaml::parse_one(document, title)?;
-        let snapshot = file::read(&document, &config, clock.moment()).map_err(|faults| yaml::faulty(title, &faults))?;
+        let snapshot =
+            fleet_file::read(&document, &config, clock.moment()).map_err(|faults| yaml::faulty(title, &faults))?;
         fleet.store(Arc::new(snapshot));
 
         let mut table = Table::new();

@@ -10,12 +10,15 @@ use comfy_table::{Table, presets};
 use super::cluster::Cluster;
 use super::{documents, live, trimmed};
 use crate::clock::Clock;
-use crate::fleet::{Node, Site, SiteKind, Snapshot, file};
 use crate::metrics::Metrics;
+use crate::model::node::Node;
+use crate::model::site::SiteKind;
+use crate::model::slo::Class;
+use crate::model::snapshot::{Site, Snapshot};
 use crate::observe::{self, Listing};
 use crate::runtime::{self, LogFormat};
 use crate::units::{Micros, Moment};
-use crate::workload::slo::Class;
+use crate::wire::fleet_file;
 
 /// Show what edgeward sees of a live cluster: sites, nodes, queues and the WAN.
 ///
@@ -69,8 +72,8 @@ impl Fleet {
         })?;
         super::print(&match self.output {
             Output::Table => table(&snapshot, now),
-            Output::Json => serde_json::to_string_pretty(&file::write(&snapshot, now))? + "\n",
-            Output::Yaml => serde_saphyr::to_string(&file::write(&snapshot, now))?,
+            Output::Json => serde_json::to_string_pretty(&fleet_file::write(&snapshot, now))? + "\n",
+            Output::Yaml => serde_saphyr::to_string(&fleet_file::write(&snapshot, now))?,
         })
     }
 }
@@ -229,7 +232,7 @@ mod tests {
             ],
         });
         let now = Moment(60_000_000);
-        let snapshot = file::read(&fleet, &Config::default(), now).unwrap();
+        let snapshot = fleet_file::read(&fleet, &Config::default(), now).unwrap();
         let expected = "
  SITE  KIND   READY  CPU FREE  MEMORY FREE   PODS   QUEUE    WAN
  edge  edge   2/2    5.1/6     10.0/12.0 Gi  9/220  batch 4  -

@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::documents;
 use crate::config::Config;
-use crate::config::document::Faults;
 use crate::config::map::Notice;
+use crate::document::Faults;
 use crate::observe::Connection;
 use crate::observe::configuration::{ConfigMapName, read_config_map};
 

@@ -14,10 +14,12 @@ use crate::controllers::events::{PodEvent, Recorder, looping};
 use crate::controllers::executor::{Books, Executor};
 use crate::controllers::lease::{Election, Leadership};
 use crate::controllers::status::{self, Views};
-use crate::fleet::{SiteDefinition, SiteKind, Snapshot, are_same_places};
 use crate::index::{Index, Kind};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
+use crate::model::link::Thresholds;
+use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
+use crate::model::snapshot::Snapshot;
 use crate::observe::configuration::Versions;
 use crate::observe::probe::{Links, Prober, Probers};
 use crate::observe::prometheus::Poller;
@@ -26,7 +28,6 @@ use crate::policy::Policies;
 use crate::runtime::{CERTIFICATE, Readiness, Task};
 use crate::telemetry::Telemetry;
 use crate::waitlist::Plan;
-use crate::wan::Thresholds;
 
 /// When a Prometheus connection whose files were unusable is tried again.
 const REOPEN: Duration = Duration::from_secs(15);

@@ -14,8 +14,8 @@ use clap::{ArgGroup, Args, ValueEnum};
 use super::{cluster, documents};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::fleet::file;
 use crate::units::{Moment, Now};
+use crate::wire::fleet_file;
 use crate::yaml;
 use live::Live;
 use offline::Offline;
@@ -105,7 +105,8 @@ impl Review {
         };
         let source = fleet.display().to_string();
         let document = yaml::parse_one(&documents::text(fleet)?, &source)?;
-        let snapshot = file::read(&document, config, now.moment).map_err(|faults| yaml::faulty(&source, &faults))?;
+        let snapshot =
+            fleet_file::read(&document, config, now.moment).map_err(|faults| yaml::faulty(&source, &faults))?;
         let reviewer = Offline {
             config,
             snapshot: &snapshot,

@@ -5,12 +5,12 @@ use jiff::Timestamp;
 use crate::config::Config;
 use crate::decide::decide;
 use crate::decide::verdict::Reason;
-use crate::fleet::Snapshot;
+use crate::model::snapshot::Snapshot;
+use crate::model::workload::Workload;
 use crate::observe::Connection;
 use crate::observe::installation::{Labels, Webhook};
 use crate::room::Room;
 use crate::units::{Micros, Now};
-use crate::workload::Workload;
 
 /// Our webhooks' names in `webhook/base`.
 pub(super) const WEBHOOKS: [&str; 2] = ["pods.edgeward.io", "policies.edgeward.io"];

@@ -17,9 +17,10 @@ use super::{is_name, live, sentence};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::decide;
-use crate::fleet::Snapshot;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
+use crate::model::snapshot::Snapshot;
+use crate::model::workload::Workload;
 use crate::observe::installation::Lead;
 use crate::observe::{self, Connection, Listing};
 use crate::pod::Pod;
@@ -28,7 +29,6 @@ use crate::room::Room;
 use crate::runtime::{self, LogFormat};
 use crate::units::Micros;
 use crate::waitlist::Waitlist;
-use crate::workload::Workload;
 
 /// Tell why a pod is where it is, or why it does not run.
 ///
@@ -152,7 +152,7 @@ impl Why {
 
         let standing = Standing::read(&json, &config.keys, site, now.wall)?;
         let workload = as_it_arrived(&pod, namespace, &standing, &snapshot, &config);
-        let turn = turn.unwrap_or_else(|| workload.turn(&config, None));
+        let turn = turn.unwrap_or_else(|| workload.turn(&config.priority_caps, None));
         let verdict = decide(&workload, &Room::new(&snapshot, &ledger, turn), &config, now);
         let queue = match &record.held {
             Some(pod) => {

@@ -1,7 +1,7 @@
 //! What is done about pods that slipped past us, and about controllers whose pods fail over and over.
 
-use super::document::Field;
 use super::{duration, set};
+use crate::document::Field;
 use crate::units::Micros;
 
 /// What is done about pods that kube-scheduler finds no node for.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::document::Field;
 use super::{duration, is_namespace, set};
+use crate::document::Field;
+use crate::model::slo::{Class, PerClass};
 use crate::units::Micros;
-use crate::workload::slo::{Class, PerClass};
 
 /// When a pod is held behind our gate, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]

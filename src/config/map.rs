@@ -10,9 +10,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::Config;
-use super::document::{self, Faults, Field};
-use crate::fleet::{SiteDefinition, SiteKind};
-use crate::wan::{BadEndpoint, Endpoint};
+use crate::document;
+use crate::document::{Faults, Field};
+use crate::model::endpoint::{BadEndpoint, Endpoint};
+use crate::model::site::{SiteDefinition, SiteKind};
 
 /// The key whose value is a document of its own, with every setting.
 pub const STRUCTURED: &str = "config.yaml";

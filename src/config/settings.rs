@@ -5,7 +5,7 @@
 //! both sides of each bound.
 
 use super::Config;
-use crate::fleet::definition::{LOSS_THRESHOLD, RTT_THRESHOLD};
+use crate::config::site_definition::{LOSS_THRESHOLD, RTT_THRESHOLD};
 
 /// A setting, or a field of one.
 #[derive(Debug)]

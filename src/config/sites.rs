@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::document::{self, Faults, Field};
-use crate::fleet::definition::{self, check_fleet};
-use crate::fleet::{SiteDefinition, SiteKind};
-use crate::wan::Endpoint;
+use crate::config::site_definition;
+use crate::config::site_definition::check_fleet;
+use crate::document;
+use crate::document::{Faults, Field};
+use crate::model::endpoint::Endpoint;
+use crate::model::site::{SiteDefinition, SiteKind};
 
 /// Reads a list of sites, sorted as a snapshot is: the edge first, then the clouds by name.
 pub(super) fn read(list: &Field<'_>) -> Option<Vec<Arc<SiteDefinition>>> {
@@ -87,8 +89,8 @@ fn together(list: &Field<'_>, fields: Vec<Field<'_>>) -> Vec<Arc<SiteDefinition>
 }
 
 fn site(field: &Field<'_>) -> Option<SiteDefinition> {
-    let (defined, [probes]) = field.object_with(definition::FIELDS, ["probes"])?;
-    let definition = definition::read(defined);
+    let (defined, [probes]) = field.object_with(site_definition::FIELDS, ["probes"])?;
+    let definition = site_definition::read(defined);
     let mut endpoints = Vec::new();
     for field in probes.list().into_iter().flatten() {
         match field.string().map(Endpoint::parse) {

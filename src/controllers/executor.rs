@@ -20,14 +20,16 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::decide;
 use crate::decide::verdict::{Action, Reason};
-use crate::fleet::Snapshot;
-use crate::ledger::{DecisionId, Ledger, Reservation};
+use crate::ledger::{Ledger, Reservation};
 use crate::metrics::{Metrics, ReleaseOutcome};
+use crate::model::decision_id::DecisionId;
+use crate::model::pod_record::HeldPod;
+use crate::model::snapshot::Snapshot;
 use crate::patch::{self, Operation, Stamp};
 use crate::pod::Pod;
 use crate::room::Room;
 use crate::units::{Micros, Moment};
-use crate::waitlist::{HeldPod, Plan, Step, What};
+use crate::waitlist::{Plan, Step, What};
 
 /// How many patches are under way at once.
 const AT_ONCE: usize = 16;

@@ -2,10 +2,11 @@
 
 use super::verdict::Estimate;
 use crate::config::{Config, QueueModel};
-use crate::fleet::{Site, SiteKind};
+use crate::model::site::SiteKind;
+use crate::model::slo::{Class, Slo};
+use crate::model::snapshot::Site;
+use crate::model::workload::Workload;
 use crate::units::{Micros, Permille};
-use crate::workload::Workload;
-use crate::workload::slo::{Class, Slo};
 
 /// The pod's time at `site`. `edge_speed` is the speed factor of the edge, which the pod's own `processingMs` is stated
 /// for.
@@ -43,7 +44,7 @@ fn model(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Mi
 
 /// Pods of the class that are served before this one. It is the youngest, so its equals stand ahead.
 fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> u64 {
-    let rank = (workload.priority, workload.slo_priority(config));
+    let rank = (workload.priority, workload.slo_priority(&config.priority_caps));
     let groups = site.queues.iter().filter(|group| group.class == slo.class);
     let ahead = groups.map(|group| match config.queue_model {
         QueueModel::Pending => group.pending,

@@ -4,14 +4,17 @@ use serde_json::{Map, Value};
 
 use super::verdict::{Estimate, Refusal, RefusalCode};
 use crate::config::Config;
-use crate::fleet::{LinkState, Node, Site, SiteKind};
+use crate::model::constraints::Toleration;
+use crate::model::link::LinkState;
+use crate::model::link::Thresholds;
+use crate::model::node::Node;
+use crate::model::site::SiteKind;
+use crate::model::slo::Slo;
+use crate::model::snapshot::Site;
+use crate::model::workload::Workload;
 use crate::resources::Amounts;
 use crate::room::{Room, Taken};
 use crate::units::{Micros, Moment};
-use crate::wan::Thresholds;
-use crate::workload::Workload;
-use crate::workload::constraints::Toleration;
-use crate::workload::slo::Slo;
 
 /// Whether the pod's own nodeSelector and affinity allow any node of the site. Cost: a pass over its nodes at most,
 /// nothing for a pod without constraints.

@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::fleet::{LinkState, Node, NodeId, Site};
+use crate::model::link::LinkState;
+use crate::model::node::{Node, NodeId};
+use crate::model::slo::SloFault;
+use crate::model::snapshot::Site;
 use crate::units::Micros;
-use crate::workload::slo::SloFault;
 
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident { $($(#[$code_doc:meta])* $variant:ident = $code:literal,)* }) => {

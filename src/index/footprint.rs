@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use super::Index;
-use super::pods::PodEntry;
-use super::standing::Standing;
-use crate::fleet::{ByController, Snapshot};
-use crate::workload::Workload;
-use crate::workload::slo::Class;
+use super::entry::{PodEntry, Standing};
+use crate::model::slo::Class;
+use crate::model::snapshot::{ByController, Snapshot};
+use crate::model::workload::Workload;
 
 /// What a pod that charges nothing, because kube-scheduler has refused it, means for others at its site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,7 +72,8 @@ impl Index {
         if controllers.is_empty() {
             return;
         }
-        let is_there = |pod: &&PodEntry| pod.phase != super::Phase::Finished && pod.terminating.is_none();
+        let is_there =
+            |pod: &&PodEntry| pod.phase != crate::model::pod_record::Phase::Finished && pod.terminating.is_none();
         for pod in self.pods.values().filter(is_there) {
             let Some(uid) = &pod.controller else { continue };
             if let Some(count) = controllers.get(&pod.namespace, uid).copied() {

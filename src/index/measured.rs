@@ -3,15 +3,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::pods::{Phase, PodEntry};
-use super::{Index, Kind, PodRecord};
+use super::entry::PodEntry;
+use super::{Index, Kind};
 use crate::config::Config;
-use crate::fleet::{Free, Link, SiteKind};
+use crate::config::Input;
+use crate::model::link::Link;
+use crate::model::pod_record::Phase;
+use crate::model::pod_record::PodRecord;
+use crate::model::site::SiteKind;
+use crate::model::slo::PerClass;
+use crate::model::snapshot::Free;
 use crate::processing::Processing;
 use crate::resources::Amounts;
-use crate::telemetry::{Input, Telemetry};
+use crate::telemetry::Telemetry;
 use crate::units::{Micros, Moment};
-use crate::workload::slo::PerClass;
 
 /// Measurements, and what it takes to read them.
 #[derive(Debug, Default)]

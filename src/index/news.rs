@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Index;
-use crate::fleet::NodeId;
+use crate::model::node::NodeId;
 
 /// What is new for pods that wait, since it was last asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

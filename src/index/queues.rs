@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Index;
-use super::pods::PodEntry;
-use super::standing::Standing;
-use crate::fleet::{ByController, QueueGroup};
-use crate::workload::slo::Class;
+use super::entry::{Counted, Group, PodEntry, Standing};
+use crate::model::snapshot::{ByController, QueueGroup};
 
 /// Counts by site.
 #[derive(Debug, Default)]
@@ -18,29 +16,10 @@ pub(super) struct Queues {
     pub(super) outdated: bool,
 }
 
-/// Site, class, pod priority and SLO priority.
-type Group = (usize, Class, i32, u8);
-
 #[derive(Debug, Default)]
 struct Lengths {
     waiting: u64,
     pending: u64,
-}
-
-/// What a pod was counted as, to be taken back as the same.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counted {
-    group: Option<Group>,
-    waits: bool,
-    closes: Option<usize>,
-}
-
-impl Counted {
-    /// Class, pod priority and SLO priority, where it was counted at all.
-    pub(super) fn group(&self) -> Option<(Class, i32, u8)> {
-        self.group
-            .map(|(_, class, priority, slo_priority)| (class, priority, slo_priority))
-    }
 }
 
 impl Queues {

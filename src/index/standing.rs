@@ -10,9 +10,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::pods::{Placement, PodEntry, Rank};
+use super::entry::{Before, PodEntry, Rank, Standing, Unbound};
 use super::{Index, NodeEntry};
-use crate::fleet::NodeId;
+use crate::model::node::NodeId;
+use crate::model::pod_record::Placement;
 use crate::resources::Amounts;
 use crate::score::best_node;
 use crate::units::{Micros, Moment};
@@ -20,52 +21,11 @@ use crate::units::{Micros, Moment};
 /// How long after a chance a pod counts as on its way: kube-scheduler tries it again after 10 seconds at most.
 const CHANCE: Micros = Micros::from_secs(15);
 
-/// What is known of a pod until it has a node.
-#[derive(Debug)]
-pub(super) struct Unbound {
-    placement: Placement,
-    /// The site whose selector it carries.
-    pub(super) site: Option<usize>,
-    /// The node that kube-scheduler is making free for it.
-    pub(super) nominated: Option<NodeId>,
-    /// kube-scheduler's word that it found no node, and when it was said.
-    report: Option<(u64, Moment)>,
-    /// A node it fits; the one it charges, if it charges one.
-    node: Option<NodeId>,
-    /// Since when it fits any.
-    fits_since: Option<Moment>,
-    settled_at: Option<Moment>,
-    timer: Option<Moment>,
-    pub(super) standing: Standing,
-}
-
-/// What a pod without a node means for others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It charges the node it will probably be bound to.
-    OnItsWay,
-    /// It fits no node, and kube-scheduler has not said so yet.
-    New,
-    /// It fits no node. It charges nothing and stands in the queue.
-    WaitsForRoom,
-    /// It fits a node, and kube-scheduler does not take it: it charges nothing, and closes its site.
-    Closes,
-}
-
-/// What was known of a pod when it changed.
-#[derive(Debug)]
-pub(super) enum Before {
-    /// Nothing: it is seen for the first time, with the node of the reservation it confirms.
-    Unseen { inherited: Option<NodeId> },
-    /// It was in the cache, and without a node if this is there.
-    Seen(Option<Box<Unbound>>),
-}
-
 impl Unbound {
     /// The state of a pod as it is now. `word` is kube-scheduler's word of now; what was said before a pod is first seen
     /// counts as said before everything.
     pub(super) fn new(
-        placement: Placement,
+        placement: Arc<Placement>,
         site: Option<usize>,
         nominated: Option<NodeId>,
         word: Option<u64>,

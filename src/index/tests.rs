@@ -3,13 +3,14 @@ mod events;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::Input;
 use crate::config::{Prometheus, Query};
 use crate::keys::Keys;
+use crate::model::slo::Class;
 use crate::node;
 use crate::pod::Pod;
-use crate::telemetry::{Input, Measurement, Telemetry};
+use crate::telemetry::{Measurement, Telemetry};
 use crate::units::{Micros, Millicores};
-use crate::workload::slo::Class;
 
 const SECOND: i64 = 1_000_000;
 
@@ -46,7 +47,7 @@ impl Scene {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let record = pod.record(&text, &Keys::new("example.io")).unwrap().unwrap();
-        self.index.apply_pod(record, inherited, self.now);
+        self.index.apply_pod(&record, inherited, self.now);
     }
 
     fn publish(&mut self) -> Snapshot {
@@ -428,7 +429,7 @@ fn a_measurement_is_news_when_it_says_something_else_or_says_it_again() {
     scene.node(&with(edge_node("v", 4000), "/metadata/labels", virtual_node));
     let link = |scene: &mut Scene, rtt: u64| {
         let link = Link {
-            state: crate::fleet::LinkState::Healthy,
+            state: crate::model::link::LinkState::Healthy,
             rtt: Some(Micros::from_millis(rtt)),
             loss: None,
             as_of: scene.now,

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::{Description, Kind, register};
-use crate::telemetry::Input;
+use crate::config::Input;
 
 pub(super) const QUERIES: Description = Description {
     name: "edgeward_prometheus_queries_total",

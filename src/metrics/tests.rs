@@ -6,11 +6,13 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::config::Config;
-use crate::fleet::{Site, SiteDefinition, Snapshot};
+use crate::config::Input;
 use crate::index;
-use crate::telemetry::Input;
+use crate::model::link::Thresholds;
+use crate::model::site::SiteDefinition;
+use crate::model::snapshot::{Site, Snapshot};
 use crate::units::{Micros, Moment};
-use crate::wan::{LinkHealth, Thresholds};
+use crate::wan::LinkHealth;
 
 fn published(sites: Vec<Site>) -> Arc<ArcSwap<Snapshot>> {
     Arc::new(ArcSwap::from_pointee(Snapshot {

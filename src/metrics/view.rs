@@ -11,9 +11,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::{Description, Kind, register};
-use crate::fleet::{Node, Site, Snapshot};
 use crate::index;
-use crate::workload::slo::Class;
+use crate::model::node::Node;
+use crate::model::slo::Class;
+use crate::model::snapshot::{Site, Snapshot};
 
 pub(super) const NODES: Description = Description {
     name: "edgeward_site_nodes",

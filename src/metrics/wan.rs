@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::{Description, Kind, register};
-use crate::fleet::{Link, LinkState};
+use crate::model::link::{Link, LinkState};
 use crate::units::{Micros, Permille};
 use crate::wan::{Cause, Statistics};
 

@@ -6,10 +6,11 @@ use tokio::sync::watch as channel;
 
 use crate::backstop::{Backstop, Survey};
 use crate::config;
-use crate::fleet::Snapshot;
-use crate::index::{Index, Kind, PodRecord};
+use crate::index::{Index, Kind};
 use crate::loop_guard::{Loop, LoopGuard};
 use crate::metrics::Metrics;
+use crate::model::pod_record::PodRecord;
+use crate::model::snapshot::Snapshot;
 use crate::units::Moment;
 
 /// Keeps what the backstop and the loop guard know.
@@ -37,7 +38,7 @@ impl Aftermath {
     /// A pod as it is now; `is_new` if it is seen as it is created.
     pub(super) fn apply(
         &mut self,
-        pod: &mut PodRecord,
+        pod: &PodRecord,
         is_new: bool,
         settings: config::LoopGuard,
         metrics: &Metrics,

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use crate::config::document::{Fault, Faults};
 use crate::config::map::{self, Notice};
 use crate::config::{Config, Holding};
+use crate::document::{Fault, Faults};
 use crate::metrics::{Metrics, Reload};
 use crate::yaml;
 

@@ -12,9 +12,10 @@ use tokio::time::MissedTickBehavior;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::files::{self, Watch};
-use crate::fleet::{Snapshot, file};
 use crate::metrics::{Metrics, Reload};
+use crate::model::snapshot::Snapshot;
 use crate::units::Moment;
+use crate::wire::fleet_file;
 use crate::yaml;
 
 /// How often an unchanged fleet file is published anew. A file does not age as telemetry does: its ages are true
@@ -121,7 +122,7 @@ impl FleetFile {
             return;
         }
         let read_at = self.clock.moment();
-        if let Ok(snapshot) = file::read(&self.document, &config, read_at) {
+        if let Ok(snapshot) = fleet_file::read(&self.document, &config, read_at) {
             self.publish(snapshot, read_at);
         }
         self.judge = config;
@@ -147,14 +148,14 @@ fn parse(
     let bytes = contents.first().map(|file| &*file.bytes).unwrap_or_default();
     let text = std::str::from_utf8(bytes).with_context(|| source.clone())?;
     let document = yaml::parse_one(text, &source)?;
-    let snapshot = file::read(&document, config, now).map_err(|faults| yaml::faulty(&source, &faults))?;
+    let snapshot = fleet_file::read(&document, config, now).map_err(|faults| yaml::faulty(&source, &faults))?;
     Ok((document, snapshot))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::LinkState;
+    use crate::model::link::LinkState;
     use crate::units::Micros;
 
     const FLEET: &str = "sites: [{name: edge, kind: edge}]\nnodes: []\n";

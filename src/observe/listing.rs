@@ -1,5 +1,7 @@
 //! A live cluster looked at once.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::ListParams;
 use kube::{Api, Resource};
@@ -11,8 +13,8 @@ use super::watch::{read_namespace, read_node, read_pod};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::index::{Index, Kind};
+use crate::model::pod_record::HeldPod;
 use crate::units::Micros;
-use crate::waitlist::HeldPod;
 
 /// How many objects are asked for at a time.
 const PAGE: u32 = 500;
@@ -27,7 +29,7 @@ pub struct Listing {
     /// Everything, counted.
     pub index: Index,
     /// The pods behind our gate.
-    pub held: Vec<HeldPod>,
+    pub held: Vec<Arc<HeldPod>>,
 }
 
 /// Lists nodes, pods and namespaces into an index of the configured sites. An object that cannot be read is logged, and
@@ -54,9 +56,9 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
         index.apply_node(node, then);
     }
     let mut held = Vec::new();
-    for mut pod in pods {
-        held.extend(pod.held.take().map(|held| *held));
-        index.apply_pod(pod, None, then);
+    for pod in pods {
+        index.apply_pod(&pod, None, then);
+        held.extend(pod.held);
     }
     index.publish(then);
     Kind::ALL.into_iter().for_each(|kind| index.heard(kind, asked));

@@ -10,10 +10,13 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::fleet::{Link, LinkState};
+use crate::config::Probing;
 use crate::metrics::Metrics;
+use crate::model::endpoint::Endpoint;
+use crate::model::link::{Link, LinkState};
+use crate::model::link::{OwnThresholds, Thresholds};
 use crate::units::Micros;
-use crate::wan::{Endpoint, LinkHealth, OwnThresholds, Probing, RUN, Statistics, Thresholds};
+use crate::wan::{LinkHealth, RUN, Statistics};
 
 mod https;
 mod icmp;

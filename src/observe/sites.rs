@@ -16,8 +16,8 @@ use super::raw::Raw;
 use crate::api::Site;
 use crate::config::Config;
 use crate::config::sites::{self, SeenSite, refusal};
-use crate::fleet::SiteDefinition;
 use crate::metrics::Metrics;
+use crate::model::site::SiteDefinition;
 
 /// How long to wait for more after a change: several Sites are applied one after another, and mean something together.
 const SETTLE: Duration = Duration::from_secs(1);

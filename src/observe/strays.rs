@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::index::{PodRecord, Stray};
 use crate::keys::Keys;
 use crate::metrics::Metrics;
+use crate::model::pod_record::{PodRecord, Stray};
 
 /// How many pods are told of, and how many domains are logged: anybody who may create pods can invent gates.
 const TOLD: usize = 100;

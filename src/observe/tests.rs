@@ -1,7 +1,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::ledger::{Owner, Reservation};
+use crate::ledger::Reservation;
+use crate::model::owner::Owner;
 
 const TTL: Micros = Micros::from_secs(3);
 
@@ -33,7 +34,7 @@ fn other_sites_are_in_use_when_everything_was_counted_by_them() {
     observer.index = Index::new(&sites("a"));
     let mut tell = |told: Vec<Change>| {
         told.into_iter()
-            .for_each(|change| observer.fold(clock.moment(), change));
+            .for_each(|change| observer.fold(clock.moment(), &change));
         observer.publish();
         let snapshot = fleet.load();
         let nodes: Vec<_> = snapshot.sites[0].nodes().map(|node| node.name.to_string()).collect();
@@ -54,7 +55,7 @@ fn other_sites_are_in_use_when_everything_was_counted_by_them() {
             .collect::<Vec<_>>()
     };
     let link = Link {
-        state: crate::fleet::LinkState::Healthy,
+        state: crate::model::link::LinkState::Healthy,
         rtt: Some(Micros(1)),
         loss: None,
         as_of: clock.moment(),
@@ -107,7 +108,7 @@ fn a_held_pod_is_no_older_for_having_been_folded_late() {
     let record = crate::pod::Pod::from_json(&text)
         .unwrap()
         .record(&text, &Config::default().keys);
-    observer.fold(seen.moment, Change::Pod(Box::new(record.unwrap().unwrap())));
+    observer.fold(seen.moment, &Change::Pod(Box::new(record.unwrap().unwrap())));
     let (snapshot, config) = (Snapshot::default(), Config::default());
     let plan = observer
         .waitlist
@@ -145,7 +146,7 @@ fn each_decision_is_told_once_and_only_where_it_is_new() {
         Change::Pod(Box::new(record.unwrap()))
     };
     let mut tells = |changes: Vec<Change>| {
-        changes.into_iter().for_each(|change| observer.fold(Moment(0), change));
+        changes.into_iter().for_each(|change| observer.fold(Moment(0), &change));
         std::mem::take(&mut *told.lock().unwrap())
     };
     let is = |uid: &str, site: Option<&str>| vec![(Box::from(uid), site.map(str::to_owned))];
@@ -194,7 +195,7 @@ fn a_loop_is_published_and_told_once_and_only_of_pods_seen_as_they_are_created()
     };
     let mut paused_after = |changes: Vec<Change>| {
         let now = observer.clock.moment();
-        changes.into_iter().for_each(|change| observer.fold(now, change));
+        changes.into_iter().for_each(|change| observer.fold(now, &change));
         observer.publish();
         observer.fleet.load().paused.get("shop", "r2").is_some()
     };
@@ -237,7 +238,7 @@ fn what_was_decided_in_a_namespace_is_forgotten_when_it_opts_out() {
         changes.extend_from_slice(between);
         changes.extend(Kind::ALL.map(Change::ListEnded));
         let now = observer.clock.moment();
-        changes.into_iter().for_each(|change| observer.fold(now, change));
+        changes.into_iter().for_each(|change| observer.fold(now, &change));
         observer.publish();
         surveys.borrow().bound
     };
@@ -256,7 +257,7 @@ fn nobody_is_blamed_for_pods_that_were_not_seen() {
     // Whether an owner is suspended when three reservations, made after this was told, come to nothing.
     let mut is_blamed_after = |told: Vec<Change>| {
         now.moment = now.moment.after(Micros(1));
-        told.into_iter().for_each(|change| observer.fold(now.moment, change));
+        told.into_iter().for_each(|change| observer.fold(now.moment, &change));
         let mut ledger = ledger.lock().unwrap();
         for _ in 0..3 {
             ids += 1;

@@ -25,10 +25,12 @@ use tower::Service;
 
 use super::raw::Raw;
 use super::{Change, Changes};
-use crate::fleet;
-use crate::index::{Kind, PodRecord};
+
+use crate::index::Kind;
 use crate::keys::Keys;
 use crate::metrics::Metrics;
+use crate::model::node as model_node;
+use crate::model::pod_record::PodRecord;
 use crate::node;
 use crate::pod::{self, StringMap};
 
@@ -254,7 +256,7 @@ pub(super) async fn begin_anew() {
 }
 
 /// A node, unless it cannot be read.
-pub(super) fn read_node(object: &Raw<Node>) -> Option<fleet::Node> {
+pub(super) fn read_node(object: &Raw<Node>) -> Option<model_node::Node> {
     node::from_json(object.json())
         .map_err(|error| unreadable(Kind::Nodes, object, &error))
         .ok()

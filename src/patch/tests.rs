@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::Explain;
 use crate::decide::decide;
-use crate::fleet::Snapshot;
+use crate::model::snapshot::Snapshot;
 use crate::policy::{Policies, Policy, Seen};
 use crate::room::Room;
 use crate::testkit::{self, NOW};

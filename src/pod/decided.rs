@@ -2,48 +2,16 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use jiff::Timestamp;
-
 use super::Pod;
-use crate::fleet::SiteKind;
 use crate::keys::Keys;
-use crate::ledger::DecisionId;
+use crate::model::decision_id::DecisionId;
+use crate::model::pod_record::Decided;
+use crate::model::site::SiteKind;
+use crate::model::slo::Intent;
 use crate::resources::Amounts;
-use crate::workload::slo::{Intent, Slo, SloFault};
 
 /// The most bytes of an explanation that are kept; it may have any length, and anybody may write it.
 const EXPLAIN_BYTES: usize = 4096;
-
-/// The annotations of a decision, and the SLO it was made for. Anybody may write annotations, so where the pod runs is not
-/// among them: that is in its spec.
-#[derive(Debug, Clone)]
-pub struct Decided {
-    /// `metadata.name`.
-    pub name: Box<str>,
-    /// Id of the decision. A hold has none: a number that differs when the reason does stands for it.
-    pub id: DecisionId,
-    /// Reason code, as found.
-    pub reason: Box<str>,
-    /// When it was decided.
-    pub at: Timestamp,
-    /// RTT behind it in milliseconds, as found.
-    pub rtt_ms: Option<Box<str>>,
-    /// The numbers behind it, as found; `None` also where they are too long to be ours.
-    pub explain: Option<Box<str>>,
-    /// What the pod asks for, where it states an SLO.
-    pub slo: Option<Slo>,
-    /// What is wrong with its SLO.
-    pub faults: Vec<SloFault>,
-}
-
-impl Decided {
-    /// A number that differs when the pod says something else: another decision, or another reason for it.
-    pub fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (self.id.0, &self.reason).hash(&mut hasher);
-        hasher.finish()
-    }
-}
 
 /// A decision that was seen on a pod for the first time.
 #[derive(Debug, Clone)]

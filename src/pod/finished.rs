@@ -4,18 +4,8 @@ use jiff::Timestamp;
 
 use super::Pod;
 use super::wire::{ContainerStatus, Status, Terminated};
+use crate::model::pod_record::Finished;
 use crate::units::Micros;
-
-/// What a finished pod of a Job tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Finished {
-    /// Whether the work was done. A pod that failed says nothing about the time that the work takes.
-    pub succeeded: bool,
-    /// The run of the container that ran longest, in whole seconds as Kubernetes writes them: start and end are both
-    /// cut off, so that the mean of many is right. Only the last run of a container that was restarted. Waiting for a
-    /// node, pulling images and init containers do not count.
-    pub duration: Micros,
-}
 
 impl Pod<'_> {
     /// How the pod ended; `None` unless it did, is of a Job, and says when its containers started and finished. A pod of

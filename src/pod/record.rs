@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
@@ -9,12 +10,12 @@ use super::wire::{
     Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, SchedulingGate, Status,
 };
 use super::{Pod, ResourceList, Toleration, slo};
-use crate::backstop::StuckPod;
-use crate::index::{Phase, Placement, PodRecord, Stray};
 use crate::keys::Keys;
-use crate::ledger::DecisionId;
-use crate::waitlist::HeldPod;
-use crate::workload::slo::Management;
+use crate::model::decision_id::DecisionId;
+use crate::model::pod_record::HeldPod;
+use crate::model::pod_record::StuckPod;
+use crate::model::pod_record::{Phase, Placement, PodRecord, Stray};
+use crate::model::slo::Management;
 
 impl<'a> Pod<'a> {
     /// What is kept of a pod that exists, which was read from `json`; `None` for one without uid or namespace, which no API
@@ -26,8 +27,8 @@ impl<'a> Pod<'a> {
     pub fn record(&self, json: &str, keys: &Keys) -> Result<Option<PodRecord>, serde_json::Error> {
         let status = self.status()?;
         let record = self.record_with(status.as_ref(), keys).map(|record| PodRecord {
-            held: self.held(json, keys).map(Box::new),
-            stuck: self.stuck(&record, keys).map(Box::new),
+            held: self.held(json, keys).map(Arc::new),
+            stuck: self.stuck(&record, keys).map(Arc::new),
             undecided: record.decision.is_none() && !self.is_let_go(keys) && self.is_for_us(keys),
             ..record
         });
@@ -146,7 +147,7 @@ impl<'a> Pod<'a> {
             unschedulable: status.and_then(Status::unschedulable),
             decision: self.annotation(&keys.decision_id).map(Box::from),
             decided: self.decided(intent.as_ref(), keys).map(Box::new),
-            placement: node.is_none().then(|| Box::new(self.placement())),
+            placement: node.is_none().then(|| Arc::new(self.placement())),
             held: None,
             stray: self.stray(keys).map(Box::new),
             stuck: None,

@@ -137,7 +137,7 @@ fn escaped_strings_unknown_fields_and_nulls_are_read() {
     assert_eq!(pod.annotation("x"), Some("a\nb"));
     assert_eq!(pod.annotation("none"), Some(""));
     let workload = pod.workload("ns".into(), &Keys::new("example.io"));
-    assert_eq!(workload.intent.unwrap().slo.class, crate::workload::slo::Class::Latency);
+    assert_eq!(workload.intent.unwrap().slo.class, crate::model::slo::Class::Latency);
     assert!(!workload.daemonset);
 }
 

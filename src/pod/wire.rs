@@ -7,9 +7,9 @@ use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor}
 
 use serde_json::value::RawValue;
 
+use crate::model::constraints::Toleration;
 use crate::resources::ResourceList;
 use crate::units::Quantity;
-use crate::workload::constraints::Toleration;
 
 /// A string that borrows from the document where it holds no escapes. (serde borrows a `Cow` only as a direct
 /// field, not inside lists and maps.) A null in a list or map is the empty string, as it is in Go.

@@ -14,10 +14,12 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::fleet::{NodeId, Snapshot, file};
 use crate::ledger::Ledger;
+use crate::model::node::NodeId;
+use crate::model::snapshot::Snapshot;
 use crate::units::Moment;
 use crate::waitlist::{Plan, Step, What};
+use crate::wire::fleet_file;
 
 /// How many entries a list has at most. What is more is told by the number beside it.
 const ENTRIES: usize = 1_000;
@@ -50,7 +52,7 @@ impl Debug {
     }
 
     fn view(&self) -> Value {
-        file::write(&self.fleet.load(), self.clock.moment())
+        fleet_file::write(&self.fleet.load(), self.clock.moment())
     }
 
     fn promises(&self) -> Value {
@@ -130,14 +132,16 @@ fn seconds(since: Moment, now: Moment) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::Claim;
     use crate::keys::Keys;
-    use crate::ledger::{DecisionId, Owner, Reservation};
+    use crate::ledger::Reservation;
+    use crate::model::claims::Claim;
+    use crate::model::decision_id::DecisionId;
+    use crate::model::owner::Owner;
+    use crate::model::workload::Turn;
     use crate::pod::Pod;
     use crate::resources::Amounts;
     use crate::testkit;
     use crate::units::{Micros, Millicores};
-    use crate::workload::Turn;
 
     fn reservation(id: u128) -> Reservation {
         Reservation {
@@ -178,7 +182,7 @@ mod tests {
         }
         let text = held();
         let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("example.io"));
-        let pod = Arc::new(*record.unwrap().unwrap().held.unwrap());
+        let pod = record.unwrap().unwrap().held.unwrap();
         let claims = Arc::make_mut(&mut snapshot.claims);
         let claim = Claim {
             uid: Arc::clone(&pod.uid),

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::keys::Keys;
-use crate::ledger::{Owner, Reservation};
+use crate::ledger::Reservation;
+use crate::model::owner::Owner;
 use crate::pod::Pod;
 use crate::testkit::{self, NOW};
 
@@ -63,10 +64,10 @@ impl Held {
     }
 }
 
-fn read(document: &Value) -> HeldPod {
+fn read(document: &Value) -> Arc<HeldPod> {
     let text = document.to_string();
     let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("example.io"));
-    *record.unwrap().unwrap().held.unwrap()
+    record.unwrap().unwrap().held.unwrap()
 }
 
 fn waitlist(pods: &[Held]) -> Waitlist {
@@ -142,7 +143,7 @@ fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
     ledger.set_replicas(3);
     assert!(ledger.reserve(
         Reservation {
-            id: crate::ledger::DecisionId(1),
+            id: crate::model::decision_id::DecisionId(1),
             owner: Owner::new("shop", None),
             site: "edge".into(),
             node: NodeId(0),
@@ -522,13 +523,13 @@ proptest! {
             // Its room is on the other node, of nothing.
             if released {
                 let reservation = Reservation {
-                    id: crate::ledger::DecisionId(i as u128),
+                    id: crate::model::decision_id::DecisionId(i as u128),
                     owner: Owner::new("shop", None),
                     site: "cloud".into(),
                     node: NodeId(9),
                     amount: cpu(0),
                     priority: 0,
-                    releases: Some(held.uid),
+                    releases: Some(Arc::clone(&held.uid)),
                 };
                 prop_assert!(ledger.reserve(reservation, NOW.moment));
             }

@@ -1,8 +1,9 @@
 //! Whether a link is good enough, without flapping.
 
+use super::RUN;
 use super::window::{JUDGED_FROM, Statistics, Window};
-use super::{RUN, Thresholds};
-use crate::fleet::{Link, LinkState};
+use crate::model::link::Thresholds;
+use crate::model::link::{Link, LinkState};
 use crate::units::{Micros, Moment};
 
 /// How long a link stays healthy or degraded at least. Becoming unreachable waits for nothing.

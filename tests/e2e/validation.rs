@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use edgeward::keys::Keys;
-use edgeward::workload::slo::parse;
+use edgeward::model::slo::parse;
 use edgeward::yaml;
 use http::header::{CONTENT_TYPE, WARNING};
 use http::{HeaderValue, Request};

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use edgeward::config::Config;
+use edgeward::model::endpoint::Endpoint;
 use edgeward::observe::configuration::read;
-use edgeward::wan::Endpoint;
 use serde_json::{Value, json};
 
 use crate::client::{Client, eventually, get};

@@ -1,8 +1,8 @@
 //! What decisions read can be looked at, where that is asked for.
 
 use edgeward::config::Config;
-use edgeward::fleet::file;
 use edgeward::units::Moment;
+use edgeward::wire::fleet_file;
 use serde_json::Value;
 
 use crate::client::get;
@@ -32,7 +32,7 @@ async fn what_is_shown_is_json_and_the_view_a_fleet_file() {
         assert!(shown.is_object(), "{path}: {shown}");
     }
     let view = get(process.health, "/debug/view").await.unwrap().body;
-    let view = file::read(&serde_json::from_str(&view).unwrap(), &Config::default(), Moment(0)).unwrap();
+    let view = fleet_file::read(&serde_json::from_str(&view).unwrap(), &Config::default(), Moment(0)).unwrap();
     let names: Vec<_> = view.sites.iter().map(|site| site.name()).collect();
     assert_eq!(names, ["edge", "cloud"]);
     // Not where API servers come.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use edgeward::config::Config;
 use edgeward::config::settings::{Assumed, Kind, SETTINGS, Setting};
-use edgeward::workload::slo::Class;
+use edgeward::model::slo::Class;
 use serde_json::{Value, json};
 
 use crate::program::{edgeward, is_recorded};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use edgeward::keys::Keys;
-use edgeward::workload::slo::parse;
+use edgeward::model::slo::parse;
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]

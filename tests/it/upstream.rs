@@ -7,10 +7,10 @@ use std::path::Path;
 
 use edgeward::config::Config;
 use edgeward::decide::decide;
-use edgeward::fleet::file;
 use edgeward::pod::Pod;
 use edgeward::room::Room;
 use edgeward::units::{Moment, Now, Quantity};
+use edgeward::wire::fleet_file;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ fn pods_fit_where_upstream_would_put_them() {
         wall: jiff::Timestamp::UNIX_EPOCH,
     };
     for Topic { topic, fleet, cases } in golden("fit.json") {
-        let snapshot = file::read(&fleet, &config, now.moment).unwrap();
+        let snapshot = fleet_file::read(&fleet, &config, now.moment).unwrap();
         let room = Room::of(&snapshot);
         for case in cases {
             let text = pod(&case.spec);

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 use edgeward::clock::Clock;
+use edgeward::config::Input;
 use edgeward::config::{Config, Prometheus, Query};
 use edgeward::metrics::Metrics;
 use edgeward::observe::prometheus::{Outcome, Poller};
-use edgeward::telemetry::{Input, Telemetry};
+use edgeward::telemetry::Telemetry;
 use edgeward::units::{Micros, Moment};
 use tempfile::TempDir;
 use tokio::runtime::Handle;

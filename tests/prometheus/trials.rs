@@ -1,12 +1,13 @@
 //! What happens between edgeward and a real server.
 
 use anyhow::{Context as _, Result, ensure};
+use edgeward::config::Input;
 use edgeward::config::{Config, Query};
-use edgeward::fleet::LinkState;
+use edgeward::model::link::LinkState;
+use edgeward::model::slo::Class;
 use edgeward::observe::prometheus::Outcome;
-use edgeward::telemetry::{Input, Telemetry};
+use edgeward::telemetry::Telemetry;
 use edgeward::units::{Bytes, Micros, Millicores, Moment, Permille};
-use edgeward::workload::slo::Class;
 use edgeward::yaml;
 
 use crate::proxy::Way;

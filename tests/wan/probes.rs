@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use edgeward::clock::Clock;
-use edgeward::fleet::{Link, LinkState};
+use edgeward::config::Probing;
 use edgeward::metrics::Metrics;
+use edgeward::model::endpoint::Endpoint;
+use edgeward::model::link::Thresholds;
+use edgeward::model::link::{Link, LinkState};
 use edgeward::observe::probe::{Links, Probers};
 use edgeward::units::{Micros, Permille};
-use edgeward::wan::{Endpoint, Probing, Thresholds};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 

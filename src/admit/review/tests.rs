@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::InvalidSlo;
-use crate::fleet::OnTheirWay;
+use crate::model::node::OnTheirWay;
 use crate::policy::{Policy, Seen};
 use crate::testkit;
 

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::backstop::StuckPod;
 use crate::index::Footprint;
 use crate::keys::Keys;
+use crate::model::pod_record::StuckPod;
 use crate::pod::Pod;
 
 const SECOND: i64 = 1_000_000;

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::finding::Finding;
 use crate::config::sites::of_objects;
-use crate::fleet::SiteDefinition;
 use crate::keys::Keys;
+use crate::model::site::SiteDefinition;
 use crate::observe::installation::Labels;
 use crate::observe::{self, Connection};
 use crate::policy::Seen;

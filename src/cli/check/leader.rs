@@ -1,14 +1,16 @@
 //! Whether somebody leads, and the pods that stay held where nobody does.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::Finding;
 use crate::cli::installed::{DOMAIN, LEASE};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::model::pod_record::HeldPod;
 use crate::observe::Connection;
 use crate::observe::installation::{Lead, Leaderless};
-use crate::waitlist::HeldPod;
 
 const AREA: &str = "leader";
 
@@ -56,7 +58,7 @@ impl Replicas {
     }
 
     /// Pods that should have been released.
-    pub(super) fn held(&self, pods: &[HeldPod], home: &str, config: &Config, now: Timestamp) -> Option<Finding> {
+    pub(super) fn held(&self, pods: &[Arc<HeldPod>], home: &str, config: &Config, now: Timestamp) -> Option<Finding> {
         let overdue = pods.iter().filter_map(|pod| {
             let limit = pod.limit(config, now)?;
             (now.duration_since(limit) > RETRY).then_some((limit, pod))
@@ -201,7 +203,7 @@ mod tests {
         }
     }
 
-    fn pod(name: &str, seconds: i64, change: impl FnOnce(&mut serde_json::Value)) -> HeldPod {
+    fn pod(name: &str, seconds: i64, change: impl FnOnce(&mut serde_json::Value)) -> Arc<HeldPod> {
         let at = (now() - SignedDuration::from_secs(seconds)).to_string();
         let mut pod = json!({
             "metadata": {
@@ -216,7 +218,7 @@ mod tests {
         change(&mut pod);
         let text = pod.to_string();
         let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("acme.dev"));
-        *record.unwrap().unwrap().held.unwrap()
+        record.unwrap().unwrap().held.unwrap()
     }
 
     #[test]
@@ -226,7 +228,7 @@ mod tests {
             ..Config::default()
         };
         let leaderless = replicas(leaderless(an_hour_ago()), Some(0));
-        let held = |pods: &[HeldPod]| leaderless.held(pods, HOME, &config, now());
+        let held = |pods: &[Arc<HeldPod>]| leaderless.held(pods, HOME, &config, now());
         // Of class batch, 300 s, and some more to try again.
         let young = || pod("young", 355, |_| {});
         assert_eq!(held(&[]), None);

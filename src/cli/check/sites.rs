@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use super::finding::Finding;
 use super::webhook::shown;
 use crate::cli::installed::Place;
-use crate::fleet::{LinkState, Site, SiteKind, Snapshot};
 use crate::index::NodeFault;
+use crate::model::link::LinkState;
+use crate::model::site::SiteKind;
+use crate::model::snapshot::{Site, Snapshot};
 
 /// Whether each site has nodes that can take pods.
 pub(super) fn judge<'f>(snapshot: &Snapshot, faults: impl Iterator<Item = &'f NodeFault>) -> Vec<Finding> {
@@ -80,7 +82,8 @@ fn nodes(site: &Site, snapshot: &Snapshot, faults: &[&NodeFault]) -> Finding {
     let usable = site.nodes().filter(|node| node.ready && !node.cordoned).count();
     if usable == 0 {
         let (cordoned, broken): (Vec<_>, Vec<_>) = site.nodes().partition(|node| node.ready);
-        let names = |nodes: &[&crate::fleet::Node]| nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>();
+        let names =
+            |nodes: &[&crate::model::node::Node]| nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>();
         let fix = match cordoned.is_empty() {
             true => format!("kubectl describe node {}", names(&broken).join(" ")),
             false => format!("kubectl uncordon {}", names(&cordoned).join(" ")),
@@ -158,8 +161,8 @@ mod tests {
     use super::super::finding::Level;
     use super::*;
     use crate::config::Config;
-    use crate::fleet::file;
     use crate::units::Moment;
+    use crate::wire::fleet_file;
 
     /// Of a node with the labels of both.
     const EITHER: &str = "if it is of edge, `kubectl label node e1 node.role/cloud-`; if it is of far, `kubectl label node e1 \
@@ -174,10 +177,11 @@ mod tests {
             "nodes": [{"name": "e1", "labels": {"node.role/edge": "true", "node.role/cloud": "true"},
                        "allocatable": {"cpu": 4, "pods": 9}}],
         });
-        let mut snapshot = file::read(&json!({"sites": fleet["sites"], "nodes": []}), &config, Moment(0)).unwrap();
+        let mut snapshot =
+            fleet_file::read(&json!({"sites": fleet["sites"], "nodes": []}), &config, Moment(0)).unwrap();
         let mut counted = fleet.clone();
         counted["nodes"][0]["labels"] = json!({"node.role/cloud": "true"});
-        let cloud = file::read(&counted, &config, Moment(0)).unwrap();
+        let cloud = fleet_file::read(&counted, &config, Moment(0)).unwrap();
         snapshot.sites[1] = cloud.sites[1].clone();
         let fault = NodeFault {
             node: "e1".into(),
@@ -209,7 +213,7 @@ mod tests {
                 {"name": "c2", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": 4, "pods": 9}, "unschedulable": true},
             ],
         });
-        let snapshot = file::read(&fleet, &Config::default(), Moment(0)).unwrap();
+        let snapshot = fleet_file::read(&fleet, &Config::default(), Moment(0)).unwrap();
         let fault = NodeFault {
             node: "e1".into(),
             sites: vec!["edge".into(), "far".into()],
@@ -234,7 +238,7 @@ mod tests {
             "site near: no node carries liqo.io/type=virtual-node: no pod can be sent there"
         );
         let edge = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": []});
-        let snapshot = file::read(&edge, &Config::default(), Moment(0)).unwrap();
+        let snapshot = fleet_file::read(&edge, &Config::default(), Moment(0)).unwrap();
         let found = judge(&snapshot, std::iter::empty()).pop().unwrap();
         assert_eq!(
             (found.level, found.fix.as_deref()),

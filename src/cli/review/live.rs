@@ -9,10 +9,10 @@ use super::subject::Subject;
 use crate::cli::undecided::{self, Undecided};
 use crate::config::Config;
 use crate::decide::verdict::Reason;
+use crate::model::workload::Workload;
 use crate::observe::{Answer, Connection};
 use crate::pod::Pod;
 use crate::units::Now;
-use crate::workload::Workload;
 
 /// Sends pods to an API server.
 pub(super) struct Live<'c> {

@@ -5,12 +5,12 @@ use super::subject::Subject;
 use crate::admit::review::shorten;
 use crate::config::Config;
 use crate::decide::decide;
-use crate::fleet::Snapshot;
+use crate::model::snapshot::Snapshot;
+use crate::model::workload::Workload;
 use crate::patch::{Stamp, patch};
 use crate::pod::Pod;
 use crate::room::Room;
 use crate::units::Now;
-use crate::workload::Workload;
 
 /// Reviews pods against one snapshot.
 pub(super) struct Offline<'c> {

@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use crate::cli::trimmed;
 use crate::decide::explain::times;
 use crate::decide::verdict::{Assessment, Refusal};
+use crate::model::slo::SloFault;
+use crate::model::workload::Workload;
 use crate::patch::Add;
 use crate::resources::ResourceList;
 use crate::units::Quantity;
-use crate::workload::Workload;
-use crate::workload::slo::SloFault;
 
 /// Everything that is printed.
 #[derive(Serialize)]

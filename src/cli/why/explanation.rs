@@ -12,8 +12,8 @@ use crate::cli::review::report::{SiteItem, harmless};
 use crate::config::Config;
 use crate::controllers::events::{amounts, bounds, words};
 use crate::decide::verdict::{Assessment, Verdict};
+use crate::model::workload::Workload;
 use crate::observe::installation::Leaderless;
-use crate::workload::Workload;
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::*;
-use crate::backstop::{StuckPod, Suspect};
+use crate::backstop::Suspect;
 use crate::config::{self, Config};
 use crate::controllers::events::Recorder;
 use crate::index::Footprint;
 use crate::keys::Keys;
 use crate::ledger::Ledger;
+use crate::model::pod_record::StuckPod;
 use crate::pod::Pod;
 use crate::testkit;
 
@@ -232,7 +233,7 @@ async fn where_gated_pods_pass_through_only_decided_ones_are_recreated() {
     let undecided = suspect("a", Some("one"));
     let mut decided = suspect("b", Some("two"));
     let pod = Arc::make_mut(&mut decided.pod);
-    pod.decision = Some(crate::ledger::DecisionId(7));
+    pod.decision = Some(crate::model::decision_id::DecisionId(7));
     pod.reason = Some("edge_no_capacity".into());
     replica.survey(&[undecided, decided]);
     replica.lead(true);
@@ -262,7 +263,7 @@ async fn a_large_survey_is_looked_at_in_parts_and_counted_as_a_whole() {
             if i % 4 != 0 {
                 let pod = Arc::make_mut(&mut one.pod);
                 pod.workload.priority = i;
-                pod.workload.management = crate::workload::slo::Management::OptedOut;
+                pod.workload.management = crate::model::slo::Management::OptedOut;
             }
             one
         })

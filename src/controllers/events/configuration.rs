@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 use super::{Outcome, PAUSE, Telling, create, cut};
 use crate::clock::Clock;
-use crate::config::document::Faults;
 use crate::config::map::Refused;
+use crate::document::Faults;
 
 /// Tells each refused version of the configuration in an Event of its ConfigMap, until the sender is gone. One version
 /// is one Event, however many replicas refuse it and however often they start. What the API server does not accept is
@@ -73,7 +73,7 @@ fn note(faults: &Faults) -> String {
 mod tests {
     use super::super::NOTE_BYTES;
     use super::*;
-    use crate::config::document::Fault;
+    use crate::document::Fault;
 
     fn refused(resource_version: &str, faults: usize) -> Refused {
         let fault = |i| Fault {

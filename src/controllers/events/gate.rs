@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 
 use super::{PodEvent, PodReason};
-use crate::index::Stray;
 use crate::keys::Keys;
-use crate::waitlist::HeldPod;
+use crate::model::pod_record::HeldPod;
+use crate::model::pod_record::Stray;
 
 impl PodEvent {
     /// The API server refuses to change a held pod, in these words. One for each pod, however often it is

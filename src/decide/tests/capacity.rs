@@ -3,11 +3,13 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::NodeId;
-use crate::ledger::{DecisionId, Ledger, Owner, Reservation};
+use crate::ledger::{Ledger, Reservation};
+use crate::model::decision_id::DecisionId;
+use crate::model::node::NodeId;
+use crate::model::owner::Owner;
+use crate::model::workload::Turn;
 use crate::resources::Amounts;
 use crate::units::Millicores;
-use crate::workload::Turn;
 
 #[test]
 fn taints_cordon_and_slots_as_the_scheduler_reads_them() {

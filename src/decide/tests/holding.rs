@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::{ForeignGates, OnNoCapacity};
-use crate::workload::slo::{Class, PerClass};
+use crate::model::slo::{Class, PerClass};
 
 const GATE: &str = "scheduling.example.io/awaiting-capacity";
 

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::fleet::{Free, Node, Snapshot};
+use crate::model::node::Node;
+use crate::model::snapshot::{Free, Snapshot};
 use crate::units::{Bytes, Millicores};
 
 /// Where a pod is placed.

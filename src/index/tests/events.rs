@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Scene, bound, edge_node, pod, unschedulable, with};
-use crate::index::standing::Standing;
+use crate::index::entry::Standing;
 use crate::index::*;
+use crate::model::pod_record::Phase;
 
 /// Something that a watch may tell.
 #[derive(Debug, Clone)]
@@ -258,7 +259,7 @@ impl Scene {
             closing +=
                 u64::from(unbound.standing == Standing::Closes && unbound.site.is_some() && pod.controller.is_some());
         }
-        let counted = |count: fn(&crate::fleet::QueueGroup) -> u64| -> u64 {
+        let counted = |count: fn(&crate::model::snapshot::QueueGroup) -> u64| -> u64 {
             snapshot.sites.iter().flat_map(|site| &site.queues).map(count).sum()
         };
         let managed = index.managed.contains("shop");

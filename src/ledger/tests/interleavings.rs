@@ -13,13 +13,13 @@ use serde_json::json;
 use super::TTL;
 use crate::config::Config;
 use crate::decide::decide;
-use crate::fleet::Snapshot;
 use crate::ledger::*;
+use crate::model::snapshot::Snapshot;
+use crate::model::workload::Turn;
 use crate::pod::Pod;
 use crate::room::Room;
 use crate::testkit::{self, NOW};
 use crate::units::Millicores;
-use crate::workload::Turn;
 
 /// Millicores of each node.
 const CORES: i64 = 1_000;

@@ -123,8 +123,8 @@ mod tests {
     use super::super::target::Target;
     use super::*;
     use crate::clock::Clock;
+    use crate::model::endpoint::Endpoint;
     use crate::units::Micros;
-    use crate::wan::Endpoint;
 
     /// Probes `https://127.0.0.1:<port>/readyz?x` once.
     async fn probe(listener: &TcpListener) -> Result<Micros, Lost> {

@@ -13,8 +13,9 @@ use super::https::Https;
 use super::icmp::Icmp;
 use super::tcp;
 use crate::clock::Clock;
+use crate::model::endpoint::Endpoint;
 use crate::units::Micros;
-use crate::wan::{Cause, Endpoint};
+use crate::wan::Cause;
 
 /// Why a probe was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]

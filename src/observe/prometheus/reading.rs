@@ -6,11 +6,12 @@ use jiff::Timestamp;
 use prometheus_http_query::response::InstantVector;
 
 use super::outcome::{Failure, Outcome};
+use crate::config::Input;
 use crate::config::Query;
-use crate::fleet::{SiteDefinition, SiteKind};
-use crate::telemetry::{Input, Measurement};
+use crate::model::site::{SiteDefinition, SiteKind};
+use crate::model::slo::Class;
+use crate::telemetry::Measurement;
 use crate::units::{Bytes, Micros, Millicores, Permille};
-use crate::workload::slo::Class;
 
 /// A measurement, and how old it was when it came.
 #[derive(Debug, PartialEq)]

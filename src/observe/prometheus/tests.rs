@@ -68,7 +68,7 @@ fn settings(url: String) -> Prometheus {
         token_file: None,
         ca_file: None,
         queries: vec![Query {
-            input: crate::telemetry::Input::EdgeFreeMemory,
+            input: crate::config::Input::EdgeFreeMemory,
             promql: "free".into(),
             period: Micros::from_millis(5),
             timeout: Micros::from_millis(400),

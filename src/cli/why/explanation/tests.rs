@@ -1,9 +1,9 @@
 use super::*;
 use crate::decide::decide;
-use crate::fleet::file;
 use crate::pod::Pod;
 use crate::room::Room;
 use crate::units::{self, Moment};
+use crate::wire::fleet_file;
 
 /// A full edge and a cloud, as they are now.
 fn fleet(used: &str) -> Value {
@@ -54,7 +54,7 @@ fn explained_under(
         "spec": spec, "status": status,
     });
     let json = pod.to_string();
-    let snapshot = file::read(&fleet(used), &config, now.moment).unwrap();
+    let snapshot = fleet_file::read(&fleet(used), &config, now.moment).unwrap();
     let standing = Standing::read(&json, &config.keys, site.map(str::to_owned), now.wall).unwrap();
     let pod = Pod::from_json(&json).unwrap();
     let held = Pod::from_json(&json).unwrap().record(&json, &config.keys).unwrap();

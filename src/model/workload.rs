@@ -1,19 +1,20 @@
 //! What is asked: one pod as a decision sees it.
 
-pub mod constraints;
-pub mod slo;
-
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
-use crate::config::Config;
-use crate::fleet::SiteDefinition;
+use super::ties::Ties;
 use crate::keys::Keys;
-use crate::ledger::DecisionId;
+use crate::model::constraints::{NodeConstraints, Toleration};
+use crate::model::decision_id::DecisionId;
+use crate::model::site::SiteDefinition;
+use crate::model::slo::{Intent, Management, Slo};
 use crate::resources::Amounts;
 use crate::units::Micros;
-use constraints::{NodeConstraints, Toleration};
-use slo::{Intent, Management, Slo};
+
+/// The highest SLO priority by namespace, where it is capped.
+pub type PriorityCaps = BTreeMap<Box<str>, u8>;
 
 /// A pod, reduced to what a decision reads: two that are equal are decided alike. Borrows from the pod's JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -83,22 +84,19 @@ impl Workload<'_> {
     }
 
     /// Its SLO priority, as high as its namespace may go; the default of one without SLO.
-    pub fn slo_priority(&self, config: &Config) -> u8 {
+    pub fn slo_priority(&self, caps: &PriorityCaps) -> u8 {
         let stated = self
             .intent
             .as_ref()
             .map_or(Slo::DEFAULT_PRIORITY, |intent| intent.slo.priority);
-        config
-            .priority_caps
-            .get(&*self.namespace)
-            .map_or(stated, |cap| stated.min(*cap))
+        caps.get(&*self.namespace).map_or(stated, |cap| stated.min(*cap))
     }
 
     /// Where it stands among pods that wait for room; behind all its equals, if it was not created yet.
-    pub fn turn(&self, config: &Config, created: Option<(jiff::Timestamp, &str)>) -> Turn {
+    pub fn turn(&self, caps: &PriorityCaps, created: Option<(jiff::Timestamp, &str)>) -> Turn {
         Turn {
             priority: Reverse(self.priority),
-            slo_priority: Reverse(self.slo_priority(config)),
+            slo_priority: Reverse(self.slo_priority(caps)),
             created: created.map_or(jiff::Timestamp::MAX, |(at, _)| at),
             tie: created.map_or(TIE_OF_NONE, |(_, uid)| tie(uid)),
         }
@@ -183,95 +181,16 @@ pub struct PlacementClaim<'a> {
     pub at: jiff::Timestamp,
 }
 
-/// Something a pod uses that exists only in the cluster it is created in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Tie {
-    /// A PersistentVolumeClaim, or an ephemeral volume that becomes one.
-    PersistentVolumeClaim,
-    /// A hostPath volume.
-    HostPath,
-    /// The host's network namespace.
-    HostNetwork,
-    /// The host's process namespace.
-    HostPid,
-    /// The host's IPC namespace.
-    HostIpc,
-    /// A port of the host.
-    HostPort,
-    /// Dynamic resource claims.
-    ResourceClaims,
-}
-
-impl Tie {
-    /// Every tie.
-    pub const ALL: [Tie; 7] = [
-        Tie::PersistentVolumeClaim,
-        Tie::HostPath,
-        Tie::HostNetwork,
-        Tie::HostPid,
-        Tie::HostIpc,
-        Tie::HostPort,
-        Tie::ResourceClaims,
-    ];
-
-    /// The name used in files and messages.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Tie::PersistentVolumeClaim => "persistentVolumeClaim",
-            Tie::HostPath => "hostPath",
-            Tie::HostNetwork => "hostNetwork",
-            Tie::HostPid => "hostPID",
-            Tie::HostIpc => "hostIPC",
-            Tie::HostPort => "hostPort",
-            Tie::ResourceClaims => "resourceClaims",
-        }
-    }
-}
-
-/// A set of [`Tie`]s.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Ties(u8);
-
-impl Ties {
-    /// Adds `tie`.
-    pub fn insert(&mut self, tie: Tie) {
-        self.0 |= 1 << tie as u8;
-    }
-
-    /// Those that `supported` does not contain.
-    pub fn beyond(self, supported: Ties) -> Ties {
-        Ties(self.0 & !supported.0)
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The ties in the set.
-    pub fn iter(self) -> impl Iterator<Item = Tie> {
-        Tie::ALL.into_iter().filter(move |&tie| self.0 & (1 << tie as u8) != 0)
-    }
-}
-
-impl FromIterator<Tie> for Ties {
-    fn from_iter<I: IntoIterator<Item = Tie>>(ties: I) -> Self {
-        let mut set = Ties::default();
-        ties.into_iter().for_each(|tie| set.insert(tie));
-        set
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::Keys;
     use crate::pod::Pod;
 
     fn turn(created: Option<(jiff::Timestamp, &str)>) -> Turn {
-        let config = Config::default();
         let pod = Pod::from_json(r#"{"spec":{}}"#).unwrap();
-        pod.workload("shop".into(), &config.keys).turn(&config, created)
+        let workload = pod.workload("shop".into(), &Keys::new("example.io"));
+        workload.turn(&PriorityCaps::default(), created)
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Probing {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::config::probing::*;
     use proptest::prelude::*;
 
     #[test]

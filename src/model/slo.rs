@@ -273,7 +273,7 @@ impl Faults<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::model::slo::*;
 
     fn read(annotations: &[(&str, &str)], label: Option<&str>) -> (Management, Option<Intent>) {
         let annotations: Vec<_> = annotations

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-use crate::config::document::Field;
+use crate::document::Field;
+use crate::model::constraints::{Toleration, is_label_key, is_label_value, is_subdomain};
+use crate::model::link::OwnThresholds;
+use crate::model::ties::{Tie, Ties};
 use crate::units::{Micros, Permille};
-use crate::wan::OwnThresholds;
-use crate::workload::constraints::{Toleration, is_label_key, is_label_value, is_subdomain};
-use crate::workload::{Tie, Ties};
 
-use super::{SiteDefinition, SiteKind};
+use crate::model::site::{SiteDefinition, SiteKind};
 
 /// The RTT thresholds that can be set, in microseconds.
 pub(crate) const RTT_THRESHOLD: RangeInclusive<i64> = 1..=60_000_000;
@@ -202,7 +202,7 @@ fn toleration(field: &Field<'_>) -> Option<Toleration<'static>> {
     Some(toleration)
 }
 
-pub(super) fn effect(field: &Field<'_>) -> Option<&'static str> {
+pub(crate) fn effect(field: &Field<'_>) -> Option<&'static str> {
     let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     field.word(&effects.map(|effect| (effect, effect)))
 }

@@ -8,18 +8,20 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::definition::{self, effect};
-use super::{
-    ByController, Free, Leaving, Link, LinkState, Node, NodeId, OnTheirWay, PriorityUse, QueueGroup, Share, Site,
-    SiteKind, Snapshot,
-};
 use crate::config::Config;
-use crate::config::document::{self, Faults, Field};
+use crate::config::site_definition;
+use crate::config::site_definition::effect;
+use crate::document;
+use crate::document::{Faults, Field};
+use crate::model::constraints::Taint;
+use crate::model::link::Thresholds;
+use crate::model::link::{Link, LinkState};
+use crate::model::node::{Leaving, Node, NodeId, OnTheirWay, PriorityUse, Share};
+use crate::model::site::SiteKind;
+use crate::model::slo::{Class, PerClass, Slo};
+use crate::model::snapshot::{ByController, Free, QueueGroup, Site, Snapshot};
 use crate::resources::{Amounts, ResourceList};
 use crate::units::{Bytes, Micros, Millicores, Moment, Permille, Quantity};
-use crate::wan::Thresholds;
-use crate::workload::constraints::Taint;
-use crate::workload::slo::{Class, PerClass, Slo};
 
 pub use write::write;
 
@@ -38,7 +40,7 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
             .collect::<Vec<_>>()
     })?;
     let definitions = sites.iter().map(|(field, site)| (field, &*site.definition));
-    definition::check_fleet(&sites_field, definitions);
+    site_definition::check_fleet(&sites_field, definitions);
 
     let mut names = std::collections::HashSet::new();
     for field in nodes_field.list().into_iter().flatten() {
@@ -96,8 +98,8 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         "closed",
     ];
     let (defined, [wan, queues, observed, observed_of, measured_free, closed]) =
-        field.object_with(definition::FIELDS, own)?;
-    let definition = definition::read(defined);
+        field.object_with(site_definition::FIELDS, own)?;
+    let definition = site_definition::read(defined);
     let own = definition.as_ref().map(|definition| definition.thresholds);
     let thresholds = Thresholds::from(config).with(own.unwrap_or_default());
     let link = if wan.is_present() {
@@ -364,7 +366,7 @@ fn seconds(field: &Field<'_>) -> Micros {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::wire::fleet_file::*;
     use serde_json::json;
 
     fn load(document: Value) -> Result<Snapshot, Vec<String>> {

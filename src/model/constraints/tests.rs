@@ -1,4 +1,4 @@
-use super::*;
+use crate::model::constraints::*;
 
 fn on_label(key: &'static str, operator: &'static str, values: &[&'static str]) -> Requirement<'static> {
     let values = values.iter().map(|&v| Cow::Borrowed(v)).collect();

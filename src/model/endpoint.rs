@@ -182,7 +182,7 @@ impl fmt::Display for Endpoint {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::model::endpoint::*;
 
     #[test]
     fn what_is_parsed_is_printed() {

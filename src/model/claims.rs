@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use super::{NodeId, OnTheirWay, Share};
+use crate::model::node::{NodeId, OnTheirWay, Share};
+use crate::model::workload::Turn;
 use crate::resources::Amounts;
-use crate::workload::Turn;
 
 /// Something known of nodes.
 pub type ByNode<T> = HashMap<NodeId, T, BuildHasherDefault<Scatter>>;

@@ -1,42 +1,12 @@
 //! Pods that are promised room and whose node is not known yet, taken together.
 
-use super::Node;
+use super::node::{Node, OnTheirWay};
 use crate::resources::Amounts;
-
-/// Pods on their way to nodes that only kube-scheduler knows. Each is charged to the node it will probably take, which is
-/// a guess; taken together they say how far the guesses can be wrong.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OnTheirWay {
-    /// Sum of their requests.
-    pub amounts: Amounts,
-    /// Their number.
-    pub pods: i64,
-    /// Of each resource, an amount that divides all their requests for it; zero where nobody asks for it.
-    pub step: Amounts,
-    /// Of each resource, the largest request among those that do not exist yet: a pod decided later can come first.
-    pub largest: Amounts,
-}
 
 /// All of them, in the unit of [`OnTheirWay::share`]: fine enough for the shares of thousands of nodes to add up.
 const ALL: i128 = 1 << 32;
 
 impl OnTheirWay {
-    /// One more that does not exist yet, counted so many times.
-    pub fn add(&mut self, request: &Amounts, times: u32) {
-        self.amounts.add(request, times);
-        self.pods = self.pods.saturating_add(times.into());
-        self.step.divide(request);
-        self.largest.raise(request);
-    }
-
-    /// And those of another part of the site.
-    pub fn merge(&mut self, other: &OnTheirWay) {
-        self.amounts.add(&other.amounts, 1);
-        self.pods = self.pods.saturating_add(other.pods);
-        self.step.divide(&other.step);
-        self.largest.raise(&other.largest);
-    }
-
     /// Whether there is a place for one more pod on one of `nodes`, wherever kube-scheduler puts these and whichever of
     /// those that do not exist yet come first; and a place for each of those beside it. Certain where one resource is
     /// scarce; where several are, they are taken to be asked for in like proportions. Cost: a few divisions for each node

@@ -4,15 +4,16 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::super::read;
-use super::*;
 use crate::config::Config;
 use crate::decide::decide;
-use crate::fleet::{NodeId, SiteDefinition};
+use crate::model::node::NodeId;
+use crate::model::site::SiteDefinition;
 use crate::pod::Pod;
 use crate::room::Room;
 use crate::testkit::{self, NOW};
 use crate::units::{Bytes, Millicores, Permille};
+use crate::wire::fleet_file::read;
+use crate::wire::fleet_file::write::*;
 
 /// Ages in steps of so many microseconds.
 fn moment(step: i64) -> impl Strategy<Value = Moment> {

@@ -2,12 +2,15 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{LinkState, Site, SiteKind, Snapshot};
-use crate::fleet::{ByController, Link, Node, QueueGroup, Share, SiteDefinition};
+use crate::model::constraints::{Taint, Toleration};
+use crate::model::link::Link;
+use crate::model::node::{Node, Share};
+use crate::model::site::SiteDefinition;
+use crate::model::slo::Class;
+use crate::model::snapshot::{ByController, QueueGroup};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
-use crate::workload::constraints::{Taint, Toleration};
-use crate::workload::slo::Class;
+use crate::wire::fleet_file::{LinkState, Site, SiteKind, Snapshot};
 
 /// The oldest that a fleet file calls anything: a year, in milliseconds.
 const OLDEST_MS: u64 = 31_536_000_000;

@@ -339,7 +339,7 @@ fn to_thousandths(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::document::*;
     use serde_json::json;
 
     fn faults(document: Value, with: impl FnOnce(Field<'_>) -> Option<()>) -> Vec<String> {

@@ -1,0 +1,125 @@
+//! What is kept of a pod.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use crate::model::node::NodeId;
+use crate::model::pod_record::{Phase, Placement};
+use crate::model::slo::Class;
+use crate::resources::Amounts;
+use crate::units::Moment;
+
+/// The order in which kube-scheduler takes waiting pods.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    pub(super) priority: Reverse<i32>,
+    /// Seconds since the epoch.
+    pub(super) created: i64,
+    pub(super) uid: Arc<str>,
+}
+
+#[derive(Debug)]
+pub(super) struct PodEntry {
+    pub(super) namespace: Arc<str>,
+    pub(super) controller: Option<Arc<str>>,
+    pub(super) created: i64,
+    pub(super) request: Amounts,
+    pub(super) priority: i32,
+    pub(super) slo: Option<(Class, u8)>,
+    pub(super) phase: Phase,
+    pub(super) gated: bool,
+    pub(super) terminating: Option<Option<jiff::Timestamp>>,
+    /// The decision that it was last seen with; 0 without one.
+    pub(super) decision: u64,
+    pub(super) listed: u32,
+    /// The node it is bound to.
+    pub(super) node: Option<NodeId>,
+    /// The node it charges, bound to it or not.
+    pub(super) charged: Option<NodeId>,
+    /// What becomes of it until it is bound; `None` for a pod with a node, a gate, or an end.
+    pub(super) unbound: Option<Box<Unbound>>,
+    pub(super) counted: Counted,
+    /// When it first charged a node.
+    pub(super) begun: Option<Moment>,
+}
+
+impl PodEntry {
+    pub(super) fn rank(&self, uid: &Arc<str>) -> Rank {
+        Rank {
+            priority: Reverse(self.priority),
+            created: self.created,
+            uid: Arc::clone(uid),
+        }
+    }
+
+    /// Whether it charges a node that nobody has promised it.
+    pub(super) fn is_on_its_way(&self) -> bool {
+        let free_to_move = |unbound: &Unbound| unbound.nominated.is_none();
+        self.unbound.as_deref().is_some_and(free_to_move)
+    }
+
+    /// Whether it stands in line for a site: pending, and not held by a gate.
+    pub(super) fn is_pending(&self) -> bool {
+        self.phase == Phase::Pending && !self.gated
+    }
+}
+
+/// What is known of a pod until it has a node.
+#[derive(Debug)]
+pub(super) struct Unbound {
+    pub(super) placement: Arc<Placement>,
+    /// The site whose selector it carries.
+    pub(super) site: Option<usize>,
+    /// The node that kube-scheduler is making free for it.
+    pub(super) nominated: Option<NodeId>,
+    /// kube-scheduler's word that it found no node, and when it was said.
+    pub(super) report: Option<(u64, Moment)>,
+    /// A node it fits; the one it charges, if it charges one.
+    pub(super) node: Option<NodeId>,
+    /// Since when it fits any.
+    pub(super) fits_since: Option<Moment>,
+    pub(super) settled_at: Option<Moment>,
+    pub(super) timer: Option<Moment>,
+    pub(super) standing: Standing,
+}
+
+/// What a pod without a node means for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It charges the node it will probably be bound to.
+    OnItsWay,
+    /// It fits no node, and kube-scheduler has not said so yet.
+    New,
+    /// It fits no node. It charges nothing and stands in the queue.
+    WaitsForRoom,
+    /// It fits a node, and kube-scheduler does not take it: it charges nothing, and closes its site.
+    Closes,
+}
+
+/// What was known of a pod when it changed.
+#[derive(Debug)]
+pub(super) enum Before {
+    /// Nothing: it is seen for the first time, with the node of the reservation it confirms.
+    Unseen { inherited: Option<NodeId> },
+    /// It was in the cache, and without a node if this is there.
+    Seen(Option<Box<Unbound>>),
+}
+
+/// Site, class, pod priority and SLO priority.
+pub(super) type Group = (usize, Class, i32, u8);
+
+/// What a pod was counted as, to be taken back as the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) group: Option<Group>,
+    pub(super) waits: bool,
+    pub(super) closes: Option<usize>,
+}
+
+impl Counted {
+    /// Class, pod priority and SLO priority, where it was counted at all.
+    pub(super) fn group(&self) -> Option<(Class, i32, u8)> {
+        self.group
+            .map(|(_, class, priority, slo_priority)| (class, priority, slo_priority))
+    }
+}

@@ -1,0 +1,152 @@
+//! A node, as far as fitting a pod on it goes.
+
+use std::sync::{Arc, LazyLock};
+
+use super::constraints::{Labels, NodeConstraints, Taint, Toleration};
+use crate::resources::Amounts;
+use crate::units::Micros;
+
+/// Names a node in this process, also beyond the life of the snapshot it was read in. Never used again for another node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+/// A node, as far as fitting a pod on it goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Node {
+    /// What reservations name it by.
+    pub id: NodeId,
+    /// Name.
+    pub name: Arc<str>,
+    /// Labels.
+    pub labels: Labels,
+    /// Taints.
+    pub taints: Vec<Taint>,
+    /// `status.allocatable` without pods.
+    pub allocatable: Amounts,
+    /// Pod slots: `status.allocatable.pods`.
+    pub slots: i64,
+    /// What charges have taken.
+    pub used: Amounts,
+    /// Pods charged to it.
+    pub pods: i64,
+    /// The part of `used` and `pods` charged by guess.
+    pub on_their_way: OnTheirWay,
+    /// The part of `used` and `pods` that goes when the pods that are terminating are gone, in the order of their times.
+    pub leaving: Vec<Leaving>,
+    /// The part of `used` and `pods` held by pods of a known priority, which preemption could free.
+    pub by_priority: Vec<PriorityUse>,
+    /// `spec.unschedulable`.
+    pub cordoned: bool,
+    /// Condition Ready.
+    pub ready: bool,
+}
+
+static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(Taint::unschedulable);
+
+impl Node {
+    /// Whether less of any resource is free than on `other`, the same node at another time, or more pods are on their way.
+    pub fn has_less_than(&self, other: &Node) -> bool {
+        let is_more = |some: &Amounts, others: &Amounts| some.named().any(|(name, amount)| amount > others.get(name));
+        let (coming, others) = (&self.on_their_way, &other.on_their_way);
+        (self.pods > other.pods || is_more(&self.used, &other.used))
+            || (coming.pods > others.pods || is_more(&coming.amounts, &others.amounts))
+    }
+
+    /// Whether kube-scheduler's filters on readiness, cordon, taints, labels and name let a pod with these constraints
+    /// and tolerations onto the node, if it has room.
+    pub fn admits<'t>(
+        &self,
+        constraints: &NodeConstraints<'_>,
+        tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone,
+    ) -> bool {
+        self.ready
+            && self.is_tolerated(tolerations.clone())
+            && (!self.cordoned || is_tolerated(&UNSCHEDULABLE, tolerations))
+            && (constraints.is_empty() || constraints.allow(&self.name, &self.labels))
+    }
+
+    /// Whether these tolerations cover every taint that keeps pods away.
+    pub fn is_tolerated<'t>(&self, tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone) -> bool {
+        let mut hard = self.taints.iter().filter(|taint| taint.is_hard());
+        hard.all(|taint| is_tolerated(taint, tolerations.clone()))
+    }
+}
+
+fn is_tolerated<'t>(taint: &Taint, mut tolerations: impl Iterator<Item = &'t Toleration<'t>>) -> bool {
+    tolerations.any(|toleration| toleration.tolerates(taint))
+}
+
+/// What some pods take from a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Sum of their requests.
+    pub amounts: Amounts,
+    /// Their number.
+    pub pods: i64,
+}
+
+/// What goes with pods that are terminating on a node and have the same time for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leaving {
+    /// When they are to be gone: `metadata.deletionTimestamp`, which is when the grace ends. `None`: in time.
+    pub by: Option<jiff::Timestamp>,
+    /// What they take.
+    pub share: Share,
+}
+
+/// For how long after its grace a pod may still be terminating: it is killed then, and its volumes are taken away.
+const AFTER_GRACE: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
+
+impl Leaving {
+    /// Whether it is worth waiting for: these pods go within `wait`, and are not stuck.
+    pub fn is_soon(&self, wait: Micros, now: jiff::Timestamp) -> bool {
+        let wait = jiff::SignedDuration::from_micros(i64::try_from(wait.0).unwrap_or(i64::MAX));
+        self.by.is_none_or(|by| {
+            let remaining = by.duration_since(now);
+            -AFTER_GRACE <= remaining && remaining <= wait
+        })
+    }
+}
+
+/// What pods of one priority take from a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PriorityUse {
+    /// `spec.priority`.
+    pub priority: i32,
+    /// Sum of their requests.
+    pub used: Amounts,
+    /// Their number.
+    pub pods: i64,
+}
+
+/// Pods on their way to nodes that only kube-scheduler knows. Each is charged to the node it will probably take, which is
+/// a guess; taken together they say how far the guesses can be wrong.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OnTheirWay {
+    /// Sum of their requests.
+    pub amounts: Amounts,
+    /// Their number.
+    pub pods: i64,
+    /// Of each resource, an amount that divides all their requests for it; zero where nobody asks for it.
+    pub step: Amounts,
+    /// Of each resource, the largest request among those that do not exist yet: a pod decided later can come first.
+    pub largest: Amounts,
+}
+
+impl OnTheirWay {
+    /// One more that does not exist yet, counted so many times.
+    pub fn add(&mut self, request: &Amounts, times: u32) {
+        self.amounts.add(request, times);
+        self.pods = self.pods.saturating_add(times.into());
+        self.step.divide(request);
+        self.largest.raise(request);
+    }
+
+    /// And those of another part of the site.
+    pub fn merge(&mut self, other: &OnTheirWay) {
+        self.amounts.add(&other.amounts, 1);
+        self.pods = self.pods.saturating_add(other.pods);
+        self.step.divide(&other.step);
+        self.largest.raise(&other.largest);
+    }
+}

@@ -1,0 +1,75 @@
+//! A site, as an operator defines it.
+
+use std::sync::Arc;
+
+use super::constraints::Toleration;
+use super::endpoint::Endpoint;
+use super::link::OwnThresholds;
+use crate::model::ties::Ties;
+use crate::units::Permille;
+
+/// Edge or cloud.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SiteKind {
+    /// The nodes of the local cluster.
+    Edge,
+    /// A remote cluster behind virtual nodes.
+    Cloud,
+}
+
+impl SiteKind {
+    /// The value of the `decision` annotation.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SiteKind::Edge => "edge",
+            SiteKind::Cloud => "cloud",
+        }
+    }
+}
+
+/// A place where pods can run, as an operator defines it. What is seen of it is a [`Site`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteDefinition {
+    /// Name, unique in the fleet.
+    pub name: String,
+    /// Edge or cloud.
+    pub kind: SiteKind,
+    /// What a placement adds to the pod's nodeSelector; never empty. A node is of this site when it carries all.
+    pub selector: Vec<(String, String)>,
+    /// What a placement adds to the pod's tolerations.
+    pub tolerations: Vec<Toleration<'static>>,
+    /// How fast its CPUs are: 1000 is the speed the models are stated for.
+    pub speed: Permille,
+    /// Ties to the local cluster that this cloud site can serve.
+    pub supports: Ties,
+    /// The RuntimeClass that a placement gives a pod that names none.
+    pub runtime_class: Option<String>,
+    /// From which numbers on its WAN is degraded, where it is not as the configuration says.
+    pub thresholds: OwnThresholds,
+    /// What the WAN towards a cloud site is measured by; none of a site in a fleet file, which states its link.
+    pub probes: Vec<Endpoint>,
+}
+
+impl SiteDefinition {
+    /// Whether both define the same, however the WAN towards it is measured.
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        let placed = |site: &Self| Self {
+            probes: vec![],
+            ..site.clone()
+        };
+        placed(self) == placed(other)
+    }
+
+    /// The selector as pairs of strings.
+    pub fn selector(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.selector.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+}
+
+/// Whether both lists define the same sites, however the WAN towards them is measured.
+pub fn are_same_places<'s>(
+    some: impl ExactSizeIterator<Item = &'s Arc<SiteDefinition>>,
+    others: &[Arc<SiteDefinition>],
+) -> bool {
+    some.len() == others.len() && some.zip(others).all(|(one, other)| one.is_same_place(other))
+}

@@ -1,0 +1,180 @@
+//! The [`Snapshot`] of all sites that a decision reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::claims::Claims;
+use super::link::Link;
+use super::node::{Node, OnTheirWay};
+use super::site::{SiteDefinition, SiteKind};
+use super::slo::{Class, PerClass};
+use super::workload::Workload;
+use crate::units::{Bytes, Micros, Millicores, Moment};
+
+/// An immutable picture of all sites. Read by many reviews at once, written by none.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// Counts publications.
+    pub revision: u64,
+    /// When the Kubernetes telemetry was true.
+    pub kubernetes_as_of: Moment,
+    /// The edge site first, then the cloud sites by name.
+    pub sites: Vec<Site>,
+    /// What is set aside for held pods.
+    pub claims: Arc<Claims>,
+    /// Controllers whose pods are left as they are for a while, and until when.
+    pub paused: Arc<ByController<Moment>>,
+}
+
+impl Snapshot {
+    /// Whether the pods of this one's controller are left as they are at this moment. Cost: a search.
+    pub fn is_paused(&self, workload: &Workload<'_>, now: Moment) -> bool {
+        let until = |uid: &str| self.paused.get(&workload.namespace, uid);
+        workload
+            .controller
+            .as_deref()
+            .and_then(until)
+            .is_some_and(|until| now < *until)
+    }
+
+    /// Whether the Kubernetes telemetry is older than this.
+    pub fn is_stale(&self, ttl: Micros, now: Moment) -> bool {
+        now.since(self.kubernetes_as_of) > ttl
+    }
+
+    /// The same picture, every part of it `by` younger. Cost: does not copy nodes.
+    pub fn younger(&self, by: Micros) -> Snapshot {
+        let shift = |moment: Moment| moment.after(by);
+        let mut snapshot = self.clone();
+        snapshot.kubernetes_as_of = shift(self.kubernetes_as_of);
+        for link in snapshot.sites.iter_mut().filter_map(|site| site.link.as_mut()) {
+            link.as_of = shift(link.as_of);
+        }
+        snapshot
+    }
+}
+
+/// A place where pods can run, as it is.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// What it is.
+    pub definition: Arc<SiteDefinition>,
+    /// Its nodes, shared between snapshots that do not differ in them.
+    pub nodes: Arc<Vec<Arc<Node>>>,
+    /// The WAN towards it; `None` at the edge, and at a cloud site nothing is known of.
+    pub link: Option<Link>,
+    /// Pods not yet running there.
+    pub queues: Vec<QueueGroup>,
+    /// Those that its nodes are charged for by guess.
+    pub on_their_way: OnTheirWay,
+    /// Mean processing time per class as observed there, where there were enough observations.
+    pub observed: PerClass<Option<Micros>>,
+    /// The same per controller, which knows better than its class.
+    pub observed_of: Arc<ByController<Micros>>,
+    /// What is free there as a whole by measurement: an upper bound beside what the nodes have.
+    pub free: Free,
+    /// Controllers to whose pods kube-scheduler closes the site, with the number of pods that wait there for something
+    /// we do not evaluate.
+    pub closed: Arc<ByController<u64>>,
+}
+
+impl Site {
+    /// A site of which nothing is seen yet.
+    pub fn new(definition: Arc<SiteDefinition>) -> Self {
+        Self {
+            definition,
+            nodes: Arc::default(),
+            link: None,
+            queues: vec![],
+            on_their_way: OnTheirWay::default(),
+            observed: PerClass::default(),
+            observed_of: Arc::default(),
+            free: Free::default(),
+            closed: Arc::default(),
+        }
+    }
+
+    /// Its nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> + Clone {
+        self.nodes.iter().map(|node| &**node)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// Edge or cloud.
+    pub fn kind(&self) -> SiteKind {
+        self.definition.kind
+    }
+}
+
+/// What is free at a site as a whole, as somebody measured it, less everything promised since; unbounded where nobody
+/// did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Free {
+    /// CPU.
+    pub cpu: Option<Millicores>,
+    /// Memory.
+    pub memory: Option<Bytes>,
+}
+
+/// Something known of controllers. A pod names its controller's uid itself, so one counts within its namespace only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByController<T>(BTreeMap<Box<str>, BTreeMap<Box<str>, T>>);
+
+impl<T> Default for ByController<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T> ByController<T> {
+    /// What is known of the controller with this uid. Cost: two searches.
+    pub fn get(&self, namespace: &str, uid: &str) -> Option<&T> {
+        self.0.get(namespace)?.get(uid)
+    }
+
+    /// The entry of the controller with this uid, made if it is missing.
+    pub fn entry(&mut self, namespace: &str, uid: &str) -> std::collections::btree_map::Entry<'_, Box<str>, T> {
+        self.0.entry(namespace.into()).or_default().entry(uid.into())
+    }
+
+    /// Forgets the controller with this uid.
+    pub fn remove(&mut self, namespace: &str, uid: &str) {
+        if let Some(uids) = self.0.get_mut(namespace) {
+            uids.remove(uid);
+            if uids.is_empty() {
+                self.0.remove(namespace);
+            }
+        }
+    }
+
+    /// Namespace, uid and what is known, sorted.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &T)> {
+        self.0
+            .iter()
+            .flat_map(|(namespace, uids)| uids.iter().map(|(uid, known)| (&**namespace, &**uid, known)))
+    }
+
+    /// Whether nothing is known of any.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Pods of one class and priority that are not running yet at a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueGroup {
+    /// Their class.
+    pub class: Class,
+    /// Their `spec.priority`.
+    pub priority: i32,
+    /// Their SLO priority.
+    pub slo_priority: u8,
+    /// How many wait for room.
+    pub waiting: u64,
+    /// How many are in phase Pending, those that wait included.
+    pub pending: u64,
+}

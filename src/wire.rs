@@ -1,0 +1,3 @@
+//! The readers and writers of documents.
+
+pub mod fleet_file;
