@@ -9,7 +9,7 @@
 #![allow(missing_docs)]
 
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -17,9 +17,9 @@ use edgeward::admit::review::{NoOpinion, NotAReview, Reviewer};
 use edgeward::admit::{Answer, Ticket};
 use edgeward::clock::Clock;
 use edgeward::config::Config;
+use edgeward::engine::SharedState;
 use edgeward::index::{Index, Kind};
 use edgeward::keys::Keys;
-use edgeward::ledger::Ledger;
 use edgeward::metrics::Metrics;
 use edgeward::model::link::{Link, LinkState};
 use edgeward::pod::Pod;
@@ -188,15 +188,13 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
             as_of: Moment(i64::MAX / 2),
         }),
     );
-    let ledger = Ledger::new(config.reservation_ttl);
-    let snapshot = index.publish(now);
+    let shared = SharedState::new(Arc::new(index.publish(now)), config.reservation_ttl);
     // Kept, as whoever watches keeps it.
     std::mem::forget(index);
     Reviewer {
         policies: Arc::default(),
-        fleet: Arc::new(ArcSwap::from_pointee(snapshot)),
         config: Arc::new(ArcSwap::from_pointee(config)),
-        ledger: Arc::new(Mutex::new(ledger)),
+        shared: Arc::new(shared),
         metrics: Arc::clone(metrics),
         clock,
     }

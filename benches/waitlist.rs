@@ -118,11 +118,11 @@ fn review(claims: usize) -> Duration {
     let (config, ledger) = (Config::default(), Ledger::new(Micros::from_secs(3)));
     let pod = Pod::from_json(POD).unwrap();
     let workload = pod.workload("shop".into(), &config.keys);
-    let room = Room::new(&snapshot, &ledger, workload.turn(&config, None));
+    let room = Room::new(&snapshot, &ledger, workload.turn(&config.priority_caps, None));
     assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name(), "cloud");
     median((0..200).map(|_| {
         time(|| {
-            let room = Room::new(&snapshot, &ledger, workload.turn(&config, None));
+            let room = Room::new(&snapshot, &ledger, workload.turn(&config.priority_caps, None));
             black_box(decide(&workload, &room, &config, NOW).node)
         })
     }))

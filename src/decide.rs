@@ -31,8 +31,52 @@ const MAX_COMPARISONS: usize = 500_000;
 /// How long a placement we wrote is recognised as our own.
 const REINVOCATION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
+/// The nodes of a snapshot that a pod may go to, as far as its own constraints, the nodes' state and the charges in the
+/// snapshot say. What was promised since only takes room away, so a decision looks at these alone.
+#[derive(Debug)]
+pub struct Candidates<'s> {
+    /// The snapshot they are of.
+    pub snapshot: &'s Snapshot,
+    /// One for each of its sites; none where finding them would take too long.
+    sites: Vec<SiteCandidates<'s>>,
+}
+
+#[derive(Debug)]
+struct SiteCandidates<'s> {
+    /// Whether the pod's own nodeSelector and affinity allow any node.
+    allowed: bool,
+    /// The nodes on which it fits but for promises.
+    nodes: Vec<&'s Node>,
+}
+
+/// Finds the candidates of a pod. Depends on nothing that a lock protects; cost: a pass over the nodes of every site.
+pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot) -> Candidates<'s> {
+    let is_decided = workload.intent.is_some() && comparisons(workload, snapshot) <= MAX_COMPARISONS;
+    let of_site = |site: &'s Site| SiteCandidates {
+        allowed: feasibility::allows(workload, site),
+        nodes: feasibility::candidate_nodes(workload, site).collect(),
+    };
+    let sites = snapshot.sites.iter().filter(|_| is_decided);
+    Candidates {
+        snapshot,
+        sites: sites.map(of_site).collect(),
+    }
+}
+
 /// Decides where the pod runs. Never fails, does no I/O; cost: a pass over the nodes of every site.
 pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config, now: Now) -> Verdict<'s> {
+    decide_among(workload, &candidates(workload, room.snapshot), room, config, now)
+}
+
+/// The same with the candidates of the room's snapshot. Cost: a search for each of them, and a pass over the nodes of the sites
+/// that have none.
+pub fn decide_among<'s>(
+    workload: &Workload<'_>,
+    candidates: &Candidates<'s>,
+    room: &Room<'s, '_>,
+    config: &Config,
+    now: Now,
+) -> Verdict<'s> {
     if let Some(reason) = bypass(workload, room, config, now) {
         return Verdict::pass_through(reason);
     }
@@ -96,7 +140,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         room,
         config,
         now: now.wall,
-        sites: assess(workload, &intent.slo, room, config, now),
+        sites: assess(workload, &intent.slo, candidates, room, config, now),
     };
     let stale = room.snapshot.is_stale(config.telemetry_ttl, now.moment);
     let (action, reason) = match case.choose(stale) {
@@ -149,7 +193,8 @@ pub fn node_at(workload: &Workload<'_>, room: &Room<'_, '_>, site: &Site) -> Opt
     if comparisons(workload, room.snapshot) > MAX_COMPARISONS {
         return None;
     }
-    let fitting = feasibility::fitting_nodes(workload, site, room);
+    let candidates = feasibility::candidate_nodes(workload, site);
+    let fitting = candidates.filter(|node| room.fits(&workload.request, node));
     room.best_node(&workload.request, fitting).map(|node| node.id)
 }
 
@@ -236,6 +281,7 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
 fn assess<'s>(
     workload: &Workload<'_>,
     slo: &Slo,
+    candidates: &Candidates<'s>,
     room: &Room<'s, '_>,
     config: &Config,
     now: Now,
@@ -247,9 +293,10 @@ fn assess<'s>(
         .iter()
         .find(|site| site.kind() == SiteKind::Edge)
         .map_or(Permille::ONE, |edge| edge.definition.speed);
-    let assess = |site: &'s Site| {
+    let assess = |(site, candidates): (&'s Site, &SiteCandidates<'s>)| {
         let estimate = estimate::estimate(workload, slo, site, edge_speed, config);
-        let fitting: Vec<_> = feasibility::fitting_nodes(workload, site, room).collect();
+        let nodes = candidates.nodes.iter().copied();
+        let fitting: Vec<_> = nodes.filter(|node| room.fits(&workload.request, node)).collect();
         let mut refusals = Vec::new();
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
         refusals.extend(match fitting.is_empty() {
@@ -262,13 +309,13 @@ fn assess<'s>(
         refusals.extend(feasibility::refuse_time(slo, &estimate));
         Assessment {
             site,
-            allowed: feasibility::allows(workload, site),
+            allowed: candidates.allowed,
             fitting,
             estimate,
             refusals,
         }
     };
-    room.snapshot.sites.iter().map(assess).collect()
+    room.snapshot.sites.iter().zip(&candidates.sites).map(assess).collect()
 }
 
 /// One decision under way.

@@ -91,6 +91,8 @@ pub struct Ledger {
     suspended: usize,
     /// How many times reservations gave room back so far.
     freed: u64,
+    /// How many expired so far.
+    expired: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +139,7 @@ impl Ledger {
             strikes: BTreeMap::new(),
             suspended: 0,
             freed: 0,
+            expired: 0,
         }
     }
 
@@ -271,11 +274,11 @@ impl Ledger {
     /// Drops what nobody has confirmed in time, which counts against its owner if pods were seen all the time, and returns
     /// how many those were. Cost: a search for each of them.
     pub fn expire(&mut self, now: Now) -> u64 {
+        let before = self.expired;
         let limit = now.moment.before(self.ttl);
-        let mut expired = 0;
         while let Some(&(since, id)) = self.by_age.first().filter(|(since, _)| *since <= limit) {
             self.by_age.pop_first();
-            expired += 1;
+            self.expired += 1;
             self.freed += 1;
             let Some(entry) = self.take_unconfirmed(id) else {
                 continue;
@@ -284,7 +287,7 @@ impl Ledger {
                 self.strike(entry.reservation.owner, now.wall);
             }
         }
-        expired
+        self.expired - before
     }
 
     /// A pod of this owner exists that was created at this time. If that is after its last reservation expired, its
@@ -330,6 +333,11 @@ impl Ledger {
     /// How many times room that was reserved became free since the start: a reservation came to nothing, or counts fewer times.
     pub fn freed(&self) -> u64 {
         self.freed
+    }
+
+    /// How many reservations nobody has confirmed in time since the start.
+    pub fn expired(&self) -> u64 {
+        self.expired
     }
 
     /// When the next reservation expires, unless it is confirmed.

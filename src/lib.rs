@@ -75,6 +75,7 @@ pub mod backstop;
 pub mod config;
 pub mod decide;
 pub mod document;
+pub mod engine;
 pub mod index;
 pub mod keys;
 pub mod ledger;

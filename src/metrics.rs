@@ -4,7 +4,8 @@
 //! sets are closed: every value is a `&'static str` of ours or a name from the configuration, never anything a pod
 //! brings along.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -25,7 +26,7 @@ mod view;
 mod waitlist;
 mod wan;
 
-use crate::ledger::Ledger;
+use crate::engine::SharedState;
 
 pub use aftermath::{AftermathMetrics, Found, RecreationOutcome};
 pub use configuration::ConfigurationMetrics;
@@ -334,6 +335,7 @@ struct VersionLabel {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    shared: OnceLock<Arc<SharedState>>,
     reviews: Family<ReviewLabels, Counter>,
     review_duration: Histogram,
     connections: Family<ProtocolLabel, Counter>,
@@ -374,6 +376,7 @@ impl Metrics {
         });
         registry.register(registered_name(&BUILD_INFO), BUILD_INFO.help, version);
         let metrics = Self {
+            shared: OnceLock::new(),
             reviews: register(&mut registry, &REVIEWS, Family::default()),
             review_duration: register(&mut registry, &REVIEW_DURATION, Histogram::new(REVIEW_BUCKETS)),
             connections: register(&mut registry, &CONNECTIONS, Family::default()),
@@ -459,9 +462,10 @@ impl Metrics {
         &self.tls
     }
 
-    /// Decisions now read the snapshot of this revision.
-    pub fn fleet_revision(&self, revision: u64) {
-        self.fleet_revision.set(revision);
+    /// What is shown of snapshot and reservations is read here when it is asked for. Only the first such place counts.
+    pub fn follow(&self, shared: Arc<SharedState>) {
+        // There is one in a process.
+        let _ = self.shared.set(shared);
     }
 
     /// The fleet file changed.
@@ -483,13 +487,6 @@ impl Metrics {
     #[must_use]
     pub fn waitlist(&self) -> &WaitlistMetrics {
         &self.waitlist
-    }
-
-    /// The ledger as it is now, after so many reservations expired.
-    pub fn reservations(&self, ledger: &Ledger, expired: u64) {
-        self.reservations.set(ledger.open() as u64);
-        self.reservations_expired.inc_by(expired);
-        self.owners_suspended.set(ledger.suspended() as u64);
     }
 
     /// What probes say of the WAN.
@@ -534,10 +531,22 @@ impl Metrics {
         self.log_lines_dropped.inc_by(u64::try_from(lines).unwrap_or(u64::MAX));
     }
 
+    fn refresh(&self) {
+        let Some(shared) = self.shared.get() else { return };
+        let snapshot = shared.snapshot();
+        self.fleet_revision.set(snapshot.revision);
+        self.view.sites(&snapshot);
+        self.aftermath.paused_controllers(snapshot.paused.iter().count());
+        let ledger = shared.ledger();
+        self.reservations.set(ledger.open() as u64);
+        self.owners_suspended.set(ledger.suspended() as u64);
+        self.reservations_expired.inner().store(ledger.expired(), Ordering::Relaxed);
+    }
+
     /// Everything, in the OpenMetrics text format; see [`CONTENT_TYPE`]. Cost: a pass over all nodes.
     #[must_use]
     pub fn encode(&self) -> String {
-        self.view.refresh();
+        self.refresh();
         let mut out = String::with_capacity(8 * 1024);
         // Writing into a String cannot fail; should an encoder do so all the same, a cut-off page without its
         // `# EOF` is refused by the scraper, which is the truth.

@@ -32,8 +32,15 @@ const MAX_COMPARISONS: usize = 10_000_000;
 /// Up to so many comparisons with each node a pod is waited for; one that takes more is given up when the plan has no more.
 const ORDINARY: usize = 32;
 
-/// How many times as long as a plan took, none is made after it.
-const PAUSE: u64 = 3;
+/// What a held pod costs a plan beside the comparisons of its decision, in comparisons.
+const PER_POD: usize = 100;
+
+/// How long a comparison takes, on the safe side. The pace of plans counts comparisons, not time: the same plans are made of
+/// the same pictures, however fast the machine is.
+const COMPARISON_NANOSECONDS: usize = 50;
+
+/// A plan takes one part in so many of the time, until the next one is made.
+const SHARE: usize = 4;
 
 impl HeldPod {
     /// Where it stands.
@@ -239,11 +246,6 @@ impl Waitlist {
         self.next_change().is_some_and(|at| at <= now)
     }
 
-    /// A plan was made between these moments. Plans take a quarter of the time at most.
-    pub fn rest(&mut self, began: Moment, ended: Moment) {
-        self.rests_until = ended.after(ended.since(began).times(PAUSE));
-    }
-
     fn is_unfinished(&self) -> bool {
         self.changed || self.claims.not_considered().is_some()
     }
@@ -288,6 +290,7 @@ impl Waitlist {
             hopeless: HashSet::new(),
             steps,
             decisions: 0,
+            comparisons: 0,
         };
         let mut in_turn: Vec<(Turn, &Entry)> = self
             .pods
@@ -310,8 +313,11 @@ impl Waitlist {
             claims,
             steps,
             decisions,
+            comparisons,
             ..
         } = planning;
+        let takes = comparisons.saturating_mul(COMPARISON_NANOSECONDS * SHARE) / 1_000;
+        self.rests_until = now.moment.after(Micros(takes as u64));
         let due = |entry: &Entry| entry.due(config, is_managed(&entry.pod.workload.namespace), now.moment);
         self.due = self.pods.values().filter_map(due).min();
         self.claims = Arc::new(claims);
@@ -388,12 +394,15 @@ struct Planning<'p> {
     hopeless: HashSet<(&'p Workload<'static>, Age)>,
     steps: Vec<Step>,
     decisions: usize,
+    /// What all of it took so far.
+    comparisons: usize,
 }
 
 impl<'p> Planning<'p> {
     /// Whether the plan could decide about this pod; else it has come to its end.
     fn consider(&mut self, entry: &'p Entry, turn: Turn) -> bool {
         let pod = &entry.pod;
+        self.comparisons = self.comparisons.saturating_add(PER_POD);
         if self.snapshot.is_paused(&pod.workload, self.now.moment) {
             self.step(entry, What::LetGo(Reason::LoopGuard));
             return true;
@@ -414,8 +423,9 @@ impl<'p> Planning<'p> {
         }
         let nodes: usize = self.snapshot.sites.iter().map(|site| site.nodes.len()).sum();
         let comparisons = comparisons(&pod.workload, self.snapshot);
+        let cost = comparisons.saturating_add(nodes);
         // One can always be decided about.
-        match self.budget.checked_sub(comparisons.saturating_add(nodes)) {
+        match self.budget.checked_sub(cost) {
             Some(rest) => self.budget = rest,
             None if self.decisions == 0 => self.budget = 0,
             None if comparisons > ORDINARY * nodes => {
@@ -425,6 +435,7 @@ impl<'p> Planning<'p> {
             None => return false,
         }
         self.decisions += 1;
+        self.comparisons = self.comparisons.saturating_add(cost);
         let workload = pod.waited(held);
         let room = Room::beside(self.snapshot, self.ledger, &self.claims, turn);
         let verdict = decide(&workload, &room, self.config, self.now);

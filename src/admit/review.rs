@@ -5,7 +5,7 @@
 //! becomes).
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -17,18 +17,15 @@ use super::Ticket;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::verdict::{Action, Reason, Verdict};
-use crate::decide::{decide, node_at};
-use crate::ledger::{Ledger, Reservation};
+use crate::engine::{SharedState, Snapshots, Terms};
 use crate::metrics::Metrics;
 use crate::model::decision_id::DecisionId;
-use crate::model::snapshot::Snapshot;
 use crate::model::workload::Workload;
 use crate::patch::{Add, Stamp, patch};
 use crate::pod::{Pod, Text};
 use crate::policy::Policies;
-use crate::room::Room;
 use crate::traces::Attributes;
-use crate::units::{Micros, Moment};
+use crate::units::Micros;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -78,18 +75,15 @@ impl NoOpinion {
 #[error("{0}")]
 pub struct NotAReview(pub String);
 
-/// Answers reviews. Shared by all connections. One review decides at a time: under the ledger's lock, so that a burst
-/// cannot be promised the same room twice.
+/// Answers reviews. Shared by all connections.
 #[derive(Debug)]
 pub struct Reviewer {
     /// Settings, replaced as a whole by their one writer.
     pub config: Arc<ArcSwap<Config>>,
     /// What the SLO of a pod is where it does not say, replaced as a whole by their one writer.
     pub policies: Arc<ArcSwap<Policies>>,
-    /// The view of the fleet, replaced as a whole by its one writer.
-    pub fleet: Arc<ArcSwap<Snapshot>>,
-    /// What is promised and not in that view yet. Shared with whoever sees pods and publishes the view.
-    pub ledger: Arc<Mutex<Ledger>>,
+    /// What is decided on.
+    pub shared: Arc<SharedState>,
     /// Where reviews are counted.
     pub metrics: Arc<Metrics>,
     /// The process's clock.
@@ -126,30 +120,19 @@ impl Reviewer {
         let namespace = Cow::Borrowed(request.namespace.as_deref().unwrap_or_default());
         self.policies.load().apply(&mut pod, &namespace, &config.keys);
         let workload = pod.workload(namespace, &config.keys);
-        let id = DecisionId(uuid::Uuid::new_v4().as_u128());
-        let (snapshot, now, verdict, is_ours);
-        {
-            // A review that panicked has left no half a reservation behind.
-            let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            // Not before: a reservation dropped meanwhile would be in neither.
-            snapshot = self.fleet.load();
-            now = self.clock.now();
-            let expired = ledger.expire(now);
-            let room = Room::new(&snapshot, &ledger, workload.turn(&config.priority_caps, None));
-            verdict = decide(&workload, &room, &config, now);
-            // An answer that nobody waits for is followed by no pod.
+        let terms = Terms {
+            config: &config,
+            id: DecisionId(uuid::Uuid::new_v4().as_u128()),
+            now: self.clock.now(),
+        };
+        let (read, mut is_ours) = (Snapshots::default(), false);
+        let verdict = self.shared.review(&read, &workload, terms, || {
             is_ours = ticket.claim();
-            if is_ours && request.dry_run != Some(true) {
-                promise(&mut ledger, &workload, &verdict, id, now.moment);
-                if verdict.reason == Reason::Reinvocation {
-                    repeat(&mut ledger, &snapshot, &workload, &config, now.moment);
-                }
-            }
-            self.metrics.reservations(&ledger, expired);
-        }
+            is_ours && request.dry_run != Some(true)
+        });
         let stamp = Stamp {
-            at: now.wall,
-            id: id.to_string(),
+            at: terms.now.wall,
+            id: terms.id.to_string(),
         };
         let operations = patch(&pod, &verdict, &config, &stamp);
         let bytes = respond(&request, &workload, &verdict, &operations).bytes();
@@ -206,32 +189,6 @@ impl Reviewer {
         };
         self.metrics
             .review(action.as_str(), reason.as_str(), class, site, elapsed);
-    }
-}
-
-/// Takes the room that the verdict gives away. A pod that fits no node takes none.
-fn promise(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, id: DecisionId, now: Moment) {
-    if let (Some(site), Some(node)) = (verdict.site(), verdict.node) {
-        ledger.reserve(Reservation::new(id, workload, site.name(), node), now);
-    }
-}
-
-/// Promises room anew to a pod that is here again, for it may have grown or shrunk: where it was placed, if there is any,
-/// and for no longer than before. One that has expired meanwhile begins anew.
-fn repeat(ledger: &mut Ledger, snapshot: &Snapshot, workload: &Workload<'_>, config: &Config, now: Moment) {
-    let Some(claim) = &workload.placement else { return };
-    let Some(id) = claim.id else { return };
-    let since = ledger.withdraw(id, &workload.namespace).unwrap_or(now);
-    let site = snapshot.sites.iter().find(|site| site.name() == claim.site);
-    let node = site.and_then(|site| {
-        node_at(
-            workload,
-            &Room::new(snapshot, ledger, workload.turn(&config.priority_caps, None)),
-            site,
-        )
-    });
-    if let Some(node) = node {
-        ledger.reserve(Reservation::new(id, workload, &claim.site, node), since);
     }
 }
 

@@ -15,8 +15,8 @@ use super::trimmed;
 use crate::admit::review::Reviewer;
 use crate::clock::Clock;
 use crate::config::{Config, Explain};
+use crate::engine::SharedState;
 use crate::metrics::Metrics;
-use crate::model::snapshot::Snapshot;
 use crate::runtime::{self, Readiness, ServeOptions, Server};
 use crate::tls;
 use crate::wire::fleet_file;
@@ -55,13 +55,12 @@ async fn play() -> anyhow::Result<()> {
         explain: Explain::Full,
         ..Config::default()
     });
-    let fleet = Arc::new(ArcSwap::from_pointee(Snapshot::default()));
+    let shared = Arc::<SharedState>::default();
     let metrics = Arc::new(Metrics::new());
     let reviewer = Reviewer {
         policies: Arc::default(),
         config: Arc::new(ArcSwap::new(Arc::clone(&config))),
-        fleet: Arc::clone(&fleet),
-        ledger: Arc::default(),
+        shared: Arc::clone(&shared),
         metrics: Arc::clone(&metrics),
         clock,
     };
@@ -96,7 +95,7 @@ async fn play() -> anyhow::Result<()> {
         let document = yaml::parse_one(document, title)?;
         let snapshot =
             fleet_file::read(&document, &config, clock.moment()).map_err(|faults| yaml::faulty(title, &faults))?;
-        fleet.store(Arc::new(snapshot));
+        shared.set_snapshot(Arc::new(snapshot));
 
         let mut table = Table::new();
         table.load_style(presets::NOTHING);

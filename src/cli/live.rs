@@ -1,6 +1,7 @@
 //! The view of a live cluster: watches and probes, put together.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -10,22 +11,21 @@ use crate::admit::Phase;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::controllers::backstop::Backstop;
-use crate::controllers::events::{PodEvent, Recorder, looping};
-use crate::controllers::executor::{Books, Executor};
+use crate::controllers::events::{Events, PodEvent, Recorder, looping};
+use crate::controllers::executor::Executor;
 use crate::controllers::lease::{Election, Leadership};
 use crate::controllers::status::{self, Views};
-use crate::index::{Index, Kind};
-use crate::ledger::Ledger;
+use crate::engine::{Change, Effect, Engine, SharedState};
+use crate::index::Kind;
 use crate::metrics::Metrics;
 use crate::model::link::Thresholds;
 use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
-use crate::model::snapshot::Snapshot;
 use crate::observe::configuration::Versions;
 use crate::observe::probe::{Links, Prober, Probers};
 use crate::observe::prometheus::Poller;
-use crate::observe::{self, Change, Changes, Cluster, Connection, Listing, Observer, Sites, SloPolicies};
+use crate::observe::{self, Changes, Cluster, Connection, Listing, Observer, Sites, SloPolicies};
 use crate::policy::Policies;
-use crate::runtime::{CERTIFICATE, Readiness, Task};
+use crate::runtime::{CERTIFICATE, Readiness, Requirement, Task};
 use crate::telemetry::Telemetry;
 use crate::waitlist::Plan;
 
@@ -35,8 +35,7 @@ const REOPEN: Duration = Duration::from_secs(15);
 /// The view that decisions read, and the tasks that keep it up to date.
 pub(super) struct View {
     pub(super) config: Arc<ArcSwap<Config>>,
-    pub(super) fleet: Arc<ArcSwap<Snapshot>>,
-    pub(super) ledger: Arc<Mutex<Ledger>>,
+    pub(super) shared: Arc<SharedState>,
     pub(super) policies: Arc<ArcSwap<Policies>>,
     /// The cluster that is watched, and who leads there; `None` of a fleet file.
     pub(super) cluster: Option<(Cluster, Leadership)>,
@@ -60,13 +59,9 @@ pub(super) async fn view(
     metrics: &Arc<Metrics>,
     readiness: &Readiness,
 ) -> anyhow::Result<View> {
-    let ledger = Arc::<Mutex<Ledger>>::default();
-    let (mut observer, changes) = Observer::new(Arc::clone(&ledger), clock, Arc::clone(metrics));
-    for kind in Kind::ALL {
-        let listed = readiness.require(kind.as_str());
-        observer.when_listed(kind, || listed.met());
-    }
-    let fleet = observer.fleet();
+    let shared = Arc::<SharedState>::default();
+    let (observer, changes) = Observer::new(clock, Arc::clone(metrics));
+    let listed = Kind::ALL.map(|kind| (kind, readiness.require(kind.as_str()))).into();
     let cluster = Cluster::infer(changes.clone()).await?;
     let sites = Sites::new(versions.clone(), config.load_full());
     let (config, versions, seen) = (sites.current(), sites.versions(), sites.seen());
@@ -84,43 +79,34 @@ pub(super) async fn view(
         Arc::clone(metrics),
     );
     let (recorder, events) = Recorder::new(cluster.client(), Arc::clone(&config), clock, Arc::clone(metrics));
-    let told = events.clone();
-    observer.when_decided(move |sighting| told.decided(sighting));
-    let told = events.clone();
-    observer.when_looping(move |closed| told.tell(looping(&closed, clock.wall())));
-    let (told, settings) = (events.clone(), Arc::clone(&config));
-    observer.when_astray(move |stray| told.tell(PodEvent::another_domain(stray, &settings.load().keys, clock.wall())));
+    let told = Told {
+        listed,
+        events: events.clone(),
+        config: Arc::clone(&config),
+        metrics: Arc::clone(metrics),
+        clock,
+    };
     let views = Views {
         seen,
-        fleet: Arc::clone(&fleet),
+        shared: Arc::clone(&shared),
         plans: observer.plans(),
     };
     let status_of_sites = status::of_sites(views, cluster.client(), clock, leadership.clone());
     let (policies, policy_tasks) = follow_policies(&cluster, leadership.clone(), metrics, readiness);
     let mut tasks = vec![watch(&cluster, versions.clone(), changes.clone(), metrics)];
-    tasks.push(promise(
-        versions.clone(),
-        Arc::clone(&ledger),
-        cluster.clone(),
-        service,
-        metrics,
-        changes.clone(),
-    ));
+    let replicas = count_replicas(versions.clone(), cluster.clone(), service, metrics, changes.clone());
+    tasks.push(replicas);
     tasks.push(ask(versions.clone(), clock, metrics, changes.clone()));
     tasks.push(probe(versions.clone(), clock, metrics, readiness, changes));
     tasks.push(Task::endless("Events on pods", recorder.run(leadership.clone())));
     // Who has a whole view may lead: it is the leader who makes a certificate.
     let (viewing, draining) = (readiness.all_but(CERTIFICATE), enters(readiness, Phase::Draining));
     tasks.push(Task::that_takes_leave("Lease", election.run(viewing, draining)));
-    let books = Books {
-        config: Arc::clone(&config),
-        fleet: Arc::clone(&fleet),
-        ledger: Arc::clone(&ledger),
-    };
     let backstop = Backstop {
         client: client.clone(),
         surveys: observer.surveys(),
-        books: books.clone(),
+        config: Arc::clone(&config),
+        shared: Arc::clone(&shared),
         events: events.clone(),
         clock,
         metrics: Arc::clone(metrics),
@@ -130,28 +116,89 @@ pub(super) async fn view(
     let executor = Executor {
         client,
         plans: plans.clone(),
-        books,
+        config: Arc::clone(&config),
+        shared: Arc::clone(&shared),
         clock,
         metrics: Arc::clone(metrics),
         events,
     };
     tasks.push(Task::endless("release of held pods", executor.run(leadership.clone())));
-    let mut versions = versions.clone();
+    let (mut versions, state) = (versions.clone(), Arc::clone(&shared));
     tasks.push(Task::endless("observer", async move {
-        let index = Index::new(&*versions.next().await);
-        observer.run(index).await;
+        let engine = Engine::new(versions.next().await, state);
+        observer.run(engine, told.carry_out()).await;
     }));
     tasks.extend(policy_tasks);
     tasks.extend([follow_sites, Task::endless("status of sites", status_of_sites)]);
     Ok(View {
         config,
-        fleet,
-        ledger,
+        shared,
         policies,
         cluster: Some((cluster, leadership)),
         plans,
         tasks,
     })
+}
+
+/// Those who are told of the engine's effects.
+struct Told {
+    /// Met when everything of a kind is listed and published.
+    listed: BTreeMap<Kind, Requirement>,
+    events: Events,
+    config: Arc<ArcSwap<Config>>,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+}
+
+impl Told {
+    fn carry_out(mut self) -> impl FnMut(Effect) {
+        move |effect| self.tell(effect)
+    }
+
+    fn tell(&mut self, effect: Effect) {
+        let now = || self.clock.wall();
+        match effect {
+            Effect::Listed(kind) => {
+                if let Some(listed) = self.listed.remove(&kind) {
+                    listed.met();
+                }
+            }
+            Effect::Decided(sighting) => self.events.decided(*sighting),
+            Effect::Paused(closed) => {
+                tracing::warn!(
+                    namespace = &*closed.namespace,
+                    controller = &*closed.controller,
+                    failures = closed.failures,
+                    pause_s = closed.pause.0 / 1_000_000,
+                    "pods of a controller fail over and over; they are left as they are for a while"
+                );
+                self.metrics.aftermath().paused();
+                self.events.tell(looping(&closed, now()));
+            }
+            Effect::HeldByAnotherDomain(pod) => {
+                let keys = &self.config.load().keys;
+                self.events.tell(PodEvent::another_domain(*pod, keys, now()));
+            }
+            Effect::OtherDomains { any, new } => {
+                self.metrics.configuration().other_domains(any);
+                let domain = &*self.config.load().keys.domain;
+                for (gate_domain, pods) in new {
+                    tracing::error!(
+                        domain,
+                        gate_domain = &*gate_domain,
+                        pods,
+                        "pods are behind the gate of another domain, and nobody releases them; was the domain changed?"
+                    );
+                }
+            }
+            Effect::SitesInUse(sites) => tracing::info!(sites = sites.join(" "), "other sites are in use"),
+            Effect::NodeFault(fault) => tracing::warn!(
+                node = &*fault.node,
+                sites = fault.sites.join(" "),
+                "carries the selectors of several sites; it counts to the first cloud of them"
+            ),
+        }
+    }
 }
 
 /// Watches SloPolicies where there are any, and writes how they stand.
@@ -216,10 +263,9 @@ fn watch(cluster: &Cluster, mut versions: Versions, changes: Changes, metrics: &
     })
 }
 
-/// Keeps reservations as the configuration in use says: how long they last, and how many replicas make them.
-fn promise(
+/// Tells the settings of the configuration in use, and how many replicas decide.
+fn count_replicas(
     mut versions: Versions,
-    ledger: Arc<Mutex<Ledger>>,
     cluster: Cluster,
     service: Service,
     metrics: &Arc<Metrics>,
@@ -230,10 +276,6 @@ fn promise(
         let mut config = versions.next().await;
         loop {
             changes.send(Change::Settings(Arc::clone(&config))).await;
-            ledger
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .set_ttl(config.reservation_ttl);
             let replicas = async {
                 match config.replicas {
                     Some(replicas) => {

@@ -127,8 +127,7 @@ impl Serve {
         };
         let View {
             config,
-            fleet,
-            ledger,
+            shared,
             policies,
             cluster,
             plans,
@@ -144,9 +143,9 @@ impl Serve {
             }
         };
         tasks.extend(configuration_tasks);
+        metrics.follow(Arc::clone(&shared));
         let debug = self.debug_endpoints.then(|| Debug {
-            fleet: Arc::clone(&fleet),
-            ledger: Arc::clone(&ledger),
+            shared: Arc::clone(&shared),
             plans,
             clock,
         });
@@ -159,8 +158,7 @@ impl Serve {
         let reviewer = Reviewer {
             config,
             policies,
-            fleet,
-            ledger,
+            shared,
             metrics: Arc::clone(&metrics),
             clock,
         };
@@ -223,9 +221,7 @@ async fn from_file(
     let file = FleetFile::open(path, Arc::clone(config), clock, Arc::clone(metrics)).await?;
     Ok(View {
         config: Arc::clone(config),
-        fleet: file.fleet(),
-        // Nobody would confirm a reservation: the file is believed as it stands.
-        ledger: Arc::default(),
+        shared: file.shared(),
         policies: Arc::default(),
         cluster: None,
         // Nobody is held.

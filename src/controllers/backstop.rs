@@ -4,16 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use kube::Client;
 use tokio::sync::watch;
 
 use super::bucket::Bucket;
 use super::events::{Events, PodEvent, PodReason};
-use super::executor::Books;
 use super::lease::{Leadership, Term};
 use super::pod_patch::{Outcome, Version};
 use crate::backstop::{Finding, Look, Mark, Recreation, Survey};
 use crate::clock::Clock;
+use crate::config::Config;
+use crate::engine::SharedState;
 use crate::metrics::{Found, Metrics, RecreationOutcome};
 use crate::units::{Micros, Moment, Now};
 
@@ -27,8 +29,10 @@ pub struct Backstop {
     pub client: Client,
     /// What there is to be looked at, always the newest.
     pub surveys: watch::Receiver<Arc<Survey>>,
-    /// What is decided by.
-    pub books: Books,
+    /// Settings.
+    pub config: Arc<ArcSwap<Config>>,
+    /// What is decided on.
+    pub shared: Arc<SharedState>,
     /// Where it is told.
     pub events: Events,
     /// The process's clock.
@@ -68,13 +72,13 @@ impl Backstop {
 
     async fn look(&self, survey: Arc<Survey>, known: &mut Known, limits: &mut Limits, term: &Term) {
         let now = self.clock.now();
-        let (config, fleet) = (self.books.config.load_full(), self.books.fleet.load_full());
-        let ledger = self.books.ledger().clone();
+        let (config, snapshot) = (self.config.load_full(), self.shared.snapshot());
+        let ledger = self.shared.ledger().clone();
         let after = known.stopped_at.take();
         let (surveyed, settings) = (Arc::clone(&survey), Arc::clone(&config));
         // Seconds, where there are many and each has many constraints.
         let looked =
-            tokio::task::spawn_blocking(move || surveyed.look(after.as_ref(), &fleet, &ledger, &settings, now));
+            tokio::task::spawn_blocking(move || surveyed.look(after.as_ref(), &snapshot, &ledger, &settings, now));
         let look = match looked.await {
             Ok(look) => look,
             Err(error) => {

@@ -5,7 +5,7 @@
 //! watch shows what came of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use futures::StreamExt as _;
@@ -18,17 +18,14 @@ use super::lease::Leadership;
 use super::pod_patch::{Outcome, Version};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::decide::decide;
-use crate::decide::verdict::{Action, Reason};
-use crate::ledger::{Ledger, Reservation};
+use crate::decide::verdict::Reason;
+use crate::engine::{SharedState, Snapshots, Terms};
 use crate::metrics::{Metrics, ReleaseOutcome};
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::HeldPod;
-use crate::model::snapshot::Snapshot;
 use crate::patch::{self, Operation, Stamp};
 use crate::pod::Pod;
-use crate::room::Room;
-use crate::units::{Micros, Moment};
+use crate::units::{Micros, Moment, Now};
 use crate::waitlist::{Plan, Step, What};
 
 /// How many patches are under way at once.
@@ -43,25 +40,16 @@ const REFUSALS: u32 = 5;
 /// For how long it is remembered what was done about a pod.
 const MEMORY: Micros = Micros::from_secs(600);
 
-/// What reviews read, and where the room is reserved.
-#[derive(Debug, Clone)]
-pub struct Books {
-    /// Settings.
-    pub config: Arc<ArcSwap<Config>>,
-    /// The view of the fleet.
-    pub fleet: Arc<ArcSwap<Snapshot>>,
-    /// What is promised and not in that view yet.
-    pub ledger: Arc<Mutex<Ledger>>,
-}
-
 /// Releases held pods.
 pub struct Executor {
     /// Of the cluster whose pods they are.
     pub client: Client,
     /// What is to be done, always the newest.
     pub plans: watch::Receiver<Arc<Plan>>,
-    /// What is decided by.
-    pub books: Books,
+    /// Settings.
+    pub config: Arc<ArcSwap<Config>>,
+    /// What is decided on.
+    pub shared: Arc<SharedState>,
     /// The process's clock.
     pub clock: Clock,
     /// Where releases are counted.
@@ -123,7 +111,7 @@ impl Executor {
                     refusals: known.map_or(0, |known| known.refusals),
                 };
                 let mut step = step.clone();
-                if step.what == What::Release && begun.refusals >= REFUSALS && self.books.is_overdue(&step, now) {
+                if step.what == What::Release && begun.refusals >= REFUSALS && is_overdue(&step, &self.config.load(), now) {
                     step.what = What::LetGo(Reason::ReleasedTimeout);
                 }
                 done.insert(Arc::clone(&step.pod.uid), begun);
@@ -161,7 +149,7 @@ impl Executor {
                 known.pause = Micros(known.pause.0.saturating_mul(2)).min(PAUSES[1]);
                 if matches!(outcome, Some(Outcome::Refused(_))) {
                     known.refusals += 1;
-                    let keys = &self.books.config.load().keys;
+                    let keys = &self.config.load().keys;
                     let event = PodEvent::release_refused(pod, error, keys, self.clock.wall());
                     self.events.tell(event);
                 }
@@ -171,14 +159,10 @@ impl Executor {
 
     fn act(&self, step: Step) -> impl Future<Output = (Arc<HeldPod>, Option<Outcome>)> + use<> {
         let Step { pod, since, what } = step;
-        let (client, books, clock, metrics) = (
-            self.client.clone(),
-            self.books.clone(),
-            self.clock,
-            Arc::clone(&self.metrics),
-        );
+        let (client, shared, clock) = (self.client.clone(), Arc::clone(&self.shared), self.clock);
+        let (config, metrics) = (self.config.load_full(), Arc::clone(&self.metrics));
         async move {
-            let Some(change) = books.change(&pod, since, what, clock) else {
+            let Some(change) = change(&pod, since, what, &shared, &config, clock.now()) else {
                 return (pod, None);
             };
             let version = Version {
@@ -188,7 +172,7 @@ impl Executor {
             };
             let outcome = version.patch(&client, &change.operations).await;
             if let (Some(id), false) = (change.reserved, matches!(outcome, Outcome::Changed)) {
-                books.ledger().withdraw(id, &pod.workload.namespace);
+                shared.ledger().withdraw(id, &pod.workload.namespace);
             }
             let counted = match &outcome {
                 Outcome::Changed => ReleaseOutcome::Changed,
@@ -221,68 +205,50 @@ struct Change {
     reserved: Option<DecisionId>,
 }
 
-impl Books {
-    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Whether the pod is held for as long as its class may be.
+fn is_overdue(step: &Step, config: &Config, now: Moment) -> bool {
+    let intent = step.pod.workload.intent.as_ref();
+    intent.is_some_and(|intent| now.since(step.since) >= config.holding.limits[intent.slo.class])
+}
 
-    /// Whether the pod is held for as long as its class may be.
-    fn is_overdue(&self, step: &Step, now: Moment) -> bool {
-        let intent = step.pod.workload.intent.as_ref();
-        let limits = self.config.load().holding.limits;
-        intent.is_some_and(|intent| now.since(step.since) >= limits[intent.slo.class])
-    }
-
-    /// What to change on the pod; `None` if its turn has not come after all.
-    fn change(&self, held: &HeldPod, since: Moment, what: What, clock: Clock) -> Option<Change> {
-        let config = self.config.load();
-        let pod = Pod::from_json(&held.json).ok()?;
-        let id = DecisionId(uuid::Uuid::new_v4().as_u128());
-        let stamp = Stamp {
-            at: clock.wall(),
-            id: id.to_string(),
-        };
-        let unplaced = |operations, reason| Change {
-            operations,
-            reason,
-            site: None,
-            reserved: None,
-        };
-        match what {
-            What::LetGo(reason) => Some(unplaced(patch::let_go(&pod, &config.keys)?, reason)),
-            What::Note(reason) => Some(unplaced(patch::note(&pod, reason, &config, &stamp)?, reason)),
-            What::Release => {
-                let snapshot;
-                let (verdict, reserved) = {
-                    let mut ledger = self.ledger();
-                    snapshot = self.fleet.load();
-                    let now = clock.now();
-                    let workload = held.waited(now.moment.since(since));
-                    let room = Room::new(&snapshot, &ledger, held.turn(&config));
-                    let verdict = decide(&workload, &room, &config, now);
-                    let Action::Place(site) = verdict.action else {
-                        return None;
-                    };
-                    let reserved = verdict.node.is_some_and(|node| {
-                        let reservation = Reservation {
-                            releases: Some(Arc::clone(&held.uid)),
-                            ..Reservation::new(id, &workload, site.name(), node)
-                        };
-                        ledger.reserve(reservation, now.moment)
-                    });
-                    (verdict, reserved)
-                };
-                let operations = patch::release(&pod, &verdict, &config, &stamp);
-                if operations.is_none() && reserved {
-                    self.ledger().withdraw(id, &held.workload.namespace);
-                }
-                Some(Change {
-                    operations: operations?,
-                    reason: verdict.reason,
-                    site: verdict.site().map(|site| site.name().to_owned()),
-                    reserved: reserved.then_some(id),
-                })
+/// What to change on the pod; `None` if its turn has not come after all.
+fn change(
+    held: &HeldPod,
+    since: Moment,
+    what: What,
+    shared: &SharedState,
+    config: &Config,
+    now: Now,
+) -> Option<Change> {
+    let pod = Pod::from_json(&held.json).ok()?;
+    let id = DecisionId(uuid::Uuid::new_v4().as_u128());
+    let stamp = Stamp {
+        at: now.wall,
+        id: id.to_string(),
+    };
+    let unplaced = |operations, reason| Change {
+        operations,
+        reason,
+        site: None,
+        reserved: None,
+    };
+    match what {
+        What::LetGo(reason) => Some(unplaced(patch::let_go(&pod, &config.keys)?, reason)),
+        What::Note(reason) => Some(unplaced(patch::note(&pod, reason, config, &stamp)?, reason)),
+        What::Release => {
+            let (read, terms) = (Snapshots::default(), Terms { config, id, now });
+            let (verdict, is_reserved) = shared.release(&read, held, now.moment.since(since), terms);
+            let site = verdict.site()?.name().to_owned();
+            let operations = patch::release(&pod, &verdict, config, &stamp);
+            if operations.is_none() && is_reserved {
+                shared.ledger().withdraw(id, &held.workload.namespace);
             }
+            Some(Change {
+                operations: operations?,
+                reason: verdict.reason,
+                site: Some(site),
+                reserved: is_reserved.then_some(id),
+            })
         }
     }
 }

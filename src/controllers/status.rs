@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Error};
@@ -18,9 +17,10 @@ use super::lease::Leadership;
 use crate::api::{self, SiteStatus, SloPolicy, SloPolicyStatus};
 use crate::clock::Clock;
 use crate::config::sites::SeenSite;
+use crate::engine::SharedState;
 use crate::model::link::{Link, LinkState};
 use crate::model::site::SiteKind;
-use crate::model::snapshot::{Site, Snapshot};
+use crate::model::snapshot::Site;
 use crate::policy::{Policies, Seen, Standing};
 use crate::resources::Amounts;
 use crate::units::{Now, Permille};
@@ -102,7 +102,7 @@ pub struct Views {
     /// The Sites as they were looked at last.
     pub seen: watch::Receiver<BTreeMap<String, SeenSite>>,
     /// The view of the fleet.
-    pub fleet: Arc<ArcSwap<Snapshot>>,
+    pub shared: Arc<SharedState>,
     /// What is to be done about the pods that are held.
     pub plans: watch::Receiver<Arc<Plan>>,
 }
@@ -125,7 +125,7 @@ async fn write_sites(views: &Views, api: &Api<api::Site>, clock: Clock) {
     loop {
         let (now, sites) = (clock.now(), seen.borrow_and_update().clone());
         written.retain(|name, _| sites.contains_key(name));
-        let snapshot = views.fleet.load_full();
+        let snapshot = views.shared.snapshot();
         let held = views.plans.borrow().held;
         for (name, seen) in sites {
             let site = snapshot.sites.iter().find(|site| site.name() == name);

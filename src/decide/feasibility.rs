@@ -26,14 +26,11 @@ pub(super) fn allows(workload: &Workload<'_>, site: &Site) -> bool {
         .any(|node| workload.constraints.allow(&node.name, &node.labels))
 }
 
-/// Nodes of the site on which the pod fits now. Cost: a pass over its nodes.
-pub(super) fn fitting_nodes<'n>(
-    workload: &Workload<'_>,
-    site: &'n Site,
-    room: &Room<'_, '_>,
-) -> impl Iterator<Item = &'n Node> {
-    let fits = |node: &&Node| room.fits(&workload.request, node) && may_run(workload, site, node);
-    site.nodes().filter(fits)
+/// Nodes of the site on which the pod fits beside what they are charged in the snapshot. Cost: a pass over its nodes.
+pub(super) fn candidate_nodes<'n>(workload: &Workload<'_>, site: &'n Site) -> impl Iterator<Item = &'n Node> {
+    let has_room = |node: &Node| node.pods < node.slots && workload.request.fits(&node.allocatable, &node.used);
+    site.nodes()
+        .filter(move |node| has_room(node) && may_run(workload, site, node))
 }
 
 /// Whether the scheduler's filters on readiness, labels, taints and cordon let the pod onto the node, once it carries

@@ -132,7 +132,7 @@ impl AftermathMetrics {
     }
 
     /// Those of so many controllers are.
-    pub fn paused_controllers(&self, controllers: usize) {
+    pub(super) fn paused_controllers(&self, controllers: usize) {
         self.paused.set(controllers as u64);
     }
 }

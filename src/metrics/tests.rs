@@ -1,7 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use jiff::Timestamp;
 
 use super::*;
@@ -14,22 +13,22 @@ use crate::model::snapshot::{Site, Snapshot};
 use crate::units::{Micros, Moment};
 use crate::wan::LinkHealth;
 
-fn published(sites: Vec<Site>) -> Arc<ArcSwap<Snapshot>> {
-    Arc::new(ArcSwap::from_pointee(Snapshot {
+fn published(sites: Vec<Site>) -> Arc<Snapshot> {
+    Arc::new(Snapshot {
         sites,
         ..Snapshot::default()
-    }))
+    })
 }
 
 #[test]
 fn what_is_shown_of_sites_is_what_was_published_last() {
     let metrics = Metrics::new();
-    let fleet = published(vec![]);
-    metrics.view().follow(Arc::clone(&fleet));
+    let shared = Arc::<SharedState>::default();
+    metrics.follow(Arc::clone(&shared));
     assert!(!metrics.encode().contains("edgeward_site_nodes{"));
     let mut edge = Site::new(Arc::new(SiteDefinition::edge()));
     edge.nodes = Arc::new(vec![Arc::default()]);
-    fleet.store(published(vec![edge]).load_full());
+    shared.set_snapshot(published(vec![edge]));
     let page = metrics.encode();
     assert!(
         page.contains("edgeward_site_nodes{site=\"edge\",usable=\"false\"} 1"),
@@ -54,9 +53,8 @@ fn every_metric_touched() -> String {
     metrics.http_error(413);
     metrics.tls().certificate_not_after(1_800_000_000);
     metrics.tls().ca_not_after(TlsCa::Serving, Some(1_800_000_000));
-    metrics.fleet_revision(3);
     let edge = Site::new(Arc::new(SiteDefinition::edge()));
-    metrics.view().follow(published(vec![edge]));
+    metrics.follow(Arc::new(SharedState::new(published(vec![edge]), Micros(0))));
     metrics.view().heard(index::Kind::Nodes, 1_800_000_000);
     metrics.view().list(index::Kind::Nodes);
     metrics.view().failure("nodes");

@@ -1,9 +1,7 @@
 //! What the live view holds: capacity, charges, queues, and how old they are. Sites are named as in the configuration.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -129,7 +127,6 @@ type Decimal = Gauge<f64, AtomicU64>;
 /// The live view's part of the process's metrics.
 #[derive(Debug)]
 pub struct ViewMetrics {
-    fleet: OnceLock<Arc<ArcSwap<Snapshot>>>,
     nodes: Family<NodeLabels, Gauge>,
     free_cpu: Family<SiteLabel, Decimal>,
     free_memory: Family<SiteLabel, Gauge>,
@@ -149,7 +146,6 @@ pub struct ViewMetrics {
 impl ViewMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         Self {
-            fleet: OnceLock::new(),
             nodes: register(registry, &NODES, Family::default()),
             free_cpu: register(registry, &FREE_CPU, Family::default()),
             free_memory: register(registry, &FREE_MEMORY, Family::default()),
@@ -167,12 +163,6 @@ impl ViewMetrics {
         }
     }
 
-    /// What is shown of sites is what is published here when it is asked for. Only the first such place counts.
-    pub fn follow(&self, fleet: Arc<ArcSwap<Snapshot>>) {
-        // There is one observer in a process.
-        let _ = self.fleet.set(fleet);
-    }
-
     /// Sites come and go.
     fn forget_sites(&self) {
         self.nodes.clear();
@@ -186,13 +176,11 @@ impl ViewMetrics {
         }
     }
 
-    /// Brings what is shown of sites up to date. Cost: a pass over all nodes, which is why it is not done at each
+    /// What is shown of sites, as of this snapshot. Cost: a pass over all nodes, which is why it is not done at each
     /// publication.
-    pub(super) fn refresh(&self) {
-        if let Some(fleet) = self.fleet.get() {
-            self.forget_sites();
-            fleet.load().sites.iter().for_each(|site| self.site(site));
-        }
+    pub(super) fn sites(&self, snapshot: &Snapshot) {
+        self.forget_sites();
+        snapshot.sites.iter().for_each(|site| self.site(site));
     }
 
     fn site(&self, site: &Site) {

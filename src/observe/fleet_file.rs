@@ -11,10 +11,11 @@ use tokio::time::MissedTickBehavior;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::engine::SharedState;
 use crate::files::{self, Watch};
 use crate::metrics::{Metrics, Reload};
 use crate::model::snapshot::Snapshot;
-use crate::units::Moment;
+use crate::units::{Micros, Moment};
 use crate::wire::fleet_file;
 use crate::yaml;
 
@@ -36,7 +37,7 @@ pub struct FleetFile {
     /// The file's snapshot as of `read_at`.
     read: Snapshot,
     read_at: Moment,
-    fleet: Arc<ArcSwap<Snapshot>>,
+    shared: Arc<SharedState>,
 }
 
 impl FleetFile {
@@ -54,8 +55,8 @@ impl FleetFile {
         let read_at = clock.moment();
         let judge = config.load_full();
         let (document, read) = parse(&path, &contents, &judge, read_at)?;
-        metrics.fleet_revision(read.revision);
-        let fleet = Arc::new(ArcSwap::from_pointee(read.clone()));
+        // Nobody would confirm a reservation: the file is believed as it stands.
+        let shared = Arc::new(SharedState::new(Arc::new(read.clone()), Micros(0)));
         Ok(Self {
             path,
             watch,
@@ -66,13 +67,13 @@ impl FleetFile {
             judge,
             read,
             read_at,
-            fleet,
+            shared,
         })
     }
 
-    /// The published snapshot, always the newest.
-    pub fn fleet(&self) -> Arc<ArcSwap<Snapshot>> {
-        Arc::clone(&self.fleet)
+    /// Where the newest snapshot is published.
+    pub fn shared(&self) -> Arc<SharedState> {
+        Arc::clone(&self.shared)
     }
 
     /// Publishes every change of the file, and what a change of the thresholds makes of its links, for ever. A file that cannot be read, or has faults, leaves the last good
@@ -92,7 +93,7 @@ impl FleetFile {
                 _ = refresh.tick() => self.judge_again(),
             }
             let by = self.clock.moment().since(self.read_at);
-            self.fleet.store(Arc::new(self.read.younger(by)));
+            self.shared.set_snapshot(Arc::new(self.read.younger(by)));
         }
     }
 
@@ -134,7 +135,6 @@ impl FleetFile {
             ..snapshot
         };
         self.read_at = read_at;
-        self.metrics.fleet_revision(self.read.revision);
     }
 }
 
@@ -156,7 +156,6 @@ fn parse(
 mod tests {
     use super::*;
     use crate::model::link::LinkState;
-    use crate::units::Micros;
 
     const FLEET: &str = "sites: [{name: edge, kind: edge}]\nnodes: []\n";
 
@@ -183,21 +182,21 @@ mod tests {
         let file = FleetFile::open(path.clone(), Arc::default(), clock, Arc::clone(&metrics))
             .await
             .unwrap();
-        let fleet = file.fleet();
+        let shared = file.shared();
         let follow = tokio::spawn(file.follow());
 
         write("sites: [{name: here, kind: edge}]");
-        eventually("the new site", || fleet.load().sites[0].name() == "here").await;
-        assert_eq!(fleet.load().revision, 2);
+        eventually("the new site", || shared.snapshot().sites[0].name() == "here").await;
+        assert_eq!(shared.snapshot().revision, 2);
 
         write("sites: []");
         let refused = |page: String| page.contains("edgeward_fleet_reloads_total{result=\"refused\"} 1");
         eventually("the refusal", || refused(metrics.encode())).await;
-        assert_eq!(fleet.load().sites[0].name(), "here");
+        assert_eq!(shared.snapshot().sites[0].name(), "here");
 
         // A file does not age: it is published anew, as old as it says.
-        let before = fleet.load().kubernetes_as_of;
-        eventually("a younger picture", || fleet.load().kubernetes_as_of > before).await;
+        let before = shared.snapshot().kubernetes_as_of;
+        eventually("a younger picture", || shared.snapshot().kubernetes_as_of > before).await;
         follow.abort();
     }
 
@@ -210,8 +209,8 @@ mod tests {
         let config = Arc::<ArcSwap<Config>>::default();
         let opened = FleetFile::open(path, Arc::clone(&config), Clock::start(), Arc::default()).await;
         let file = opened.unwrap();
-        let fleet = file.fleet();
-        let state = || fleet.load().sites[1].link.map(|link| link.state);
+        let shared = file.shared();
+        let state = || shared.snapshot().sites[1].link.map(|link| link.state);
         let follow = tokio::spawn(file.follow());
         assert_eq!(state(), Some(LinkState::Healthy));
         config.store(Arc::new(Config {

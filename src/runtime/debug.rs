@@ -2,9 +2,8 @@
 //! and pods are in it, and nothing else of pods.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::ledger::Ledger;
+use crate::engine::SharedState;
 use crate::model::node::NodeId;
 use crate::model::snapshot::Snapshot;
 use crate::units::Moment;
@@ -27,10 +26,9 @@ const ENTRIES: usize = 1_000;
 /// What is shown.
 #[derive(Debug, Clone)]
 pub struct Debug {
-    /// The view of the fleet: `/debug/view`, as a fleet file.
-    pub fleet: Arc<ArcSwap<Snapshot>>,
-    /// What is promised and not in that view yet: `/debug/ledger`, the oldest 1,000.
-    pub ledger: Arc<Mutex<Ledger>>,
+    /// The snapshot: `/debug/view`, as a fleet file; and the reservations that it does not show: `/debug/ledger`, the oldest
+    /// 1,000.
+    pub shared: Arc<SharedState>,
     /// What is to be done about held pods, and what is set aside for them: `/debug/plan`, 1,000 of each.
     pub plans: watch::Receiver<Arc<Plan>>,
     /// The process's clock.
@@ -52,14 +50,14 @@ impl Debug {
     }
 
     fn view(&self) -> Value {
-        fleet_file::write(&self.fleet.load(), self.clock.moment())
+        fleet_file::write(&self.shared.snapshot(), self.clock.moment())
     }
 
     fn promises(&self) -> Value {
-        let snapshot = self.fleet.load();
+        let snapshot = self.shared.snapshot();
         let nodes = names(&snapshot);
         let now = self.clock.moment();
-        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let ledger = self.shared.ledger();
         let promises = ledger.promises().take(ENTRIES).map(|(reservation, since)| {
             json!({
                 "id": reservation.id.to_string(),
@@ -82,7 +80,7 @@ impl Debug {
 
     fn plan(&self) -> Value {
         let plan = Arc::clone(&self.plans.borrow());
-        let snapshot = self.fleet.load();
+        let snapshot = self.shared.snapshot();
         let nodes = names(&snapshot);
         let now = self.clock.moment();
         let step = |step: &Step| {
@@ -176,10 +174,6 @@ mod tests {
             "nodes": [{"name": "edge-0", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}}],
         });
         let mut snapshot = testkit::snapshot(&fleet);
-        let mut ledger = Ledger::new(Micros::from_secs(60));
-        for id in 0..1_500 {
-            ledger.reserve(reservation(id), Moment(0));
-        }
         let text = held();
         let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("example.io"));
         let pod = record.unwrap().unwrap().held.unwrap();
@@ -202,10 +196,13 @@ mod tests {
             held: 1_300,
             ..Plan::default()
         };
+        let shared = SharedState::new(Arc::new(snapshot), Micros::from_secs(60));
+        for id in 0..1_500 {
+            shared.ledger().reserve(reservation(id), Moment(0));
+        }
         let (_told, plans) = watch::channel(Arc::new(plan));
         let debug = Debug {
-            fleet: Arc::new(ArcSwap::from_pointee(snapshot)),
-            ledger: Arc::new(Mutex::new(ledger)),
+            shared: Arc::new(shared),
             plans,
             clock,
         };

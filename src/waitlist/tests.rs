@@ -237,6 +237,9 @@ fn whoever_is_not_ours_is_let_go() {
     assert_eq!(plan(&mut waitlist, later), all);
 }
 
+/// When the pause after a small plan is over.
+const SOON: Moment = Moment(NOW.moment.0 + 1_000);
+
 /// What is new in the fleet: nodes that gained and lost room.
 fn hear(waitlist: &mut Waitlist, fleet: &Value, gained: &[u32], lost: &[u32], now: Moment) {
     let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect();
@@ -303,7 +306,7 @@ fn a_plan_stands_until_something_can_change_it() {
     hear(&mut waitlist, &fleet, &[], &[1], NOW.moment);
     waitlist.retain(|_| true);
     waitlist.delete("nobody");
-    assert!(!waitlist.wants_plan(NOW.moment));
+    assert!(!waitlist.wants_plan(SOON));
     let changes: [&dyn Fn(&mut Waitlist); 3] = [
         &|waitlist| hear(waitlist, &fleet, &[1], &[], NOW.moment),
         &|waitlist| hear(waitlist, &fleet, &[], &[0], NOW.moment),
@@ -311,9 +314,9 @@ fn a_plan_stands_until_something_can_change_it() {
     ];
     for change in changes {
         change(&mut waitlist);
-        assert!(waitlist.wants_plan(NOW.moment));
+        assert!(waitlist.wants_plan(SOON));
         plan_with(&mut waitlist, &fleet, &Ledger::default());
-        assert!(!waitlist.wants_plan(NOW.moment));
+        assert!(!waitlist.wants_plan(SOON));
     }
 }
 
@@ -331,9 +334,10 @@ fn a_plan_is_out_of_date_when_the_picture_gets_old_or_young() {
     waitlist.plan(&snapshot, &Ledger::default(), &Config::default(), |_| true, later);
     waitlist.due = None;
     hear(&mut waitlist, &fleet, &[], &[], old);
-    assert!(!waitlist.wants_plan(old));
+    let soon = old.after(Micros::from_millis(1));
+    assert!(!waitlist.wants_plan(soon));
     hear(&mut waitlist, &fleet, &[], &[], NOW.moment);
-    assert!(waitlist.wants_plan(old));
+    assert!(waitlist.wants_plan(soon));
 }
 
 #[test]
@@ -341,10 +345,10 @@ fn plans_take_a_quarter_of_the_time_and_meanwhile_nobody_gets_what_is_new() {
     let before = fleet(&[1_000, 500]);
     let pods = [held("waits", 600, 5, 9), held("later", 700, 5, 5)];
     let (mut waitlist, _) = plan(&pods, &before);
-    let ended = NOW.moment.after(Micros::from_millis(500));
-    waitlist.rest(NOW.moment, ended);
-    hear(&mut waitlist, &before, &[0], &[], ended);
-    let resumes = ended.after(Micros::from_millis(1_500));
+    hear(&mut waitlist, &before, &[0], &[], NOW.moment);
+    // Two pods, each compared with two nodes.
+    let comparisons = 2 * (PER_POD + 2);
+    let resumes = NOW.moment.after(Micros((comparisons * COMPARISON_NANOSECONDS * SHARE / 1_000) as u64));
     assert!(!waitlist.wants_plan(resumes.before(Micros(1))) && waitlist.wants_plan(resumes));
     assert_eq!(waitlist.next_change(), Some(resumes));
     let after = fleet(&[0, 500]);
@@ -490,7 +494,7 @@ proptest! {
             considered += 1;
             let Some(next) = waitlist.claims().not_considered() else { break plan };
             prop_assert!(considered <= pods.len(), "each plan comes further");
-            prop_assert!(waitlist.wants_plan(NOW.moment));
+            prop_assert!(waitlist.wants_plan(SOON));
             for node in 0..used.len() {
                 prop_assert!(!finds_room(&waitlist, &fleet, node, next) && !finds_room(&waitlist, &fleet, node, Turn::LAST));
             }

@@ -7,6 +7,11 @@ use crate::model::node::OnTheirWay;
 use crate::policy::{Policy, Seen};
 use crate::testkit;
 
+fn shared(fleet: &Value, reservation_ttl: Micros) -> Arc<SharedState> {
+    let snapshot = testkit::snapshot(fleet).younger(Micros::from_secs(100_000));
+    Arc::new(SharedState::new(Arc::new(snapshot), reservation_ttl))
+}
+
 fn reviewer(config: Config) -> Reviewer {
     let fleet = json!({
         "sites": [{"name": "edge", "kind": "edge"}],
@@ -14,10 +19,7 @@ fn reviewer(config: Config) -> Reviewer {
     });
     Reviewer {
         policies: Arc::default(),
-        fleet: Arc::new(ArcSwap::from_pointee(
-            testkit::snapshot(&fleet).younger(Micros::from_secs(100_000)),
-        )),
-        ledger: Arc::new(Mutex::new(Ledger::new(config.reservation_ttl))),
+        shared: shared(&fleet, config.reservation_ttl),
         config: Arc::new(ArcSwap::from_pointee(config)),
         metrics: Arc::new(Metrics::new()),
         clock: Clock::start(),
@@ -304,9 +306,8 @@ fn burst_reviewer(reservation_ttl: Micros) -> Reviewer {
         ],
         "nodes": [edge[0], edge[1], cloud],
     });
-    let snapshot = testkit::snapshot(&fleet).younger(Micros::from_secs(100_000));
     Reviewer {
-        fleet: Arc::new(ArcSwap::from_pointee(snapshot)),
+        shared: shared(&fleet, reservation_ttl),
         ..reviewer(Config {
             reservation_ttl,
             ..Config::default()
@@ -336,7 +337,7 @@ fn edge_share_of_a_burst(reviewer: &Reviewer) -> usize {
 }
 
 fn open(reviewer: &Reviewer) -> usize {
-    reviewer.ledger.lock().unwrap().open()
+    reviewer.shared.ledger().open()
 }
 
 #[test]
@@ -344,6 +345,7 @@ fn a_burst_is_not_promised_the_same_room_twice() {
     let reviewer = burst_reviewer(HOUR);
     assert_eq!(edge_share_of_a_burst(&reviewer), 8);
     assert_eq!(open(&reviewer), 60);
+    reviewer.metrics.follow(Arc::clone(&reviewer.shared));
     assert!(reviewer.metrics.encode().contains("edgeward_reservations 60\n"));
 
     let without = burst_reviewer(Micros(0));
@@ -354,7 +356,7 @@ fn a_burst_is_not_promised_the_same_room_twice() {
 #[test]
 fn every_replica_counts_its_own_promises_for_the_others_too() {
     let reviewer = burst_reviewer(HOUR);
-    reviewer.ledger.lock().unwrap().set_replicas(4);
+    reviewer.shared.ledger().set_replicas(4);
     assert_eq!(edge_share_of_a_burst(&reviewer), 2);
 }
 
@@ -401,7 +403,7 @@ fn second_round(reviewer: &Reviewer) -> Value {
 
 /// Millicores and pod slots that are promised on the edge.
 fn promised(reviewer: &Reviewer) -> (i64, i64) {
-    let OnTheirWay { amounts, pods, .. } = reviewer.ledger.lock().unwrap().on_their_way("edge", 0);
+    let OnTheirWay { amounts, pods, .. } = reviewer.shared.ledger().on_their_way("edge", 0);
     (amounts.cpu.0, pods)
 }
 
@@ -443,13 +445,12 @@ fn a_second_round_after_its_reservation_expired_takes_the_room_anew() {
 #[test]
 fn a_panic_under_the_lock_does_not_end_all_reviews() {
     let reviewer = burst_reviewer(HOUR);
-    let ledger = Arc::clone(&reviewer.ledger);
+    let shared = Arc::clone(&reviewer.shared);
     let panicked = std::thread::spawn(move || {
-        let _ledger = ledger.lock().unwrap();
+        let _ledger = shared.ledger();
         panic!("in a review");
     });
     assert!(panicked.join().is_err());
-    assert!(reviewer.ledger.is_poisoned());
     assert_eq!(edge_share_of_a_burst(&reviewer), 8);
 }
 

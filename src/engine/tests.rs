@@ -1,8 +1,13 @@
+//! In virtual time: [`NOW`] and what is computed from it.
+
 use serde_json::json;
 
 use super::*;
 use crate::ledger::Reservation;
+use crate::model::node::Node;
 use crate::model::owner::Owner;
+use crate::testkit::NOW;
+use crate::units::Micros;
 
 const TTL: Micros = Micros::from_secs(3);
 
@@ -27,16 +32,12 @@ fn node(name: &str) -> Change {
 
 #[test]
 fn other_sites_are_in_use_when_everything_was_counted_by_them() {
-    let ledger = Arc::new(Mutex::new(Ledger::new(TTL)));
-    let clock = Clock::start();
-    let (mut observer, _changes) = Observer::new(Arc::clone(&ledger), clock, Arc::default());
-    let fleet = observer.fleet();
-    observer.index = Index::new(&sites("a"));
+    let shared = Arc::new(SharedState::new(Arc::default(), TTL));
+    let mut engine = Engine::new(sites("a"), Arc::clone(&shared));
     let mut tell = |told: Vec<Change>| {
-        told.into_iter()
-            .for_each(|change| observer.fold(clock.moment(), &change));
-        observer.publish();
-        let snapshot = fleet.load();
+        told.iter().for_each(|change| engine.apply(change, NOW));
+        engine.publish(NOW);
+        let snapshot = shared.snapshot();
         let nodes: Vec<_> = snapshot.sites[0].nodes().map(|node| node.name.to_string()).collect();
         (
             snapshot.revision,
@@ -58,7 +59,7 @@ fn other_sites_are_in_use_when_everything_was_counted_by_them() {
         state: crate::model::link::LinkState::Healthy,
         rtt: Some(Micros(1)),
         loss: None,
-        as_of: clock.moment(),
+        as_of: NOW.moment,
     };
     tell(vec![Change::Sites(sites("a"))]);
     tell(all(["a", "b"]));
@@ -75,8 +76,8 @@ fn other_sites_are_in_use_when_everything_was_counted_by_them() {
         priority: 0,
         releases: None,
     };
-    assert!(ledger.lock().unwrap().reserve(reservation, clock.moment()));
-    let charged = |node: u32| ledger.lock().unwrap().charges(NodeId(node), 0).count();
+    assert!(shared.ledger().reserve(reservation, NOW.moment));
+    let charged = |node: u32| shared.ledger().charges(NodeId(node), 0).count();
     assert_eq!([charged(0), charged(1)], [0, 1]);
 
     // One thing after another, and the old picture until the last.
@@ -95,42 +96,30 @@ fn other_sites_are_in_use_when_everything_was_counted_by_them() {
 
 #[test]
 fn a_held_pod_is_no_older_for_having_been_folded_late() {
-    let clock = Clock::start();
-    let (mut observer, _changes) = Observer::new(Arc::default(), clock, Arc::default());
-    let seen = clock.now().at(clock.moment().before(Micros::from_secs(100)));
-    let stated = seen.wall - jiff::SignedDuration::from_secs(5);
+    let mut engine = Engine::new(Arc::default(), Arc::default());
+    let stated = NOW.wall - jiff::SignedDuration::from_secs(5);
     let pod = json!({
         "metadata": {"name": "p", "namespace": "shop", "uid": "p", "resourceVersion": "1",
                      "annotations": {"scheduling.example.io/timestamp": stated.to_string()}},
         "spec": {"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]},
     });
+    Kind::ALL.into_iter().for_each(|kind| engine.apply(&Change::ListEnded(kind), NOW));
+    engine.apply(&record(&pod), NOW);
+    let plan = engine.publish(NOW.at(NOW.moment.after(Micros::from_secs(100)))).plan;
+    assert_eq!(plan.unwrap().oldest, Some(NOW.moment.before(Micros::from_secs(5))));
+}
+
+/// The change that a watch makes of a pod.
+fn record(pod: &serde_json::Value) -> Change {
     let text = pod.to_string();
-    let record = crate::pod::Pod::from_json(&text)
-        .unwrap()
-        .record(&text, &Config::default().keys);
-    observer.fold(seen.moment, &Change::Pod(Box::new(record.unwrap().unwrap())));
-    let (snapshot, config) = (Snapshot::default(), Config::default());
-    let plan = observer
-        .waitlist
-        .plan(&snapshot, &Ledger::default(), &config, |_| true, clock.now());
-    let age = seen.moment.since(plan.oldest.unwrap());
-    assert!(age >= Micros::from_secs(4) && age < Micros::from_secs(6), "{age} ms");
+    let pod = crate::pod::Pod::from_json(&text).unwrap();
+    Change::Pod(Box::new(pod.record(&text, &Config::default().keys).unwrap().unwrap()))
 }
 
 #[test]
 fn each_decision_is_told_once_and_only_where_it_is_new() {
-    let (mut observer, _changes) = Observer::new(Arc::default(), Clock::start(), Arc::default());
-    let told = Arc::<Mutex<Vec<(Box<str>, Option<String>)>>>::default();
-    observer.when_decided({
-        let told = Arc::clone(&told);
-        move |sighting| {
-            let site = sighting.site.map(|(name, _)| name);
-            told.lock().unwrap().push((sighting.uid, site));
-        }
-    });
-    let keys = Config::default().keys;
-    let now = observer.clock.wall();
-    let ago = |seconds| now - jiff::SignedDuration::from_secs(seconds);
+    let mut engine = Engine::new(Arc::default(), Arc::default());
+    let ago = |seconds| NOW.wall - jiff::SignedDuration::from_secs(seconds);
     let pod = |uid: &str, decided: jiff::Timestamp, id: u32, selector: &str| {
         let pod = serde_json::json!({
             "metadata": {"name": uid, "namespace": "shop", "uid": uid, "creationTimestamp": ago(1), "annotations": {
@@ -141,13 +130,15 @@ fn each_decision_is_told_once_and_only_where_it_is_new() {
             }},
             "spec": {"nodeSelector": {selector: "true"}},
         });
-        let text = pod.to_string();
-        let record = crate::pod::Pod::from_json(&text).unwrap().record(&text, &keys).unwrap();
-        Change::Pod(Box::new(record.unwrap()))
+        record(&pod)
     };
     let mut tells = |changes: Vec<Change>| {
-        changes.into_iter().for_each(|change| observer.fold(Moment(0), &change));
-        std::mem::take(&mut *told.lock().unwrap())
+        changes.iter().for_each(|change| engine.apply(change, NOW));
+        let told = |effect| match effect {
+            Effect::Decided(sighting) => Some((sighting.uid, sighting.site.map(|(name, _)| name))),
+            _ => None,
+        };
+        engine.publish(NOW).effects.into_iter().filter_map(told).collect::<Vec<_>>()
     };
     let is = |uid: &str, site: Option<&str>| vec![(Box::from(uid), site.map(str::to_owned))];
     let cloud = "node.role/cloud";
@@ -173,13 +164,9 @@ fn each_decision_is_told_once_and_only_where_it_is_new() {
 
 #[test]
 fn a_loop_is_published_and_told_once_and_only_of_pods_seen_as_they_are_created() {
-    let (mut observer, _changes) = Observer::new(Arc::default(), Clock::start(), Arc::default());
-    let told = Arc::<Mutex<Vec<Loop>>>::default();
-    observer.when_looping({
-        let told = Arc::clone(&told);
-        move |closed| told.lock().unwrap().push(closed)
-    });
-    let keys = Config::default().keys;
+    let shared = Arc::<SharedState>::default();
+    let mut engine = Engine::new(Arc::default(), Arc::clone(&shared));
+    let mut told = vec![];
     let pod = |i: usize| {
         let pod = serde_json::json!({
             "metadata": {
@@ -189,15 +176,16 @@ fn a_loop_is_published_and_told_once_and_only_of_pods_seen_as_they_are_created()
             },
             "spec": {},
         });
-        let text = pod.to_string();
-        let record = crate::pod::Pod::from_json(&text).unwrap().record(&text, &keys).unwrap();
-        Change::Pod(Box::new(record.unwrap()))
+        record(&pod)
     };
     let mut paused_after = |changes: Vec<Change>| {
-        let now = observer.clock.moment();
-        changes.into_iter().for_each(|change| observer.fold(now, &change));
-        observer.publish();
-        observer.fleet.load().paused.get("shop", "r2").is_some()
+        changes.iter().for_each(|change| engine.apply(change, NOW));
+        let effects = engine.publish(NOW).effects.into_iter();
+        told.extend(effects.filter_map(|effect| match effect {
+            Effect::Paused(closed) => Some(closed),
+            _ => None,
+        }));
+        shared.snapshot().paused.get("shop", "r2").is_some()
     };
     let comes_and_goes = |i: usize| [pod(i), Change::PodGone(i.to_string().into())];
     assert!(!paused_after(vec![Change::ListBegan(Kind::Pods)]));
@@ -206,14 +194,12 @@ fn a_loop_is_published_and_told_once_and_only_of_pods_seen_as_they_are_created()
     assert!(!paused_after((100..111).flat_map(comes_and_goes).collect()));
     assert!(paused_after(comes_and_goes(111).into()));
     assert!(paused_after((200..220).flat_map(comes_and_goes).collect()));
-    let told = told.lock().unwrap();
     let names: Vec<_> = told.iter().map(|closed| (&*closed.controller, &*closed.pod)).collect();
     assert_eq!(names, [("Robot r2", "111")]);
 }
 
 #[test]
 fn what_was_decided_in_a_namespace_is_forgotten_when_it_opts_out() {
-    let keys = Config::default().keys;
     let pod = |name: &str, second: u32, annotations: serde_json::Value| {
         let pod = serde_json::json!({
             "metadata": {
@@ -222,13 +208,10 @@ fn what_was_decided_in_a_namespace_is_forgotten_when_it_opts_out() {
             },
             "spec": {"nodeName": "n"},
         });
-        let text = pod.to_string();
-        let record = crate::pod::Pod::from_json(&text).unwrap().record(&text, &keys).unwrap();
-        Change::Pod(Box::new(record.unwrap()))
+        record(&pod)
     };
     let bound_after = |between: &[Change]| {
-        let (mut observer, _changes) = Observer::new(Arc::default(), Clock::start(), Arc::default());
-        let surveys = observer.surveys();
+        let mut engine = Engine::new(Arc::default(), Arc::default());
         let decided = serde_json::json!({"scheduling.example.io/decision-id": "00000000-0000-4000-8000-000000000001"});
         let mut changes = vec![
             Change::Namespace("shop".into(), true),
@@ -237,10 +220,8 @@ fn what_was_decided_in_a_namespace_is_forgotten_when_it_opts_out() {
         ];
         changes.extend_from_slice(between);
         changes.extend(Kind::ALL.map(Change::ListEnded));
-        let now = observer.clock.moment();
-        changes.into_iter().for_each(|change| observer.fold(now, &change));
-        observer.publish();
-        surveys.borrow().bound
+        changes.iter().for_each(|change| engine.apply(change, NOW));
+        engine.publish(NOW).survey.unwrap().bound
     };
     let namespace = |is_managed| Change::Namespace("shop".into(), is_managed);
     assert_eq!(bound_after(&[namespace(true)]), 1);
@@ -249,16 +230,15 @@ fn what_was_decided_in_a_namespace_is_forgotten_when_it_opts_out() {
 
 #[test]
 fn nobody_is_blamed_for_pods_that_were_not_seen() {
-    let ledger = Arc::new(Mutex::new(Ledger::new(TTL)));
-    let clock = Clock::start();
-    let (mut observer, _changes) = Observer::new(Arc::clone(&ledger), clock, Arc::default());
-    let mut now = clock.now();
+    let shared = Arc::new(SharedState::new(Arc::default(), TTL));
+    let mut engine = Engine::new(Arc::default(), Arc::clone(&shared));
+    let mut now = NOW;
     let mut ids = 0;
     // Whether an owner is suspended when three reservations, made after this was told, come to nothing.
     let mut is_blamed_after = |told: Vec<Change>| {
         now.moment = now.moment.after(Micros(1));
-        told.into_iter().for_each(|change| observer.fold(now.moment, &change));
-        let mut ledger = ledger.lock().unwrap();
+        told.iter().for_each(|change| engine.apply(change, now));
+        let mut ledger = shared.ledger();
         for _ in 0..3 {
             ids += 1;
             let reservation = Reservation {
@@ -293,4 +273,46 @@ fn nobody_is_blamed_for_pods_that_were_not_seen() {
         Change::Heard(Kind::Pods)
     ]));
     assert!(is_blamed_after(vec![Change::ListEnded(Kind::Pods)]));
+}
+
+#[test]
+fn a_pod_of_another_domain_is_told_and_a_fault_until_it_is_gone() {
+    let keys = Config::default().keys;
+    let mut engine = Engine::new(Arc::default(), Arc::default());
+    let pod = |uid: &str, gates: &[&str]| {
+        let gates: Vec<_> = gates.iter().map(|name| json!({"name": name})).collect();
+        record(&json!({
+            "metadata": {"name": format!("pod-{uid}"), "namespace": "shop", "uid": uid},
+            "spec": {"schedulingGates": gates},
+        }))
+    };
+    let old = crate::keys::Keys::new("acme.dev").gate;
+    let mut told_of = |changes: &[Change]| {
+        changes.iter().for_each(|change| engine.apply(change, NOW));
+        let (mut pods, mut faults) = (vec![], vec![]);
+        for effect in engine.publish(NOW).effects {
+            match effect {
+                Effect::HeldByAnotherDomain(pod) => pods.push((pod.name.to_string(), pod.domain.to_string())),
+                Effect::OtherDomains { any, new } => faults.push((any, new)),
+                _ => {}
+            }
+        }
+        (pods, faults)
+    };
+    assert_eq!(
+        told_of(&[pod("a", &[&keys.gate]), pod("b", &["queue.example/admission"])]),
+        (vec![], vec![])
+    );
+    let both = pod("c", &["queue.example/admission", &old]);
+    let of = |name: &str| (name.to_owned(), "acme.dev".to_owned());
+    assert_eq!(
+        told_of(&[both.clone(), both, pod("d", &[&old])]),
+        (vec![of("pod-c"), of("pod-d")], vec![(true, vec![("acme.dev".into(), 2)])])
+    );
+    assert_eq!(told_of(&[pod("d", &[])]), (vec![], vec![(true, vec![])]));
+    assert_eq!(told_of(&[Change::PodGone("c".into())]), (vec![], vec![(false, vec![])]));
+    // Anybody can invent gates: of very many, not each is told.
+    let many: Vec<Change> = (0..300).map(|i| pod(&i.to_string(), &[&old])).collect();
+    let (pods, faults) = told_of(&many);
+    assert_eq!((pods.len(), &*faults), (100, &[(true, vec![("acme.dev".into(), 300)])][..]));
 }

@@ -1,0 +1,63 @@
+//! Pods behind the gate of another domain than ours: held when the configuration had that one, most likely. Nobody releases
+//! them, so the domain in use counts as a fault of the configuration for as long as there are any.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::Effect;
+use crate::model::pod_record::PodRecord;
+
+/// How many pods are told of, and how many domains: anybody who may create pods can invent gates.
+const TOLD: usize = 100;
+
+/// Those pods, and which domains were told of.
+#[derive(Debug, Default)]
+pub(super) struct OtherDomains {
+    /// The domain of the gate, by uid of the pod.
+    pods: HashMap<Box<str>, Box<str>>,
+    /// Whether pods came or went since the last report.
+    changed: bool,
+    /// The domains that were told last.
+    told: BTreeSet<Box<str>>,
+}
+
+impl OtherDomains {
+    /// A pod as it is now. Each such pod is told once, unless there are very many.
+    pub(super) fn apply(&mut self, pod: &PodRecord) -> Option<Effect> {
+        let Some(stray) = &pod.stray else {
+            self.delete(&pod.uid);
+            return None;
+        };
+        let before = self.pods.insert(stray.uid.clone(), stray.domain.clone());
+        self.changed |= before.as_ref() != Some(&stray.domain);
+        (before.is_none() && self.pods.len() <= TOLD).then(|| Effect::HeldByAnotherDomain(stray.clone()))
+    }
+
+    /// A pod is gone.
+    pub(super) fn delete(&mut self, uid: &str) {
+        self.changed |= self.pods.remove(uid).is_some();
+    }
+
+    /// Keeps the pods that are still there.
+    pub(super) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
+        let before = self.pods.len();
+        self.pods.retain(|uid, _| is_there(uid));
+        self.changed |= self.pods.len() < before;
+    }
+
+    /// Whether there are such pods, with each domain that is new, and how many are of it; `None` while nothing has changed.
+    pub(super) fn report(&mut self) -> Option<Effect> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        let mut domains = BTreeMap::<&str, usize>::new();
+        for domain in self.pods.values() {
+            *domains.entry(domain).or_default() += 1;
+        }
+        domains = domains.into_iter().take(TOLD).collect();
+        let new = domains.iter().filter(|(domain, _)| !self.told.contains(**domain));
+        let new = new.map(|(domain, pods)| (Box::from(*domain), *pods)).collect();
+        self.told = domains.into_keys().map(Box::from).collect();
+        let any = !self.pods.is_empty();
+        Some(Effect::OtherDomains { any, new })
+    }
+}
