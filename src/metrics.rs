@@ -540,7 +540,9 @@ impl Metrics {
         let ledger = shared.ledger();
         self.reservations.set(ledger.open() as u64);
         self.owners_suspended.set(ledger.suspended() as u64);
-        self.reservations_expired.inner().store(ledger.expired(), Ordering::Relaxed);
+        self.reservations_expired
+            .inner()
+            .store(ledger.expired(), Ordering::Relaxed);
     }
 
     /// Everything, in the OpenMetrics text format; see [`CONTENT_TYPE`]. Cost: a pass over all nodes.

@@ -114,7 +114,9 @@ impl Observer {
             if due_at.is_some_and(|at| at <= self.clock.moment()) {
                 // A plan takes time, and what is seen meanwhile must not wait for two.
                 for _ in 0..BACKLOG {
-                    let Ok((at, change)) = self.changes.try_recv() else { break };
+                    let Ok((at, change)) = self.changes.try_recv() else {
+                        break;
+                    };
                     self.apply(&mut engine, &change, at);
                 }
                 published = self.clock.moment();

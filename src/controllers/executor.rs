@@ -111,7 +111,10 @@ impl Executor {
                     refusals: known.map_or(0, |known| known.refusals),
                 };
                 let mut step = step.clone();
-                if step.what == What::Release && begun.refusals >= REFUSALS && is_overdue(&step, &self.config.load(), now) {
+                if step.what == What::Release
+                    && begun.refusals >= REFUSALS
+                    && is_overdue(&step, &self.config.load(), now)
+                {
                     step.what = What::LetGo(Reason::ReleasedTimeout);
                 }
                 done.insert(Arc::clone(&step.pod.uid), begun);

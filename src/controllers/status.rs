@@ -261,6 +261,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::model::snapshot::Snapshot;
     use crate::testkit::{self, NOW};
 
     fn fleet(wan: &Value, ready: bool) -> Snapshot {

@@ -11,10 +11,12 @@ mod time;
 
 use serde_json::{Value, json};
 
+use super::verdict::RefusalCode;
 use super::*;
 use crate::config::Holding;
 use crate::pod::Pod;
 use crate::testkit::{self, NOW};
+use crate::units::Micros;
 
 /// Site and reason of a decision, or just the reason where the pod is not placed.
 fn outcome(fleet: &Value, pod: &Value) -> String {

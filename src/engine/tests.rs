@@ -1,5 +1,7 @@
 //! In virtual time: [`NOW`] and what is computed from it.
 
+mod minutes;
+
 use serde_json::json;
 
 use super::*;
@@ -103,7 +105,9 @@ fn a_held_pod_is_no_older_for_having_been_folded_late() {
                      "annotations": {"scheduling.example.io/timestamp": stated.to_string()}},
         "spec": {"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]},
     });
-    Kind::ALL.into_iter().for_each(|kind| engine.apply(&Change::ListEnded(kind), NOW));
+    Kind::ALL
+        .into_iter()
+        .for_each(|kind| engine.apply(&Change::ListEnded(kind), NOW));
     engine.apply(&record(&pod), NOW);
     let plan = engine.publish(NOW.at(NOW.moment.after(Micros::from_secs(100)))).plan;
     assert_eq!(plan.unwrap().oldest, Some(NOW.moment.before(Micros::from_secs(5))));
@@ -122,11 +126,11 @@ fn each_decision_is_told_once_and_only_where_it_is_new() {
     let ago = |seconds| NOW.wall - jiff::SignedDuration::from_secs(seconds);
     let pod = |uid: &str, decided: jiff::Timestamp, id: u32, selector: &str| {
         let pod = serde_json::json!({
-            "metadata": {"name": uid, "namespace": "shop", "uid": uid, "creationTimestamp": ago(1), "annotations": {
+            "metadata": {"name": uid, "namespace": "shop", "uid": uid, "creationTimestamp": ago(1).to_string(), "annotations": {
                 "scheduling.example.io/decision-id": format!("00000000-0000-4000-8000-{id:012}"),
                 "scheduling.example.io/reason": "cloud_best_effort",
                 "scheduling.example.io/site": "cloud",
-                "scheduling.example.io/timestamp": decided,
+                "scheduling.example.io/timestamp": decided.to_string(),
             }},
             "spec": {"nodeSelector": {selector: "true"}},
         });
@@ -138,7 +142,12 @@ fn each_decision_is_told_once_and_only_where_it_is_new() {
             Effect::Decided(sighting) => Some((sighting.uid, sighting.site.map(|(name, _)| name))),
             _ => None,
         };
-        engine.publish(NOW).effects.into_iter().filter_map(told).collect::<Vec<_>>()
+        engine
+            .publish(NOW)
+            .effects
+            .into_iter()
+            .filter_map(told)
+            .collect::<Vec<_>>()
     };
     let is = |uid: &str, site: Option<&str>| vec![(Box::from(uid), site.map(str::to_owned))];
     let cloud = "node.role/cloud";
@@ -307,12 +316,18 @@ fn a_pod_of_another_domain_is_told_and_a_fault_until_it_is_gone() {
     let of = |name: &str| (name.to_owned(), "acme.dev".to_owned());
     assert_eq!(
         told_of(&[both.clone(), both, pod("d", &[&old])]),
-        (vec![of("pod-c"), of("pod-d")], vec![(true, vec![("acme.dev".into(), 2)])])
+        (
+            vec![of("pod-c"), of("pod-d")],
+            vec![(true, vec![("acme.dev".into(), 2)])]
+        )
     );
     assert_eq!(told_of(&[pod("d", &[])]), (vec![], vec![(true, vec![])]));
     assert_eq!(told_of(&[Change::PodGone("c".into())]), (vec![], vec![(false, vec![])]));
     // Anybody can invent gates: of very many, not each is told.
     let many: Vec<Change> = (0..300).map(|i| pod(&i.to_string(), &[&old])).collect();
     let (pods, faults) = told_of(&many);
-    assert_eq!((pods.len(), &*faults), (100, &[(true, vec![("acme.dev".into(), 300)])][..]));
+    assert_eq!(
+        (pods.len(), &*faults),
+        (100, &[(true, vec![("acme.dev".into(), 300)])][..])
+    );
 }

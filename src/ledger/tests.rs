@@ -137,7 +137,7 @@ fn a_pod_under_review_again_is_promised_room_anew_and_for_no_longer() {
     assert_eq!(ledger, {
         let mut struck = Ledger::new(TTL);
         struck.strike(Owner::new("shop", None), after(TTL).wall);
-        struck.freed = 2;
+        (struck.freed, struck.expired) = (2, 1);
         struck
     });
 }

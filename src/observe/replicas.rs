@@ -8,8 +8,9 @@ use kube::Api;
 use kube::runtime::watcher::{Config, Event};
 use kube::runtime::{WatchStreamExt as _, watcher};
 
+use super::Changes;
 use super::watch::{Cluster, begin_anew, is_gone, open_seconds, pauses};
-use super::{Change, Changes};
+use crate::engine::Change;
 use crate::metrics::Metrics;
 
 impl Cluster {

@@ -23,9 +23,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tower::Service;
 
+use super::Changes;
 use super::raw::Raw;
-use super::{Change, Changes};
-
+use crate::engine::Change;
 use crate::index::Kind;
 use crate::keys::Keys;
 use crate::metrics::Metrics;
@@ -365,7 +365,7 @@ mod tests {
     /// Long enough for a busy machine.
     const BOUND: Duration = Duration::from_secs(30);
 
-    fn changes() -> (Changes, mpsc::Receiver<(crate::units::Moment, Change)>) {
+    fn changes() -> (Changes, mpsc::Receiver<(crate::units::Now, Change)>) {
         let (sender, receiver) = mpsc::channel(8);
         let clock = Clock::start();
         (Changes { sender, clock }, receiver)

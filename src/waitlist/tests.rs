@@ -348,7 +348,9 @@ fn plans_take_a_quarter_of_the_time_and_meanwhile_nobody_gets_what_is_new() {
     hear(&mut waitlist, &before, &[0], &[], NOW.moment);
     // Two pods, each compared with two nodes.
     let comparisons = 2 * (PER_POD + 2);
-    let resumes = NOW.moment.after(Micros((comparisons * COMPARISON_NANOSECONDS * SHARE / 1_000) as u64));
+    let resumes = NOW
+        .moment
+        .after(Micros((comparisons * COMPARISON_NANOSECONDS * SHARE / 1_000) as u64));
     assert!(!waitlist.wants_plan(resumes.before(Micros(1))) && waitlist.wants_plan(resumes));
     assert_eq!(waitlist.next_change(), Some(resumes));
     let after = fleet(&[0, 500]);

@@ -15,7 +15,6 @@ use crate::config::{self, Config};
 use crate::controllers::events::Recorder;
 use crate::index::Footprint;
 use crate::keys::Keys;
-use crate::ledger::Ledger;
 use crate::model::pod_record::StuckPod;
 use crate::pod::Pod;
 use crate::testkit;
@@ -96,11 +95,8 @@ impl Replica {
         let backstop = Backstop {
             client,
             surveys: newest,
-            books: Books {
-                config: Arc::clone(&config),
-                fleet: Arc::new(ArcSwap::from_pointee(testkit::snapshot(&fleet))),
-                ledger: Arc::new(Mutex::new(Ledger::default())),
-            },
+            config: Arc::clone(&config),
+            shared: Arc::new(SharedState::new(Arc::new(testkit::snapshot(&fleet)), Micros(0))),
             events,
             clock,
             metrics: Arc::clone(&metrics),
