@@ -10,11 +10,12 @@
 //! | [`resources`] | resource names to amounts |
 //! | [`keys`] | annotation and label keys under the configured domain |
 //! | [`config`] | settings: schema, defaults, validation that names every fault |
-//! | [`pod`] | pod JSON to [`workload::Workload`]; the only reader of a pod's wire form |
-//! | [`node`] | node JSON to [`fleet::Node`]; the only reader of a node's wire form |
+//! | [`pod`] | pod JSON to [`model::workload::Workload`]; the only reader of a pod's wire form |
+//! | [`node`] | node JSON to [`model::node::Node`]; the only reader of a node's wire form |
 //! | [`policy`] | which SLO applies to a pod: its annotations over policies |
-//! | [`workload`] | what is asked: request, constraints, SLO |
-//! | [`fleet`] | what exists: sites, nodes, links; the snapshot, and its file form |
+//! | [`model`] | what is asked and what exists: workload, SLO, sites, nodes, links; the snapshot |
+//! | [`wire`] | the file form of a snapshot |
+//! | [`engine`] | the whole as one state machine |
 //! | [`ledger`] | what decisions have promised to pods that are not seen yet |
 //! | [`index`] | events of nodes and pods to the snapshot: charges, queues, closed sites |
 //! | [`wan`] | what probes of a link say, and when its state changes |
@@ -41,7 +42,7 @@
 //! The inner ring in one look: a pod, a fleet, a verdict, a patch.
 //!
 //! ```
-//! use edgeward::{config::Config, decide::decide, fleet::file, patch::{Stamp, patch}, pod::Pod, room::Room};
+//! use edgeward::{config::Config, decide::decide, patch::{Stamp, patch}, pod::Pod, room::Room, wire::fleet_file};
 //! use edgeward::units::{Moment, Now};
 //! use serde_json::json;
 //!
@@ -51,7 +52,7 @@
 //!     "sites": [{"name": "edge", "kind": "edge"}],
 //!     "nodes": [{"name": "e1", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 110}}],
 //! });
-//! let snapshot = file::read(&fleet, &config, now.moment)?;
+//! let snapshot = fleet_file::read(&fleet, &config, now.moment)?;
 //!
 //! let pod = r#"{"metadata": {"annotations": {"slo.example.io/class": "latency"}}, "spec": {"containers": []}}"#;
 //! let pod = Pod::from_json(pod)?;

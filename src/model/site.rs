@@ -27,7 +27,7 @@ impl SiteKind {
     }
 }
 
-/// A place where pods can run, as an operator defines it. What is seen of it is a [`Site`].
+/// A place where pods can run, as an operator defines it. What is seen of it is a [`Site`](super::snapshot::Site).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteDefinition {
     /// Name, unique in the fleet.
