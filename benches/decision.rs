@@ -8,21 +8,21 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use edgeward::config::Config;
-use edgeward::decide::decide;
-use edgeward::ledger::{Ledger, Reservation};
-use edgeward::model::decision_id::DecisionId;
-use edgeward::model::node::NodeId;
-use edgeward::model::owner::Owner;
-use edgeward::model::snapshot::Snapshot;
-use edgeward::model::workload::Turn;
-use edgeward::model::workload::Workload;
-use edgeward::patch::{Stamp, patch};
-use edgeward::pod::Pod;
-use edgeward::resources::Amounts;
-use edgeward::room::Room;
-use edgeward::units::{Millicores, Moment, Now};
-use edgeward::wire::fleet_file;
+use edgeward_core::config::Config;
+use edgeward_core::model::decision_id::DecisionId;
+use edgeward_core::model::node::NodeId;
+use edgeward_core::model::owner::Owner;
+use edgeward_core::model::snapshot::Snapshot;
+use edgeward_core::model::workload::Turn;
+use edgeward_core::model::workload::Workload;
+use edgeward_core::placement::decide::decide;
+use edgeward_core::placement::ledger::{Ledger, Reservation};
+use edgeward_core::placement::patch::{Stamp, patch};
+use edgeward_core::placement::room::Room;
+use edgeward_core::resources::Amounts;
+use edgeward_core::units::{Millicores, Moment, Now};
+use edgeward_core::wire::fleet_file;
+use edgeward_core::wire::pod::Pod;
 use serde_json::{Value, json};
 
 const POD: &str = include_str!("pod.json");

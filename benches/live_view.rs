@@ -4,20 +4,20 @@
 //!
 //! Events are texts as watches bring them, read as `observe` reads them.
 
-// What keeps the inner ring pure is not for a measurement; one that cannot be set up should stop.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used)]
+// A measurement that cannot be set up should stop.
+#![allow(clippy::unwrap_used)]
 #![allow(missing_docs)]
 
 use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use edgeward::config::Config;
-use edgeward::index::{Index, Kind};
-use edgeward::keys::Keys;
-use edgeward::node;
-use edgeward::pod::Pod;
-use edgeward::units::Moment;
+use edgeward_core::cluster::index::{Index, Kind};
+use edgeward_core::config::Config;
+use edgeward_core::keys::Keys;
+use edgeward_core::units::Moment;
+use edgeward_core::wire::node;
+use edgeward_core::wire::pod::Pod;
 use serde_json::{Value, json};
 
 const POD: &str = include_str!("pod.json");

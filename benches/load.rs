@@ -4,8 +4,8 @@
 //!
 //! Client and server share the machine, so throughput is a floor; the ratio is what counts.
 
-// What keeps the inner ring pure is not for a measurement; one that cannot be set up should stop.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used)]
+// A measurement that cannot be set up should stop.
+#![allow(clippy::unwrap_used)]
 #![allow(missing_docs)]
 
 use std::net::Ipv4Addr;
@@ -13,19 +13,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use edgeward::admit::review::{NoOpinion, NotAReview, Reviewer};
-use edgeward::admit::{Answer, Ticket};
-use edgeward::clock::Clock;
-use edgeward::config::Config;
-use edgeward::engine::SharedState;
-use edgeward::index::{Index, Kind};
-use edgeward::keys::Keys;
-use edgeward::metrics::Metrics;
-use edgeward::model::link::{Link, LinkState};
-use edgeward::pod::Pod;
-use edgeward::runtime::{self, Readiness, ServeOptions, Server};
-use edgeward::units::{Micros, Moment, Permille};
-use edgeward::{node, tls};
+use edgeward::admission::review::{NoOpinion, NotAReview, Reviewer};
+use edgeward::admission::{Answer, Ticket};
+use edgeward::instruments::metrics::Metrics;
+use edgeward::platform::clock::Clock;
+use edgeward::serve;
+use edgeward::serve::{Readiness, ServeOptions, Server};
+use edgeward::tls;
+use edgeward_core::cluster::index::{Index, Kind};
+use edgeward_core::config::Config;
+use edgeward_core::engine::SharedState;
+use edgeward_core::keys::Keys;
+use edgeward_core::model::link::{Link, LinkState};
+use edgeward_core::units::{Micros, Moment, Permille};
+use edgeward_core::wire::node;
+use edgeward_core::wire::pod::Pod;
 use reqwest::Certificate;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -55,7 +57,7 @@ impl Answer for Constant {
 
 fn main() {
     tls::install_crypto_provider();
-    runtime::tokio_runtime().unwrap().block_on(measure());
+    serve::tokio_runtime().unwrap().block_on(measure());
 }
 
 async fn measure() {

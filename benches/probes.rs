@@ -1,8 +1,6 @@
 //! How much longer than the link a WAN probe says it is: probes of loopback, whose own round trip is some tens of
 //! microseconds, on an idle machine and beside busy threads. `cargo bench --bench probes`; docs/wan.md has the result.
 
-// What keeps the inner ring pure is not for a measurement.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 #![allow(missing_docs)]
 
 use std::hint::black_box;
@@ -11,15 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use edgeward::clock::Clock;
-use edgeward::config::Config;
-use edgeward::config::Probing;
-use edgeward::metrics::Metrics;
-use edgeward::model::endpoint::Endpoint;
-use edgeward::model::link::Thresholds;
-use edgeward::observe::probe::Probers;
-use edgeward::units::Micros;
-use edgeward::wan::WINDOW;
+use edgeward::instruments::metrics::Metrics;
+use edgeward::platform::clock::Clock;
+use edgeward::sources::probe::Probers;
+use edgeward_core::cluster::wan::WINDOW;
+use edgeward_core::config::Config;
+use edgeward_core::config::Probing;
+use edgeward_core::model::endpoint::Endpoint;
+use edgeward_core::model::link::Thresholds;
+use edgeward_core::units::Micros;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

@@ -1,27 +1,27 @@
 //! What held pods cost: a plan, a publication that changes nothing for them, and a review beside their claims.
 //! `cargo bench --bench waitlist`; docs/performance.md has the result.
 
-// What keeps the inner ring pure is not for a measurement; one that cannot be set up should stop.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used)]
+// A measurement that cannot be set up should stop.
+#![allow(clippy::unwrap_used)]
 #![allow(missing_docs)]
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use edgeward::config::Config;
-use edgeward::decide::decide;
-use edgeward::index::{Index, Kind};
-use edgeward::keys::Keys;
-use edgeward::ledger::Ledger;
-use edgeward::model::pod_record::HeldPod;
-use edgeward::model::snapshot::Snapshot;
-use edgeward::node;
-use edgeward::pod::Pod;
-use edgeward::room::Room;
-use edgeward::units::{Micros, Moment, Now};
-use edgeward::waitlist::Waitlist;
-use edgeward::wire::fleet_file;
+use edgeward_core::cluster::index::{Index, Kind};
+use edgeward_core::config::Config;
+use edgeward_core::keys::Keys;
+use edgeward_core::model::pod_record::HeldPod;
+use edgeward_core::model::snapshot::Snapshot;
+use edgeward_core::placement::decide::decide;
+use edgeward_core::placement::ledger::Ledger;
+use edgeward_core::placement::room::Room;
+use edgeward_core::queue::Waitlist;
+use edgeward_core::units::{Micros, Moment, Now};
+use edgeward_core::wire::fleet_file;
+use edgeward_core::wire::node;
+use edgeward_core::wire::pod::Pod;
 use serde_json::{Value, json};
 
 const POD: &str = include_str!("pod.json");

@@ -1,7 +1,7 @@
 //! Our custom resources, group `edgeward.io/v1alpha1`: [`Site`] and [`SloPolicy`].
 //!
 //! The types give the schema that the API server holds objects to, and the status that we write. What an object's `spec`
-//! means is read by the inner ring, as a configuration is, with the same bounds and every fault.
+//! means is read by the core, as a configuration is, with the same bounds and every fault.
 
 // The derive repeats each type inside a function, and columns are alike.
 #![allow(unreachable_pub, clippy::duplicated_attributes)]
@@ -14,7 +14,7 @@ use kube::{CustomResource, CustomResourceExt as _, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::slo::MAX_MILLIS;
+use edgeward_core::model::slo::MAX_MILLIS;
 
 /// A place where pods can run: the nodes of this cluster, or a cluster behind virtual nodes.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]

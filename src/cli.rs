@@ -9,7 +9,6 @@ mod demo;
 mod documents;
 mod fleet;
 mod installed;
-mod live;
 mod man;
 mod release;
 mod review;

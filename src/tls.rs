@@ -15,10 +15,11 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, Se
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
 
-use crate::clock::Clock;
-use crate::files::{self, Unreadable, Watch};
-use crate::metrics::{Metrics, Reload, TlsCa, TlsMaterial};
-use crate::units::Micros;
+use crate::instruments::metrics::{Metrics, Reload, TlsCa, TlsMaterial};
+use crate::platform::clock::Clock;
+use crate::platform::files;
+use crate::platform::files::{Unreadable, Watch};
+use edgeward_core::units::Micros;
 
 mod authorities;
 mod authority;
@@ -80,7 +81,7 @@ pub enum Source {
         /// Our Service, whose name the certificate must have.
         service: Service,
         /// How long an authority must have been in it before a leaf of it takes the place of a valid one of another:
-        /// [`Lives::settle`](crate::rotation::Lives::settle).
+        /// [`Lives::settle`](edgeward_core::certificates::Lives::settle).
         settle: Micros,
     },
 }

@@ -19,12 +19,13 @@ use self::certificate::Behind;
 use self::finding::{Finding, Report};
 use super::cluster::Cluster;
 use super::installed::{Found, Installed, State};
-use super::{live, undecided};
-use crate::clock::Clock;
-use crate::metrics::Metrics;
-use crate::observe::installation::Webhook;
-use crate::observe::{Connection, Listing};
-use crate::runtime::{self, LogFormat};
+use super::undecided;
+use crate::inspect;
+use crate::inspect::installation::Webhook;
+use crate::inspect::{Connection, Listing};
+use crate::instruments::logs::{self, LogFormat};
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
 
 /// Find what is wrong with an installation of edgeward, and say how to mend it.
 ///
@@ -71,7 +72,7 @@ enum Output {
 impl Check {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let metrics = Arc::new(Metrics::new());
-        let _logs = runtime::init_logging(LogFormat::Pretty, "error", Arc::clone(&metrics))?;
+        let _logs = logs::init_logging(LogFormat::Pretty, "error", Arc::clone(&metrics))?;
         let clock = Clock::start();
         let report = self
             .cluster
@@ -169,7 +170,7 @@ impl Check {
             findings.push(Finding::warning("nodes", text.to_owned(), None));
             return Ok(findings);
         }
-        match live::look(connection, &found.config, clock, metrics).await {
+        match inspect::look(connection, &found.config, clock, metrics).await {
             Ok(listing) => {
                 findings.extend(replicas.held(&listing.held, &home, &found.config, clock.wall()));
                 findings.extend(picture(listing, &found, clock));

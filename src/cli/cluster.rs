@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 
-use crate::observe::Connection;
-use crate::runtime;
+use crate::inspect::Connection;
+use crate::serve;
 
 /// Seconds to wait for a cluster, unless told otherwise.
 pub(super) const TIMEOUT: u64 = 30;
@@ -37,7 +37,7 @@ pub(super) fn ask<T>(
     timeout: u64,
     question: impl AsyncFnOnce(&Connection) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let runtime = runtime::tokio_runtime()?;
+    let runtime = serve::tokio_runtime()?;
     let answer = runtime.block_on(async {
         let connection = Connection::open(context).await?;
         let answer = tokio::time::timeout(Duration::from_secs(timeout), question(&connection)).await;

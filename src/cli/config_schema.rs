@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::print;
 use crate::api;
-use crate::config::settings::{Assumed, Kind, SETTINGS, Setting};
-use crate::model::slo::Class;
+use edgeward_core::config::settings::{Assumed, Kind, SETTINGS, Setting};
+use edgeward_core::model::slo::Class;
 
 /// Print a JSON schema of the configuration, for editors that complete and check while one types.
 ///

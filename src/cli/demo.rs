@@ -12,15 +12,16 @@ use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
 use super::trimmed;
-use crate::admit::review::Reviewer;
-use crate::clock::Clock;
-use crate::config::{Config, Explain};
-use crate::engine::SharedState;
-use crate::metrics::Metrics;
-use crate::runtime::{self, Readiness, ServeOptions, Server};
+use crate::admission::review::Reviewer;
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use crate::platform::yaml;
+use crate::serve;
+use crate::serve::{Readiness, ServeOptions, Server};
 use crate::tls;
-use crate::wire::fleet_file;
-use crate::yaml;
+use edgeward_core::config::{Config, Explain};
+use edgeward_core::engine::SharedState;
+use edgeward_core::wire::fleet_file;
 
 const PODS: &str = include_str!("../../examples/pods.yaml");
 const SCENARIOS: [(&str, &str); 3] = [
@@ -45,7 +46,7 @@ pub(super) struct Demo {}
 impl Demo {
     pub(super) fn run(self) -> anyhow::Result<()> {
         tls::install_crypto_provider();
-        runtime::tokio_runtime()?.block_on(play())
+        serve::tokio_runtime()?.block_on(play())
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::config::Config;
-use crate::observe::configuration;
+use crate::sources::configuration;
+use edgeward_core::config::Config;
 
 /// The text of a file, or of standard input for `-`.
 pub(super) fn text(path: &Path) -> anyhow::Result<String> {

@@ -8,17 +8,18 @@ use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 
 use super::cluster::Cluster;
-use super::{documents, live, trimmed};
-use crate::clock::Clock;
-use crate::metrics::Metrics;
-use crate::model::node::Node;
-use crate::model::site::SiteKind;
-use crate::model::slo::Class;
-use crate::model::snapshot::{Site, Snapshot};
-use crate::observe::{self, Listing};
-use crate::runtime::{self, LogFormat};
-use crate::units::{Micros, Moment};
-use crate::wire::fleet_file;
+use super::{documents, trimmed};
+use crate::inspect;
+use crate::inspect::Listing;
+use crate::instruments::logs::{self, LogFormat};
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use edgeward_core::model::node::Node;
+use edgeward_core::model::site::SiteKind;
+use edgeward_core::model::slo::Class;
+use edgeward_core::model::snapshot::{Site, Snapshot};
+use edgeward_core::units::{Micros, Moment};
+use edgeward_core::wire::fleet_file;
 
 /// Show what edgeward sees of a live cluster: sites, nodes, queues and the WAN.
 ///
@@ -52,14 +53,14 @@ impl Fleet {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let config = documents::config(self.config.as_deref())?;
         let metrics = Arc::new(Metrics::new());
-        let _logs = runtime::init_logging(LogFormat::Pretty, "warn", Arc::clone(&metrics))?;
+        let _logs = logs::init_logging(LogFormat::Pretty, "warn", Arc::clone(&metrics))?;
         if config.prometheus.is_some() {
             tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
         }
         let clock = Clock::start();
         let (snapshot, now) = self.cluster.ask(async |connection| {
-            let config = observe::sites_in_use(connection, config).await?;
-            let Listing { mut index, .. } = live::look(connection, &config, clock, &metrics).await?;
+            let config = inspect::sites_in_use(connection, config).await?;
+            let Listing { mut index, .. } = inspect::look(connection, &config, clock, &metrics).await?;
             for fault in index.faults() {
                 tracing::warn!(
                     node = &*fault.node,
@@ -212,7 +213,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::Config;
+    use edgeward_core::config::Config;
 
     #[test]
     fn the_table_tells_what_is_free() {

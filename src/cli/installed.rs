@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::documents;
-use crate::config::Config;
-use crate::config::map::Notice;
-use crate::document::Faults;
-use crate::observe::Connection;
-use crate::observe::configuration::{ConfigMapName, read_config_map};
+use crate::inspect;
+use crate::inspect::Connection;
+use crate::sources::configuration::ConfigMapName;
+use edgeward_core::config::Config;
+use edgeward_core::config::map::Notice;
+use edgeward_core::document::Faults;
 
 /// Where edgeward runs, unless told otherwise.
 const NAMESPACE: &str = "edgeward-system";
@@ -96,7 +97,7 @@ impl Installed {
         let name = self.name();
         let mut config = Config::default();
         config.excluded_namespaces.push(name.namespace.clone());
-        let state = match read_config_map(connection, &name).await {
+        let state = match inspect::config_map(connection, &name).await {
             Ok(Some(Ok((read, notices)))) => {
                 config = read;
                 State::Good(notices)

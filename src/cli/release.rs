@@ -11,10 +11,10 @@ use futures::StreamExt as _;
 use serde_json::json;
 
 use super::{cluster, documents};
-use crate::config::Config;
 use crate::controllers::gate::{Freed, Target, Ungate};
 use crate::controllers::registration;
-use crate::observe::Connection;
+use crate::inspect::Connection;
+use edgeward_core::config::Config;
 
 /// Seconds within which even a cluster with many held pods is done.
 const TIMEOUT: u64 = 300;

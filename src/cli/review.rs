@@ -12,11 +12,11 @@ use anyhow::bail;
 use clap::{ArgGroup, Args, ValueEnum};
 
 use super::{cluster, documents};
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::units::{Moment, Now};
-use crate::wire::fleet_file;
-use crate::yaml;
+use crate::platform::clock::Clock;
+use crate::platform::yaml;
+use edgeward_core::config::Config;
+use edgeward_core::units::{Moment, Now};
+use edgeward_core::wire::fleet_file;
 use live::Live;
 use offline::Offline;
 use report::{Item, ReviewList};

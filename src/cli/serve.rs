@@ -13,17 +13,23 @@ use clap::Args;
 use tokio::sync::watch;
 
 use self::certificate::Certificate;
-use super::live::{self, Service, View};
-use crate::admit::review::Reviewer;
-use crate::clock::Clock;
-use crate::config::Config;
+use crate::admission::review::Reviewer;
 use crate::controllers::events;
-use crate::metrics::Metrics;
-use crate::observe::configuration::{self, ConfigMapName, Configuration, Versions};
-use crate::observe::{self, FleetFile};
-use crate::runtime::{self, DEFAULT_SHUTDOWN_DELAY, Debug, LogFormat, Readiness, ServeOptions, Task};
+use crate::instruments::logs::{self, LogFormat};
+use crate::instruments::metrics::Metrics;
+use crate::instruments::traces::Spans;
+use crate::platform::clock::Clock;
+use crate::serve;
+use crate::serve::live;
+use crate::serve::live::View;
+use crate::serve::{DEFAULT_SHUTDOWN_DELAY, Debug, Readiness, ServeOptions, Task};
+use crate::sources;
+use crate::sources::FleetFile;
+use crate::sources::Service;
+use crate::sources::configuration;
+use crate::sources::configuration::{ConfigMapName, Configuration, Versions};
 use crate::tls;
-use crate::traces::Spans;
+use edgeward_core::config::Config;
 
 /// Run the admission webhook.
 ///
@@ -93,8 +99,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 impl Serve {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let metrics = Arc::new(Metrics::new());
-        let _logs = runtime::init_logging(self.log_format, "info", Arc::clone(&metrics))?;
-        let runtime = runtime::tokio_runtime()?;
+        let _logs = logs::init_logging(self.log_format, "info", Arc::clone(&metrics))?;
+        let runtime = serve::tokio_runtime()?;
         let ended = runtime.block_on(self.serve(metrics));
         runtime.shutdown_background();
         ended
@@ -169,7 +175,7 @@ impl Serve {
         };
         let (tls, certificate_tasks) = self.certificate.source(service, lives, cluster, clock, &metrics);
         tasks.extend(certificate_tasks);
-        runtime::serve(ServeOptions {
+        serve::serve(ServeOptions {
             listen: self.listen,
             health_listen: self.health_listen,
             tls,
@@ -193,7 +199,7 @@ async fn from_config_map(
     clock: Clock,
     readiness: &Readiness,
 ) -> anyhow::Result<(Versions, Vec<Task>)> {
-    let client = observe::client().await?;
+    let client = sources::client().await?;
     let (refusals, refused) = watch::channel(None);
     let map = configuration::ConfigMap::new(name, client.clone(), configuration, refusals);
     let versions = map.versions();

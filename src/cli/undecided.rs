@@ -2,15 +2,15 @@
 
 use jiff::Timestamp;
 
-use crate::config::Config;
-use crate::decide::decide;
-use crate::decide::verdict::Reason;
-use crate::model::snapshot::Snapshot;
-use crate::model::workload::Workload;
-use crate::observe::Connection;
-use crate::observe::installation::{Labels, Webhook};
-use crate::room::Room;
-use crate::units::{Micros, Now};
+use crate::inspect::Connection;
+use crate::inspect::installation::{Labels, Webhook};
+use edgeward_core::config::Config;
+use edgeward_core::model::snapshot::Snapshot;
+use edgeward_core::model::workload::Workload;
+use edgeward_core::placement::decide::decide;
+use edgeward_core::placement::room::Room;
+use edgeward_core::placement::verdict::Reason;
+use edgeward_core::units::{Micros, Now};
 
 /// Our webhooks' names in `webhook/base`.
 pub(super) const WEBHOOKS: [&str; 2] = ["pods.edgeward.io", "policies.edgeward.io"];
@@ -166,8 +166,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::pod::Pod;
-    use crate::units::Moment;
+    use edgeward_core::units::Moment;
+    use edgeward_core::wire::pod::Pod;
 
     fn labels(managed: &str) -> Labels {
         Labels::from([("scheduling.example.io/managed".to_owned(), managed.to_owned())])

@@ -13,22 +13,23 @@ use self::standing::Standing;
 use super::cluster::Cluster;
 use super::installed::{Installed, LEASE};
 use super::undecided::{self, Undecided};
-use super::{is_name, live, sentence};
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::decide::decide;
-use crate::ledger::Ledger;
-use crate::metrics::Metrics;
-use crate::model::snapshot::Snapshot;
-use crate::model::workload::Workload;
-use crate::observe::installation::Lead;
-use crate::observe::{self, Connection, Listing};
-use crate::pod::Pod;
-use crate::policy::Policies;
-use crate::room::Room;
-use crate::runtime::{self, LogFormat};
-use crate::units::Micros;
-use crate::waitlist::Waitlist;
+use super::{is_name, sentence};
+use crate::inspect;
+use crate::inspect::installation::Lead;
+use crate::inspect::{Connection, Listing};
+use crate::instruments::logs::{self, LogFormat};
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use edgeward_core::config::Config;
+use edgeward_core::model::snapshot::Snapshot;
+use edgeward_core::model::workload::Workload;
+use edgeward_core::placement::decide::decide;
+use edgeward_core::placement::ledger::Ledger;
+use edgeward_core::placement::policy::Policies;
+use edgeward_core::placement::room::Room;
+use edgeward_core::queue::Waitlist;
+use edgeward_core::units::Micros;
+use edgeward_core::wire::pod::Pod;
 
 /// Tell why a pod is where it is, or why it does not run.
 ///
@@ -83,7 +84,7 @@ fn pod_name(text: &str) -> Result<String, String> {
 impl Why {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let metrics = Arc::new(Metrics::new());
-        let _logs = runtime::init_logging(LogFormat::Pretty, "error", Arc::clone(&metrics))?;
+        let _logs = logs::init_logging(LogFormat::Pretty, "error", Arc::clone(&metrics))?;
         let clock = Clock::start();
         let explanation = self
             .cluster
@@ -107,8 +108,8 @@ impl Why {
         let json = connection.pod(namespace, name).await?;
         let json = json.with_context(|| format!("{}: there is no pod {namespace}/{name}", connection.name()))?;
         let (sites, policies) = tokio::join!(
-            observe::sites_in_use(connection, found.config.clone()),
-            observe::policies(connection)
+            inspect::sites_in_use(connection, found.config.clone()),
+            inspect::policies(connection)
         );
         let mut notes: Vec<_> = found.assumption().into_iter().collect();
         let mut or_note = |error: anyhow::Error| notes.push(format!("not taken into account: {}", sentence(&error)));
@@ -125,7 +126,7 @@ impl Why {
         let record = pod.record(&json, &config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
         policies.apply(&mut pod, namespace, &config.keys);
-        let Listing { mut index, held } = live::look(connection, &config, clock, metrics).await?;
+        let Listing { mut index, held } = inspect::look(connection, &config, clock, metrics).await?;
         let site = index.site_of(&record).map(|site| site.name.clone());
         // It must not stand in its own way.
         index.delete_pod(&record.uid);

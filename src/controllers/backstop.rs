@@ -12,12 +12,12 @@ use super::bucket::Bucket;
 use super::events::{Events, PodEvent, PodReason};
 use super::lease::{Leadership, Term};
 use super::pod_patch::{Outcome, Version};
-use crate::backstop::{Finding, Look, Mark, Recreation, Survey};
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::engine::SharedState;
-use crate::metrics::{Found, Metrics, RecreationOutcome};
-use crate::units::{Micros, Moment, Now};
+use crate::instruments::metrics::{Found, Metrics, RecreationOutcome};
+use crate::platform::clock::Clock;
+use edgeward_core::config::Config;
+use edgeward_core::engine::SharedState;
+use edgeward_core::guard::backstop::{Finding, Look, Mark, Recreation, Survey};
+use edgeward_core::units::{Micros, Moment, Now};
 
 /// How many pods are deleted at once, and after which time one more.
 const BURST: u64 = 10;

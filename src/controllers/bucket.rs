@@ -1,6 +1,6 @@
 //! How often something may happen.
 
-use crate::units::{Micros, Moment};
+use edgeward_core::units::{Micros, Moment};
 
 /// A token bucket: so many at once, and one more after each interval.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! Certificates of our own: a Secret with an authority and the leaf that every replica serves, and the authority in the
-//! `caBundle` of the MutatingWebhookConfiguration. [`rotation`] says what is to be done next; this does it.
+//! `caBundle` of the MutatingWebhookConfiguration. [`edgeward_core::certificates`] says what is to be done next; this does it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -29,11 +29,12 @@ use tokio::time::timeout;
 
 use super::lease::{Leadership, Term};
 use super::pod_patch::words;
-use crate::clock::Clock;
-use crate::metrics::{Kept, Metrics};
-use crate::rotation::{self, Certificate, Der, Lives, Published, Replica, Sight, Step};
+use crate::instruments::metrics::{Kept, Metrics};
+use crate::platform::clock::Clock;
 use crate::tls::{Authority, Contents, Fault, Pem, Service, Stored, bundle, served, stored};
-use crate::units::Now;
+use edgeward_core::certificates;
+use edgeward_core::certificates::{Certificate, Der, Lives, Published, Replica, Sight, Step};
+use edgeward_core::units::Now;
 use pace::Pace;
 
 mod pace;
@@ -313,12 +314,12 @@ impl Certificates {
     }
 
     fn authority(&self, now: Now) -> anyhow::Result<Pem> {
-        let life = rotation::span(self.lives.authority);
+        let life = certificates::span(self.lives.authority);
         Authority::make(&self.service, now.wall, life).context("a CA cannot be made")
     }
 
     fn leaf(&self, of: Option<&Authority>, now: Now) -> anyhow::Result<Pem> {
-        let life = rotation::span(self.lives.leaf);
+        let life = certificates::span(self.lives.leaf);
         let authority = of.context("there is no CA")?;
         let leaf = authority.issue(&[self.service.dns_name()], now.wall, life);
         leaf.context("a certificate cannot be made")
@@ -335,7 +336,7 @@ impl Certificates {
     /// Every endpoint of our Service, as API servers may be led to it.
     async fn look(
         &self,
-        stored: &rotation::Stored,
+        stored: &certificates::Stored,
         bundles: &[Vec<Certificate>],
         now: Now,
     ) -> anyhow::Result<Vec<Replica>> {

@@ -15,9 +15,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::pod_patch::{Outcome, Version, path, words};
-use crate::keys::Keys;
-use crate::patch;
-use crate::pod::Pod;
+use edgeward_core::keys::Keys;
+use edgeward_core::placement::patch;
+use edgeward_core::wire::pod::Pod;
 
 /// How many pods are asked for at a time.
 const PAGE: u32 = 500;
@@ -221,7 +221,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::config::Config;
+    use edgeward_core::config::Config;
 
     /// An API server with one pod, which the first so many patches find changed.
     #[derive(Default)]

@@ -14,10 +14,10 @@ use kube::{Api, Client, Error};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::clock::Clock;
-use crate::metrics::Metrics;
-use crate::units::{Moment, Permille};
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
 use candidate::{Candidate, Step};
+use edgeward_core::units::{Moment, Permille};
 
 /// How long one request may take: within the time that the Lease is ours for certain there is room for two.
 const REQUEST: Duration = Duration::from_secs(3);

@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
 use serde::de::IgnoredAny;
 
-use crate::patch::Operation;
+use edgeward_core::placement::patch::Operation;
 
 /// What came of a patch, or of a deletion.
 #[derive(Debug)]

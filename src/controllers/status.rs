@@ -15,16 +15,16 @@ use tokio::sync::watch;
 
 use super::lease::Leadership;
 use crate::api::{self, SiteStatus, SloPolicy, SloPolicyStatus};
-use crate::clock::Clock;
-use crate::config::sites::SeenSite;
-use crate::engine::SharedState;
-use crate::model::link::{Link, LinkState};
-use crate::model::site::SiteKind;
-use crate::model::snapshot::Site;
-use crate::policy::{Policies, Seen, Standing};
-use crate::resources::Amounts;
-use crate::units::{Now, Permille};
-use crate::waitlist::Plan;
+use crate::platform::clock::Clock;
+use edgeward_core::config::sites::SeenSite;
+use edgeward_core::engine::SharedState;
+use edgeward_core::model::link::{Link, LinkState};
+use edgeward_core::model::site::SiteKind;
+use edgeward_core::model::snapshot::Site;
+use edgeward_core::placement::policy::{Policies, Seen, Standing};
+use edgeward_core::queue::Plan;
+use edgeward_core::resources::Amounts;
+use edgeward_core::units::{Now, Permille};
 
 /// The shortest time between two looks at what is to be written.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -261,8 +261,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::model::snapshot::Snapshot;
-    use crate::testkit::{self, NOW};
+    use edgeward_core::model::snapshot::Snapshot;
+    use edgeward_core::testkit;
+    use edgeward_core::testkit::NOW;
 
     fn fleet(wan: &Value, ready: bool) -> Snapshot {
         let allocatable = json!({"cpu": "4", "memory": "8Gi", "pods": 10});

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Current, Stored};
-use crate::rotation::Der;
-use crate::units::{Micros, Moment, Now};
+use edgeward_core::certificates::Der;
+use edgeward_core::units::{Micros, Moment, Now};
 
 /// The authorities of the Secret.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use rustls::{Error as TlsError, RootCertStore};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::pair::{Fault, Pair};
-use crate::rotation::{Certificate, Der};
+use edgeward_core::certificates::{Certificate, Der};
 
 /// How much earlier than it was made a certificate begins: clients whose clock is behind ours must not see one from the future.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(1);

@@ -15,7 +15,7 @@ use rustls::{
 };
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::files::Content;
+use crate::platform::files::Content;
 
 /// Why a file with authorities of clients is not used.
 #[derive(Debug, thiserror::Error)]
@@ -172,7 +172,7 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::files::Content;
+    use crate::platform::files::Content;
     use crate::testkit::service;
     use crate::tls::Authority as Signer;
 

@@ -9,7 +9,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::files::Content;
+use crate::platform::files::Content;
 
 /// How far in the future a certificate may begin: the issuer's clock may be ahead of ours.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::authority::vouches;
-use crate::rotation::{Der, Serves};
+use edgeward_core::certificates::{Der, Serves};
 
 /// How long a connection and its handshake may take.
 const TIMEOUT: Duration = Duration::from_secs(3);

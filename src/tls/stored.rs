@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::authority::{Authority, Pem, Service, vouches};
 use super::pair::{Fault, Pair};
-use crate::rotation;
+use edgeward_core::certificates;
 
 /// What is in a Secret, by key.
 pub type Contents = BTreeMap<String, Vec<u8>>;
@@ -74,9 +74,9 @@ impl Stored {
 
     /// The same as the next step is found by.
     #[must_use]
-    pub fn in_short(&self) -> rotation::Stored {
+    pub fn in_short(&self) -> certificates::Stored {
         let certificate = |authority: &Authority| authority.certificate.clone();
-        rotation::Stored {
+        certificates::Stored {
             authority: self.authority.as_ref().map(certificate),
             next: self.next.as_ref().map(certificate),
             leaf: self.leaf.as_ref().and_then(Pair::certificate),

@@ -1,8 +1,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
-use crate::rotation::{Der, Serves};
 use crate::testkit::{Log, service};
+use edgeward_core::certificates::{Der, Serves};
 
 /// An authority of this moment, and a leaf of it that lives for an hour.
 fn issued(now: Timestamp) -> (Authority, Pem) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward::observe::installation::Bundle;
+use edgeward::inspect::installation::Bundle;
 use edgeward::tls::{Chain, shown};
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -5,9 +5,6 @@
 //! cluster; those that need a cluster for themselves take turns in two others. `EDGEWARD_CONTROL_PLANE=<dir>` uses
 //! ready-made binaries; `EDGEWARD_BLESS=1` rewrites the goldens; `EDGEWARD_SOAK=1` runs what takes long instead.
 
-// What keeps the inner ring pure is not for tests.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
-
 mod api_server;
 mod backstop;
 mod balancer;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use edgeward::keys::Keys;
-use edgeward::model::slo::parse;
-use edgeward::yaml;
+use edgeward::platform::yaml;
+use edgeward_core::keys::Keys;
+use edgeward_core::model::slo::parse;
 use http::header::{CONTENT_TYPE, WARNING};
 use http::{HeaderValue, Request};
 use kube::Client;

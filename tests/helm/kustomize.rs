@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use edgeward::config::Config;
-use edgeward::observe::configuration::read;
+use edgeward::sources::configuration::read;
+use edgeward_core::config::Config;
 use serde_json::{Value, json};
 
 use crate::Tools;

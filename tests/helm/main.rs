@@ -2,8 +2,6 @@
 //!
 //! `EDGEWARD_HELM=<program>` and `EDGEWARD_CONTROL_PLANE=<dir>`, for its kubectl, use ready-made ones.
 
-// What keeps the inner ring pure is not for tests.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 // A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
 #![allow(clippy::expect_used)]
 

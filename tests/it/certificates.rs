@@ -4,10 +4,10 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use edgeward::metrics::Metrics;
-use edgeward::runtime::{ServeOptions, Server};
+use edgeward::instruments::metrics::Metrics;
+use edgeward::serve::{ServeOptions, Server};
 use edgeward::tls::{Authority, Contents, Service, Source, stored};
-use edgeward::units::Micros;
+use edgeward_core::units::Micros;
 use jiff::{SignedDuration, Timestamp};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use edgeward::config::Config;
+use edgeward_core::config::Config;
 use serde_json::{Value, json};
 
 use crate::program::{edgeward, is_recorded};

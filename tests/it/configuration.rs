@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use edgeward::config::Config;
-use edgeward::model::endpoint::Endpoint;
-use edgeward::observe::configuration::read;
+use edgeward::sources::configuration::read;
+use edgeward_core::config::Config;
+use edgeward_core::model::endpoint::Endpoint;
 use serde_json::{Value, json};
 
 use crate::client::{Client, eventually, get};

@@ -1,8 +1,8 @@
 //! The custom resources: the files in `deploy/crds` are what the program prints, and the schema takes what the code reads.
 
 use edgeward::api;
-use edgeward::config::Config;
-use edgeward::policy::Policy;
+use edgeward_core::config::Config;
+use edgeward_core::placement::policy::Policy;
 use serde_json::{Value, json};
 
 use crate::program::{edgeward, is_recorded};

@@ -1,8 +1,8 @@
 //! What decisions read can be looked at, where that is asked for.
 
-use edgeward::config::Config;
-use edgeward::units::Moment;
-use edgeward::wire::fleet_file;
+use edgeward_core::config::Config;
+use edgeward_core::units::Moment;
+use edgeward_core::wire::fleet_file;
 use serde_json::Value;
 
 use crate::client::get;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use edgeward::config::Config;
-use edgeward::observe::configuration::read;
-use edgeward::runtime::{DEFAULT_SHUTDOWN_DELAY, DRAIN_LIMIT};
+use edgeward::serve::{DEFAULT_SHUTDOWN_DELAY, DRAIN_LIMIT};
+use edgeward::sources::configuration::read;
+use edgeward_core::config::Config;
 use serde_json::{Value, json};
 
 use crate::manifests::{default_of, webhook};

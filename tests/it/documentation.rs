@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use edgeward::decide::verdict::{Reason, RefusalCode};
-use edgeward::wan::Cause;
+use edgeward_core::cluster::wan::Cause;
+use edgeward_core::placement::verdict::{Reason, RefusalCode};
 
 /// The first cells of table rows, where they are code.
 fn documented(page: &str) -> BTreeSet<String> {

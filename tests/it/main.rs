@@ -2,9 +2,6 @@
 
 // A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
-// What keeps the inner ring pure is not for tests.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
-
 mod authority;
 mod certificates;
 mod chart;

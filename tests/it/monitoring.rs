@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use edgeward::decide::verdict::Reason;
-use edgeward::metrics::{Kind, LIST};
+use edgeward::instruments::metrics::{Kind, LIST};
+use edgeward_core::placement::verdict::Reason;
 use serde_json::{Value, json};
 
 use crate::deployment::object;

@@ -157,7 +157,7 @@ fn what_is_named_is_where_it_is_said_to_be() {
         let parts: Vec<_> = text.split('`').collect();
         for window in parts.windows(4).skip(1).step_by(2) {
             let [name, " in ", place, _] = window else { continue };
-            let ours = ["src/", "tests/", "deploy/", "webhook/", "certs/", "xtask/"];
+            let ours = ["crates/", "src/", "tests/", "deploy/", "webhook/", "certs/", "xtask/"];
             if !ours.iter().any(|folder| place.starts_with(folder)) || name.contains('*') {
                 continue;
             }

@@ -5,12 +5,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use edgeward::admit::review::{NoOpinion, NotAReview};
-use edgeward::admit::server::reviews_at_a_time;
-use edgeward::admit::{Answer, Ticket};
-use edgeward::clock::Clock;
-use edgeward::metrics::Metrics;
-use edgeward::runtime::{self, Readiness, ServeOptions, Server, Task};
+use edgeward::admission::review::{NoOpinion, NotAReview};
+use edgeward::admission::server::reviews_at_a_time;
+use edgeward::admission::{Answer, Ticket};
+use edgeward::instruments::metrics::Metrics;
+use edgeward::platform::clock::Clock;
+use edgeward::serve;
+use edgeward::serve::{Readiness, ServeOptions, Server, Task};
 use edgeward::tls::Source;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
@@ -242,7 +243,10 @@ async fn readiness_lists_what_is_missing_and_reviews_get_no_opinion_until_then()
     assert_eq!(client.post().await.expect("answered").body, "reviewed");
 
     let page = get(server.health(), "/metrics").await.expect("answered");
-    assert_eq!(page.header("content-type"), Some(edgeward::metrics::CONTENT_TYPE));
+    assert_eq!(
+        page.header("content-type"),
+        Some(edgeward::instruments::metrics::CONTENT_TYPE)
+    );
     assert!(
         page.body.contains("edgeward_connections_total{protocol=\"none\"} 2\n"),
         "{}",
@@ -331,7 +335,7 @@ async fn a_task_that_ends_ends_the_server_by_name() {
             tasks: vec![Task::new("fleet file", future)],
             ..options(self_signed())
         };
-        let error = format!("{:#}", runtime::serve(options).await.expect_err("failed"));
+        let error = format!("{:#}", serve::serve(options).await.expect_err("failed"));
         assert_eq!(error, format!("background task `fleet file` {expected}"));
     }
 }

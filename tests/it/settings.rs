@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use edgeward::config::Config;
-use edgeward::config::settings::{Assumed, Kind, SETTINGS, Setting};
-use edgeward::model::slo::Class;
+use edgeward_core::config::Config;
+use edgeward_core::config::settings::{Assumed, Kind, SETTINGS, Setting};
+use edgeward_core::model::slo::Class;
 use serde_json::{Value, json};
 
 use crate::program::{edgeward, is_recorded};
@@ -379,7 +379,7 @@ fn remade(page: &str) -> String {
     ];
     let mut page = page.to_owned();
     for (name, table) in tables {
-        let mark = format!("<!-- made of src/config/settings.rs: {name} -->\n");
+        let mark = format!("<!-- made of crates/core/src/config/settings.rs: {name} -->\n");
         let (before, after) = page.split_once(&mark).unwrap_or_else(|| panic!("no {mark}"));
         let rest = after
             .lines()

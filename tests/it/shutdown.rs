@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use edgeward::admit::Phase;
-use edgeward::runtime::{self, ServeOptions, Server, Task};
+use edgeward::admission::Phase;
+use edgeward::serve;
+use edgeward::serve::{ServeOptions, Server, Task};
 
 use crate::client::{Client, eventually, get};
 use crate::process::Process;
@@ -117,6 +118,6 @@ async fn a_task_that_takes_leave_before_its_time_ends_the_server() {
         tasks: vec![Task::that_takes_leave("Lease", async {})],
         ..options(self_signed())
     };
-    let error = runtime::serve(options).await.expect_err("failed");
+    let error = serve::serve(options).await.expect_err("failed");
     assert_eq!(error.to_string(), "background task `Lease` ended");
 }

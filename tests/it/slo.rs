@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use edgeward::keys::Keys;
-use edgeward::model::slo::parse;
+use edgeward_core::keys::Keys;
+use edgeward_core::model::slo::parse;
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]

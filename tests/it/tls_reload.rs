@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use edgeward::metrics::Metrics;
-use edgeward::runtime::Server;
+use edgeward::instruments::metrics::Metrics;
+use edgeward::serve::Server;
 use edgeward::tls::Source;
 
 use crate::authority::{Authority, Leaf};

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use edgeward::config::Config;
-use edgeward::decide::decide;
-use edgeward::pod::Pod;
-use edgeward::room::Room;
-use edgeward::units::{Moment, Now, Quantity};
-use edgeward::wire::fleet_file;
+use edgeward_core::config::Config;
+use edgeward_core::placement::decide::decide;
+use edgeward_core::placement::room::Room;
+use edgeward_core::units::{Moment, Now, Quantity};
+use edgeward_core::wire::fleet_file;
+use edgeward_core::wire::pod::Pod;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

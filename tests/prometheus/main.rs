@@ -3,9 +3,6 @@
 //!
 //! `EDGEWARD_PROMETHEUS=<program>` uses a ready-made one.
 
-// What keeps the inner ring pure is not for tests.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
-
 mod alerts;
 mod exporter;
 #[path = "../e2e/patience.rs"]

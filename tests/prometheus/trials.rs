@@ -1,14 +1,14 @@
 //! What happens between edgeward and a real server.
 
 use anyhow::{Context as _, Result, ensure};
-use edgeward::config::Input;
-use edgeward::config::{Config, Query};
-use edgeward::model::link::LinkState;
-use edgeward::model::slo::Class;
-use edgeward::observe::prometheus::Outcome;
-use edgeward::telemetry::Telemetry;
-use edgeward::units::{Bytes, Micros, Millicores, Moment, Permille};
-use edgeward::yaml;
+use edgeward::platform::yaml;
+use edgeward::sources::prometheus::Outcome;
+use edgeward_core::cluster::telemetry::Telemetry;
+use edgeward_core::config::Input;
+use edgeward_core::config::{Config, Query};
+use edgeward_core::model::link::LinkState;
+use edgeward_core::model::slo::Class;
+use edgeward_core::units::{Bytes, Micros, Millicores, Moment, Permille};
 
 use crate::proxy::Way;
 use crate::scene::{Asker, LONG, Scene};

@@ -5,9 +5,6 @@
 //! has to be cleaned up, whatever ends it; where no sandbox can be had the trials are skipped, by name of what is
 //! missing, and under `CI=true` that is a failure.
 
-// What keeps the inner ring pure is not for tests.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
-
 mod cluster;
 mod decisions;
 mod lateness;

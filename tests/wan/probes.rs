@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use edgeward::clock::Clock;
-use edgeward::config::Probing;
-use edgeward::metrics::Metrics;
-use edgeward::model::endpoint::Endpoint;
-use edgeward::model::link::Thresholds;
-use edgeward::model::link::{Link, LinkState};
-use edgeward::observe::probe::{Links, Probers};
-use edgeward::units::{Micros, Permille};
+use edgeward::instruments::metrics::Metrics;
+use edgeward::platform::clock::Clock;
+use edgeward::sources::probe::{Links, Probers};
+use edgeward_core::config::Probing;
+use edgeward_core::model::endpoint::Endpoint;
+use edgeward_core::model::link::Thresholds;
+use edgeward_core::model::link::{Link, LinkState};
+use edgeward_core::units::{Micros, Permille};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 

@@ -3,9 +3,6 @@
 //! Everything that continuous integration does is a command here, so that a person at a terminal, the
 //! `justfile` and `.ci/run` cannot drift apart.
 
-// What keeps edgeward's inner ring pure is not for a developer's tool.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
-
 mod cache;
 mod cargo_tools;
 mod cert_manager;
@@ -38,10 +35,10 @@ Commands:
   test             every test: the end-to-end tests on a real control plane beside all others, those over an emulated WAN
                    included; says how long each stage and each long test took
   test ARGS        some: `cargo test --workspace --locked ARGS`
-  test core [NAME] the unit tests of the pure core alone
+  test core [NAME] the unit tests of edgeward-core alone
   soak [NAME]      the long trials of the end-to-end tests alone, which `test` leaves out
   wan [TRIAL]      the tests over an emulated WAN alone; they need network namespaces and /dev/net/tun
-  check            formatting, lints, also of the pure core alone, documentation, dependencies; runs no test
+  check            formatting, lints, documentation, dependencies, also of the core; runs no test
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
                    cache; prints their directory. --kubernetes 1.33: of that minor, not the newest
   cert-manager     build cert-manager once into the cache; prints its directory

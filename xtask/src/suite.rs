@@ -17,12 +17,12 @@ const E2E: &str = "e2e";
 /// It waits as well, and is the last of the other lane: what needs the processor is over when e2e comes to its long trials.
 const WAN: &str = "wan";
 
-/// `core [FILTER...]`: the unit tests of the inner ring. Nothing: everything. Else what `cargo test` is given.
+/// `core [FILTER...]`: the unit tests of edgeward-core. Nothing: everything. Else what `cargo test` is given.
 pub(crate) fn test(args: &[String]) -> Result<()> {
     let mut report = Report::new();
     let result = match args {
         [] => everything(&mut report),
-        [core, filters @ ..] if core == "core" => inner_ring(&mut report, filters),
+        [name, filters @ ..] if name == "core" => core(&mut report, filters),
         args => some(&mut report, args),
     };
     println!("{report}");
@@ -75,10 +75,8 @@ fn prepare(report: &mut Report, tests: &[&str]) -> Result<(Tools, Vec<Target>)> 
     Ok((tools?, targets))
 }
 
-/// Without any crate that does I/O. Optimised, for properties take most of the time.
-fn inner_ring(report: &mut Report, filters: &[String]) -> Result<()> {
-    let optimised = "profile.dev.package.edgeward.opt-level=1";
-    let tests = ["--no-default-features", "--lib", "--config", optimised];
+fn core(report: &mut Report, filters: &[String]) -> Result<()> {
+    let tests = ["--package", "edgeward-core", "--lib"];
     let targets = report.stage("build of the tests", || targets::build(&tests))?;
     for target in targets {
         let mut command = target.command()?;

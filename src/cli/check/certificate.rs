@@ -14,8 +14,8 @@ use super::finding::Finding;
 use super::leader;
 use super::webhook::{host, replace};
 use crate::cli::sentence;
-use crate::observe::Connection;
-use crate::observe::installation::{Bundle, Mistrust, PairSecret, Serving, Target, Webhook};
+use crate::inspect::Connection;
+use crate::inspect::installation::{Bundle, Mistrust, PairSecret, Serving, Target, Webhook};
 use crate::tls::{self, Chain, Contents, Pair, Service, shown};
 
 const AREA: &str = "certificate";

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::finding::Finding;
-use crate::config::sites::of_objects;
-use crate::keys::Keys;
-use crate::model::site::SiteDefinition;
-use crate::observe::installation::Labels;
-use crate::observe::{self, Connection};
-use crate::policy::Seen;
+use crate::inspect;
+use crate::inspect::Connection;
+use crate::inspect::installation::Labels;
+use edgeward_core::config::sites::of_objects;
+use edgeward_core::keys::Keys;
+use edgeward_core::model::site::SiteDefinition;
+use edgeward_core::placement::policy::Seen;
 
 pub(super) const AREA: &str = "resources";
 
@@ -32,8 +33,8 @@ pub(super) struct Custom {
 pub(super) async fn ask(connection: &Connection) -> anyhow::Result<Custom> {
     let (versions, sites, policies) = tokio::try_join!(
         connection.custom_versions(),
-        observe::site_specs(connection),
-        observe::policies(connection)
+        inspect::site_specs(connection),
+        inspect::policies(connection)
     )?;
     Ok(Custom {
         versions,
@@ -123,7 +124,7 @@ mod tests {
 
     use super::super::finding::Level;
     use super::*;
-    use crate::policy::Policy;
+    use edgeward_core::placement::policy::Policy;
 
     fn none() -> Custom {
         Custom {

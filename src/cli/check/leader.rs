@@ -6,11 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::finding::Finding;
 use crate::cli::installed::{DOMAIN, LEASE};
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::model::pod_record::HeldPod;
-use crate::observe::Connection;
-use crate::observe::installation::{Lead, Leaderless};
+use crate::inspect::Connection;
+use crate::inspect::installation::{Lead, Leaderless};
+use crate::platform::clock::Clock;
+use edgeward_core::config::Config;
+use edgeward_core::model::pod_record::HeldPod;
 
 const AREA: &str = "leader";
 
@@ -135,8 +135,8 @@ mod tests {
 
     use super::super::finding::Level;
     use super::*;
-    use crate::keys::Keys;
-    use crate::pod::Pod;
+    use edgeward_core::keys::Keys;
+    use edgeward_core::wire::pod::Pod;
 
     const HOME: &str = "edgeward-system";
 

@@ -4,8 +4,8 @@ use super::finding::Finding;
 use super::webhook::apply;
 use crate::cli::installed::{LEASE, Place};
 use crate::cli::sentence;
-use crate::observe::Connection;
-use crate::observe::installation::{PairSecret, Right};
+use crate::inspect::Connection;
+use crate::inspect::installation::{PairSecret, Right};
 
 const AREA: &str = "rights";
 

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use super::finding::Finding;
 use super::webhook::shown;
 use crate::cli::installed::Place;
-use crate::index::NodeFault;
-use crate::model::link::LinkState;
-use crate::model::site::SiteKind;
-use crate::model::snapshot::{Site, Snapshot};
+use edgeward_core::cluster::index::NodeFault;
+use edgeward_core::model::link::LinkState;
+use edgeward_core::model::site::SiteKind;
+use edgeward_core::model::snapshot::{Site, Snapshot};
 
 /// Whether each site has nodes that can take pods.
 pub(super) fn judge<'f>(snapshot: &Snapshot, faults: impl Iterator<Item = &'f NodeFault>) -> Vec<Finding> {
@@ -82,8 +82,9 @@ fn nodes(site: &Site, snapshot: &Snapshot, faults: &[&NodeFault]) -> Finding {
     let usable = site.nodes().filter(|node| node.ready && !node.cordoned).count();
     if usable == 0 {
         let (cordoned, broken): (Vec<_>, Vec<_>) = site.nodes().partition(|node| node.ready);
-        let names =
-            |nodes: &[&crate::model::node::Node]| nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>();
+        let names = |nodes: &[&edgeward_core::model::node::Node]| {
+            nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>()
+        };
         let fix = match cordoned.is_empty() {
             true => format!("kubectl describe node {}", names(&broken).join(" ")),
             false => format!("kubectl uncordon {}", names(&cordoned).join(" ")),
@@ -160,9 +161,9 @@ mod tests {
 
     use super::super::finding::Level;
     use super::*;
-    use crate::config::Config;
-    use crate::units::Moment;
-    use crate::wire::fleet_file;
+    use edgeward_core::config::Config;
+    use edgeward_core::units::Moment;
+    use edgeward_core::wire::fleet_file;
 
     /// Of a node with the labels of both.
     const EITHER: &str = "if it is of edge, `kubectl label node e1 node.role/cloud-`; if it is of far, `kubectl label node e1 \

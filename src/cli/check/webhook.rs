@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::finding::Finding;
 use crate::cli::installed::Found;
 use crate::cli::undecided::WEBHOOKS;
-use crate::keys::Keys;
-use crate::observe::installation::{Labels, Target, Webhook};
+use crate::inspect::installation::{Labels, Target, Webhook};
+use edgeward_core::keys::Keys;
 
 const AREA: &str = "webhook";
 

@@ -2,15 +2,15 @@
 
 use super::report::{Item, SiteItem, class_of, integers};
 use super::subject::Subject;
-use crate::admit::review::shorten;
-use crate::config::Config;
-use crate::decide::decide;
-use crate::model::snapshot::Snapshot;
-use crate::model::workload::Workload;
-use crate::patch::{Stamp, patch};
-use crate::pod::Pod;
-use crate::room::Room;
-use crate::units::Now;
+use crate::admission::review::shorten;
+use edgeward_core::config::Config;
+use edgeward_core::model::snapshot::Snapshot;
+use edgeward_core::model::workload::Workload;
+use edgeward_core::placement::decide::decide;
+use edgeward_core::placement::patch::{Stamp, patch};
+use edgeward_core::placement::room::Room;
+use edgeward_core::units::Now;
+use edgeward_core::wire::pod::Pod;
 
 /// Reviews pods against one snapshot.
 pub(super) struct Offline<'c> {

@@ -8,13 +8,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::cli::trimmed;
-use crate::decide::explain::times;
-use crate::decide::verdict::{Assessment, Refusal};
-use crate::model::slo::SloFault;
-use crate::model::workload::Workload;
-use crate::patch::Add;
-use crate::resources::ResourceList;
-use crate::units::Quantity;
+use edgeward_core::model::slo::SloFault;
+use edgeward_core::model::workload::Workload;
+use edgeward_core::placement::explain::times;
+use edgeward_core::placement::patch::Add;
+use edgeward_core::placement::verdict::{Assessment, Refusal};
+use edgeward_core::resources::ResourceList;
+use edgeward_core::units::Quantity;
 
 /// Everything that is printed.
 #[derive(Serialize)]

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use clap::{ArgGroup, Args};
 use tokio::sync::watch;
 
-use crate::clock::Clock;
 use crate::controllers::certificates::Certificates;
 use crate::controllers::lease::Leadership;
-use crate::metrics::Metrics;
-use crate::observe::installation::SELF_MANAGED;
-use crate::observe::{Cluster, secret};
-use crate::rotation::Lives;
-use crate::runtime::Task;
+use crate::inspect::installation::SELF_MANAGED;
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use crate::serve::Task;
+use crate::sources::{Cluster, secret};
 use crate::tls::{Service, Source};
+use edgeward_core::certificates::Lives;
 
 /// One of three ways to have a certificate.
 #[derive(Debug, Args)]

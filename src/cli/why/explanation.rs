@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::standing::{Decided, Standing, Then, duration};
 use crate::cli::installed::DOMAIN;
 use crate::cli::review::report::{SiteItem, harmless};
-use crate::config::Config;
 use crate::controllers::events::{amounts, bounds, words};
-use crate::decide::verdict::{Assessment, Verdict};
-use crate::model::workload::Workload;
-use crate::observe::installation::Leaderless;
+use crate::inspect::installation::Leaderless;
+use edgeward_core::config::Config;
+use edgeward_core::model::workload::Workload;
+use edgeward_core::placement::verdict::{Assessment, Verdict};
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]

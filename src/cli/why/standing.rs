@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::keys::Keys;
+use edgeward_core::keys::Keys;
 
 /// A pod that exists, for people.
 #[derive(Debug, Clone, Default, Serialize)]

@@ -10,14 +10,15 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::*;
-use crate::backstop::Suspect;
-use crate::config::{self, Config};
 use crate::controllers::events::Recorder;
-use crate::index::Footprint;
-use crate::keys::Keys;
-use crate::model::pod_record::StuckPod;
-use crate::pod::Pod;
-use crate::testkit;
+use edgeward_core::cluster::index::Footprint;
+use edgeward_core::config;
+use edgeward_core::config::Config;
+use edgeward_core::guard::backstop::Suspect;
+use edgeward_core::keys::Keys;
+use edgeward_core::model::pod_record::StuckPod;
+use edgeward_core::testkit;
+use edgeward_core::wire::pod::Pod;
 
 /// Long enough for a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
@@ -229,7 +230,7 @@ async fn where_gated_pods_pass_through_only_decided_ones_are_recreated() {
     let undecided = suspect("a", Some("one"));
     let mut decided = suspect("b", Some("two"));
     let pod = Arc::make_mut(&mut decided.pod);
-    pod.decision = Some(crate::model::decision_id::DecisionId(7));
+    pod.decision = Some(edgeward_core::model::decision_id::DecisionId(7));
     pod.reason = Some("edge_no_capacity".into());
     replica.survey(&[undecided, decided]);
     replica.lead(true);
@@ -259,7 +260,7 @@ async fn a_large_survey_is_looked_at_in_parts_and_counted_as_a_whole() {
             if i % 4 != 0 {
                 let pod = Arc::make_mut(&mut one.pod);
                 pod.workload.priority = i;
-                pod.workload.management = crate::model::slo::Management::OptedOut;
+                pod.workload.management = edgeward_core::model::slo::Management::OptedOut;
             }
             one
         })

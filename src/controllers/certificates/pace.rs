@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::units::{Micros, Moment};
+use edgeward_core::units::{Micros, Moment};
 
 /// The shortest pause after a look.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);

@@ -7,9 +7,9 @@ use kube::Client;
 use tokio::sync::watch;
 
 use super::{Outcome, PAUSE, Telling, create, cut};
-use crate::clock::Clock;
-use crate::config::map::Refused;
-use crate::document::Faults;
+use crate::platform::clock::Clock;
+use edgeward_core::config::map::Refused;
+use edgeward_core::document::Faults;
 
 /// Tells each refused version of the configuration in an Event of its ConfigMap, until the sender is gone. One version
 /// is one Event, however many replicas refuse it and however often they start. What the API server does not accept is
@@ -73,7 +73,7 @@ fn note(faults: &Faults) -> String {
 mod tests {
     use super::super::NOTE_BYTES;
     use super::*;
-    use crate::document::Fault;
+    use edgeward_core::document::Fault;
 
     fn refused(resource_version: &str, faults: usize) -> Refused {
         let fault = |i| Fault {

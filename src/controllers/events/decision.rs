@@ -8,12 +8,12 @@ use k8s_openapi::api::events::v1::Event;
 use serde_json::{Map, Value};
 
 use super::{Telling, cut};
-use crate::loop_guard::Loop;
-use crate::model::decision_id::DecisionId;
-use crate::model::site::SiteKind;
-use crate::model::slo::Slo;
-use crate::pod::Sighting;
-use crate::resources::Amounts;
+use edgeward_core::guard::loop_guard::Loop;
+use edgeward_core::model::decision_id::DecisionId;
+use edgeward_core::model::site::SiteKind;
+use edgeward_core::model::slo::Slo;
+use edgeward_core::resources::Amounts;
+use edgeward_core::wire::pod::Sighting;
 
 /// Why an Event is written on a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 
 use super::{PodEvent, PodReason};
-use crate::keys::Keys;
-use crate::model::pod_record::HeldPod;
-use crate::model::pod_record::Stray;
+use edgeward_core::keys::Keys;
+use edgeward_core::model::pod_record::HeldPod;
+use edgeward_core::model::pod_record::Stray;
 
 impl PodEvent {
     /// The API server refuses to change a held pod, in these words. One for each pod, however often it is

@@ -11,13 +11,13 @@ use tokio::sync::mpsc;
 
 use super::decision::{PodEvent, PodReason, told};
 use super::{Outcome, PAUSE, create};
-use crate::clock::Clock;
-use crate::config::Config;
 use crate::controllers::bucket::Bucket;
 use crate::controllers::lease::Leadership;
-use crate::metrics::{EventResult, Metrics};
-use crate::pod::Sighting;
-use crate::units::{Micros, Moment};
+use crate::instruments::metrics::{EventResult, Metrics};
+use crate::platform::clock::Clock;
+use edgeward_core::config::Config;
+use edgeward_core::units::{Micros, Moment};
+use edgeward_core::wire::pod::Sighting;
 
 /// How long a replica that does not lead keeps an Event: twice as long as it takes until another leads.
 const KEPT: Micros = Micros::from_secs(30);

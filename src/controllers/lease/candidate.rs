@@ -7,7 +7,7 @@
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
-use crate::units::{Micros, Moment, Now, Permille};
+use edgeward_core::units::{Micros, Moment, Now, Permille};
 
 /// What the Lease says it lasts. Whoever holds it writes nothing more when half of that has passed since a renewal, and
 /// whoever waits takes it after four fifths: clocks may differ in speed by 60 %, and even with the time that it takes to

@@ -104,7 +104,7 @@ async fn who_never_began_leaves_the_lease_alone() {
 async fn what_is_not_renewed_is_over_by_itself() {
     let clock = Clock::start();
     let (held_until, leadership) = Leadership::new(clock);
-    let soon = clock.moment().after(crate::units::Micros::from_secs(1));
+    let soon = clock.moment().after(edgeward_core::units::Micros::from_secs(1));
     held_until.send_replace(Some(soon));
     let term = timeout(BOUND, leadership.acquired()).await.unwrap();
     timeout(BOUND, term.over()).await.unwrap();

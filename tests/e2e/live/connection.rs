@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use super::{CLOUD, EDGE, is_now, pod, runs, would_be, would_be_within};
+use super::pod;
+use super::{CLOUD, EDGE, is_now, runs, would_be, would_be_within};
 use crate::edgeward::Edgeward;
 use crate::patience::{BOUND, eventually};
 use crate::proxy::{Gone, Proxy};

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{CLOUD, EDGE, is_now, outcome, pod, would_be};
+use super::pod;
+use super::{CLOUD, EDGE, is_now, outcome, would_be};
 use crate::patience::{BOUND, eventually};
 use crate::scene::{MANAGED, Scene};
 use crate::stage::Stage;

@@ -14,9 +14,6 @@
 //!
 //! [`link`] and [`weather`] are pure, time is an argument there; [`relay`] and [`namespace`] touch the kernel.
 
-// What keeps edgeward's inner ring pure is not for a test's tool.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
-
 pub mod link;
 pub mod namespace;
 pub mod relay;

@@ -1,8 +1,5 @@
 //! `edgeward-link EDGE CLOUD [SEED]`: joins two network namespaces until stdin ends. See the library.
 
-// What keeps edgeward's inner ring pure is not for a test's tool.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
-
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

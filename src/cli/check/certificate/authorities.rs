@@ -4,7 +4,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::super::webhook::replace;
 use super::{Around, Behind, Stored};
-use crate::observe::installation::{Bundle, PairSecret, Webhook};
+use crate::inspect::installation::{Bundle, PairSecret, Webhook};
 use crate::tls::Pair;
 
 /// The authority in a Secret, and in a file.

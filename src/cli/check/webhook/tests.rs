@@ -1,7 +1,7 @@
 use super::super::finding::Level;
 use super::*;
 use crate::cli::installed::{Place, State};
-use crate::config::Config;
+use edgeward_core::config::Config;
 
 #[test]
 fn the_registration_is_judged_by_what_it_would_do() {
@@ -108,7 +108,7 @@ fn namespaces_that_opted_in_must_be_selected() {
     assert_eq!(brief(&config, &all(&[("shop", "false")]))[0].0, Level::Warning);
     // The manifest was not brought in line with the domain.
     let acme = Config {
-        keys: crate::keys::Keys::new("acme.dev"),
+        keys: edgeward_core::keys::Keys::new("acme.dev"),
         ..config
     };
     let labels = Labels::from([("scheduling.acme.dev/managed".to_owned(), "true".to_owned())]);

@@ -1,9 +1,10 @@
 use super::*;
-use crate::decide::decide;
-use crate::pod::Pod;
-use crate::room::Room;
-use crate::units::{self, Moment};
-use crate::wire::fleet_file;
+use edgeward_core::placement::decide::decide;
+use edgeward_core::placement::room::Room;
+use edgeward_core::units;
+use edgeward_core::units::Moment;
+use edgeward_core::wire::fleet_file;
+use edgeward_core::wire::pod::Pod;
 
 /// A full edge and a cloud, as they are now.
 fn fleet(used: &str) -> Value {
@@ -117,7 +118,7 @@ changed   site cloud → edge
 
 #[test]
 fn a_held_pod_is_told_what_it_waits_for() {
-    // All that a hold writes (`src/patch.rs`); it has no id.
+    // All that a hold writes (`crates/core/src/placement/patch.rs`); it has no id.
     let held = json!({"reason": "held_no_capacity", "timestamp": "2026-11-21T11:59:50Z"});
     let gates = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
     let scheduled =

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::super::NOTE_BYTES;
 use super::*;
-use crate::decide::verdict::Reason;
-use crate::keys::Keys;
-use crate::pod::Pod;
+use edgeward_core::keys::Keys;
+use edgeward_core::placement::verdict::Reason;
+use edgeward_core::wire::pod::Pod;
 
 const AT: &str = "2026-01-01T00:00:00Z";
 const ID: &str = "00000000-0000-4000-8000-000000000001";

@@ -1,0 +1,84 @@
+//! What one pod without a node means for others, so that it can be left out.
+
+use std::sync::Arc;
+
+use crate::cluster::index::Index;
+use crate::cluster::index::entry::{PodEntry, Standing};
+use crate::model::slo::Class;
+use crate::model::snapshot::{ByController, Snapshot};
+use crate::model::workload::Workload;
+
+/// What a pod that charges nothing, because kube-scheduler has refused it, means for others at its site.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// The site whose selector it carries.
+    pub site: Option<Box<str>>,
+    /// Whether it fits a node by our arithmetic, so that it waits for something that we do not evaluate.
+    pub fits: bool,
+    /// Where it stands in line: class, pod priority and SLO priority; `None` where it does not.
+    group: Option<(Class, i32, u8)>,
+}
+
+impl Footprint {
+    /// The same picture without this pod. Cost: does not copy nodes.
+    pub fn lifted_from(&self, snapshot: &Snapshot, workload: &Workload<'_>) -> Snapshot {
+        let mut snapshot = snapshot.clone();
+        let is_its = |name: &str| self.site.as_deref() == Some(name);
+        let Some(site) = snapshot.sites.iter_mut().find(|site| is_its(site.name())) else {
+            return snapshot;
+        };
+        if let Some(group) = self.group {
+            let is_its = |class, priority, slo_priority| (class, priority, slo_priority) == group;
+            let groups = site.queues.iter_mut();
+            for queue in groups.filter(|queue| is_its(queue.class, queue.priority, queue.slo_priority)) {
+                queue.pending = queue.pending.saturating_sub(1);
+                queue.waiting = queue.waiting.saturating_sub(u64::from(!self.fits));
+            }
+        }
+        if let (true, Some(uid)) = (self.fits, workload.controller.as_deref())
+            && let Some(&pods) = site.closed.get(&workload.namespace, uid)
+        {
+            let closed = Arc::make_mut(&mut site.closed);
+            if pods > 1 {
+                closed.entry(&workload.namespace, uid).insert_entry(pods - 1);
+            } else {
+                closed.remove(&workload.namespace, uid);
+            }
+        }
+        snapshot
+    }
+}
+
+impl Index {
+    /// What this pod means for others; `None` unless it was refused by kube-scheduler, and neither is on its way to a node
+    /// nor may soon be.
+    pub fn footprint(&self, uid: &str) -> Option<Footprint> {
+        let pod = self.pods.get(uid)?;
+        let unbound = pod.unbound.as_deref()?;
+        let fits = match unbound.standing {
+            Standing::WaitsForRoom => false,
+            Standing::Closes => true,
+            Standing::OnItsWay | Standing::New => return None,
+        };
+        Some(Footprint {
+            site: unbound.site.map(|at| self.sites[at].site.name().into()),
+            fits,
+            group: pod.counted.group(),
+        })
+    }
+
+    /// Counts the pods of each of these controllers that have not ended. Cost: a pass over all pods, if there is any.
+    pub fn count_pods_of(&self, controllers: &mut ByController<u32>) {
+        if controllers.is_empty() {
+            return;
+        }
+        let is_there =
+            |pod: &&PodEntry| pod.phase != crate::model::pod_record::Phase::Finished && pod.terminating.is_none();
+        for pod in self.pods.values().filter(is_there) {
+            let Some(uid) = &pod.controller else { continue };
+            if let Some(count) = controllers.get(&pod.namespace, uid).copied() {
+                controllers.entry(&pod.namespace, uid).insert_entry(count + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What was measured rather than counted: the WAN, free capacity as somebody else sees it, and how long work took.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::cluster::index::entry::PodEntry;
+use crate::cluster::index::{Index, Kind};
+use crate::cluster::processing::Processing;
+use crate::cluster::telemetry::Telemetry;
+use crate::config::Config;
+use crate::config::Input;
+use crate::model::link::Link;
+use crate::model::pod_record::Phase;
+use crate::model::pod_record::PodRecord;
+use crate::model::site::SiteKind;
+use crate::model::slo::PerClass;
+use crate::model::snapshot::Free;
+use crate::resources::Amounts;
+use crate::units::{Micros, Moment};
+
+/// Measurements, and what it takes to read them.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    telemetry: Telemetry,
+    pub(super) processing: Processing,
+    /// From how many observations on a mean counts.
+    min_observations: u32,
+    telemetry_ttl: Micros,
+    /// How old a sample of free capacity can be.
+    oldest_sample: Micros,
+    /// Pods by the moment at which they first charged any node, the youngest last: as many as a sample of free capacity,
+    /// also one that is yet to come, may not know of.
+    begun: VecDeque<(Moment, Arc<str>)>,
+}
+
+impl Measured {
+    pub(super) fn new(config: &Config) -> Self {
+        let mut measured = Self::default();
+        measured.configure(config);
+        measured
+    }
+
+    fn configure(&mut self, config: &Config) {
+        self.min_observations = config.min_observations;
+        self.telemetry_ttl = config.telemetry_ttl;
+        let queries = config.prometheus.iter().flat_map(|prometheus| &prometheus.queries);
+        let of_room = queries.filter(|query| matches!(query.input, Input::EdgeFreeCpu | Input::EdgeFreeMemory));
+        self.oldest_sample = of_room.map(|query| query.staleness).max().unwrap_or_default();
+    }
+}
+
+impl Index {
+    /// The settings of a newer configuration, whose sites are the same.
+    pub fn configure(&mut self, config: &Config) {
+        self.measured.configure(config);
+        self.priority_caps = config.priority_caps.clone();
+        self.queues.outdated = true;
+        self.news.other = true;
+    }
+
+    /// What a Prometheus server says.
+    pub fn set_telemetry(&mut self, telemetry: Telemetry) {
+        self.measured.telemetry = telemetry;
+    }
+
+    /// What it said last.
+    pub(super) fn telemetry(&self) -> &Telemetry {
+        &self.measured.telemetry
+    }
+
+    /// The WAN towards a site, as probed.
+    pub fn set_link(&mut self, site: &str, link: Option<Link>) {
+        if let Some(entry) = self.sites.iter_mut().find(|entry| entry.site.name() == site) {
+            entry.probed = link;
+        }
+    }
+
+    /// When the view of the cluster was true, required measurements included.
+    pub(super) fn kubernetes_as_of(&self, seen: Moment) -> Moment {
+        self.measured
+            .telemetry
+            .kubernetes_as_of(seen, self.measured.telemetry_ttl)
+    }
+
+    /// A pod charges a node for the first time.
+    pub(super) fn begin(&mut self, uid: &Arc<str>, entry: &mut PodEntry, now: Moment) {
+        if entry.begun.is_some() || entry.charged.is_none() {
+            return;
+        }
+        entry.begun = Some(now);
+        // What the first list names was there before.
+        if self.is_listed(Kind::Pods) {
+            let begun = &mut self.measured.begun;
+            let at = begun.back().map_or(now, |(youngest, _)| now.max(*youngest));
+            begun.push_back((at, Arc::clone(uid)));
+        }
+    }
+
+    /// Counts how long the work of this pod took, if it has just ended well.
+    pub(super) fn learn(&mut self, record: &PodRecord, before: Option<Phase>) {
+        let finished = record.finished.filter(|finished| finished.succeeded);
+        if let (Some(finished), Some((class, _)), Some(site)) = (finished, record.slo, self.site_of(record))
+            && before != Some(Phase::Finished)
+        {
+            let site = site.name.clone();
+            let (namespace, controller) = (&record.namespace, record.controller.as_deref());
+            let processing = &mut self.measured.processing;
+            processing.observe(&site, class, namespace, controller, finished.duration);
+        }
+    }
+
+    /// Brings what was measured into the sites. What is other than it was may help, also if it was too old; that it is younger
+    /// alone does not.
+    pub(super) fn measure(&mut self, now: Moment) {
+        let limit = now.before(self.measured.oldest_sample);
+        let begun = &mut self.measured.begun;
+        begun.drain(..begun.partition_point(|(at, _)| *at <= limit));
+        let min = self.measured.min_observations;
+        for at in 0..self.sites.len() {
+            let name = self.sites[at].site.name().to_owned();
+            let free = match self.sites[at].site.kind() {
+                SiteKind::Edge => self.free(at, now),
+                SiteKind::Cloud => Free::default(),
+            };
+            let Measured {
+                telemetry, processing, ..
+            } = &mut self.measured;
+            let (asked, counted) = (telemetry.processing(&name, now), processing.by_class(&name, min));
+            let entry = &mut self.sites[at];
+            let site = &mut entry.site;
+            let link = telemetry.link(&name, entry.probed, now);
+            let observed = PerClass(std::array::from_fn(|class| asked.0[class].or(counted.0[class])));
+            let observed_of = processing.by_controller(&name, min);
+            let ttl = self.measured.telemetry_ttl;
+            let numbers = |link: Option<Link>| {
+                let fresh = link.filter(|link| now.since(link.as_of) <= ttl);
+                fresh.map(|link| (link.state, link.rtt, link.loss))
+            };
+            let is_news = numbers(site.link) != numbers(link)
+                || (&site.observed, &site.free) != (&observed, &free)
+                || site.observed_of != observed_of;
+            site.link = link;
+            site.observed = observed;
+            site.observed_of = observed_of;
+            site.free = free;
+            if is_news {
+                self.site_gained(at);
+            }
+        }
+    }
+
+    /// What a sample says is free at a site, less what began to charge it since.
+    fn free(&self, site: usize, now: Moment) -> Free {
+        let since = |as_of: Moment| {
+            let begun = &self.measured.begun;
+            let since = begun.range(begun.partition_point(|(at, _)| *at <= as_of)..);
+            let pods = since.filter_map(|(_, uid)| self.pods.get(uid));
+            let here = pods.filter(|pod| self.charges_site(pod, site));
+            here.fold(Amounts::default(), |mut sum, pod| {
+                sum.add(&pod.request, 1);
+                sum
+            })
+        };
+        let telemetry = &self.measured.telemetry;
+        Free {
+            cpu: telemetry
+                .edge_free_cpu(now)
+                .map(|sample| sample.value - since(sample.as_of).cpu),
+            memory: telemetry
+                .edge_free_memory(now)
+                .map(|sample| sample.value - since(sample.as_of).memory),
+        }
+    }
+
+    fn charges_site(&self, pod: &PodEntry, site: usize) -> bool {
+        let node = pod.charged.and_then(|id| self.nodes.get(&id));
+        node.is_some_and(|node| node.site == Some(site))
+    }
+}

@@ -1,0 +1,184 @@
+//! Pods that exist.
+
+use std::sync::Arc;
+
+use crate::cluster::index::entry::{Before, Counted, PodEntry, Unbound};
+use crate::cluster::index::{Index, Kind};
+use crate::model::node::NodeId;
+use crate::model::pod_record::{Decided, Phase, Placement, PodRecord};
+use crate::model::site::SiteDefinition;
+use crate::units::Moment;
+
+fn fingerprint(decided: Option<&Decided>) -> u64 {
+    decided.map_or(0, Decided::fingerprint)
+}
+
+impl Index {
+    /// A pod as it is now. `inherited` is the node of the reservation that this pod, seen for the first time, confirms.
+    pub fn apply_pod(&mut self, record: &PodRecord, inherited: Option<NodeId>, now: Moment) {
+        let listed = self.list(Kind::Pods).began;
+        let before = self.pods.get(&*record.uid).map(|pod| pod.phase);
+        self.learn(record, before);
+        let (uid, old) = match self.pods.remove_entry(&*record.uid) {
+            Some((uid, old)) => (uid, Some(old)),
+            None => (Arc::from(&*record.uid), None),
+        };
+        if let Some(old) = &old {
+            self.withdraw(&uid, old);
+        }
+        // One that is over charges nothing, and makes no node known.
+        let node = record.node.as_deref().and_then(|name| match record.phase {
+            Phase::Finished => self.names.get(name).copied(),
+            _ => Some(self.node_id(name)),
+        });
+        let nominated = record
+            .nominated
+            .as_deref()
+            .and_then(|name| self.names.get(name))
+            .copied();
+        let mut entry = PodEntry {
+            namespace: self.shared(&record.namespace),
+            controller: record.controller.as_deref().map(|uid| self.shared(uid)),
+            created: record.created.map_or(0, jiff::Timestamp::as_second),
+            request: record.request.clone(),
+            priority: record.priority,
+            slo: record.slo,
+            phase: record.phase,
+            gated: record.gated,
+            terminating: record.terminating,
+            decision: fingerprint(record.decided.as_deref()),
+            listed,
+            node,
+            charged: None,
+            unbound: None,
+            counted: Counted::default(),
+            begun: old.as_ref().and_then(|old| old.begun),
+        };
+        // kube-scheduler leaves a pod alone that is being deleted before it has a node.
+        let is_leaving = record.terminating.is_some() && node.is_none();
+        let is_standing = entry.phase != Phase::Finished && !entry.gated && !is_leaving;
+        if let (true, None, Some(placement)) = (is_standing, node, &record.placement) {
+            let site = self.site_of_placement(placement);
+            let before = match old {
+                // Of a pod that was held, everything is new.
+                None => Before::Unseen { inherited },
+                Some(old) if old.gated => Before::Unseen { inherited },
+                Some(old) => Before::Seen(old.unbound),
+            };
+            let unbound = Unbound::new(
+                Arc::clone(placement),
+                site,
+                nominated,
+                record.unschedulable,
+                before,
+                now,
+            );
+            entry.unbound = Some(Box::new(unbound));
+        }
+        entry.charged = match &entry.unbound {
+            Some(unbound) => unbound.charges(),
+            None => node.filter(|_| is_standing),
+        };
+        if entry.unbound.is_some() {
+            self.unsettled.look_at(entry.rank(&uid));
+        }
+        self.begin(&uid, &mut entry, now);
+        self.enter(uid, entry);
+    }
+
+    /// A pod is gone.
+    pub fn delete_pod(&mut self, uid: &str) {
+        if let Some((uid, old)) = self.pods.remove_entry(uid) {
+            self.withdraw(&uid, &old);
+        }
+    }
+
+    /// Whether this pod was seen before, held by a gate.
+    pub fn is_gated(&self, uid: &str) -> bool {
+        self.pods.get(uid).is_some_and(|pod| pod.gated)
+    }
+
+    /// Whether this pod was seen before.
+    pub fn has_seen(&self, uid: &str) -> bool {
+        self.pods.contains_key(uid)
+    }
+
+    /// Whether this pod carries a decision that it was not seen with before.
+    pub fn is_decided_anew(&self, record: &PodRecord) -> bool {
+        let before = self.pods.get(&*record.uid).map_or(0, |pod| pod.decision);
+        record.decided.is_some() && fingerprint(record.decided.as_deref()) != before
+    }
+
+    /// The site that a pod is of by its spec: that of its node, or the one whose whole selector it carries.
+    pub fn site_of(&self, record: &PodRecord) -> Option<&SiteDefinition> {
+        let of_node = |name: &str| self.nodes.get(self.names.get(name)?)?.site;
+        let at = match (&record.node, &record.placement) {
+            (Some(node), _) => of_node(node),
+            (None, Some(placement)) => self.site_of_placement(placement),
+            (None, None) => None,
+        };
+        Some(&self.sites[at?].site.definition)
+    }
+
+    /// A namespace, and whether it is opted in: only its pods stand in our queues.
+    pub fn apply_namespace(&mut self, name: &str, is_managed: bool) {
+        let name = self.shared(name);
+        let changed = if is_managed {
+            self.managed.insert(name)
+        } else {
+            self.managed.remove(&name)
+        };
+        self.queues.outdated |= changed;
+        self.news.other |= changed;
+    }
+
+    fn site_of_placement(&self, placement: &Placement) -> Option<usize> {
+        let selector = &placement.constraints.selector;
+        let carries = |(key, value): (&str, &str)| selector.iter().any(|(k, v)| k == key && v == value);
+        self.sites
+            .iter()
+            .position(|entry| entry.site.definition.selector().all(carries))
+    }
+
+    /// Takes back everything that this pod adds.
+    fn withdraw(&mut self, uid: &Arc<str>, entry: &PodEntry) {
+        self.uncount(entry);
+        if let Some(unbound) = &entry.unbound {
+            self.unsettled.forget(&entry.rank(uid), unbound);
+        }
+        self.release(uid, entry);
+    }
+
+    /// Adds everything that this pod adds.
+    fn enter(&mut self, uid: Arc<str>, mut entry: PodEntry) {
+        self.take(&uid, &entry);
+        self.count(&mut entry);
+        self.pods.insert(uid, entry);
+    }
+
+    /// Charges the node that the pod says it charges.
+    pub(super) fn take(&mut self, uid: &Arc<str>, entry: &PodEntry) {
+        let Some(id) = entry.charged else { return };
+        if entry.is_on_its_way()
+            && let Some(node) = self.nodes.get_mut(&id)
+        {
+            node.expect(entry.rank(uid), &entry.request);
+            self.guessed.insert(id);
+        }
+        self.charge(id, entry);
+    }
+
+    /// The reverse of [`Self::take`].
+    pub(super) fn release(&mut self, uid: &Arc<str>, entry: &PodEntry) {
+        let Some(id) = entry.charged else { return };
+        if entry.is_on_its_way()
+            && let Some(node) = self.nodes.get_mut(&id)
+        {
+            node.no_longer_expect(&entry.rank(uid), &entry.request);
+            if node.on_their_way.is_empty() {
+                self.guessed.remove(&id);
+            }
+        }
+        self.discharge(id, entry);
+    }
+}

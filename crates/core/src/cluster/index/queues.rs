@@ -1,0 +1,129 @@
+//! Who stands in line for a site, and who keeps it closed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cluster::index::Index;
+use crate::cluster::index::entry::{Counted, Group, PodEntry, Standing};
+use crate::model::snapshot::{ByController, QueueGroup};
+
+/// Counts by site.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    groups: BTreeMap<Group, Lengths>,
+    closed: BTreeMap<usize, ByController<u64>>,
+    closed_changed: BTreeSet<usize>,
+    /// Whether nodes or namespaces changed so that pods count elsewhere.
+    pub(super) outdated: bool,
+}
+
+#[derive(Debug, Default)]
+struct Lengths {
+    waiting: u64,
+    pending: u64,
+}
+
+impl Queues {
+    fn count(&mut self, counted: Counted, entry: &PodEntry) {
+        if let Some(group) = counted.group {
+            let lengths = self.groups.entry(group).or_default();
+            lengths.pending += 1;
+            lengths.waiting += u64::from(counted.waits);
+        }
+        if let (Some(site), Some(controller)) = (counted.closes, &entry.controller) {
+            let closed = self.closed.entry(site).or_default();
+            *closed.entry(&entry.namespace, controller).or_default() += 1;
+            self.closed_changed.insert(site);
+        }
+    }
+
+    fn uncount(&mut self, counted: Counted, entry: &PodEntry) {
+        if let Some(group) = counted.group
+            && let Some(lengths) = self.groups.get_mut(&group)
+        {
+            lengths.pending -= 1;
+            lengths.waiting -= u64::from(counted.waits);
+            if lengths.pending == 0 {
+                self.groups.remove(&group);
+            }
+        }
+        if let (Some(site), Some(controller)) = (counted.closes, &entry.controller) {
+            let closed = self.closed.entry(site).or_default();
+            let pods = closed.entry(&entry.namespace, controller).or_default();
+            *pods -= 1;
+            if *pods == 0 {
+                closed.remove(&entry.namespace, controller);
+            }
+            self.closed_changed.insert(site);
+        }
+    }
+
+    /// The queues of each of so many sites.
+    pub(super) fn by_site(&self, sites: usize) -> Vec<Vec<QueueGroup>> {
+        let mut queues = vec![vec![]; sites];
+        for (&(site, class, priority, slo_priority), lengths) in &self.groups {
+            queues[site].push(QueueGroup {
+                class,
+                priority,
+                slo_priority,
+                waiting: lengths.waiting,
+                pending: lengths.pending,
+            });
+        }
+        queues
+    }
+
+    /// The controllers to which a site is closed, if that changed since it was last asked.
+    pub(super) fn closed_if_changed(&mut self, site: usize) -> Option<ByController<u64>> {
+        let changed = self.closed_changed.remove(&site);
+        changed.then(|| self.closed.get(&site).cloned().unwrap_or_default())
+    }
+}
+
+impl Index {
+    pub(super) fn count(&mut self, entry: &mut PodEntry) {
+        entry.counted = self.place_in_line(entry);
+        self.queues.count(entry.counted, entry);
+    }
+
+    pub(super) fn uncount(&mut self, entry: &PodEntry) {
+        self.queues.uncount(entry.counted, entry);
+    }
+
+    /// Counts every pod again, if nodes or namespaces changed what they count as. Cost: a pass over all pods.
+    pub(super) fn recount(&mut self) {
+        if !std::mem::take(&mut self.queues.outdated) {
+            return;
+        }
+        let mut pods = std::mem::take(&mut self.pods);
+        for entry in pods.values_mut() {
+            let counted = self.place_in_line(entry);
+            if counted != entry.counted {
+                self.queues.uncount(entry.counted, entry);
+                entry.counted = counted;
+                self.queues.count(counted, entry);
+            }
+        }
+        self.pods = pods;
+    }
+
+    fn place_in_line(&self, entry: &PodEntry) -> Counted {
+        let site = match (entry.node, &entry.unbound) {
+            (Some(node), _) => self.nodes.get(&node).and_then(|node| node.site),
+            (None, unbound) => unbound.as_ref().and_then(|unbound| unbound.site),
+        };
+        let standing = entry.unbound.as_ref().map(|unbound| unbound.standing);
+        let is_ours = entry.is_pending() && self.managed.contains(&entry.namespace);
+        Counted {
+            group: match (site, entry.slo) {
+                (Some(site), Some((class, stated))) if is_ours => {
+                    let cap = self.priority_caps.get(&*entry.namespace);
+                    let slo_priority = cap.map_or(stated, |cap| stated.min(*cap));
+                    Some((site, class, entry.priority, slo_priority))
+                }
+                _ => None,
+            },
+            waits: standing == Some(Standing::WaitsForRoom),
+            closes: site.filter(|_| standing == Some(Standing::Closes)),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The property: whatever is told in whatever order, what is kept up to date bit by bit is what a look at everything gives.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::super::*;
+use crate::cluster::index::entry::Standing;
+use crate::cluster::index::tests::{Scene, bound, edge_node, pod, unschedulable, with};
+use crate::model::pod_record::Phase;
+
+/// Something that a watch may tell.
+#[derive(Debug, Clone)]
+enum Event {
+    Node {
+        name: usize,
+        millicores: u32,
+        label: usize,
+        cordoned: bool,
+        ready: bool,
+    },
+    NodeGone {
+        name: usize,
+    },
+    Pod {
+        uid: usize,
+        millicores: u32,
+        priority: i32,
+        site: usize,
+        at: At,
+        word: Option<u8>,
+        controlled: bool,
+    },
+    PodGone {
+        uid: usize,
+    },
+    Listed {
+        kept: usize,
+    },
+    Managed(bool),
+    Wait(i64),
+    Publish,
+}
+
+#[derive(Debug, Clone)]
+enum At {
+    Nowhere,
+    Bound(usize),
+    Nominated(usize),
+    Gated,
+    Finished(usize),
+}
+
+const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
+const PODS: [&str; 8] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"];
+
+fn event() -> impl Strategy<Value = Event> {
+    let at = prop_oneof![
+        4 => Just(At::Nowhere),
+        3 => (0..4_usize).prop_map(At::Bound),
+        1 => (0..4_usize).prop_map(At::Nominated),
+        1 => Just(At::Gated),
+        1 => (0..4_usize).prop_map(At::Finished),
+    ];
+    let size = prop::sample::select(vec![0_u32, 100, 300, 500, 900, 5000]);
+    let pod = (
+        0..8_usize,
+        size,
+        -1..2_i32,
+        0..3_usize,
+        at,
+        prop::option::of(0..2_u8),
+        any::<bool>(),
+    );
+    let pod = pod.prop_map(|(uid, millicores, priority, site, at, word, controlled)| Event::Pod {
+        uid,
+        millicores,
+        priority,
+        site,
+        at,
+        word,
+        controlled,
+    });
+    let sizes = prop::sample::select(vec![0_u32, 400, 1000, 1000, 2000]);
+    let node = (
+        0..4_usize,
+        sizes,
+        0..4_usize,
+        prop::bool::weighted(0.1),
+        prop::bool::weighted(0.9),
+    );
+    let node = node.prop_map(|(name, millicores, label, cordoned, ready)| Event::Node {
+        name,
+        millicores,
+        label,
+        cordoned,
+        ready,
+    });
+    prop_oneof![
+        6 => pod,
+        3 => node,
+        1 => (0..4_usize).prop_map(|name| Event::NodeGone { name }),
+        2 => (0..8_usize).prop_map(|uid| Event::PodGone { uid }),
+        1 => (0..256_usize).prop_map(|kept| Event::Listed { kept }),
+        1 => any::<bool>().prop_map(Event::Managed),
+        2 => (0..20_i64).prop_map(Event::Wait),
+        4 => Just(Event::Publish),
+    ]
+}
+
+impl Scene {
+    fn happen(&mut self, event: &Event, seen: &mut BTreeMap<usize, Value>) {
+        match event {
+            Event::Node {
+                name,
+                millicores,
+                label,
+                cordoned,
+                ready,
+            } => {
+                let labels = [
+                    json!({"node.role/edge": "true"}),
+                    json!({"node.role/cloud": "true"}),
+                    json!({"node.role/edge": "true", "node.role/cloud": "true"}),
+                    json!({}),
+                ];
+                let node = with(
+                    edge_node(NODES[*name], *millicores),
+                    "/metadata/labels",
+                    labels[*label].clone(),
+                );
+                let node = with(node, "/spec", json!({"unschedulable": cordoned}));
+                let state = if *ready { "True" } else { "Unknown" };
+                self.node(&with(
+                    node,
+                    "/status/conditions",
+                    json!([{"type": "Ready", "status": state}]),
+                ));
+            }
+            Event::NodeGone { name } => self.index.delete_node(NODES[*name]),
+            Event::Pod {
+                uid,
+                millicores,
+                priority,
+                site,
+                at,
+                word,
+                controlled,
+            } => {
+                let selectors = [
+                    json!({"node.role/edge": "true"}),
+                    json!({"node.role/cloud": "true"}),
+                    json!({}),
+                ];
+                let pod = pod(PODS[*uid], *millicores);
+                let pod = with(pod, "/spec/nodeSelector", selectors[*site].clone());
+                let pod = with(pod, "/spec/priority", (*priority).into());
+                let pod = if *controlled {
+                    pod
+                } else {
+                    with(pod, "/metadata/ownerReferences", Value::Null)
+                };
+                let pod = match word {
+                    Some(word) => unschedulable(pod, &word.to_string()),
+                    None => pod,
+                };
+                let pod = match at {
+                    At::Nowhere => pod,
+                    At::Bound(node) => bound(pod, NODES[*node]),
+                    At::Nominated(node) => with(pod, "/status/nominatedNodeName", NODES[*node].into()),
+                    At::Gated => with(pod, "/spec/schedulingGates", json!([{"name": "x"}])),
+                    At::Finished(node) => with(bound(pod, NODES[*node]), "/status/phase", "Failed".into()),
+                };
+                self.pod(&pod);
+                seen.insert(*uid, pod);
+            }
+            Event::PodGone { uid } => {
+                self.index.delete_pod(PODS[*uid]);
+                seen.remove(uid);
+            }
+            Event::Listed { kept } => {
+                self.index.list_began(Kind::Pods);
+                seen.retain(|uid, _| kept >> uid & 1 == 1);
+                for pod in seen.values() {
+                    self.pod(pod);
+                }
+                self.index.list_ended(Kind::Pods);
+            }
+            Event::Managed(managed) => self.index.apply_namespace("shop", *managed),
+            Event::Wait(seconds) => self.wait(*seconds),
+            Event::Publish => {
+                let snapshot = self.publish();
+                self.check(&snapshot);
+            }
+        }
+    }
+
+    /// What was kept up to date bit by bit is what a look at everything gives.
+    fn check(&self, snapshot: &Snapshot) {
+        let index = &self.index;
+        for node in snapshot.sites.iter().flat_map(Site::nodes) {
+            let charging = || index.pods.values().filter(|pod| pod.charged == Some(node.id));
+            let cpu: i64 = charging().map(|pod| pod.request.cpu.0).sum();
+            assert_eq!(
+                (node.used.cpu.0, node.pods),
+                (cpu, charging().count() as i64),
+                "{}",
+                node.name
+            );
+            let part: i64 = node.by_priority.iter().map(|part| part.used.cpu.0).sum();
+            assert_eq!(part, cpu);
+            assert!(index.nodes[&node.id].known);
+        }
+        for (at, entry) in index.sites.iter().enumerate() {
+            let members = index.nodes.values().filter(|node| node.site == Some(at));
+            let mut names: Vec<_> = members.map(|node| Arc::clone(&node.node.name)).collect();
+            names.sort();
+            let site = &snapshot.sites[at];
+            let published: Vec<_> = site.nodes().map(|node| Arc::clone(&node.name)).collect();
+            assert_eq!(published, names, "{}", entry.site.name());
+            let is_guessed = |pod: &&PodEntry| {
+                let node = pod.charged.and_then(|id| index.nodes.get(&id));
+                let unbound = pod.unbound.as_ref().filter(|unbound| unbound.nominated.is_none());
+                unbound.is_some() && node.is_some_and(|node| node.site == Some(at))
+            };
+            let guessed: Vec<_> = index
+                .pods
+                .values()
+                .filter(is_guessed)
+                .map(|pod| pod.request.cpu.0)
+                .collect();
+            let on_their_way = &site.on_their_way;
+            assert_eq!(on_their_way.pods, guessed.len() as i64);
+            assert_eq!(on_their_way.amounts.cpu.0, guessed.iter().sum::<i64>());
+            let step = on_their_way.step.cpu.0;
+            assert!(
+                guessed.iter().all(|cpu| *cpu == 0 || cpu % step == 0),
+                "{step} {guessed:?}"
+            );
+            assert!(!guessed.is_empty() || step == 0);
+        }
+        let mut waiting = 0;
+        let mut closing = 0;
+        for (uid, pod) in &index.pods {
+            let Some(unbound) = &pod.unbound else {
+                let expected = pod.node.filter(|_| pod.phase != Phase::Finished);
+                assert_eq!(pod.charged, expected, "{uid}");
+                continue;
+            };
+            let fitting: Vec<_> = index.nodes.keys().copied().filter(|id| self.fits(*id, uid)).collect();
+            match unbound.standing {
+                Standing::OnItsWay if unbound.nominated.is_some() => assert_eq!(pod.charged, unbound.nominated),
+                Standing::OnItsWay => assert!(fitting.contains(&pod.charged.unwrap()), "{uid}"),
+                Standing::New | Standing::WaitsForRoom => assert!(fitting.is_empty() && pod.charged.is_none(), "{uid}"),
+                Standing::Closes => assert!(!fitting.is_empty() && pod.charged.is_none(), "{uid}"),
+            }
+            waiting += u64::from(unbound.standing == Standing::WaitsForRoom && unbound.site.is_some());
+            closing +=
+                u64::from(unbound.standing == Standing::Closes && unbound.site.is_some() && pod.controller.is_some());
+        }
+        let counted = |count: fn(&crate::model::snapshot::QueueGroup) -> u64| -> u64 {
+            snapshot.sites.iter().flat_map(|site| &site.queues).map(count).sum()
+        };
+        let managed = index.managed.contains("shop");
+        assert_eq!(counted(|group| group.waiting), if managed { waiting } else { 0 });
+        let pending = index.pods.values().filter(|pod| pod.is_pending());
+        let at_site = pending.filter(|pod| match (pod.node, &pod.unbound) {
+            (Some(node), _) => index.nodes[&node].site.is_some(),
+            (None, unbound) => unbound.as_ref().is_some_and(|unbound| unbound.site.is_some()),
+        });
+        assert_eq!(
+            counted(|group| group.pending),
+            if managed { at_site.count() as u64 } else { 0 }
+        );
+        let closed: u64 = snapshot
+            .sites
+            .iter()
+            .flat_map(|site| site.closed.iter())
+            .map(|(_, _, pods)| pods)
+            .sum();
+        assert_eq!(closed, closing);
+    }
+
+    /// Whether the pod fits the node beside all others, by first principles.
+    fn fits(&self, id: NodeId, uid: &Arc<str>) -> bool {
+        let entry = &self.index.nodes[&id];
+        let pod = &self.index.pods[uid];
+        let others = self.index.pods.iter().filter(|(other, _)| *other != uid);
+        let charging: Vec<_> = others.filter(|(_, other)| other.charged == Some(id)).collect();
+        let used: i64 = charging.iter().map(|(_, other)| other.request.cpu.0).sum();
+        let free = entry.node.allocatable.cpu.0 - used;
+        // A pod of a site looks for a node of that site only.
+        let site = pod.unbound.as_ref().unwrap().site;
+        let selector = site.is_none() || site == entry.site;
+        entry.known
+            && entry.node.ready
+            && !entry.node.cordoned
+            && selector
+            && (pod.request.cpu.0 == 0 || pod.request.cpu.0 <= free)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn bit_by_bit_is_all_at_once(events in prop::collection::vec(event(), 1..60)) {
+        let mut scene = Scene::new();
+        let mut seen = BTreeMap::new();
+        for event in &events {
+            scene.happen(event, &mut seen);
+        }
+        scene.happen(&Event::Publish, &mut seen);
+
+        // Nothing is left behind.
+        for uid in PODS {
+            scene.index.delete_pod(uid);
+        }
+        let snapshot = scene.publish();
+        prop_assert!(snapshot.sites.iter().flat_map(Site::nodes).all(|node| node.pods == 0 && node.used == Amounts::default()));
+        prop_assert!(snapshot.sites.iter().all(|site| site.queues.is_empty() && site.closed.is_empty()));
+        for name in NODES {
+            scene.index.delete_node(name);
+        }
+        scene.publish();
+        prop_assert!(scene.index.nodes.is_empty() && scene.index.names.is_empty());
+        prop_assert_eq!(scene.index.next_change(), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! Whether a link is good enough, without flapping.
+
+use crate::cluster::wan::RUN;
+use crate::cluster::wan::window::{JUDGED_FROM, Statistics, Window};
+use crate::model::link::Thresholds;
+use crate::model::link::{Link, LinkState};
+use crate::units::{Micros, Moment};
+
+/// How long a link stays healthy or degraded at least. Becoming unreachable waits for nothing.
+pub const DWELL: Micros = Micros::from_secs(30);
+
+/// The link towards one site, as its endpoints' probes tell it.
+///
+/// Each endpoint has a window of its own. [`RUN`] losses in a row make it silent; [`RUN`] answers in a row end that, and
+/// they are the first outcomes of a new window. Before its first [`RUN`] outcomes nothing is said about it.
+///
+/// The link is as good as its best endpoint, for an endpoint is one more way to the same site. It is unreachable when
+/// every endpoint is silent; healthy while one that answers is within the thresholds; otherwise degraded. From degraded
+/// it returns when one is below 90 % of the RTT threshold and half of the loss threshold. Loss is judged from
+/// [`JUDGED_FROM`] outcomes on. A link that was unreachable is judged as one that is new.
+#[derive(Debug, Clone)]
+pub struct LinkHealth {
+    paths: Vec<Path>,
+    state: Option<LinkState>,
+    /// When `state` became what it is.
+    since: Moment,
+    /// The endpoint whose numbers stand for the link.
+    best: usize,
+}
+
+impl LinkHealth {
+    /// A link with so many endpoints, of which nothing is known.
+    #[must_use]
+    pub fn new(endpoints: usize) -> Self {
+        Self {
+            paths: vec![Path::default(); endpoints],
+            state: None,
+            since: Moment::default(),
+            best: 0,
+        }
+    }
+
+    /// Folds in the outcome of a probe of this endpoint, which was answered after `outcome` or lost (`None`) at `at`.
+    /// Outcomes come in the order of their moments. An endpoint that the link does not have is ignored.
+    pub fn record(&mut self, endpoint: usize, outcome: Option<Micros>, at: Moment, thresholds: Thresholds) {
+        let Some(path) = self.paths.get_mut(endpoint) else {
+            return;
+        };
+        path.record(outcome, at);
+        let limits = Limits {
+            thresholds,
+            recovering: self.state == Some(LinkState::Degraded),
+        };
+        let answering = self
+            .paths
+            .iter()
+            .enumerate()
+            .filter(|(_, path)| path.reach == Reach::Answering);
+        let best = answering.min_by_key(|(_, path)| (!limits.hold(path), path.window.rtt()));
+        let next = match best {
+            Some((best, path)) => {
+                self.best = best;
+                let healthy = limits.hold(path);
+                Some(if healthy {
+                    LinkState::Healthy
+                } else {
+                    LinkState::Degraded
+                })
+            }
+            None if self.paths.iter().all(|path| path.reach == Reach::Silent) => Some(LinkState::Unreachable),
+            None => self.state,
+        };
+        let lasts = [self.state, next].map(|state| matches!(state, Some(LinkState::Healthy | LinkState::Degraded)));
+        if next != self.state && (lasts != [true, true] || at.since(self.since) >= DWELL) {
+            self.state = next;
+            self.since = at;
+        }
+    }
+
+    /// What a decision reads: the state, and the numbers of the best endpoint that answers, or of the one that was the
+    /// best when the last fell silent. `as_of` is that endpoint's last outcome, answered or lost: a loss is a
+    /// measurement. `None` before an endpoint has had [`RUN`] outcomes.
+    #[must_use]
+    pub fn link(&self) -> Option<Link> {
+        let statistics = &self.paths.get(self.best)?.statistics;
+        Some(Link {
+            state: self.state?,
+            rtt: statistics.round_trips.map(|round_trips| round_trips.decision),
+            loss: statistics.loss,
+            as_of: statistics.last_outcome?,
+        })
+    }
+
+    /// The numbers of one endpoint.
+    #[must_use]
+    pub fn statistics(&self, endpoint: usize) -> Option<&Statistics> {
+        self.paths.get(endpoint).map(|path| &path.statistics)
+    }
+
+    /// Whether so many probes of this endpoint were lost in a row that it counts as silent.
+    #[must_use]
+    pub fn is_silent(&self, endpoint: usize) -> bool {
+        self.paths.get(endpoint).is_some_and(|path| path.reach == Reach::Silent)
+    }
+}
+
+/// When an endpoint is good enough.
+struct Limits {
+    thresholds: Thresholds,
+    /// The link is degraded, and its return takes more.
+    recovering: bool,
+}
+
+impl Limits {
+    fn hold(&self, path: &Path) -> bool {
+        let (Some(rtt), Some(loss)) = (path.window.rtt(), path.window.loss()) else {
+            return false;
+        };
+        let (most, judged) = (self.thresholds, path.window.probes() >= JUDGED_FROM);
+        if self.recovering {
+            rtt.times(10) < most.rtt.times(9) && (!judged || loss.0.saturating_mul(2) < most.loss.0)
+        } else {
+            rtt < most.rtt && (!judged || loss < most.loss)
+        }
+    }
+}
+
+/// Whether an endpoint answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Reach {
+    /// Fewer than [`RUN`] outcomes so far.
+    #[default]
+    Unknown,
+    Answering,
+    Silent,
+}
+
+/// What is known of one endpoint.
+#[derive(Debug, Clone, Default)]
+struct Path {
+    window: Window,
+    reach: Reach,
+    /// Answers since the last loss.
+    answers: usize,
+    /// Losses since the last answer.
+    losses: usize,
+    statistics: Statistics,
+}
+
+impl Path {
+    fn record(&mut self, outcome: Option<Micros>, at: Moment) {
+        self.window.push(outcome);
+        self.statistics.last_outcome = Some(at);
+        if outcome.is_some() {
+            (self.answers, self.losses) = (self.answers.saturating_add(1), 0);
+            self.statistics.last_answer = Some(at);
+        } else {
+            (self.answers, self.losses) = (0, self.losses.saturating_add(1));
+        }
+        match self.reach {
+            _ if self.losses >= RUN => self.reach = Reach::Silent,
+            Reach::Silent if self.answers >= RUN => {
+                self.reach = Reach::Answering;
+                self.window.keep(RUN);
+            }
+            Reach::Unknown if self.window.probes() >= RUN => self.reach = Reach::Answering,
+            _ => {}
+        }
+        self.statistics.probes = self.window.probes();
+        self.statistics.loss = self.window.loss();
+        self.statistics.round_trips = self.window.round_trips().or(self.statistics.round_trips);
+    }
+}
+
+#[cfg(test)]
+mod tests;

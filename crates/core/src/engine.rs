@@ -1,0 +1,405 @@
+//! The whole as one state machine: changes in; snapshot, plan, report and effects out.
+//!
+//! The [`Engine`] folds what sources have seen into the cache and publishes a snapshot with the plan for held pods. Reviews
+//! and releases are decided on what it published last, in the [`SharedState`]. Times and ids are arguments: the same calls
+//! in the same order give the same results, in a process, in a test and in a simulation.
+
+mod change;
+mod other_domains;
+mod shared_state;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::cluster::index::{Index, Kind, NodeFault};
+use crate::config::Config;
+use crate::guard::backstop::{Backstop, Survey};
+use crate::guard::loop_guard::{Loop, LoopGuard};
+use crate::model::decision_id::DecisionId;
+use crate::model::link::Link;
+use crate::model::node::NodeId;
+use crate::model::pod_record::{PodRecord, Stray};
+use crate::model::site::are_same_places;
+use crate::model::snapshot::Snapshot;
+use crate::placement::ledger::Ledger;
+use crate::queue::{Plan, Waitlist};
+use crate::units::{Moment, Now};
+use crate::wire::pod::Sighting;
+
+pub use change::Change;
+use change::PodWatch;
+use other_domains::OtherDomains;
+pub use shared_state::{SharedState, Snapshots, Terms};
+
+/// How long ago a decision may have been made to be told of by a process that has just started; longer than it takes until
+/// another replica leads. And how much older than its pod a decision may look.
+const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+
+/// What is to be done, logged or told because of changes.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    /// Everything of this kind was listed for the first time, and what is published shows it.
+    Listed(Kind),
+    /// A decision is seen on a pod for the first time.
+    Decided(Box<Sighting>),
+    /// The pods of this controller fail over and over; from now on they are left as they are for a while.
+    Paused(Loop),
+    /// A pod is seen behind the gate of another domain.
+    HeldByAnotherDomain(Box<Stray>),
+    /// Whether there are pods behind gates of other domains, and how many of each domain that was not told before.
+    OtherDomains {
+        /// Whether there are any.
+        any: bool,
+        /// Each domain that is new, with its pods.
+        new: Vec<(Box<str>, usize)>,
+    },
+    /// The sites of these names are in use from now on.
+    SitesInUse(Vec<String>),
+    /// A node carries the selectors of several sites.
+    NodeFault(NodeFault),
+}
+
+/// What a publication has brought.
+#[derive(Debug)]
+pub struct Publication {
+    /// What is to be done about held pods, if that was planned anew.
+    pub plan: Option<Plan>,
+    /// What there is for the backstop to look at, if it was time for that.
+    pub survey: Option<Survey>,
+    /// What is to be done, logged or told, in the order in which it was found.
+    pub effects: Vec<Effect>,
+}
+
+/// A picture that is not published yet.
+#[derive(Debug)]
+pub struct Draft {
+    snapshot: Snapshot,
+    /// The index that was replaced: open reservations speak of its nodes.
+    replaced: Option<Index>,
+    plan: Option<Plan>,
+    survey: Option<Survey>,
+}
+
+/// Folds changes into the cache and publishes snapshots of it. The only writer of [`SharedState`]'s snapshot.
+#[derive(Debug)]
+pub struct Engine {
+    shared: Arc<SharedState>,
+    /// What the held pods are decided by.
+    config: Arc<Config>,
+    index: Index,
+    /// What takes its place when it is complete, and the configuration with its sites.
+    next: Option<(Index, Arc<Config>)>,
+    waitlist: Waitlist,
+    /// How many reservations had come to nothing when the last plan was made.
+    freed: u64,
+    backstop: Backstop,
+    loop_guard: LoopGuard,
+    other_domains: OtherDomains,
+    /// The links as told last, also of sites that are not in use yet.
+    links: BTreeMap<String, Option<Link>>,
+    /// The sites whose first round of probes was told last.
+    probed: Option<Arc<Config>>,
+    pod_watch: PodWatch,
+    /// The kinds that were told to be listed.
+    listed: BTreeSet<Kind>,
+    /// The faults of nodes that were told last.
+    faults: Vec<NodeFault>,
+    effects: Vec<Effect>,
+}
+
+impl Engine {
+    /// An engine that has seen nothing, with the sites and settings of this configuration.
+    pub fn new(config: Arc<Config>, shared: Arc<SharedState>) -> Self {
+        Self {
+            index: Index::new(&config),
+            shared,
+            config,
+            next: None,
+            waitlist: Waitlist::default(),
+            freed: 0,
+            backstop: Backstop::default(),
+            loop_guard: LoopGuard::default(),
+            other_domains: OtherDomains::default(),
+            links: BTreeMap::new(),
+            probed: None,
+            pod_watch: PodWatch::Current,
+            listed: BTreeSet::new(),
+            faults: vec![],
+            effects: vec![],
+        }
+    }
+
+    /// Nodes and pods as they are known.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// When something changes by the mere passing of time: then [`Self::publish`] is due without a change.
+    pub fn next_change(&self) -> Option<Moment> {
+        let of_waitlist = self.is_listed().then(|| self.waitlist.next_change()).flatten();
+        let of_ledger = (!self.waitlist.is_empty()).then(|| self.shared.ledger().next_expiry());
+        let of_backstop = self.backstop.next_change().filter(|_| self.is_listed());
+        let others = [of_backstop, self.index.next_change(), self.loop_guard.next_change()];
+        let all = [of_waitlist, of_ledger.flatten()].into_iter().chain(others);
+        all.flatten().min()
+    }
+
+    /// Whether everything was listed once.
+    fn is_listed(&self) -> bool {
+        Kind::ALL.into_iter().all(|kind| self.index.is_listed(kind))
+    }
+
+    /// Something was seen at this time. Cost: as much as it changes.
+    pub fn apply(&mut self, change: &Change, at: Now) {
+        let pod_watch = self.pod_watch.after(change);
+        if std::mem::replace(&mut self.pod_watch, pod_watch) != pod_watch {
+            let since = (pod_watch == PodWatch::Current).then_some(at.moment);
+            self.shared.ledger().set_sight(since);
+        }
+        let inherited = match change {
+            Change::Pod(pod) => self.apply_pod(pod, at),
+            _ => None,
+        };
+        match change {
+            Change::PodGone(uid) => self.delete_pod(uid, at.moment),
+            Change::Namespace(name, false) => self.backstop.opted_out(name),
+            Change::Settings(config) => self.configure(config),
+            Change::Sites(config) => self.begin(config),
+            Change::FirstRound(config) => self.probed = Some(Arc::clone(config)),
+            Change::Link(site, link) => drop(self.links.insert(site.clone(), *link)),
+            Change::Replicas(ready) => self.shared.ledger().set_replicas(*ready),
+            _ => {}
+        }
+        if let Some((next, _)) = &mut self.next {
+            let inherited = inherited.and_then(|id| next.node_named(self.index.node_name(id)?));
+            apply(next, at.moment, change, inherited);
+        }
+        apply(&mut self.index, at.moment, change, inherited);
+        if matches!(change, Change::ListEnded(_)) {
+            let is_there = |uid: &str| self.index.has_seen(uid);
+            self.waitlist.retain(is_there);
+            self.other_domains.retain(is_there);
+            self.backstop.retain(is_there);
+            self.loop_guard.retain(is_there);
+        }
+    }
+
+    /// Returns the node of the reservation that the pod confirms.
+    fn apply_pod(&mut self, pod: &PodRecord, at: Now) -> Option<NodeId> {
+        let inherited = self.confirm(pod);
+        self.effects.extend(self.first_seen(pod, at));
+        self.effects.extend(self.other_domains.apply(pod));
+        self.backstop.apply(pod, at.moment);
+        let is_new = self.pod_watch != PodWatch::Listing && !self.index.has_seen(&pod.uid);
+        let closed = self.loop_guard.apply(pod, is_new, self.config.loop_guard, at.moment);
+        self.effects.extend(closed.map(Effect::Paused));
+        match &pod.held {
+            Some(held) => self.waitlist.apply(Arc::clone(held), at),
+            None => self.waitlist.delete(&pod.uid),
+        }
+        inherited
+    }
+
+    fn delete_pod(&mut self, uid: &str, at: Moment) {
+        self.waitlist.delete(uid);
+        self.other_domains.delete(uid);
+        self.backstop.delete(uid);
+        self.loop_guard.delete(uid, self.config.loop_guard, at);
+        self.shared.ledger().withdraw_release(uid);
+    }
+
+    fn configure(&mut self, config: &Arc<Config>) {
+        self.config = Arc::clone(config);
+        self.waitlist.start_anew();
+        self.shared.ledger().set_ttl(config.reservation_ttl);
+    }
+
+    /// Other sites are to be used. Until everything was counted by them, the picture is that of the old ones.
+    fn begin(&mut self, config: &Arc<Config>) {
+        self.next = (!self.index.is_of(config)).then(|| {
+            let mut next = self.index.successor(config);
+            for (site, link) in &self.links {
+                next.set_link(site, *link);
+            }
+            (next, Arc::clone(config))
+        });
+    }
+
+    /// Puts the next index in the place of the one in use, if it is complete, and returns that.
+    fn change_over(&mut self) -> Option<Index> {
+        let is_complete = |(next, config): &(Index, Arc<Config>)| {
+            let probed = self.probed.as_ref().map_or(&[][..], |probed| &probed.sites);
+            Kind::ALL.into_iter().all(|kind| next.is_listed(kind)) && are_same_places(config.sites.iter(), probed)
+        };
+        let (mut next, config) = self.next.take_if(|next| is_complete(next))?;
+        next.replace(&self.index);
+        self.links
+            .retain(|link, _| config.sites.iter().any(|site| site.name == *link));
+        let sites = config.sites.iter().map(|site| site.name.clone()).collect();
+        self.effects.push(Effect::SitesInUse(sites));
+        Some(std::mem::replace(&mut self.index, next))
+    }
+
+    /// The first event of a pod that was decided, or of one that was released, confirms its reservation, and gives it the node
+    /// that was charged.
+    fn confirm(&self, pod: &PodRecord) -> Option<NodeId> {
+        if self.index.has_seen(&pod.uid) && (pod.gated || !self.index.is_gated(&pod.uid)) {
+            return None;
+        }
+        let mut ledger = self.shared.ledger();
+        if let Some(created) = pod.created {
+            ledger.seen(&pod.namespace, pod.controller.as_deref(), created);
+        }
+        let decision = pod.decision.as_deref().and_then(DecisionId::parse);
+        let confirmed = decision.zip(self.index.site_of(pod)).and_then(|(id, site)| {
+            let revision = self.index.next_revision();
+            ledger.confirm(id, &pod.namespace, &site.name, revision)
+        });
+        if !pod.gated {
+            ledger.withdraw_release(&pod.uid);
+        }
+        confirmed
+    }
+
+    /// The pod's decision, if it is seen for the first time. Of what the first list shows, which was there before us, only
+    /// what was decided lately; and nothing of what was copied with a manifest.
+    fn first_seen(&self, pod: &PodRecord, at: Now) -> Option<Effect> {
+        let decided = pod.decided.as_ref()?;
+        let is_recent = |by: jiff::Timestamp| by.duration_since(decided.at) <= RECENT;
+        let is_copied = pod.created.is_some_and(|created| !is_recent(created));
+        let is_old = !self.index.is_listed(Kind::Pods) && !is_recent(at.wall);
+        if is_copied || is_old || !self.index.is_decided_anew(pod) {
+            return None;
+        }
+        Some(Effect::Decided(Box::new(Sighting {
+            namespace: pod.namespace.clone(),
+            uid: pod.uid.clone(),
+            site: self.index.site_of(pod).map(|site| (site.name.clone(), site.kind)),
+            gated: pod.gated,
+            request: pod.request.clone(),
+            decided: (**decided).clone(),
+        })))
+    }
+
+    /// Publishes the picture as of now: [`Self::prepare`] and [`Self::commit`] in one.
+    pub fn publish(&mut self, now: Now) -> Publication {
+        let draft = self.prepare(now);
+        self.commit(draft)
+    }
+
+    /// The picture as of now, with the claims of the plan that is made on it where one is due. Decisions go on meanwhile on the
+    /// one before.
+    pub fn prepare(&mut self, now: Now) -> Draft {
+        let replaced = self.change_over();
+        let mut snapshot = self.index.publish(now.moment);
+        self.loop_guard.expire(self.config.loop_guard, now.moment);
+        snapshot.paused = self.loop_guard.paused();
+        if snapshot.paused != self.shared.snapshot().paused {
+            self.waitlist.reconsider();
+        }
+        let survey = self.is_listed().then(|| self.backstop.survey(&self.index, now.moment));
+        self.shared.ledger().expire(now);
+        let plan = self.plan(&mut snapshot, replaced.as_ref(), now);
+        Draft {
+            snapshot,
+            replaced,
+            plan,
+            survey: survey.flatten(),
+        }
+    }
+
+    /// Publishes what was prepared last. Confirmed reservations are marked with the revision that shows their pods, so that a
+    /// review never counts both and never neither; they are dropped here.
+    pub fn commit(&mut self, draft: Draft) -> Publication {
+        let revision = draft.snapshot.revision;
+        {
+            // No review comes between: it decides and reserves under this lock.
+            let mut ledger = self.shared.ledger();
+            self.shared.set_snapshot(Arc::new(draft.snapshot));
+            if let Some(old) = &draft.replaced {
+                self.renumber(&mut ledger, old);
+            }
+            ledger.published(revision);
+        }
+        self.find_faults();
+        self.effects.extend(self.other_domains.report());
+        let listed = Kind::ALL.into_iter().filter(|kind| self.index.is_listed(*kind));
+        let new = listed.filter(|kind| self.listed.insert(*kind));
+        self.effects.extend(new.map(Effect::Listed));
+        Publication {
+            plan: draft.plan,
+            survey: draft.survey,
+            effects: std::mem::take(&mut self.effects),
+        }
+    }
+
+    /// Gives reservations the ids that their nodes have since this index was replaced.
+    fn renumber(&self, ledger: &mut Ledger, old: &Index) {
+        ledger.renumber(|id| self.index.node_named(old.node_name(id)?));
+    }
+
+    /// Sets aside in this snapshot what is for held pods, and says what is to be done about them, if that may have changed. Not
+    /// before everything was listed: a namespace that is not known yet is not known to have opted out. `replaced` is the index that
+    /// the reservations speak of, if it is another.
+    fn plan(&mut self, snapshot: &mut Snapshot, replaced: Option<&Index>, now: Now) -> Option<Plan> {
+        if !self.is_listed() {
+            return None;
+        }
+        let news = self.index.take_news();
+        let ledger = {
+            let ledger = self.shared.ledger();
+            let freed = std::mem::replace(&mut self.freed, ledger.freed());
+            if replaced.is_some() {
+                self.waitlist.start_anew();
+            }
+            if news.other || freed != self.freed {
+                self.waitlist.reconsider();
+            }
+            let (gained, lost) = (&news.gained, &news.lost);
+            self.waitlist.hear(gained, lost, snapshot, &self.config, now.moment);
+            self.waitlist.wants_plan(now.moment).then(|| ledger.clone())
+        };
+        let plan = ledger.map(|mut ledger| {
+            if let Some(old) = replaced {
+                self.renumber(&mut ledger, old);
+            }
+            let is_managed = |namespace: &str| self.index.is_managed(namespace);
+            self.waitlist.plan(snapshot, &ledger, &self.config, is_managed, now)
+        });
+        snapshot.claims = self.waitlist.claims();
+        plan
+    }
+
+    /// Tells each fault of a node once.
+    fn find_faults(&mut self) {
+        if self.index.faults().eq(&self.faults) {
+            return;
+        }
+        let faults: Vec<_> = self.index.faults().cloned().collect();
+        let new = faults.iter().filter(|fault| !self.faults.contains(fault));
+        self.effects.extend(new.cloned().map(Effect::NodeFault));
+        self.faults = faults;
+    }
+}
+
+fn apply(index: &mut Index, at: Moment, change: &Change, inherited: Option<NodeId>) {
+    if let Some(kind) = change.kind() {
+        index.heard(kind, at);
+    }
+    match change {
+        Change::Node(node) => index.apply_node((**node).clone(), at),
+        Change::NodeGone(name) => index.delete_node(name),
+        Change::Pod(pod) => index.apply_pod(pod, inherited, at),
+        Change::PodGone(uid) => index.delete_pod(uid),
+        Change::Namespace(name, is_managed) => index.apply_namespace(name, *is_managed),
+        Change::Link(site, link) => index.set_link(site, *link),
+        Change::Telemetry(telemetry) => index.set_telemetry((**telemetry).clone()),
+        Change::Settings(config) => index.configure(config),
+        Change::ListBegan(kind) => index.list_began(*kind),
+        Change::ListEnded(kind) => index.list_ended(*kind),
+        Change::Sites(_) | Change::FirstRound(_) | Change::Replicas(_) | Change::Heard(_) | Change::Lost(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! What is told to the engine.
+
+use std::sync::Arc;
+
+use crate::cluster::index::Kind;
+use crate::cluster::telemetry::Telemetry;
+use crate::config::Config;
+use crate::model::link::Link;
+use crate::model::node::Node;
+use crate::model::pod_record::PodRecord;
+
+/// Something that a source has seen.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A node is there, or is another now.
+    Node(Box<Node>),
+    /// A node is gone.
+    NodeGone(Box<str>),
+    /// A pod is there, or is another now.
+    Pod(Box<PodRecord>),
+    /// The pod of this uid is gone.
+    PodGone(Box<str>),
+    /// A namespace is there, and whether it is opted in.
+    Namespace(Box<str>, bool),
+    /// The WAN towards a site, as probes have it.
+    Link(String, Option<Link>),
+    /// What a Prometheus server says.
+    Telemetry(Box<Telemetry>),
+    /// A newer configuration, whose sites may not be in use yet.
+    Settings(Arc<Config>),
+    /// Lists of everything are to follow, to be counted by the sites of this configuration; when all are complete and their
+    /// WAN is known, they are those in use.
+    Sites(Arc<Config>),
+    /// The links of this configuration's sites are known and told.
+    FirstRound(Arc<Config>),
+    /// How many replicas of us are ready.
+    Replicas(u32),
+    /// A list of everything of this kind begins.
+    ListBegan(Kind),
+    /// That list is complete.
+    ListEnded(Kind),
+    /// The API server was heard about this kind.
+    Heard(Kind),
+    /// A watch of this kind is interrupted.
+    Lost(Kind),
+}
+
+impl Change {
+    /// What the API server was heard about by this.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        Some(match self {
+            Change::Node(_) | Change::NodeGone(_) => Kind::Nodes,
+            Change::Pod(_) | Change::PodGone(_) => Kind::Pods,
+            Change::Namespace(..) => Kind::Namespaces,
+            Change::ListBegan(kind) | Change::ListEnded(kind) | Change::Heard(kind) => *kind,
+            Change::Link(..)
+            | Change::Telemetry(_)
+            | Change::Settings(_)
+            | Change::Sites(_)
+            | Change::FirstRound(_)
+            | Change::Replicas(_)
+            | Change::Lost(_) => return None,
+        })
+    }
+}
+
+/// Whether pods are seen as they are created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PodWatch {
+    Current,
+    /// Not before the API server is heard again.
+    Interrupted,
+    /// Not before the list is complete.
+    Listing,
+}
+
+impl PodWatch {
+    pub(super) fn after(self, change: &Change) -> Self {
+        match (self, change) {
+            (_, Change::ListBegan(Kind::Pods)) => PodWatch::Listing,
+            (_, Change::ListEnded(Kind::Pods)) => PodWatch::Current,
+            (PodWatch::Listing, _) => PodWatch::Listing,
+            (_, Change::Lost(Kind::Pods)) => PodWatch::Interrupted,
+            (PodWatch::Interrupted, change) if change.kind() != Some(Kind::Pods) => PodWatch::Interrupted,
+            _ => PodWatch::Current,
+        }
+    }
+}

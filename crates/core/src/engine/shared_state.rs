@@ -1,0 +1,145 @@
+//! What reviews, releases and the engine share.
+
+use std::cell::OnceCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::config::Config;
+use crate::model::decision_id::DecisionId;
+use crate::model::pod_record::HeldPod;
+use crate::model::snapshot::Snapshot;
+use crate::model::workload::{Turn, Workload};
+use crate::placement::decide::{Candidates, candidates, decide_among, node_at};
+use crate::placement::ledger::{Ledger, Reservation};
+use crate::placement::room::Room;
+use crate::placement::verdict::{Reason, Verdict};
+use crate::units::{Micros, Now};
+
+/// The snapshot published last, and the reservations that it does not show.
+///
+/// A decision and its reservation are one step under the ledger's lock, so that a burst cannot be promised the same room
+/// twice. Whoever reads the snapshot alone waits for no decision.
+#[derive(Debug, Default)]
+pub struct SharedState {
+    snapshot: RwLock<Arc<Snapshot>>,
+    ledger: Mutex<Ledger>,
+}
+
+/// The snapshots that one decision has read: what its verdict borrows from.
+#[derive(Debug, Default)]
+pub struct Snapshots {
+    /// That of the candidates.
+    first: OnceCell<Arc<Snapshot>>,
+    /// One that was published before the decision had the lock.
+    newer: OnceCell<Arc<Snapshot>>,
+}
+
+/// By what a pod is decided, and under which id its room is reserved.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms<'t> {
+    /// Settings.
+    pub config: &'t Config,
+    /// The id of the decision.
+    pub id: DecisionId,
+    /// The time.
+    pub now: Now,
+}
+
+impl SharedState {
+    /// A first snapshot, and reservations that expire after `reservation_ttl`; none are made where that is zero.
+    pub fn new(snapshot: Arc<Snapshot>, reservation_ttl: Micros) -> Self {
+        Self {
+            snapshot: RwLock::new(snapshot),
+            ledger: Mutex::new(Ledger::new(reservation_ttl)),
+        }
+    }
+
+    /// The snapshot published last. Cost: a lock that is held for the copy of a pointer.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts a snapshot in the place of the one published last.
+    pub fn set_snapshot(&self, snapshot: Arc<Snapshot>) {
+        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
+    }
+
+    /// The reservations. While this is held, nobody decides.
+    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        // A decision that panicked has left no half a reservation behind.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides about a pod that is created, and reserves its room if the verdict `is_wanted`, which is asked once, after the
+    /// decision: an answer that nobody waits for is followed by no pod. A pod that is reviewed again gets its own room anew.
+    pub fn review<'s>(
+        &self,
+        read: &'s Snapshots,
+        workload: &Workload<'_>,
+        terms: Terms<'_>,
+        is_wanted: impl FnOnce() -> bool,
+    ) -> Verdict<'s> {
+        let Terms { config, id, now } = terms;
+        let queue_key = workload.turn(&config.priority_caps, None);
+        let (mut ledger, candidates) = self.decide(read, workload);
+        ledger.expire(now);
+        let room = Room::new(candidates.snapshot, &ledger, queue_key);
+        let verdict = decide_among(workload, &candidates, &room, config, now);
+        if is_wanted() {
+            if let (Some(site), Some(node)) = (verdict.site(), verdict.node) {
+                ledger.reserve(Reservation::new(id, workload, site.name(), node), now.moment);
+            }
+            if verdict.reason == Reason::Reinvocation {
+                reserve_again(&mut ledger, candidates.snapshot, workload, queue_key, now);
+            }
+        }
+        verdict
+    }
+
+    /// Decides about a held pod once more, and reserves its room, if it is placed; with whether it was reserved.
+    pub fn release<'s>(
+        &self,
+        read: &'s Snapshots,
+        held: &HeldPod,
+        waited: Micros,
+        terms: Terms<'_>,
+    ) -> (Verdict<'s>, bool) {
+        let Terms { config, id, now } = terms;
+        let workload = held.waited(waited);
+        let (mut ledger, candidates) = self.decide(read, &workload);
+        let room = Room::new(candidates.snapshot, &ledger, held.turn(config));
+        let verdict = decide_among(&workload, &candidates, &room, config, now);
+        let reservation = verdict.site().zip(verdict.node).map(|(site, node)| Reservation {
+            releases: Some(Arc::clone(&held.uid)),
+            ..Reservation::new(id, &workload, site.name(), node)
+        });
+        let is_reserved = reservation.is_some_and(|reservation| ledger.reserve(reservation, now.moment));
+        (verdict, is_reserved)
+    }
+
+    /// The candidates of the newest snapshot, and the lock under which it stays the newest. They are found before the lock is
+    /// taken, and once more under it where another snapshot was published meanwhile: a reservation that was dropped then
+    /// would be in neither.
+    fn decide<'s>(&self, read: &'s Snapshots, workload: &Workload<'_>) -> (MutexGuard<'_, Ledger>, Candidates<'s>) {
+        let first = read.first.get_or_init(|| self.snapshot());
+        let found = candidates(workload, first);
+        let ledger = self.ledger();
+        let newest = self.snapshot();
+        if Arc::ptr_eq(&newest, first) {
+            return (ledger, found);
+        }
+        (ledger, candidates(workload, read.newer.get_or_init(|| newest)))
+    }
+}
+
+/// Promises room anew to a pod that is here again, for it may have grown or shrunk: where it was placed, if there is any,
+/// and for no longer than before. One that has expired meanwhile begins anew.
+fn reserve_again(ledger: &mut Ledger, snapshot: &Snapshot, workload: &Workload<'_>, queue_key: Turn, now: Now) {
+    let Some(claim) = &workload.placement else { return };
+    let Some(id) = claim.id else { return };
+    let since = ledger.withdraw(id, &workload.namespace).unwrap_or(now.moment);
+    let site = snapshot.sites.iter().find(|site| site.name() == claim.site);
+    let node = site.and_then(|site| node_at(workload, &Room::new(snapshot, ledger, queue_key), site));
+    if let Some(node) = node {
+        ledger.reserve(Reservation::new(id, workload, &claim.site, node), since);
+    }
+}

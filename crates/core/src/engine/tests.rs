@@ -1,0 +1,333 @@
+//! In virtual time: [`NOW`] and what is computed from it.
+
+mod minutes;
+
+use serde_json::json;
+
+use super::*;
+use crate::model::node::Node;
+use crate::model::owner::Owner;
+use crate::placement::ledger::Reservation;
+use crate::testkit::NOW;
+use crate::units::Micros;
+
+const TTL: Micros = Micros::from_secs(3);
+
+/// Two nodes, of which another is the edge in turn, and a cloud.
+fn sites(edge: &str) -> Arc<Config> {
+    let sites = json!([
+        {"name": edge, "kind": "edge", "nodeSelector": {"node": edge}},
+        {"name": "cloud", "kind": "cloud"},
+    ]);
+    Arc::new(Config::read(&json!({ "sites": sites })).unwrap())
+}
+
+fn node(name: &str) -> Change {
+    let labels = [("node", name)];
+    Change::Node(Box::new(Node {
+        name: name.into(),
+        labels: labels.into_iter().collect(),
+        ready: true,
+        ..Node::default()
+    }))
+}
+
+#[test]
+fn other_sites_are_in_use_when_everything_was_counted_by_them() {
+    let shared = Arc::new(SharedState::new(Arc::default(), TTL));
+    let mut engine = Engine::new(sites("a"), Arc::clone(&shared));
+    let mut tell = |told: Vec<Change>| {
+        told.iter().for_each(|change| engine.apply(change, NOW));
+        engine.publish(NOW);
+        let snapshot = shared.snapshot();
+        let nodes: Vec<_> = snapshot.sites[0].nodes().map(|node| node.name.to_string()).collect();
+        (
+            snapshot.revision,
+            snapshot.sites[0].name().to_owned(),
+            nodes,
+            snapshot.sites[1].link,
+        )
+    };
+    let all = |nodes: [&str; 2]| {
+        let began = Kind::ALL.map(Change::ListBegan);
+        let ended = Kind::ALL.map(Change::ListEnded);
+        began
+            .into_iter()
+            .chain(nodes.map(node))
+            .chain(ended)
+            .collect::<Vec<_>>()
+    };
+    let link = Link {
+        state: crate::model::link::LinkState::Healthy,
+        rtt: Some(Micros(1)),
+        loss: None,
+        as_of: NOW.moment,
+    };
+    tell(vec![Change::Sites(sites("a"))]);
+    tell(all(["a", "b"]));
+    let told = vec![Change::Link("cloud".into(), Some(link)), Change::FirstRound(sites("a"))];
+    let of_a = (3, "a".to_owned(), vec!["a".to_owned()], Some(link));
+    assert_eq!(tell(told), of_a);
+    let promised = NodeId(1);
+    let reservation = Reservation {
+        id: DecisionId(1),
+        owner: Owner::new("shop", None),
+        site: "b".into(),
+        node: promised,
+        amount: crate::resources::Amounts::default(),
+        priority: 0,
+        releases: None,
+    };
+    assert!(shared.ledger().reserve(reservation, NOW.moment));
+    let charged = |node: u32| shared.ledger().charges(NodeId(node), 0).count();
+    assert_eq!([charged(0), charged(1)], [0, 1]);
+
+    // One thing after another, and the old picture until the last.
+    let mut missing = vec![Change::Sites(sites("b"))];
+    missing.extend(all(["b", "a"]));
+    missing.push(Change::FirstRound(sites("b")));
+    let last = missing.pop().unwrap();
+    for (revision, change) in (4..).zip(missing) {
+        assert_eq!(tell(vec![change]), (revision, of_a.1.clone(), of_a.2.clone(), of_a.3));
+    }
+    let (_, name, nodes, known) = tell(vec![last]);
+    assert_eq!((&*name, &*nodes, known), ("b", &["b".to_owned()][..], Some(link)));
+    // Nodes are numbered anew, and the promise is where it was: on `b`.
+    assert_eq!([charged(0), charged(1)], [1, 0]);
+}
+
+#[test]
+fn a_held_pod_is_no_older_for_having_been_folded_late() {
+    let mut engine = Engine::new(Arc::default(), Arc::default());
+    let stated = NOW.wall - jiff::SignedDuration::from_secs(5);
+    let pod = json!({
+        "metadata": {"name": "p", "namespace": "shop", "uid": "p", "resourceVersion": "1",
+                     "annotations": {"scheduling.example.io/timestamp": stated.to_string()}},
+        "spec": {"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]},
+    });
+    Kind::ALL
+        .into_iter()
+        .for_each(|kind| engine.apply(&Change::ListEnded(kind), NOW));
+    engine.apply(&record(&pod), NOW);
+    let plan = engine.publish(NOW.at(NOW.moment.after(Micros::from_secs(100)))).plan;
+    assert_eq!(plan.unwrap().oldest, Some(NOW.moment.before(Micros::from_secs(5))));
+}
+
+/// The change that a watch makes of a pod.
+fn record(pod: &serde_json::Value) -> Change {
+    let text = pod.to_string();
+    let pod = crate::wire::pod::Pod::from_json(&text).unwrap();
+    Change::Pod(Box::new(pod.record(&text, &Config::default().keys).unwrap().unwrap()))
+}
+
+#[test]
+fn each_decision_is_told_once_and_only_where_it_is_new() {
+    let mut engine = Engine::new(Arc::default(), Arc::default());
+    let ago = |seconds| NOW.wall - jiff::SignedDuration::from_secs(seconds);
+    let pod = |uid: &str, decided: jiff::Timestamp, id: u32, selector: &str| {
+        let pod = serde_json::json!({
+            "metadata": {"name": uid, "namespace": "shop", "uid": uid, "creationTimestamp": ago(1).to_string(), "annotations": {
+                "scheduling.example.io/decision-id": format!("00000000-0000-4000-8000-{id:012}"),
+                "scheduling.example.io/reason": "cloud_best_effort",
+                "scheduling.example.io/site": "cloud",
+                "scheduling.example.io/timestamp": decided.to_string(),
+            }},
+            "spec": {"nodeSelector": {selector: "true"}},
+        });
+        record(&pod)
+    };
+    let mut tells = |changes: Vec<Change>| {
+        changes.iter().for_each(|change| engine.apply(change, NOW));
+        let told = |effect| match effect {
+            Effect::Decided(sighting) => Some((sighting.uid, sighting.site.map(|(name, _)| name))),
+            _ => None,
+        };
+        engine
+            .publish(NOW)
+            .effects
+            .into_iter()
+            .filter_map(told)
+            .collect::<Vec<_>>()
+    };
+    let is = |uid: &str, site: Option<&str>| vec![(Box::from(uid), site.map(str::to_owned))];
+    let cloud = "node.role/cloud";
+
+    // There before us, but decided lately; another leader may have ended before it told.
+    assert_eq!(
+        tells(vec![Change::ListBegan(Kind::Pods), pod("a", ago(2), 1, cloud)]),
+        is("a", Some("cloud"))
+    );
+    let old = ago(3_600);
+    assert_eq!(tells(vec![pod("b", old, 2, cloud), Change::ListEnded(Kind::Pods)]), []);
+    assert_eq!(tells(vec![pod("a", ago(2), 1, cloud), pod("b", old, 2, cloud)]), []);
+    assert_eq!(tells(vec![pod("a", ago(0), 3, cloud)]), is("a", Some("cloud")));
+    // A copy of a manifest that was decided an hour ago.
+    assert_eq!(tells(vec![pod("c", old, 4, cloud)]), []);
+    // The site is what the spec says.
+    assert_eq!(
+        tells(vec![pod("d", ago(1), 5, "node.role/edge")]),
+        is("d", Some("edge"))
+    );
+    assert_eq!(tells(vec![pod("e", ago(1), 6, "none")]), is("e", None));
+}
+
+#[test]
+fn a_loop_is_published_and_told_once_and_only_of_pods_seen_as_they_are_created() {
+    let shared = Arc::<SharedState>::default();
+    let mut engine = Engine::new(Arc::default(), Arc::clone(&shared));
+    let mut told = vec![];
+    let pod = |i: usize| {
+        let pod = serde_json::json!({
+            "metadata": {
+                "name": i.to_string(), "namespace": "shop", "uid": i.to_string(),
+                "annotations": {"scheduling.example.io/decision-id": "00000000-0000-4000-8000-000000000001"},
+                "ownerReferences": [{"kind": "Robot", "name": "r2", "uid": "r2", "controller": true}],
+            },
+            "spec": {},
+        });
+        record(&pod)
+    };
+    let mut paused_after = |changes: Vec<Change>| {
+        changes.iter().for_each(|change| engine.apply(change, NOW));
+        let effects = engine.publish(NOW).effects.into_iter();
+        told.extend(effects.filter_map(|effect| match effect {
+            Effect::Paused(closed) => Some(closed),
+            _ => None,
+        }));
+        shared.snapshot().paused.get("shop", "r2").is_some()
+    };
+    let comes_and_goes = |i: usize| [pod(i), Change::PodGone(i.to_string().into())];
+    assert!(!paused_after(vec![Change::ListBegan(Kind::Pods)]));
+    assert!(!paused_after((0..50).flat_map(comes_and_goes).collect()));
+    assert!(!paused_after(vec![Change::ListEnded(Kind::Pods)]));
+    assert!(!paused_after((100..111).flat_map(comes_and_goes).collect()));
+    assert!(paused_after(comes_and_goes(111).into()));
+    assert!(paused_after((200..220).flat_map(comes_and_goes).collect()));
+    let names: Vec<_> = told.iter().map(|closed| (&*closed.controller, &*closed.pod)).collect();
+    assert_eq!(names, [("Robot r2", "111")]);
+}
+
+#[test]
+fn what_was_decided_in_a_namespace_is_forgotten_when_it_opts_out() {
+    let pod = |name: &str, second: u32, annotations: serde_json::Value| {
+        let pod = serde_json::json!({
+            "metadata": {
+                "name": name, "namespace": "shop", "uid": name, "annotations": annotations,
+                "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+            },
+            "spec": {"nodeName": "n"},
+        });
+        record(&pod)
+    };
+    let bound_after = |between: &[Change]| {
+        let mut engine = Engine::new(Arc::default(), Arc::default());
+        let decided = serde_json::json!({"scheduling.example.io/decision-id": "00000000-0000-4000-8000-000000000001"});
+        let mut changes = vec![
+            Change::Namespace("shop".into(), true),
+            pod("decided", 0, decided),
+            pod("missed", 10, serde_json::json!({"slo.example.io/class": "batch"})),
+        ];
+        changes.extend_from_slice(between);
+        changes.extend(Kind::ALL.map(Change::ListEnded));
+        changes.iter().for_each(|change| engine.apply(change, NOW));
+        engine.publish(NOW).survey.unwrap().bound
+    };
+    let namespace = |is_managed| Change::Namespace("shop".into(), is_managed);
+    assert_eq!(bound_after(&[namespace(true)]), 1);
+    assert_eq!(bound_after(&[namespace(false), namespace(true)]), 0);
+}
+
+#[test]
+fn nobody_is_blamed_for_pods_that_were_not_seen() {
+    let shared = Arc::new(SharedState::new(Arc::default(), TTL));
+    let mut engine = Engine::new(Arc::default(), Arc::clone(&shared));
+    let mut now = NOW;
+    let mut ids = 0;
+    // Whether an owner is suspended when three reservations, made after this was told, come to nothing.
+    let mut is_blamed_after = |told: Vec<Change>| {
+        now.moment = now.moment.after(Micros(1));
+        told.iter().for_each(|change| engine.apply(change, now));
+        let mut ledger = shared.ledger();
+        for _ in 0..3 {
+            ids += 1;
+            let reservation = Reservation {
+                id: DecisionId(ids),
+                // Another one each time.
+                owner: Owner::new("shop", Some(&ids.div_ceil(3).to_string())),
+                site: "edge".into(),
+                node: NodeId(0),
+                amount: crate::resources::Amounts::default(),
+                priority: 0,
+                releases: None,
+            };
+            assert!(ledger.reserve(reservation, now.moment));
+        }
+        let before = ledger.suspended();
+        now.moment = now.moment.after(TTL);
+        assert_eq!(ledger.expire(now), 3);
+        ledger.suspended() > before
+    };
+    assert!(is_blamed_after(vec![
+        Change::ListBegan(Kind::Pods),
+        Change::ListEnded(Kind::Pods)
+    ]));
+    assert!(is_blamed_after(vec![Change::Lost(Kind::Nodes)]));
+    assert!(!is_blamed_after(vec![
+        Change::Lost(Kind::Pods),
+        Change::Heard(Kind::Nodes)
+    ]));
+    assert!(is_blamed_after(vec![Change::Heard(Kind::Pods)]));
+    assert!(!is_blamed_after(vec![
+        Change::ListBegan(Kind::Pods),
+        Change::Heard(Kind::Pods)
+    ]));
+    assert!(is_blamed_after(vec![Change::ListEnded(Kind::Pods)]));
+}
+
+#[test]
+fn a_pod_of_another_domain_is_told_and_a_fault_until_it_is_gone() {
+    let keys = Config::default().keys;
+    let mut engine = Engine::new(Arc::default(), Arc::default());
+    let pod = |uid: &str, gates: &[&str]| {
+        let gates: Vec<_> = gates.iter().map(|name| json!({"name": name})).collect();
+        record(&json!({
+            "metadata": {"name": format!("pod-{uid}"), "namespace": "shop", "uid": uid},
+            "spec": {"schedulingGates": gates},
+        }))
+    };
+    let old = crate::keys::Keys::new("acme.dev").gate;
+    let mut told_of = |changes: &[Change]| {
+        changes.iter().for_each(|change| engine.apply(change, NOW));
+        let (mut pods, mut faults) = (vec![], vec![]);
+        for effect in engine.publish(NOW).effects {
+            match effect {
+                Effect::HeldByAnotherDomain(pod) => pods.push((pod.name.to_string(), pod.domain.to_string())),
+                Effect::OtherDomains { any, new } => faults.push((any, new)),
+                _ => {}
+            }
+        }
+        (pods, faults)
+    };
+    assert_eq!(
+        told_of(&[pod("a", &[&keys.gate]), pod("b", &["queue.example/admission"])]),
+        (vec![], vec![])
+    );
+    let both = pod("c", &["queue.example/admission", &old]);
+    let of = |name: &str| (name.to_owned(), "acme.dev".to_owned());
+    assert_eq!(
+        told_of(&[both.clone(), both, pod("d", &[&old])]),
+        (
+            vec![of("pod-c"), of("pod-d")],
+            vec![(true, vec![("acme.dev".into(), 2)])]
+        )
+    );
+    assert_eq!(told_of(&[pod("d", &[])]), (vec![], vec![(true, vec![])]));
+    assert_eq!(told_of(&[Change::PodGone("c".into())]), (vec![], vec![(false, vec![])]));
+    // Anybody can invent gates: of very many, not each is told.
+    let many: Vec<Change> = (0..300).map(|i| pod(&i.to_string(), &[&old])).collect();
+    let (pods, faults) = told_of(&many);
+    assert_eq!(
+        (pods.len(), &*faults),
+        (100, &[(true, vec![("acme.dev".into(), 300)])][..])
+    );
+}

@@ -1,0 +1,209 @@
+//! Rules of seconds and minutes: what becomes due is published when it is, and time passes in no time.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::model::link::LinkState;
+use crate::model::pod_record::HeldPod;
+use crate::placement::verdict::Reason;
+use crate::queue::What;
+use crate::wire::pod::Pod;
+
+/// An engine that has seen a cluster: an edge node of one core, a virtual node, and a namespace that opted in.
+struct Cluster {
+    config: Arc<Config>,
+    shared: Arc<SharedState>,
+    engine: Engine,
+    now: Now,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let config = Arc::<Config>::default();
+        let shared = Arc::new(SharedState::new(Arc::default(), config.reservation_ttl));
+        let mut cluster = Self {
+            engine: Engine::new(Arc::clone(&config), Arc::clone(&shared)),
+            config,
+            shared,
+            now: NOW,
+        };
+        let node = |name: &str, label: &str, cpu: &str| {
+            let node = json!({
+                "metadata": {"name": name, "labels": {label: "true"}},
+                "status": {"allocatable": {"cpu": cpu, "memory": "1Gi", "pods": "9"},
+                           "conditions": [{"type": "Ready", "status": "True"}]},
+            });
+            Change::Node(Box::new(crate::wire::node::from_json(&node.to_string()).unwrap()))
+        };
+        cluster.sees(&node("edge-0", "node.role/edge", "1"));
+        cluster.sees(&node("cloud-0", "node.role/cloud", "8"));
+        cluster.sees(&Change::Namespace("shop".into(), true));
+        Kind::ALL
+            .into_iter()
+            .for_each(|kind| cluster.sees(&Change::ListEnded(kind)));
+        cluster.has_a_link(LinkState::Healthy);
+        cluster.engine.publish(NOW);
+        cluster
+    }
+
+    fn sees(&mut self, change: &Change) {
+        self.engine.apply(change, self.now);
+    }
+
+    fn has_a_link(&mut self, state: LinkState) {
+        let link = Link {
+            state,
+            rtt: Some(Micros::from_millis(10)),
+            loss: None,
+            as_of: self.now.moment,
+        };
+        self.sees(&Change::Link("cloud".into(), Some(link)));
+    }
+
+    /// Publishes what becomes due within so many seconds, and returns each publication with the second at which it was. Nodes
+    /// and pods are heard of all the time, if they are at all.
+    fn pass(&mut self, seconds: u64, is_heard: bool) -> Vec<(u64, Publication)> {
+        let end = self.now.moment.after(Micros::from_secs(seconds));
+        let mut published = vec![];
+        while let Some(due) = self.engine.next_change().filter(|due| *due <= end) {
+            self.now = NOW.at(due.max(self.now.moment.after(Micros(1))));
+            if is_heard {
+                [Kind::Nodes, Kind::Pods]
+                    .into_iter()
+                    .for_each(|kind| self.sees(&Change::Heard(kind)));
+            }
+            let second = self.now.moment.since(NOW.moment).0 / 1_000_000;
+            published.push((second, self.engine.publish(self.now)));
+        }
+        self.now = NOW.at(end);
+        published
+    }
+
+    fn terms(&self, id: u128) -> Terms<'_> {
+        Terms {
+            config: &self.config,
+            id: DecisionId(id),
+            now: self.now,
+        }
+    }
+
+    fn review(&self, id: u128, pod: &Value) -> (Reason, Option<String>) {
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let workload = pod.workload("shop".into(), &self.config.keys);
+        let read = Snapshots::default();
+        let verdict = self.shared.review(&read, &workload, self.terms(id), || true);
+        (verdict.reason, verdict.site().map(|site| site.name().to_owned()))
+    }
+
+    fn release(&self, held: &HeldPod, since: Moment) -> (Reason, Option<String>) {
+        let read = Snapshots::default();
+        let waited = self.now.moment.since(since);
+        let (verdict, _) = self.shared.release(&read, held, waited, self.terms(1_000));
+        (verdict.reason, verdict.site().map(|site| site.name().to_owned()))
+    }
+}
+
+fn pod(name: &str, class: &str, cpu: &str, spec: Value) -> Value {
+    let mut pod = json!({
+        "metadata": {
+            "name": name, "namespace": "shop", "uid": name, "resourceVersion": "1",
+            "creationTimestamp": NOW.wall.to_string(),
+            "annotations": {"slo.example.io/class": class, "slo.example.io/deadlineMs": "600000",
+                            "scheduling.example.io/timestamp": NOW.wall.to_string()},
+        },
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+    });
+    pod["spec"]
+        .as_object_mut()
+        .unwrap()
+        .extend(spec.as_object().unwrap().clone());
+    pod
+}
+
+#[test]
+fn a_held_pod_claims_a_node_after_60_s_and_is_released_at_the_limit_of_its_class() {
+    let mut cluster = Cluster::new();
+    let full = pod("full", "batch", "800m", json!({"nodeName": "edge-0"}));
+    cluster.sees(&record(&full));
+    cluster.has_a_link(LinkState::Unreachable);
+    let gates = json!({"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]});
+    let mut held = pod("held", "batch", "500m", gates);
+    held["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
+    cluster.sees(&record(&held));
+    cluster.engine.publish(cluster.now);
+
+    let claims = |cluster: &Cluster| cluster.shared.snapshot().claims.iter().count();
+    let steps = |published: Vec<(u64, Publication)>| -> Vec<_> {
+        let plans = published
+            .into_iter()
+            .filter_map(|(at, publication)| Some((at, publication.plan?)));
+        plans
+            .flat_map(|(at, plan)| plan.steps.into_iter().map(move |step| (at, step)))
+            .collect()
+    };
+    assert!(steps(cluster.pass(59, true)).is_empty());
+    assert_eq!(claims(&cluster), 0);
+    assert!(steps(cluster.pass(2, true)).is_empty());
+    assert_eq!(claims(&cluster), 1);
+    assert!(steps(cluster.pass(238, true)).is_empty());
+    let steps = steps(cluster.pass(2, true));
+    let [(at, step)] = &*steps else { panic!("{steps:?}") };
+    assert_eq!((*at, step.what), (300, What::Release));
+    assert_eq!(
+        cluster.release(&step.pod, step.since),
+        (Reason::ReleasedTimeout, Some("edge".to_owned()))
+    );
+}
+
+#[test]
+fn a_pod_without_a_node_is_a_suspect_of_the_backstop_after_30_s() {
+    let mut cluster = Cluster::new();
+    let mut stuck = pod(
+        "stuck",
+        "batch",
+        "500m",
+        json!({"nodeSelector": {"node.role/edge": "true"}}),
+    );
+    stuck["status"] = json!({"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"},
+    ]});
+    cluster.sees(&record(&stuck));
+    cluster.engine.publish(cluster.now);
+    let suspects = cluster.pass(60, true).into_iter().filter_map(|(at, publication)| {
+        let survey = publication.survey.filter(|survey| !survey.suspects.is_empty())?;
+        Some((at, survey.suspects[0].pod.name.to_string()))
+    });
+    assert_eq!(suspects.min(), Some((30, "stuck".to_owned())));
+}
+
+#[test]
+fn pods_go_to_the_edge_when_the_api_server_was_not_heard_for_60_s() {
+    let mut cluster = Cluster::new();
+    let large = pod("large", "batch", "4", json!({}));
+    cluster.pass(60, false);
+    cluster.has_a_link(LinkState::Healthy);
+    cluster.engine.publish(cluster.now);
+    assert_eq!(cluster.review(1, &large).1.as_deref(), Some("cloud"));
+    cluster.pass(1, false);
+    assert_eq!(
+        cluster.review(2, &large),
+        (Reason::EdgeTelemetryStale, Some("edge".to_owned()))
+    );
+}
+
+#[test]
+fn who_never_creates_what_was_promised_is_promised_nothing_after_three() {
+    let mut cluster = Cluster::new();
+    let small = pod("small", "batch", "400m", json!({}));
+    let open = |cluster: &Cluster| cluster.shared.ledger().open();
+    for id in 1..=3 {
+        assert_eq!(cluster.review(id, &small).1.as_deref(), Some("edge"));
+        assert_eq!(open(&cluster), 1);
+        cluster.pass(3, true);
+        cluster.engine.publish(cluster.now);
+        assert_eq!(open(&cluster), 0);
+    }
+    cluster.review(4, &small);
+    assert_eq!((open(&cluster), cluster.shared.ledger().suspended()), (0, 1));
+}

@@ -1,0 +1,4 @@
+//! What becomes of pods after they were created.
+
+pub mod backstop;
+pub mod loop_guard;

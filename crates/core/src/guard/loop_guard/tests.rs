@@ -1,0 +1,294 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::keys::Keys;
+use crate::wire::pod::Pod;
+
+const SECOND: i64 = 1_000_000;
+const SETTINGS: config::LoopGuard = config::LoopGuard {
+    failures_per_minute: 3,
+    pause: Micros::from_secs(120),
+};
+
+/// A guard, and what has happened to the pods that it sees.
+struct Scene {
+    guard: LoopGuard,
+    now: Moment,
+    pods: usize,
+}
+
+fn pod(uid: &str, controller: &str, changes: &Value) -> Value {
+    let mut pod = json!({
+        "metadata": {
+            "uid": uid, "namespace": "shop", "name": uid,
+            "annotations": {
+                "slo.example.io/class": "batch",
+                "scheduling.example.io/decision-id": "00000000-0000-4000-8000-000000000001",
+            },
+            "ownerReferences": [{"apiVersion": "acme.dev/v1", "kind": "Robot", "name": "r2", "uid": controller, "controller": true}],
+        },
+        "spec": {"containers": []},
+        "status": {"phase": "Pending"},
+    });
+    for (pointer, value) in changes.as_object().unwrap() {
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        pod.pointer_mut(parent).unwrap()[key] = value.clone();
+    }
+    pod
+}
+
+fn bound() -> Value {
+    json!({"/spec/nodeName": "n"})
+}
+
+fn failed() -> Value {
+    json!({"/spec/nodeName": "n", "/status/phase": "Failed"})
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self {
+            guard: LoopGuard::default(),
+            now: Moment(1_000 * SECOND),
+            pods: 0,
+        }
+    }
+
+    fn wait(&mut self, milliseconds: i64) {
+        self.now = Moment(self.now.0 + milliseconds * 1_000);
+    }
+
+    fn see(&mut self, pod: &Value, is_new: bool) -> Option<Loop> {
+        let text = pod.to_string();
+        let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("example.io"));
+        self.guard.apply(&record.unwrap().unwrap(), is_new, SETTINGS, self.now)
+    }
+
+    /// Another pod of this controller is created.
+    fn create(&mut self, controller: &str) -> (String, Option<Loop>) {
+        self.pods += 1;
+        let uid = format!("pod-{}", self.pods);
+        let closed = self.see(&pod(&uid, controller, &json!({})), true);
+        (uid, closed)
+    }
+
+    /// Each of so many pods is created, bound a second later, and becomes this after so many milliseconds more. Returns how
+    /// many were created when the loop was closed.
+    fn repeat(&mut self, times: usize, after: i64, end: &Value) -> Option<usize> {
+        (1..=times).find(|_| {
+            let (uid, closed) = self.create("c");
+            self.wait(1_000);
+            self.see(&pod(&uid, "c", &bound()), false);
+            self.wait(after);
+            self.see(&pod(&uid, "c", end), false);
+            closed.is_some()
+        })
+    }
+
+    fn is_paused(&self) -> bool {
+        self.guard
+            .paused()
+            .get("shop", "c")
+            .is_some_and(|until| self.now < *until)
+    }
+}
+
+#[test]
+fn failures_in_the_place_of_failures_close_a_loop() {
+    for end in [failed(), json!({"/metadata/deletionTimestamp": "2026-01-01T00:00:00Z"})] {
+        let mut scene = Scene::new();
+        // The first stands in nobody's place.
+        assert_eq!(scene.repeat(9, 100, &end), Some(5));
+        assert!(scene.is_paused());
+        assert!(scene.guard.paused().get("shop", "d").is_none() && scene.guard.paused().get("till", "c").is_none());
+    }
+    // Gone without a word.
+    let mut scene = Scene::new();
+    let closed = (0..5).find_map(|_| {
+        let (uid, closed) = scene.create("c");
+        scene.wait(500);
+        scene.guard.delete(&uid, SETTINGS, scene.now);
+        closed
+    });
+    let closed = closed.unwrap();
+    assert_eq!(
+        (&*closed.namespace, &*closed.controller, closed.failures),
+        ("shop", "Robot r2", 4)
+    );
+    assert_eq!((&*closed.pod, closed.pause), ("pod-5", SETTINGS.pause));
+}
+
+#[test]
+fn a_pause_ends_and_the_count_begins_anew() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.repeat(9, 100, &failed()), Some(5));
+    assert_eq!(
+        scene.guard.next_change().map(|at| at.since(scene.now).0 / 1_000_000),
+        Some(118)
+    );
+    // Its pods go on failing, but none of them was changed by us.
+    let unchanged = json!({"/metadata/annotations": {"slo.example.io/class": "batch"}});
+    for i in 0..20 {
+        assert_eq!(scene.see(&pod(&format!("free-{i}"), "c", &unchanged), true), None);
+        scene.guard.delete(&format!("free-{i}"), SETTINGS, scene.now);
+    }
+    scene.wait(120_000);
+    scene.guard.expire(SETTINGS, scene.now);
+    assert!(scene.guard.paused().is_empty() && scene.guard.next_change().is_none());
+    assert_eq!(scene.repeat(9, 100, &failed()), Some(5));
+
+    // Nor is anybody paused any more, once there are no pauses.
+    let off = config::LoopGuard {
+        pause: Micros(0),
+        ..SETTINGS
+    };
+    scene.guard.expire(off, scene.now);
+    assert!(!scene.is_paused());
+}
+
+#[test]
+fn work_that_is_done_is_no_failure() {
+    let mut scene = Scene::new();
+    let done = json!({"/spec/nodeName": "n", "/status/phase": "Succeeded"});
+    assert_eq!(scene.repeat(50, 100, &done), None);
+    // Nor is what fails when it has run for a while, however quickly another follows.
+    assert_eq!(scene.repeat(50, 10_001, &failed()), None);
+}
+
+#[test]
+fn who_makes_room_for_others_has_not_failed() {
+    let disrupted = |status: &str| {
+        json!({
+            "/spec/nodeName": "n",
+            "/status/conditions": [{"type": "DisruptionTarget", "status": status, "reason": "PreemptionByScheduler"}],
+        })
+    };
+    let mut deleted = disrupted("True");
+    deleted["/metadata/deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut failed = disrupted("True");
+    failed["/status/phase"] = json!("Failed");
+    for end in [deleted, failed] {
+        let mut scene = Scene::new();
+        assert_eq!(scene.repeat(50, 100, &end), None, "{end}");
+    }
+    // The word comes first, and then the pod is gone at once.
+    let mut scene = Scene::new();
+    let mut closes = |status: &str| {
+        (0..9).any(|_| {
+            let (uid, closed) = scene.create("c");
+            scene.wait(500);
+            scene.see(&pod(&uid, "c", &disrupted(status)), false);
+            scene.guard.delete(&uid, SETTINGS, scene.now);
+            closed.is_some()
+        })
+    };
+    assert!(!closes("True"));
+    assert!(closes("False"));
+}
+
+#[test]
+fn who_is_scaled_up_and_down_once_is_not_paused() {
+    let mut scene = Scene::new();
+    // Two more than may fail: but so many failures are all that is kept of them.
+    let mut up_and_down = || {
+        let created: Vec<_> = (0..5).map(|_| scene.create("c")).collect();
+        scene.wait(2_000);
+        created
+            .iter()
+            .for_each(|(uid, _)| scene.guard.delete(uid, SETTINGS, scene.now));
+        created.iter().any(|(_, closed)| closed.is_some())
+    };
+    assert!(!up_and_down());
+    assert!(!up_and_down());
+    // Up, down, up, down and up within a minute is.
+    assert!(up_and_down());
+}
+
+#[test]
+fn what_is_taken_away_and_not_replaced_is_no_loop() {
+    let mut scene = Scene::new();
+    let pods: Vec<_> = (0..30).map(|_| scene.create("c").0).collect();
+    scene.wait(2_000);
+    pods.iter().for_each(|uid| scene.guard.delete(uid, SETTINGS, scene.now));
+    // A minute later nobody remembers.
+    scene.wait(60_000);
+    assert!((0..30).all(|_| scene.create("c").1.is_none()));
+}
+
+#[test]
+fn time_without_a_node_or_behind_a_gate_does_not_count() {
+    let mut scene = Scene::new();
+    let gated = json!({"/spec/schedulingGates": [{"name": "g"}]});
+    let closed = (0..5).any(|i| {
+        let uid = format!("late-{i}");
+        let closed = scene.see(&pod(&uid, "c", &gated), true);
+        scene.wait(70_000);
+        scene.see(&pod(&uid, "c", &json!({})), false);
+        scene.wait(9_000);
+        scene.see(&pod(&uid, "c", &bound()), false);
+        scene.wait(9_000);
+        // All at once, at last.
+        scene.see(&pod(&uid, "c", &failed()), false);
+        closed.is_some()
+    });
+    // Each failed soon, but it took longer than a minute.
+    assert!(!closed);
+    assert_eq!(
+        scene.guard.accounts.values().map(|account| account.failed.len()).max(),
+        Some(1)
+    );
+}
+
+#[test]
+fn pods_that_were_there_before_count_for_nothing() {
+    let mut scene = Scene::new();
+    for i in 0..20 {
+        let uid = format!("old-{i}");
+        assert_eq!(scene.see(&pod(&uid, "c", &bound()), false), None);
+        scene.see(&pod(&uid, "c", &failed()), false);
+    }
+    assert!(scene.guard.young.is_empty() && scene.guard.accounts.is_empty());
+    let (uid, _) = scene.create("c");
+    scene.guard.retain(|_| false);
+    scene.guard.delete(&uid, SETTINGS, scene.now);
+    assert!(scene.guard.accounts.is_empty());
+}
+
+proptest! {
+    /// Pods of one controller that live so long after such a pause, with those that end soon replaced or not: it is paused in
+    /// the moment in which the last minute holds one more than may be, and never otherwise; nothing is kept for ever.
+    #[test]
+    fn a_loop_is_closed_when_a_minute_holds_too_many(lives in prop::collection::vec((0_i64..30_000, 0_i64..15_000), 1..60)) {
+        let mut scene = Scene::new();
+        let (mut failures, mut again): (Vec<i64>, Vec<i64>) = (vec![], vec![]);
+        let mut paused_until = i64::MIN;
+        for (pause, life) in lives {
+            scene.wait(pause);
+            let now = scene.now.0;
+            let minute = |at: &i64| now - *at < 60 * SECOND;
+            failures.retain(minute);
+            again.retain(minute);
+            let is_paused = now < paused_until;
+            if !failures.is_empty() && !is_paused {
+                failures.remove(0);
+                again.push(now);
+            }
+            let (uid, closed) = scene.create("c");
+            prop_assert_eq!(closed.is_some(), again.len() > SETTINGS.failures_per_minute);
+            if closed.is_some() {
+                paused_until = now + 120 * SECOND;
+                (failures, again) = (vec![], vec![]);
+            }
+            scene.wait(life);
+            scene.guard.delete(&uid, SETTINGS, scene.now);
+            if life <= 10_000 && !is_paused {
+                failures.push(scene.now.0);
+            }
+        }
+        prop_assert!(scene.guard.young.is_empty());
+        scene.wait(60_000);
+        scene.create("d");
+        prop_assert!(scene.guard.accounts.is_empty());
+    }
+}

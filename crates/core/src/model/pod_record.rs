@@ -1,0 +1,183 @@
+//! A pod that exists, reduced to what its consumers keep of it.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::constraints::{NodeConstraints, Toleration};
+use super::decision_id::DecisionId;
+use super::slo::{Class, Slo, SloFault};
+use super::workload::Workload;
+use crate::resources::Amounts;
+use crate::units::Micros;
+
+/// A pod that exists, reduced to what charges and queues are made of. Read by [`crate::wire::pod::Pod::record`].
+#[derive(Debug, Clone)]
+pub struct PodRecord {
+    /// `metadata.uid`.
+    pub uid: Box<str>,
+    /// `metadata.name`.
+    pub name: Box<str>,
+    /// Namespace.
+    pub namespace: Box<str>,
+    /// Uid of its controller.
+    pub controller: Option<Box<str>>,
+    /// Kind and name of its controller, for people.
+    pub controller_name: Option<Box<str>>,
+    /// When it was created, to the second.
+    pub created: Option<jiff::Timestamp>,
+    /// `spec.nodeName`.
+    pub node: Option<Box<str>>,
+    /// `status.nominatedNodeName`.
+    pub nominated: Option<Box<str>>,
+    /// What it takes from its node, a resize in place included.
+    pub request: Amounts,
+    /// `spec.priority`.
+    pub priority: i32,
+    /// Its class and SLO priority, where it states a class.
+    pub slo: Option<(Class, u8)>,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// Whether it is over, and not well.
+    pub failed: bool,
+    /// How long its work took, if it is a Job's and over.
+    pub finished: Option<Finished>,
+    /// Whether it is being deleted, and by when it is to be gone, to the second, if that can be read.
+    pub terminating: Option<Option<jiff::Timestamp>>,
+    /// Whether it ends for the sake of others, by preemption or eviction.
+    pub disrupted: bool,
+    /// Whether a scheduling gate keeps it from kube-scheduler.
+    pub gated: bool,
+    /// That kube-scheduler found no node for it: a number that differs when it says so in other words.
+    pub unschedulable: Option<u64>,
+    /// The id of the decision it carries.
+    pub decision: Option<Box<str>>,
+    /// What it says of that decision, for those who tell people.
+    pub decided: Option<Box<Decided>>,
+    /// Where it may run; kept as long as it has no node.
+    pub placement: Option<Arc<Placement>>,
+    /// The pod as the waitlist keeps it, if it carries our gate.
+    pub held: Option<Arc<HeldPod>>,
+    /// The pod, if it carries the gate that would be ours under another domain.
+    pub stray: Option<Box<Stray>>,
+    /// The pod as the backstop keeps it, if it states an SLO, was not let go, and kube-scheduler has found no node for it.
+    pub stuck: Option<Arc<StuckPod>>,
+    /// Whether it states an SLO and no decision, and nothing in it says why.
+    pub undecided: bool,
+}
+
+/// A pod behind the gate of another domain: nobody releases it, unless edgeward runs with that domain, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stray {
+    /// `metadata.namespace`.
+    pub namespace: Box<str>,
+    /// `metadata.name`.
+    pub name: Box<str>,
+    /// `metadata.uid`.
+    pub uid: Box<str>,
+    /// The domain of the gate.
+    pub domain: Box<str>,
+}
+
+/// Where a pod may run by its spec, our own placement included.
+#[derive(Debug, Clone, Default)]
+pub struct Placement {
+    /// nodeSelector and required node affinity.
+    pub constraints: NodeConstraints<'static>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration<'static>>,
+}
+
+/// Where a pod is in its life, as far as charges go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Not running yet.
+    Pending,
+    /// Running, or of a phase that we do not know.
+    Running,
+    /// Succeeded or failed: charges nothing.
+    Finished,
+}
+
+/// A pod with an SLO that kube-scheduler has found no node for, as it was seen.
+#[derive(Debug, Clone)]
+pub struct StuckPod {
+    /// `metadata.uid`.
+    pub uid: Arc<str>,
+    /// `metadata.name`.
+    pub name: Box<str>,
+    /// `metadata.resourceVersion`: what is found out holds for this version.
+    pub resource_version: Box<str>,
+    /// What it asks for, the placement that it carries included.
+    pub workload: Workload<'static>,
+    /// Whether it is controlled by a ReplicaSet or a StatefulSet, which creates another in its place.
+    pub is_replaced: bool,
+    /// The decision that it carries.
+    pub decision: Option<DecisionId>,
+    /// Why it was decided like that, by its own word.
+    pub reason: Option<Box<str>>,
+}
+
+/// A pod that carries our gate, as it was seen.
+#[derive(Debug, Clone)]
+pub struct HeldPod {
+    /// `metadata.uid`.
+    pub uid: Arc<str>,
+    /// `metadata.name`.
+    pub name: Box<str>,
+    /// `metadata.resourceVersion`: what is decided holds for this version.
+    pub resource_version: Box<str>,
+    /// The whole object, to which a release is a patch.
+    pub json: Box<str>,
+    /// What it asks for. [`Workload::held`] is not set.
+    pub workload: Workload<'static>,
+    /// When it was created.
+    pub created: Option<jiff::Timestamp>,
+    /// Since when it is held, by its own word.
+    pub stated: Option<jiff::Timestamp>,
+    /// Why it is held, by its own word.
+    pub reason: Option<Box<str>>,
+}
+
+/// The annotations of a decision, and the SLO it was made for. Anybody may write annotations, so where the pod runs is not
+/// among them: that is in its spec.
+#[derive(Debug, Clone)]
+pub struct Decided {
+    /// `metadata.name`.
+    pub name: Box<str>,
+    /// Id of the decision. A hold has none: a number that differs when the reason does stands for it.
+    pub id: DecisionId,
+    /// Reason code, as found.
+    pub reason: Box<str>,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// RTT behind it in milliseconds, as found.
+    pub rtt_ms: Option<Box<str>>,
+    /// The numbers behind it, as found; `None` also where they are too long to be ours.
+    pub explain: Option<Box<str>>,
+    /// What the pod asks for, where it states an SLO.
+    pub slo: Option<Slo>,
+    /// What is wrong with its SLO.
+    pub faults: Vec<SloFault>,
+}
+
+impl Decided {
+    /// A number that differs when the pod says something else: another decision, or another reason for it.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.id.0, &self.reason).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// What a finished pod of a Job tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// Whether the work was done. A pod that failed says nothing about the time that the work takes.
+    pub succeeded: bool,
+    /// The run of the container that ran longest, in whole seconds as Kubernetes writes them: start and end are both
+    /// cut off, so that the mean of many is right. Only the last run of a container that was restarted. Waiting for a
+    /// node, pulling images and init containers do not count.
+    pub duration: Micros,
+}

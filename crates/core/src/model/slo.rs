@@ -1,0 +1,405 @@
+//! The pod's intent: annotations to [`Slo`], every fault reported.
+
+use std::fmt;
+
+use crate::keys::Keys;
+use crate::units::Micros;
+
+/// Workload class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Interactive: the user waits.
+    Latency,
+    /// Steady work where the rate counts.
+    Throughput,
+    /// Work that only has to be done in time.
+    Batch,
+}
+
+impl Class {
+    /// Every class, in the order in which tables are indexed.
+    pub const ALL: [Class; 3] = [Class::Latency, Class::Throughput, Class::Batch];
+
+    /// The name in annotations, files and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Class::Latency => "latency",
+            Class::Throughput => "throughput",
+            Class::Batch => "batch",
+        }
+    }
+
+    /// The class of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.as_str() == text)
+    }
+}
+
+/// A value per class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PerClass<T>(pub [T; 3]);
+
+impl<T> std::ops::Index<Class> for PerClass<T> {
+    type Output = T;
+    fn index(&self, class: Class) -> &T {
+        &self.0[class as usize]
+    }
+}
+
+impl<T> std::ops::IndexMut<Class> for PerClass<T> {
+    fn index_mut(&mut self, class: Class) -> &mut T {
+        &mut self.0[class as usize]
+    }
+}
+
+/// What the pod asks for. Without deadline and target it has no time bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Slo {
+    /// Workload class.
+    pub class: Class,
+    /// End-to-end deadline: queue, processing and WAN together.
+    pub deadline: Option<Micros>,
+    /// p95 latency target: processing and WAN.
+    pub latency_target: Option<Micros>,
+    /// 0 to 10, higher is more important.
+    pub priority: u8,
+    /// Whether the pod may run in the cloud.
+    pub offload_allowed: bool,
+    /// Processing time at the edge, where the team knows it.
+    pub processing: Option<Micros>,
+}
+
+impl Slo {
+    /// The default of `slo.example.io/priority`.
+    pub const DEFAULT_PRIORITY: u8 = 5;
+
+    /// Whether it states a deadline or a target.
+    pub fn has_time_bound(&self) -> bool {
+        self.deadline.is_some() || self.latency_target.is_some()
+    }
+}
+
+/// As much of a faulty value as a message shows: what is allowed must still be seen on the line.
+const SHOWN_CHARS: usize = 24;
+
+/// An annotation or label that does not say what it should. Serialises as it stands in `review`'s output.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize)]
+pub struct SloFault {
+    /// The annotation or label.
+    pub key: String,
+    /// What it says; `None` where it is missing.
+    pub value: Option<String>,
+    /// What it may say.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for SloFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) if value.chars().nth(SHOWN_CHARS).is_some() => {
+                let start: String = value.chars().take(SHOWN_CHARS).collect();
+                write!(f, "{}: {start:?}… is not {}", self.key, self.allowed)
+            }
+            Some(value) => write!(f, "{}: {value:?} is not {}", self.key, self.allowed),
+            None => write!(f, "{} is missing: {}", self.key, self.allowed),
+        }
+    }
+}
+
+/// The SLO of a managed pod, and everything wrong with how it is stated.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Intent {
+    /// The SLO. With faults: without time bound and with offload not allowed, as DESIGN 4.2 decides such pods.
+    pub slo: Slo,
+    /// Whether the class itself is stated and valid; otherwise [`Slo::class`] is a stand-in.
+    pub class_known: bool,
+    /// Every fault: what is wrong, in the order of the contract's table, then what is missing.
+    pub faults: Vec<SloFault>,
+    /// Annotations of the SLO prefix that nothing reads, most likely misspelt; the first few.
+    pub unknown_keys: Vec<String>,
+}
+
+/// What the pod's `managed` label says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Management {
+    /// Nothing: the class annotation decides.
+    #[default]
+    Unlabelled,
+    /// `false`: not ours.
+    OptedOut,
+    /// `true`: ours, and an incomplete SLO is a fault.
+    Forced,
+}
+
+/// The most misspelt annotations that are named.
+const MAX_UNKNOWN_KEYS: usize = 5;
+
+/// The longest time an SLO may state: a year.
+pub const MAX_MILLIS: u64 = 365 * 24 * 3600 * 1000;
+
+/// Reads the intent from a pod's annotations and its `managed` label. `None` for a pod that states no class and is
+/// not labelled as managed. Cost: one pass over the annotations.
+pub fn parse<'p>(
+    annotations: impl Iterator<Item = (&'p str, &'p str)>,
+    managed_label: Option<&str>,
+    keys: &Keys,
+) -> (Management, Option<Intent>) {
+    let mut found = Found::default();
+    for (key, value) in annotations {
+        let Some(name) = key.strip_prefix(keys.slo_prefix.as_str()) else {
+            continue;
+        };
+        match name {
+            "class" => found.class = Some(value),
+            "deadlineMs" => found.deadline = Some(value),
+            "latencyTargetMs" => found.latency_target = Some(value),
+            "priority" => found.priority = Some(value),
+            "offloadAllowed" => found.offload_allowed = Some(value),
+            "processingMs" => found.processing = Some(value),
+            _ if found.unknown.len() < MAX_UNKNOWN_KEYS => found.unknown.push(key),
+            _ => {}
+        }
+    }
+
+    let mut faults = Faults { keys, list: Vec::new() };
+    let management = match managed_label {
+        None => Management::Unlabelled,
+        Some("false") => Management::OptedOut,
+        Some("true") => Management::Forced,
+        Some(other) => {
+            faults.add(keys.managed.clone(), Some(other), "\"true\" or \"false\"");
+            Management::Forced
+        }
+    };
+    if management == Management::OptedOut || (management == Management::Unlabelled && found.class.is_none()) {
+        return (management, None);
+    }
+
+    let class = faults.read("class", found.class, "latency, throughput or batch", Class::parse);
+    let millis = |text: &str| match text.parse() {
+        Ok(ms @ 1..=MAX_MILLIS) if text.bytes().all(|b| b.is_ascii_digit()) => Some(Micros::from_millis(ms)),
+        _ => None,
+    };
+    const MILLIS: &str = "a whole number of milliseconds from 1 to 31536000000";
+    let mut slo = Slo {
+        class: class.unwrap_or(Class::Batch),
+        deadline: faults.read("deadlineMs", found.deadline, MILLIS, millis),
+        latency_target: faults.read("latencyTargetMs", found.latency_target, MILLIS, millis),
+        priority: faults
+            .read(
+                "priority",
+                found.priority,
+                "a whole number from 0 to 10",
+                |text| match text.parse() {
+                    Ok(priority @ 0..=10) if text.bytes().all(|b| b.is_ascii_digit()) => Some(priority),
+                    _ => None,
+                },
+            )
+            .unwrap_or(Slo::DEFAULT_PRIORITY),
+        offload_allowed: faults
+            .read(
+                "offloadAllowed",
+                found.offload_allowed,
+                "\"true\" or \"false\"",
+                |text| text.parse().ok(),
+            )
+            .unwrap_or(true),
+        processing: faults.read("processingMs", found.processing, MILLIS, millis),
+    };
+    if found.class.is_none() {
+        faults.missing("class", "latency, throughput or batch");
+    }
+    if management == Management::Forced && found.deadline.is_none() && found.latency_target.is_none() {
+        faults.missing("deadlineMs", "state it or latencyTargetMs, in whole milliseconds");
+    }
+    if !faults.list.is_empty() {
+        slo.deadline = None;
+        slo.latency_target = None;
+        slo.offload_allowed = false;
+    }
+    let intent = Intent {
+        slo,
+        class_known: class.is_some(),
+        faults: faults.list,
+        unknown_keys: found.unknown.into_iter().map(str::to_owned).collect(),
+    };
+    (management, Some(intent))
+}
+
+#[derive(Default)]
+struct Found<'p> {
+    class: Option<&'p str>,
+    deadline: Option<&'p str>,
+    latency_target: Option<&'p str>,
+    priority: Option<&'p str>,
+    offload_allowed: Option<&'p str>,
+    processing: Option<&'p str>,
+    unknown: Vec<&'p str>,
+}
+
+struct Faults<'k> {
+    keys: &'k Keys,
+    list: Vec<SloFault>,
+}
+
+impl Faults<'_> {
+    fn read<T>(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        allowed: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let value = value?;
+        let parsed = parse(value);
+        if parsed.is_none() {
+            self.add(format!("{}{name}", self.keys.slo_prefix), Some(value), allowed);
+        }
+        parsed
+    }
+
+    fn missing(&mut self, name: &str, allowed: &'static str) {
+        self.add(format!("{}{name}", self.keys.slo_prefix), None, allowed);
+    }
+
+    fn add(&mut self, key: String, value: Option<&str>, allowed: &'static str) {
+        self.list.push(SloFault {
+            key,
+            value: value.map(str::to_owned),
+            allowed,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(annotations: &[(&str, &str)], label: Option<&str>) -> (Management, Option<Intent>) {
+        let annotations: Vec<_> = annotations
+            .iter()
+            .map(|(name, value)| (format!("slo.example.io/{name}"), *value))
+            .collect();
+        parse(
+            annotations.iter().map(|(k, v)| (k.as_str(), *v)),
+            label,
+            &Keys::new("example.io"),
+        )
+    }
+
+    fn faults(annotations: &[(&str, &str)], label: Option<&str>) -> Vec<String> {
+        let (_, intent) = read(annotations, label);
+        intent.unwrap().faults.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_whole_slo() {
+        let (management, intent) = read(
+            &[
+                ("class", "throughput"),
+                ("deadlineMs", "500"),
+                ("latencyTargetMs", "100"),
+                ("priority", "10"),
+                ("offloadAllowed", "false"),
+                ("processingMs", "40"),
+            ],
+            None,
+        );
+        assert_eq!(management, Management::Unlabelled);
+        assert_eq!(
+            intent.unwrap(),
+            Intent {
+                slo: Slo {
+                    class: Class::Throughput,
+                    deadline: Some(Micros(500_000)),
+                    latency_target: Some(Micros(100_000)),
+                    priority: 10,
+                    offload_allowed: false,
+                    processing: Some(Micros(40_000)),
+                },
+                class_known: true,
+                faults: vec![],
+                unknown_keys: vec![],
+            }
+        );
+    }
+
+    #[test]
+    fn defaults_and_opting_in_and_out() {
+        let (_, intent) = read(&[("class", "batch")], None);
+        let slo = intent.unwrap().slo;
+        assert_eq!(
+            (slo.priority, slo.offload_allowed, slo.has_time_bound()),
+            (5, true, false)
+        );
+        assert_eq!(read(&[("deadlineMs", "5")], None), (Management::Unlabelled, None));
+        assert_eq!(read(&[("class", "batch")], Some("false")), (Management::OptedOut, None));
+    }
+
+    #[test]
+    fn every_fault_at_once_with_key_value_and_what_is_allowed() {
+        let bad = [
+            ("class", "fast"),
+            ("deadlineMs", "0"),
+            ("latencyTargetMs", "1.5"),
+            ("priority", "11"),
+            ("offloadAllowed", "yes"),
+            ("processingMs", "+3"),
+        ];
+        assert_eq!(
+            faults(&bad, Some("maybe")),
+            [
+                r#"scheduling.example.io/managed: "maybe" is not "true" or "false""#,
+                r#"slo.example.io/class: "fast" is not latency, throughput or batch"#,
+                r#"slo.example.io/deadlineMs: "0" is not a whole number of milliseconds from 1 to 31536000000"#,
+                r#"slo.example.io/latencyTargetMs: "1.5" is not a whole number of milliseconds from 1 to 31536000000"#,
+                r#"slo.example.io/priority: "11" is not a whole number from 0 to 10"#,
+                r#"slo.example.io/offloadAllowed: "yes" is not "true" or "false""#,
+                r#"slo.example.io/processingMs: "+3" is not a whole number of milliseconds from 1 to 31536000000"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn forced_pods_must_be_complete() {
+        assert_eq!(
+            faults(&[], Some("true")),
+            [
+                "slo.example.io/class is missing: latency, throughput or batch",
+                "slo.example.io/deadlineMs is missing: state it or latencyTargetMs, in whole milliseconds",
+            ]
+        );
+        assert!(faults(&[("class", "batch"), ("latencyTargetMs", "9")], Some("true")).is_empty());
+    }
+
+    #[test]
+    fn an_invalid_slo_has_no_bound_and_stays_local() {
+        let (_, intent) = read(&[("class", "latency"), ("deadlineMs", "9"), ("priority", "x")], None);
+        let intent = intent.unwrap();
+        assert_eq!(intent.slo.deadline, None);
+        assert!(!intent.slo.offload_allowed);
+        assert!(intent.class_known);
+    }
+
+    #[test]
+    fn a_long_value_does_not_hide_what_is_allowed() {
+        let long = "9".repeat(5_000);
+        assert_eq!(
+            faults(&[("class", "batch"), ("priority", &long)], None),
+            [r#"slo.example.io/priority: "999999999999999999999999"… is not a whole number from 0 to 10"#]
+        );
+    }
+
+    #[test]
+    fn misspelt_keys_are_named() {
+        let (_, intent) = read(&[("class", "batch"), ("deadlineMS", "5")], None);
+        assert_eq!(intent.unwrap().unknown_keys, ["slo.example.io/deadlineMS"]);
+        let many: Vec<String> = (0..1_000).map(|i| format!("x{i}")).collect();
+        let many: Vec<_> = many
+            .iter()
+            .map(|name| (name.as_str(), ""))
+            .chain([("class", "batch")])
+            .collect();
+        assert_eq!(read(&many, None).1.unwrap().unknown_keys.len(), MAX_UNKNOWN_KEYS);
+    }
+}

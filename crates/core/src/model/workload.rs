@@ -1,0 +1,217 @@
+//! What is asked: one pod as a decision sees it.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::ties::Ties;
+use crate::keys::Keys;
+use crate::model::constraints::{NodeConstraints, Toleration};
+use crate::model::decision_id::DecisionId;
+use crate::model::site::SiteDefinition;
+use crate::model::slo::{Intent, Management, Slo};
+use crate::resources::Amounts;
+use crate::units::Micros;
+
+/// The highest SLO priority by namespace, where it is capped.
+pub type PriorityCaps = BTreeMap<Box<str>, u8>;
+
+/// A pod, reduced to what a decision reads: two that are equal are decided alike. Borrows from the pod's JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Workload<'a> {
+    /// Namespace of the request.
+    pub namespace: Cow<'a, str>,
+    /// Effective request, as kube-scheduler computes it.
+    pub request: Amounts,
+    /// The pod's own nodeSelector and required node affinity.
+    pub constraints: NodeConstraints<'a>,
+    /// The pod's own tolerations.
+    pub tolerations: Vec<Toleration<'a>>,
+    /// What ties the pod to the cluster it is created in.
+    pub ties: Ties,
+    /// Whether it names a RuntimeClass.
+    pub runtime_class: bool,
+    /// `spec.priority`, 0 when absent.
+    pub priority: i32,
+    /// Whether kube-scheduler may evict pods of lower priority for it (`preemptionPolicy` is not `Never`).
+    pub may_preempt: bool,
+    /// Opt-in and opt-out of this pod.
+    pub management: Management,
+    /// The SLO and its faults; `None` for a pod that states none and is not forced to.
+    pub intent: Option<Intent>,
+    /// `spec.nodeName` is set.
+    pub bound: bool,
+    /// Mirror of a static pod.
+    pub mirror: bool,
+    /// Uid of its controller.
+    pub controller: Option<Cow<'a, str>>,
+    /// Controlled by a DaemonSet.
+    pub daemonset: bool,
+    /// Created by Liqo on behalf of another cluster.
+    pub shadow: bool,
+    /// Names of its scheduling gates.
+    pub gates: Vec<Cow<'a, str>>,
+    /// For how long our gate has held it, where it is decided anew because of that; `None` for a pod that arrives.
+    pub held: Option<Micros>,
+    /// The placement of ours it already carries, if it carries all of one.
+    pub placement: Option<PlacementClaim<'a>>,
+}
+
+impl Workload<'_> {
+    /// The same, independent of the document it was read from.
+    pub fn into_owned(self) -> Workload<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Workload {
+            namespace: owned(self.namespace),
+            request: self.request,
+            constraints: self.constraints.into_owned(),
+            tolerations: self.tolerations.into_iter().map(Toleration::into_owned).collect(),
+            ties: self.ties,
+            runtime_class: self.runtime_class,
+            priority: self.priority,
+            may_preempt: self.may_preempt,
+            management: self.management,
+            intent: self.intent,
+            bound: self.bound,
+            mirror: self.mirror,
+            controller: self.controller.map(owned),
+            daemonset: self.daemonset,
+            shadow: self.shadow,
+            gates: self.gates.into_iter().map(owned).collect(),
+            held: self.held,
+            placement: self.placement.map(PlacementClaim::into_owned),
+        }
+    }
+
+    /// Its SLO priority, as high as its namespace may go; the default of one without SLO.
+    pub fn slo_priority(&self, caps: &PriorityCaps) -> u8 {
+        let stated = self
+            .intent
+            .as_ref()
+            .map_or(Slo::DEFAULT_PRIORITY, |intent| intent.slo.priority);
+        caps.get(&*self.namespace).map_or(stated, |cap| stated.min(*cap))
+    }
+
+    /// Where it stands among pods that wait for room; behind all its equals, if it was not created yet.
+    pub fn turn(&self, caps: &PriorityCaps, created: Option<(jiff::Timestamp, &str)>) -> Turn {
+        Turn {
+            priority: Reverse(self.priority),
+            slo_priority: Reverse(self.slo_priority(caps)),
+            created: created.map_or(jiff::Timestamp::MAX, |(at, _)| at),
+            tie: created.map_or(TIE_OF_NONE, |(_, uid)| tie(uid)),
+        }
+    }
+
+    /// Whether somebody else's gate keeps it from being scheduled.
+    pub fn has_other_gates(&self, keys: &Keys) -> bool {
+        self.gates.iter().any(|gate| **gate != *keys.gate)
+    }
+
+    /// The same as it would arrive, without the placement of ours that it carries: `decided` is the reason of that decision,
+    /// `None` where there is none, and `site` the one that it belongs to by its spec. Whether a selector came from us or was
+    /// its own cannot be seen; it came from us, unless the decision says that its own constraints left no choice. Tolerations
+    /// stay: whoever is sent to a site has those of that site anyway.
+    pub fn without_placement(mut self, decided: Option<&str>, site: Option<&SiteDefinition>) -> Self {
+        self.placement = None;
+        let ours = decided.filter(|reason| !reason.ends_with("_pinned_by_pod")).and(site);
+        if let Some(site) = ours {
+            let is_ours = |key: &str, value: &str| site.selector().any(|ours| ours == (key, value));
+            self.constraints.selector.retain(|(key, value)| !is_ours(key, value));
+        }
+        self
+    }
+}
+
+/// The length of a uid, which is a UUID.
+const UID: usize = 36;
+
+/// Behind every uid: UTF-8 has no such byte.
+const TIE_OF_NONE: [u8; UID] = [u8::MAX; UID];
+
+/// The uid, cut or filled with zeros to its usual length.
+fn tie(uid: &str) -> [u8; UID] {
+    let mut bytes = uid.bytes();
+    std::array::from_fn(|_| bytes.next().unwrap_or(0))
+}
+
+/// The order in which pods are given room: by `spec.priority`, then SLO priority, the higher first, then by age, then by uid
+/// as text. It is the same in every replica, and in every build: no hash is part of it, which another standard library may
+/// compute differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    priority: Reverse<i32>,
+    slo_priority: Reverse<u8>,
+    /// To the second; the last moment for a pod that does not exist yet.
+    created: jiff::Timestamp,
+    tie: [u8; UID],
+}
+
+impl Turn {
+    /// Behind everybody.
+    pub const LAST: Turn = Turn {
+        priority: Reverse(i32::MIN),
+        slo_priority: Reverse(0),
+        created: jiff::Timestamp::MAX,
+        tie: TIE_OF_NONE,
+    };
+}
+
+impl PlacementClaim<'_> {
+    fn into_owned(self) -> PlacementClaim<'static> {
+        PlacementClaim {
+            decision: Cow::Owned(self.decision.into_owned()),
+            site: Cow::Owned(self.site.into_owned()),
+            id: self.id,
+            at: self.at,
+        }
+    }
+}
+
+/// The annotations of a complete placement of ours. Anybody can write them: a claim counts only together with
+/// the spec of the site it names (DESIGN 4.1).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PlacementClaim<'a> {
+    /// `edge` or `cloud`, as found.
+    pub decision: Cow<'a, str>,
+    /// Site name, as found.
+    pub site: Cow<'a, str>,
+    /// Its id; `None` where what stands there is not one that we write.
+    pub id: Option<DecisionId>,
+    /// When it was written.
+    pub at: jiff::Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::Keys;
+    use crate::wire::pod::Pod;
+
+    fn turn(created: Option<(jiff::Timestamp, &str)>) -> Turn {
+        let pod = Pod::from_json(r#"{"spec":{}}"#).unwrap();
+        let workload = pod.workload("shop".into(), &Keys::new("example.io"));
+        workload.turn(&PriorityCaps::default(), created)
+    }
+
+    #[test]
+    fn of_pods_of_one_second_the_one_with_the_smaller_uid_is_first() {
+        let of = |uid| turn(Some((jiff::Timestamp::UNIX_EPOCH, uid)));
+        let uids = [
+            "",
+            "0b5c8a6e-3f0d-4a52-9a5b-0c7f5a1f9d10",
+            "0b5c8a6e-3f0d-4a52-9a5b-0c7f5a1f9d11",
+            "0b5c8a6f",
+            "1b5c8a6e-3f0d-4a52-9a5b-0c7f5a1f9d10",
+            "f0e1d2c3-b4a5-4968-8776-655443322110",
+            "\u{10ffff}",
+        ];
+        assert!(uids.is_sorted_by(|one, other| of(one) < of(other)));
+    }
+
+    #[test]
+    fn a_pod_that_is_not_created_yet_is_behind_its_equals_and_before_the_last() {
+        let latest = turn(Some((jiff::Timestamp::MAX, &"\u{10ffff}".repeat(9))));
+        assert!(latest < turn(None));
+        assert!(turn(None) < Turn::LAST);
+    }
+}

@@ -1,0 +1,13 @@
+//! Where a pod goes: the decision, what it reads, and what it writes.
+
+mod choice;
+pub mod decide;
+mod estimate;
+pub mod explain;
+mod feasibility;
+pub mod ledger;
+pub mod patch;
+pub mod policy;
+pub mod room;
+pub mod score;
+pub mod verdict;

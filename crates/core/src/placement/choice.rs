@@ -1,0 +1,343 @@
+//! The choice among the sites: rules (a) to (e), and the reason of what they choose.
+
+use std::collections::BTreeSet;
+
+use crate::config::{Config, OnNoCapacity};
+use crate::model::node::Node;
+use crate::model::site::SiteKind;
+use crate::model::slo::{Intent, Slo};
+use crate::model::workload::Workload;
+use crate::placement::decide::{HIGH_PRIORITY, is_waiting};
+use crate::placement::feasibility;
+use crate::placement::room::Room;
+use crate::placement::verdict::{Action, Assessment, Reason, RefusalCode};
+use crate::units::Micros;
+
+/// One decision under way.
+pub(super) struct Case<'c, 's> {
+    pub(super) workload: &'c Workload<'c>,
+    pub(super) intent: &'c Intent,
+    pub(super) room: &'c Room<'s, 'c>,
+    pub(super) config: &'c Config,
+    pub(super) now: jiff::Timestamp,
+    pub(super) sites: Vec<Assessment<'s>>,
+}
+
+impl<'s> Case<'_, 's> {
+    fn slo(&self) -> &Slo {
+        &self.intent.slo
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.workload.slo_priority(&self.config.priority_caps) >= HIGH_PRIORITY
+    }
+
+    fn edge(&self) -> Option<&Assessment<'s>> {
+        self.sites.iter().find(|site| site.site.kind() == SiteKind::Edge)
+    }
+
+    fn clouds(&self) -> impl Iterator<Item = &Assessment<'s>> {
+        self.sites.iter().filter(|site| site.site.kind() == SiteKind::Cloud)
+    }
+
+    /// 4.3 and 4.7.
+    pub(super) fn choose(&self, stale: bool) -> (Action<'s>, Reason) {
+        let pass = |reason| (Action::PassThrough, reason);
+        let Some(edge) = self.edge().filter(|edge| !edge.site.nodes.is_empty()) else {
+            return pass(Reason::EdgeSiteMissing);
+        };
+        if !edge.allowed {
+            return self.choose_among_clouds();
+        }
+        let mut clouds = self.clouds().filter(|cloud| !cloud.site.nodes.is_empty()).peekable();
+        if clouds.peek().is_some() && clouds.all(|cloud| !cloud.allowed) {
+            return self.to_edge(edge, Reason::EdgePinnedByPod);
+        }
+        if stale {
+            return match self.is_waiting() {
+                true => (Action::Hold, Reason::HeldNoCapacity),
+                false => self.to_edge(edge, Reason::EdgeTelemetryStale),
+            };
+        }
+
+        let usable = || self.clouds().filter(|cloud| cloud.is_usable());
+        let urgent = self.is_urgent();
+        // (a)
+        if edge.is_feasible() {
+            let met = if self.slo().has_time_bound() {
+                Reason::EdgeFeasibleSloMet
+            } else {
+                Reason::EdgeNoSloTarget
+            };
+            return self.to_edge(edge, met);
+        }
+        if self.terminating().is_some() {
+            return (Action::Hold, Reason::HeldTerminating);
+        }
+        // (b)
+        if let Some(cloud) = nearest(usable().filter(|cloud| cloud.is_feasible())) {
+            let reason = if edge.takes_for_sure() {
+                Reason::CloudEdgeDeadlineMissed
+            } else {
+                Reason::CloudEdgeNoCapacity
+            };
+            return (Action::Place(cloud.site), reason);
+        }
+        let better = nearest(usable());
+        if edge.takes() {
+            // (c)
+            return match better {
+                Some(cloud) if urgent && cloud.estimate.eta() < edge.estimate.eta() => {
+                    (Action::Place(cloud.site), Reason::CloudBestEffort)
+                }
+                // A moment, and the pods on their way are where they go.
+                _ if !edge.takes_for_sure() && self.may_hold(edge) && !self.is_overdue() => {
+                    (Action::Hold, Reason::HeldNoCapacity)
+                }
+                _ => self.to_edge(edge, self.edge_reason(edge)),
+            };
+        }
+        // (d)
+        match better {
+            Some(cloud) if urgent || self.misses_by_processing(edge) => {
+                (Action::Place(cloud.site), Reason::CloudBestEffort)
+            }
+            // (e)
+            better => match (self.may_hold(edge), better) {
+                (true, _) if !self.is_overdue() => (Action::Hold, Reason::HeldNoCapacity),
+                (true, Some(cloud)) => (Action::Place(cloud.site), Reason::ReleasedTimeout),
+                (true, None) => (Action::Place(edge.site), Reason::ReleasedTimeout),
+                (false, _) => self.to_edge(edge, self.edge_reason(edge)),
+            },
+        }
+    }
+
+    /// 4.7: whether the pod may be held for want of room.
+    fn may_hold(&self, edge: &Assessment<'s>) -> bool {
+        self.config.holding.on_no_capacity == OnNoCapacity::Hold && self.may_wait(edge)
+    }
+
+    /// Whether the pod may wait at all. None does whose only candidate is the edge, that no node could hold, or for which
+    /// kube-scheduler would evict others: these are for the scheduler and for whoever adds nodes to see. Nor does one that
+    /// a site would give a RuntimeClass.
+    fn may_wait(&self, edge: &Assessment<'s>) -> bool {
+        let is_candidate = |cloud: &Assessment<'s>| {
+            // A cloud whose nodes are gone may be back.
+            let may_match = cloud.allowed || cloud.site.nodes.is_empty();
+            may_match && !cloud.is_refused(RefusalCode::NotOffloadable)
+        };
+        self.config.holding.classes[self.slo().class]
+            && self.clouds().any(is_candidate)
+            && !self.is_too_large()
+            && !self.would_get_runtime_class()
+            && !feasibility::could_preempt(self.workload, edge.site, self.room)
+    }
+
+    /// Whether a site it may go to gives it a RuntimeClass: it can have one only at its creation.
+    fn would_get_runtime_class(&self) -> bool {
+        let mut sites = self.sites.iter().filter(|site| site.allowed);
+        !self.workload.runtime_class && sites.any(|site| site.site.definition.runtime_class.is_some())
+    }
+
+    /// The edge node that has room for the pod as soon as pods are gone that are terminating there, if that is worth waiting
+    /// for: nothing else speaks against the edge, and the pod has not waited long enough, for it or at all.
+    pub(super) fn terminating(&self) -> Option<&'s Node> {
+        let edge = self.edge()?;
+        let wait = self.config.holding.wait_for_terminating[self.slo().class];
+        let has_time = self.workload.held.unwrap_or_default() < wait && !self.is_overdue();
+        let is_wanted = has_time && !edge.fits() && edge.lacks_only_room();
+        let longest = self.config.holding.wait_for_terminating.0.into_iter().max();
+        let node = || {
+            let longest = longest.unwrap_or_default();
+            feasibility::node_after_terminating(self.workload, edge.site, self.room, longest, self.now)
+        };
+        is_wanted.then(node).flatten().filter(|_| self.may_wait(edge))
+    }
+
+    /// Whether the pod is held, and not for too long yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        is_waiting(self.workload, self.intent, self.config)
+    }
+
+    /// Whether the pod is held for as long as its class may be.
+    fn is_overdue(&self) -> bool {
+        self.workload.held.is_some() && !self.is_waiting()
+    }
+
+    /// The reason as it is for a pod that was held: what matters is where it went.
+    pub(super) fn released(&self, action: Action<'_>, reason: Reason) -> Reason {
+        match action {
+            Action::Place(_) if self.workload.held.is_none() || reason == Reason::ReleasedTimeout => reason,
+            Action::Place(_) if self.is_overdue() && reason == Reason::EdgeTelemetryStale => Reason::ReleasedTimeout,
+            Action::Place(site) if site.kind() == SiteKind::Edge => Reason::ReleasedEdge,
+            Action::Place(_) => Reason::ReleasedCloud,
+            Action::Hold | Action::PassThrough | Action::Deny => reason,
+        }
+    }
+
+    /// The pod's own constraints leave no edge: it goes to a cloud that they leave, whatever telemetry, WAN and room
+    /// say, and to the best by what we know; but to none that it may not, or cannot, leave the edge for.
+    fn choose_among_clouds(&self) -> (Action<'s>, Reason) {
+        let clouds = || {
+            self.clouds()
+                .filter(|cloud| cloud.allowed && !cloud.is_refused(RefusalCode::NotOffloadable))
+        };
+        let feasible = nearest(clouds().filter(|cloud| cloud.is_feasible()));
+        let usable = || nearest(clouds().filter(|cloud| cloud.is_usable()));
+        match feasible.or_else(usable).or_else(|| nearest(clouds())) {
+            Some(cloud) => (Action::Place(cloud.site), Reason::CloudPinnedByPod),
+            None => (Action::PassThrough, Reason::NoSiteMatches),
+        }
+    }
+
+    fn to_edge(&self, edge: &Assessment<'s>, reason: Reason) -> (Action<'s>, Reason) {
+        let reason = if self.intent.faults.is_empty() {
+            reason
+        } else {
+            Reason::EdgeInvalidSlo
+        };
+        (Action::Place(edge.site), reason)
+    }
+
+    /// Why the edge, when it is not simply good (section 6): the first that holds.
+    fn edge_reason(&self, edge: &Assessment<'s>) -> Reason {
+        let worst_is = |codes: &[RefusalCode]| {
+            // A cloud that the pod cannot go to says nothing about those that it can.
+            let mut candidates = self
+                .clouds()
+                .filter(|cloud| !cloud.is_refused(RefusalCode::NotOffloadable));
+            candidates.all(|cloud| codes.iter().any(|code| cloud.is_refused(*code)))
+        };
+        if !edge.fits() && self.is_too_large() {
+            Reason::EdgeTooLarge
+        } else if !self.config.enable_offload {
+            Reason::EdgeOffloadDisabled
+        } else if !self.slo().offload_allowed {
+            Reason::EdgeOffloadNotAllowed
+        } else if self.has_ties_everywhere() {
+            Reason::EdgeNotOffloadable
+        } else if worst_is(&[RefusalCode::NoMatchingNode, RefusalCode::NodeNotReady]) {
+            Reason::EdgeCloudSiteMissing
+        } else if worst_is(&[
+            RefusalCode::NoMatchingNode,
+            RefusalCode::NodeNotReady,
+            RefusalCode::Unreachable,
+        ]) {
+            Reason::EdgeWanUnreachable
+        } else if worst_is(&[
+            RefusalCode::NoMatchingNode,
+            RefusalCode::NodeNotReady,
+            RefusalCode::Unreachable,
+            RefusalCode::Degraded,
+            RefusalCode::Stale,
+        ]) {
+            Reason::EdgeWanDegraded
+        } else if !edge.fits() && feasibility::could_preempt(self.workload, edge.site, self.room) {
+            Reason::EdgePreempts
+        } else if !edge.takes_for_sure() {
+            Reason::EdgeNoCapacity
+        } else if self.is_urgent() {
+            Reason::EdgeBestEffort
+        } else {
+            Reason::EdgeFailSoft
+        }
+    }
+
+    /// Larger than any node of any site it may go to.
+    fn is_too_large(&self) -> bool {
+        let sites = self
+            .sites
+            .iter()
+            .filter(|site| !site.is_refused(RefusalCode::NotOffloadable));
+        let mut nodes = sites
+            .flat_map(|site| feasibility::holds_when_empty(self.workload, site.site))
+            .peekable();
+        nodes.peek().is_some() && nodes.all(|holds| !holds)
+    }
+
+    /// Tied to the edge as far as every cloud site goes.
+    fn has_ties_everywhere(&self) -> bool {
+        let mut clouds = self.clouds().peekable();
+        clouds.peek().is_some() && clouds.all(|cloud| cloud.is_refused(RefusalCode::NotOffloadable))
+    }
+
+    /// Whether processing at the edge alone takes longer than the pod has: waiting could not help.
+    fn misses_by_processing(&self, edge: &Assessment<'s>) -> bool {
+        let bounds = [self.slo().deadline, self.slo().latency_target];
+        bounds
+            .into_iter()
+            .flatten()
+            .any(|bound| edge.estimate.processing > bound)
+    }
+
+    /// What keeps the pod from the sites that its own constraints leave, or that they leave none.
+    fn why_no_site_matches(&self) -> Option<String> {
+        let constraints = &self.workload.constraints;
+        let clouds = self.clouds().filter(|cloud| cloud.allowed);
+        let refusals: Vec<_> = clouds
+            .flat_map(|cloud| &cloud.refusals)
+            .filter(|refusal| refusal.code == RefusalCode::NotOffloadable)
+            .collect();
+        let ties: BTreeSet<_> = refusals.iter().flat_map(|refusal| refusal.numbers.keys()).collect();
+        let ties = ties.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let cause = match (refusals.is_empty(), &*ties) {
+            (true, _) if constraints.is_empty() => return None,
+            (true, _) => return Some(format!("not placed: no site for {constraints}")),
+            (false, "") if !self.config.enable_offload => "offload is disabled",
+            (false, "") => "offload is not allowed",
+            (false, ties) => ties,
+        };
+        Some(format!(
+            "not placed: cannot leave the edge ({cause}), and no edge node for {constraints}"
+        ))
+    }
+
+    pub(super) fn warnings(&self, reason: Reason) -> Vec<String> {
+        let mut warnings = Vec::new();
+        match reason {
+            Reason::NoSiteMatches => warnings.extend(self.why_no_site_matches()),
+            Reason::EdgeSiteMissing => {
+                let selector = self.edge().map(|edge| {
+                    let pairs = edge
+                        .site
+                        .definition
+                        .selector()
+                        .map(|(key, value)| format!("{key}={value}"));
+                    pairs.collect::<Vec<_>>().join(",")
+                });
+                let selector = selector.unwrap_or_default();
+                warnings.push(format!("not placed: no node carries the edge label {selector}"));
+            }
+            Reason::EdgeTooLarge => {
+                let request = self.workload.request.named().map(|(name, amount)| match name {
+                    "cpu" => format!("cpu {amount}m"),
+                    name => format!("{name} {amount}"),
+                });
+                let request = request.collect::<Vec<_>>().join(", ");
+                warnings.push(format!("larger than any node it may run on: {request}"));
+            }
+            _ => {}
+        }
+        let candidates = self
+            .sites
+            .iter()
+            .filter(|site| site.allowed && !site.is_refused(RefusalCode::NotOffloadable));
+        let fastest = candidates.map(|site| site.estimate.processing).min();
+        if let (Some(target), Some(fastest)) = (self.slo().latency_target, fastest)
+            && fastest > target
+        {
+            warnings.push(format!(
+                "latency target {target} ms is below the processing time {fastest} ms of every site"
+            ));
+        }
+        warnings
+    }
+}
+
+/// The site with the lowest ETA; of equals, the first by name (the order of the snapshot).
+fn nearest<'a, 's>(sites: impl Iterator<Item = &'a Assessment<'s>>) -> Option<&'a Assessment<'s>>
+where
+    's: 'a,
+{
+    sites.min_by_key(|site| site.estimate.eta().unwrap_or(Micros(u64::MAX)))
+}

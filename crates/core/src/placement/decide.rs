@@ -1,0 +1,317 @@
+//! The decision: [`decide`] reads a workload and the room there is, and returns a [`Verdict`].
+//!
+//! Pure: the same arguments give the same verdict. The numbers in comments refer to DESIGN section 4, which
+//! `docs/decision.md` retells for users.
+
+use super::{estimate, feasibility};
+use crate::config::{Config, ForeignGates, InvalidSlo};
+use crate::model::node::{Node, NodeId};
+use crate::model::site::SiteKind;
+use crate::model::slo::{Intent, Management, Slo};
+use crate::model::snapshot::{Site, Snapshot};
+use crate::model::workload::Workload;
+use crate::placement::choice::Case;
+use crate::placement::room::Room;
+use crate::placement::verdict::{Action, Assessment, Reason, Verdict};
+use crate::units::{Now, Permille};
+
+/// SLO priority from which a pod takes a cloud that is merely better, not good enough.
+pub const HIGH_PRIORITY: u8 = 7;
+
+/// The most comparisons of the pod's constraints and tolerations with the fleet's nodes that one decision may take: a
+/// few thousandths of a second, for which all other decisions wait. An ordinary pod on five thousand nodes stays far
+/// below; one that was written to keep us busy does not.
+const MAX_COMPARISONS: usize = 500_000;
+
+/// How long a placement we wrote is recognised as our own.
+const REINVOCATION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
+
+/// The nodes of a snapshot that a pod may go to, as far as its own constraints, the nodes' state and the charges in the
+/// snapshot say. What was promised since only takes room away, so a decision looks at these alone.
+#[derive(Debug)]
+pub struct Candidates<'s> {
+    /// The snapshot they are of.
+    pub snapshot: &'s Snapshot,
+    /// One for each of its sites; none where finding them would take too long.
+    sites: Vec<SiteCandidates<'s>>,
+}
+
+#[derive(Debug)]
+struct SiteCandidates<'s> {
+    /// Whether the pod's own nodeSelector and affinity allow any node.
+    allowed: bool,
+    /// The nodes on which it fits but for promises.
+    nodes: Vec<&'s Node>,
+}
+
+/// Finds the candidates of a pod. Depends on nothing that a lock protects; cost: a pass over the nodes of every site.
+pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot) -> Candidates<'s> {
+    let is_decided = workload.intent.is_some() && comparisons(workload, snapshot) <= MAX_COMPARISONS;
+    let of_site = |site: &'s Site| SiteCandidates {
+        allowed: feasibility::allows(workload, site),
+        nodes: feasibility::candidate_nodes(workload, site).collect(),
+    };
+    let sites = snapshot.sites.iter().filter(|_| is_decided);
+    Candidates {
+        snapshot,
+        sites: sites.map(of_site).collect(),
+    }
+}
+
+/// Decides where the pod runs. Never fails, does no I/O; cost: a pass over the nodes of every site.
+pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config, now: Now) -> Verdict<'s> {
+    decide_among(workload, &candidates(workload, room.snapshot), room, config, now)
+}
+
+/// The same with the candidates of the room's snapshot. Cost: a search for each of them, and a pass over the nodes of the sites
+/// that have none.
+pub fn decide_among<'s>(
+    workload: &Workload<'_>,
+    candidates: &Candidates<'s>,
+    room: &Room<'s, '_>,
+    config: &Config,
+    now: Now,
+) -> Verdict<'s> {
+    if let Some(reason) = bypass(workload, room, config, now) {
+        return Verdict::pass_through(reason);
+    }
+    let Some(intent) = &workload.intent else {
+        return Verdict::pass_through(Reason::NotManaged);
+    };
+    let comparisons = comparisons(workload, room.snapshot);
+    if comparisons > MAX_COMPARISONS {
+        let warning =
+            format!("not placed: {comparisons} comparisons of constraints with nodes, over {MAX_COMPARISONS}");
+        let (action, reason) = match is_waiting(workload, intent, config) {
+            true => (Action::Hold, Reason::HeldNoCapacity),
+            false => (Action::PassThrough, Reason::Deadline),
+        };
+        return Verdict {
+            action,
+            warnings: vec![warning],
+            ..Verdict::pass_through(reason)
+        };
+    }
+    let mut warnings: Vec<String> = intent.faults.iter().map(ToString::to_string).collect();
+    warnings.extend(
+        intent
+            .unknown_keys
+            .iter()
+            .map(|key| format!("{key} is not an annotation that edgeward reads")),
+    );
+    // A pod that exists cannot be refused any more.
+    let may_deny = config.invalid_slo == InvalidSlo::Deny && workload.held.is_none();
+    if may_deny && !intent.faults.is_empty() {
+        return Verdict {
+            action: Action::Deny,
+            reason: Reason::DeniedInvalidSlo,
+            node: None,
+            sites: vec![],
+            warnings: vec![],
+            faults: intent.faults.clone(),
+        };
+    }
+
+    let cap = workload.slo_priority(&config.priority_caps);
+    if intent.slo.priority > cap {
+        let key = format!("{}priority", config.keys.slo_prefix);
+        warnings.push(format!(
+            "{key}: {} counts as {cap}, the most in this namespace",
+            intent.slo.priority
+        ));
+    }
+    if let Some(reason) = keeps_waiting(workload, config) {
+        return Verdict {
+            action: Action::Hold,
+            warnings,
+            faults: intent.faults.clone(),
+            ..Verdict::pass_through(reason)
+        };
+    }
+
+    let case = Case {
+        workload,
+        intent,
+        room,
+        config,
+        now: now.wall,
+        sites: assess(workload, &intent.slo, candidates, room, config, now),
+    };
+    let stale = room.snapshot.is_stale(config.telemetry_ttl, now.moment);
+    let (action, reason) = match case.choose(stale) {
+        // What is wrong with the sites may be mended as long as the pod may wait; without its gate nobody places it any more.
+        (Action::PassThrough, _) if case.is_waiting() => (Action::Hold, Reason::HeldNoCapacity),
+        choice => choice,
+    };
+    warnings.extend(case.warnings(reason));
+    let waits_for = match reason {
+        Reason::HeldTerminating => case.terminating(),
+        _ => None,
+    };
+    let reason = case.released(action, reason);
+    let verdict = Verdict {
+        action,
+        reason,
+        node: None,
+        sites: case.sites,
+        warnings,
+        faults: intent.faults.clone(),
+    };
+    let fitting = verdict.chosen().map_or(&[][..], |chosen| &chosen.fitting);
+    let node = waits_for.or_else(|| room.best_node(&workload.request, fitting.iter().copied()));
+    Verdict {
+        node: node.map(|node| node.id),
+        ..verdict
+    }
+}
+
+/// Where a pod that is held waits best: the node that comes closest to having room for it at the sites which, but for room, it
+/// might go to, unless that is `spoken_for`; with the position of its site in the snapshot. Cost: two passes over the nodes.
+pub fn nearest_room<'s>(
+    workload: &Workload<'_>,
+    verdict: &Verdict<'s>,
+    room: &Room<'s, '_>,
+    spoken_for: impl Fn(&Node) -> bool,
+) -> Option<(&'s Site, NodeId)> {
+    let sites = verdict.sites.iter().filter(|assessment| assessment.lacks_room());
+    let nearest = sites.filter_map(|assessment| {
+        let (missing, node) = feasibility::nearest_node(workload, assessment.site, room, &spoken_for)?;
+        Some((missing, &node.name, assessment.site, node.id))
+    });
+    let (_, _, site, node) = nearest.min_by_key(|(missing, name, _, _)| (*missing, *name))?;
+    Some((site, node))
+}
+
+/// The node that kube-scheduler would take for a pod that is placed on this site already; `None` if it fits on none, or if
+/// finding out would take too long. Cost: a pass over the site's nodes.
+pub fn node_at(workload: &Workload<'_>, room: &Room<'_, '_>, site: &Site) -> Option<NodeId> {
+    if comparisons(workload, room.snapshot) > MAX_COMPARISONS {
+        return None;
+    }
+    let candidates = feasibility::candidate_nodes(workload, site);
+    let fitting = candidates.filter(|node| room.fits(&workload.request, node));
+    room.best_node(&workload.request, fitting).map(|node| node.id)
+}
+
+/// 4.1: why the pod is not ours, if it is not.
+fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: Now) -> Option<Reason> {
+    let excluded = config
+        .excluded_namespaces
+        .iter()
+        .any(|name| **name == *workload.namespace);
+    let bypasses = [
+        (excluded, Reason::ExcludedNamespace),
+        (workload.mirror, Reason::Mirror),
+        (workload.bound, Reason::NodeName),
+        (workload.daemonset, Reason::DaemonSet),
+        (workload.shadow, Reason::ShadowPod),
+        (workload.management == Management::OptedOut, Reason::OptedOut),
+        (workload.intent.is_none(), Reason::NotManaged),
+        (room.snapshot.is_paused(workload, now.moment), Reason::LoopGuard),
+    ];
+    let bypass = bypasses
+        .into_iter()
+        .find(|(applies, _)| *applies)
+        .map(|(_, reason)| reason);
+    bypass.or_else(|| match (workload.gates.is_empty(), config.holding.foreign_gates) {
+        (true, _) => is_placed(workload, room, now).then_some(Reason::Reinvocation),
+        (false, ForeignGates::PassThrough) if !is_ours(workload, config) => Some(Reason::ForeignGate),
+        (false, _) => None,
+    })
+}
+
+/// Whether the pod carries our gate.
+fn is_ours(workload: &Workload<'_>, config: &Config) -> bool {
+    workload.gates.iter().any(|gate| **gate == *config.keys.gate)
+}
+
+/// Why a pod is not decided now: its gates keep it from being scheduled, whatever we say. One that is held is decided by the
+/// release plan, once ours is its only gate.
+fn keeps_waiting(workload: &Workload<'_>, config: &Config) -> Option<Reason> {
+    if workload.has_other_gates(&config.keys) {
+        Some(Reason::HeldForeignGate)
+    } else if !workload.gates.is_empty() && workload.held.is_none() {
+        Some(Reason::HeldNoCapacity)
+    } else {
+        None
+    }
+}
+
+/// Whether the pod is held, and not for as long as its class may be.
+pub(super) fn is_waiting(workload: &Workload<'_>, intent: &Intent, config: &Config) -> bool {
+    let limit = config.holding.limits[intent.slo.class];
+    workload.held.is_some_and(|held| held < limit)
+}
+
+/// How many comparisons the pod's constraints and tolerations take on all nodes, at most and once.
+pub(crate) fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
+    let per_node = workload.constraints.comparisons() + workload.tolerations.len();
+    let nodes: usize = snapshot.sites.iter().map(|site| site.nodes.len()).sum();
+    per_node.saturating_mul(nodes)
+}
+
+/// Whether the pod carries a complete and recent placement of ours: the annotations, and in its spec the whole
+/// selector and tolerations of the site they name. This needs no trust: whoever wrote them could have written the
+/// same selector without us.
+fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
+    let Some(claim) = &workload.placement else { return false };
+    let Some(site) = room.snapshot.sites.iter().find(|site| site.name() == claim.site) else {
+        return false;
+    };
+    let selected = |(key, value): (&str, &str)| {
+        workload
+            .constraints
+            .selector
+            .iter()
+            .any(|(k, v)| k == key && v == value)
+    };
+    let tolerated = |wanted| workload.tolerations.iter().any(|toleration| toleration.covers(wanted));
+    claim.decision == site.kind().as_str()
+        && now.wall.duration_since(claim.at).abs() <= REINVOCATION
+        && site.definition.selector().all(selected)
+        && site.definition.tolerations.iter().all(tolerated)
+}
+
+/// What each site would mean for the pod, in the order of the snapshot.
+fn assess<'s>(
+    workload: &Workload<'_>,
+    slo: &Slo,
+    candidates: &Candidates<'s>,
+    room: &Room<'s, '_>,
+    config: &Config,
+    now: Now,
+) -> Vec<Assessment<'s>> {
+    let offload = config.enable_offload && slo.offload_allowed;
+    let edge_speed = room
+        .snapshot
+        .sites
+        .iter()
+        .find(|site| site.kind() == SiteKind::Edge)
+        .map_or(Permille::ONE, |edge| edge.definition.speed);
+    let assess = |(site, candidates): (&'s Site, &SiteCandidates<'s>)| {
+        let estimate = estimate::estimate(workload, slo, site, edge_speed, config);
+        let nodes = candidates.nodes.iter().copied();
+        let fitting: Vec<_> = nodes.filter(|node| room.fits(&workload.request, node)).collect();
+        let mut refusals = Vec::new();
+        refusals.extend(feasibility::refuse_offload(workload, offload, site));
+        refusals.extend(match fitting.is_empty() {
+            true => Some(feasibility::refuse_nodes(workload, site, room)),
+            false => feasibility::refuse_measured(workload, site, room)
+                .or_else(|| feasibility::refuse_crowded(workload, site, &fitting, room)),
+        });
+        refusals.extend(feasibility::refuse_closed(workload, site));
+        refusals.extend(feasibility::refuse_link(site, config, now.moment));
+        refusals.extend(feasibility::refuse_time(slo, &estimate));
+        Assessment {
+            site,
+            allowed: candidates.allowed,
+            fitting,
+            estimate,
+            refusals,
+        }
+    };
+    room.snapshot.sites.iter().zip(&candidates.sites).map(assess).collect()
+}
+
+#[cfg(test)]
+mod tests;

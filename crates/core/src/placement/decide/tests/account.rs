@@ -1,0 +1,90 @@
+//! What a verdict says for itself.
+
+use crate::placement::explain;
+use serde_json::{Value, json};
+
+use super::*;
+
+#[test]
+fn refusals_carry_their_numbers() {
+    let fleet = with(fleet(3900), "/sites/1/wan", json!({"rttMs": 120, "lossPct": 3}));
+    let refusals = with_verdict(
+        &fleet,
+        &pod(json!({"deadlineMs": "100"})),
+        &Config::default(),
+        |verdict| {
+            let all = verdict.sites.iter().flat_map(|site| &site.refusals);
+            all.map(|refusal| format!("{} {}", refusal.code.as_str(), Value::from(refusal.numbers.clone())))
+                .collect::<Vec<_>>()
+        },
+    );
+    assert_eq!(
+        refusals,
+        [
+            r#"no_room {"largestFree":{"cpu":100,"memory":8589934592,"pods":105},"request":{"cpu":500,"memory":268435456,"pods":1},"usableNodes":1}"#,
+            r#"deadline {"boundMs":100,"etaMs":270}"#,
+            r#"degraded {"lossPct":3,"lossThresholdPct":2,"rttMs":120,"rttThresholdMs":100}"#,
+            r#"deadline {"boundMs":100,"etaMs":510}"#,
+        ]
+    );
+}
+
+#[test]
+fn a_refusal_names_only_so_many_resources() {
+    let gpus: serde_json::Map<String, Value> = (0..100).map(|i| (format!("example.com/gpu-{i}"), json!("1"))).collect();
+    let greedy = with(pod(json!({})), "/spec/containers/0/resources/requests", gpus.into());
+    with_verdict(&fleet(0), &greedy, &Config::default(), |verdict| {
+        let refusal = &verdict.sites[0].refusals[0];
+        assert_eq!(
+            refusal.numbers["request"].as_object().map(serde_json::Map::len),
+            Some(16)
+        );
+    });
+}
+
+#[test]
+fn the_rtt_is_on_every_cloud_decision_that_has_one() {
+    let rtt = |wan: Value, selector: &str| {
+        let pinned = with(pod(json!({})), "/spec/nodeSelector", json!({selector: "true"}));
+        let fleet = with(fleet(0), "/sites/1/wan", wan);
+        with_verdict(&fleet, &pinned, &Config::default(), |verdict| {
+            verdict.rtt().map(|rtt| rtt.to_string())
+        })
+    };
+    let stale = json!({"rttMs": 31, "ageSeconds": 999});
+    assert_eq!(rtt(stale.clone(), "node.role/cloud").as_deref(), Some("31"));
+    assert_eq!(
+        rtt(json!({"reachable": false, "rttMs": 31}), "node.role/cloud").as_deref(),
+        Some("31")
+    );
+    assert_eq!(rtt(json!(null), "node.role/cloud"), None);
+    assert_eq!(rtt(stale, "node.role/edge"), None);
+}
+
+#[test]
+fn explanations_stay_short_and_name_no_node() {
+    let short = |fleet: &Value| {
+        with_verdict(fleet, &pod(json!({})), &Config::default(), |verdict| {
+            explain::explain(verdict, crate::config::Explain::Short).unwrap()
+        })
+    };
+    assert_eq!(
+        short(&fleet(4000)),
+        r#"{"cloud":{"eta":320,"fit":1},"edge":{"eta":270,"fit":0,"no":["no_room"]}}"#
+    );
+    let sites = (0..30).map(|i| json!({"name": format!("cloud-with-a-long-name-{i}"), "kind": "cloud", "nodeSelector": {"c": i.to_string()}}));
+    let crowd = with(
+        fleet(0),
+        "/sites",
+        [json!({"name": "edge", "kind": "edge"})]
+            .into_iter()
+            .chain(sites)
+            .collect(),
+    );
+    let text = short(&crowd);
+    assert!(
+        text.len() <= explain::SHORT_BYTES && text.starts_with(r#"{"edge":"#),
+        "{text}"
+    );
+    assert!(serde_json::from_str::<Value>(&text).is_ok());
+}

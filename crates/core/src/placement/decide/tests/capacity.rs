@@ -1,0 +1,272 @@
+//! Where there is room.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::model::decision_id::DecisionId;
+use crate::model::node::NodeId;
+use crate::model::owner::Owner;
+use crate::model::workload::Turn;
+use crate::placement::ledger::{Ledger, Reservation};
+use crate::resources::Amounts;
+use crate::units::Millicores;
+
+#[test]
+fn taints_cordon_and_slots_as_the_scheduler_reads_them() {
+    let fits = |node: Value, tolerations: Value| {
+        let mut fleet = fleet(0);
+        for (key, value) in node.as_object().unwrap() {
+            fleet["nodes"][0][key] = value.clone();
+        }
+        let pod = with(pod(json!({})), "/spec/tolerations", tolerations);
+        with_verdict(&fleet, &pod, &Config::default(), |verdict| verdict.sites[0].fits())
+    };
+    let none = json!([]);
+    let taint = |effect: &str| json!({"taints": [{"key": "k", "value": "v", "effect": effect}]});
+    assert!(!fits(taint("NoSchedule"), none.clone()));
+    assert!(!fits(taint("NoExecute"), none.clone()));
+    assert!(fits(taint("PreferNoSchedule"), none.clone()));
+    assert!(fits(taint("NoSchedule"), json!([{"key": "k", "value": "v"}])));
+    assert!(!fits(json!({"unschedulable": true}), none.clone()));
+    assert!(fits(
+        json!({"unschedulable": true}),
+        json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}])
+    ));
+    assert!(!fits(json!({"ready": false}), json!([{"operator": "Exists"}])));
+    assert!(fits(json!({"used": {"pods": 109}}), none.clone()));
+    assert!(!fits(json!({"used": {"pods": 110}}), none));
+}
+
+#[test]
+fn a_closed_site_takes_no_more_pods_of_the_controller() {
+    let closed = with(
+        fleet(0),
+        "/sites/0/closed",
+        json!([{"namespace": "shop", "controller": "rs-1", "pods": 2}]),
+    );
+    let of = |uid: &str| {
+        let owners = json!([{"kind": "ReplicaSet", "uid": uid, "controller": true}]);
+        with(pod(json!({"deadlineMs": "1000"})), "/metadata/ownerReferences", owners)
+    };
+    assert_eq!(outcome(&closed, &of("rs-1")), "cloud: cloud_edge_no_capacity");
+    assert_eq!(outcome(&closed, &of("rs-2")), "edge: edge_feasible_slo_met");
+    with_verdict(&closed, &of("rs-1"), &Config::default(), |verdict| {
+        assert_eq!(verdict.sites[0].refusals[0].numbers["waitingPods"], 2);
+    });
+
+    // Where no cloud takes the pod either, the edge has no room for it although a node has.
+    let alone = with(
+        closed,
+        "/sites/1/closed",
+        json!([{"namespace": "shop", "controller": "rs-1"}]),
+    );
+    assert_eq!(outcome(&alone, &of("rs-1")), "edge: edge_no_capacity");
+    let elsewhere = with(
+        fleet(0),
+        "/sites/0/closed",
+        json!([{"namespace": "x", "controller": "rs-1"}]),
+    );
+    assert_eq!(outcome(&elsewhere, &of("rs-1")), "edge: edge_feasible_slo_met");
+}
+
+#[test]
+fn a_site_has_no_more_room_than_was_measured() {
+    // The pod asks for 500 m and 256 MiB, which the node has.
+    let measured = |free: Value| with(fleet(0), "/sites/0/measuredFree", free);
+    let hasty = || pod(json!({"deadlineMs": "1000"}));
+    for (expected, free) in [
+        ("edge: edge_feasible_slo_met", json!({})),
+        ("edge: edge_feasible_slo_met", json!({"cpu": "500m", "memory": "256Mi"})),
+        ("cloud: cloud_edge_no_capacity", json!({"cpu": "499m"})),
+        ("cloud: cloud_edge_no_capacity", json!({"cpu": 4, "memory": "255Mi"})),
+    ] {
+        assert_eq!(outcome(&measured(free.clone()), &hasty()), expected, "{free}");
+    }
+    let frugal = with(hasty(), "/spec/containers", json!([{}]));
+    assert_eq!(
+        outcome(&measured(json!({"cpu": 0, "memory": 0})), &frugal),
+        "edge: edge_feasible_slo_met"
+    );
+
+    let full = measured(json!({"cpu": "100m"}));
+    with_verdict(&full, &hasty(), &Config::default(), |verdict| {
+        let edge = &verdict.sites[0];
+        assert_eq!(edge.fitting.len(), 1);
+        assert_eq!(edge.refusals[0].code, RefusalCode::NoRoom);
+        let numbers = json!({"request": {"cpu": 500}, "measuredFree": {"cpu": 100}});
+        assert_eq!(Value::from(edge.refusals[0].numbers.clone()), numbers);
+    });
+    // kube-scheduler knows no measurement: it would not preempt for a pod that fits a node.
+    let occupied = with(
+        with(
+            full,
+            "/nodes/0/usedByPriority",
+            json!([{"priority": -5, "used": {"pods": 1}}]),
+        ),
+        "/sites/1/wan/rttMs",
+        json!(250),
+    );
+    assert_eq!(outcome(&occupied, &hasty()), "edge: edge_wan_degraded");
+    let alone = with(occupied, "/sites/1/wan", json!({"rttMs": 25, "lossPct": 0.1}));
+    let alone = with(alone, "/nodes/1/used", json!({"pods": 500}));
+    assert_eq!(outcome(&alone, &hasty()), "edge: edge_no_capacity");
+}
+
+/// What a decision says while pods of these millicores and priorities are promised node 0, the edge's only one.
+fn with_reserved<T>(fleet: &Value, reserved: &[(i64, i32)], pod: &Value, read: impl FnOnce(&Verdict<'_>) -> T) -> T {
+    let mut ledger = Ledger::new(Config::default().reservation_ttl);
+    for (id, &(millicores, priority)) in (0..).zip(reserved) {
+        let reservation = Reservation {
+            id: DecisionId(id),
+            owner: Owner::new("shop", None),
+            site: "edge".into(),
+            node: NodeId(0),
+            amount: Amounts {
+                cpu: Millicores(millicores),
+                ..Amounts::default()
+            },
+            priority,
+            releases: None,
+        };
+        assert!(ledger.reserve(reservation, NOW.moment));
+    }
+    let snapshot = testkit::snapshot(fleet);
+    let config = unheld();
+    let text = pod.to_string();
+    let pod = Pod::from_json(&text).unwrap();
+    let room = Room::new(&snapshot, &ledger, Turn::LAST);
+    read(&decide(&pod.workload("shop".into(), &config.keys), &room, &config, NOW))
+}
+
+#[test]
+fn what_is_promised_is_not_free() {
+    let said = |reserved: &[(i64, i32)]| {
+        with_reserved(&fleet(3000), reserved, &pod(json!({})), |verdict| {
+            let refusals = verdict.sites[0].refusals.iter();
+            let numbers: Vec<_> = refusals.map(|refusal| Value::from(refusal.numbers.clone())).collect();
+            (verdict.site().unwrap().name().to_owned(), verdict.node, numbers)
+        })
+    };
+    assert_eq!(said(&[(500, 0)]), ("edge".into(), Some(NodeId(0)), vec![]));
+    let no_room = json!({
+        "usableNodes": 1,
+        "request": {"cpu": 500, "memory": 268_435_456, "pods": 1},
+        "largestFree": {"cpu": 400, "memory": 8_589_934_592_i64, "pods": 103},
+        "reserved": {"cpu": 600, "memory": 0, "pods": 2},
+    });
+    assert_eq!(
+        said(&[(500, 0), (100, 0)]),
+        ("cloud".into(), Some(NodeId(1)), vec![no_room])
+    );
+    // What was measured to be free is promised too.
+    let measured = with(fleet(0), "/sites/0/measuredFree", json!({"cpu": 1}));
+    let numbers = |reserved: &[(i64, i32)]| {
+        with_reserved(&measured, reserved, &pod(json!({})), |verdict| {
+            let refusal = verdict.sites[0].refusals.first();
+            refusal.map(|refusal| refusal.numbers["measuredFree"].clone())
+        })
+    };
+    assert_eq!(numbers(&[(500, 0)]), None);
+    assert_eq!(numbers(&[(500, 0), (100, 0)]), Some(json!({"cpu": 400})));
+    // Pod slots are promised too.
+    let slots = with(fleet(0), "/nodes/0/used/pods", json!(109));
+    let site = |reserved: &[(i64, i32)]| with_reserved(&slots, reserved, &pod(json!({})), |verdict| verdict.node);
+    assert_eq!(site(&[]), Some(NodeId(0)));
+    assert_eq!(site(&[(0, 0)]), Some(NodeId(1)));
+}
+
+#[test]
+fn a_promise_holds_wherever_the_scheduler_puts_the_others() {
+    let node = |name: &str| json!({"name": name, "labels": {"node.role/edge": "true", "zone": name}, "allocatable": {"cpu": 2, "memory": "8Gi", "pods": 9}});
+    let nodes = json!([node("a"), node("b"), fleet(0)["nodes"][1]]);
+    let fleet = with(fleet(0), "/nodes", nodes);
+    let large = with(
+        pod(json!({})),
+        "/spec/containers/0/resources/requests/cpu",
+        json!("1500m"),
+    );
+    let refusals = |reserved: &[(i64, i32)], pod: &Value| {
+        with_reserved(&fleet, reserved, pod, |verdict| {
+            let refusals = verdict.sites[0].refusals.iter();
+            let numbers: Vec<_> = refusals.map(|refusal| Value::from(refusal.numbers.clone())).collect();
+            (
+                verdict.site().unwrap().name().to_owned(),
+                verdict.sites[0].fitting.len(),
+                numbers,
+            )
+        })
+    };
+    // Both are charged to node a; kube-scheduler may put one on each.
+    assert_eq!(refusals(&[(600, 0)], &large), ("edge".into(), 1, vec![]));
+    let crowded = json!({
+        "request": {"cpu": 1500, "memory": 268_435_456, "pods": 1},
+        "onTheirWay": {"cpu": 1200, "memory": 0, "pods": 2},
+    });
+    assert_eq!(
+        refusals(&[(600, 0), (600, 0)], &large),
+        ("cloud".into(), 1, vec![crowded])
+    );
+    // It is no full edge: without a good cloud the pod stays.
+    let far = with(fleet.clone(), "/sites/1/wan", json!({"reachable": false}));
+    let reason = with_reserved(&far, &[(600, 0), (600, 0)], &large, |verdict| verdict.reason.as_str());
+    assert_eq!(reason, "edge_wan_unreachable");
+    let slow = with(fleet.clone(), "/sites/1/speedFactor", json!(0.01));
+    let bound = with(
+        large.clone(),
+        "/metadata/annotations/slo.example.io~1deadlineMs",
+        json!("2000"),
+    );
+    let bound = with(bound, "/metadata/annotations/slo.example.io~1priority", json!("9"));
+    let stays = with_reserved(&slow, &[(600, 0), (600, 0)], &bound, |verdict| {
+        (verdict.site().unwrap().name().to_owned(), verdict.reason.as_str())
+    });
+    assert_eq!(stays, ("edge".into(), "edge_no_capacity"));
+    // It may use node b alone, and those charged to node a are taken to stay there.
+    let elsewhere = with(large, "/spec/nodeSelector", json!({"zone": "b"}));
+    assert_eq!(refusals(&[(600, 0), (600, 0)], &elsewhere).2, Vec::<Value>::new());
+}
+
+#[test]
+fn a_pod_that_is_promised_room_can_be_preempted_by_its_priority() {
+    // A cloud that would not do.
+    let fleet = with(fleet(3000), "/sites/1/speedFactor", json!(0.01));
+    let important = with(pod(json!({"deadlineMs": "300"})), "/spec/priority", json!(10));
+    let reason = |reserved: &[(i64, i32)]| {
+        with_reserved(&fleet, reserved, &important, |verdict| {
+            (verdict.reason.as_str(), verdict.node)
+        })
+    };
+    assert_eq!(reason(&[]), ("edge_feasible_slo_met", Some(NodeId(0))));
+    assert_eq!(reason(&[(1000, 10)]), ("edge_no_capacity", None));
+    assert_eq!(reason(&[(1000, 9)]), ("edge_preempts", None));
+}
+
+#[test]
+fn the_node_of_a_verdict_is_the_one_that_kube_scheduler_would_take() {
+    let node = |name: &str, used: u32| {
+        json!({"name": name, "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "memory": "8Gi", "pods": 9},
+               "used": {"cpu": format!("{used}m")}})
+    };
+    let nodes = json!([node("a", 4000), node("c", 1000), node("b", 1000), node("d", 2000)]);
+    let fleet = with(fleet(0), "/nodes", nodes);
+    let chosen = |fleet: &Value, pod: &Value| {
+        with_verdict(fleet, pod, &Config::default(), |verdict| {
+            let node = verdict.site()?.nodes().find(|node| Some(node.id) == verdict.node)?;
+            Some(node.name.to_string())
+        })
+    };
+    assert_eq!(chosen(&fleet, &pod(json!({}))).as_deref(), Some("b"));
+    let fleet = with(fleet, "/nodes/2/unschedulable", json!(true));
+    assert_eq!(chosen(&fleet, &pod(json!({}))).as_deref(), Some("c"));
+    let large = with(pod(json!({})), "/spec/containers/0/resources/requests/cpu", json!("5"));
+    assert_eq!(outcome(&fleet, &large), "edge: edge_too_large");
+    assert_eq!(chosen(&fleet, &large), None);
+    // Of many, the first hundred are compared.
+    let last_is_best = |nodes: u32| {
+        let used = |i: u32| if i + 1 == nodes { 0 } else { 1000 };
+        let nodes: Vec<_> = (0..nodes).map(|i| node(&format!("n{i:03}"), used(i))).collect();
+        chosen(&with(fleet.clone(), "/nodes", nodes.into()), &pod(json!({})))
+    };
+    assert_eq!(last_is_best(100).as_deref(), Some("n099"));
+    assert_eq!(last_is_best(101).as_deref(), Some("n000"));
+}

@@ -1,0 +1,65 @@
+//! How long the pod would take at a site (DESIGN 4.5).
+
+use crate::config::{Config, QueueModel};
+use crate::model::site::SiteKind;
+use crate::model::slo::{Class, Slo};
+use crate::model::snapshot::Site;
+use crate::model::workload::Workload;
+use crate::placement::verdict::Estimate;
+use crate::units::{Micros, Permille};
+
+/// The pod's time at `site`. `edge_speed` is the speed factor of the edge, which the pod's own `processingMs` is stated
+/// for.
+pub(super) fn estimate(
+    workload: &Workload<'_>,
+    slo: &Slo,
+    site: &Site,
+    edge_speed: Permille,
+    config: &Config,
+) -> Estimate {
+    let model = model(workload, slo, site, config);
+    let mean = site.observed[slo.class].unwrap_or(model);
+    let processing = match slo.processing {
+        Some(stated) => stated.rescaled(edge_speed, site.definition.speed),
+        None => observed_of_controller(workload, site).unwrap_or(mean),
+    };
+    Estimate {
+        queue: mean.times(pods_ahead(workload, slo, site, config)),
+        processing,
+        wan: wan(slo, site),
+    }
+}
+
+fn observed_of_controller(workload: &Workload<'_>, site: &Site) -> Option<Micros> {
+    let uid = workload.controller.as_deref()?;
+    site.observed_of.get(&workload.namespace, uid).copied()
+}
+
+/// `alpha · cpu + beta`, at the site's speed.
+fn model(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Micros {
+    let model = config.models[slo.class];
+    let millicores = u64::try_from(workload.request.cpu.0).unwrap_or(0);
+    (Micros(model.alpha_us).times(millicores) + model.beta).rescaled(Permille::ONE, site.definition.speed)
+}
+
+/// Pods of the class that are served before this one. It is the youngest, so its equals stand ahead.
+fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> u64 {
+    let rank = (workload.priority, workload.slo_priority(&config.priority_caps));
+    let groups = site.queues.iter().filter(|group| group.class == slo.class);
+    let ahead = groups.map(|group| match config.queue_model {
+        QueueModel::Pending => group.pending,
+        QueueModel::Waiting if (group.priority, group.slo_priority) >= rank => group.waiting,
+        QueueModel::Waiting => 0,
+    });
+    ahead.sum()
+}
+
+/// Interactive and steady work crosses the WAN both ways twice, batch once; at the edge there is none.
+fn wan(slo: &Slo, site: &Site) -> Option<Micros> {
+    let round_trips = match (site.kind(), slo.class) {
+        (SiteKind::Edge, _) => return Some(Micros(0)),
+        (SiteKind::Cloud, Class::Latency | Class::Throughput) => 2,
+        (SiteKind::Cloud, Class::Batch) => 1,
+    };
+    Some(site.link?.rtt?.times(round_trips))
+}

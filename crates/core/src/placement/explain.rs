@@ -1,0 +1,88 @@
+//! The numbers behind a verdict as compact JSON, for the `explain` annotation and for people.
+
+use serde_json::{Map, Value, json};
+
+use crate::config::Explain;
+use crate::placement::verdict::{Assessment, Verdict};
+
+/// The most a short explanation takes on the pod.
+pub const SHORT_BYTES: usize = 256;
+
+/// The explanation of a verdict; `None` if it is switched off or there is nothing to explain. The short form names
+/// per site the ETA in milliseconds, the number of fitting nodes and the refusal codes, the chosen site first, and
+/// leaves out the sites that no longer fit in [`SHORT_BYTES`]. The full form has every number. Neither names a node.
+pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
+    if verdict.sites.is_empty() {
+        return None;
+    }
+    match how {
+        Explain::Off => None,
+        Explain::Full => {
+            let sites = verdict
+                .sites
+                .iter()
+                .map(|assessment| (assessment.site.name().to_owned(), full(assessment)));
+            Some(Value::from(sites.collect::<Map<_, _>>()).to_string())
+        }
+        Explain::Short => Some(short(verdict)),
+    }
+}
+
+fn short(verdict: &Verdict<'_>) -> String {
+    let chosen = verdict.chosen().map(|chosen| chosen.site.name());
+    let mut sites: Vec<_> = verdict.sites.iter().collect();
+    sites.sort_by_key(|assessment| Some(assessment.site.name()) != chosen);
+    let mut text = String::from("{");
+    for assessment in sites {
+        let separator = if text.len() > 1 { "," } else { "" };
+        let entry = format!(
+            "{separator}{}:{}",
+            Value::from(assessment.site.name()),
+            brief(assessment)
+        );
+        if text.len() + entry.len() < SHORT_BYTES {
+            text.push_str(&entry);
+        }
+    }
+    text.push('}');
+    text
+}
+
+fn brief(assessment: &Assessment<'_>) -> Value {
+    let mut entry = json!({"fit": assessment.fitting.len()});
+    if let Some(eta) = assessment.estimate.eta() {
+        entry["eta"] = eta.into();
+    }
+    if !assessment.refusals.is_empty() {
+        entry["no"] = assessment
+            .refusals
+            .iter()
+            .map(|refusal| refusal.code.as_str())
+            .collect();
+    }
+    entry
+}
+
+fn full(assessment: &Assessment<'_>) -> Value {
+    let refusals = assessment.refusals.iter();
+    let refusals = refusals.map(|refusal| (refusal.code.as_str().to_owned(), refusal.numbers.clone().into()));
+    let mut entry = times(assessment);
+    entry.insert("fittingNodes".into(), assessment.fitting.len().into());
+    entry.insert("refusals".into(), refusals.collect::<Map<_, _>>().into());
+    entry.into()
+}
+
+/// `queueMs`, `procMs`, `wanMs`, `etaMs`; null where not known.
+pub fn times(assessment: &Assessment<'_>) -> Map<String, Value> {
+    let estimate = &assessment.estimate;
+    let parts = [
+        ("queueMs", Some(estimate.queue)),
+        ("procMs", Some(estimate.processing)),
+        ("wanMs", estimate.wan),
+        ("etaMs", estimate.eta()),
+    ];
+    parts
+        .into_iter()
+        .map(|(name, time)| (name.to_owned(), time.map_or(Value::Null, Value::from)))
+        .collect()
+}

@@ -1,0 +1,348 @@
+//! Whether a site can take the pod: its nodes, its WAN, the pod's ties, the time (DESIGN 4.3 to 4.6).
+
+use serde_json::{Map, Value};
+
+use crate::config::Config;
+use crate::model::constraints::Toleration;
+use crate::model::link::LinkState;
+use crate::model::link::Thresholds;
+use crate::model::node::Node;
+use crate::model::site::SiteKind;
+use crate::model::slo::Slo;
+use crate::model::snapshot::Site;
+use crate::model::workload::Workload;
+use crate::placement::room::{Room, Taken};
+use crate::placement::verdict::{Estimate, Refusal, RefusalCode};
+use crate::resources::Amounts;
+use crate::units::{Micros, Moment};
+
+/// Whether the pod's own nodeSelector and affinity allow any node of the site. Cost: a pass over its nodes at most,
+/// nothing for a pod without constraints.
+pub(super) fn allows(workload: &Workload<'_>, site: &Site) -> bool {
+    if workload.constraints.is_empty() {
+        return !site.nodes.is_empty();
+    }
+    site.nodes()
+        .any(|node| workload.constraints.allow(&node.name, &node.labels))
+}
+
+/// Nodes of the site on which the pod fits beside what they are charged in the snapshot. Cost: a pass over its nodes.
+pub(super) fn candidate_nodes<'n>(workload: &Workload<'_>, site: &'n Site) -> impl Iterator<Item = &'n Node> {
+    let has_room = |node: &Node| node.pods < node.slots && workload.request.fits(&node.allocatable, &node.used);
+    site.nodes()
+        .filter(move |node| has_room(node) && may_run(workload, site, node))
+}
+
+/// Whether the scheduler's filters on readiness, labels, taints and cordon let the pod onto the node, once it carries
+/// the site's placement.
+fn may_run(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
+    node.admits(&workload.constraints, tolerations(workload, site))
+}
+
+/// The pod's own tolerations, and those of the site's placement.
+fn tolerations<'t>(workload: &'t Workload<'_>, site: &'t Site) -> impl Iterator<Item = &'t Toleration<'t>> + Clone {
+    workload.tolerations.iter().chain(&site.definition.tolerations)
+}
+
+/// For each node of the site that the pod's constraints and tolerations allow: whether it could hold the pod if it
+/// were empty. Cordon and readiness are left out, for they pass.
+pub(super) fn holds_when_empty(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = bool> {
+    let nothing = Amounts::default();
+    let candidates = site.nodes().filter(|node| {
+        workload.constraints.allow(&node.name, &node.labels) && node.is_tolerated(tolerations(workload, site))
+    });
+    candidates.map(move |node| node.slots > 0 && workload.request.fits(&node.allocatable, &nothing))
+}
+
+/// Whether the pod would fit a node of the site once pods of lower priority had left it. A reserved pod that has not
+/// come yet can be evicted like another.
+pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> bool {
+    let makes_room = |node: &Node| {
+        let mut used = node.used.clone();
+        let mut pods = node.pods;
+        for lower in node
+            .by_priority
+            .iter()
+            .filter(|lower| lower.priority < workload.priority)
+        {
+            used = used.less(&lower.used);
+            pods -= lower.pods;
+        }
+        let mut evicts = pods < node.pods;
+        for charge in room.charges(node) {
+            if charge.priority < workload.priority {
+                evicts = true;
+            } else {
+                used.add(charge.amount, charge.times);
+                pods += i64::from(charge.times);
+            }
+        }
+        // Those ahead are of no lower priority.
+        if let Some(ahead) = room.set_aside(node) {
+            used.add(&ahead.taken.amounts, 1);
+            pods += ahead.taken.pods;
+        }
+        evicts && pods < node.slots && workload.request.fits(&node.allocatable, &used)
+    };
+    workload.may_preempt
+        && site
+            .nodes()
+            .filter(|node| may_run(workload, site, node))
+            .any(makes_room)
+}
+
+/// A node of the site on which the pod fits once the pods are gone that terminate there and will be gone within `wait`, the
+/// first by name. Cost: a pass over the nodes until then.
+pub(super) fn node_after_terminating<'n>(
+    workload: &Workload<'_>,
+    site: &'n Site,
+    room: &Room<'_, '_>,
+    wait: Micros,
+    now: jiff::Timestamp,
+) -> Option<&'n Node> {
+    let makes_room = |node: &&Node| {
+        let soon = || node.leaving.iter().filter(|leaving| leaving.is_soon(wait, now));
+        soon().next().is_some() && {
+            let taken = room.taken(node);
+            let (mut used, mut pods) = (taken.amounts.into_owned(), taken.pods);
+            for leaving in soon() {
+                used = used.less(&leaving.share.amounts);
+                pods -= leaving.share.pods;
+            }
+            pods < node.slots && workload.request.fits(&node.allocatable, &used)
+        }
+    };
+    site.nodes()
+        .filter(makes_room)
+        .find(|node| may_run(workload, site, node))
+}
+
+/// The node of the site that comes closest to having room for the pod, among those that could hold it and are not `spoken_for`,
+/// with what is missing there: the largest share of any resource, in millionths. Of equals, the first by name. Cost: a pass
+/// over the nodes.
+pub(super) fn nearest_node<'n>(
+    workload: &Workload<'_>,
+    site: &'n Site,
+    room: &Room<'_, '_>,
+    spoken_for: impl Fn(&Node) -> bool,
+) -> Option<(i64, &'n Node)> {
+    let nothing = Amounts::default();
+    let could_hold = |node: &&Node| {
+        node.slots > 0
+            && workload.request.fits(&node.allocatable, &nothing)
+            && may_run(workload, site, node)
+            && !spoken_for(node)
+    };
+    let missing = |node: &Node| {
+        let taken = room.taken(node);
+        let share = |request: i64, total: i64, used: i64| {
+            let missing = i128::from(request) + i128::from(used) - i128::from(total);
+            let millionths = missing.max(0) * 1_000_000 / i128::from(total.max(1));
+            i64::try_from(millionths).unwrap_or(i64::MAX)
+        };
+        let resources = workload.request.named();
+        let shares =
+            resources.map(|(name, request)| share(request, node.allocatable.get(name), taken.amounts.get(name)));
+        shares.chain([share(1, node.slots, taken.pods)]).max().unwrap_or(0)
+    };
+    let candidates = site.nodes().filter(could_hold);
+    candidates
+        .map(|node| (missing(node), node))
+        .min_by(|(a, one), (b, other)| a.cmp(b).then(one.name.cmp(&other.name)))
+}
+
+/// The most resources that a refusal names: their number is the pod's choice, and each costs a pass over the nodes.
+const MAX_NAMED_RESOURCES: usize = 16;
+
+/// Whether the pods on their way to the site could leave no place for this one, if kube-scheduler puts them elsewhere
+/// than on the nodes they are charged to (ADR 24). `fitting` are the nodes where it fits beside those. Cost: a pass over the
+/// reservations, and over fitting nodes until enough is found; over the whole site where that is nearly full.
+pub(super) fn refuse_crowded(
+    workload: &Workload<'_>,
+    site: &Site,
+    fitting: &[&Node],
+    room: &Room<'_, '_>,
+) -> Option<Refusal> {
+    let all = room.on_their_way(site);
+    if all.pods == 0 || all.leave_a_place(&workload.request, fitting.iter().copied()) {
+        return None;
+    }
+    // Those charged to nodes that this pod may not use are taken to stay there.
+    let nodes: Vec<&Node> = site.nodes().filter(|node| may_run(workload, site, node)).collect();
+    let rivals = room.on_their_way_to(nodes.iter().copied());
+    if rivals.leave_a_place(&workload.request, nodes.iter().copied()) {
+        return None;
+    }
+    let coming = |name: &str| match name {
+        "pods" => rivals.pods,
+        name => rivals.amounts.get(name),
+    };
+    let refusal = Refusal::new(RefusalCode::Crowded).with("request", asked(workload, |name| request(workload, name)));
+    Some(refusal.with("onTheirWay", asked(workload, coming)))
+}
+
+/// What the pod asks for of one resource; `pods` is its slot.
+fn request(workload: &Workload<'_>, name: &str) -> i64 {
+    match name {
+        "pods" => 1,
+        name => workload.request.get(name),
+    }
+}
+
+/// A number for its slot and for each resource that the pod asks for, as far as a refusal names them.
+fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Map<String, Value> {
+    let resources = workload.request.named().map(|(name, _)| name);
+    let names = std::iter::once("pods").chain(resources).take(MAX_NAMED_RESOURCES);
+    names.map(|name| (name.to_owned(), number(name).into())).collect()
+}
+
+/// Why no node of the site takes the pod, with the numbers that tell how near it was. Only called when none does.
+pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Refusal {
+    let selected: Vec<&Node> = site
+        .nodes()
+        .filter(|node| workload.constraints.allow(&node.name, &node.labels))
+        .collect();
+    let tolerated: Vec<&Node> = selected
+        .iter()
+        .copied()
+        .filter(|node| node.is_tolerated(tolerations(workload, site)))
+        .collect();
+    let usable: Vec<&Node> = tolerated
+        .iter()
+        .copied()
+        .filter(|node| may_run(workload, site, node))
+        .collect();
+    if tolerated.is_empty() {
+        return Refusal::new(RefusalCode::NoMatchingNode)
+            .with("nodes", site.nodes.len())
+            .with("selectedNodes", selected.len());
+    }
+    if usable.is_empty() {
+        return Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", tolerated.len());
+    }
+    // Reservations are on few nodes: only those are summed up anew.
+    let is_charged = |node: &&Node| room.is_charged(node);
+    let (charged, others): (Vec<&Node>, Vec<&Node>) = usable.iter().copied().partition(is_charged);
+    let charged: Vec<(&Node, Taken<'_>)> = charged.into_iter().map(|node| (node, room.taken(node))).collect();
+    let largest_free = |name: &str| {
+        let free = |node: &Node, used: &Amounts, pods: i64| match name {
+            "pods" => node.slots.saturating_sub(pods),
+            name => node.allocatable.get(name).saturating_sub(used.get(name)),
+        };
+        let others = others.iter().map(|node| free(node, &node.used, node.pods));
+        let charged = charged
+            .iter()
+            .map(|(node, taken)| free(node, &taken.amounts, taken.pods));
+        others.chain(charged).max().unwrap_or(0)
+    };
+    let all_reserved = |name: &str| {
+        let reserved = charged.iter().map(|(node, taken)| match name {
+            "pods" => taken.pods.saturating_sub(node.pods),
+            name => taken.amounts.get(name).saturating_sub(node.used.get(name)),
+        });
+        reserved.fold(0, i64::saturating_add)
+    };
+    let unclaimed = room.unclaimed();
+    let is_claimed = usable.iter().any(|node| unclaimed.fits(&workload.request, node));
+    let code = if is_claimed {
+        RefusalCode::Claimed
+    } else {
+        RefusalCode::NoRoom
+    };
+    let refusal = Refusal::new(code)
+        .with("usableNodes", usable.len())
+        .with("request", asked(workload, |name| request(workload, name)))
+        .with("largestFree", asked(workload, largest_free));
+    if charged.is_empty() {
+        refusal
+    } else {
+        refusal.with("reserved", asked(workload, all_reserved))
+    }
+}
+
+/// Whether the pod asks for more than is free at the site as a whole by measurement.
+pub(super) fn refuse_measured(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Option<Refusal> {
+    let free = room.free(site);
+    let bounds = [
+        ("cpu", workload.request.cpu.0, free.cpu.map(|cpu| cpu.0)),
+        ("memory", workload.request.memory.0, free.memory.map(|memory| memory.0)),
+    ];
+    // What is not asked for needs no room.
+    let exceeds =
+        |(_, request, free): &(&str, i64, Option<i64>)| *request > 0 && free.is_some_and(|free| *request > free);
+    if !bounds.iter().any(exceeds) {
+        return None;
+    }
+    let (mut requests, mut measured) = (Map::new(), Map::new());
+    for (name, request, free) in bounds {
+        if let Some(free) = free {
+            requests.insert(name.to_owned(), request.into());
+            measured.insert(name.to_owned(), free.into());
+        }
+    }
+    let refusal = Refusal::new(RefusalCode::NoRoom).with("request", requests);
+    Some(refusal.with("measuredFree", measured))
+}
+
+/// Whether kube-scheduler closes the site to pods of this one's controller (DESIGN 4.4).
+pub(super) fn refuse_closed(workload: &Workload<'_>, site: &Site) -> Option<Refusal> {
+    let waiting = site.closed.get(&workload.namespace, workload.controller.as_deref()?)?;
+    Some(Refusal::new(RefusalCode::ClosedByScheduler).with("waitingPods", *waiting))
+}
+
+/// What speaks against the pod leaving the edge for this site: offload switched off, or ties it cannot serve.
+pub(super) fn refuse_offload(workload: &Workload<'_>, offload: bool, site: &Site) -> Option<Refusal> {
+    let ties = workload.ties.beyond(site.definition.supports);
+    let refused = site.kind() == SiteKind::Cloud && (!offload || !ties.is_empty());
+    refused.then(|| {
+        ties.iter()
+            .fold(Refusal::new(RefusalCode::NotOffloadable), |refusal, tie| {
+                refusal.with(tie.as_str(), 1)
+            })
+    })
+}
+
+/// What speaks against the WAN towards the site. A cloud site of which nothing is known is unreachable.
+pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<Refusal> {
+    if site.kind() == SiteKind::Edge {
+        return None;
+    }
+    let Some(link) = site.link else {
+        return Some(Refusal::new(RefusalCode::Unreachable));
+    };
+    let age = now.since(link.as_of);
+    let thresholds = Thresholds::from(config).with(site.definition.thresholds);
+    match (link.state, link.rtt) {
+        (LinkState::Unreachable, _) => Some(Refusal::new(RefusalCode::Unreachable)),
+        _ if age > config.telemetry_ttl => Some(
+            Refusal::new(RefusalCode::Stale)
+                .with("ageMs", age)
+                .with("telemetryCacheTTLMs", config.telemetry_ttl),
+        ),
+        (LinkState::Healthy, Some(_)) => None,
+        (_, rtt) => Some(
+            Refusal::new(RefusalCode::Degraded)
+                .with("rttMs", rtt)
+                .with("rttThresholdMs", thresholds.rtt)
+                .with("lossPct", link.loss)
+                .with("lossThresholdPct", thresholds.loss),
+        ),
+    }
+}
+
+/// The deadline and the latency target, where the estimate misses them. A time that is not known misses nothing
+/// here: the link's refusal already says so.
+pub(super) fn refuse_time(slo: &Slo, estimate: &Estimate) -> impl Iterator<Item = Refusal> {
+    let missed = |code, bound: Option<Micros>, name: &str, time: Option<Micros>| {
+        let (bound, time) = (bound?, time?);
+        (time > bound).then(|| Refusal::new(code).with(name, time).with("boundMs", bound))
+    };
+    let deadline = missed(RefusalCode::Deadline, slo.deadline, "etaMs", estimate.eta());
+    let target = missed(
+        RefusalCode::LatencyTarget,
+        slo.latency_target,
+        "latencyMs",
+        estimate.latency(),
+    );
+    deadline.into_iter().chain(target)
+}

@@ -1,0 +1,583 @@
+//! The property: a cluster of a few nodes, the API server, kube-scheduler, the observer and reviews, in any order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use serde_json::json;
+
+use super::super::*;
+use crate::config::Config;
+use crate::model::snapshot::Snapshot;
+use crate::model::workload::Turn;
+use crate::placement::decide::decide;
+use crate::placement::ledger::tests::TTL;
+use crate::placement::room::Room;
+use crate::testkit::{self, NOW};
+use crate::units::Millicores;
+use crate::wire::pod::Pod;
+
+/// Millicores of each node.
+const CORES: i64 = 1_000;
+const SLOTS: i64 = 6;
+const OWNERS: [(&str, Option<&str>); 3] = [("shop", Some("rs")), ("shop", None), ("bank", Some("rs"))];
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A pod arrives.
+    Review {
+        owner: Index,
+        millicores: i64,
+    },
+    /// It is reviewed again.
+    Reinvoke {
+        pod: Index,
+        millicores: i64,
+    },
+    /// The API server keeps it, or does not.
+    Create(Index),
+    Refuse(Index),
+    /// Its event reaches the observer.
+    Appear(Index),
+    /// The event of its binding does, and that of its end.
+    Bind {
+        pod: Index,
+        node: Option<Index>,
+    },
+    Delete(Index),
+    /// The observer builds a snapshot, replaces the old one, tells the ledger.
+    Build,
+    Store,
+    Announce,
+    Wait {
+        ms: u64,
+    },
+    Replicas(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let index = any::<Index>;
+    let millicores = || 1..500_i64;
+    prop_oneof![
+        10 => (index(), millicores()).prop_map(|(owner, millicores)| Step::Review { owner, millicores }),
+        1 => (index(), millicores()).prop_map(|(pod, millicores)| Step::Reinvoke { pod, millicores }),
+        8 => index().prop_map(Step::Create),
+        2 => index().prop_map(Step::Refuse),
+        8 => index().prop_map(Step::Appear),
+        2 => (index(), prop::option::weighted(0.3, index())).prop_map(|(pod, node)| Step::Bind { pod, node }),
+        2 => index().prop_map(Step::Delete),
+        4 => Just(Step::Build),
+        4 => Just(Step::Store),
+        4 => Just(Step::Announce),
+        3 => (0..2_000_u64).prop_map(|ms| Step::Wait { ms }),
+        1 => (0..4_u32).prop_map(Step::Replicas),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..120)
+}
+
+/// A call of the ledger, for the replay.
+#[derive(Debug, Clone)]
+enum Call {
+    Reserve(Reservation, Moment),
+    Withdraw(DecisionId, &'static str),
+    Confirm(DecisionId, &'static str, u64),
+    Published(u64),
+    Expire(Now),
+    Seen(&'static str, Option<&'static str>, Timestamp),
+    Replicas(u32),
+}
+
+impl Call {
+    fn on(&self, ledger: &mut Ledger) {
+        match self.clone() {
+            Call::Reserve(reservation, now) => drop(ledger.reserve(reservation, now)),
+            Call::Withdraw(id, namespace) => drop(ledger.withdraw(id, namespace)),
+            Call::Confirm(id, namespace, revision) => drop(ledger.confirm(id, namespace, "edge", revision)),
+            Call::Published(revision) => ledger.published(revision),
+            Call::Expire(now) => drop(ledger.expire(now)),
+            Call::Seen(namespace, controller, created) => ledger.seen(namespace, controller, created),
+            Call::Replicas(ready) => ledger.set_replicas(ready),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Life {
+    Answered,
+    Created(Timestamp),
+    /// In the index, on the node that it charges there.
+    Visible(usize),
+    /// Refused, or deleted.
+    Gone,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Promise {
+    /// Nothing was reserved, or it expired.
+    None,
+    Open {
+        since: Moment,
+    },
+    /// Its pod was seen, and is shown from this revision on.
+    Kept {
+        shown_in: u64,
+    },
+}
+
+#[derive(Debug, Clone)]
+struct Model {
+    owner: usize,
+    request: Amounts,
+    /// By the verdict.
+    node: usize,
+    promise: Promise,
+    /// What is reserved for it: the request as the last review saw it.
+    reserved: Amounts,
+    life: Life,
+}
+
+/// A snapshot, and what the model knows of it: pods by number, with node and request.
+#[derive(Clone)]
+struct Published {
+    snapshot: Snapshot,
+    pods: BTreeMap<usize, (usize, Amounts)>,
+}
+
+struct World {
+    ledger: Ledger,
+    calls: Vec<Call>,
+    now: Now,
+    replicas: i64,
+    pods: Vec<Model>,
+    /// What reviews load.
+    stored: Published,
+    /// Built and not yet stored.
+    built: Option<Published>,
+    /// Whether the ledger knows of the stored one.
+    announced: bool,
+    /// Moments at which reservations expired, since the last sign of life.
+    expired: BTreeMap<usize, Vec<Timestamp>>,
+    /// Nothing has happened yet that overcommits a node whatever a ledger does.
+    orderly: bool,
+    reached: BTreeSet<&'static str>,
+}
+
+impl World {
+    fn new() -> Self {
+        let nodes = ["n0", "n1", "n2"].map(|name| {
+            json!({"name": name, "labels": {"node.role/edge": "true"},
+                   "allocatable": {"cpu": format!("{CORES}m"), "memory": "8Ei", "pods": SLOTS}})
+        });
+        let fleet = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": nodes});
+        Self {
+            ledger: Ledger::new(TTL),
+            calls: vec![],
+            now: NOW,
+            replicas: 1,
+            pods: vec![],
+            stored: Published {
+                snapshot: testkit::snapshot(&fleet),
+                pods: BTreeMap::new(),
+            },
+            built: None,
+            announced: true,
+            expired: BTreeMap::new(),
+            orderly: true,
+            reached: BTreeSet::new(),
+        }
+    }
+
+    fn call(&mut self, call: Call) {
+        call.on(&mut self.ledger);
+        self.calls.push(call);
+    }
+
+    fn id(pod: usize) -> DecisionId {
+        DecisionId(pod as u128 + 1)
+    }
+
+    /// One of the pods of which this is true.
+    fn pick(&self, index: Index, is: impl Fn(&Model) -> bool) -> Option<usize> {
+        let some: Vec<usize> = (0..self.pods.len()).filter(|&pod| is(&self.pods[pod])).collect();
+        (!some.is_empty()).then(|| some[index.index(some.len())])
+    }
+
+    /// The revision that will be the first to show what the observer sees now.
+    fn next(&self) -> u64 {
+        let newest = self.built.as_ref().unwrap_or(&self.stored);
+        newest.snapshot.revision + 1
+    }
+
+    /// A review of a pod that asks for so much. The memory it asks for names it: no sum of others is the same.
+    fn review(&mut self, owner: usize, millicores: i64) {
+        if self.pods.len() == 60 {
+            return;
+        }
+        self.expire();
+        let (namespace, controller) = OWNERS[owner];
+        let mut document = json!({
+            "metadata": {"annotations": {"slo.example.io/class": "latency"}},
+            "spec": {"containers": [{"resources": {"requests": {
+                "cpu": format!("{millicores}m"), "memory": (1_u64 << self.pods.len()).to_string(),
+            }}}]},
+        });
+        if let Some(uid) = controller {
+            document["metadata"]["ownerReferences"] = json!([{"kind": "ReplicaSet", "uid": uid, "controller": true}]);
+        }
+        let text = document.to_string();
+        let config = Config::default();
+        let workload = Pod::from_json(&text).unwrap().workload(namespace.into(), &config.keys);
+        let room = Room::new(&self.stored.snapshot, &self.ledger, Turn::LAST);
+        let verdict = decide(&workload, &room, &config, self.now);
+        let Some(node) = verdict.node else {
+            // Said to fit nowhere.
+            for at in 0..3 {
+                let (taken, slots) = self.expected(at);
+                assert!(
+                    taken.cpu.0 + millicores > CORES || slots >= SLOTS,
+                    "there was room on n{at}"
+                );
+            }
+            self.reached.insert("a full edge");
+            return;
+        };
+        let node_at = node.0 as usize;
+        let (taken, slots) = self.expected(node_at);
+        assert!(
+            taken.cpu.0 + millicores <= CORES && slots < SLOTS,
+            "promised {millicores}m beside {taken:?} and {slots} pods"
+        );
+        let reservation = Reservation {
+            id: Self::id(self.pods.len()),
+            owner: Owner::new(namespace, controller),
+            site: "edge".into(),
+            node,
+            amount: workload.request.clone(),
+            priority: 0,
+            releases: None,
+        };
+        let open = self.ledger.open();
+        self.call(Call::Reserve(reservation, self.now.moment));
+        let is_reserved = self.expired.get(&owner).is_none_or(|expired| expired.len() < 3);
+        assert_eq!(self.ledger.open() > open, is_reserved, "{:?}", self.expired);
+        if !is_reserved {
+            self.orderly = false;
+            self.reached.insert("a suspended owner");
+        }
+        self.pods.push(Model {
+            owner,
+            request: workload.request.clone(),
+            node: node_at,
+            promise: if is_reserved {
+                Promise::Open { since: self.now.moment }
+            } else {
+                Promise::None
+            },
+            reserved: workload.request.clone(),
+            life: Life::Answered,
+        });
+    }
+
+    /// What a review finds expired is dropped first.
+    fn expire(&mut self) {
+        self.call(Call::Expire(self.now));
+        for pod in &mut self.pods {
+            let Promise::Open { since } = pod.promise else { continue };
+            if self.now.moment.since(since) >= TTL {
+                pod.promise = Promise::None;
+                self.expired.entry(pod.owner).or_default().push(self.now.wall);
+                self.orderly &= pod.life == Life::Gone;
+                self.reached.insert("an expired reservation");
+            }
+        }
+    }
+
+    fn appear(&mut self, at: usize, created: Timestamp) {
+        let next = self.next();
+        let Model {
+            owner, node, promise, ..
+        } = self.pods[at];
+        let (namespace, controller) = OWNERS[owner];
+        self.call(Call::Seen(namespace, controller, created));
+        if self
+            .expired
+            .get(&owner)
+            .and_then(|expired| expired.last())
+            .is_some_and(|last| created > *last)
+        {
+            self.expired.remove(&owner);
+        }
+        // What carries the id but is not the pod that it was made for.
+        assert_eq!(self.ledger.confirm(Self::id(at), "elsewhere", "edge", next), None);
+        assert_eq!(self.ledger.confirm(Self::id(at), namespace, "cloud", next), None);
+        let open = self.ledger.open();
+        self.call(Call::Confirm(Self::id(at), namespace, next));
+        assert_eq!(self.ledger.open() < open, promise != Promise::None);
+        if promise != Promise::None {
+            self.expired.remove(&owner);
+            self.pods[at].promise = Promise::Kept { shown_in: next };
+        }
+        assert_eq!(
+            self.ledger.confirm(Self::id(at), namespace, "edge", next),
+            None,
+            "a second time"
+        );
+        self.pods[at].life = Life::Visible(node);
+    }
+
+    fn build(&self) -> Published {
+        let mut snapshot = self.stored.snapshot.clone();
+        snapshot.revision += 1;
+        let visible = self.pods.iter().enumerate().filter_map(|(at, pod)| match pod.life {
+            Life::Visible(node) => Some((at, (node, pod.request.clone()))),
+            _ => None,
+        });
+        let pods: BTreeMap<usize, (usize, Amounts)> = visible.collect();
+        for node in Arc::make_mut(&mut snapshot.sites[0].nodes) {
+            let node = Arc::make_mut(node);
+            (node.used, node.pods) = (Amounts::default(), 0);
+            for (_, request) in pods.values().filter(|(at, _)| *at == node.id.0 as usize) {
+                node.used.add(request, 1);
+                node.pods += 1;
+            }
+        }
+        Published { snapshot, pods }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Review { owner, millicores } => self.review(owner.index(OWNERS.len()), millicores),
+            Step::Reinvoke { pod, millicores } => {
+                self.expire();
+                let Some(at) = self.pick(pod, |pod| pod.life == Life::Answered) else {
+                    return;
+                };
+                let pod = &mut self.pods[at];
+                pod.request.cpu = Millicores(millicores);
+                let (namespace, controller) = OWNERS[pod.owner];
+                let again = match &mut pod.promise {
+                    // An owner that was suspended meanwhile is promised nothing any more.
+                    promise @ Promise::Open { .. }
+                        if self.expired.get(&pod.owner).is_some_and(|expired| expired.len() >= 3) =>
+                    {
+                        *promise = Promise::None;
+                        None
+                    }
+                    Promise::Open { since } => {
+                        pod.reserved = pod.request.clone();
+                        let reservation = Reservation {
+                            id: Self::id(at),
+                            owner: Owner::new(namespace, controller),
+                            site: "edge".into(),
+                            node: NodeId(pod.node as u32),
+                            amount: pod.request.clone(),
+                            priority: 0,
+                            releases: None,
+                        };
+                        Some(Call::Reserve(reservation, *since))
+                    }
+                    _ => None,
+                };
+                self.orderly = false;
+                self.call(Call::Withdraw(Self::id(at), namespace));
+                again.into_iter().for_each(|call| self.call(call));
+            }
+            Step::Create(pod) => {
+                if let Some(at) = self.pick(pod, |pod| pod.life == Life::Answered) {
+                    self.pods[at].life = Life::Created(self.now.wall);
+                }
+            }
+            Step::Refuse(pod) => {
+                if let Some(at) = self.pick(pod, |pod| pod.life == Life::Answered) {
+                    self.pods[at].life = Life::Gone;
+                }
+            }
+            Step::Appear(pod) => {
+                let created = self.pick(pod, |pod| matches!(pod.life, Life::Created(_)));
+                if let Some((at, Life::Created(created))) = created.map(|at| (at, self.pods[at].life)) {
+                    self.appear(at, created);
+                }
+            }
+            Step::Bind { pod, node } => {
+                if let Some(at) = self.pick(pod, |pod| matches!(pod.life, Life::Visible(_))) {
+                    let node = node.map_or(self.pods[at].node, |node| node.index(3));
+                    self.orderly &= node == self.pods[at].node;
+                    self.pods[at].life = Life::Visible(node);
+                }
+            }
+            Step::Delete(pod) => {
+                if let Some(at) = self.pick(pod, |pod| matches!(pod.life, Life::Visible(_))) {
+                    self.pods[at].life = Life::Gone;
+                }
+            }
+            Step::Build if self.built.is_none() => self.built = Some(self.build()),
+            Step::Store => {
+                if let Some(built) = self.built.take() {
+                    self.stored = built;
+                    self.announced = false;
+                }
+            }
+            Step::Announce if !self.announced => {
+                self.call(Call::Published(self.stored.snapshot.revision));
+                self.announced = true;
+            }
+            Step::Wait { ms } => {
+                let us = i64::try_from(ms).unwrap() * 1_000;
+                self.now.moment.0 += us;
+                self.now.wall += SignedDuration::from_micros(us);
+            }
+            Step::Replicas(ready) => {
+                self.replicas = i64::from(ready.max(1));
+                self.call(Call::Replicas(ready));
+            }
+            _ => {}
+        }
+    }
+
+    /// Where a review finds the pod now, how much it takes there, and how many times over.
+    fn counted(&self, at: usize) -> Option<(usize, &Amounts, i64)> {
+        let pod = &self.pods[at];
+        if let Some((node, request)) = self.stored.pods.get(&at) {
+            return Some((*node, request, 1));
+        }
+        match pod.promise {
+            Promise::Open { .. } => Some((pod.node, &pod.reserved, self.replicas)),
+            Promise::Kept { shown_in } if shown_in > self.stored.snapshot.revision => {
+                Some((pod.node, &pod.reserved, 1))
+            }
+            Promise::Kept { .. } | Promise::None => None,
+        }
+    }
+
+    /// What a review should find taken from a node: amounts and pod slots.
+    fn expected(&self, node: usize) -> (Amounts, i64) {
+        let (mut amounts, mut slots) = (Amounts::default(), 0);
+        for (on, request, times) in (0..self.pods.len()).filter_map(|at| self.counted(at)) {
+            if on == node {
+                amounts.add(request, u32::try_from(times).unwrap());
+                slots += times;
+            }
+        }
+        (amounts, slots)
+    }
+
+    fn check(&mut self) {
+        let room = Room::new(&self.stored.snapshot, &self.ledger, Turn::LAST);
+        for node in self.stored.snapshot.sites[0].nodes() {
+            let taken = room.taken(node);
+            let (amounts, slots) = self.expected(node.id.0 as usize);
+            assert_eq!((&*taken.amounts, taken.pods), (&amounts, slots), "{}", node.name);
+        }
+        let mut promised = [0; 3];
+        for (at, pod) in self.pods.iter().enumerate() {
+            // From the promise on, a pod that is not gone is never nowhere.
+            if pod.promise != Promise::None && pod.life != Life::Gone {
+                assert!(self.counted(at).is_some(), "pod {at} counts nowhere");
+                promised[pod.node] += pod.request.cpu.0;
+            }
+            if let (Promise::Kept { shown_in }, false) = (pod.promise, self.announced) {
+                if shown_in == self.stored.snapshot.revision {
+                    self.reached.insert("a new snapshot of which the ledger does not know");
+                }
+            } else if matches!(pod.promise, Promise::Kept { shown_in } if shown_in > self.stored.snapshot.revision) {
+                self.reached.insert("a seen pod that the snapshot does not show");
+            }
+        }
+        // However often each replica counts, what is promised fits the nodes.
+        assert!(
+            !self.orderly || promised.iter().all(|&cpu| cpu <= CORES),
+            "{promised:?}"
+        );
+    }
+
+    /// The same calls lead to the same state, and what was dropped has left no trace in what is charged.
+    fn replay(&self) {
+        let mut replayed = Ledger::new(TTL);
+        self.calls.iter().for_each(|call| call.on(&mut replayed));
+        assert_eq!(replayed, self.ledger);
+
+        let mut fresh = Ledger::new(TTL);
+        fresh.set_replicas(u32::try_from(self.replicas).unwrap());
+        for (at, pod) in self.pods.iter().enumerate() {
+            let (namespace, controller) = OWNERS[pod.owner];
+            let reservation = Reservation {
+                id: Self::id(at),
+                owner: Owner::new(namespace, controller),
+                site: "edge".into(),
+                node: NodeId(u32::try_from(pod.node).unwrap()),
+                amount: pod.reserved.clone(),
+                priority: 0,
+                releases: None,
+            };
+            match pod.promise {
+                Promise::None => {}
+                Promise::Open { since } => drop(fresh.reserve(reservation, since)),
+                Promise::Kept { shown_in } => {
+                    fresh.reserve(reservation, NOW.moment);
+                    fresh.confirm(Self::id(at), namespace, "edge", shown_in);
+                }
+            }
+        }
+        let revision = self.stored.snapshot.revision;
+        assert_eq!(fresh.open(), self.ledger.open());
+        assert_eq!(
+            fresh.on_their_way("edge", revision),
+            self.ledger.on_their_way("edge", revision)
+        );
+    }
+}
+
+fn play(steps: &[Step]) -> World {
+    let mut world = World::new();
+    for step in steps {
+        world.take(step);
+        world.check();
+    }
+    world.replay();
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_pod_and_its_reservation_count_once_whatever_happens_in_whatever_order(steps in steps()) {
+        play(&steps);
+    }
+}
+
+#[test]
+fn the_interleavings_are_not_vacuous() {
+    let mut runner = TestRunner::deterministic();
+    let mut counts = BTreeMap::<&str, u32>::new();
+    for _ in 0..500 {
+        let world = play(&steps().new_tree(&mut runner).unwrap().current());
+        for what in world
+            .reached
+            .into_iter()
+            .chain(world.orderly.then_some("an orderly run"))
+        {
+            *counts.entry(what).or_default() += 1;
+        }
+    }
+    for (what, least) in [
+        ("a full edge", 20),
+        ("an expired reservation", 150),
+        ("a suspended owner", 20),
+        ("a seen pod that the snapshot does not show", 150),
+        ("a new snapshot of which the ledger does not know", 100),
+        ("an orderly run", 30),
+    ] {
+        assert!(
+            counts.get(what).is_some_and(|count| *count >= least),
+            "{what}: {counts:#?}"
+        );
+    }
+}

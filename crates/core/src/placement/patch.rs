@@ -1,0 +1,287 @@
+//! Verdict and pod to JSONPatch.
+//!
+//! For a pod that arrives only `add` operations, whose parents exist or are created first: a patch that does not apply
+//! rejects the pod even under `failurePolicy: Ignore`. The pod is never re-serialised, so fields unknown to us survive.
+
+mod release;
+
+pub use release::{Operation, let_go, note, release};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::config::Config;
+use crate::model::constraints::Toleration;
+use crate::model::site::SiteKind;
+use crate::model::snapshot::Site;
+use crate::placement::explain::explain;
+use crate::placement::verdict::{Action, Reason, Verdict};
+use crate::wire::pod::{Pod, StringMap};
+
+/// One `add` of a JSONPatch (RFC 6902).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "op", rename = "add")]
+pub struct Add {
+    /// JSON pointer to what is added.
+    pub path: String,
+    /// What is added.
+    pub value: Value,
+}
+
+/// What identifies one decision: when it was made, and its random id.
+#[derive(Debug, Clone)]
+pub struct Stamp {
+    /// Wall-clock time.
+    pub at: jiff::Timestamp,
+    /// Unique among decisions.
+    pub id: String,
+}
+
+/// The most bytes that all keys and values of a pod's annotations may take; with more the API server refuses the pod.
+/// Source: `apimachinery/pkg/api/validation.TotalAnnotationSizeLimitB`.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+/// How long a hold we wrote is recognised as our own.
+const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
+
+/// The annotation by which a ReplicaSet chooses whom to delete first.
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// The operations that write the verdict on the pod. A placement: the site's selector, tolerations and RuntimeClass where
+/// they are missing, and our annotations, over whatever stood there under our keys. A hold: our gate, and since when and
+/// why. Either: the SLO that the pod has inherited. Empty for a pod that already carries all of it, and for any other
+/// verdict. Where the pod's own annotations leave no room for ours, the explanation is left out, then all of them: the
+/// placement counts.
+pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<Add> {
+    let explanation = explain(verdict, config.explain);
+    let mut wanted = match verdict.action {
+        Action::Place(site) => annotations(pod, verdict, site, config, stamp, explanation),
+        Action::Hold if is_held(pod, config, stamp) => return Vec::new(),
+        Action::Hold => held(verdict, config, stamp, explanation),
+        Action::PassThrough | Action::Deny => return Vec::new(),
+    };
+    let mut operations = Vec::new();
+    wanted.extend_from_slice(pod.inherited());
+    if !fit(pod, &wanted, config) {
+        wanted.retain(|(key, _)| *key != config.keys.explain);
+    }
+    if !fit(pod, &wanted, config) {
+        wanted.clear();
+    }
+    annotate(pod, &wanted, config, &mut operations);
+    match verdict.site() {
+        Some(site) => {
+            select(pod, site, &mut operations);
+            tolerate(pod, site, &mut operations);
+            classify(pod, site, config, &mut operations);
+        }
+        None => gate(pod, config, &mut operations),
+    }
+    operations
+}
+
+fn add(operations: &mut Vec<Add>, path: impl Into<String>, value: Value) {
+    operations.push(Add {
+        path: path.into(),
+        value,
+    });
+}
+
+/// Whether the pod may carry these annotations beside its own.
+fn fit(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config) -> bool {
+    let own = pod.annotations().into_iter().flat_map(StringMap::iter);
+    let own = own.filter(|(key, _)| !config.keys.written().contains(key));
+    let own: usize = own.map(|(key, value)| key.len() + value.len()).sum();
+    let ours: usize = wanted.iter().map(|(key, value)| key.len() + value.len()).sum();
+    own + ours <= ANNOTATIONS_LIMIT
+}
+
+fn annotations(
+    pod: &Pod<'_>,
+    verdict: &Verdict<'_>,
+    site: &Site,
+    config: &Config,
+    stamp: &Stamp,
+    explanation: Option<String>,
+) -> Vec<(String, String)> {
+    let keys = &config.keys;
+    let optional = [
+        (&keys.wan_rtt_ms, verdict.rtt().map(|rtt| rtt.to_string())),
+        (&keys.explain, explanation),
+    ];
+    let always = [
+        (&keys.decision, site.kind().as_str().to_owned()),
+        (&keys.site, site.name().to_owned()),
+        (&keys.reason, verdict.reason.as_str().to_owned()),
+        (&keys.timestamp, time(stamp)),
+        (&keys.decision_id, stamp.id.clone()),
+    ];
+    let cost = config.cloud_deletion_cost.filter(|_| site.kind() == SiteKind::Cloud);
+    let cost = cost.filter(|_| pod.annotation(DELETION_COST).is_none());
+    let cost = cost.map(|cost| (DELETION_COST.to_owned(), cost.to_string()));
+    let optional = optional.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    always
+        .into_iter()
+        .chain(optional)
+        .map(|(key, value)| (key.clone(), value))
+        .chain(cost)
+        .collect()
+}
+
+/// Whether the pod carries a hold of ours, made a moment ago: it is under review again.
+fn is_held(pod: &Pod<'_>, config: &Config, stamp: &Stamp) -> bool {
+    let keys = &config.keys;
+    let is_recent = |text: &str| {
+        let at: Result<jiff::Timestamp, _> = text.parse();
+        at.is_ok_and(|at| stamp.at.duration_since(at).abs() <= RECENT)
+    };
+    let is_reason = |text: &str| {
+        Reason::ALL
+            .iter()
+            .any(|reason| reason.is_hold() && reason.as_str() == text)
+    };
+    let of_placements = [&keys.decision, &keys.site, &keys.decision_id];
+    pod.gate(&keys.gate).is_some()
+        && pod.annotation(&keys.timestamp).is_some_and(is_recent)
+        && pod.annotation(&keys.reason).is_some_and(is_reason)
+        && of_placements.iter().all(|key| pod.annotation(key).is_none())
+}
+
+/// Since when and why a pod is held.
+fn held(verdict: &Verdict<'_>, config: &Config, stamp: &Stamp, explanation: Option<String>) -> Vec<(String, String)> {
+    let keys = &config.keys;
+    let always = [
+        (keys.reason.clone(), verdict.reason.as_str().to_owned()),
+        (keys.timestamp.clone(), time(stamp)),
+    ];
+    always
+        .into_iter()
+        .chain(explanation.map(|text| (keys.explain.clone(), text)))
+        .collect()
+}
+
+/// RFC 3339, to the second.
+fn time(stamp: &Stamp) -> String {
+    stamp.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Writes `wanted`. A key of ours that the pod brought along and this decision does not write must go: then the map
+/// is added anew as a whole, since a `remove` is not in our vocabulary.
+fn annotate(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config, operations: &mut Vec<Add>) {
+    let parents = pod.parents();
+    let map = |pairs: &[(String, String)]| -> Map<String, Value> {
+        pairs
+            .iter()
+            .map(|(key, value)| (key.clone(), Value::from(value.as_str())))
+            .collect()
+    };
+    let Some(found) = parents.annotations else {
+        if wanted.is_empty() {
+            return;
+        }
+        if parents.metadata {
+            add(operations, "/metadata/annotations", map(wanted).into());
+        } else {
+            add(operations, "/metadata", json!({ "annotations": map(wanted) }));
+        }
+        return;
+    };
+    let is_wanted = |key: &str| wanted.iter().any(|(k, _)| k == key);
+    let stale = config
+        .keys
+        .written()
+        .into_iter()
+        .any(|key| found.get(key).is_some() && !is_wanted(key));
+    if stale {
+        let kept = found.iter().filter(|(key, _)| !config.keys.written().contains(key));
+        let mut all: Map<_, _> = kept.map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
+        all.append(&mut map(wanted));
+        add(operations, "/metadata/annotations", all.into());
+        return;
+    }
+    for (key, value) in wanted.iter().filter(|(key, value)| found.get(key) != Some(value)) {
+        add(
+            operations,
+            format!("/metadata/annotations/{}", escape(key)),
+            value.as_str().into(),
+        );
+    }
+}
+
+fn select(pod: &Pod<'_>, site: &Site, operations: &mut Vec<Add>) {
+    let Some(found) = pod.parents().node_selector else {
+        let selector: Map<_, _> = site
+            .definition
+            .selector()
+            .map(|(key, value)| (key.to_owned(), Value::from(value)))
+            .collect();
+        add(operations, "/spec/nodeSelector", selector.into());
+        return;
+    };
+    for (key, value) in site.definition.selector().filter(|(key, _)| found.get(key).is_none()) {
+        add(operations, format!("/spec/nodeSelector/{}", escape(key)), value.into());
+    }
+}
+
+fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<Add>) {
+    let missing = |wanted: &&Toleration<'_>| !pod.tolerations().any(|toleration| toleration.covers(wanted));
+    let missing: Vec<Value> = site
+        .definition
+        .tolerations
+        .iter()
+        .filter(missing)
+        .map(toleration)
+        .collect();
+    if missing.is_empty() {
+        return;
+    }
+    if !pod.parents().tolerations {
+        add(operations, "/spec/tolerations", missing.into());
+        return;
+    }
+    for toleration in missing {
+        add(operations, "/spec/tolerations/-", toleration);
+    }
+}
+
+/// Adds the site's RuntimeClass. The API server takes none for a pod that exists, as one with our gate does.
+fn classify(pod: &Pod<'_>, site: &Site, config: &Config, operations: &mut Vec<Add>) {
+    let is_missing = !pod.parents().runtime_class && pod.gate(&config.keys.gate).is_none();
+    if let Some(class) = site.definition.runtime_class.as_deref().filter(|_| is_missing) {
+        add(operations, "/spec/runtimeClassName", class.into());
+    }
+}
+
+fn gate(pod: &Pod<'_>, config: &Config, operations: &mut Vec<Add>) {
+    let gate = json!({"name": config.keys.gate});
+    if pod.gate(&config.keys.gate).is_some() {
+        return;
+    }
+    match pod.parents().scheduling_gates {
+        true => add(operations, "/spec/schedulingGates/-", gate),
+        false => add(operations, "/spec/schedulingGates", json!([gate])),
+    }
+}
+
+/// The toleration as the API spells it: empty fields left out.
+fn toleration(toleration: &Toleration<'_>) -> Value {
+    let fields = [
+        ("key", &toleration.key),
+        ("operator", &toleration.operator),
+        ("value", &toleration.value),
+        ("effect", &toleration.effect),
+    ];
+    let stated = fields.into_iter().filter(|(_, text)| !text.is_empty());
+    stated
+        .map(|(name, text)| (name.to_owned(), Value::from(&**text)))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// A JSON pointer token (RFC 6901).
+fn escape(token: &str) -> String {
+    token.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,432 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::Explain;
+use crate::model::snapshot::Snapshot;
+use crate::placement::decide::decide;
+use crate::placement::policy::{Policies, Policy, Seen};
+use crate::placement::room::Room;
+use crate::testkit::{self, NOW};
+
+fn stamp() -> Stamp {
+    Stamp {
+        at: NOW.wall,
+        id: "id-1".into(),
+    }
+}
+
+fn operations(fleet: &Value, pod: &Value, config: &Config) -> Vec<Add> {
+    operations_under(&Policies::default(), fleet, pod, config)
+}
+
+fn operations_under(policies: &Policies, fleet: &Value, pod: &Value, config: &Config) -> Vec<Add> {
+    operations_on(&testkit::snapshot(fleet), policies, pod, config)
+}
+
+fn operations_on(snapshot: &Snapshot, policies: &Policies, pod: &Value, config: &Config) -> Vec<Add> {
+    let text = pod.to_string();
+    let mut pod = Pod::from_json(&text).unwrap();
+    policies.apply(&mut pod, "shop", &config.keys);
+    let workload = pod.workload("shop".into(), &config.keys);
+    let verdict = decide(&workload, &Room::of(snapshot), config, NOW);
+    patch(&pod, &verdict, config, &stamp())
+}
+
+fn apply(pod: &Value, operations: &[Add]) -> Value {
+    let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(operations).unwrap()).unwrap();
+    let mut patched = pod.clone();
+    json_patch::patch(&mut patched, &patch).unwrap();
+    patched
+}
+
+fn fleet() -> Value {
+    json!({
+        "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 12.5, "lossPct": 0}}],
+        "nodes": [
+            {"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"pods": 0}},
+            {"name": "c", "labels": {"node.role/cloud": "true"}, "allocatable": {"pods": 9},
+             "taints": [{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}]},
+        ],
+    })
+}
+
+fn to_the_cloud(metadata: Value, spec: Value) -> Value {
+    let mut metadata = metadata;
+    metadata["annotations"]["slo.example.io/class"] = json!("batch");
+    json!({"metadata": metadata, "spec": spec})
+}
+
+#[test]
+fn parents_are_created_where_they_are_missing() {
+    let pod = to_the_cloud(json!({}), json!({}));
+    let config = Config {
+        explain: Explain::Off,
+        ..Config::default()
+    };
+    let patched = apply(&pod, &operations(&fleet(), &pod, &config));
+    assert_eq!(
+        patched,
+        json!({
+            "metadata": {"annotations": {
+                "slo.example.io/class": "batch",
+                "scheduling.example.io/decision": "cloud",
+                "scheduling.example.io/site": "cloud",
+                "scheduling.example.io/reason": "cloud_edge_no_capacity",
+                "scheduling.example.io/timestamp": "2026-01-01T00:00:00Z",
+                "scheduling.example.io/wanRttMs": "12.5",
+                "scheduling.example.io/decision-id": "id-1",
+                "controller.kubernetes.io/pod-deletion-cost": "-100",
+            }},
+            "spec": {
+                "nodeSelector": {"node.role/cloud": "true"},
+                "tolerations": [{"key": "cloud", "operator": "Equal", "value": "cloud", "effect": "NoSchedule"}],
+            },
+        })
+    );
+}
+
+#[test]
+fn a_pod_without_metadata_gets_it_when_labels_do_not_decide() {
+    // Only possible where a policy manages the pod; the patch is right all the same.
+    let snapshot = testkit::snapshot(&fleet());
+    let managed = to_the_cloud(json!({}), json!({})).to_string();
+    let managed = Pod::from_json(&managed).unwrap();
+    let config = Config::default();
+    let workload = managed.workload("shop".into(), &config.keys);
+    let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
+    let bare = json!({"metadata": null, "spec": {}});
+    let text = bare.to_string();
+    let operations = patch(&Pod::from_json(&text).unwrap(), &verdict, &config, &stamp());
+    assert_eq!(
+        apply(&bare, &operations)["metadata"]["annotations"]["scheduling.example.io/site"],
+        "cloud"
+    );
+}
+
+#[test]
+fn paths_are_escaped_and_nothing_is_duplicated() {
+    let pod = to_the_cloud(
+        json!({"annotations": {"a~b/c": "kept"}}),
+        json!({"nodeSelector": {"node.role/cloud": "true"}, "tolerations": [{"operator": "Exists"}]}),
+    );
+    let config = Config {
+        cloud_deletion_cost: None,
+        ..Config::default()
+    };
+    let operations = operations(&fleet(), &pod, &config);
+    let paths: Vec<_> = operations.iter().map(|operation| operation.path.as_str()).collect();
+    assert!(
+        paths
+            .iter()
+            .all(|path| path.starts_with("/metadata/annotations/scheduling.example.io~1")),
+        "{paths:?}"
+    );
+    assert_eq!(paths.len(), 7);
+}
+
+#[test]
+fn stale_annotations_of_ours_vanish_and_the_users_stay() {
+    let unmeasured = json!({
+        "sites": [{"name": "edge", "kind": "edge"}],
+        "nodes": [{"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"pods": 9}}],
+    });
+    let pod = to_the_cloud(
+        json!({"annotations": {"scheduling.example.io/wanRttMs": "7", "scheduling.example.io/site": "moon", "mine": "x"}}),
+        json!({}),
+    );
+    let patched = apply(&pod, &operations(&unmeasured, &pod, &Config::default()));
+    let annotations = patched["metadata"]["annotations"].as_object().unwrap();
+    assert!(!annotations.contains_key("scheduling.example.io/wanRttMs"));
+    assert_eq!(annotations["scheduling.example.io/site"], "edge");
+    assert_eq!(annotations["mine"], "x");
+}
+
+#[test]
+fn annotations_stay_within_what_the_api_server_takes() {
+    let with_bytes = |bytes: usize| to_the_cloud(json!({"annotations": {"filler": "x".repeat(bytes)}}), json!({}));
+    let annotations = |pod: &Value| {
+        let patched = apply(pod, &operations(&fleet(), pod, &Config::default()));
+        assert_eq!(patched["spec"]["nodeSelector"]["node.role/cloud"], "true");
+        patched["metadata"]["annotations"].as_object().unwrap().clone()
+    };
+    let total = |map: &Map<String, Value>| {
+        map.iter()
+            .map(|(k, v)| k.len() + v.as_str().unwrap().len())
+            .sum::<usize>()
+    };
+    let full = total(&annotations(&with_bytes(0)));
+    let all = annotations(&with_bytes(ANNOTATIONS_LIMIT - full));
+    assert_eq!((total(&all), all.len()), (ANNOTATIONS_LIMIT, 10));
+    let unexplained = annotations(&with_bytes(ANNOTATIONS_LIMIT - full + 1));
+    assert!(unexplained.len() == 9 && !unexplained.contains_key("scheduling.example.io/explain"));
+    let own = annotations(&with_bytes(ANNOTATIONS_LIMIT - 100));
+    assert_eq!(own.len(), 2);
+}
+
+#[test]
+fn what_the_pod_does_not_say_is_written_and_what_it_says_stays() {
+    let slo = json!({"class": "latency", "deadlineMs": 500, "priority": 8, "offloadAllowed": true});
+    let pod = to_the_cloud(json!({"annotations": {"slo.example.io/priority": "3"}}), json!({}));
+    let patched = apply(
+        &pod,
+        &operations_under(&policy(&slo), &fleet(), &pod, &Config::default()),
+    );
+    let annotations = patched["metadata"]["annotations"].as_object().unwrap();
+    let slo = annotations
+        .iter()
+        .filter_map(|(key, value)| Some((key.strip_prefix("slo.example.io/")?, value)));
+    let expected = [
+        ("class", "batch"),
+        ("deadlineMs", "500"),
+        ("offloadAllowed", "true"),
+        ("priority", "3"),
+    ];
+    assert!(
+        slo.eq(expected
+            .map(|(key, value)| (key, value.into()))
+            .iter()
+            .map(|(key, value): &(_, Value)| (*key, value)))
+    );
+}
+
+/// A policy for every pod.
+fn policy(slo: &Value) -> Policies {
+    Policies::of([Arc::new(Seen {
+        namespace: "shop".to_owned(),
+        name: "all".to_owned(),
+        generation: None,
+        policy: Policy::read(&json!({"spec": {"selector": {}, "slo": slo}})),
+    })])
+}
+
+fn slo_of_a_policy() -> impl Strategy<Value = Value> {
+    let class = prop::sample::select(&["latency", "throughput", "batch"][..]);
+    let (deadline, priority) = (prop::option::of(1..100_000), prop::option::of(0..=10));
+    (class, deadline, priority, prop::option::of(any::<bool>())).prop_map(|(class, deadline, priority, offload)| {
+        json!({"class": class, "deadlineMs": deadline, "priority": priority, "offloadAllowed": offload})
+    })
+}
+
+/// What somebody writes who wants the pod elsewhere: under our keys, or under keys that might have been ours.
+fn attempts() -> impl Strategy<Value = Value> {
+    let keys = prop::sample::select(
+        &[
+            "slo.example.io/class",
+            "slo.example.io/deadlineMs",
+            "slo.example.io/latencyTargetMs",
+            "slo.example.io/priority",
+            "slo.example.io/offloadAllowed",
+            "slo.example.io/processingMs",
+            "slo.example.io/site",
+            "scheduling.example.io/decision",
+            "scheduling.example.io/site",
+            "scheduling.example.io/reason",
+            "scheduling.example.io/timestamp",
+            "scheduling.example.io/decision-id",
+            "scheduling.example.io/wanRttMs",
+            "scheduling.example.io/explain",
+            "scheduling.example.io/managed",
+            "scheduling.example.io/nodeSelector",
+            "scheduling.example.io/tolerations",
+            "node.role/cloud",
+            "liqo.io/type",
+        ][..],
+    );
+    let words = prop::sample::select(
+        &[
+            "edge",
+            "cloud",
+            "far",
+            "virtual",
+            "moon",
+            "batch",
+            "latency",
+            "true",
+            "false",
+            "0",
+            "1",
+            "10",
+            "60000",
+            "2026-01-01T00:00:00Z",
+            "virtual-node",
+            "kubernetes.io/hostname=n0",
+            "{\"kubernetes.io/hostname\":\"n0\"}",
+            "[{\"operator\":\"Exists\"}]",
+            "/spec/nodeSelector",
+        ][..],
+    );
+    let values = prop_oneof![9 => words.prop_map(str::to_owned), 1 => ".{0,12}"];
+    prop::collection::btree_map(keys, values, 0..12).prop_map(|said| {
+        said.into_iter()
+            .map(|(key, value)| (key.to_owned(), Value::from(value)))
+            .collect()
+    })
+}
+
+/// The pod without what a placement may touch.
+fn rest(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    if let Some(spec) = pod["spec"].as_object_mut() {
+        spec.remove("nodeSelector");
+        spec.remove("tolerations");
+        if let Some(gates) = spec.get_mut("schedulingGates").and_then(Value::as_array_mut) {
+            gates.retain(|gate| gate["name"] != "scheduling.example.io/awaiting-capacity");
+        }
+        let is_empty = |gates: &Value| gates.is_null() || gates.as_array().is_some_and(Vec::is_empty);
+        if spec.get("schedulingGates").is_some_and(is_empty) {
+            spec.remove("schedulingGates");
+        }
+        spec.remove("runtimeClassName");
+    }
+    // A parent that a patch had to create is no change of the user's fields.
+    if pod["metadata"].is_null() {
+        pod["metadata"] = json!({});
+    }
+    if pod["metadata"]["annotations"].is_null() {
+        pod["metadata"]["annotations"] = json!({});
+    }
+    let config = Config::default();
+    let annotations = pod["metadata"]["annotations"].as_object_mut().unwrap();
+    annotations.retain(|key, value| {
+        let is_cost = key == DELETION_COST && *value == "-100";
+        !is_cost && !config.keys.written().contains(&key.as_str())
+    });
+    pod
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5_000))]
+
+    #[test]
+    fn every_patch_applies_and_touches_nothing_else(
+        fleet in testkit::fleet(),
+        pod in testkit::pod(),
+        slo in prop::option::of(slo_of_a_policy()),
+        explain in prop::sample::select(vec![Explain::Off, Explain::Short, Explain::Full]),
+    ) {
+        let config = Config { explain, ..Config::default() };
+        let policies = slo.as_ref().map(policy).unwrap_or_default();
+        let operations = operations_under(&policies, &fleet, &pod, &config);
+        let patched = apply(&pod, &operations);
+
+        // What the policy says and the pod does not is on a pod that was placed.
+        let mut expected = pod.clone();
+        if !operations.is_empty() {
+            for (name, value) in slo.iter().flat_map(|slo| slo.as_object().unwrap()).filter(|(_, value)| !value.is_null()) {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let stated = &mut expected["metadata"]["annotations"][format!("slo.example.io/{name}")];
+                *stated = if stated.is_null() { text.into() } else { stated.take() };
+            }
+        }
+        prop_assert_eq!(rest(&patched), rest(&expected));
+
+        // The user's selector and tolerations are all still there, in order, and nothing stands twice.
+        let selector = |pod: &Value| pod["spec"]["nodeSelector"].as_object().cloned().unwrap_or_default();
+        let (before, after) = (selector(&pod), selector(&patched));
+        prop_assert!(before.iter().all(|(key, value)| after.get(key) == Some(value)));
+        // The class is the user's, or else that of the site.
+        let classes = [&pod, &patched].map(|pod| pod["spec"]["runtimeClassName"].as_str().filter(|class| !class.is_empty()));
+        match classes {
+            [Some(before), after] => prop_assert_eq!(after, Some(before)),
+            [None, Some(after)] => {
+                let site = &patched["metadata"]["annotations"]["scheduling.example.io/site"];
+                let sites = fleet["sites"].as_array().unwrap().iter();
+                let of_site = sites.filter(|found| found["name"] == *site).map(|site| site["runtimeClassName"].as_str());
+                prop_assert_eq!(of_site.collect::<Vec<_>>(), [Some(after)]);
+            }
+            [None, None] => {}
+        }
+        let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+        let (before, after) = (tolerations(&pod), tolerations(&patched));
+        prop_assert_eq!(&after[..before.len()], &before[..]);
+        prop_assert!(after[before.len()..].iter().all(|added| !before.contains(added)));
+    }
+
+    /// A pod's author gains the placement of one site that an operator defined, or nothing, whatever he writes.
+    #[test]
+    fn nothing_written_gains_a_placement_outside_the_sites(
+        fleet in testkit::fleet(),
+        pod in testkit::pod(),
+        annotations in attempts(),
+        labels in attempts(),
+        slo in prop::option::of(slo_of_a_policy()),
+        enable_offload: bool,
+    ) {
+        let config = Config { enable_offload, ..Config::default() };
+        let mut pod = pod;
+        for (field, said) in [("annotations", annotations), ("labels", labels)] {
+            if !pod["metadata"].is_object() {
+                pod["metadata"] = json!({});
+            }
+            let place = &mut pod["metadata"][field];
+            if !place.is_object() {
+                *place = json!({});
+            }
+            place.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        }
+        let policies = slo.as_ref().map(policy).unwrap_or_default();
+        let snapshot = testkit::snapshot(&fleet);
+        let patched = apply(&pod, &operations_on(&snapshot, &policies, &pod, &config));
+
+        let selector = |pod: &Value| pod["spec"]["nodeSelector"].as_object().cloned().unwrap_or_default();
+        let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+        let class = |pod: &Value| pod["spec"]["runtimeClassName"].as_str().unwrap_or_default().to_owned();
+        let (own, all) = (selector(&pod), selector(&patched));
+        let gained: Map<_, _> = all.iter().filter(|(key, _)| !own.contains_key(*key)).map(|(k, v)| (k.clone(), v.clone())).collect();
+        let tolerated = tolerations(&patched).split_off(tolerations(&pod).len());
+        let given = Some(class(&patched)).filter(|given| *given != class(&pod));
+
+        let is_of = |site: &Site| {
+            let missing = site.definition.selector.iter().filter(|(key, _)| !own.contains_key(key));
+            let missing: Map<_, _> = missing.map(|(key, value)| (key.clone(), value.as_str().into())).collect();
+            let has_whole_selector = site.definition.selector.iter().all(|(key, value)| all.get(key) == Some(&value.as_str().into()));
+            // Field by field: a toleration without its effect would tolerate more.
+            let is_of_site = |added: &Value| {
+                let said = ["key", "operator", "value", "effect"].map(|field| added[field].as_str().unwrap_or_default());
+                site.definition.tolerations.iter().any(|of_site| said == [&*of_site.key, &*of_site.operator, &*of_site.value, &*of_site.effect])
+            };
+            gained == missing
+                && has_whole_selector
+                && tolerated.iter().all(is_of_site)
+                && given.iter().all(|given| site.definition.runtime_class.as_deref() == Some(given))
+        };
+        let is_nothing = gained.is_empty() && tolerated.is_empty() && given.is_none();
+        let sites: Vec<_> = snapshot.sites.iter().filter(|site| is_of(site)).collect();
+        prop_assert!(is_nothing || !sites.is_empty(), "{gained:?} {tolerated:?} {given:?}");
+
+        // A cloud that is switched off is for pods alone whose own spec leaves nothing else.
+        let is_pinned = pod["spec"]["nodeSelector"].is_object() || pod["spec"]["affinity"].is_object();
+        if !enable_offload && !is_pinned && !is_nothing {
+            prop_assert!(sites.iter().any(|site| site.kind() == SiteKind::Edge), "{gained:?} {tolerated:?} {given:?}");
+        }
+    }
+
+    #[test]
+    fn a_patched_pod_needs_no_patch(fleet in testkit::fleet(), pod in testkit::pod()) {
+        let config = Config::default();
+        let snapshot = testkit::snapshot(&fleet);
+        let text = pod.to_string();
+        let parsed = Pod::from_json(&text).unwrap();
+        let workload = parsed.workload("shop".into(), &config.keys);
+        let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
+        let patched = apply(&pod, &patch(&parsed, &verdict, &config, &stamp())).to_string();
+        let again = Pod::from_json(&patched).unwrap();
+        prop_assert_eq!(patch(&again, &verdict, &config, &stamp()), vec![]);
+
+        // And the second round of admission recognises it.
+        if verdict.reason.is_hold() {
+            let workload = again.workload("shop".into(), &config.keys);
+            let second = decide(&workload, &Room::of(&snapshot), &config, NOW);
+            prop_assert!(second.reason.is_hold());
+            prop_assert_eq!(patch(&again, &second, &config, &stamp()), vec![]);
+        }
+        if verdict.site().is_some() {
+            let workload = again.workload("shop".into(), &config.keys);
+            let second = decide(&workload, &Room::of(&snapshot), &config, NOW);
+            prop_assert_eq!(second.reason, crate::placement::verdict::Reason::Reinvocation);
+        }
+    }
+}

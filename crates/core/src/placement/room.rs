@@ -1,0 +1,198 @@
+//! What one decision sees of the fleet, at one revision.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use crate::model::claims::{Claim, Claims, SetAside};
+use crate::model::node::{Node, NodeId, OnTheirWay};
+use crate::model::snapshot::{Free, Site, Snapshot};
+use crate::model::workload::Turn;
+use crate::placement::ledger::{Charge, Ledger};
+use crate::placement::score;
+use crate::placement::score::SCORED;
+use crate::resources::Amounts;
+use crate::units::Micros;
+
+/// The snapshot together with everything promised since, as it is to one pod. A verdict borrows from the snapshot alone, so
+/// the ledger's lock need not outlive the decision.
+#[derive(Debug, Clone)]
+pub struct Room<'s, 'l> {
+    /// The picture of all sites.
+    pub snapshot: &'s Snapshot,
+    /// What is promised and not in that picture.
+    pub ledger: &'l Ledger,
+    /// What is set aside for held pods.
+    claims: &'l Claims,
+    /// Where the pod stands: what is set aside for those behind it does not count.
+    turn: Turn,
+    /// Claims of those ahead, by node, that do not count: these pods are being released, with a reservation each.
+    released: Vec<(NodeId, &'l Claim)>,
+}
+
+/// What is taken from a node.
+#[derive(Debug)]
+pub struct Taken<'n> {
+    /// Of its resources.
+    pub amounts: Cow<'n, Amounts>,
+    /// Of its pod slots.
+    pub pods: i64,
+}
+
+static NO_CLAIMS: LazyLock<Claims> = LazyLock::new(Claims::default);
+
+impl<'s> Room<'s, 'static> {
+    /// A snapshot since which nothing was promised.
+    pub fn of(snapshot: &'s Snapshot) -> Self {
+        static NOTHING: Ledger = Ledger::new(Micros(0));
+        Self {
+            snapshot,
+            ledger: &NOTHING,
+            claims: &NO_CLAIMS,
+            turn: Turn::LAST,
+            released: vec![],
+        }
+    }
+}
+
+impl<'s: 'l, 'l> Room<'s, 'l> {
+    /// What a pod that stands there finds. Cost: a search for each pod that is being released.
+    pub fn new(snapshot: &'s Snapshot, ledger: &'l Ledger, turn: Turn) -> Self {
+        Self::beside(snapshot, ledger, &snapshot.claims, turn)
+    }
+}
+
+impl<'s, 'l> Room<'s, 'l> {
+    /// The same beside other claims than those in the snapshot.
+    pub fn beside(snapshot: &'s Snapshot, ledger: &'l Ledger, claims: &'l Claims, turn: Turn) -> Self {
+        let released = ledger.releasing().filter_map(|uid| claims.of(uid));
+        let mut released: Vec<_> = released.filter(|(_, claim)| claim.turn < turn).collect();
+        released.sort_unstable_by_key(|(node, _)| *node);
+        Self {
+            snapshot,
+            ledger,
+            claims,
+            turn,
+            released,
+        }
+    }
+}
+
+impl Room<'_, '_> {
+    /// Whether `request` fits on `node` now: a free pod slot, and enough of every resource it asks for. Taints,
+    /// labels and readiness are not the room's matter.
+    pub fn fits(&self, request: &Amounts, node: &Node) -> bool {
+        let fits = |used: &Amounts, pods| pods < node.slots && request.fits(&node.allocatable, used);
+        // A node that is full without reservations is not looked up, and one that has none is not summed up.
+        fits(&node.used, node.pods)
+            && self.claims.is_open(node.id, self.turn)
+            && (!self.is_charged(node) || {
+                let taken = self.taken(node);
+                fits(&taken.amounts, taken.pods)
+            })
+    }
+
+    /// Of nodes on which `request` fits, the one that kube-scheduler would take, of the first hundred; of equals, the first
+    /// by name. Cost: a score for each of these.
+    pub fn best_node<'n>(&self, request: &Amounts, fitting: impl Iterator<Item = &'n Node>) -> Option<&'n Node> {
+        let taken = |node| (node, self.taken(node).amounts);
+        score::best_node(request, fitting.take(SCORED).map(taken))
+    }
+
+    /// The same without what is set aside.
+    pub fn unclaimed(&self) -> Self {
+        Self {
+            claims: &NO_CLAIMS,
+            released: vec![],
+            ..*self
+        }
+    }
+
+    /// What is reserved on `node` for pods that the snapshot does not show. Cost: a search if anything is reserved at all.
+    pub fn charges(&self, node: &Node) -> impl Iterator<Item = Charge<'_>> {
+        self.ledger.charges(node.id, self.snapshot.revision)
+    }
+
+    /// What is set aside on `node` for held pods ahead. Cost: two searches if anything is; a copy where one of these pods is
+    /// being released.
+    pub fn set_aside(&self, node: &Node) -> Option<Cow<'_, SetAside>> {
+        let from = self.released.partition_point(|(id, _)| *id < node.id);
+        let released = self.released[from..].iter().take_while(|(id, _)| *id == node.id);
+        let ahead = self.claims.on(node.id, self.turn)?;
+        Some(without(ahead, released.map(|(_, claim)| *claim)))
+    }
+
+    /// Whether anything beside its pods takes from `node`.
+    pub fn is_charged(&self, node: &Node) -> bool {
+        self.charges(node).next().is_some() || self.claims.on(node.id, self.turn).is_some()
+    }
+
+    /// Those that are promised `site` and not in the snapshot. Cost: a pass over the reservations.
+    fn promised(&self, site: &Site) -> OnTheirWay {
+        let mut pods = self.ledger.on_their_way(site.name(), self.snapshot.revision);
+        if let Some(ahead) = self.claims.at(site.name(), self.turn) {
+            let released = self.released.iter().map(|(_, claim)| *claim);
+            let of_site = released.filter(|claim| *claim.site == *site.name());
+            pods.merge(&without(ahead, of_site).coming);
+        }
+        pods
+    }
+
+    /// What pods, reservations and claims take from `node`. Cost: a search; copies only where something is reserved.
+    pub fn taken<'n>(&self, node: &'n Node) -> Taken<'n> {
+        let mut taken = Taken {
+            amounts: Cow::Borrowed(&node.used),
+            pods: node.pods,
+        };
+        for charge in self.charges(node) {
+            taken.amounts.to_mut().add(charge.amount, charge.times);
+            taken.pods = taken.pods.saturating_add(charge.times.into());
+        }
+        if let Some(ahead) = self.set_aside(node) {
+            taken.amounts.to_mut().add(&ahead.taken.amounts, 1);
+            taken.pods = taken.pods.saturating_add(ahead.taken.pods);
+        }
+        taken
+    }
+
+    /// What is free at `site` as a whole by measurement, less what is reserved there. Cost: a pass over the reservations,
+    /// where something was measured.
+    pub fn free(&self, site: &Site) -> Free {
+        if site.free == Free::default() {
+            return site.free;
+        }
+        let reserved = self.promised(site).amounts;
+        Free {
+            cpu: site.free.cpu.map(|cpu| cpu - reserved.cpu),
+            memory: site.free.memory.map(|memory| memory - reserved.memory),
+        }
+    }
+
+    /// The pods on their way to `site`: those that its nodes are charged for by guess, and those with a reservation.
+    /// Cost: a pass over the reservations.
+    pub fn on_their_way(&self, site: &Site) -> OnTheirWay {
+        let mut pods = self.promised(site);
+        pods.merge(&site.on_their_way);
+        pods
+    }
+
+    /// Those of them that are charged to one of `nodes`. Cost: a search for each.
+    pub fn on_their_way_to<'n>(&self, nodes: impl Iterator<Item = &'n Node>) -> OnTheirWay {
+        let mut pods = OnTheirWay::default();
+        for node in nodes {
+            pods.merge(&node.on_their_way);
+            self.charges(node)
+                .for_each(|charge| pods.add(charge.amount, charge.times));
+            if let Some(ahead) = self.set_aside(node) {
+                pods.merge(&ahead.coming);
+            }
+        }
+        pods
+    }
+}
+
+fn without<'c>(all: &'c SetAside, claims: impl Iterator<Item = &'c Claim>) -> Cow<'c, SetAside> {
+    claims.fold(Cow::Borrowed(all), |mut rest, claim| {
+        rest.to_mut().take(claim);
+        rest
+    })
+}

@@ -1,0 +1,512 @@
+//! Held pods: the order in which they are given room, what is set aside for them, and whose turn has come (DESIGN 4.8).
+//!
+//! Every replica keeps the list and makes the same plan of the same picture: the claims in it keep the room for those whose
+//! turn it is. One replica carries the plan out.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::model::claims::{Claim, Claims};
+use crate::model::node::{Node, NodeId};
+use crate::model::pod_record::HeldPod;
+use crate::model::slo::Class;
+use crate::model::snapshot::Snapshot;
+use crate::model::workload::{Turn, Workload};
+use crate::placement::decide::{comparisons, decide, nearest_room};
+use crate::placement::ledger::Ledger;
+use crate::placement::room::Room;
+use crate::placement::verdict::{Action, Reason, Verdict};
+use crate::units::{Micros, Moment, Now};
+
+/// For how long a pod is held for want of room before the node that comes closest to having it is kept for the pod.
+const PATIENCE: Micros = Micros::from_secs(60);
+
+/// How long the news of a namespace may take: it may have opted in a moment before its pod was created.
+const NEWS: Micros = Micros::from_secs(5);
+
+/// The most comparisons of pods' constraints and tolerations with nodes that one plan takes, about a tenth of a second. The
+/// next plan goes on from there.
+const MAX_COMPARISONS: usize = 10_000_000;
+
+/// Up to so many comparisons with each node a pod is waited for; one that takes more is given up when the plan has no more.
+const ORDINARY: usize = 32;
+
+/// What a held pod costs a plan beside the comparisons of its decision, in comparisons.
+const PER_POD: usize = 100;
+
+/// How long a comparison takes, on the safe side. The pace of plans counts comparisons, not time: the same plans are made of
+/// the same pictures, however fast the machine is.
+const COMPARISON_NANOSECONDS: usize = 50;
+
+/// A plan takes one part in so many of the time, until the next one is made.
+const SHARE: usize = 4;
+
+impl HeldPod {
+    /// Where it stands.
+    pub fn turn(&self, config: &Config) -> Turn {
+        self.workload.turn(
+            &config.priority_caps,
+            Some((self.created.unwrap_or(jiff::Timestamp::MIN), &self.uid)),
+        )
+    }
+
+    /// Whether it was for the gates of others that it waited so far, by its own word.
+    fn waited_for_others(&self) -> bool {
+        self.reason.as_deref() == Some(Reason::HeldForeignGate.as_str())
+    }
+
+    /// When it should have been released, by its own word and at this time; `None` where nobody can tell, as long as it waits for
+    /// others.
+    pub fn limit(&self, config: &Config, now: jiff::Timestamp) -> Option<jiff::Timestamp> {
+        if self.waited_for_others() || self.workload.has_other_gates(&config.keys) {
+            return None;
+        }
+        let since = self.stated.filter(|at| *at <= now).or(self.created)?;
+        let [.., limit] = Age::ends(self, config);
+        since
+            .checked_add(jiff::SignedDuration::from_micros(i64::try_from(limit.0).ok()?))
+            .ok()
+    }
+
+    /// The workload as it is decided when it has been held for so long.
+    pub fn waited(&self, held: Micros) -> Workload<'static> {
+        Workload {
+            held: Some(held),
+            ..self.workload.clone()
+        }
+    }
+}
+
+/// What is to be done about a held pod.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// The pod.
+    pub pod: Arc<HeldPod>,
+    /// Since when it is held.
+    pub since: Moment,
+    /// What.
+    pub what: What,
+}
+
+/// What is to be done about a held pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Its turn has come: it is decided once more, and released.
+    Release,
+    /// It is not ours: the gate is removed, and nothing else changes.
+    LetGo(Reason),
+    /// It goes on waiting, for this reason, which it does not carry yet.
+    Note(Reason),
+}
+
+/// What one picture of the fleet means for the held pods.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// What is to be done, in the order of the pods' turns.
+    pub steps: Vec<Step>,
+    /// Pods that are held, those of other gates too.
+    pub held: usize,
+    /// Since when the pod is held that is held longest, of those that do not wait for others.
+    pub oldest: Option<Moment>,
+    /// How many decisions it took; a plan that goes on counts its own.
+    pub decisions: usize,
+}
+
+/// The held pods.
+#[derive(Debug)]
+pub struct Waitlist {
+    pods: HashMap<Arc<str>, Entry>,
+    /// Whether a plan made before is out of date.
+    changed: bool,
+    /// When the passing of time changes the plan.
+    due: Option<Moment>,
+    /// What is set aside by the plan made last.
+    claims: Arc<Claims>,
+    /// What it says is to be done, if it did not come to its end.
+    steps: Vec<Step>,
+    /// Whether the picture of the cluster was too old for it.
+    stale: bool,
+    /// Until when no plan is made.
+    rests_until: Moment,
+    /// [`MAX_COMPARISONS`].
+    budget: usize,
+}
+
+impl Default for Waitlist {
+    fn default() -> Self {
+        Self {
+            pods: HashMap::new(),
+            changed: false,
+            due: None,
+            claims: Arc::default(),
+            steps: vec![],
+            stale: false,
+            rests_until: Moment(i64::MIN),
+            budget: MAX_COMPARISONS,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    pod: Arc<HeldPod>,
+    first_seen: Moment,
+    since: Moment,
+}
+
+impl Waitlist {
+    /// A pod as it is now. Its time begins when it says, unless that is in the future; and anew when the last gate of others is
+    /// gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
+    pub fn apply(&mut self, pod: Arc<HeldPod>, now: Now) {
+        let old = self.pods.remove(&pod.uid);
+        let first_seen = old.as_ref().map_or(now.moment, |old| old.first_seen);
+        let stated = pod.stated.filter(|at| *at <= now.wall);
+        let age = stated.and_then(|at| u64::try_from(now.wall.duration_since(at).as_micros()).ok());
+        let same = old.filter(|old| old.pod.workload.gates == pod.workload.gates);
+        let same = same.map(|old| old.since);
+        let since = if pod.waited_for_others() {
+            same.unwrap_or(now.moment)
+        } else {
+            let stated = age.map_or(first_seen, |age| now.moment.before(Micros(age)));
+            same.map_or(stated, |since| since.min(stated))
+        };
+        let entry = Entry { pod, first_seen, since };
+        self.pods.insert(Arc::clone(&entry.pod.uid), entry);
+        self.changed = true;
+    }
+
+    /// A pod is gone, or carries our gate no more.
+    pub fn delete(&mut self, uid: &str) {
+        self.changed |= self.pods.remove(uid).is_some();
+    }
+
+    /// Keeps the pods that are still there.
+    pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
+        let before = self.pods.len();
+        self.pods.retain(|uid, _| is_there(uid));
+        self.changed |= self.pods.len() < before;
+    }
+
+    /// Something else than the pods, the nodes or the time may have changed what is to be done.
+    pub fn reconsider(&mut self) {
+        self.changed = true;
+    }
+
+    /// The same, and nothing of the plan holds any more: other nodes, or other turns. It is made without a pause.
+    pub fn start_anew(&mut self) {
+        self.changed = true;
+        self.claims = Arc::default();
+        self.rests_until = Moment(i64::MIN);
+    }
+
+    /// What is new in this snapshot. Until the next plan, the nodes that `gained` room are for those that the last one left
+    /// waiting, and for those ahead of them. Cost: a search for each node.
+    pub fn hear(
+        &mut self,
+        gained: &BTreeSet<NodeId>,
+        lost: &BTreeSet<NodeId>,
+        snapshot: &Snapshot,
+        config: &Config,
+        now: Moment,
+    ) {
+        if self.pods.is_empty() {
+            return;
+        }
+        let is_stale = snapshot.is_stale(config.telemetry_ttl, now);
+        self.changed |= is_stale != self.stale || !gained.is_empty() || lost.iter().any(|id| self.claims.is_on(*id));
+        if !gained.is_empty() {
+            let claims = Arc::make_mut(&mut self.claims);
+            gained.iter().for_each(|id| claims.close_gained(*id));
+        }
+    }
+
+    /// Whether nobody is held.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
+    /// When the plan must be made anew.
+    pub fn next_change(&self) -> Option<Moment> {
+        let at = if self.is_unfinished() {
+            Some(self.rests_until)
+        } else {
+            self.due
+        };
+        at.map(|at| at.max(self.rests_until))
+    }
+
+    /// The claims of the plan made last.
+    pub fn claims(&self) -> Arc<Claims> {
+        Arc::clone(&self.claims)
+    }
+
+    /// Whether a plan is to be made: the last one is out of date or did not come to its end, and the pause after it is over.
+    pub fn wants_plan(&self, now: Moment) -> bool {
+        self.next_change().is_some_and(|at| at <= now)
+    }
+
+    fn is_unfinished(&self) -> bool {
+        self.changed || self.claims.not_considered().is_some()
+    }
+
+    /// Decides about every held pod whose only gate is ours, in the order of their turns, each on the room that the earlier
+    /// ones left; sets aside what the placed ones will take. Goes on where the plan before ran out of comparisons, if it did.
+    /// Cost: a decision for each pod, but only one for those that differ in nothing but their age and find no room, for each of
+    /// three ages: as long as terminating pods are waited for, before and after `PATIENCE`. And `MAX_COMPARISONS`, at most.
+    pub fn plan(
+        &mut self,
+        snapshot: &Snapshot,
+        ledger: &Ledger,
+        config: &Config,
+        is_managed: impl Fn(&str) -> bool,
+        now: Now,
+    ) -> Plan {
+        let from = self.claims.not_considered();
+        let (mut claims, mut steps) = match from {
+            Some(_) => ((*self.claims).clone(), std::mem::take(&mut self.steps)),
+            None => (Claims::default(), vec![]),
+        };
+        claims.consider_up_to(None);
+        // Those that were considered before do not see that they grew older.
+        self.changed = from.is_some() && (self.changed || self.due.is_some_and(|due| due <= now.moment));
+        let is_current = |pod: &Arc<HeldPod>| {
+            self.pods
+                .get(&pod.uid)
+                .is_some_and(|entry| Arc::ptr_eq(&entry.pod, pod))
+        };
+        steps.retain(|step| is_current(&step.pod));
+        let mut planning = Planning {
+            snapshot,
+            ledger,
+            config,
+            now,
+            budget: self.budget,
+            spoken_for: claims
+                .iter()
+                .filter_map(|(node, claim)| (!claim.comes).then_some(node))
+                .collect(),
+            claims,
+            hopeless: HashSet::new(),
+            steps,
+            decisions: 0,
+            comparisons: 0,
+        };
+        let mut in_turn: Vec<(Turn, &Entry)> = self
+            .pods
+            .values()
+            .map(|entry| (entry.pod.turn(config), entry))
+            .collect();
+        in_turn.sort_unstable_by_key(|(turn, _)| *turn);
+        let begin = in_turn.partition_point(|(turn, _)| from.is_some_and(|from| *turn < from));
+        for (turn, entry) in &in_turn[begin..] {
+            if !is_managed(&entry.pod.workload.namespace) {
+                if now.moment.since(entry.first_seen) >= NEWS {
+                    planning.step(entry, What::LetGo(Reason::NotManaged));
+                }
+            } else if !planning.consider(entry, *turn) {
+                planning.claims.consider_up_to(Some(*turn));
+                break;
+            }
+        }
+        let Planning {
+            claims,
+            steps,
+            decisions,
+            comparisons,
+            ..
+        } = planning;
+        let takes = comparisons.saturating_mul(COMPARISON_NANOSECONDS * SHARE) / 1_000;
+        self.rests_until = now.moment.after(Micros(takes as u64));
+        let due = |entry: &Entry| entry.due(config, is_managed(&entry.pod.workload.namespace), now.moment);
+        self.due = self.pods.values().filter_map(due).min();
+        self.claims = Arc::new(claims);
+        self.stale = snapshot.is_stale(config.telemetry_ttl, now.moment);
+        // The next plan goes on with them.
+        self.steps = match self.claims.not_considered() {
+            Some(_) => steps.clone(),
+            None => vec![],
+        };
+        let ours = self.pods.values().filter(|entry| !entry.pod.waited_for_others());
+        Plan {
+            steps,
+            held: self.pods.len(),
+            oldest: ours.map(|entry| entry.since).min(),
+            decisions,
+        }
+    }
+}
+
+/// How far the age of a held pod decides about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Age {
+    waits_for_terminating: bool,
+    is_patient: bool,
+    is_overdue: bool,
+}
+
+impl Age {
+    /// The ages at which this changes.
+    fn ends(pod: &HeldPod, config: &Config) -> [Micros; 3] {
+        let intent = pod.workload.intent.as_ref();
+        let class = intent.map_or(Class::Batch, |intent| intent.slo.class);
+        let holding = &config.holding;
+        [holding.wait_for_terminating[class], PATIENCE, holding.limits[class]]
+    }
+
+    fn of(pod: &HeldPod, config: &Config, held: Micros) -> Self {
+        let [terminating, patience, limit] = Self::ends(pod, config);
+        Self {
+            waits_for_terminating: held < terminating,
+            is_patient: held < patience,
+            is_overdue: held >= limit,
+        }
+    }
+}
+
+impl Entry {
+    /// The next full second after its age changes what is to be done: where many are held, there is such a moment all the time.
+    fn due(&self, config: &Config, is_managed: bool, now: Moment) -> Option<Moment> {
+        let moments = Age::ends(&self.pod, config).map(|age| self.since.after(age));
+        let news = (!is_managed).then(|| self.first_seen.after(NEWS));
+        let full_second = |at: Moment| {
+            let rest = (-at.0).rem_euclid(1_000_000);
+            at.after(Micros(rest.unsigned_abs()))
+        };
+        let moments = moments.into_iter().chain(news).map(full_second);
+        moments.filter(|at| *at > now).min()
+    }
+}
+
+/// A plan in the making.
+struct Planning<'p> {
+    snapshot: &'p Snapshot,
+    ledger: &'p Ledger,
+    config: &'p Config,
+    now: Now,
+    /// How many comparisons are left.
+    budget: usize,
+    claims: Claims,
+    /// Nodes that are kept for a pod which does not fit there yet.
+    spoken_for: BTreeSet<NodeId>,
+    /// Pods for which there is no room, nor a node to keep, each of which stands for all that are like it: there is only less
+    /// for those that come later.
+    hopeless: HashSet<(&'p Workload<'static>, Age)>,
+    steps: Vec<Step>,
+    decisions: usize,
+    /// What all of it took so far.
+    comparisons: usize,
+}
+
+impl<'p> Planning<'p> {
+    /// Whether the plan could decide about this pod; else it has come to its end.
+    fn consider(&mut self, entry: &'p Entry, turn: Turn) -> bool {
+        let pod = &entry.pod;
+        self.comparisons = self.comparisons.saturating_add(PER_POD);
+        if self.snapshot.is_paused(&pod.workload, self.now.moment) {
+            self.step(entry, What::LetGo(Reason::LoopGuard));
+            return true;
+        }
+        if pod.workload.has_other_gates(&self.config.keys) {
+            self.note(entry, Reason::HeldForeignGate);
+            return true;
+        }
+        // On its way already.
+        if self.ledger.releases(&pod.uid) {
+            return true;
+        }
+        let held = self.now.moment.since(entry.since);
+        let kind = (&pod.workload, Age::of(pod, self.config, held));
+        if self.hopeless.contains(&kind) {
+            self.note(entry, Reason::HeldNoCapacity);
+            return true;
+        }
+        let nodes: usize = self.snapshot.sites.iter().map(|site| site.nodes.len()).sum();
+        let comparisons = comparisons(&pod.workload, self.snapshot);
+        let cost = comparisons.saturating_add(nodes);
+        // One can always be decided about.
+        match self.budget.checked_sub(cost) {
+            Some(rest) => self.budget = rest,
+            None if self.decisions == 0 => self.budget = 0,
+            None if comparisons > ORDINARY * nodes => {
+                self.step(entry, What::LetGo(Reason::Deadline));
+                return true;
+            }
+            None => return false,
+        }
+        self.decisions += 1;
+        self.comparisons = self.comparisons.saturating_add(cost);
+        let workload = pod.waited(held);
+        let room = Room::beside(self.snapshot, self.ledger, &self.claims, turn);
+        let verdict = decide(&workload, &room, self.config, self.now);
+        match verdict.action {
+            Action::Place(site) => {
+                let claim = verdict
+                    .node
+                    .map(|node| (node, self.claim(pod, turn, site.name(), true)));
+                claim.into_iter().for_each(|(node, claim)| self.claims.add(node, claim));
+                self.step(entry, What::Release);
+            }
+            Action::Hold => {
+                let kept = self.kept_for(pod, &verdict, &room, held);
+                if let Some((node, site)) = kept {
+                    self.spoken_for.insert(node);
+                    self.claims.add(node, self.claim(pod, turn, site, false));
+                } else if verdict.reason == Reason::HeldNoCapacity {
+                    self.hopeless.insert(kind);
+                }
+                self.claims.leave_waiting(turn);
+                self.note(entry, verdict.reason);
+            }
+            Action::PassThrough | Action::Deny => self.step(entry, What::LetGo(verdict.reason)),
+        }
+        true
+    }
+
+    /// The node that is kept for a pod which does not fit yet, and its site: the one that it waits for while pods terminate
+    /// there; or, once it has waited for long, the one that comes closest.
+    fn kept_for<'s>(
+        &self,
+        pod: &HeldPod,
+        verdict: &Verdict<'s>,
+        room: &Room<'s, '_>,
+        held: Micros,
+    ) -> Option<(NodeId, &'s str)> {
+        if verdict.reason == Reason::HeldTerminating {
+            return Some((verdict.node?, verdict.sites.first()?.site.name()));
+        }
+        if held < PATIENCE {
+            return None;
+        }
+        let spoken_for = |node: &Node| self.spoken_for.contains(&node.id);
+        let (site, node) = nearest_room(&pod.workload, verdict, room, spoken_for)?;
+        Some((node, site.name()))
+    }
+
+    fn claim(&self, pod: &HeldPod, turn: Turn, site: &str, comes: bool) -> Claim {
+        Claim {
+            uid: Arc::clone(&pod.uid),
+            turn,
+            site: site.into(),
+            amount: pod.workload.request.clone(),
+            comes,
+        }
+    }
+
+    fn note(&mut self, entry: &Entry, reason: Reason) {
+        if entry.pod.reason.as_deref() != Some(reason.as_str()) {
+            self.step(entry, What::Note(reason));
+        }
+    }
+
+    fn step(&mut self, entry: &Entry, what: What) {
+        self.steps.push(Step {
+            pod: Arc::clone(&entry.pod),
+            since: entry.since,
+            what,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,577 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::keys::Keys;
+use crate::model::owner::Owner;
+use crate::placement::ledger::Reservation;
+use crate::testkit::{self, NOW};
+use crate::wire::pod::Pod;
+
+const GATE: &str = "scheduling.example.io/awaiting-capacity";
+
+/// Edge nodes of one core each, so many millicores of which are taken, and a cloud that does not answer.
+fn fleet(used: &[i64]) -> Value {
+    let node = |(i, used): (usize, &i64)| {
+        json!({"name": format!("e{i}"), "labels": {"node.role/edge": "true"},
+               "allocatable": {"cpu": "1", "memory": "8Gi", "pods": 110}, "used": {"cpu": format!("{used}m"), "pods": 1}})
+    };
+    json!({
+        "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "wan": {"reachable": false}}],
+        "nodes": used.iter().enumerate().map(node).collect::<Vec<_>>(),
+    })
+}
+
+/// A pod held since so many seconds.
+#[derive(Debug, Clone)]
+struct Held {
+    name: String,
+    millicores: i64,
+    priority: i32,
+    slo_priority: u8,
+    seconds: i64,
+}
+
+fn held(name: &str, millicores: i64, slo_priority: u8, seconds: i64) -> Held {
+    let (name, priority) = (name.to_owned(), 0);
+    Held {
+        name,
+        millicores,
+        priority,
+        slo_priority,
+        seconds,
+    }
+}
+
+impl Held {
+    fn document(&self) -> Value {
+        let at = (NOW.wall - jiff::SignedDuration::from_secs(self.seconds)).to_string();
+        json!({
+            "metadata": {
+                "name": self.name, "namespace": "shop", "uid": self.name, "resourceVersion": "1", "creationTimestamp": at,
+                "annotations": {
+                    "slo.example.io/class": "batch", "slo.example.io/priority": self.slo_priority.to_string(),
+                    "scheduling.example.io/timestamp": at, "scheduling.example.io/reason": "held_no_capacity",
+                },
+            },
+            "spec": {
+                "priority": self.priority, "schedulingGates": [{"name": GATE}],
+                "containers": [{"resources": {"requests": {"cpu": format!("{}m", self.millicores)}}}],
+            },
+        })
+    }
+}
+
+fn read(document: &Value) -> Arc<HeldPod> {
+    let text = document.to_string();
+    let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("example.io"));
+    record.unwrap().unwrap().held.unwrap()
+}
+
+fn waitlist(pods: &[Held]) -> Waitlist {
+    let mut waitlist = Waitlist::default();
+    pods.iter().for_each(|pod| waitlist.apply(read(&pod.document()), NOW));
+    waitlist
+}
+
+/// What is to be done about whom, in order.
+fn steps(plan: &Plan) -> Vec<(String, What)> {
+    plan.steps
+        .iter()
+        .map(|step| (step.pod.name.to_string(), step.what))
+        .collect()
+}
+
+fn plan_with(waitlist: &mut Waitlist, fleet: &Value, ledger: &Ledger) -> Plan {
+    let snapshot = testkit::snapshot(fleet);
+    waitlist.plan(
+        &snapshot,
+        ledger,
+        &Config::default(),
+        |namespace| namespace == "shop",
+        NOW,
+    )
+}
+
+fn plan(pods: &[Held], fleet: &Value) -> (Waitlist, Plan) {
+    let mut waitlist = waitlist(pods);
+    let plan = plan_with(&mut waitlist, fleet, &Ledger::default());
+    (waitlist, plan)
+}
+
+/// What is set aside, by pod: node and whether it comes at once.
+fn claims(waitlist: &Waitlist) -> BTreeMap<String, (u32, bool)> {
+    let claims = waitlist.claims();
+    let claims = claims.iter();
+    claims
+        .map(|(node, claim)| (claim.uid.to_string(), (node.0, claim.comes)))
+        .collect()
+}
+
+#[test]
+fn room_is_given_by_priority_and_age_as_far_as_it_goes() {
+    let mut important = held("important", 400, 0, 1);
+    important.priority = 1;
+    let pods = [
+        held("young", 400, 9, 1),
+        held("old", 400, 9, 2),
+        held("minor", 100, 8, 50),
+        important,
+    ];
+    let (waitlist, plan) = plan(&pods, &fleet(&[0]));
+    let released = |name: &str| (name.to_owned(), What::Release);
+    assert_eq!(steps(&plan), ["important", "old", "minor"].map(released));
+    assert_eq!(
+        claims(&waitlist),
+        ["important", "minor", "old"]
+            .map(|name| (name.to_owned(), (0, true)))
+            .into()
+    );
+    assert_eq!(
+        (plan.held, plan.oldest),
+        (4, Some(NOW.moment.before(Micros::from_secs(50))))
+    );
+}
+
+#[test]
+fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
+    let pods = [held("first", 400, 9, 2), held("second", 400, 9, 1)];
+    let mut waitlist = waitlist(&pods);
+    let mut ledger = Ledger::new(Micros::from_secs(3));
+    ledger.set_replicas(3);
+    assert!(ledger.reserve(
+        Reservation {
+            id: crate::model::decision_id::DecisionId(1),
+            owner: Owner::new("shop", None),
+            site: "edge".into(),
+            node: NodeId(0),
+            amount: crate::resources::Amounts {
+                cpu: crate::units::Millicores(400),
+                ..Default::default()
+            },
+            priority: 0,
+            releases: Some("first".into()),
+        },
+        NOW.moment,
+    ));
+    let plan = plan_with(&mut waitlist, &fleet(&[200]), &ledger);
+    assert_eq!(steps(&plan), [("second".to_owned(), What::Release)]);
+    // Nobody saw it released: it is claimed again, and its owner is not to blame.
+    ledger.expire(Now {
+        moment: NOW.moment.after(Micros::from_secs(3)),
+        ..NOW
+    });
+    assert_eq!(ledger.suspended(), 0);
+    let plan = plan_with(&mut waitlist, &fleet(&[200]), &ledger);
+    assert_eq!(
+        steps(&plan),
+        ["first", "second"].map(|name| (name.to_owned(), What::Release))
+    );
+}
+
+#[test]
+fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
+    let fleet = fleet(&[700, 500, 600]);
+    let (waitlist, plan) = plan(&[held("large", 900, 5, 59), held("small", 300, 5, 1)], &fleet);
+    assert_eq!(steps(&plan), [("small".to_owned(), What::Release)]);
+    assert_eq!(claims(&waitlist).keys().collect::<Vec<_>>(), ["small"]);
+    // One claim on a node, and what is left is for the others.
+    let (waitlist, plan) = self::plan(
+        &[
+            held("large", 900, 5, 61),
+            held("larger", 950, 5, 60),
+            held("small", 300, 5, 1),
+        ],
+        &fleet,
+    );
+    assert_eq!(steps(&plan), [("small".to_owned(), What::Release)]);
+    let expected = [("large", (1, false)), ("larger", (2, false)), ("small", (0, true))];
+    assert_eq!(
+        claims(&waitlist),
+        expected.map(|(name, claim)| (name.to_owned(), claim)).into()
+    );
+    // Until its class may wait no longer.
+    let (waitlist, plan) = self::plan(&[held("large", 900, 5, 300)], &fleet);
+    assert_eq!(steps(&plan), [("large".to_owned(), What::Release)]);
+    assert_eq!(claims(&waitlist), BTreeMap::new());
+}
+
+#[test]
+fn whoever_is_not_ours_is_let_go() {
+    let mut waitlist = Waitlist::default();
+    let mut elsewhere = held("elsewhere", 100, 5, 9).document();
+    elsewhere["metadata"]["namespace"] = json!("other");
+    let mut opted_out = held("opted-out", 100, 5, 9).document();
+    opted_out["metadata"]["labels"] = json!({"scheduling.example.io/managed": "false"});
+    let mut queued = held("queued", 100, 5, 9).document();
+    queued["spec"]["schedulingGates"] = json!([{"name": "queue"}, {"name": GATE}]);
+    for document in [elsewhere, opted_out, queued] {
+        waitlist.apply(read(&document), NOW);
+    }
+    let plan = |waitlist: &mut Waitlist, now| {
+        let snapshot = testkit::snapshot(&fleet(&[0]));
+        let plan = waitlist.plan(
+            &snapshot,
+            &Ledger::default(),
+            &Config::default(),
+            |name| name == "shop",
+            now,
+        );
+        steps(&plan).into_iter().collect::<BTreeMap<_, _>>()
+    };
+    let of_shop = BTreeMap::from([
+        ("opted-out".to_owned(), What::LetGo(Reason::OptedOut)),
+        ("queued".to_owned(), What::Note(Reason::HeldForeignGate)),
+    ]);
+    // Its namespace may have opted in a moment ago.
+    assert_eq!(plan(&mut waitlist, NOW), of_shop);
+    let later = Now {
+        moment: NOW.moment.after(Micros::from_secs(5)),
+        ..NOW
+    };
+    assert!(waitlist.wants_plan(later.moment));
+    let mut all = of_shop;
+    all.insert("elsewhere".to_owned(), What::LetGo(Reason::NotManaged));
+    assert_eq!(plan(&mut waitlist, later), all);
+}
+
+/// When the pause after a small plan is over.
+const SOON: Moment = Moment(NOW.moment.0 + 1_000);
+
+/// What is new in the fleet: nodes that gained and lost room.
+fn hear(waitlist: &mut Waitlist, fleet: &Value, gained: &[u32], lost: &[u32], now: Moment) {
+    let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect();
+    let snapshot = testkit::snapshot(fleet);
+    waitlist.hear(&nodes(gained), &nodes(lost), &snapshot, &Config::default(), now);
+}
+
+/// Whether a pod of 100 millicores that stands there finds room on this node.
+fn finds_room(waitlist: &Waitlist, fleet: &Value, node: usize, turn: Turn) -> bool {
+    let (snapshot, ledger, claims) = (testkit::snapshot(fleet), Ledger::default(), waitlist.claims());
+    let room = Room::beside(&snapshot, &ledger, &claims, turn);
+    room.fits(&cpu(100), &snapshot.sites[0].nodes[node])
+}
+
+fn cpu(millicores: i64) -> crate::resources::Amounts {
+    crate::resources::Amounts {
+        cpu: crate::units::Millicores(millicores),
+        ..Default::default()
+    }
+}
+
+fn turn(waitlist: &Waitlist, name: &str) -> Turn {
+    waitlist.pods[name].pod.turn(&Config::default())
+}
+
+#[test]
+fn pods_of_a_paused_controller_are_let_go_whoever_else_holds_them() {
+    let owned = |name: &str, uid: &str| {
+        let mut pod = held(name, 100, 5, 9).document();
+        pod["metadata"]["ownerReferences"] = json!([{"kind": "Robot", "uid": uid, "controller": true}]);
+        pod
+    };
+    let mut queued = owned("queued", "r2");
+    queued["spec"]["schedulingGates"] = json!([{"name": "queue"}, {"name": GATE}]);
+    let mut waitlist = Waitlist::default();
+    for document in [owned("alone", "r2"), queued, owned("other", "c3")] {
+        waitlist.apply(read(&document), NOW);
+    }
+    let mut snapshot = testkit::snapshot(&fleet(&[0]));
+    let until = NOW.moment.after(Micros(1));
+    Arc::make_mut(&mut snapshot.paused)
+        .entry("shop", "r2")
+        .insert_entry(until);
+    let plan = waitlist.plan(&snapshot, &Ledger::default(), &Config::default(), |_| true, NOW);
+    let expected = [
+        ("alone".to_owned(), What::LetGo(Reason::LoopGuard)),
+        ("other".to_owned(), What::Release),
+        ("queued".to_owned(), What::LetGo(Reason::LoopGuard)),
+    ];
+    assert_eq!(steps(&plan).into_iter().collect::<BTreeMap<_, _>>(), expected.into());
+}
+
+#[test]
+fn a_plan_stands_until_something_can_change_it() {
+    let fleet = fleet(&[0]);
+    let (mut waitlist, _) = plan(&[held("fits", 400, 5, 1), held("waits", 700, 5, 1)], &fleet);
+    let due = waitlist.next_change().unwrap();
+    assert_eq!(
+        due,
+        NOW.moment.after(Micros::from_secs(29)),
+        "nobody terminates so long"
+    );
+    assert!(waitlist.wants_plan(due) && !waitlist.wants_plan(due.before(Micros(1))));
+    hear(&mut waitlist, &fleet, &[], &[1], NOW.moment);
+    waitlist.retain(|_| true);
+    waitlist.delete("nobody");
+    assert!(!waitlist.wants_plan(SOON));
+    let changes: [&dyn Fn(&mut Waitlist); 3] = [
+        &|waitlist| hear(waitlist, &fleet, &[1], &[], NOW.moment),
+        &|waitlist| hear(waitlist, &fleet, &[], &[0], NOW.moment),
+        &|waitlist| waitlist.delete("fits"),
+    ];
+    for change in changes {
+        change(&mut waitlist);
+        assert!(waitlist.wants_plan(SOON));
+        plan_with(&mut waitlist, &fleet, &Ledger::default());
+        assert!(!waitlist.wants_plan(SOON));
+    }
+}
+
+#[test]
+fn a_plan_is_out_of_date_when_the_picture_gets_old_or_young() {
+    let fleet = fleet(&[500]);
+    let (mut waitlist, plan) = plan(&[held("waits", 700, 5, 1)], &fleet);
+    assert_eq!(steps(&plan), []);
+    let old = NOW.moment.after(Micros::from_secs(61));
+    waitlist.due = None;
+    hear(&mut waitlist, &fleet, &[], &[], old);
+    assert!(waitlist.wants_plan(old));
+    let snapshot = testkit::snapshot(&fleet);
+    let later = NOW.at(old);
+    waitlist.plan(&snapshot, &Ledger::default(), &Config::default(), |_| true, later);
+    waitlist.due = None;
+    hear(&mut waitlist, &fleet, &[], &[], old);
+    let soon = old.after(Micros::from_millis(1));
+    assert!(!waitlist.wants_plan(soon));
+    hear(&mut waitlist, &fleet, &[], &[], NOW.moment);
+    assert!(waitlist.wants_plan(soon));
+}
+
+#[test]
+fn plans_take_a_quarter_of_the_time_and_meanwhile_nobody_gets_what_is_new() {
+    let before = fleet(&[1_000, 500]);
+    let pods = [held("waits", 600, 5, 9), held("later", 700, 5, 5)];
+    let (mut waitlist, _) = plan(&pods, &before);
+    hear(&mut waitlist, &before, &[0], &[], NOW.moment);
+    // Two pods, each compared with two nodes.
+    let comparisons = 2 * (PER_POD + 2);
+    let resumes = NOW
+        .moment
+        .after(Micros((comparisons * COMPARISON_NANOSECONDS * SHARE / 1_000) as u64));
+    assert!(!waitlist.wants_plan(resumes.before(Micros(1))) && waitlist.wants_plan(resumes));
+    assert_eq!(waitlist.next_change(), Some(resumes));
+    let after = fleet(&[0, 500]);
+    let may =
+        |waitlist: &Waitlist, name: &str| [0, 1].map(|node| finds_room(waitlist, &after, node, turn(waitlist, name)));
+    assert_eq!(may(&waitlist, "waits"), [true, true]);
+    assert_eq!(may(&waitlist, "later"), [false, true], "it would pass who waits");
+    plan_with(&mut waitlist, &after, &Ledger::default());
+    assert_eq!(may(&waitlist, "later"), [true, true], "beside the claim");
+}
+
+#[test]
+fn alike_are_pods_that_differ_in_nothing_a_decision_reads() {
+    // The cloud gives its RuntimeClass to a pod that has none, which cannot be done later: it is not held.
+    let mut fleet = fleet(&[1_000]);
+    fleet["sites"][1]["runtimeClassName"] = json!("sandboxed");
+    let virtual_node =
+        json!({"name": "v", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": "9", "pods": 9}});
+    fleet["nodes"].as_array_mut().unwrap().push(virtual_node);
+    let mut own = held("own", 400, 5, 40).document();
+    own["spec"]["runtimeClassName"] = json!("own");
+    let mut waitlist = waitlist(&[held("none", 400, 5, 35)]);
+    waitlist.apply(read(&own), NOW);
+    let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+    assert_eq!(steps(&plan), [("none".to_owned(), What::Release)]);
+}
+
+#[test]
+fn pods_without_room_cost_one_decision_for_each_age_and_each_kept_node() {
+    let pods: Vec<_> = (1..300)
+        .map(|seconds| held(&format!("p{seconds:03}"), 400, 5, seconds))
+        .collect();
+    let (waitlist, plan) = plan(&pods, &fleet(&[1_000, 1_000]));
+    assert_eq!(steps(&plan), []);
+    assert_eq!(claims(&waitlist).len(), 2, "one for each node");
+    assert_eq!(plan.decisions, 2 + 3);
+}
+
+#[test]
+fn who_takes_too_many_comparisons_is_given_up_when_there_are_no_more() {
+    let mut heavy = held("heavy", 400, 9, 9).document();
+    let hosts: Vec<_> = (0..2 * ORDINARY).map(|i| format!("e{i}")).collect();
+    heavy["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "host", "operator": "NotIn", "values": hosts}]}],
+    }}});
+    let fleet = fleet(&[1_000]);
+    let mut waitlist = waitlist(&[held("first", 400, 9, 10), held("last", 500, 5, 1)]);
+    waitlist.apply(read(&heavy), NOW);
+    assert_eq!(steps(&plan_with(&mut waitlist, &fleet, &Ledger::default())), []);
+    waitlist.budget = 10;
+    waitlist.reconsider();
+    let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+    assert_eq!(steps(&plan), [("heavy".to_owned(), What::LetGo(Reason::Deadline))]);
+    assert_eq!((plan.decisions, waitlist.claims().not_considered()), (2, None));
+}
+
+#[test]
+fn a_time_in_the_future_begins_when_the_pod_is_first_seen() {
+    let mut waitlist = waitlist(&[held("clock", 2_000, 5, -60)]);
+    let later = Now {
+        moment: NOW.moment.after(Micros::from_secs(7)),
+        ..NOW
+    };
+    waitlist.apply(read(&held("clock", 2_000, 5, -60).document()), later);
+    let plan = plan_with(&mut waitlist, &fleet(&[0]), &Ledger::default());
+    assert_eq!(plan.oldest, Some(NOW.moment));
+}
+
+#[test]
+fn nobody_stretches_the_time_by_writing_another_one() {
+    let mut waitlist = waitlist(&[held("greedy", 2_000, 5, 400)]);
+    let began = waitlist.pods["greedy"].since;
+    waitlist.apply(read(&held("greedy", 2_000, 5, 61).document()), NOW);
+    assert_eq!(waitlist.pods["greedy"].since, began);
+    let mut foreign = held("greedy", 2_000, 5, 0).document();
+    foreign["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_foreign_gate");
+    waitlist.apply(read(&foreign), NOW);
+    assert_eq!(waitlist.pods["greedy"].since, began);
+}
+
+#[test]
+fn the_time_begins_anew_when_the_gates_of_others_are_gone() {
+    let mut document = held("queued", 2_000, 5, 400).document();
+    document["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_foreign_gate");
+    let alone = document.clone();
+    document["spec"]["schedulingGates"] = json!([{"name": "queue"}, {"name": GATE}]);
+    let mut waitlist = Waitlist::default();
+    waitlist.apply(read(&document), NOW);
+    let later = Now {
+        moment: NOW.moment.after(Micros::from_secs(7)),
+        ..NOW
+    };
+    waitlist.apply(read(&alone), later);
+    let mut fleet = fleet(&[0]);
+    fleet["nodes"][0]["allocatable"]["cpu"] = json!("2");
+    fleet["nodes"][0]["used"]["cpu"] = json!("1");
+    let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+    assert_eq!(
+        steps(&plan),
+        [("queued".to_owned(), What::Note(Reason::HeldNoCapacity))]
+    );
+    assert_eq!(waitlist.pods["queued"].since, later.moment);
+}
+
+proptest! {
+    #[test]
+    fn never_more_than_fits_and_nobody_out_of_turn(
+        used in prop::collection::vec(0_i64..=1_000, 1..4),
+        pods in some_pods(),
+    ) {
+        let (waitlist, plan) = self::plan(&pods, &fleet(&used));
+        let by_name = |name: &str| pods.iter().find(|pod| pod.name == name).unwrap();
+        // What comes at once fits where it is charged.
+        let claims = waitlist.claims();
+        for (node, used) in used.iter().enumerate() {
+            let coming = claims.iter().filter(|(on, claim)| claim.comes && *on == NodeId(node as u32));
+            let coming: i64 = coming.map(|(_, claim)| by_name(&claim.uid).millicores).sum();
+            prop_assert!(coming == 0 || used + coming <= 1_000);
+        }
+        // Of two that ask for the same, the one whose turn is later never goes alone.
+        let released: BTreeSet<_> = plan.steps.iter().map(|step| step.pod.name.to_string()).collect();
+        let turn = |pod: &Held| (-pod.priority, -i32::from(pod.slo_priority), -pod.seconds);
+        for pod in pods.iter().filter(|pod| released.contains(&pod.name) && pod.seconds < 300) {
+            for other in pods.iter().filter(|other| other.millicores == pod.millicores && turn(other) < turn(pod)) {
+                prop_assert!(released.contains(&other.name), "{:?} before {:?}", pod, other);
+            }
+        }
+    }
+
+    #[test]
+    fn bit_by_bit_a_plan_is_the_same_and_nobody_passes_who_was_not_considered(
+        used in prop::collection::vec(0_i64..=1_000, 1..4),
+        pods in some_pods(),
+        budget in 0_usize..40,
+    ) {
+        let fleet = fleet(&used);
+        let (at_once, whole) = plan(&pods, &fleet);
+        let mut waitlist = waitlist(&pods);
+        waitlist.budget = budget;
+        let mut considered = 0;
+        let plan = loop {
+            let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+            considered += 1;
+            let Some(next) = waitlist.claims().not_considered() else { break plan };
+            prop_assert!(considered <= pods.len(), "each plan comes further");
+            prop_assert!(waitlist.wants_plan(SOON));
+            for node in 0..used.len() {
+                prop_assert!(!finds_room(&waitlist, &fleet, node, next) && !finds_room(&waitlist, &fleet, node, Turn::LAST));
+            }
+        };
+        prop_assert_eq!(steps(&plan), steps(&whole));
+        prop_assert_eq!(claims(&waitlist), claims(&at_once));
+    }
+
+    #[test]
+    fn what_is_set_aside_is_the_sum_of_the_claims_ahead(
+        pods in some_pods(),
+        places in prop::collection::vec((0_u32..2, any::<bool>(), any::<bool>()), 12),
+        asking in 0_usize..12,
+    ) {
+        let config = Config::default();
+        let snapshot = testkit::snapshot(&fleet(&[0, 0]));
+        let (mut claims, mut ledger) = (Claims::default(), Ledger::new(Micros::from_secs(3)));
+        let mut all = vec![];
+        for (i, (pod, (node, comes, released))) in pods.iter().zip(places).enumerate() {
+            let held = read(&pod.document());
+            let claim = Claim {
+                uid: held.uid.clone(),
+                turn: held.turn(&config),
+                site: "edge".into(),
+                amount: cpu(pod.millicores),
+                comes,
+            };
+            claims.add(NodeId(node), claim.clone());
+            all.push((NodeId(node), claim, released));
+            // Its room is on the other node, of nothing.
+            if released {
+                let reservation = Reservation {
+                    id: crate::model::decision_id::DecisionId(i as u128),
+                    owner: Owner::new("shop", None),
+                    site: "cloud".into(),
+                    node: NodeId(9),
+                    amount: cpu(0),
+                    priority: 0,
+                    releases: Some(Arc::clone(&held.uid)),
+                };
+                prop_assert!(ledger.reserve(reservation, NOW.moment));
+            }
+        }
+        let turn = all.get(asking).map_or(Turn::LAST, |(_, claim, _)| claim.turn);
+        let room = Room::beside(&snapshot, &ledger, &claims, turn);
+        for node in &*snapshot.sites[0].nodes {
+            let ahead = all.iter().filter(|(on, claim, released)| *on == node.id && claim.turn < turn && !released);
+            let (mut taken, mut coming) = ((0, 0), (0, 0));
+            for (_, claim, _) in ahead {
+                taken = (taken.0 + claim.amount.cpu.0, taken.1 + 1);
+                if claim.comes {
+                    coming = (coming.0 + claim.amount.cpu.0, coming.1 + 1);
+                }
+            }
+            let found = room.taken(node);
+            prop_assert_eq!((found.amounts.cpu.0, found.pods - node.pods), taken);
+            let found = room.on_their_way_to(std::iter::once(&**node));
+            prop_assert_eq!((found.amounts.cpu.0, found.pods), coming);
+        }
+        let coming = all.iter().filter(|(_, claim, released)| claim.comes && claim.turn < turn && !released);
+        prop_assert_eq!(room.on_their_way(&snapshot.sites[0]).pods, coming.count() as i64);
+    }
+}
+
+/// Pods held for up to six minutes, of ten sizes and six turns.
+fn some_pods() -> impl Strategy<Value = Vec<Held>> {
+    let pods = prop::collection::vec((1_i64..=10, 0_i32..2, 0_u8..3, 0_i64..360), 0..12);
+    pods.prop_map(|pods| {
+        let held = |(i, (tenths, priority, slo_priority, seconds)): (usize, (i64, i32, u8, i64))| Held {
+            name: format!("p{i:02}"),
+            millicores: tenths * 100,
+            priority,
+            slo_priority,
+            seconds,
+        };
+        pods.into_iter().enumerate().map(held).collect()
+    })
+}

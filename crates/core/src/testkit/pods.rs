@@ -1,0 +1,291 @@
+//! Pods.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+
+use super::{full_object, map_of, object, or_null, unknown, with_members, words};
+
+fn annotations() -> BoxedStrategy<Value> {
+    let class = full_object(vec![(
+        "slo.example.io/class",
+        words(&["latency", "throughput", "batch"]),
+    )]);
+    let slo = object(vec![
+        (
+            "slo.example.io/deadlineMs",
+            words(&["1", "200", "300", "1000", "60000"]),
+        ),
+        ("slo.example.io/latencyTargetMs", words(&["50", "300", "2000"])),
+        ("slo.example.io/priority", words(&["0", "5", "7", "10"])),
+        (
+            "slo.example.io/offloadAllowed",
+            words(&["true", "true", "true", "true", "true", "true", "false"]),
+        ),
+        ("slo.example.io/processingMs", words(&["10", "400"])),
+    ]);
+    let faults = select(vec![
+        json!({"slo.example.io/class": "fast"}),
+        json!({"slo.example.io/deadlineMs": "x"}),
+        json!({"slo.example.io/latencyTargetMs": "-1"}),
+        json!({"slo.example.io/priority": "11"}),
+        json!({"slo.example.io/offloadAllowed": "no"}),
+        json!({"slo.example.io/classes": "batch"}),
+    ]);
+    let faults = prop_oneof![9 => Just(json!({})), 1 => faults];
+    let others = map_of(
+        &[
+            "a/b~c",
+            "plain",
+            "ünï",
+            "controller.kubernetes.io/pod-deletion-cost",
+            "scheduling.example.io/decision",
+            "scheduling.example.io/wanRttMs",
+            "scheduling.example.io/decision-id",
+            "scheduling.example.io/explain",
+            "scheduling.example.io/other",
+        ],
+        &["", "edge", "cloud", "quote\"back\\slash\n", "💡"],
+    );
+    (class, slo, faults, others)
+        .prop_map(|(class, slo, faults, others)| {
+            let slo = with_members(with_members(class, slo), faults);
+            with_members(slo, others)
+        })
+        .boxed()
+}
+
+/// Annotations and spec of a pod that seems to have been here before: now or long ago, with all of the placement that
+/// it speaks of or with a part.
+fn claim() -> BoxedStrategy<(Value, Value)> {
+    let places = select(vec![
+        ("edge", json!({"node.role/edge": "true"})),
+        ("cloud", json!({"node.role/cloud": "true"})),
+        ("far", json!({"node.role/cloud": "true", "site": "far"})),
+        ("virtual", json!({"liqo.io/type": "virtual-node"})),
+    ]);
+    let at = select(vec![
+        "2026-01-01T00:00:00Z",
+        "2025-12-31T23:59:45Z",
+        "2025-12-31T00:00:00Z",
+    ]);
+    let decision = prop_oneof![9 => Just(None), 1 => select(&["edge", "cloud"][..]).prop_map(Some)];
+    (places, at, decision, prop::bool::weighted(0.9))
+        .prop_map(|((site, selector), at, decision, tolerates)| {
+            let kind = if site == "edge" { "edge" } else { "cloud" };
+            let annotations = json!({
+                "scheduling.example.io/decision": decision.unwrap_or(kind),
+                "scheduling.example.io/site": site,
+                "scheduling.example.io/timestamp": at,
+                "scheduling.example.io/decision-id": "an-id",
+            });
+            let mut spec = json!({"nodeSelector": selector});
+            if tolerates {
+                spec["tolerations"] = json!([{"operator": "Exists"}]);
+            }
+            (annotations, spec)
+        })
+        .boxed()
+}
+
+fn quantities() -> BoxedStrategy<Value> {
+    object(vec![
+        (
+            "cpu",
+            words(&["0", "100m", "0.5", "250000u", "1", "1500m", "2", "3", "4", "1e1", "70"]),
+        ),
+        (
+            "memory",
+            words(&["128974848", "129e6", "129M", "123Mi", "1.5Gi", "2Gi", "1500m", "300Gi"]),
+        ),
+        ("ephemeral-storage", words(&["0", "1Gi", "1Gi", "1Gi", "20Gi"])),
+        ("example.com/gpu", words(&["0", "0", "0", "1", "2"])),
+    ])
+}
+
+fn containers() -> BoxedStrategy<Value> {
+    let resources = object(vec![
+        ("requests", or_null(quantities())),
+        ("limits", or_null(quantities())),
+    ]);
+    let ports = vec(
+        object(vec![
+            ("containerPort", Just(json!(80)).boxed()),
+            ("hostPort", Just(json!(8080)).boxed()),
+        ]),
+        0..2,
+    );
+    let container = object(vec![
+        ("name", words(&["a", "b"])),
+        ("resources", resources),
+        ("restartPolicy", words(&["Always", "OnFailure"])),
+        (
+            "ports",
+            prop_oneof![15 => Just(json!([])), 1 => ports.prop_map(Value::from)].boxed(),
+        ),
+        ("futureField", unknown()),
+    ]);
+    vec(container, 0..3).prop_map(Value::from).boxed()
+}
+
+fn tolerations() -> BoxedStrategy<Value> {
+    let toleration = object(vec![
+        ("key", words(&["cloud", "k", "far"])),
+        ("operator", words(&["Equal", "Exists"])),
+        ("value", words(&["cloud", "v", "far"])),
+        ("effect", words(&["NoSchedule", "NoExecute"])),
+        ("tolerationSeconds", Just(json!(300)).boxed()),
+    ]);
+    // What the placement of a site adds: the pod has it already.
+    let of_site = select(vec![
+        json!({"key": "cloud", "operator": "Equal", "value": "cloud", "effect": "NoSchedule"}),
+        json!({"key": "far", "operator": "Equal", "value": "far", "effect": "NoSchedule"}),
+        json!({"key": "far", "operator": "Exists"}),
+        json!({"key": "virtual-node.liqo.io/not-allowed", "operator": "Equal", "value": "true", "effect": "NoExecute"}),
+    ]);
+    let toleration = prop_oneof![5 => toleration, 1 => of_site];
+    vec(toleration, 0..4).prop_map(Value::from).boxed()
+}
+
+/// Node affinity, mostly of a form that kube-scheduler takes.
+fn affinity() -> BoxedStrategy<Value> {
+    let any_requirement = object(vec![
+        ("key", words(&["zone", "disk", "cores", "tier", "site"])),
+        (
+            "operator",
+            words(&["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
+        ),
+        (
+            "values",
+            vec(select(&["a", "ssd", "4", "true"][..]), 0..3)
+                .prop_map(Value::from)
+                .boxed(),
+        ),
+    ]);
+    let requirement = select(vec![
+        json!({"key": "zone", "operator": "In", "values": ["a"]}),
+        json!({"key": "tier", "operator": "In", "values": ["cloud"]}),
+        json!({"key": "tier", "operator": "Exists"}),
+        json!({"key": "tier", "operator": "DoesNotExist"}),
+        json!({"key": "cores", "operator": "Gt", "values": ["2"]}),
+        json!({"key": "site", "operator": "In", "values": ["cloud", "far"]}),
+        json!({"key": "site", "operator": "NotIn", "values": ["far"]}),
+        json!({"key": "node.role/edge", "operator": "Exists"}),
+    ]);
+    let field = full_object(vec![
+        ("key", Just(json!("metadata.name")).boxed()),
+        ("operator", words(&["In", "NotIn"])),
+        (
+            "values",
+            vec(select(&["n0", "n1", "n3", "n5"][..]), 1..2)
+                .prop_map(Value::from)
+                .boxed(),
+        ),
+    ]);
+    let requirement = prop_oneof![6 => requirement.boxed(), 1 => any_requirement];
+    let list = |requirements: BoxedStrategy<Vec<Value>>| requirements.prop_map(Value::from).boxed();
+    let term = prop_oneof![
+        4 => full_object(vec![("matchExpressions", list(vec(requirement.clone(), 0..3).boxed()))]),
+        1 => full_object(vec![("matchFields", list(vec(field.clone(), 0..2).boxed()))]),
+        1 => full_object(vec![
+            ("matchExpressions", list(vec(requirement, 1..2).boxed())),
+            ("matchFields", list(vec(field, 1..2).boxed())),
+        ]),
+    ];
+    vec(term, 0..3)
+        .prop_map(|terms| {
+            let required = json!({ "nodeSelectorTerms": terms });
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
+        })
+        .boxed()
+}
+
+/// Pods of every shape that the API server could send, and some that it could not.
+pub fn pod() -> BoxedStrategy<Value> {
+    let metadata = full_object(vec![
+        ("name", words(&["web", ""])),
+        ("annotations", or_null(annotations())),
+        (
+            "labels",
+            or_null(map_of(
+                &[
+                    "app",
+                    "a/b~c",
+                    "tier",
+                    "version",
+                    "ünï",
+                    "scheduling.example.io/managed",
+                ],
+                &["true", "true", "true", "web", "false"],
+            )),
+        ),
+        ("managedFields", unknown()),
+    ]);
+    let selectors = select(vec![
+        json!({}),
+        json!({"node.role/edge": "true"}),
+        json!({"node.role/cloud": "true"}),
+        json!({"tier": "cloud"}),
+        json!({"tier": "cloud", "zone": "a"}),
+        json!({"site": "far"}),
+        json!({"zone": "a"}),
+    ]);
+    let any_selectors = map_of(
+        &["node.role/edge", "node.role/cloud", "zone", "a/b~c"],
+        &["true", "a", "false"],
+    );
+    let rare = |value: Value, odds: u32| prop_oneof![odds => Just(Value::Null), 1 => Just(value)].boxed();
+    let spec = object(vec![
+        ("containers", containers()),
+        ("initContainers", or_null(containers())),
+        ("overhead", rare(json!({"cpu": "250m", "memory": "120Mi"}), 9)),
+        (
+            "resources",
+            prop_oneof![
+                4 => Just(json!({})),
+                1 => object(vec![("requests", quantities()), ("limits", quantities())]),
+            ]
+            .boxed(),
+        ),
+        (
+            "nodeSelector",
+            prop_oneof![4 => Just(Value::Null), 2 => selectors, 1 => any_selectors].boxed(),
+        ),
+        ("affinity", prop_oneof![3 => Just(Value::Null), 1 => affinity()].boxed()),
+        ("tolerations", or_null(tolerations())),
+        ("priority", select(&[-5, 0, 5, 1000][..]).prop_map(Value::from).boxed()),
+        ("preemptionPolicy", words(&["PreemptLowerPriority", "Never"])),
+        (
+            "runtimeClassName",
+            prop_oneof![4 => Just(Value::Null), 1 => words(&["", "kata", "own"])].boxed(),
+        ),
+        ("hostNetwork", rare(json!(true), 19)),
+        ("nodeName", rare(json!("n1"), 59)),
+        ("schedulingGates", rare(json!([{"name": "example.com/gate"}]), 59)),
+        (
+            "volumes",
+            rare(json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]), 9),
+        ),
+        ("futureField", unknown()),
+    ]);
+    let claim = option::weighted(0.1, claim());
+    let status = or_null(object(vec![("phase", words(&["Pending"])), ("futureField", unknown())]));
+    (option::weighted(0.97, or_null(metadata)), spec, status, claim)
+        .prop_map(|(metadata, mut spec, status, claim)| {
+            let mut metadata = metadata;
+            if let (Some(metadata @ Value::Object(_)), Some((annotations, placement))) = (&mut metadata, claim) {
+                let own = metadata["annotations"].take();
+                let own = if own.is_object() { own } else { json!({}) };
+                metadata["annotations"] = with_members(own, annotations);
+                spec = with_members(spec, placement);
+            }
+            let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "status": status});
+            if let Some(metadata) = metadata {
+                pod["metadata"] = metadata;
+            }
+            pod
+        })
+        .boxed()
+}

@@ -1,0 +1,143 @@
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::Config;
+use crate::model::node::NodeId;
+use crate::model::site::SiteDefinition;
+use crate::placement::decide::decide;
+use crate::placement::room::Room;
+use crate::testkit::{self, NOW};
+use crate::units::{Bytes, Millicores, Permille};
+use crate::wire::fleet_file::read;
+use crate::wire::pod::Pod;
+
+/// Ages in steps of so many microseconds.
+fn moment(step: i64) -> impl Strategy<Value = Moment> {
+    (0..90_000_000 / step).prop_map(move |age| Moment(NOW.moment.0 - age * step))
+}
+
+fn link(step: i64) -> impl Strategy<Value = Option<Link>> {
+    let state = prop::sample::select(&LinkState::ALL[..]);
+    let rtt = option::weighted(0.9, (0_u64..200_000).prop_map(Micros));
+    let loss = option::weighted(0.9, (0_u32..=1_000).prop_map(Permille));
+    let link = (state, rtt, loss, moment(step));
+    option::weighted(
+        0.9,
+        link.prop_map(|(state, rtt, loss, as_of)| Link {
+            state,
+            rtt,
+            loss,
+            as_of,
+        }),
+    )
+}
+
+/// Snapshots as watches and probes make them: with what no fleet file of `testkit` has.
+fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
+    let closed = vec(("shop|infra", "u[1-3]", 1_u64..9), 0..3);
+    let odd = vec((0_i64..3_000_000_000, 0_i64..50), 4);
+    let site = (link(step), closed, odd, any::<bool>());
+    (testkit::fleet(), vec(site, 4), moment(step)).prop_map(|(file, seen, as_of)| {
+        let mut snapshot = testkit::snapshot(&file);
+        snapshot.kubernetes_as_of = as_of;
+        let edge_selector = snapshot.sites[0].definition.selector.clone();
+        for (site, (link, closed, odd, claimed_twice)) in snapshot.sites.iter_mut().zip(seen) {
+            if site.kind() == SiteKind::Cloud {
+                site.link = link;
+            }
+            for (namespace, controller, pods) in closed {
+                Arc::make_mut(&mut site.closed)
+                    .entry(&namespace, &controller)
+                    .insert_entry(pods);
+            }
+            for (node, (amount, scalar)) in Arc::make_mut(&mut site.nodes).iter_mut().zip(odd) {
+                let node = Arc::make_mut(node);
+                node.used.cpu = Millicores(node.used.cpu.0.saturating_add(amount));
+                node.used.memory = Bytes(node.used.memory.0.saturating_add(amount << 10));
+                node.used.scalars = vec![("example.com/gpu".into(), scalar)];
+                let is_free = |(key, _): &(String, String)| node.labels.get(key).is_none();
+                if claimed_twice && edge_selector.iter().all(is_free) {
+                    let added = edge_selector.iter().map(|(key, value)| (&**key, &**value));
+                    let labels = node.labels.iter().chain(added).collect();
+                    node.labels = labels;
+                }
+            }
+        }
+        snapshot
+    })
+}
+
+/// Every field of a snapshot but those that no file holds.
+fn shown(mut snapshot: Snapshot) -> String {
+    snapshot.revision = 0;
+    for site in &mut snapshot.sites {
+        site.definition = Arc::new(SiteDefinition {
+            probes: vec![],
+            ..(*site.definition).clone()
+        });
+        for node in Arc::make_mut(&mut site.nodes) {
+            Arc::make_mut(node).id = NodeId(0);
+        }
+    }
+    format!("{snapshot:#?}")
+}
+
+fn written_and_read(snapshot: &Snapshot) -> Snapshot {
+    let file = write(snapshot, NOW.moment);
+    read(&file, &Config::default(), NOW.moment).unwrap_or_else(|faults| panic!("{faults}\n{file:#}"))
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_as_the_same(snapshot in snapshot(1_000)) {
+        let (found, expected) = (shown(written_and_read(&snapshot)), shown(snapshot));
+        let differs = found.lines().zip(expected.lines()).find(|(found, expected)| found != expected);
+        prop_assert_eq!(differs, None);
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_decision_on_the_file_is_that_on_the_snapshot(snapshot in snapshot(7), pod in testkit::pod()) {
+        let config = Config::default();
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let workload = pod.workload("shop".into(), &config.keys);
+        let copy = written_and_read(&snapshot);
+        let [original, copy] = [&snapshot, &copy].map(|snapshot| {
+            let verdict = decide(&workload, &Room::of(snapshot), &config, NOW);
+            let site = verdict.site().map(|site| site.name().to_owned());
+            let refusals: Vec<_> = verdict.sites.iter().map(|site| {
+                let codes = site.refusals.iter().map(|refusal| refusal.code).collect::<Vec<_>>();
+                (codes, site.fitting.len(), site.estimate.eta())
+            }).collect();
+            (verdict.action.as_str(), site, verdict.reason, refusals, verdict.warnings)
+        });
+        prop_assert_eq!(original, copy);
+    }
+}
+
+#[test]
+fn what_was_never_seen_is_a_year_old() {
+    let file = write(
+        &Snapshot {
+            kubernetes_as_of: Moment(i64::MIN),
+            ..Snapshot::default()
+        },
+        NOW.moment,
+    );
+    assert_eq!(file["ageSeconds"], 31_536_000);
+}
+
+#[test]
+fn ages_are_rounded_up() {
+    let snapshot = |age| Snapshot {
+        kubernetes_as_of: NOW.moment.before(Micros(age)),
+        ..Snapshot::default()
+    };
+    assert_eq!(write(&snapshot(60_000_001), NOW.moment)["ageSeconds"], 60.001);
+    assert_eq!(write(&snapshot(60_000_000), NOW.moment)["ageSeconds"], 60);
+}

@@ -1,0 +1,118 @@
+//! The only reader of a node's wire form: JSON in, [`Node`] out.
+
+use serde_json::Error;
+
+use crate::model::constraints::Taint;
+use crate::model::node::Node;
+use crate::units::Quantity;
+use crate::wire::pod::{Quantities, StringMap, Text};
+
+/// Reads a node from its JSON text: what it is, without the pods on it. Cost: one pass, which skips every field that is
+/// not read.
+///
+/// # Errors
+/// The text is not a node with a name, or a field that is read has the wrong type.
+pub fn from_json(json: &str) -> Result<Node, Error> {
+    let node: Wire<'_> = serde_json::from_str(json)?;
+    let spec = node.spec.unwrap_or_default();
+    let status = node.status.unwrap_or_default();
+    let allocatable = status.allocatable.unwrap_or_default().0;
+    let ready = |condition: &Condition<'_>| condition.kind == "Ready" && condition.status == "True";
+    let taint = |taint: Fields<'_>| Taint {
+        key: (*taint.key).into(),
+        value: taint.value.as_deref().unwrap_or_default().into(),
+        effect: (*taint.effect).into(),
+    };
+    let labels = node.metadata.labels.unwrap_or_default();
+    Ok(Node {
+        name: (*node.metadata.name).into(),
+        labels: labels.iter().collect(),
+        taints: spec.taints.into_iter().flatten().map(taint).collect(),
+        allocatable: allocatable.amounts(),
+        slots: allocatable.get("pods").map_or(0, Quantity::units),
+        cordoned: spec.unschedulable.unwrap_or(false),
+        ready: status.conditions.iter().flatten().any(ready),
+        ..Node::default()
+    })
+}
+
+#[derive(serde::Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+    spec: Option<Spec<'a>>,
+    status: Option<Status<'a>>,
+}
+
+#[derive(serde::Deserialize)]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    labels: Option<StringMap<'a>>,
+}
+
+#[derive(Default, serde::Deserialize)]
+struct Spec<'a> {
+    #[serde(borrow)]
+    taints: Option<Vec<Fields<'a>>>,
+    unschedulable: Option<bool>,
+}
+
+#[derive(serde::Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    value: Option<Text<'a>>,
+    effect: Text<'a>,
+}
+
+#[derive(Default, serde::Deserialize)]
+struct Status<'a> {
+    #[serde(borrow)]
+    allocatable: Option<Quantities<'a>>,
+    conditions: Option<Vec<Condition<'a>>>,
+}
+
+#[derive(serde::Deserialize)]
+struct Condition<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(default)]
+    status: Text<'a>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_fitting_a_pod_takes() {
+        let node = from_json(
+            r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "e1", "labels": {"b": "2", "a": "1"}, "uid": "x"},
+                "spec": {"unschedulable": true, "podCIDR": "10.0.0.0/24", "taints": [{"key": "k", "effect": "NoExecute", "timeAdded": null}]},
+                "status": {"capacity": {"cpu": "9"}, "allocatable": {"cpu": "3920m", "memory": "1Gi", "pods": "110", "example.com/gpu": "1"},
+                           "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}]}}"#,
+        )
+        .unwrap();
+        assert_eq!(&*node.name, "e1");
+        assert_eq!((node.labels.get("a"), node.labels.get("b")), (Some("1"), Some("2")));
+        assert_eq!(
+            (node.allocatable.cpu.0, node.allocatable.memory.0, node.slots),
+            (3920, 1 << 30, 110)
+        );
+        assert_eq!(node.allocatable.scalar("example.com/gpu"), 1);
+        assert!(node.cordoned && node.ready);
+        assert_eq!(
+            (&*node.taints[0].key, &*node.taints[0].value, &*node.taints[0].effect),
+            ("k", "", "NoExecute")
+        );
+    }
+
+    #[test]
+    fn a_node_that_has_not_reported_yet_takes_nothing() {
+        let node = from_json(r#"{"metadata": {"name": "new"}, "spec": null}"#).unwrap();
+        assert!(!node.ready);
+        assert_eq!(node.slots, 0);
+        assert!(from_json(r#"{"metadata": {}}"#).is_err());
+    }
+}

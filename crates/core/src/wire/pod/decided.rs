@@ -1,0 +1,61 @@
+//! What a pod that exists says of its decision, for those who tell people.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use crate::keys::Keys;
+use crate::model::decision_id::DecisionId;
+use crate::model::pod_record::Decided;
+use crate::model::site::SiteKind;
+use crate::model::slo::Intent;
+use crate::resources::Amounts;
+use crate::wire::pod::Pod;
+
+/// The most bytes of an explanation that are kept; it may have any length, and anybody may write it.
+const EXPLAIN_BYTES: usize = 4096;
+
+/// A decision that was seen on a pod for the first time.
+#[derive(Debug, Clone)]
+pub struct Sighting {
+    /// Namespace of the pod.
+    pub namespace: Box<str>,
+    /// Uid of the pod.
+    pub uid: Box<str>,
+    /// The site of the pod by its spec.
+    pub site: Option<(String, SiteKind)>,
+    /// Whether a scheduling gate holds it.
+    pub gated: bool,
+    /// What the pod takes.
+    pub request: Amounts,
+    /// What it says of its decision.
+    pub decided: Decided,
+}
+
+impl Pod<'_> {
+    /// `None` without a whole decision: reason, time and, but for a hold, id.
+    pub(super) fn decided(&self, intent: Option<&Intent>, keys: &Keys) -> Option<Decided> {
+        let short = |key| self.annotation(key).filter(|text| text.len() <= 64);
+        let explain = self.annotation(&keys.explain);
+        let reason = short(&keys.reason)?;
+        let id = match self.annotation(&keys.decision_id) {
+            None if reason.starts_with("held_") => of_hold(reason),
+            _ => DecisionId::parse(short(&keys.decision_id)?)?,
+        };
+        Some(Decided {
+            id,
+            reason: reason.into(),
+            at: short(&keys.timestamp)?.parse().ok()?,
+            name: self.name().into(),
+            rtt_ms: short(&keys.wan_rtt_ms).map(Box::from),
+            explain: explain.filter(|text| text.len() <= EXPLAIN_BYTES).map(Box::from),
+            slo: intent.map(|intent| intent.slo),
+            faults: intent.map_or_else(Vec::new, |intent| intent.faults.clone()),
+        })
+    }
+}
+
+/// What stands for the id of a hold for this reason; the same in every replica of a build.
+fn of_hold(reason: &str) -> DecisionId {
+    let mut hasher = DefaultHasher::new();
+    reason.hash(&mut hasher);
+    DecisionId(hasher.finish().into())
+}

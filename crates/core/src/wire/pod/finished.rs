@@ -1,0 +1,105 @@
+//! How long the work of a finished pod took.
+
+use jiff::Timestamp;
+
+use crate::model::pod_record::Finished;
+use crate::units::Micros;
+use crate::wire::pod::Pod;
+use crate::wire::pod::fields::{ContainerStatus, Status, Terminated};
+
+impl Pod<'_> {
+    /// How the pod ended; `None` unless it did, is of a Job, and says when its containers started and finished. A pod of
+    /// another controller runs until it is stopped, and one without controller is nobody's measure. Cost: a pass over the
+    /// status.
+    pub fn finished(&self) -> Option<Finished> {
+        self.finished_with(&self.status().ok()??)
+    }
+
+    pub(super) fn finished_with(&self, status: &Status<'_>) -> Option<Finished> {
+        let succeeded = match status.phase.as_deref()? {
+            "Succeeded" => true,
+            "Failed" => false,
+            _ => return None,
+        };
+        if self.controller()?.kind != "Job" {
+            return None;
+        }
+        let runs = status
+            .container_statuses
+            .iter()
+            .flatten()
+            .filter_map(ContainerStatus::run);
+        Some(Finished {
+            succeeded,
+            duration: runs.max()?,
+        })
+    }
+}
+
+impl ContainerStatus<'_> {
+    fn run(&self) -> Option<Micros> {
+        let Terminated {
+            started_at,
+            finished_at,
+        } = self.state.as_ref()?.terminated.as_ref()?;
+        let at = |text: &Option<crate::wire::pod::Text<'_>>| text.as_deref()?.parse::<Timestamp>().ok();
+        let (started, finished) = (at(started_at)?, at(finished_at)?);
+        // A container that never ran has the zero time in both, or only in one.
+        let us = finished.as_microsecond().checked_sub(started.as_microsecond())?;
+        (started > Timestamp::UNIX_EPOCH).then_some(Micros(u64::try_from(us).ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn finished(phase: &str, kind: &str, runs: &[(&str, &str)]) -> Option<Finished> {
+        let ran = |(started, finished): &(&str, &str)| {
+            json!({"name": "c", "state": {"terminated": {
+                "exitCode": 0, "reason": "Completed", "startedAt": started, "finishedAt": finished,
+            }}})
+        };
+        let init = ran(&("2026-01-01T00:00:00Z", "2026-01-01T09:00:00Z"));
+        let pod = json!({
+            "metadata": {"ownerReferences": [{"kind": kind, "uid": "u", "controller": true}]},
+            "spec": {"containers": [{"name": "c"}]},
+            "status": {
+                "phase": phase, "startTime": "2026-01-01T00:00:00Z", "initContainerStatuses": [init],
+                "containerStatuses": runs.iter().map(ran).collect::<Value>(),
+            },
+        });
+        Pod::from_json(&pod.to_string()).unwrap().finished()
+    }
+
+    #[test]
+    fn the_longest_container_is_the_duration() {
+        let runs = [
+            ("2026-01-01T10:00:00Z", "2026-01-01T10:00:05Z"),
+            ("2026-01-01T10:00:02Z", "2026-01-01T10:01:10Z"),
+            ("2026-01-01T10:00:01Z", "2026-01-01T10:00:09Z"),
+        ];
+        let duration = Micros::from_secs(68);
+        let ended = |succeeded| Some(Finished { succeeded, duration });
+        assert_eq!(finished("Succeeded", "Job", &runs), ended(true));
+        assert_eq!(finished("Failed", "Job", &runs), ended(false));
+        assert_eq!(finished("Running", "Job", &runs), None);
+        assert_eq!(finished("Succeeded", "ReplicaSet", &runs), None);
+    }
+
+    #[test]
+    fn what_never_ran_tells_nothing() {
+        for run in [
+            ("1970-01-01T00:00:00Z", "2026-01-01T10:00:00Z"),
+            ("2026-01-01T10:00:00Z", "2026-01-01T09:00:00Z"),
+            ("", "2026-01-01T10:00:00Z"),
+            ("soon", "later"),
+        ] {
+            assert_eq!(finished("Succeeded", "Job", &[run]), None, "{run:?}");
+        }
+        assert_eq!(finished("Succeeded", "Job", &[]), None);
+        let pod = Pod::from_json(r#"{"spec": {}}"#).unwrap();
+        assert_eq!(pod.finished(), None);
+    }
+}

@@ -1,0 +1,250 @@
+//! A pod that exists, as the index keeps it.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use crate::keys::Keys;
+use crate::model::decision_id::DecisionId;
+use crate::model::pod_record::HeldPod;
+use crate::model::pod_record::StuckPod;
+use crate::model::pod_record::{Phase, Placement, PodRecord, Stray};
+use crate::model::slo::Management;
+use crate::wire::pod::fields::{
+    Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, SchedulingGate, Status,
+};
+use crate::wire::pod::{Pod, ResourceList, Toleration, slo};
+
+impl<'a> Pod<'a> {
+    /// What is kept of a pod that exists, which was read from `json`; `None` for one without uid or namespace, which no API
+    /// server sends. Cost: a pass over the status; allocates a few strings, more for a pod without node, a copy of the whole for
+    /// one behind our gate.
+    ///
+    /// # Errors
+    /// The status cannot be read.
+    pub fn record(&self, json: &str, keys: &Keys) -> Result<Option<PodRecord>, serde_json::Error> {
+        let status = self.status()?;
+        let record = self.record_with(status.as_ref(), keys).map(|record| PodRecord {
+            held: self.held(json, keys).map(Arc::new),
+            stuck: self.stuck(&record, keys).map(Arc::new),
+            undecided: record.decision.is_none() && !self.is_let_go(keys) && self.is_for_us(keys),
+            ..record
+        });
+        Ok(record)
+    }
+
+    /// The pod as the waitlist keeps it, if it waits behind our gate.
+    fn held(&self, json: &str, keys: &Keys) -> Option<HeldPod> {
+        let metadata = self.metadata.as_ref()?;
+        let is_ours = |gate: &SchedulingGate<'_>| *gate.name == *keys.gate;
+        let is_held = self.spec.scheduling_gates.iter().flatten().any(is_ours) && metadata.deletion_timestamp.is_none();
+        is_held.then_some(())?;
+        let namespace = Cow::Borrowed(metadata.namespace.as_deref()?);
+        Some(HeldPod {
+            uid: metadata.uid.as_deref()?.into(),
+            name: metadata.name.as_deref()?.into(),
+            resource_version: metadata.resource_version.as_deref()?.into(),
+            json: json.into(),
+            workload: self.workload(namespace, keys).into_owned(),
+            created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
+            stated: self.annotation(&keys.timestamp).and_then(|at| at.parse().ok()),
+            reason: self.annotation(&keys.reason).map(Box::from),
+        })
+    }
+
+    fn stray(&self, keys: &Keys) -> Option<Stray> {
+        let mut gates = self.spec.scheduling_gates.iter().flatten();
+        let domain = gates.find_map(|gate| keys.other_domain(&gate.name))?;
+        let metadata = self.metadata.as_ref()?;
+        metadata.deletion_timestamp.is_none().then_some(())?;
+        Some(Stray {
+            namespace: metadata.namespace.as_deref()?.into(),
+            name: metadata.name.as_deref()?.into(),
+            uid: metadata.uid.as_deref()?.into(),
+            domain: domain.into(),
+        })
+    }
+
+    /// The pod as the backstop keeps it, if kube-scheduler has found no node for it, and nothing keeps it from trying again. Not if
+    /// it was held and then let go: so would be the one in its place.
+    fn stuck(&self, record: &PodRecord, keys: &Keys) -> Option<StuckPod> {
+        let is_stuck = record.unschedulable.is_some() && record.node.is_none() && record.phase == Phase::Pending;
+        if !is_stuck || record.gated || record.terminating.is_some() || self.is_let_go(keys) {
+            return None;
+        }
+        let workload = self.workload(Cow::Borrowed(&record.namespace), keys).into_owned();
+        workload.intent.as_ref()?;
+        let is_replaced = |owner: &OwnerReference<'_>| {
+            owner.api_version == "apps/v1" && (owner.kind == "ReplicaSet" || owner.kind == "StatefulSet")
+        };
+        Some(StuckPod {
+            uid: (&*record.uid).into(),
+            name: record.name.clone(),
+            resource_version: self.resource_version()?.into(),
+            is_replaced: self.controller().is_some_and(is_replaced),
+            decision: record.decision.as_deref().and_then(DecisionId::parse),
+            reason: self.annotation(&keys.reason).map(Box::from),
+            workload,
+        })
+    }
+
+    /// Whether a pod that is behind our gate no more was held, and lost the gate without being decided.
+    fn is_let_go(&self, keys: &Keys) -> bool {
+        let reason = self.annotation(&keys.reason);
+        reason.is_some_and(|reason| reason.starts_with("held_")) && self.annotation(&keys.decision_id).is_none()
+    }
+
+    /// Whether the pod by itself is one that we decide.
+    fn is_for_us(&self, keys: &Keys) -> bool {
+        let annotations = self
+            .annotations()
+            .into_iter()
+            .flat_map(crate::wire::pod::StringMap::iter);
+        let (management, intent) = slo::parse(annotations, self.label(&keys.managed), keys);
+        intent.is_some() && management != Management::OptedOut && !self.is_of_others()
+    }
+
+    pub(super) fn status(&self) -> Result<Option<Status<'a>>, serde_json::Error> {
+        let status = self.status.map(RawValue::get);
+        Ok(status.map(serde_json::from_str).transpose()?.flatten())
+    }
+
+    fn record_with(&self, status: Option<&Status<'a>>, keys: &Keys) -> Option<PodRecord> {
+        let metadata = self.metadata.as_ref()?;
+        let text = |text: &Option<crate::wire::pod::Text<'a>>| {
+            let text = text.as_deref().filter(|text| !text.is_empty())?;
+            Some(Box::<str>::from(text))
+        };
+        let annotations = self
+            .annotations()
+            .into_iter()
+            .flat_map(crate::wire::pod::StringMap::iter);
+        let (_, intent) = slo::parse(annotations, self.label(&keys.managed), keys);
+        let node = text(&self.spec.node_name);
+        let phase = match status.and_then(|status| status.phase.as_deref()) {
+            Some("Running") => Phase::Running,
+            Some("Succeeded" | "Failed") => Phase::Finished,
+            _ => Phase::Pending,
+        };
+        Some(PodRecord {
+            uid: text(&metadata.uid)?,
+            name: self.name().into(),
+            namespace: text(&metadata.namespace)?,
+            controller: self.controller().and_then(|owner| text(&owner.uid)),
+            controller_name: self
+                .controller()
+                .map(|owner| format!("{} {}", &*owner.kind, &*owner.name).into()),
+            created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
+            nominated: status.and_then(|status| text(&status.nominated_node_name)),
+            request: self.charged_request(status).amounts(),
+            priority: self.spec.priority.unwrap_or(0),
+            slo: intent
+                .as_ref()
+                .filter(|intent| intent.class_known)
+                .map(|intent| (intent.slo.class, intent.slo.priority)),
+            phase,
+            failed: status.and_then(|status| status.phase.as_deref()) == Some("Failed"),
+            finished: status.and_then(|status| self.finished_with(status)),
+            terminating: metadata.deletion_timestamp.as_deref().map(|at| at.parse().ok()),
+            disrupted: status.is_some_and(Status::is_disrupted),
+            gated: self.spec.scheduling_gates.iter().flatten().next().is_some(),
+            unschedulable: status.and_then(Status::unschedulable),
+            decision: self.annotation(&keys.decision_id).map(Box::from),
+            decided: self.decided(intent.as_ref(), keys).map(Box::new),
+            placement: node.is_none().then(|| Arc::new(self.placement())),
+            held: None,
+            stray: self.stray(keys).map(Box::new),
+            stuck: None,
+            undecided: false,
+            node,
+        })
+    }
+
+    fn placement(&self) -> Placement {
+        Placement {
+            constraints: self.spec.constraints().into_owned(),
+            tolerations: self.tolerations().cloned().map(Toleration::into_owned).collect(),
+        }
+    }
+
+    /// The effective request of a pod that exists: as [`Pod::request`], but a container that is being resized in place
+    /// counts with the most of what it asks for, was promised and has.
+    ///
+    /// Source: `component-helpers/resource.PodRequests` of 1.36 with `UseStatusResources`, as kube-scheduler's
+    /// `NodeInfo` calls it.
+    fn charged_request(&self, status: Option<&Status<'a>>) -> ResourceList<'a> {
+        let Some(status) = status else {
+            return self.request();
+        };
+        let of_pod = self.spec.resources.as_ref().and_then(Resources::requests);
+        self.spec.total(
+            |container| match status.container(container) {
+                Some(found) => status.effective(container.requests(), &found.resources, &found.allocated_resources),
+                None => container.stated(),
+            },
+            of_pod.and_then(|stated| status.effective(Some(stated), &status.resources, &status.allocated_resources)),
+        )
+    }
+}
+
+impl<'a> Status<'a> {
+    fn condition(&self, kind: &str) -> Option<&Condition<'a>> {
+        self.conditions
+            .iter()
+            .flatten()
+            .find(|condition| condition.kind == *kind)
+    }
+
+    /// The most of what is asked for, what is in effect and what was promised; of the last two only, when the node can
+    /// never give what is asked for. Source: `determineEffectiveRequests`.
+    fn effective<'s>(
+        &self,
+        stated: Option<&'s ResourceList<'a>>,
+        actual: &Option<Resources<'a>>,
+        allocated: &Option<Quantities<'a>>,
+    ) -> Option<Cow<'s, ResourceList<'a>>> {
+        let Some(actual) = actual else {
+            return stated.map(Cow::Borrowed);
+        };
+        let stated = stated.filter(|_| !self.is_resize_infeasible());
+        let allocated = allocated.as_ref().map(|allocated| &allocated.0);
+        let mut most = ResourceList::default();
+        for list in [stated, actual.requests(), allocated].into_iter().flatten() {
+            for (name, quantity) in list.iter() {
+                most.raise(name.clone(), quantity);
+            }
+        }
+        Some(Cow::Owned(most))
+    }
+
+    fn is_resize_infeasible(&self) -> bool {
+        let pending = self.condition("PodResizePending");
+        pending.and_then(|condition| condition.reason.as_deref()) == Some("Infeasible")
+    }
+
+    /// Whether it makes room for another pod, is evicted or loses its node: whoever ends it says so first.
+    fn is_disrupted(&self) -> bool {
+        let condition = self.condition("DisruptionTarget");
+        condition.is_some_and(|condition| condition.status == "True")
+    }
+
+    /// What kube-scheduler said when it found no node, as a number that differs when it says something else.
+    fn unschedulable(&self) -> Option<u64> {
+        let condition = self.condition("PodScheduled")?;
+        let is_unschedulable = condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable");
+        is_unschedulable.then(|| {
+            let mut hasher = DefaultHasher::new();
+            condition.message.as_deref().hash(&mut hasher);
+            hasher.finish()
+        })
+    }
+
+    /// The status of a container that can be resized: an init container that ends cannot.
+    fn container(&self, container: &Container<'a>) -> Option<&ContainerStatus<'a>> {
+        let init = self.init_container_statuses.iter().filter(|_| container.is_sidecar());
+        let mut statuses = self.container_statuses.iter().chain(init).flatten();
+        statuses.find(|status| status.name == container.name)
+    }
+}

@@ -1,0 +1,447 @@
+//! One AdmissionReview: bytes in, bytes out.
+//!
+//! The request is read into structs of our own that borrow from the body and name only the fields used; the response
+//! is written from a struct of our own, its patch as base64 (not as the list of integers that a generic byte vector
+//! becomes).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use base64::Engine as _;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::admission::Ticket;
+use crate::instruments::metrics::Metrics;
+use crate::instruments::traces::Attributes;
+use crate::platform::clock::Clock;
+use edgeward_core::config::Config;
+use edgeward_core::engine::{SharedState, Snapshots, Terms};
+use edgeward_core::model::decision_id::DecisionId;
+use edgeward_core::model::workload::Workload;
+use edgeward_core::placement::patch::{Add, Stamp, patch};
+use edgeward_core::placement::policy::Policies;
+use edgeward_core::placement::verdict::{Action, Reason, Verdict};
+use edgeward_core::units::Micros;
+use edgeward_core::wire::pod::{Pod, Text};
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+/// The attribute of a span that has the reason code.
+const REASON: &str = "edgeward.reason";
+
+/// The longest warning that clients show whole.
+pub const WARNING_CHARS: usize = 120;
+
+/// Why a review is answered without an opinion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoOpinion {
+    /// The answer would have come too late.
+    Deadline,
+    /// The review panicked.
+    Panic,
+    /// Something that decisions need is missing.
+    NotReady,
+}
+
+impl NoOpinion {
+    fn reason(self) -> Reason {
+        match self {
+            NoOpinion::Deadline => Reason::Deadline,
+            NoOpinion::Panic => Reason::Panic,
+            NoOpinion::NotReady => Reason::NotReady,
+        }
+    }
+
+    /// What a trace says of it.
+    pub(super) fn attributes(self) -> Attributes {
+        vec![(REASON, self.reason().as_str().to_owned())]
+    }
+
+    fn warning(self) -> &'static str {
+        match self {
+            NoOpinion::Deadline => "edgeward could not decide in time; the pod was left as it is",
+            NoOpinion::Panic => "edgeward failed on this pod, which was left as it is; please report its log",
+            NoOpinion::NotReady => "edgeward is not ready yet; the pod was left as it is",
+        }
+    }
+}
+
+/// The body is not an AdmissionReview; the reason.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotAReview(pub String);
+
+/// Answers reviews. Shared by all connections.
+#[derive(Debug)]
+pub struct Reviewer {
+    /// Settings, replaced as a whole by their one writer.
+    pub config: Arc<ArcSwap<Config>>,
+    /// What the SLO of a pod is where it does not say, replaced as a whole by their one writer.
+    pub policies: Arc<ArcSwap<Policies>>,
+    /// What is decided on.
+    pub shared: Arc<SharedState>,
+    /// Where reviews are counted.
+    pub metrics: Arc<Metrics>,
+    /// The process's clock.
+    pub clock: Clock,
+}
+
+impl Reviewer {
+    /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: one pass over the
+    /// body and one over the nodes; logs one line for the creation of a pod. Reserves, counts and logs nothing if
+    /// somebody else has claimed the ticket.
+    ///
+    /// # Errors
+    /// The body is not an AdmissionReview with a request.
+    pub fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview> {
+        let request = Request::read(body)?;
+        let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
+            return Ok(self.untouched(&request, "is not the creation of a pod", ticket).bytes());
+        };
+        let mut pod = match Pod::from_json(object.get()) {
+            Ok(pod) => pod,
+            Err(error) => {
+                // What serde found instead is a piece of the pod: for whoever sent it, not for the log.
+                let place = format!("cannot be read at column {} of line {}", error.column(), error.line());
+                let mut response = self.untouched(&request, &place, ticket);
+                response.warn(&format!(
+                    "edgeward could not read the pod, which was left as it is: {error}"
+                ));
+                return Ok(response.bytes());
+            }
+        };
+
+        // One version for the whole review.
+        let config = self.config.load();
+        let namespace = Cow::Borrowed(request.namespace.as_deref().unwrap_or_default());
+        self.policies.load().apply(&mut pod, &namespace, &config.keys);
+        let workload = pod.workload(namespace, &config.keys);
+        let terms = Terms {
+            config: &config,
+            id: DecisionId(uuid::Uuid::new_v4().as_u128()),
+            now: self.clock.now(),
+        };
+        let (read, mut is_ours) = (Snapshots::default(), false);
+        let verdict = self.shared.review(&read, &workload, terms, || {
+            is_ours = ticket.claim();
+            is_ours && request.dry_run != Some(true)
+        });
+        let stamp = Stamp {
+            at: terms.now.wall,
+            id: terms.id.to_string(),
+        };
+        let operations = patch(&pod, &verdict, &config, &stamp);
+        let bytes = respond(&request, &workload, &verdict, &operations).bytes();
+
+        if is_ours {
+            self.count(verdict.action, verdict.reason, class(&workload), ticket.elapsed());
+            log(&request, &pod, &workload, &verdict);
+            ticket.note(|| attributes(&request, &workload, &verdict));
+        }
+        Ok(bytes)
+    }
+
+    /// "Allowed, no patch" with a warning that says why, counted with this time. Reads nothing of the body but the uid.
+    ///
+    /// # Errors
+    /// The body is not an AdmissionReview with a request.
+    pub fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
+        let request = Request::read(body)?;
+        self.count(Action::PassThrough, why.reason(), "none", elapsed);
+        tracing::warn!(
+            uid = shown(&request.uid.0),
+            namespace = shown(request.namespace.as_deref().unwrap_or_default()),
+            reason = why.reason().as_str(),
+            "no opinion"
+        );
+        let mut response = Response::allowed(&request.uid);
+        response.warn(why.warning());
+        response.audit("reason", why.reason().as_str());
+        Ok(response.bytes())
+    }
+
+    /// The answer to a review that there is nothing to decide about, which a registration as ours does not send.
+    fn untouched<'r>(&self, request: &'r Request<'r>, why: &str, ticket: &Ticket) -> Response<'r> {
+        if ticket.claim() {
+            self.count(Action::PassThrough, Reason::NotAPodCreate, "none", ticket.elapsed());
+            tracing::warn!(
+                uid = shown(&request.uid.0),
+                namespace = shown(request.namespace.as_deref().unwrap_or_default()),
+                reason = Reason::NotAPodCreate.as_str(),
+                why,
+                "untouched"
+            );
+            ticket.note(|| vec![(REASON, Reason::NotAPodCreate.as_str().to_owned())]);
+        }
+        let mut response = Response::allowed(&request.uid);
+        response.audit("reason", Reason::NotAPodCreate.as_str());
+        response
+    }
+
+    fn count(&self, action: Action<'_>, reason: Reason, class: &'static str, elapsed: Duration) {
+        let site = match action {
+            Action::Place(site) => site.name(),
+            Action::Hold | Action::PassThrough | Action::Deny => "",
+        };
+        self.metrics
+            .review(action.as_str(), reason.as_str(), class, site, elapsed);
+    }
+}
+
+/// The class as logs and metrics name it: `none` for a pod without SLO, `invalid` where it is not one.
+fn class(workload: &Workload<'_>) -> &'static str {
+    match &workload.intent {
+        None => "none",
+        Some(intent) if !intent.class_known => "invalid",
+        Some(intent) => intent.slo.class.as_str(),
+    }
+}
+
+fn respond<'a>(
+    request: &'a Request<'a>,
+    workload: &'a Workload<'a>,
+    verdict: &'a Verdict<'a>,
+    operations: &[Add],
+) -> Response<'a> {
+    let mut response = Response::allowed(&request.uid);
+    verdict.warnings.iter().for_each(|warning| response.warn(warning));
+    match verdict.action {
+        Action::Place(site) => {
+            response.audit("decision", site.kind().as_str());
+            response.audit("site", site.name());
+            response.patch(operations);
+        }
+        Action::Hold => {
+            response.audit("decision", verdict.action.as_str());
+            response.patch(operations);
+        }
+        Action::PassThrough => {
+            // A placement that was made a moment ago is repeated.
+            if let Some(claim) = workload
+                .placement
+                .as_ref()
+                .filter(|_| verdict.reason == Reason::Reinvocation)
+            {
+                response.audit("decision", &claim.decision);
+                response.audit("site", &claim.site);
+            }
+        }
+        Action::Deny => {
+            let faults = verdict.faults.iter().map(ToString::to_string).collect::<Vec<_>>();
+            response.deny(format!("invalid SLO: {}", faults.join("; ")));
+        }
+    }
+    response.audit("reason", verdict.reason.as_str());
+    response
+}
+
+/// The one line per decision. Names and numbers only: what a pod contains is nobody's business here.
+fn log(request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) {
+    let per_site = |time: fn(&edgeward_core::placement::verdict::Estimate) -> Option<Micros>| {
+        let times = verdict
+            .sites
+            .iter()
+            .filter_map(|site| Some((site.site.name(), time(&site.estimate)?)));
+        times
+            .map(|(site, time)| format!("{site}={time}"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    tracing::info!(
+        uid = shown(&request.uid.0),
+        namespace = shown(&workload.namespace),
+        name = shown(pod.name()),
+        class = class(workload),
+        verdict = verdict.action.as_str(),
+        site = verdict.site().map(|site| site.name()),
+        reason = verdict.reason.as_str(),
+        rtt_ms = verdict.rtt().map(Micros::as_millis_f64),
+        queue_ms = per_site(|estimate| Some(estimate.queue)),
+        eta_ms = per_site(|estimate| estimate.eta()),
+        dry_run = request.dry_run.unwrap_or(false),
+        "decided"
+    );
+}
+
+/// The same for a trace.
+fn attributes(request: &Request<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) -> Attributes {
+    let of = |name, value: &str| (name, value.to_owned());
+    let mut attributes = vec![
+        of("edgeward.review.uid", shown(&request.uid.0)),
+        of("k8s.namespace.name", shown(&workload.namespace)),
+        of("edgeward.class", class(workload)),
+        of("edgeward.verdict", verdict.action.as_str()),
+        of(REASON, verdict.reason.as_str()),
+    ];
+    attributes.extend(verdict.site().map(|site| of("edgeward.site", site.name())));
+    attributes
+}
+
+/// A name as far as a line of the log goes: none that the API server keeps is longer, but it asks us before it looks.
+fn shown(name: &str) -> &str {
+    const BYTES: usize = 253;
+    &name[..name.floor_char_boundary(BYTES)]
+}
+
+/// The fields of an AdmissionReview that are read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
+    #[serde(borrow, default)]
+    api_version: Text<'a>,
+    #[serde(default)]
+    kind: Text<'a>,
+    request: Option<Request<'a>>,
+}
+
+/// `AdmissionReview.request`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Request<'a> {
+    #[serde(borrow, default)]
+    uid: Text<'a>,
+    resource: Option<Resource<'a>>,
+    sub_resource: Option<Text<'a>>,
+    #[serde(default)]
+    operation: Text<'a>,
+    /// Namespace of the pod; its own metadata may not name it yet.
+    pub(crate) namespace: Option<Text<'a>>,
+    dry_run: Option<bool>,
+    /// The pod, unparsed.
+    pub(crate) object: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Resource<'a> {
+    #[serde(borrow, default)]
+    group: Text<'a>,
+    #[serde(default)]
+    resource: Text<'a>,
+}
+
+impl<'a> Request<'a> {
+    /// Reads the request of an AdmissionReview.
+    pub(crate) fn read(body: &'a [u8]) -> Result<Self, NotAReview> {
+        let refuse = |reason: String| Err(NotAReview(shorten(&reason)));
+        // serde reads a list into a struct as well.
+        if !body.trim_ascii_start().starts_with(b"{") {
+            return refuse("not an AdmissionReview: the body is not a JSON object".into());
+        }
+        let review: Review<'a> = match serde_json::from_slice(body) {
+            Ok(review) => review,
+            Err(error) => return refuse(format!("not an AdmissionReview: {error}")),
+        };
+        if review.api_version != API_VERSION || review.kind != KIND {
+            let (found, kind) = (review.api_version.0, review.kind.0);
+            return refuse(format!("expected {API_VERSION} {KIND}, found {found:?} {kind:?}"));
+        }
+        match review.request {
+            Some(request) if !request.uid.is_empty() => Ok(request),
+            Some(_) => refuse("the AdmissionReview's request has no uid".into()),
+            None => refuse("the AdmissionReview has no request".into()),
+        }
+    }
+
+    /// Whether this is the creation of a pod itself, not of one of its subresources.
+    pub(crate) fn is_pod_create(&self) -> bool {
+        let pods = |resource: &Resource<'_>| resource.group.is_empty() && resource.resource == "pods";
+        self.operation == "CREATE"
+            && self.resource.as_ref().is_some_and(pods)
+            && self.sub_resource.as_ref().is_none_or(|name| name.is_empty())
+    }
+}
+
+/// `AdmissionReview.response`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    audit_annotations: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Serialize)]
+struct Status {
+    code: u16,
+    message: String,
+}
+
+impl<'a> Response<'a> {
+    fn allowed(uid: &'a Text<'a>) -> Self {
+        Self {
+            uid,
+            allowed: true,
+            status: None,
+            patch: None,
+            patch_type: None,
+            warnings: vec![],
+            audit_annotations: serde_json::Map::new(),
+        }
+    }
+
+    fn deny(&mut self, message: String) {
+        self.allowed = false;
+        self.status = Some(Status { code: 403, message });
+    }
+
+    /// The API server refuses a patch without its type and a type without its patch.
+    fn patch(&mut self, operations: &[Add]) {
+        // Operations are plain strings and maps, which always serialise.
+        if let Some(json) = serde_json::to_vec(operations).ok().filter(|_| !operations.is_empty()) {
+            self.patch = Some(base64::engine::general_purpose::STANDARD.encode(json));
+            self.patch_type = Some("JSONPatch");
+        }
+    }
+
+    fn warn(&mut self, warning: &str) {
+        self.warnings.push(shorten(warning));
+    }
+
+    fn audit(&mut self, key: &str, value: &str) {
+        self.audit_annotations.insert(key.to_owned(), value.into());
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Envelope<'r> {
+            api_version: &'static str,
+            kind: &'static str,
+            response: &'r Response<'r>,
+        }
+        let envelope = Envelope {
+            api_version: API_VERSION,
+            kind: KIND,
+            response: self,
+        };
+        // Strings, booleans and maps of strings: nothing here can fail to serialise.
+        serde_json::to_vec(&envelope).unwrap_or_default()
+    }
+}
+
+/// A message on one line of at most [`WARNING_CHARS`] characters.
+pub fn shorten(warning: &str) -> String {
+    let line = warning.replace(|c: char| c.is_control(), " ");
+    if line.chars().count() <= WARNING_CHARS {
+        return line;
+    }
+    let mut short: String = line.chars().take(WARNING_CHARS - 1).collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,464 @@
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use super::*;
+use edgeward_core::config::InvalidSlo;
+use edgeward_core::model::node::OnTheirWay;
+use edgeward_core::placement::policy::{Policy, Seen};
+use edgeward_core::testkit;
+
+fn shared(fleet: &Value, reservation_ttl: Micros) -> Arc<SharedState> {
+    let snapshot = testkit::snapshot(fleet).younger(Micros::from_secs(100_000));
+    Arc::new(SharedState::new(Arc::new(snapshot), reservation_ttl))
+}
+
+fn reviewer(config: Config) -> Reviewer {
+    let fleet = json!({
+        "sites": [{"name": "edge", "kind": "edge"}],
+        "nodes": [{"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}}],
+    });
+    Reviewer {
+        policies: Arc::default(),
+        shared: shared(&fleet, config.reservation_ttl),
+        config: Arc::new(ArcSwap::from_pointee(config)),
+        metrics: Arc::new(Metrics::new()),
+        clock: Clock::start(),
+    }
+}
+
+fn create(pod: Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "operation": "CREATE",
+            "namespace": "shop",
+            "userInfo": {"username": "admin", "groups": ["a"]},
+            "object": pod,
+            "oldObject": null,
+            "options": {"kind": "CreateOptions"},
+        },
+    })
+}
+
+fn latency_pod() -> Value {
+    json!({
+        "metadata": {"generateName": "web-", "annotations": {"slo.example.io/class": "latency"}},
+        "spec": {"containers": [{"name": "c", "futureField": {"x": [1, null]}}]},
+    })
+}
+
+fn answer(reviewer: &Reviewer, review: &Value) -> Value {
+    let bytes = reviewer
+        .review(review.to_string().as_bytes(), &Ticket::new(reviewer.clock))
+        .unwrap();
+    let answer: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
+    assert_eq!(answer["kind"], "AdmissionReview");
+    assert_eq!(answer["response"]["uid"], review["request"]["uid"]);
+    answer["response"].clone()
+}
+
+fn counted(reviewer: &Reviewer, reason: &str) -> bool {
+    reviewer.metrics.encode().lines().any(|line| {
+        line.starts_with("edgeward_reviews_total{")
+            && line.contains(&format!("reason=\"{reason}\""))
+            && line.ends_with(" 1")
+    })
+}
+
+#[test]
+fn a_pod_is_placed_by_a_base64_json_patch() {
+    let reviewer = reviewer(Config::default());
+    let response = answer(&reviewer, &create(latency_pod()));
+    assert_eq!(response["allowed"], true);
+    assert_eq!(response["patchType"], "JSONPatch");
+    let patch = base64::engine::general_purpose::STANDARD
+        .decode(response["patch"].as_str().unwrap())
+        .unwrap();
+    let patch: Vec<Value> = serde_json::from_slice(&patch).unwrap();
+    assert!(patch.iter().all(|operation| operation["op"] == "add"));
+    assert_eq!(
+        response["auditAnnotations"],
+        json!({"decision": "edge", "site": "edge", "reason": "edge_no_slo_target"})
+    );
+    assert_eq!(response.get("warnings"), None);
+    assert!(counted(&reviewer, "edge_no_slo_target"));
+}
+
+#[test]
+fn a_pod_that_states_nothing_is_decided_by_its_policy() {
+    let reviewer = reviewer(Config::default());
+    let pod = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}});
+    let review = create(pod);
+    let untouched = answer(&reviewer, &review);
+    assert_eq!(untouched["auditAnnotations"]["reason"], "passthrough_not_managed");
+    assert_eq!(untouched.get("patch"), None);
+
+    let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "slo": {"class": "batch", "deadlineMs": 60_000}});
+    let seen = Seen {
+        namespace: "shop".to_owned(),
+        name: "web".to_owned(),
+        generation: None,
+        policy: Policy::read(&json!({"spec": spec})),
+    };
+    reviewer.policies.store(Arc::new(Policies::of([Arc::new(seen)])));
+    let response = answer(&reviewer, &review);
+    assert_eq!(response["auditAnnotations"]["reason"], "edge_feasible_slo_met");
+    let patch = base64::engine::general_purpose::STANDARD
+        .decode(response["patch"].as_str().unwrap())
+        .unwrap();
+    let patch: Vec<Value> = serde_json::from_slice(&patch).unwrap();
+    let annotations = patch.iter().find(|add| add["path"] == "/metadata/annotations").unwrap();
+    assert_eq!(annotations["value"]["slo.example.io/class"], "batch");
+    assert_eq!(annotations["value"]["slo.example.io/deadlineMs"], "60000");
+    assert_eq!(annotations["value"].get("slo.example.io/priority"), None);
+
+    // Another's pods and the namespaces that are nobody's stay as they are.
+    for (pointer, value) in [
+        ("/request/object/metadata/labels/app", "api"),
+        ("/request/namespace", "kube-system"),
+    ] {
+        let mut review = review.clone();
+        *review.pointer_mut(pointer).unwrap() = json!(value);
+        assert_eq!(answer(&reviewer, &review).get("patch"), None, "{pointer}");
+    }
+}
+
+#[test]
+fn what_is_not_the_creation_of_a_pod_is_allowed_untouched() {
+    let with = |pointer: &str, value: Value| {
+        let mut review = create(latency_pod());
+        let request = review["request"].as_object_mut().unwrap();
+        request.insert(pointer.to_owned(), value);
+        review
+    };
+    for review in [
+        with("operation", json!("UPDATE")),
+        with("operation", json!("DELETE")),
+        with(
+            "resource",
+            json!({"group": "apps", "version": "v1", "resource": "pods"}),
+        ),
+        with("resource", json!({"group": "", "version": "v1", "resource": "nodes"})),
+        with("subResource", json!("binding")),
+        with("object", Value::Null),
+    ] {
+        let reviewer = reviewer(Config::default());
+        let response = answer(&reviewer, &review);
+        let audit = json!({"reason": "passthrough_not_a_pod_create"});
+        let untouched = json!({"uid": review["request"]["uid"], "allowed": true, "auditAnnotations": audit});
+        assert_eq!(response, untouched, "{review}");
+        assert!(counted(&reviewer, "passthrough_not_a_pod_create"));
+    }
+}
+
+#[test]
+fn a_pod_that_cannot_be_read_is_allowed_with_a_warning() {
+    let reviewer = reviewer(Config::default());
+    let mut pod = latency_pod();
+    pod["spec"]["containers"] = json!("none");
+    let response = answer(&reviewer, &create(pod));
+    assert_eq!(response["allowed"], true);
+    assert_eq!(response.get("patch"), None);
+    let warning = response["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.starts_with("edgeward could not read the pod, which was left as it is: invalid type"),
+        "{warning}"
+    );
+}
+
+#[test]
+fn what_is_no_admission_review_says_why() {
+    let reviewer = reviewer(Config::default());
+    let reason = |body: &str| {
+        reviewer
+            .review(body.as_bytes(), &Ticket::new(reviewer.clock))
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(reason("{").starts_with("not an AdmissionReview: EOF"));
+    assert_eq!(reason(" []"), "not an AdmissionReview: the body is not a JSON object");
+    assert_eq!(
+        reason(&json!({"apiVersion": "x".repeat(5000)}).to_string())
+            .chars()
+            .count(),
+        WARNING_CHARS
+    );
+    assert_eq!(
+        reason(r#"{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}"#),
+        r#"expected admission.k8s.io/v1 AdmissionReview, found "admission.k8s.io/v1beta1" "AdmissionReview""#
+    );
+    assert_eq!(
+        reason(r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#),
+        "the AdmissionReview has no request"
+    );
+    assert_eq!(
+        reason(r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {}}"#),
+        "the AdmissionReview's request has no uid"
+    );
+}
+
+#[test]
+fn an_invalid_slo_warns_or_denies_with_every_fault() {
+    let mut pod = latency_pod();
+    pod["metadata"]["annotations"]["slo.example.io/deadlineMs"] = json!("soon");
+    pod["metadata"]["annotations"]["slo.example.io/priority"] = json!("eleven");
+    let warned = answer(&reviewer(Config::default()), &create(pod.clone()));
+    assert_eq!(warned["allowed"], true);
+    assert_eq!(warned["warnings"].as_array().unwrap().len(), 2);
+    assert_eq!(warned["auditAnnotations"]["reason"], "edge_invalid_slo");
+
+    let strict = reviewer(Config {
+        invalid_slo: InvalidSlo::Deny,
+        ..Config::default()
+    });
+    let denied = answer(&strict, &create(pod));
+    assert_eq!(denied["allowed"], false);
+    assert_eq!(
+        denied["status"],
+        json!({
+            "code": 403,
+            "message": "invalid SLO: slo.example.io/deadlineMs: \"soon\" is not a whole number of milliseconds from 1 to \
+                        31536000000; slo.example.io/priority: \"eleven\" is not a whole number from 0 to 10",
+        })
+    );
+    assert_eq!(denied.get("patch"), None);
+}
+
+#[test]
+fn no_opinion_is_allowed_and_counted() {
+    for (why, reason) in [
+        (NoOpinion::Deadline, "passthrough_deadline"),
+        (NoOpinion::Panic, "passthrough_panic"),
+        (NoOpinion::NotReady, "passthrough_not_ready"),
+    ] {
+        let reviewer = reviewer(Config::default());
+        let bytes = reviewer
+            .no_opinion(
+                create(latency_pod()).to_string().as_bytes(),
+                why,
+                Duration::from_millis(900),
+            )
+            .unwrap();
+        let response = serde_json::from_slice::<Value>(&bytes).unwrap()["response"].clone();
+        assert_eq!(response["allowed"], true);
+        assert_eq!(response.get("patch"), None);
+        assert_eq!(response["auditAnnotations"], json!({ "reason": reason }));
+        assert!(response["warnings"][0].as_str().unwrap().starts_with("edgeward "));
+        assert!(counted(&reviewer, reason));
+        let page = reviewer.metrics.encode();
+        assert!(page.contains("edgeward_review_duration_seconds_sum 0.9\n"), "{page}");
+    }
+}
+
+#[test]
+fn a_review_that_somebody_else_has_answered_is_not_counted() {
+    let reviewer = reviewer(Config::default());
+    let mut other = create(latency_pod());
+    other["request"]["operation"] = "UPDATE".into();
+    for review in [create(latency_pod()), other] {
+        let ticket = Ticket::new(reviewer.clock);
+        assert!(ticket.claim());
+        reviewer.review(review.to_string().as_bytes(), &ticket).unwrap();
+    }
+    let page = reviewer.metrics.encode();
+    assert!(page.contains("edgeward_review_duration_seconds_count 0\n"), "{page}");
+}
+
+#[test]
+fn a_second_round_repeats_the_first_without_a_patch() {
+    let reviewer = reviewer(Config::default());
+    let mut pod = latency_pod();
+    pod["spec"]["nodeSelector"] = json!({"node.role/edge": "true"});
+    for (name, value) in [
+        ("decision", "edge".to_owned()),
+        ("site", "edge".to_owned()),
+        ("decision-id", "x".to_owned()),
+        ("timestamp", jiff::Timestamp::now().to_string()),
+    ] {
+        pod["metadata"]["annotations"][format!("scheduling.example.io/{name}")] = value.into();
+    }
+    let response = answer(&reviewer, &create(pod));
+    assert_eq!(response.get("patch"), None);
+    assert_eq!(
+        response["auditAnnotations"],
+        json!({"decision": "edge", "site": "edge", "reason": "passthrough_reinvocation"})
+    );
+}
+
+/// No test takes so long that a reservation expires.
+const HOUR: Micros = Micros::from_secs(3_600);
+
+/// Two edge nodes for four of [`core_pod`] each, and a cloud with room for all.
+fn burst_reviewer(reservation_ttl: Micros) -> Reviewer {
+    let edge = ["e1", "e2"].map(
+        |name| json!({"name": name, "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": "4500m", "pods": 99}}),
+    );
+    let cloud = json!({"name": "c", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": 999, "pods": 999}});
+    let fleet = json!({
+        "sites": [
+            {"name": "edge", "kind": "edge"},
+            {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 25, "lossPct": 0}},
+        ],
+        "nodes": [edge[0], edge[1], cloud],
+    });
+    Reviewer {
+        shared: shared(&fleet, reservation_ttl),
+        ..reviewer(Config {
+            reservation_ttl,
+            ..Config::default()
+        })
+    }
+}
+
+fn core_pod() -> Value {
+    let mut pod = latency_pod();
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    pod
+}
+
+fn site(reviewer: &Reviewer, review: &Value) -> String {
+    let response = answer(reviewer, review);
+    response["auditAnnotations"]["site"].as_str().unwrap().to_owned()
+}
+
+/// How many of 60 pods that arrive through six connections at once are sent to the edge.
+fn edge_share_of_a_burst(reviewer: &Reviewer) -> usize {
+    let review = create(core_pod());
+    let ten = || (0..10).filter(|_| site(reviewer, &review) == "edge").count();
+    std::thread::scope(|scope| {
+        let connections = [(); 6].map(|()| scope.spawn(ten));
+        connections.into_iter().map(|thread| thread.join().unwrap()).sum()
+    })
+}
+
+fn open(reviewer: &Reviewer) -> usize {
+    reviewer.shared.ledger().open()
+}
+
+#[test]
+fn a_burst_is_not_promised_the_same_room_twice() {
+    let reviewer = burst_reviewer(HOUR);
+    assert_eq!(edge_share_of_a_burst(&reviewer), 8);
+    assert_eq!(open(&reviewer), 60);
+    reviewer.metrics.follow(Arc::clone(&reviewer.shared));
+    assert!(reviewer.metrics.encode().contains("edgeward_reservations 60\n"));
+
+    let without = burst_reviewer(Micros(0));
+    assert_eq!(edge_share_of_a_burst(&without), 60);
+    assert_eq!(open(&without), 0);
+}
+
+#[test]
+fn every_replica_counts_its_own_promises_for_the_others_too() {
+    let reviewer = burst_reviewer(HOUR);
+    reviewer.shared.ledger().set_replicas(4);
+    assert_eq!(edge_share_of_a_burst(&reviewer), 2);
+}
+
+#[test]
+fn a_dry_run_sees_the_promises_and_makes_none() {
+    let reviewer = burst_reviewer(HOUR);
+    let mut dry = create(core_pod());
+    dry["request"]["dryRun"] = true.into();
+    for _ in 0..20 {
+        assert_eq!(site(&reviewer, &dry), "edge");
+    }
+    assert_eq!(open(&reviewer), 0);
+    assert_eq!(edge_share_of_a_burst(&reviewer), 8);
+    assert_eq!(site(&reviewer, &dry), "cloud");
+    assert_eq!(open(&reviewer), 60);
+}
+
+#[test]
+fn nothing_is_promised_to_a_pod_that_fits_nowhere_nor_by_an_answer_that_comes_too_late() {
+    let reviewer = burst_reviewer(HOUR);
+    let mut large = core_pod();
+    large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1000");
+    let response = answer(&reviewer, &create(large));
+    assert_eq!(response["auditAnnotations"]["reason"], "edge_too_large");
+    assert_eq!(open(&reviewer), 0);
+
+    let ticket = Ticket::new(reviewer.clock);
+    assert!(ticket.claim());
+    reviewer
+        .review(create(core_pod()).to_string().as_bytes(), &ticket)
+        .unwrap();
+    assert_eq!(open(&reviewer), 0);
+}
+
+/// A pod of a core, as another webhook's change brings it back: placed on the edge.
+fn second_round(reviewer: &Reviewer) -> Value {
+    let mut review = create(core_pod());
+    let response = answer(reviewer, &review);
+    let patch = base64::engine::general_purpose::STANDARD.decode(response["patch"].as_str().unwrap());
+    let patch: json_patch::Patch = serde_json::from_slice(&patch.unwrap()).unwrap();
+    json_patch::patch(&mut review["request"]["object"], &patch).unwrap();
+    review
+}
+
+/// Millicores and pod slots that are promised on the edge.
+fn promised(reviewer: &Reviewer) -> (i64, i64) {
+    let OnTheirWay { amounts, pods, .. } = reviewer.shared.ledger().on_their_way("edge", 0);
+    (amounts.cpu.0, pods)
+}
+
+#[test]
+fn a_second_round_adjusts_what_is_promised() {
+    let reviewer = burst_reviewer(HOUR);
+    let mut review = second_round(&reviewer);
+    assert_eq!(promised(&reviewer), (1_000, 1));
+
+    review["request"]["object"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2500m");
+    review["request"]["dryRun"] = true.into();
+    let audit = |review: &Value| answer(&reviewer, review)["auditAnnotations"]["reason"].clone();
+    assert_eq!(audit(&review), "passthrough_reinvocation");
+    assert_eq!(promised(&reviewer), (1_000, 1));
+    review["request"]["dryRun"] = false.into();
+    assert_eq!(audit(&review), "passthrough_reinvocation");
+    assert_eq!(promised(&reviewer), (2_500, 1));
+    // What fits nowhere takes nothing, whatever it was promised.
+    review["request"]["object"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("9E");
+    assert_eq!(audit(&review), "passthrough_reinvocation");
+    assert_eq!(promised(&reviewer), (0, 0));
+}
+
+#[test]
+fn a_second_round_after_its_reservation_expired_takes_the_room_anew() {
+    let reviewer = burst_reviewer(Micros(1));
+    let mut review = second_round(&reviewer);
+    let cpu = |review: &mut Value, cpu: &str| {
+        review["request"]["object"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu.into();
+    };
+    for (asked, expected) in [("2500m", (2_500, 1)), ("9", (0, 0)), ("1", (1_000, 1))] {
+        cpu(&mut review, asked);
+        let reason = &answer(&reviewer, &review)["auditAnnotations"]["reason"];
+        assert_eq!(reason, "passthrough_reinvocation");
+        assert_eq!(promised(&reviewer), expected, "{asked}");
+    }
+}
+
+#[test]
+fn a_panic_under_the_lock_does_not_end_all_reviews() {
+    let reviewer = burst_reviewer(HOUR);
+    let shared = Arc::clone(&reviewer.shared);
+    let panicked = std::thread::spawn(move || {
+        let _ledger = shared.ledger();
+        panic!("in a review");
+    });
+    assert!(panicked.join().is_err());
+    assert_eq!(edge_share_of_a_burst(&reviewer), 8);
+}
+
+#[test]
+fn warnings_stay_on_one_line_of_120_characters() {
+    assert_eq!(shorten("one\ntwo\t"), "one two ");
+    let long = shorten(&"ü".repeat(200));
+    assert_eq!(long.chars().count(), WARNING_CHARS);
+    assert!(long.ends_with('…'));
+    assert_eq!(shorten(&"x".repeat(120)), "x".repeat(120));
+}

@@ -1,0 +1,364 @@
+//! `POST /mutate` over TLS: bounds on everything a client may take from us, the caller's deadline, and a review that
+//! panics or takes long costs its own opinion and nothing else.
+
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{CONNECTION, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum_server::accept::{Accept, NoDelayAcceptor};
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use axum_server::{Handle, Server};
+use rustls::{AlertDescription, ServerConfig};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Sleep;
+use tokio_rustls::server::TlsStream;
+
+use crate::admission::body;
+use crate::admission::body::{Buffered, Fault};
+use crate::admission::connections::{Connections, bounded};
+use crate::admission::deadline::answer_within;
+use crate::admission::review::{NoOpinion, NotAReview};
+use crate::admission::{Answer, Phase, Ticket};
+use crate::instruments::metrics::{HandshakeFailure, Metrics};
+use crate::instruments::traces::{Attributes, Spans};
+use crate::platform::clock::Clock;
+use crate::tls::ALPN;
+
+/// Where reviews are posted.
+pub const PATH: &str = "/mutate";
+
+/// The longest a handshake may take; the API server gives up after as long.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many reviews are decided at the same time; the others wait, until their deadline at most. Twice as many as
+/// there are cores: the system then shares the cores out, so that a short review passes a few long ones.
+#[must_use]
+pub fn reviews_at_a_time() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// What a handler shares.
+struct Endpoint<A> {
+    answer: Arc<A>,
+    metrics: Arc<Metrics>,
+    phase: watch::Receiver<Phase>,
+    clock: Clock,
+    /// Where requests are traced.
+    spans: Option<Spans>,
+    /// [`reviews_at_a_time`]; never closed.
+    turns: Arc<Semaphore>,
+    /// For bodies, in bytes.
+    room: Arc<Semaphore>,
+}
+
+/// The admission endpoint without a listener.
+///
+/// | request | answer |
+/// |---|---|
+/// | `POST /mutate` with an AdmissionReview | 200 and the review's response |
+/// | what is sent is no AdmissionReview | 400 with the reason |
+/// | another path, another method | 404, 405 |
+/// | the body does not arrive before the deadline | 408 |
+/// | the body is larger than [`BODY_LIMIT`](crate::admission::BODY_LIMIT) | 413 |
+/// | the body is not `application/json` | 415 |
+/// | with the body, [`BODIES_LIMIT`](crate::admission::BODIES_LIMIT) would be exceeded | 503; no body up to [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) |
+///
+/// A review that panics, is not decided within its `timeout` or comes before everything needed is there is answered
+/// "allowed, no patch". Reviews are decided on threads of their own, [`reviews_at_a_time`]; one that overruns its
+/// `timeout` runs to its end there and keeps its turn for so long. While draining every answer carries `Connection: close`, so that the client's next request goes to
+/// another replica.
+pub fn router<A: Answer>(
+    answer: Arc<A>,
+    metrics: Arc<Metrics>,
+    phase: watch::Receiver<Phase>,
+    clock: Clock,
+    spans: Option<Spans>,
+) -> Router {
+    let endpoint = Arc::new(Endpoint {
+        answer,
+        metrics,
+        phase,
+        clock,
+        spans,
+        turns: Arc::new(Semaphore::new(reviews_at_a_time())),
+        room: body::room(),
+    });
+    Router::new()
+        .route(PATH, post(mutate::<A>))
+        .fallback(async || (StatusCode::NOT_FOUND, "reviews are posted to /mutate\n"))
+        .layer(middleware::from_fn_with_state(Arc::clone(&endpoint), finish::<A>))
+        .with_state(endpoint)
+}
+
+/// Serves `router` over TLS until `handle` shuts it down, which drops every connection: wait until `connections` are at
+/// rest. (A graceful end would close those that idle, and one of them may just be getting a review.)
+///
+/// # Errors
+/// The socket can no longer accept.
+pub async fn listen(
+    socket: TcpListener,
+    tls: Arc<ServerConfig>,
+    router: Router,
+    connections: Connections,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    handle: Handle<SocketAddr>,
+) -> io::Result<()> {
+    let server = Server::from_listener(socket).acceptor(acceptor(tls, metrics, clock));
+    bounded(server, connections, handle)
+        .serve(router.into_make_service())
+        .await
+}
+
+/// Every answer passes here: errors are counted, spans end, and a draining server says goodbye.
+async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, mut request: Request, next: Next) -> Response {
+    let spans = endpoint.spans.as_ref();
+    let span = spans.and_then(|spans| Some((spans, spans.begin(request.headers())?)));
+    if span.is_some() {
+        request.extensions_mut().insert(Traced);
+    }
+    let mut response = next.run(request).await;
+    let status = response.status();
+    if let Some((spans, begun)) = span {
+        let noted = response.extensions_mut().remove::<Attributes>();
+        spans.end(begun, status, noted.unwrap_or_default());
+    }
+    if status.is_client_error() || status.is_server_error() {
+        endpoint.metrics.http_error(status.as_u16());
+    }
+    if *endpoint.phase.borrow() == Phase::Draining {
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Marks a request whose answer is to say what was decided.
+#[derive(Debug, Clone, Copy)]
+struct Traced;
+
+async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Request) -> Response {
+    let mut deadline = pin!(tokio::time::sleep(answer_within(request.uri())));
+    let is_traced = request.extensions().get::<Traced>().is_some();
+    if !is_json(request.headers()) {
+        return refuse(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the body must be application/json\n",
+        );
+    }
+    let body = tokio::select! {
+        biased;
+        body = body::read(request.into_body(), &endpoint.room) => body,
+        () = &mut deadline => return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n"),
+    };
+    let body = match body {
+        Ok(body) => Arc::new(body),
+        Err(Fault::TooLarge) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 7 MiB\n"),
+        Err(Fault::NoRoom) => return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many reviews at a time\n"),
+        Err(Fault::Broken(error)) => {
+            return refuse(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}\n"));
+        }
+    };
+    let ticket = Ticket::new(endpoint.clock);
+    let ticket = Arc::new(if is_traced { ticket.traced() } else { ticket });
+    let mut response = answer(&endpoint, body, &ticket, deadline).await;
+    if let Some(noted) = ticket.noted() {
+        response.extensions_mut().insert(noted.clone());
+    }
+    response
+}
+
+/// What is answered to this body, by the deadline.
+async fn answer<A: Answer>(
+    endpoint: &Endpoint<A>,
+    body: Arc<Buffered>,
+    ticket: &Arc<Ticket>,
+    mut deadline: Pin<&mut Sleep>,
+) -> Response {
+    let no_opinion = |why| no_opinion(&*endpoint.answer, &body, why, ticket);
+    let phase = *endpoint.phase.borrow();
+    if phase == Phase::NotReady {
+        return no_opinion(NoOpinion::NotReady);
+    }
+    let mut review = pin!(review(endpoint, Arc::clone(&body), Arc::clone(ticket)));
+    let answered = tokio::select! {
+        biased;
+        answered = &mut review => answered,
+        () = &mut deadline => {
+            if ticket.claim() {
+                return no_opinion(NoOpinion::Deadline);
+            }
+            // Decided in this very moment, and about to arrive.
+            review.await
+        }
+    };
+    answered.map_or_else(no_opinion, respond)
+}
+
+/// Waits for a turn and has the review decided, away from the threads that serve connections and notice deadlines. A
+/// panic is caught there. Once it has its turn, it keeps it to its end, whether or not anybody waits for the answer.
+async fn review<A: Answer>(
+    endpoint: &Endpoint<A>,
+    body: Arc<Buffered>,
+    ticket: Arc<Ticket>,
+) -> Result<Result<Vec<u8>, NotAReview>, NoOpinion> {
+    let turn = Arc::clone(&endpoint.turns).acquire_owned().await;
+    let answer = Arc::clone(&endpoint.answer);
+    let review = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        answer.review(&body, &ticket)
+    });
+    review.await.map_err(|_| NoOpinion::Panic)
+}
+
+/// The answer of last resort. Should it panic too, the client gets a 500, which `failurePolicy: Ignore` admits.
+fn no_opinion(answer: &impl Answer, body: &[u8], why: NoOpinion, ticket: &Ticket) -> Response {
+    ticket.note(|| why.attributes());
+    match catch_unwind(AssertUnwindSafe(|| answer.no_opinion(body, why, ticket.elapsed()))) {
+        Ok(answered) => respond(answered),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the review failed\n").into_response(),
+    }
+}
+
+fn respond(answered: Result<Vec<u8>, NotAReview>) -> Response {
+    match answered {
+        Ok(bytes) => ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], bytes).into_response(),
+        Err(NotAReview(reason)) => (StatusCode::BAD_REQUEST, format!("{reason}\n")).into_response(),
+    }
+}
+
+/// An error before the body was read to its end: the connection cannot be used again, and the client is told.
+fn refuse(status: StatusCode, reason: impl IntoResponse) -> Response {
+    (status, [(CONNECTION, HeaderValue::from_static("close"))], reason).into_response()
+}
+
+/// Parameters such as `charset=utf-8` are allowed; JSON is UTF-8 whatever they say.
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// The handshake, counted.
+#[derive(Debug, Clone)]
+struct CountedAcceptor {
+    inner: RustlsAcceptor<NoDelayAcceptor>,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    rejected: Arc<Seldom>,
+}
+
+/// `TCP_NODELAY`, then the handshake within [`HANDSHAKE_TIMEOUT`].
+fn acceptor(tls: Arc<ServerConfig>, metrics: Arc<Metrics>, clock: Clock) -> CountedAcceptor {
+    let inner = RustlsAcceptor::new(RustlsConfig::from_config(tls))
+        .handshake_timeout(HANDSHAKE_TIMEOUT)
+        .acceptor(NoDelayAcceptor::new());
+    CountedAcceptor {
+        inner,
+        metrics,
+        clock,
+        rejected: Arc::default(),
+    }
+}
+
+/// Says when a line that anybody can cause is due: once a second.
+#[derive(Debug, Default)]
+struct Seldom {
+    next_us: AtomicU64,
+    held_back: AtomicU64,
+}
+
+impl Seldom {
+    /// How many were held back since the last line; `None` if this one is held back too.
+    fn due(&self, now_us: u64) -> Option<u64> {
+        let next = self.next_us.load(Ordering::Relaxed);
+        let advance = || {
+            let then = now_us.saturating_add(1_000_000);
+            let advanced = self
+                .next_us
+                .compare_exchange(next, then, Ordering::Relaxed, Ordering::Relaxed);
+            advanced.is_ok()
+        };
+        if now_us >= next && advance() {
+            return Some(self.held_back.swap(0, Ordering::Relaxed));
+        }
+        self.held_back.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+impl<S: Send + 'static> Accept<TcpStream, S> for CountedAcceptor {
+    type Stream = TlsStream<TcpStream>;
+    type Service = S;
+    type Future = Pin<Box<dyn Future<Output = io::Result<(Self::Stream, S)>> + Send>>;
+
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let accepting = self.inner.accept(stream, service);
+        let metrics = Arc::clone(&self.metrics);
+        let (clock, rejected) = (self.clock, Arc::clone(&self.rejected));
+        Box::pin(async move {
+            let accepted = accepting.await;
+            match &accepted {
+                Ok((stream, _)) => {
+                    let protocol = stream.get_ref().1.alpn_protocol();
+                    metrics.connection(if protocol == Some(ALPN) { "http/1.1" } else { "none" });
+                }
+                Err(error) => {
+                    let cause = cause(error);
+                    metrics.handshake_failure(cause);
+                    let words = match cause {
+                        HandshakeFailure::Rejected => {
+                            Some("a client does not trust our certificate; is its caBundle ours?")
+                        }
+                        HandshakeFailure::Client => Some("a client showed no certificate that --client-ca vouches for"),
+                        _ => None,
+                    };
+                    let due = words.and_then(|words| Some((words, rejected.due(clock.monotonic_us())?)));
+                    if let Some((words, held_back)) = due {
+                        tracing::warn!(%error, held_back, "{words}");
+                    } else {
+                        tracing::debug!(%error, cause = cause.as_str(), "handshake failed");
+                    }
+                }
+            }
+            accepted
+        })
+    }
+}
+
+fn cause(error: &io::Error) -> HandshakeFailure {
+    use AlertDescription as Alert;
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::AlertReceived(
+            Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA,
+        )) => HandshakeFailure::Rejected,
+        Some(rustls::Error::NoCertificatesPresented | rustls::Error::InvalidCertificate(_)) => HandshakeFailure::Client,
+        Some(_) => HandshakeFailure::Protocol,
+        None if error.kind() == io::ErrorKind::TimedOut => HandshakeFailure::Timeout,
+        None => HandshakeFailure::Closed,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,378 @@
+//! The router without a port, and the acceptor on a socket pair.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll, Waker};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::Method;
+use http_body_util::BodyExt as _;
+use rustls::pki_types::ServerName;
+use tower::ServiceExt as _;
+
+use super::*;
+use crate::admission::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
+use crate::platform::clock::Clock;
+use crate::tls::{Certificates, Source};
+
+/// Says which way it was asked; `review` does what the test wants first.
+struct Scripted<F>(F);
+
+impl<F: Fn(&Ticket) + Send + Sync + 'static> Answer for Scripted<F> {
+    fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview> {
+        (self.0)(ticket);
+        match body {
+            b"{}" => Ok(b"reviewed".to_vec()),
+            _ => Err(NotAReview("kind is missing".to_owned())),
+        }
+    }
+
+    fn no_opinion(&self, body: &[u8], why: NoOpinion, _: Duration) -> Result<Vec<u8>, NotAReview> {
+        assert!(body != b"panic again", "no opinion on this either");
+        Ok(format!("no opinion: {why:?}").into_bytes())
+    }
+}
+
+struct Harness {
+    router: Router,
+    metrics: Arc<Metrics>,
+    phase: watch::Sender<Phase>,
+}
+
+fn harness(behaviour: impl Fn(&Ticket) + Send + Sync + 'static) -> Harness {
+    let metrics = Arc::new(Metrics::new());
+    let (phase, receiver) = watch::channel(Phase::Serving);
+    Harness {
+        router: router(
+            Arc::new(Scripted(behaviour)),
+            Arc::clone(&metrics),
+            receiver,
+            Clock::start(),
+            None,
+        ),
+        metrics,
+        phase,
+    }
+}
+
+impl Harness {
+    async fn send(&self, request: Request) -> (StatusCode, HeaderMap, String) {
+        let response = self.router.clone().oneshot(request).await.expect("infallible");
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.expect("a body").to_bytes();
+        (
+            head.status,
+            head.headers,
+            String::from_utf8(body.to_vec()).expect("UTF-8"),
+        )
+    }
+
+    async fn post(&self, body: impl Into<Body>) -> (StatusCode, HeaderMap, String) {
+        self.send(review("/mutate", body)).await
+    }
+
+    fn counted(&self, line: &str) -> bool {
+        self.metrics.encode().contains(line)
+    }
+}
+
+fn review(uri: &str, body: impl Into<Body>) -> Request {
+    Request::post(uri)
+        .header(CONTENT_TYPE, "application/json")
+        .body(body.into())
+        .expect("a request")
+}
+
+#[tokio::test]
+async fn a_review_is_answered_in_json() {
+    let (status, headers, body) = harness(|_| {}).post("{}").await;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, "reviewed"));
+    assert_eq!(headers[CONTENT_TYPE], "application/json");
+    assert!(!headers.contains_key(CONNECTION));
+}
+
+#[tokio::test]
+async fn what_is_no_review_is_answered_with_the_reason() {
+    let harness = harness(|_| {});
+    let (status, _, body) = harness.post("[]").await;
+    assert_eq!((status, body.as_str()), (StatusCode::BAD_REQUEST, "kind is missing\n"));
+    assert!(harness.counted("edgeward_http_errors_total{code=\"400\"} 1"));
+}
+
+#[tokio::test]
+async fn only_json_is_taken() {
+    let harness = harness(|_| {});
+    let with = |content_type: Option<&str>| {
+        let mut request = Request::post("/mutate");
+        if let Some(content_type) = content_type {
+            request = request.header(CONTENT_TYPE, content_type);
+        }
+        request.body(Body::from("{}")).expect("a request")
+    };
+    for good in [
+        "application/json",
+        "application/json; charset=utf-8",
+        "Application/JSON;charset=UTF-8",
+    ] {
+        assert_eq!(harness.send(with(Some(good))).await.0, StatusCode::OK, "{good}");
+    }
+    for bad in [
+        None,
+        Some("text/plain"),
+        Some("application/jsonp"),
+        Some("application/yaml"),
+        Some(""),
+    ] {
+        assert_eq!(
+            harness.send(with(bad)).await.0,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "{bad:?}"
+        );
+    }
+    assert!(harness.counted("edgeward_http_errors_total{code=\"415\"} 5"));
+}
+
+#[tokio::test]
+async fn another_path_or_method_is_named_as_such() {
+    let harness = harness(|_| {});
+    assert_eq!(harness.send(review("/validate", "{}")).await.0, StatusCode::NOT_FOUND);
+    let get = Request::builder()
+        .method(Method::GET)
+        .uri("/mutate")
+        .body(Body::empty())
+        .expect("a request");
+    let (status, headers, _) = harness.send(get).await;
+    assert_eq!(
+        (status, headers["allow"].as_bytes()),
+        (StatusCode::METHOD_NOT_ALLOWED, b"POST".as_slice())
+    );
+    assert!(harness.counted("edgeward_http_errors_total{code=\"404\"} 1"));
+    assert!(harness.counted("edgeward_http_errors_total{code=\"405\"} 1"));
+}
+
+#[tokio::test]
+async fn a_body_of_7_mib_is_taken_and_one_byte_more_is_not() {
+    let harness = harness(|_| {});
+    assert_eq!(harness.post(vec![b' '; BODY_LIMIT]).await.0, StatusCode::BAD_REQUEST);
+    let (status, headers, _) = harness.post(vec![b' '; BODY_LIMIT + 1]).await;
+    assert_eq!(
+        (status, headers[CONNECTION].as_bytes()),
+        (StatusCode::PAYLOAD_TOO_LARGE, b"close".as_slice())
+    );
+    assert!(harness.counted("edgeward_http_errors_total{code=\"413\"} 1"));
+}
+
+/// Sends this much, and never the rest.
+struct Stalled(Option<Bytes>);
+
+impl HttpBody for Stalled {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        match self.0.take() {
+            Some(data) => Poll::Ready(Some(Ok(http_body::Frame::data(data)))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_is_given_up() {
+    let harness = harness(|_| {});
+    let (status, headers, _) = harness
+        .send(review("/mutate?timeout=20ms", Body::new(Stalled(None))))
+        .await;
+    assert_eq!(
+        (status, headers[CONNECTION].as_bytes()),
+        (StatusCode::REQUEST_TIMEOUT, b"close".as_slice())
+    );
+    assert!(harness.counted("edgeward_http_errors_total{code=\"408\"} 1"));
+}
+
+#[tokio::test]
+async fn bodies_together_are_bounded_by_what_has_arrived() {
+    let harness = harness(|_| {});
+    let begin = |data: Bytes| {
+        let mut sending = Box::pin(harness.post(Body::new(Stalled(Some(data)))));
+        let polled = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        sending
+    };
+    let announced: Vec<_> = (0..100).map(|_| begin(Bytes::new())).collect();
+    assert_eq!(harness.post("{}").await.0, StatusCode::OK);
+    let largest = Bytes::from(vec![b' '; BODY_LIMIT]);
+    let arrived: Vec<_> = (0..BODIES_LIMIT / (BODY_LIMIT - ORDINARY_BODY))
+        .map(|_| begin(largest.clone()))
+        .collect();
+    let (status, headers, _) = harness.post(largest.clone()).await;
+    assert_eq!(
+        (status, headers[CONNECTION].as_bytes()),
+        (StatusCode::SERVICE_UNAVAILABLE, b"close".as_slice())
+    );
+    assert!(harness.counted("edgeward_http_errors_total{code=\"503\"} 1"));
+    let ordinary = vec![b' '; ORDINARY_BODY];
+    assert_eq!(
+        harness.post(ordinary).await.0,
+        StatusCode::BAD_REQUEST,
+        "taken, and no review"
+    );
+    drop((announced, arrived));
+    assert_eq!(
+        harness.post(largest).await.0,
+        StatusCode::BAD_REQUEST,
+        "taken, and no review"
+    );
+}
+
+/// A review that lasts until the test lets go of the other end, and tells then whether it still was the one to answer.
+fn until(released: Receiver<()>, claimed: Sender<bool>) -> impl Fn(&Ticket) + Send + Sync {
+    let released = Mutex::new(released);
+    move |ticket| {
+        let _ = released.lock().expect("not poisoned").recv();
+        let _ = claimed.send(ticket.claim());
+    }
+}
+
+#[tokio::test]
+async fn an_overdue_review_is_answered_once_and_without_an_opinion() {
+    let ((release, released), (claimed, claims)) = (channel(), channel());
+    let harness = harness(until(released, claimed));
+    let answered = harness.send(review("/mutate?timeout=100ms", "{}")).await;
+    drop(release);
+    let (status, _, body) = answered;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: Deadline"));
+    assert!(!claims.recv().expect("it ran to its end"), "it was answered already");
+    let (_, _, body) = harness.post("{}").await;
+    assert_eq!(body, "reviewed");
+    assert!(claims.recv().expect("it ran to its end"));
+}
+
+#[tokio::test]
+async fn a_review_that_claimed_its_answer_before_the_deadline_is_waited_for() {
+    let (claimed, claims) = channel();
+    let harness = harness(move |ticket| {
+        let _ = claimed.send(ticket.claim());
+        // Past the deadline, which finds the answer claimed.
+        while ticket.elapsed() < Duration::from_millis(100) {
+            std::thread::yield_now();
+        }
+    });
+    let (_, _, body) = harness.send(review("/mutate?timeout=100ms", "{}")).await;
+    let claimed = claims.recv().expect("it ran");
+    assert_eq!(body, if claimed { "reviewed" } else { "no opinion: Deadline" });
+}
+
+#[tokio::test]
+async fn reviews_without_a_turn_are_answered_in_time_and_served_again_afterwards() {
+    let ((release, released), (claimed, claims)) = (channel(), channel());
+    let harness = harness(until(released, claimed));
+    for _ in 0..=reviews_at_a_time() {
+        let (_, _, body) = harness.send(review("/mutate?timeout=20ms", "{}")).await;
+        assert_eq!(body, "no opinion: Deadline");
+    }
+    drop(release);
+    let (_, _, body) = harness.post("{}").await;
+    assert_eq!(body, "reviewed");
+    let answered = claims.iter().take(reviews_at_a_time() + 1).filter(|claimed| *claimed);
+    assert_eq!(
+        answered.count(),
+        1,
+        "one more than had a turn, and only the last was in time"
+    );
+}
+
+#[tokio::test]
+async fn a_panic_is_answered_without_an_opinion() {
+    let harness = harness(|_| panic!("a bug"));
+    let (status, _, body) = harness.post("{}").await;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: Panic"));
+    let (status, _, _) = harness.post("panic again").await;
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test]
+async fn nothing_is_decided_before_everything_is_there() {
+    let harness = harness(|_| panic!("must not be asked"));
+    harness.phase.send_replace(Phase::NotReady);
+    let (status, headers, body) = harness.post("{}").await;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: NotReady"));
+    assert!(!headers.contains_key(CONNECTION));
+}
+
+#[tokio::test]
+async fn a_draining_server_decides_and_says_goodbye() {
+    let harness = harness(|_| {});
+    harness.phase.send_replace(Phase::Draining);
+    for request in [
+        review("/mutate", "{}"),
+        review("/mutate", "[]"),
+        review("/elsewhere", "{}"),
+    ] {
+        let (_, headers, _) = harness.send(request).await;
+        assert_eq!(headers[CONNECTION], "close");
+    }
+    assert_eq!(harness.post("{}").await.2, "reviewed");
+}
+
+#[tokio::test]
+async fn accepted_connections_have_nodelay() {
+    let metrics = Arc::new(Metrics::new());
+    let source = Source::SelfSigned {
+        directory: None,
+        service: "e".into(),
+        namespace: "n".into(),
+    };
+    let certificates = Certificates::load(&source, Clock::start(), Arc::clone(&metrics))
+        .await
+        .expect("made");
+    let acceptor = acceptor(
+        certificates.server_config().expect("a configuration"),
+        Arc::clone(&metrics),
+        Clock::start(),
+    );
+
+    let socket = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = socket.local_addr().expect("an address");
+    let mut roots = rustls::RootCertStore::empty();
+    let pem = certificates.ca_bundle().expect("a bundle").as_bytes();
+    roots
+        .add(rustls::pki_types::pem::PemObject::from_pem_slice(pem).expect("PEM"))
+        .expect("a root");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connect = async {
+        let stream = TcpStream::connect(address).await.expect("connected");
+        let name = ServerName::try_from("e.n.svc").expect("a name");
+        tokio_rustls::TlsConnector::from(Arc::new(client))
+            .connect(name, stream)
+            .await
+            .expect("handshake")
+    };
+    let accept = async {
+        let (stream, _) = socket.accept().await.expect("accepted");
+        stream.set_nodelay(false).expect("set");
+        acceptor.accept(stream, ()).await.expect("handshake").0
+    };
+    let (_client, server) = tokio::join!(connect, accept);
+    assert!(server.get_ref().0.nodelay().expect("get"));
+    assert!(
+        metrics
+            .encode()
+            .contains("edgeward_connections_total{protocol=\"none\"} 1")
+    );
+}
+
+#[test]
+fn a_line_that_anybody_can_cause_comes_once_a_second_with_a_count() {
+    let seldom = Seldom::default();
+    let due = [0, 1, 999_999, 1_000_000, 1_000_001, 5_000_000].map(|now| seldom.due(now));
+    assert_eq!(due, [Some(0), None, None, Some(2), None, Some(1)]);
+}

@@ -1,0 +1,12 @@
+//! One look at a cluster, for commands.
+
+mod connection;
+mod dry_run;
+pub mod installation;
+mod listing;
+mod objects;
+
+pub use connection::Connection;
+pub use dry_run::{Answer, Refusal};
+pub use listing::{Listing, list, look};
+pub use objects::{config_map, policies, site_specs, sites_in_use};

@@ -1,0 +1,79 @@
+//! A connection to an API server for one question and its answer, not for watches.
+
+use std::fmt::Debug;
+
+use anyhow::Context as _;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::sources::watch::NO_CLUSTER;
+
+/// A client, and the words by which errors name the cluster.
+#[derive(Clone)]
+pub struct Connection {
+    pub(super) client: Client,
+    name: String,
+}
+
+impl Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Connection").field(&self.name).finish()
+    }
+}
+
+impl Connection {
+    /// To the cluster of a context of the kubeconfig; without one of the current context, else of the pod that we run in.
+    /// Does not connect yet.
+    ///
+    /// # Errors
+    /// There is no such configuration, or it cannot be used.
+    pub async fn open(context: Option<&str>) -> anyhow::Result<Self> {
+        let (config, context) = match context {
+            Some(context) => {
+                let options = KubeConfigOptions {
+                    context: Some(context.to_owned()),
+                    ..KubeConfigOptions::default()
+                };
+                let config = Config::from_kubeconfig(&options).await;
+                let config = config.with_context(|| format!("context {context:?} of the kubeconfig"))?;
+                (config, Some(context.to_owned()))
+            }
+            None => {
+                let current = Kubeconfig::read()
+                    .ok()
+                    .and_then(|kubeconfig| kubeconfig.current_context);
+                (Config::infer().await.context(NO_CLUSTER)?, current)
+            }
+        };
+        let url = config.cluster_url.to_string();
+        let name = match context {
+            Some(context) => format!("{url} (context {context})"),
+            None => url,
+        };
+        let client = Client::try_from(config).with_context(|| name.clone())?;
+        Ok(Self { client, name })
+    }
+
+    /// URL and context, as errors name them.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A client of this cluster.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The namespace of the context.
+    pub fn default_namespace(&self) -> &str {
+        self.client.default_namespace()
+    }
+
+    /// What the API server, or the way to it, had against a request.
+    pub(super) fn failure(&self, doing: &str, error: kube::Error) -> anyhow::Error {
+        match error {
+            kube::Error::Api(status) => anyhow::anyhow!("{}: {doing}: {}", self.name, status.message),
+            error => anyhow::Error::from(error).context(format!("{}: {doing}", self.name)),
+        }
+    }
+}

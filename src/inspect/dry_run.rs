@@ -1,0 +1,119 @@
+//! What the API server would make of a pod: a creation that stores nothing.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, bail};
+use http::header::{CONTENT_TYPE, WARNING};
+use http::{HeaderMap, HeaderValue, Method, Request};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::client::Body;
+use serde_json::Value;
+
+use crate::inspect::Connection;
+
+/// The API server's answer to the creation of a pod.
+#[derive(Debug)]
+pub struct Answer {
+    /// The pod as it would be stored, or why it would not.
+    pub outcome: Result<Value, Refusal>,
+    /// The warnings that came along, as kubectl shows them.
+    pub warnings: Vec<String>,
+}
+
+/// Why a pod would not be stored.
+#[derive(Debug)]
+pub struct Refusal {
+    /// In one word: `Forbidden`, `AlreadyExists`.
+    pub reason: String,
+    /// In a sentence.
+    pub message: String,
+}
+
+impl Connection {
+    /// Sends the creation of a pod as a dry run: it goes through all of admission, and nothing is stored.
+    ///
+    /// # Errors
+    /// The API server cannot be reached, does not let us create pods at all, or is out of order.
+    pub async fn dry_run(&self, namespace: &str, pod: &Value) -> anyhow::Result<Answer> {
+        const DOING: &str = "cannot create a pod as a dry run";
+        if !namespace.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+            bail!("{namespace:?} is not the name of a namespace");
+        }
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(format!(
+                "/api/v1/namespaces/{namespace}/pods?dryRun=All&fieldManager=edgeward"
+            ))
+            .header(CONTENT_TYPE, "application/json")
+            .body(Body::from(pod.to_string().into_bytes()))?;
+        let failure = |error| self.failure(DOING, error);
+        let response = self.client.send(request).await.map_err(failure)?;
+        let (head, body) = response.into_parts();
+        let body = body.collect_bytes().await.map_err(failure)?;
+        let object: Value = serde_json::from_slice(&body)
+            .with_context(|| format!("{}: {DOING}: {} without a JSON object", self.name(), head.status))?;
+        if head.status.is_success() {
+            let warnings = warnings(&head.headers);
+            let outcome = Ok(object);
+            return Ok(Answer { outcome, warnings });
+        }
+        let text = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
+        let (reason, message) = (text("reason"), text("message"));
+        let may_not = message.starts_with("pods is forbidden: User ");
+        if may_not || !head.status.is_client_error() || head.status == http::StatusCode::UNAUTHORIZED {
+            bail!("{}: {DOING}: {} {message}", self.name(), head.status.as_u16());
+        }
+        Ok(Answer {
+            outcome: Err(Refusal { reason, message }),
+            warnings: warnings(&head.headers),
+        })
+    }
+
+    /// The labels of a namespace.
+    ///
+    /// # Errors
+    /// It does not exist, or cannot be read.
+    pub async fn namespace_labels(&self, namespace: &str) -> anyhow::Result<BTreeMap<String, String>> {
+        let api = Api::<Namespace>::all(self.client.clone());
+        let found = api.get_metadata(namespace).await;
+        let found = found.map_err(|error| self.failure(&format!("cannot get namespace {namespace}"), error))?;
+        Ok(found.metadata.labels.unwrap_or_default())
+    }
+}
+
+fn warnings(headers: &HeaderMap) -> Vec<String> {
+    headers.get_all(WARNING).iter().filter_map(warning).collect()
+}
+
+/// The text of a warning: `299 - "text"`, quotes and backslashes in it behind a backslash.
+fn warning(header: &HeaderValue) -> Option<String> {
+    let header = String::from_utf8_lossy(header.as_bytes());
+    let (_, quoted) = header.split_once('"')?;
+    let mut text = String::new();
+    let mut chars = quoted.chars();
+    loop {
+        match chars.next()? {
+            '"' => return Some(text),
+            '\\' => text.push(chars.next()?),
+            other => text.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_the_text_between_the_quotes() {
+        let text = |header: &'static str| warning(&HeaderValue::from_static(header));
+        assert_eq!(text(r#"299 - "not placed""#).as_deref(), Some("not placed"));
+        assert_eq!(
+            text(r#"299 - "\"fast\" is \\ no class" "#).as_deref(),
+            Some(r#""fast" is \ no class"#)
+        );
+        assert_eq!(text(r#"299 - "cut of"#), None);
+        assert_eq!(text("299"), None);
+    }
+}

@@ -1,0 +1,211 @@
+//! Who leads, by the Lease that replicas of edgeward hold in turn, and how many replicas there are to be.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::ListParams;
+use kube::{Api, Client, Error};
+use serde::Serialize;
+
+use crate::inspect::installation::Connection;
+use crate::platform::clock::Clock;
+
+/// What a Lease without a duration lasts, in seconds.
+const DURATION: i32 = 15;
+
+/// How long to wait for a renewal, of which one comes every 2.5 s at the latest.
+const RENEWAL: Duration = Duration::from_secs(4);
+
+/// Who leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lead {
+    /// The holder of the Lease.
+    By(String),
+    /// Nobody holds it.
+    Nobody(Leaderless),
+}
+
+impl Lead {
+    /// That nobody leads, if so.
+    pub fn nobody(self) -> Option<Leaderless> {
+        match self {
+            Self::By(_) => None,
+            Self::Nobody(leaderless) => Some(leaderless),
+        }
+    }
+}
+
+/// That nobody leads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Leaderless {
+    /// The Lease, as `namespace/name`.
+    pub lease: String,
+    /// When it was renewed last, or given back; `None` where there is none.
+    pub since: Option<Timestamp>,
+}
+
+impl Connection {
+    /// Who holds this Lease; `None` where we may not see it. One that seems to have lapsed is looked at twice, 4 s apart: who
+    /// renews it and who asks have clocks of their own.
+    ///
+    /// # Errors
+    /// The API server cannot be reached, or does not say.
+    pub async fn lead(&self, namespace: &str, name: &str, clock: Clock) -> anyhow::Result<Option<Lead>> {
+        match look(&self.client, namespace, name, clock, RENEWAL).await {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Api(status)) if status.code == 403 => Ok(None),
+            Err(error) => Err(self.failure(&format!("cannot get the Lease {namespace}/{name}"), error)),
+        }
+    }
+
+    /// How many replicas a Deployment is to have; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// Deployments cannot be listed.
+    pub async fn wanted_replicas(&self, namespace: &str, deployment: &str) -> anyhow::Result<Option<i32>> {
+        let deployments = Api::<Deployment>::namespaced(self.client.clone(), namespace);
+        let of_name = ListParams::default().fields(&format!("metadata.name={deployment}"));
+        let list = deployments.list(&of_name).await;
+        let list = list.map_err(|error| self.failure(&format!("cannot list deployments of {namespace}"), error))?;
+        let spec = list.items.into_iter().find_map(|found| found.spec);
+        Ok(spec.map(|spec| spec.replicas.unwrap_or(1)))
+    }
+
+    /// Whether there is such a ServiceAccount.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn has_account(&self, namespace: &str, name: &str) -> anyhow::Result<bool> {
+        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
+        let found = accounts.get_metadata_opt(name).await;
+        let found =
+            found.map_err(|error| self.failure(&format!("cannot get the ServiceAccount {namespace}/{name}"), error))?;
+        Ok(found.is_some())
+    }
+}
+
+async fn look(client: &Client, namespace: &str, name: &str, clock: Clock, renewal: Duration) -> Result<Lead, Error> {
+    let leases = Api::<Lease>::namespaced(client.clone(), namespace);
+    let nobody = |since| {
+        Lead::Nobody(Leaderless {
+            lease: format!("{namespace}/{name}"),
+            since,
+        })
+    };
+    let Some(lease) = leases.get_opt(name).await? else {
+        return Ok(nobody(None));
+    };
+    let Some(since) = lapsed(&lease, clock.wall()) else {
+        return Ok(Lead::By(holder(lease)));
+    };
+    tokio::time::sleep(renewal).await;
+    match leases.get_opt(name).await? {
+        Some(again) if again.metadata.resource_version != lease.metadata.resource_version => {
+            Ok(Lead::By(holder(again)))
+        }
+        _ => Ok(nobody(Some(since))),
+    }
+}
+
+fn holder(lease: Lease) -> String {
+    lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
+}
+
+/// Since when nobody holds it, by the clock of whoever held it last.
+fn lapsed(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
+    let spec = lease.spec.clone().unwrap_or_default();
+    let created = lease.metadata.creation_timestamp.as_ref().map(|at| at.0);
+    let renewed = spec.renew_time.map(|at| at.0).or(created).unwrap_or(Timestamp::MIN);
+    let is_held = spec.holder_identity.is_some_and(|holder| !holder.is_empty());
+    let lasts = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or(DURATION).into());
+    (!is_held || now.duration_since(renewed) > lasts).then_some(renewed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn lease(holder: &str, renewed: Timestamp, version: &str) -> (u16, Value) {
+        let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": format!("{renewed:.6}")});
+        let metadata = json!({"namespace": "home", "name": "edgeward", "resourceVersion": version});
+        (200, json!({"metadata": metadata, "spec": spec}))
+    }
+
+    fn refusal(code: u16) -> (u16, Value) {
+        let reason = if code == 404 { "NotFound" } else { "Forbidden" };
+        let status = json!({"kind": "Status", "status": "Failure", "code": code, "message": "no", "reason": reason});
+        (code, status)
+    }
+
+    /// What is found where the API server gives these answers, the last one first.
+    async fn found(answers: Vec<(u16, Value)>) -> Result<Lead, Error> {
+        let answers = Arc::new(Mutex::new(answers));
+        let told = Arc::clone(&answers);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            assert_eq!(
+                request.uri().path(),
+                "/apis/coordination.k8s.io/v1/namespaces/home/leases/edgeward"
+            );
+            let (code, answer) = told.lock().unwrap().pop().unwrap();
+            async move {
+                let answer = Response::builder()
+                    .status(code)
+                    .body(Body::from(answer.to_string().into_bytes()));
+                Ok::<_, Infallible>(answer.unwrap())
+            }
+        });
+        let client = Client::new(service, "default");
+        let found = look(&client, "home", "edgeward", Clock::start(), Duration::ZERO).await;
+        assert!(answers.lock().unwrap().is_empty());
+        found
+    }
+
+    #[tokio::test]
+    async fn nobody_leads_where_nobody_renews_the_lease() {
+        let now = Timestamp::from_second(Clock::start().wall().as_second()).unwrap();
+        let ago = |seconds| now - SignedDuration::from_secs(seconds);
+        let nobody = |since| {
+            Lead::Nobody(Leaderless {
+                lease: "home/edgeward".to_owned(),
+                since,
+            })
+        };
+        let by = |holder: &str| Lead::By(holder.to_owned());
+        for (answers, expected) in [
+            (vec![lease("web-1", ago(1), "7")], by("web-1")),
+            (vec![refusal(404)], nobody(None)),
+            // Killed, long ago.
+            (
+                vec![lease("web-1", ago(3600), "7"), lease("web-1", ago(3600), "7")],
+                nobody(Some(ago(3600))),
+            ),
+            // Given back, a moment ago.
+            (
+                vec![lease("", ago(1), "7"), lease("", ago(1), "7")],
+                nobody(Some(ago(1))),
+            ),
+            // Renewed by somebody whose clock is slow; and taken.
+            (
+                vec![lease("web-1", ago(58), "8"), lease("web-1", ago(60), "7")],
+                by("web-1"),
+            ),
+            (vec![lease("web-2", ago(0), "8"), lease("", ago(1), "7")], by("web-2")),
+            (vec![refusal(404), lease("", ago(1), "7")], nobody(Some(ago(1)))),
+        ] {
+            let said = format!("{answers:?}");
+            assert_eq!(found(answers).await.unwrap(), expected, "{said}");
+        }
+        assert!(matches!(found(vec![refusal(403)]).await, Err(Error::Api(status)) if status.code == 403));
+    }
+}

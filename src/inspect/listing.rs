@@ -1,0 +1,106 @@
+//! A live cluster looked at once.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::ListParams;
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::inspect::Connection;
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use crate::sources::probe;
+use crate::sources::raw::Raw;
+use crate::sources::watch::{read_namespace, read_node, read_pod};
+use edgeward_core::cluster::index::{Index, Kind};
+use edgeward_core::config::Config;
+use edgeward_core::model::pod_record::HeldPod;
+use edgeward_core::units::Micros;
+
+/// How many objects are asked for at a time.
+const PAGE: u32 = 500;
+
+/// Everything that is seen counts as having been there for so long, which is longer than kube-scheduler takes to try a pod
+/// again: a pod that it has refused by then, although there is room, waits for something else.
+const STANDING: Micros = Micros::from_secs(60);
+
+/// A cluster as it was listed.
+#[derive(Debug)]
+pub struct Listing {
+    /// Everything, counted.
+    pub index: Index,
+    /// The pods behind our gate.
+    pub held: Vec<Arc<HeldPod>>,
+}
+
+/// Lists nodes, pods and namespaces into an index of the configured sites. An object that cannot be read is logged, and
+/// does not count.
+///
+/// # Errors
+/// The API server cannot be reached, or refuses a list: the error names it, and what is not allowed.
+pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> anyhow::Result<Listing> {
+    let keys = &config.keys;
+    let asked = clock.moment();
+    let (nodes, pods, namespaces) = tokio::try_join!(
+        all(connection, Kind::Nodes, read_node),
+        all(connection, Kind::Pods, |pod: &Raw<Pod>| read_pod(pod, keys)),
+        all(connection, Kind::Namespaces, |namespace: &Raw<Namespace>| {
+            read_namespace(namespace, keys)
+        }),
+    )?;
+    let mut index = Index::new(config);
+    let then = asked.before(STANDING);
+    for (name, is_managed) in namespaces {
+        index.apply_namespace(&name, is_managed);
+    }
+    for node in nodes {
+        index.apply_node(node, then);
+    }
+    let mut held = Vec::new();
+    for pod in pods {
+        index.apply_pod(&pod, None, then);
+        held.extend(pod.held);
+    }
+    index.publish(then);
+    Kind::ALL.into_iter().for_each(|kind| index.heard(kind, asked));
+    Ok(Listing { index, held })
+}
+
+/// A cluster as it is now: listed once, and its cloud sites probed once.
+///
+/// # Errors
+/// As [`list`].
+pub async fn look(
+    connection: &Connection,
+    config: &Config,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Listing> {
+    let (mut listing, links) = tokio::try_join!(list(connection, config, clock), async {
+        Ok(probe::first_round(config, clock, metrics).await)
+    })?;
+    for (site, known) in links {
+        listing.index.set_link(&site, known.link);
+    }
+    Ok(listing)
+}
+
+async fn all<K, T>(connection: &Connection, kind: Kind, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>
+where
+    K: Resource<DynamicType = ()>,
+    Raw<K>: DeserializeOwned,
+{
+    let api = Api::<Raw<K>>::all(connection.client.clone());
+    let mut page = ListParams::default().limit(PAGE);
+    let mut all = Vec::new();
+    loop {
+        let list = api.list(&page).await;
+        let list = list.map_err(|error| connection.failure(&format!("cannot list {}", kind.as_str()), error))?;
+        all.extend(list.items.iter().filter_map(&read));
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(all),
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! What the process tells of itself: metrics, logs, traces.
+
+pub mod logs;
+pub mod metrics;
+pub mod traces;

@@ -1,0 +1,143 @@
+//! Structured logs on standard error; standard output belongs to the commands.
+
+use std::io::IsTerminal as _;
+use std::panic;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::instruments::metrics::Metrics;
+
+mod lines;
+
+use lines::Lines;
+
+/// The environment variable with the log filter, in the notation of tracing-subscriber: `debug`,
+/// `info,edgeward::tls=debug`.
+pub const FILTER_VARIABLE: &str = "EDGEWARD_LOG";
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// One JSON object a line, its fields beside `timestamp`, `level`, `target` and `message`.
+    Json,
+    /// For people; coloured on a terminal.
+    Pretty,
+}
+
+/// The process's logs. Dropping it waits, for a second at most, until the last lines are written.
+#[derive(Debug)]
+#[must_use = "the last lines are lost unless it lives as long as the process"]
+pub struct Logs(Lines);
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        self.0.settle();
+    }
+}
+
+/// Sends the process's logs, panics included, to standard error; which, is up to [`FILTER_VARIABLE`] or, where that is
+/// unset or empty, to `filter`. Once per process.
+///
+/// Nobody who logs ever waits for standard error: while it takes no line, 1 MiB of them is kept, and more are
+/// dropped and counted.
+///
+/// # Errors
+/// The filter in [`FILTER_VARIABLE`] cannot be read, logs already go elsewhere, or the system gives no thread.
+pub fn init_logging(format: LogFormat, filter: &str, metrics: Arc<Metrics>) -> anyhow::Result<Logs> {
+    let stated = std::env::var(FILTER_VARIABLE).unwrap_or_default();
+    let filter = if stated.is_empty() { filter } else { &stated };
+    let filter = read_filter(filter).with_context(|| format!("{FILTER_VARIABLE}={filter} is no log filter"))?;
+    let lines = Lines::start(std::io::stderr(), metrics).context("logs cannot be set up")?;
+    let writer = lines.clone();
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        // It would tell standard error, and panic where that is closed.
+        .log_internal_errors(false)
+        .with_writer(move || writer.clone());
+    match format {
+        LogFormat::Json => builder
+            .json()
+            .flatten_event(true)
+            .with_span_list(false)
+            .finish()
+            .try_init(),
+        LogFormat::Pretty => builder.with_ansi(std::io::stderr().is_terminal()).finish().try_init(),
+    }
+    .context("logs cannot be set up")?;
+    log_panics();
+    Ok(Logs(lines))
+}
+
+/// Where kube-client warns with the whole body of an answer that it cannot read. That of a Secret is private keys.
+const BODIES: &str = "kube_client::client";
+
+/// A filter in the notation of tracing-subscriber, which tells of [`BODIES`] only where it names them, but for a word that is no level: there it would name a target, and
+/// `verbose` would silence all others.
+fn read_filter(text: &str) -> anyhow::Result<EnvFilter> {
+    let directives = text.split(',').map(str::trim);
+    let mut bare = directives.filter(|directive| !directive.is_empty() && !directive.contains(['=', '[', ']']));
+    if let Some(word) = bare.find(|word| word.parse::<LevelFilter>().is_err()) {
+        bail!("{word:?} is none of off, error, warn, info, debug, trace, and not of the form target=level");
+    }
+    let filter = EnvFilter::try_new(text)?;
+    let is_silent = filter.max_level_hint().is_some_and(|most| most <= LevelFilter::ERROR);
+    if is_silent || text.contains(BODIES) {
+        return Ok(filter);
+    }
+    Ok(filter.add_directive(format!("{BODIES}=error").parse()?))
+}
+
+/// A panic is a log line like any other, so that it reaches whoever reads the others. Nothing in here may panic: a
+/// panic in the hook aborts the process.
+fn log_panics() {
+    panic::set_hook(Box::new(|info| {
+        let payload = info.payload();
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text
+            .or_else(|| payload.downcast_ref::<&str>().copied())
+            .unwrap_or("without a message");
+        let location = info.location().map(ToString::to_string);
+        tracing::error!(location, "panic: {text}");
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused() {
+        for text in ["info", "DEBUG", "off", "info,edgeward::tls=debug", "[review]=trace"] {
+            assert!(read_filter(text).is_ok(), "{text}");
+        }
+        for (text, word) in [("verbose", "verbose"), ("info,edgeward", "edgeward"), ("inf", "inf")] {
+            let error = format!("{:#}", read_filter(text).unwrap_err());
+            assert!(error.starts_with(&format!("{word:?} is none of off")), "{error}");
+        }
+        assert!(read_filter("edgeward=loud").is_err());
+    }
+
+    #[test]
+    fn bodies_of_answers_are_told_only_to_who_asks_for_them() {
+        for (text, is_told) in [
+            ("info", false),
+            ("kube_client=debug", false),
+            ("trace", false),
+            ("error", false),
+            ("info,kube_client::client=warn", true),
+        ] {
+            let filter = read_filter(text).unwrap().to_string();
+            let levels = filter.split(',').filter(|directive| directive.starts_with(BODIES));
+            let levels: Vec<_> = levels.collect();
+            assert_eq!(levels == ["kube_client::client=warn"], is_told, "{filter}");
+            assert!(
+                is_told || text == "error" || levels == ["kube_client::client=error"],
+                "{filter}"
+            );
+        }
+    }
+}

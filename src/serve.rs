@@ -1,0 +1,322 @@
+//! The composition root: listeners, background tasks, readiness and the way out.
+//!
+//! [`Server`] is the whole of it as a value, so that `demo` and tests run what production runs; [`serve`] is a
+//! server that ends with a signal.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use axum_server::Handle;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::admission::{Answer, Connections, Phase, server};
+use crate::instruments::metrics::Metrics;
+use crate::instruments::traces::Spans;
+use crate::platform::clock::Clock;
+use crate::tls::{self, Certificates};
+
+mod debug;
+mod health;
+pub mod live;
+mod readiness;
+mod supervision;
+
+pub use debug::Debug;
+pub use readiness::{Readiness, Requirement};
+pub use supervision::Task;
+
+use supervision::{Ended, Supervisor};
+
+/// How long we go on serving after being asked to stop, if not told otherwise: longer than the endpoint's removal takes
+/// to reach whatever spreads connections over the Service, which is seconds, and so long that a connection which was not
+/// used meanwhile is not about to be.
+pub const DEFAULT_SHUTDOWN_DELAY: Duration = Duration::from_secs(15);
+
+/// The longest we wait, after that delay, for requests in flight. Delay and limit together must stay below the
+/// pod's `terminationGracePeriodSeconds` (30 s by default).
+pub const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+
+const ADMISSION: &str = "admission listener";
+const HEALTH: &str = "health listener";
+
+/// What is missing while a certificate is waited for, and the task that follows it.
+pub const CERTIFICATE: &str = "certificate";
+
+/// What a [`Server`] is made of.
+pub struct ServeOptions<A> {
+    /// Where reviews are taken, over TLS. Port 0 picks one.
+    pub listen: SocketAddr,
+    /// Where `/livez`, `/readyz` and `/metrics` are, in plain HTTP. Port 0 picks one.
+    pub health_listen: SocketAddr,
+    /// The serving certificate.
+    pub tls: tls::Source,
+    /// PEM file with the authorities of which clients must have a certificate; everybody may connect without.
+    pub client_ca: Option<PathBuf>,
+    /// Answers reviews.
+    pub answer: Arc<A>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// What must be there before anything is decided. Requirements are added before the start.
+    pub readiness: Readiness,
+    /// The process's clocks.
+    pub clock: Clock,
+    /// What `/debug/…` shows beside `/metrics`; nothing is there without.
+    pub debug: Option<Debug>,
+    /// Where requests are traced. Its exporter ends when the last of them was answered.
+    pub spans: Option<Spans>,
+    /// How long to go on serving after being asked to stop; see [`DEFAULT_SHUTDOWN_DELAY`].
+    pub shutdown_delay: Duration,
+    /// What runs beside the listeners for as long as they do.
+    pub tasks: Vec<Task>,
+}
+
+/// A running server. [`Server::shutdown`] is the way to end it; dropping it stops the listeners and the background
+/// tasks and leaves open connections to their clients.
+pub struct Server {
+    admission: SocketAddr,
+    health: SocketAddr,
+    ca_bundle: Option<String>,
+    readiness: Readiness,
+    shutdown_delay: Duration,
+    admission_handle: Handle<SocketAddr>,
+    connections: Connections,
+    supervisor: Supervisor,
+}
+
+impl Server {
+    /// Binds both ports, reads the certificate and serves; one in a Secret is waited for while it serves. Must be called within a [`tokio_runtime`].
+    ///
+    /// # Errors
+    /// No certificate, or a port that cannot be had. Nothing is left running then.
+    pub async fn start<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<Self> {
+        let ServeOptions {
+            listen,
+            health_listen,
+            answer,
+            metrics,
+            readiness,
+            clock,
+            debug,
+            spans,
+            shutdown_delay,
+            tasks,
+            ..
+        } = options;
+        // Before a self-signed CA is written over that of the process that has the port.
+        let (admission_socket, admission) = bind(listen, ADMISSION).await?;
+        let (health_socket, health) = bind(health_listen, HEALTH).await?;
+        let mut certificates = Certificates::load(&options.tls, clock, Arc::clone(&metrics)).await?;
+        if let Some(client_ca) = &options.client_ca {
+            certificates = certificates.only_for(client_ca).await?;
+        }
+        let awaited = certificates.is_awaited().then(|| readiness.require(CERTIFICATE));
+        let tls = certificates.server_config()?;
+        let ca_bundle = certificates.ca_bundle().map(str::to_owned);
+
+        let mut supervisor = Supervisor::default();
+        let admission_handle = Handle::new();
+        let connections = Connections::of_admission(clock, Arc::clone(&metrics));
+        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock, spans);
+        let listener = server::listen(
+            admission_socket,
+            tls,
+            router,
+            connections.clone(),
+            Arc::clone(&metrics),
+            clock,
+            admission_handle.clone(),
+        );
+        supervisor.spawn(Task::new(ADMISSION, async { Ok(listener.await?) }));
+        let listener = health::serve(health_socket, readiness.clone(), metrics, clock, debug)?;
+        supervisor.spawn(Task::new(HEALTH, listener));
+        let loaded = move || awaited.into_iter().for_each(Requirement::met);
+        supervisor.spawn(Task::endless(CERTIFICATE, certificates.follow(loaded)));
+        for task in tasks {
+            supervisor.spawn(task);
+        }
+        tracing::info!(%admission, %health, "serving");
+        Ok(Self {
+            admission,
+            health,
+            ca_bundle,
+            readiness,
+            shutdown_delay,
+            admission_handle,
+            connections,
+            supervisor,
+        })
+    }
+
+    /// Where reviews are taken, as bound.
+    #[must_use]
+    pub fn admission(&self) -> SocketAddr {
+        self.admission
+    }
+
+    /// Where health and metrics are, as bound.
+    #[must_use]
+    pub fn health(&self) -> SocketAddr {
+        self.health
+    }
+
+    /// The authority that clients must trust, in PEM; `None` when the certificate comes from files.
+    #[must_use]
+    pub fn ca_bundle(&self) -> Option<&str> {
+        self.ca_bundle.as_deref()
+    }
+
+    /// Waits until a background task or a listener ends, which none does by itself, and says which and why.
+    /// Cancel-safe.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        loop {
+            let Ended {
+                name,
+                took_leave,
+                result,
+            } = self.supervisor.next().await;
+            let is_draining = *self.readiness.phase().borrow() == Phase::Draining;
+            return match result {
+                Ok(()) if took_leave && is_draining => continue,
+                Ok(()) => anyhow!("background task `{name}` ended"),
+                Err(error) => error.context(format!("background task `{name}` failed")),
+            };
+        }
+    }
+
+    /// Stops as a pod should: not ready at once; every answer says `Connection: close` while the delay passes and
+    /// new connections are still served; then the first moment is waited for in which tasks that take leave are gone and
+    /// no request is in flight, for [`DRAIN_LIMIT`] at most; then everything is stopped. Until then no connection is
+    /// closed but behind an answer.
+    ///
+    /// # Errors
+    /// A background task failed meanwhile. The server is stopped all the same.
+    pub async fn shutdown(self) -> anyhow::Result<()> {
+        self.shutdown_unless_hurried(std::future::pending()).await
+    }
+
+    /// [`Server::shutdown`] whose delay also ends when `hurry` resolves.
+    async fn shutdown_unless_hurried(mut self, hurry: impl Future<Output = ()>) -> anyhow::Result<()> {
+        self.readiness.drain();
+        let delay = self.shutdown_delay;
+        tracing::info!(delay_ms = delay.as_millis(), "draining: not ready, still serving");
+        let failure = tokio::select! {
+            biased;
+            failure = self.failed() => Some(failure),
+            () = hurry => None,
+            () = tokio::time::sleep(delay) => None,
+        };
+        let drained = self.drain().await;
+        failure.map_or(drained, Err)
+    }
+
+    /// Finishes what is in flight and stops everything.
+    async fn drain(mut self) -> anyhow::Result<()> {
+        self.readiness.drain();
+        let connections = self.connections.clone();
+        let mut is_late = pin!(tokio::time::sleep(DRAIN_LIMIT));
+        let cut_off = loop {
+            let is_taking_leave = self.supervisor.is_taking_leave();
+            let Ended {
+                name,
+                took_leave,
+                result,
+            } = tokio::select! {
+                biased;
+                ended = self.supervisor.next() => ended,
+                () = connections.at_rest(), if !is_taking_leave => break 0,
+                () = &mut is_late => break connections.in_flight(),
+            };
+            match result {
+                Ok(()) if took_leave => {}
+                Ok(()) => tracing::warn!(task = name, "ended while draining"),
+                Err(error) => tracing::warn!(task = name, error = format!("{error:#}"), "failed while draining"),
+            }
+        };
+        self.admission_handle.shutdown();
+        self.supervisor.stop().await;
+        if cut_off > 0 {
+            tracing::warn!(requests = cut_off, "still in flight at the end of the drain, cut off");
+        }
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+/// Serves until SIGTERM or SIGINT, then drains; a second signal ends the drain's delay. Must be called within a
+/// [`tokio_runtime`].
+///
+/// # Errors
+/// The start failed, or a background task or a listener ended by itself; the error names it. Requests in flight
+/// are finished then too.
+pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
+    // Before anything else: as process 1 of a container, a signal without a handler is ignored.
+    let mut signals = Signals::new()?;
+    let mut server = Server::start(options).await?;
+    let failure = tokio::select! {
+        failure = server.failed() => Some(failure),
+        name = signals.next() => {
+            tracing::info!(signal = name, "asked to stop");
+            None
+        }
+    };
+    match failure {
+        None => {
+            server
+                .shutdown_unless_hurried(async {
+                    signals.next().await;
+                })
+                .await
+        }
+        Some(failure) => {
+            tracing::error!(error = format!("{failure:#}"), "stopping");
+            server.drain().await?;
+            Err(failure)
+        }
+    }
+}
+
+/// The Tokio runtime that a server needs. Its workers wait for nothing but the network: reviews, files and logs have
+/// threads of their own. A review that never ends keeps the runtime from being dropped, so a process that ends shuts
+/// it down in the background.
+///
+/// # Errors
+/// The system gives no threads.
+pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}
+
+async fn bind(address: SocketAddr, name: &'static str) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let context = || format!("the {name} cannot bind {address}");
+    let socket = TcpListener::bind(address).await.with_context(context)?;
+    let bound = socket.local_addr().with_context(context)?;
+    Ok((socket, bound))
+}
+
+/// What asks a process to stop: SIGTERM from kubelet, SIGINT from a terminal.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let handler = |kind| signal(kind).context("no signal handler can be installed");
+        Ok(Self {
+            terminate: handler(SignalKind::terminate())?,
+            interrupt: handler(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        let (terminate, interrupt) = (pin!(self.terminate.recv()), pin!(self.interrupt.recv()));
+        tokio::select! {
+            _ = terminate => "SIGTERM",
+            _ = interrupt => "SIGINT",
+        }
+    }
+}

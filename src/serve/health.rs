@@ -1,0 +1,94 @@
+//! `/livez`, `/readyz` and `/metrics`, perhaps `/debug/…`, which answer whatever reviews are doing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum_server::Handle;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::admission;
+use crate::admission::Connections;
+use crate::instruments::metrics;
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use crate::serve::debug::Debug;
+use crate::serve::readiness::Readiness;
+
+/// Serves on a thread of its own with a runtime of its own. Resolves if that ends; dropping the future ends it.
+pub(super) fn serve(
+    socket: TcpListener,
+    readiness: Readiness,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    debug: Option<Debug>,
+) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send> {
+    let context = "the health listener has no thread";
+    // A socket belongs to the runtime in which it was made.
+    let socket = socket.into_std().context(context)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context(context)?;
+    let debug = debug.map(Debug::router).unwrap_or_default();
+    let service = router(readiness, Arc::clone(&metrics)).merge(debug).into_make_service();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (end, ended) = oneshot::channel();
+    let listener = async move {
+        let plain = axum_server::Server::<SocketAddr>::from_listener(TcpListener::from_std(socket)?);
+        let connections = Connections::new(admission::HEALTH, clock, metrics);
+        admission::bounded(plain, connections, Handle::new())
+            .serve(service)
+            .await
+    };
+    let thread = move || {
+        runtime.block_on(async {
+            tokio::select! {
+                result = listener => drop(end.send(result)),
+                _ = stopped => {}
+            }
+        });
+    };
+    std::thread::Builder::new()
+        .name("health".to_owned())
+        .spawn(thread)
+        .context(context)?;
+    Ok(async move {
+        let _stop = stop;
+        match ended.await {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(anyhow!("its thread panicked")),
+        }
+    })
+}
+
+/// `/livez`: this process answers. `/readyz`: `ok`, or 503 and what is missing, one name a line. `/metrics`.
+fn router(readiness: Readiness, metrics: Arc<Metrics>) -> Router {
+    let scrape = async |State((readiness, metrics)): State<(Readiness, Arc<Metrics>)>| {
+        metrics.ready(readiness.missing().is_empty());
+        ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.encode())
+    };
+    let ready = async |State(readiness): State<Readiness>| {
+        let missing = readiness.missing();
+        if missing.is_empty() {
+            return "ok".into_response();
+        }
+        let lines: String = missing.iter().flat_map(|name| [*name, "\n"]).collect();
+        (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()
+    };
+    Router::new()
+        .route("/livez", get(async || "ok"))
+        .merge(Router::new().route("/readyz", get(ready)).with_state(readiness.clone()))
+        .merge(
+            Router::new()
+                .route("/metrics", get(scrape))
+                .with_state((readiness, metrics)),
+        )
+}

@@ -1,0 +1,165 @@
+//! What must be there before anything is decided, by name.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::admission::Phase;
+
+/// What `/readyz` says while a server that was asked to stop is still serving.
+const DRAINING: &str = "draining";
+
+/// The registry of what a server waits for before it decides. Clones share it.
+///
+/// A requirement is met once and for good: what may go stale later is the decision's business (it falls back to the
+/// edge), and a replica that drops out whenever its data ages would take all replicas out together.
+#[derive(Debug, Clone)]
+pub struct Readiness(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    phase: watch::Sender<Phase>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    missing: Vec<&'static str>,
+    draining: bool,
+}
+
+/// One thing that is waited for; see [`Readiness::require`].
+#[derive(Debug)]
+#[must_use = "a requirement that is never met keeps the server from ever being ready"]
+pub struct Requirement {
+    name: &'static str,
+    readiness: Readiness,
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Readiness {
+    /// A registry with nothing in it, which is ready.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(Shared {
+            state: Mutex::default(),
+            phase: watch::Sender::new(Phase::Serving),
+        }))
+    }
+
+    /// Adds something that must be there first. `name` is what `/readyz` lists: words that an operator knows, such
+    /// as `fleet file`.
+    pub fn require(&self, name: &'static str) -> Requirement {
+        self.change(|state| state.missing.push(name));
+        Requirement {
+            name,
+            readiness: self.clone(),
+        }
+    }
+
+    /// What is not there yet, in the order in which it was required; `draining` after [`Readiness::drain`]. Empty
+    /// means ready.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&'static str> {
+        let state = self.lock();
+        let draining = state.draining.then_some(DRAINING);
+        state.missing.iter().copied().chain(draining).collect()
+    }
+
+    /// The server was asked to stop: not ready any more, while requests are still decided.
+    pub fn drain(&self) {
+        self.change(|state| state.draining = true);
+    }
+
+    /// What the admission endpoint does with a review, now and after every change. Draining comes first: a server
+    /// that never became ready says goodbye as well.
+    #[must_use]
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.0.phase.subscribe()
+    }
+
+    /// Waits until nothing is missing but, perhaps, this. Cancel-safe.
+    pub fn all_but(&self, name: &'static str) -> impl Future<Output = ()> + use<> {
+        let (readiness, mut changed) = (self.clone(), self.phase());
+        async move {
+            while readiness.missing().iter().any(|missing| *missing != name) {
+                if changed.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        change(&mut state);
+        let phase = match (state.draining, state.missing.is_empty()) {
+            (true, _) => Phase::Draining,
+            (false, true) => Phase::Serving,
+            (false, false) => Phase::NotReady,
+        };
+        self.0.phase.send_replace(phase);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Requirement {
+    /// It is there.
+    pub fn met(self) {
+        self.readiness.change(|state| {
+            if let Some(index) = state.missing.iter().position(|name| *name == self.name) {
+                state.missing.remove(index);
+            }
+        });
+        tracing::info!(requirement = self.name, "ready");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_has_a_name_until_it_is_met() {
+        let readiness = Readiness::new();
+        let phase = readiness.phase();
+        assert_eq!((readiness.missing(), *phase.borrow()), (vec![], Phase::Serving));
+        let fleet = readiness.require("fleet file");
+        let nodes = readiness.require("nodes");
+        assert_eq!(
+            (readiness.missing(), *phase.borrow()),
+            (vec!["fleet file", "nodes"], Phase::NotReady)
+        );
+        fleet.met();
+        assert_eq!((readiness.missing(), *phase.borrow()), (vec!["nodes"], Phase::NotReady));
+        nodes.met();
+        assert_eq!((readiness.missing(), *phase.borrow()), (vec![], Phase::Serving));
+        readiness.drain();
+        assert_eq!(
+            (readiness.missing(), *phase.borrow()),
+            (vec!["draining"], Phase::Draining)
+        );
+    }
+
+    #[tokio::test]
+    async fn all_but_one_may_be_waited_for() {
+        let readiness = Readiness::new();
+        let (view, certificate) = (readiness.require("view"), readiness.require("certificate"));
+        let mut waiting = std::pin::pin!(readiness.all_but("certificate"));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        view.met();
+        waiting.await;
+        assert_eq!(*readiness.phase().borrow(), Phase::NotReady);
+        certificate.met();
+    }
+}

@@ -1,0 +1,170 @@
+//! The world into the snapshot: a live cluster, or a fleet file. And the configuration.
+//!
+//! Watches, probes and queries send [`Change`]s; the [`Observer`] feeds them to the engine and has it publish.
+
+pub mod configuration;
+mod fleet_file;
+pub(crate) mod objects;
+pub(crate) mod policies;
+pub mod probe;
+pub mod prometheus;
+pub(crate) mod raw;
+pub(crate) mod replicas;
+pub mod secret;
+pub(crate) mod sites;
+pub(crate) mod watch;
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch as channel};
+
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use edgeward_core::cluster::index::Kind;
+use edgeward_core::engine::{Change, Effect, Engine};
+use edgeward_core::guard::backstop::Survey;
+use edgeward_core::queue::Plan;
+use edgeward_core::units::{Micros, Moment, Now};
+
+pub use fleet_file::FleetFile;
+pub use policies::SloPolicies;
+pub use replicas::Service;
+pub use sites::Sites;
+pub use watch::{Cluster, client};
+
+/// The shortest time between two publications: a burst of events becomes one picture.
+const COALESCE: Micros = Micros::from_millis(20);
+
+/// How many changes may wait for the observer. Watches wait when it is full.
+const BACKLOG: usize = 4096;
+
+/// How many changes are folded before the clock is looked at again.
+const BATCH: usize = 256;
+
+/// Where changes are sent, each with the time at which it was seen.
+#[derive(Debug, Clone)]
+pub struct Changes {
+    sender: mpsc::Sender<(Now, Change)>,
+    clock: Clock,
+}
+
+impl Changes {
+    /// Sends a change, and waits while the observer is behind.
+    pub async fn send(&self, change: Change) {
+        // Without an observer, the process is ending.
+        let _ = self.sender.send((self.clock.now(), change)).await;
+    }
+
+    /// Sends what may be left out when the observer is behind.
+    pub fn hint(&self, change: Change) {
+        let _ = self.sender.try_send((self.clock.now(), change));
+    }
+}
+
+/// Feeds the engine: what was seen, and the time.
+#[derive(Debug)]
+pub struct Observer {
+    changes: mpsc::Receiver<(Now, Change)>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    plans: channel::Sender<Arc<Plan>>,
+    surveys: channel::Sender<Arc<Survey>>,
+}
+
+impl Observer {
+    /// An observer, and where to send it changes.
+    pub fn new(clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
+        let (sender, changes) = mpsc::channel(BACKLOG);
+        let observer = Self {
+            changes,
+            clock,
+            metrics,
+            plans: channel::Sender::default(),
+            surveys: channel::Sender::default(),
+        };
+        (observer, Changes { sender, clock })
+    }
+
+    /// What is to be done about held pods, always the newest.
+    pub fn plans(&self) -> channel::Receiver<Arc<Plan>> {
+        self.plans.subscribe()
+    }
+
+    /// What there is for the backstop to look at, always the newest.
+    pub fn surveys(&self) -> channel::Receiver<Arc<Survey>> {
+        self.surveys.subscribe()
+    }
+
+    /// Feeds this engine and calls `then`, which must not block, with each effect, until nobody sends changes any more.
+    pub async fn run(mut self, mut engine: Engine, mut then: impl FnMut(Effect)) {
+        let mut batch = Vec::with_capacity(BATCH);
+        let (mut is_due, mut published) = (false, Moment(i64::MIN));
+        loop {
+            let due_at = match is_due {
+                true => Some(published.after(COALESCE)),
+                false => engine.next_change(),
+            };
+            // A timer never fires at once, and changes may always be there.
+            if due_at.is_some_and(|at| at <= self.clock.moment()) {
+                // A plan takes time, and what is seen meanwhile must not wait for two.
+                for _ in 0..BACKLOG {
+                    let Ok((at, change)) = self.changes.try_recv() else {
+                        break;
+                    };
+                    self.apply(&mut engine, &change, at);
+                }
+                published = self.clock.moment();
+                self.publish(&mut engine, &mut then);
+                is_due = false;
+                continue;
+            }
+            tokio::select! {
+                () = self.clock.reach(due_at) => {}
+                received = self.changes.recv_many(&mut batch, BATCH) => {
+                    if received == 0 {
+                        return;
+                    }
+                    for (at, change) in batch.drain(..) {
+                        self.apply(&mut engine, &change, at);
+                    }
+                    is_due = true;
+                }
+            }
+        }
+    }
+
+    fn apply(&self, engine: &mut Engine, change: &Change, at: Now) {
+        if let Change::Replicas(ready) = change {
+            self.metrics.view().replicas(*ready);
+        }
+        engine.apply(change, at);
+    }
+
+    fn publish(&self, engine: &mut Engine, then: &mut impl FnMut(Effect)) {
+        let now = self.clock.now();
+        let publication = engine.publish(now);
+        if let Some(plan) = publication.plan {
+            let age = plan.oldest.map(|since| now.moment.since(since));
+            self.metrics
+                .waitlist()
+                .held(plan.held, age.map(|age| seconds_before(now, age)));
+            self.plans.send_replace(Arc::new(plan));
+        }
+        if let Some(survey) = publication.survey {
+            self.surveys.send_replace(Arc::new(survey));
+        }
+        let (view, index) = (self.metrics.view(), engine.index());
+        view.cache(index.pods(), index.faults().count());
+        for kind in Kind::ALL {
+            if let Some(heard) = index.last_heard(kind) {
+                view.heard(kind, seconds_before(now, now.moment.since(heard)));
+            }
+        }
+        publication.effects.into_iter().for_each(then);
+    }
+}
+
+/// The wall clock so long ago, in whole seconds since the Unix epoch.
+fn seconds_before(now: Now, age: Micros) -> i64 {
+    now.wall.as_second() - i64::try_from(age.0 / 1_000_000).unwrap_or(0)
+}

@@ -1,0 +1,147 @@
+//! The configuration from a ConfigMap, watched through the API.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use tokio::sync::watch;
+
+use crate::sources::configuration::{Configuration, Outcome, Versions, of, read_keys, version};
+use crate::sources::watch::{begin_anew, is_gone, open_seconds, pauses};
+use edgeward_core::config::map::Refused;
+
+/// Which ConfigMap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigMapName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ConfigMapName {
+    /// Reads `[NAMESPACE/]NAME`.
+    pub fn parse(text: &str, default_namespace: &str) -> Self {
+        let (namespace, name) = text.split_once('/').unwrap_or((default_namespace, text));
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for ConfigMapName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A ConfigMap whose every change is the next version of the configuration.
+pub struct ConfigMap {
+    name: ConfigMapName,
+    client: Client,
+    configuration: Configuration,
+    refused: watch::Sender<Option<Refused>>,
+}
+
+impl ConfigMap {
+    /// The ConfigMap of this name. Nothing is read yet, and until there is a good version none is in use. What is refused
+    /// is told to `refused`.
+    pub fn new(
+        name: ConfigMapName,
+        client: Client,
+        configuration: Configuration,
+        refused: watch::Sender<Option<Refused>>,
+    ) -> Self {
+        configuration.versions.send_replace(None);
+        Self {
+            name,
+            client,
+            configuration,
+            refused,
+        }
+    }
+
+    /// The version in use and those that follow.
+    pub fn versions(&self) -> Versions {
+        self.configuration.versions()
+    }
+
+    /// Takes every good version, for ever. A bad version, the deletion of the ConfigMap and an API server that does not
+    /// answer leave the last good one in use, and are logged and counted.
+    pub async fn follow(mut self) {
+        let api: Api<v1::ConfigMap> = Api::namespaced(self.client.clone(), &self.name.namespace);
+        let only = watcher::Config::default()
+            .timeout(open_seconds())
+            .fields(&format!("metadata.name={}", self.name.name));
+        let watch = || watcher(api.clone(), only.clone()).backoff(pauses()).boxed();
+        let mut events = watch();
+        let mut exists = false;
+        loop {
+            match events.try_next().await {
+                Ok(Some(Event::Init)) => exists = false,
+                Ok(Some(Event::InitApply(map) | Event::Apply(map))) => {
+                    exists = true;
+                    self.offer(map);
+                }
+                Ok(Some(Event::InitDone)) if exists => {}
+                Ok(Some(Event::InitDone | Event::Delete(_))) => {
+                    self.configuration.lost();
+                    tracing::warn!(config_map = %self.name, "the ConfigMap does not exist; {}", self.instead());
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    if is_gone(&error) {
+                        begin_anew().await;
+                        events = watch();
+                    }
+                    tracing::warn!(%error, config_map = %self.name, "the ConfigMap cannot be watched; {}", self.instead());
+                }
+            }
+        }
+    }
+
+    fn offer(&mut self, map: v1::ConfigMap) {
+        let data = values(map.data, map.binary_data);
+        if let Err(faults) = self.configuration.offer(version(&data), || read_keys(&data)) {
+            tracing::warn!(config_map = %self.name, error = %faults, "configuration refused; {}", self.instead());
+            self.refused.send_replace(Some(Refused {
+                namespace: self.name.namespace.clone(),
+                name: self.name.name.clone(),
+                uid: map.metadata.uid.unwrap_or_default(),
+                resource_version: map.metadata.resource_version.unwrap_or_default(),
+                faults,
+            }));
+        }
+    }
+
+    fn instead(&self) -> &'static str {
+        if self.configuration.in_use {
+            "the last good one stays"
+        } else {
+            "edgeward is not ready until there is a good one"
+        }
+    }
+}
+
+/// kubectl files a value under `binaryData` when it is not UTF-8; its fault shows it.
+fn values(
+    data: Option<BTreeMap<String, String>>,
+    binary: Option<BTreeMap<String, ByteString>>,
+) -> BTreeMap<String, String> {
+    let mut data = data.unwrap_or_default();
+    let binary = binary.unwrap_or_default().into_iter();
+    data.extend(binary.map(|(key, bytes)| (key, String::from_utf8_lossy(&bytes.0).into_owned())));
+    data
+}
+
+/// What a ConfigMap says, as an edgeward in its namespace would take it.
+pub(crate) fn read_config_map(map: v1::ConfigMap, namespace: &str) -> Outcome {
+    let (config, notices) = read_keys(&values(map.data, map.binary_data))?;
+    Ok((of(config, namespace, true), notices))
+}

@@ -1,0 +1,93 @@
+//! The configuration from a file, or from a directory: a mounted ConfigMap, each key a file.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::platform::files;
+use crate::platform::files::{Content, Watch};
+use crate::platform::yaml;
+use crate::sources::configuration::{Configuration, Outcome, Versions, read_document, read_keys, version};
+use edgeward_core::config::Config;
+
+/// A file or directory whose every change is the next version of the configuration.
+#[derive(Debug)]
+pub struct Files {
+    path: PathBuf,
+    watch: Watch,
+    configuration: Configuration,
+}
+
+impl Files {
+    /// Reads the first version.
+    ///
+    /// # Errors
+    /// There is nothing to read, or it has faults: then every one is named.
+    pub async fn open(path: PathBuf, mut configuration: Configuration) -> anyhow::Result<Self> {
+        let (watch, contents) = Watch::open(vec![path.clone()], files::POLL).await?;
+        let outcome = configuration.offer(version(&contents), || read_contents(&path, &contents));
+        outcome.map_err(|faults| yaml::faulty(&path.display().to_string(), &faults))?;
+        Ok(Self {
+            path,
+            watch,
+            configuration,
+        })
+    }
+
+    /// The version in use and those that follow.
+    pub fn versions(&self) -> Versions {
+        self.configuration.versions()
+    }
+
+    /// Takes every good version, for ever. A bad one leaves the last good one in use; its faults are logged and counted.
+    pub async fn follow(mut self) {
+        loop {
+            match self.watch.changed().await {
+                Ok(contents) => {
+                    let outcome = || read_contents(&self.path, &contents);
+                    if let Err(faults) = self.configuration.offer(version(&contents), outcome) {
+                        let error = yaml::faulty(&self.path.display().to_string(), &faults);
+                        tracing::warn!(%error, "configuration refused; the last good one stays");
+                    }
+                }
+                Err(error) => {
+                    self.configuration.lost();
+                    tracing::warn!(%error, "configuration cannot be read; the last good one stays");
+                }
+            }
+        }
+    }
+}
+
+/// Reads the configuration in a file or directory, once.
+///
+/// # Errors
+/// As [`Files::open`].
+pub fn read(path: &Path) -> anyhow::Result<Config> {
+    let source = path.display().to_string();
+    let paths = if path.is_dir() {
+        files::list(path)
+    } else {
+        Ok(vec![path.to_owned()])
+    };
+    let contents = paths.with_context(|| source.clone())?.into_iter().map(|path| {
+        let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+        anyhow::Ok(Content { path, bytes })
+    });
+    let (config, _) = read_contents(path, &contents.collect::<Result<Vec<_>, _>>()?)
+        .map_err(|faults| yaml::faulty(&source, &faults))?;
+    Ok(config)
+}
+
+/// Reads what is at `path`. What is not UTF-8 is no value of any setting, and is shown in its fault.
+fn read_contents(path: &Path, contents: &[Content]) -> Outcome {
+    match contents {
+        [file] if file.path == path => read_document(&String::from_utf8_lossy(&file.bytes)),
+        files => {
+            let name = |file: &Content| file.path.file_name().map(|name| name.to_string_lossy().into_owned());
+            let text = |file: &Content| String::from_utf8_lossy(&file.bytes).into_owned();
+            let keys = files.iter().filter_map(|file| Some((name(file)?, text(file))));
+            read_keys(&keys.collect())
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The world into the snapshot. Its one source so far is a fleet file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use serde_json::Value;
+use tokio::time::MissedTickBehavior;
+
+use crate::instruments::metrics::{Metrics, Reload};
+use crate::platform::clock::Clock;
+use crate::platform::files;
+use crate::platform::files::Watch;
+use crate::platform::yaml;
+use edgeward_core::config::Config;
+use edgeward_core::engine::SharedState;
+use edgeward_core::model::snapshot::Snapshot;
+use edgeward_core::units::{Micros, Moment};
+use edgeward_core::wire::fleet_file;
+
+/// How often an unchanged fleet file is published anew. A file does not age as telemetry does: its ages are true
+/// whenever it is read.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// A fleet file and the snapshot that reviews read.
+#[derive(Debug)]
+pub struct FleetFile {
+    path: PathBuf,
+    watch: Watch,
+    config: Arc<ArcSwap<Config>>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    document: Value,
+    /// The configuration that judged it.
+    judge: Arc<Config>,
+    /// The file's snapshot as of `read_at`.
+    read: Snapshot,
+    read_at: Moment,
+    shared: Arc<SharedState>,
+}
+
+impl FleetFile {
+    /// Reads the file and publishes its first snapshot.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no fleet file: then every fault is named.
+    pub async fn open(
+        path: PathBuf,
+        config: Arc<ArcSwap<Config>>,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
+        let (watch, contents) = Watch::open(vec![path.clone()], files::POLL).await?;
+        let read_at = clock.moment();
+        let judge = config.load_full();
+        let (document, read) = parse(&path, &contents, &judge, read_at)?;
+        // Nobody would confirm a reservation: the file is believed as it stands.
+        let shared = Arc::new(SharedState::new(Arc::new(read.clone()), Micros(0)));
+        Ok(Self {
+            path,
+            watch,
+            config,
+            clock,
+            metrics,
+            document,
+            judge,
+            read,
+            read_at,
+            shared,
+        })
+    }
+
+    /// Where the newest snapshot is published.
+    pub fn shared(&self) -> Arc<SharedState> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Publishes every change of the file, and what a change of the thresholds makes of its links, for ever. A file that cannot be read, or has faults, leaves the last good
+    /// fleet in place and is logged and counted.
+    pub async fn follow(mut self) {
+        let mut refresh = tokio::time::interval(REFRESH);
+        refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                changed = self.watch.changed() => match changed {
+                    Ok(contents) => self.replace(&contents),
+                    Err(error) => {
+                        self.metrics.fleet_reload(Reload::Unreadable);
+                        tracing::warn!(%error, "fleet file cannot be read; the last good one stays");
+                    }
+                },
+                _ = refresh.tick() => self.judge_again(),
+            }
+            let by = self.clock.moment().since(self.read_at);
+            self.shared.set_snapshot(Arc::new(self.read.younger(by)));
+        }
+    }
+
+    fn replace(&mut self, contents: &files::Contents) {
+        self.judge = self.config.load_full();
+        let read_at = self.clock.moment();
+        match parse(&self.path, contents, &self.judge, read_at) {
+            Ok((document, snapshot)) => {
+                self.document = document;
+                self.publish(snapshot, read_at);
+                self.metrics.fleet_reload(Reload::Loaded);
+                tracing::info!(revision = self.read.revision, "fleet file loaded");
+            }
+            Err(error) => {
+                self.metrics.fleet_reload(Reload::Refused);
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "fleet file refused; the last good one stays"
+                );
+            }
+        }
+    }
+
+    fn judge_again(&mut self) {
+        let config = self.config.load_full();
+        if Arc::ptr_eq(&config, &self.judge) {
+            return;
+        }
+        let read_at = self.clock.moment();
+        if let Ok(snapshot) = fleet_file::read(&self.document, &config, read_at) {
+            self.publish(snapshot, read_at);
+        }
+        self.judge = config;
+    }
+
+    fn publish(&mut self, snapshot: Snapshot, read_at: Moment) {
+        self.read = Snapshot {
+            revision: self.read.revision + 1,
+            ..snapshot
+        };
+        self.read_at = read_at;
+    }
+}
+
+fn parse(
+    path: &std::path::Path,
+    contents: &files::Contents,
+    config: &Config,
+    now: Moment,
+) -> anyhow::Result<(Value, Snapshot)> {
+    let source = path.display().to_string();
+    let bytes = contents.first().map(|file| &*file.bytes).unwrap_or_default();
+    let text = std::str::from_utf8(bytes).with_context(|| source.clone())?;
+    let document = yaml::parse_one(text, &source)?;
+    let snapshot = fleet_file::read(&document, config, now).map_err(|faults| yaml::faulty(&source, &faults))?;
+    Ok((document, snapshot))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgeward_core::model::link::LinkState;
+
+    const FLEET: &str = "sites: [{name: edge, kind: edge}]\nnodes: []\n";
+
+    async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+        let waited = tokio::time::timeout(Duration::from_secs(30), async {
+            while !holds() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        waited.await.unwrap_or_else(|_| panic!("never: {what}"));
+    }
+
+    #[tokio::test]
+    async fn a_change_is_published_and_a_bad_one_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fleet.yaml");
+        let write = |text: &str| {
+            std::fs::write(directory.path().join("new"), text).unwrap();
+            std::fs::rename(directory.path().join("new"), &path).unwrap();
+        };
+        write(FLEET);
+        let metrics = Arc::new(Metrics::new());
+        let clock = Clock::start();
+        let file = FleetFile::open(path.clone(), Arc::default(), clock, Arc::clone(&metrics))
+            .await
+            .unwrap();
+        let shared = file.shared();
+        let follow = tokio::spawn(file.follow());
+
+        write("sites: [{name: here, kind: edge}]");
+        eventually("the new site", || shared.snapshot().sites[0].name() == "here").await;
+        assert_eq!(shared.snapshot().revision, 2);
+
+        write("sites: []");
+        let refused = |page: String| page.contains("edgeward_fleet_reloads_total{result=\"refused\"} 1");
+        eventually("the refusal", || refused(metrics.encode())).await;
+        assert_eq!(shared.snapshot().sites[0].name(), "here");
+
+        // A file does not age: it is published anew, as old as it says.
+        let before = shared.snapshot().kubernetes_as_of;
+        eventually("a younger picture", || shared.snapshot().kubernetes_as_of > before).await;
+        follow.abort();
+    }
+
+    #[tokio::test]
+    async fn other_thresholds_judge_the_links_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fleet.yaml");
+        let wan = "{name: cloud, kind: cloud, wan: {rttMs: 80, lossPct: 0}}";
+        std::fs::write(&path, format!("sites: [{{name: edge, kind: edge}}, {wan}]")).unwrap();
+        let config = Arc::<ArcSwap<Config>>::default();
+        let opened = FleetFile::open(path, Arc::clone(&config), Clock::start(), Arc::default()).await;
+        let file = opened.unwrap();
+        let shared = file.shared();
+        let state = || shared.snapshot().sites[1].link.map(|link| link.state);
+        let follow = tokio::spawn(file.follow());
+        assert_eq!(state(), Some(LinkState::Healthy));
+        config.store(Arc::new(Config {
+            rtt_threshold: Micros::from_millis(50),
+            ..Config::default()
+        }));
+        eventually("the link is too slow", || state() == Some(LinkState::Degraded)).await;
+        follow.abort();
+    }
+
+    #[tokio::test]
+    async fn a_faulty_file_at_the_start_names_every_fault() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fleet.yaml");
+        std::fs::write(&path, "sites: [{name: 1}, {kind: 2}]").unwrap();
+        let opened = FleetFile::open(path, Arc::default(), Clock::start(), Arc::default()).await;
+        let error = opened.unwrap_err().to_string();
+        for fault in [
+            "sites[0].name: 1 is not",
+            "sites[0].kind: is missing",
+            "sites[1].kind: 2 is not",
+        ] {
+            assert!(error.contains(fault), "{error}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Objects of our custom resources, for as long as their definition is installed.
+//!
+//! An installation without the definitions asks once in a while whether they are there, and says nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::runtime::watcher::{self, Error, Event, watcher};
+use kube::runtime::{WatchStreamExt as _, reflector::Lookup};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::instruments::metrics::Metrics;
+use crate::sources::raw::Raw;
+use crate::sources::watch::{begin_anew, is_gone, open_seconds, pauses};
+
+/// How often it is asked whether a definition is installed.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Namespace and name.
+pub(super) type Key = (String, String);
+
+/// Tells all objects of the kind `K`, by its plural, each as `read` has it, whenever they are others; `None` while the definition is not
+/// installed, for the first time when that is known. For ever; a failure is logged, counted and tried again after a pause.
+pub(super) async fn follow<K, T: PartialEq>(
+    kind: &'static str,
+    client: Client,
+    metrics: &Metrics,
+    read: impl Fn(&Raw<K>) -> Option<T>,
+    mut tell: impl FnMut(Option<&BTreeMap<Key, T>>),
+) where
+    K: Resource<DynamicType = ()> + 'static,
+    Raw<K>: DeserializeOwned,
+{
+    let mut last_error = String::new();
+    loop {
+        match is_installed::<K>(&client).await {
+            Ok(true) => {
+                last_error.clear();
+                tracing::info!(kind, "the custom resource is installed");
+                watch(kind, &client, metrics, &read, &mut tell).await;
+                tracing::info!(kind, "the custom resource is not installed any more");
+                tell(None);
+            }
+            Ok(false) => {
+                last_error.clear();
+                tell(None);
+            }
+            Err(error) => {
+                metrics.view().failure(kind);
+                let error = format!("{:#}", anyhow::Error::from(error));
+                if error != last_error {
+                    tracing::warn!(kind, error, "cannot tell whether the custom resource is installed");
+                    last_error = error;
+                }
+            }
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+/// Everybody who is known to the API server may ask this.
+pub(crate) async fn is_installed<K: Resource<DynamicType = ()>>(client: &Client) -> kube::Result<bool> {
+    match client.list_api_group_resources(&K::api_version(&())).await {
+        Ok(list) => Ok(list.resources.iter().any(|resource| resource.name == K::plural(&()))),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Until the definition is not installed any more.
+async fn watch<K, T: PartialEq>(
+    kind: &'static str,
+    client: &Client,
+    metrics: &Metrics,
+    read: impl Fn(&Raw<K>) -> Option<T>,
+    tell: &mut impl FnMut(Option<&BTreeMap<Key, T>>),
+) where
+    K: Resource<DynamicType = ()> + 'static,
+    Raw<K>: DeserializeOwned,
+{
+    let config = watcher::Config::default().timeout(open_seconds());
+    let begin = || {
+        watcher(Api::<Raw<K>>::all(client.clone()), config.clone())
+            .backoff(pauses())
+            .boxed()
+    };
+    let mut events = begin();
+    let mut objects = BTreeMap::new();
+    let mut listing = BTreeMap::new();
+    while let Some(event) = events.next().await {
+        let has_changed = match event {
+            Ok(Event::Init) => {
+                listing.clear();
+                false
+            }
+            Ok(Event::InitApply(object)) => {
+                if let Some(read) = read(&object) {
+                    listing.insert(key(&object), read);
+                }
+                false
+            }
+            Ok(Event::InitDone) => {
+                objects = std::mem::take(&mut listing);
+                true
+            }
+            Ok(Event::Apply(object)) => match read(&object) {
+                Some(read) if objects.get(&key(&object)) != Some(&read) => {
+                    objects.insert(key(&object), read);
+                    true
+                }
+                _ => false,
+            },
+            Ok(Event::Delete(object)) => objects.remove(&key(&object)).is_some(),
+            Err(error) if is_not_found(&error) => return,
+            Err(error) => {
+                metrics.view().failure(kind);
+                let is_gone = is_gone(&error);
+                let error = format!("{:#}", anyhow::Error::from(error));
+                tracing::warn!(kind, error, "watch failed; it is tried again");
+                if is_gone {
+                    begin_anew().await;
+                    events = begin();
+                }
+                false
+            }
+        };
+        if has_changed {
+            tell(Some(&objects));
+        }
+    }
+}
+
+fn key<K: Resource<DynamicType = ()>>(object: &Raw<K>) -> Key {
+    let text = |text: Option<std::borrow::Cow<'_, str>>| text.map(std::borrow::Cow::into_owned).unwrap_or_default();
+    (text(Lookup::namespace(object)), text(Lookup::name(object)))
+}
+
+/// Whether the API server does not know the kind.
+fn is_not_found(error: &Error) -> bool {
+    let (Error::InitialListFailed(error) | Error::WatchStartFailed(error) | Error::WatchFailed(error)) = error else {
+        return false;
+    };
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}

@@ -1,0 +1,373 @@
+//! WAN probes: what is sent, when, and where the outcomes go. What they mean is `wan`'s business.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::FuturesUnordered;
+use tokio::sync::watch;
+
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use crate::sources::Changes;
+use crate::sources::configuration::Versions;
+use edgeward_core::cluster::wan::{LinkHealth, RUN, Statistics};
+use edgeward_core::config::{Config, Probing};
+use edgeward_core::engine::Change;
+use edgeward_core::model::endpoint::Endpoint;
+use edgeward_core::model::link::{Link, LinkState};
+use edgeward_core::model::link::{OwnThresholds, Thresholds};
+use edgeward_core::model::site::{SiteDefinition, SiteKind};
+use edgeward_core::units::Micros;
+
+mod https;
+mod icmp;
+mod target;
+mod tcp;
+
+use icmp::Icmp;
+pub use target::Lost;
+use target::Target;
+
+/// Time between the probes of the first round.
+const FIRST_ROUND_STEP: Duration = Duration::from_millis(50);
+
+/// Timeout of a probe of the first round at most: the last one starts 200 ms after the first, and all are over in 3 s.
+const FIRST_ROUND_TIMEOUT: Micros = Micros::from_millis(2_500);
+
+/// What is known of the links, by site.
+pub type Links = BTreeMap<String, SiteLink>;
+
+/// What probes say of one site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteLink {
+    /// What a decision reads; `None` until the first round is over.
+    pub link: Option<Link>,
+    /// The numbers of each endpoint, in the order of the configuration.
+    pub endpoints: Vec<(Endpoint, Statistics)>,
+}
+
+/// Probes every cloud site that has endpoints, as the configuration in use says, and tells what is found, for ever. Calls
+/// `first_round` when the first is over.
+pub async fn follow(
+    mut versions: Versions,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    changes: Changes,
+    first_round: impl FnOnce(),
+) {
+    let mut first_round = Some(first_round);
+    let mut in_use = Some(versions.next().await);
+    let (thresholds, judged_by) = watch::channel(Thresholds::from(&Config::default()));
+    let probers = Probers::new(judged_by, clock, Arc::clone(&metrics));
+    let mut links = probers.links();
+    while let Some(config) = in_use {
+        metrics.wan().forget();
+        thresholds.send_replace(Thresholds::from(&*config));
+        let mut sites = probers_of(&config, &probers);
+        // What an earlier version has found is told until this one's first round is over.
+        futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
+        tell(&mut links, &config, &changes).await;
+        changes.send(Change::FirstRound(Arc::clone(&config))).await;
+        if let Some(first_round) = first_round.take() {
+            first_round();
+        }
+        let probing = async {
+            let tell_all = async {
+                while links.changed().await.is_ok() {
+                    tell(&mut links, &config, &changes).await;
+                }
+            };
+            tokio::join!(tell_all, futures::future::join_all(sites.into_iter().map(Prober::run)));
+        };
+        let same = |one: &Config, other: &Config| {
+            thresholds.send_replace(Thresholds::from(one));
+            (&one.sites, one.probing) == (&other.sites, other.probing)
+        };
+        in_use = versions.until_other(&config, same, probing).await;
+    }
+}
+
+/// What the first round of probes says of each cloud site. Takes 3 s at most.
+pub async fn first_round(config: &Config, clock: Clock, metrics: &Arc<Metrics>) -> Links {
+    let (_thresholds, judged_by) = watch::channel(Thresholds::from(config));
+    let probers = Probers::new(judged_by, clock, Arc::clone(metrics));
+    let links = probers.links();
+    let mut sites = probers_of(config, &probers);
+    futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
+    links.borrow().clone()
+}
+
+/// A prober for every cloud site that has endpoints.
+fn probers_of(config: &Config, probers: &Probers) -> Vec<Prober> {
+    let mut sites = Vec::new();
+    for site in clouds(config) {
+        if site.probes.is_empty() {
+            tracing::warn!(
+                site = site.name,
+                "no probes: it counts as unreachable, and no pod is sent there"
+            );
+        } else {
+            let prober = probers.prober(&site.name, site.probes.clone(), config.probing);
+            sites.push(prober.judged_by(site.thresholds));
+        }
+    }
+    sites
+}
+
+/// Tells what is known of the links; nothing is of one that is not probed any more.
+async fn tell(links: &mut watch::Receiver<Links>, config: &Config, changes: &Changes) {
+    let known = links.borrow_and_update().clone();
+    for site in clouds(config) {
+        let known = known.get(&site.name).filter(|_| !site.probes.is_empty());
+        let link = known.and_then(|known| known.link);
+        changes.send(Change::Link(site.name.clone(), link)).await;
+    }
+}
+
+fn clouds(config: &Config) -> impl Iterator<Item = &SiteDefinition> {
+    let sites = config.sites.iter().map(|site| &**site);
+    sites.filter(|site| site.kind == SiteKind::Cloud)
+}
+
+/// Makes a [`Prober`] for each site; they share sockets and the place where links are published.
+#[derive(Debug)]
+pub struct Probers {
+    icmp: Arc<Icmp>,
+    thresholds: watch::Receiver<Thresholds>,
+    links: watch::Sender<Links>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+}
+
+impl Probers {
+    /// No probers yet. Each outcome is judged by the thresholds of that moment.
+    #[must_use]
+    pub fn new(thresholds: watch::Receiver<Thresholds>, clock: Clock, metrics: Arc<Metrics>) -> Self {
+        Self {
+            icmp: Arc::default(),
+            thresholds,
+            links: watch::Sender::default(),
+            clock,
+            metrics,
+        }
+    }
+
+    /// The links of all sites, marked changed after each outcome.
+    #[must_use]
+    pub fn links(&self) -> watch::Receiver<Links> {
+        self.links.subscribe()
+    }
+
+    /// A prober of this site. It sends nothing until [`Prober::first_round`] or [`Prober::run`]. It replaces what an
+    /// earlier prober of the site has published.
+    #[must_use]
+    pub fn prober(&self, site: &str, endpoints: Vec<Endpoint>, probing: Probing) -> Prober {
+        for endpoint in &endpoints {
+            self.metrics.wan().endpoint(site, &endpoint.to_string());
+        }
+        let (health, resolving) = (LinkHealth::new(endpoints.len()), vec![false; endpoints.len()]);
+        let targets = endpoints
+            .into_iter()
+            .map(|endpoint| Arc::new(Target::new(endpoint, Arc::clone(&self.icmp), self.clock)));
+        let prober = Prober {
+            site: site.to_owned(),
+            targets: targets.collect(),
+            resolving,
+            probing,
+            health,
+            jobs: FuturesUnordered::new(),
+            thresholds: self.thresholds.clone(),
+            own: OwnThresholds::default(),
+            links: self.links.clone(),
+            clock: self.clock,
+            metrics: Arc::clone(&self.metrics),
+        };
+        prober.publish();
+        prober
+    }
+}
+
+/// Probes the endpoints of one site.
+#[derive(Debug)]
+pub struct Prober {
+    site: String,
+    targets: Vec<Arc<Target>>,
+    /// Which of them wait for a name server.
+    resolving: Vec<bool>,
+    probing: Probing,
+    health: LinkHealth,
+    jobs: FuturesUnordered<BoxFuture<'static, Done>>,
+    thresholds: watch::Receiver<Thresholds>,
+    own: OwnThresholds,
+    links: watch::Sender<Links>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+}
+
+/// What has been waited for, and of which endpoint.
+enum Done {
+    Resolved(usize),
+    Probed(usize, Result<Micros, Lost>),
+}
+
+impl Prober {
+    /// The same, with thresholds of the site's own.
+    #[must_use]
+    pub fn judged_by(self, own: OwnThresholds) -> Self {
+        Self { own, ..self }
+    }
+
+    /// Five probes of each endpoint, 50 ms apart. Takes 3 s at most, whatever the timeout; afterwards the site has a
+    /// link.
+    pub async fn first_round(&mut self) {
+        let timeout = self.probing.timeout.min(FIRST_ROUND_TIMEOUT);
+        self.resolve();
+        for step in 0..RUN as u32 {
+            self.send(FIRST_ROUND_STEP * step, timeout);
+        }
+        let mut waiting = RUN * self.targets.len();
+        while waiting > 0 {
+            let Some(done) = self.jobs.next().await else {
+                return;
+            };
+            waiting -= usize::from(matches!(done, Done::Probed(..)));
+            self.fold(done);
+        }
+    }
+
+    /// Probes for ever. Cancelling it abandons the probes under way.
+    pub async fn run(mut self) {
+        let begun = self.clock.moment();
+        let (mut k, offset) = (0, random());
+        loop {
+            let start = self.probing.start(k, offset, random());
+            let wait = tokio::time::sleep(duration(start - self.clock.moment().since(begun)));
+            tokio::pin!(wait);
+            loop {
+                tokio::select! {
+                    () = &mut wait => break,
+                    Some(done) = self.jobs.next() => self.fold(done),
+                }
+            }
+            if self.probing.begins_period(k) {
+                self.resolve();
+            }
+            self.send(Duration::ZERO, self.probing.timeout);
+            k = self.probing.after(k, self.clock.moment().since(begun));
+        }
+    }
+
+    /// Asks for the addresses of all endpoints, those aside whose last question is not answered yet.
+    fn resolve(&mut self) {
+        for (endpoint, target) in self.targets.iter().enumerate() {
+            if std::mem::replace(&mut self.resolving[endpoint], true) {
+                continue;
+            }
+            let target = Arc::clone(target);
+            let job = async move {
+                target.resolve().await;
+                Done::Resolved(endpoint)
+            };
+            self.jobs.push(job.boxed());
+        }
+    }
+
+    /// Sends a probe to each endpoint after this delay.
+    fn send(&mut self, delay: Duration, timeout: Micros) {
+        for (endpoint, target) in self.targets.iter().enumerate() {
+            let target = Arc::clone(target);
+            let job = async move {
+                tokio::time::sleep(delay).await;
+                Done::Probed(endpoint, target.probe(duration(timeout)).await)
+            };
+            self.jobs.push(job.boxed());
+        }
+    }
+
+    fn fold(&mut self, done: Done) {
+        let (endpoint, outcome) = match done {
+            Done::Resolved(endpoint) => {
+                self.resolving[endpoint] = false;
+                return;
+            }
+            Done::Probed(endpoint, outcome) => (endpoint, outcome),
+        };
+        let (was_silent, before) = (self.health.is_silent(endpoint), self.health.link());
+        let rtt = outcome.as_ref().ok().copied();
+        let thresholds = self.thresholds.borrow().with(self.own);
+        self.health.record(endpoint, rtt, self.clock.moment(), thresholds);
+        self.log(endpoint, &outcome, was_silent, before);
+
+        let name = self.targets[endpoint].endpoint().to_string();
+        let wan = self.metrics.wan();
+        match outcome {
+            Ok(_) => wan.answered(&self.site, &name, self.clock.wall()),
+            Err(lost) => wan.lost(&self.site, &name, lost.cause),
+        }
+        if let Some(statistics) = self.health.statistics(endpoint) {
+            wan.statistics(&self.site, &name, statistics);
+        }
+        if let Some(link) = self.health.link() {
+            wan.link(&self.site, &link);
+        }
+        self.publish();
+    }
+
+    /// A line when an endpoint falls silent or returns and when the link changes its state; single losses only for who
+    /// debugs.
+    fn log(&self, endpoint: usize, outcome: &Result<Micros, Lost>, was_silent: bool, before: Option<Link>) {
+        let (site, name) = (&self.site, self.targets[endpoint].endpoint());
+        if let Err(lost) = outcome {
+            tracing::debug!(site, endpoint = %name, cause = lost.cause.as_str(), reason = %lost, "WAN probe lost");
+        }
+        match (was_silent, self.health.is_silent(endpoint), outcome) {
+            (false, true, Err(lost)) => {
+                tracing::warn!(site, endpoint = %name, reason = %lost, "WAN endpoint does not answer");
+            }
+            (true, false, _) => tracing::info!(site, endpoint = %name, "WAN endpoint answers again"),
+            _ => {}
+        }
+        let Some(link) = self.health.link() else { return };
+        if before.is_some_and(|before| before.state == link.state) {
+            return;
+        }
+        let (rtt_ms, loss_pct) = (
+            link.rtt.map(Micros::as_millis_f64),
+            link.loss.map(|loss| f64::from(loss.0) / 10.0),
+        );
+        match link.state {
+            LinkState::Healthy => tracing::info!(site, rtt_ms, loss_pct, "WAN healthy"),
+            LinkState::Degraded => tracing::warn!(site, rtt_ms, loss_pct, "WAN degraded"),
+            LinkState::Unreachable => tracing::warn!(site, rtt_ms, loss_pct, "WAN unreachable"),
+        }
+    }
+
+    fn publish(&self) {
+        let endpoints = self.targets.iter().enumerate();
+        let endpoints = endpoints.map(|(endpoint, target)| {
+            let statistics = self.health.statistics(endpoint).copied().unwrap_or_default();
+            (target.endpoint().clone(), statistics)
+        });
+        let site_link = SiteLink {
+            link: self.health.link(),
+            endpoints: endpoints.collect(),
+        };
+        self.links.send_modify(|links| {
+            links.insert(self.site.clone(), site_link);
+        });
+    }
+}
+
+fn duration(time: Micros) -> Duration {
+    Duration::from_micros(time.0)
+}
+
+fn random() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().1
+}
+
+#[cfg(test)]
+mod tests;

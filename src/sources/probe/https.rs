@@ -1,0 +1,206 @@
+//! An answer over HTTPS as a condition: time is measured before, by the TCP handshake.
+
+use std::sync::{Arc, OnceLock};
+
+use http::header::{CONNECTION, HOST, USER_AGENT};
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::sources::probe::Lost;
+use edgeward_core::cluster::wan::Cause;
+
+/// Speaks HTTP/1.1 over TLS with whoever answers.
+#[derive(Debug, Default)]
+pub(super) struct Https {
+    config: OnceLock<Result<Arc<ClientConfig>, Lost>>,
+}
+
+impl Https {
+    /// Asks for `path` on this fresh connection, and is content with any status below 500: the server works. The
+    /// certificate is not verified, because nothing secret is sent and only the status is read; see ADR 18.
+    pub(super) async fn get(&self, stream: TcpStream, host: &str, port: Option<u16>, path: &str) -> Result<(), Lost> {
+        let config = self.config.get_or_init(client_config).clone()?;
+        let tls = |error: &dyn std::error::Error| Lost::new(Cause::Tls, format!("the TLS handshake failed: {error}"));
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| tls(&error))?;
+        let stream = TlsConnector::from(config).connect(name, stream).await;
+        let stream = stream.map_err(|error| tls(&error))?;
+
+        let http = |error: &dyn std::error::Error| Lost::new(Cause::Http, format!("no HTTP answer: {error}"));
+        let host = if host.contains(':') {
+            format!("[{host}]")
+        } else {
+            host.to_owned()
+        };
+        let request = http::Request::get(if path.is_empty() { "/" } else { path })
+            .header(HOST, port.map_or(host.clone(), |port| format!("{host}:{port}")))
+            .header(USER_AGENT, concat!("edgeward/", env!("CARGO_PKG_VERSION")))
+            .header(CONNECTION, "close")
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| http(&error))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| http(&error))?;
+        let answer = tokio::select! {
+            answer = sender.send_request(request) => answer.map_err(|error| http(&error))?,
+            // It ends before there is an answer only by failing, and then the answer says so too.
+            Err(error) = connection => return Err(http(&error)),
+        };
+        match answer.status() {
+            status if status.is_server_error() => Err(Lost::new(Cause::Http, format!("the answer is {status}"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn client_config() -> Result<Arc<ClientConfig>, Lost> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Lost::new(Cause::Tls, error))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Takes whatever certificate there is.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+    use crate::platform::clock::Clock;
+    use crate::sources::probe::target::Target;
+    use edgeward_core::model::endpoint::Endpoint;
+    use edgeward_core::units::Micros;
+
+    /// Probes `https://127.0.0.1:<port>/readyz?x` once.
+    async fn probe(listener: &TcpListener) -> Result<Micros, Lost> {
+        let endpoint = format!("https://{}/readyz?x", listener.local_addr().unwrap());
+        let target = Target::new(Endpoint::parse(&endpoint).unwrap(), Arc::default(), Clock::start());
+        target.resolve().await;
+        target.probe(Duration::from_millis(900)).await
+    }
+
+    /// A server whose certificate is expired, self-signed and for another name. Returns the request that it was sent.
+    async fn serve_once(listener: &TcpListener, answer: &str) -> String {
+        let mut params = rcgen::CertificateParams::new(vec!["elsewhere.example.com".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let config = rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = TlsAcceptor::from(Arc::new(config)).accept(stream).await.unwrap();
+        let mut request = vec![0; 4096];
+        let length = stream.read(&mut request).await.unwrap();
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        stream.shutdown().await.ok();
+        String::from_utf8(request[..length].to_vec()).unwrap()
+    }
+
+    async fn answered_with(answer: &str) -> (Result<Micros, Lost>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        tokio::join!(probe(&listener), serve_once(&listener, answer))
+    }
+
+    #[tokio::test]
+    async fn an_https_endpoint_answers_whatever_its_certificate() {
+        for status in ["200 OK", "301 Moved Permanently", "403 Forbidden"] {
+            let (outcome, request) = answered_with(&format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n")).await;
+            assert!(outcome.unwrap() > Micros(0));
+            assert!(request.starts_with("GET /readyz?x HTTP/1.1\r\n"), "{request}");
+            assert!(request.contains("host: 127.0.0.1:"), "{request}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_says_that_it_is_broken_is_lost() {
+        let (outcome, _) = answered_with("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n").await;
+        assert_eq!(
+            outcome,
+            Err(Lost::new(Cause::Http, "the answer is 503 Service Unavailable"))
+        );
+        let (outcome, _) = answered_with("").await;
+        assert_eq!(outcome.unwrap_err().cause, Cause::Http);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_tls_is_lost() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let plain = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(b"220 mail.example.com ESMTP\r\n").await.unwrap();
+            stream.read_to_end(&mut Vec::new()).await.ok();
+        };
+        let (outcome, ()) = tokio::join!(probe(&listener), plain);
+        assert_eq!(outcome.unwrap_err().cause, Cause::Tls);
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_never_speaks_is_lost_in_time() {
+        // The kernel completes the TCP handshake, nobody the one of TLS.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        assert_eq!(
+            probe(&listener).await,
+            Err(Lost::new(Cause::Timeout, "no answer in 900 ms"))
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! Asks a Prometheus server, off the request path, and publishes what it says.
+//!
+//! Every question has its own rhythm. Whatever goes wrong has a word ([`Outcome`]), which is counted, and logged once
+//! whenever it changes. A value that could not be renewed counts until it is stale.
+
+mod answer;
+mod client;
+mod outcome;
+mod reading;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use crate::sources::Changes;
+use crate::sources::configuration::Versions;
+use client::Connection;
+use edgeward_core::cluster::telemetry::Telemetry;
+use edgeward_core::config::{Config, Prometheus, Query};
+use edgeward_core::engine::Change;
+use edgeward_core::units::Micros;
+use outcome::Failure;
+use reading::Reading;
+
+pub use outcome::Outcome;
+
+/// When a connection whose files were unusable is tried again.
+const REOPEN: Duration = Duration::from_secs(15);
+
+/// Asks the server of the configuration in use, if it names one, and tells what it says, for ever.
+pub async fn follow(mut versions: Versions, clock: Clock, metrics: Arc<Metrics>, changes: Changes) {
+    let mut in_use = Some(versions.next().await);
+    while let Some(config) = in_use {
+        metrics.prometheus().forget();
+        let asking = ask_by(&config, clock, &metrics, &changes);
+        in_use = versions.until_other(&config, |_, _| false, asking).await;
+    }
+}
+
+/// Asks by this configuration, for ever.
+async fn ask_by(config: &Arc<Config>, clock: Clock, metrics: &Arc<Metrics>, changes: &Changes) {
+    let Some(prometheus) = &config.prometheus else {
+        changes.send(Change::Telemetry(Box::default())).await;
+        return std::future::pending().await;
+    };
+    loop {
+        match Poller::open(prometheus, Arc::clone(config), clock, Arc::clone(metrics)).await {
+            Ok(poller) => {
+                tokio::join!(tell(poller.telemetry(), changes), poller.follow());
+            }
+            Err(error) => {
+                let nothing = Telemetry::new(prometheus.required_inputs());
+                changes.send(Change::Telemetry(Box::new(nothing))).await;
+                let error = format!("{error:#}");
+                tracing::error!(error, "Prometheus cannot be asked; tried again in a while");
+                tokio::time::sleep(REOPEN).await;
+            }
+        }
+    }
+}
+
+async fn tell(mut telemetry: watch::Receiver<Telemetry>, changes: &Changes) {
+    loop {
+        let now = telemetry.borrow_and_update().clone();
+        changes.send(Change::Telemetry(Box::new(now))).await;
+        if telemetry.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Asks the questions of the section `prometheus` and publishes the answers.
+pub struct Poller {
+    queries: Vec<Query>,
+    connection: Connection,
+    config: Arc<Config>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    telemetry: watch::Sender<Telemetry>,
+}
+
+impl Poller {
+    /// Reads the files that `prometheus` names, and asks nothing yet. `config` has the sites and the thresholds.
+    ///
+    /// # Errors
+    /// The address is none, or a file cannot be read or holds no token or certificate.
+    pub async fn open(
+        prometheus: &Prometheus,
+        config: Arc<Config>,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
+        let (telemetry, _) = watch::channel(Telemetry::new(prometheus.required_inputs()));
+        Ok(Self {
+            queries: prometheus.queries.clone(),
+            connection: Connection::open(prometheus).await?,
+            config,
+            clock,
+            metrics,
+            telemetry,
+        })
+    }
+
+    /// What was answered, always the newest. It is marked as changed after every answer and every failure, so that who
+    /// follows it sees a value turn stale.
+    #[must_use]
+    pub fn telemetry(&self) -> watch::Receiver<Telemetry> {
+        self.telemetry.subscribe()
+    }
+
+    /// Asks, for ever.
+    pub async fn follow(self) {
+        let Self {
+            queries,
+            mut connection,
+            config,
+            clock,
+            metrics,
+            telemetry,
+        } = self;
+        let inquirer = Inquirer {
+            client: connection.client(),
+            config: &config,
+            clock,
+            metrics: &metrics,
+            telemetry: &telemetry,
+        };
+        let asking = queries.iter().map(|query| inquirer.ask_on(query));
+        tokio::join!(futures::future::join_all(asking), connection.follow());
+    }
+}
+
+/// What all questions share.
+struct Inquirer<'p> {
+    client: Arc<client::Current>,
+    config: &'p Config,
+    clock: Clock,
+    metrics: &'p Metrics,
+    telemetry: &'p watch::Sender<Telemetry>,
+}
+
+impl Inquirer<'_> {
+    async fn ask_on(&self, query: &Query) {
+        let mut before = Outcome::Ok;
+        loop {
+            let asked = self.ask(query).await;
+            let outcome = asked.as_ref().err().map_or(Outcome::Ok, |failure| failure.outcome);
+            self.metrics.prometheus().asked(query.input, outcome.as_str());
+            let name = query.input.as_str();
+            match asked {
+                _ if outcome == before => {}
+                Ok(()) => tracing::info!(query = name, "Prometheus answers as it should again"),
+                Err(failure) => tracing::warn!(
+                    query = name,
+                    result = outcome.as_str(),
+                    detail = failure.detail,
+                    "an answer of Prometheus is not used; the last value stays until it is stale"
+                ),
+            }
+            before = outcome;
+            tokio::time::sleep(duration(jittered(query.period, random()))).await;
+        }
+    }
+
+    /// Asks once and takes in every value that can be used; fails with the first that cannot.
+    async fn ask(&self, query: &Query) -> Result<(), Failure> {
+        // What was true when it was answered was true a moment after it was asked: the earlier moment, to be safe.
+        let asked_at = self.clock.moment();
+        let client = self.client.load_full();
+        let answer = answer::ask(&client, query).await;
+        let received = self.clock.now();
+        let (readings, faults) = match answer {
+            Ok(series) => reading::read(query, &series, &self.config.sites, received.wall),
+            Err(failure) => (vec![], Err(failure)),
+        };
+        if let Some(youngest) = readings.iter().map(|reading| reading.age).min() {
+            let at = received.wall.as_microsecond().saturating_sub_unsigned(youngest.0);
+            self.metrics.prometheus().sample(query.input, at as f64 / 1e6);
+        }
+        self.telemetry.send_modify(|telemetry| {
+            for Reading { measurement, age } in readings {
+                let as_of = received.moment.before(age).min(asked_at);
+                telemetry.record(measurement, as_of, as_of.after(query.staleness), self.config);
+            }
+        });
+        faults
+    }
+}
+
+/// From nine to eleven tenths of the period, so that replicas do not ask in step.
+fn jittered(period: Micros, random: u64) -> Micros {
+    let tenth = period.0 / 10;
+    Micros(period.0 - tenth + random % (2 * tenth).max(1))
+}
+
+fn random() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().1
+}
+
+fn duration(time: Micros) -> Duration {
+    Duration::from_micros(time.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! From a question to the series of its answer.
+
+use anyhow::Context as _;
+use http::StatusCode;
+use prometheus_http_query::Client;
+use prometheus_http_query::response::{Data, InstantVector};
+
+use crate::sources::prometheus::outcome::{Failure, Outcome};
+use edgeward_core::config::Query;
+
+/// The most of an answer that is read. A series takes about 100 bytes.
+const MAX_ANSWER: usize = 1 << 20;
+
+/// What Prometheus answers. Source: <https://prometheus.io/docs/prometheus/latest/querying/api/#format-overview>.
+#[derive(serde::Deserialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+enum Answer {
+    Success {
+        data: Data,
+    },
+    Error {
+        #[serde(rename = "errorType")]
+        kind: String,
+        #[serde(rename = "error")]
+        message: String,
+    },
+}
+
+/// Asks once. By GET: in most clusters that takes the least rights. The server is told how long we wait, so that it does
+/// not go on after that.
+pub(super) async fn ask(client: &Client, query: &Query) -> Result<Vec<InstantVector>, Failure> {
+    let timeout = crate::sources::prometheus::duration(query.timeout);
+    let exchange = tokio::time::timeout(timeout, exchange(client, query, timeout.as_millis()));
+    let (status, body) = exchange
+        .await
+        .map_err(|_| Failure::new(Outcome::Timeout, format_args!("no answer in {} ms", query.timeout)))?
+        .map_err(|error| match error.downcast::<TooLong>() {
+            Ok(error) => Failure::new(Outcome::Malformed, error),
+            Err(error) => Failure::new(Outcome::Unreachable, error.root_cause()),
+        })?;
+    interpret(status, &body)
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the answer is longer than {MAX_ANSWER} bytes")]
+struct TooLong;
+
+async fn exchange(client: &Client, query: &Query, timeout_ms: u128) -> anyhow::Result<(StatusCode, Vec<u8>)> {
+    let timeout_ms = i64::try_from(timeout_ms).unwrap_or(i64::MAX);
+    let mut response = client.query(&query.promql).timeout(timeout_ms).get_raw().await?;
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.context("the answer ended early")? {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_ANSWER {
+            return Err(TooLong.into());
+        }
+    }
+    Ok((response.status(), body))
+}
+
+/// The series of an answer, or what speaks against it.
+fn interpret(status: StatusCode, body: &[u8]) -> Result<Vec<InstantVector>, Failure> {
+    let answer = serde_json::from_slice(body);
+    if !status.is_success() {
+        let (is_timeout, message) = match answer {
+            Ok(Answer::Error { kind, message }) => (kind == "timeout", format!("{status}, {kind}: {message}")),
+            _ => (false, status.to_string()),
+        };
+        let outcome = match (status.is_server_error(), is_timeout) {
+            (_, true) => Outcome::Timeout,
+            (true, false) => Outcome::ServerError,
+            (false, false) => Outcome::Rejected,
+        };
+        return Err(Failure::new(outcome, message));
+    }
+    match answer {
+        Ok(Answer::Success {
+            data: Data::Vector(series),
+        }) => Ok(series),
+        Ok(Answer::Success { data }) => {
+            let kind = if data.is_scalar() { "scalar" } else { "range" };
+            let detail = format_args!("a {kind} and not an instant vector");
+            Err(Failure::new(Outcome::NotAVector, detail))
+        }
+        Ok(Answer::Error { kind, message }) => Err(Failure::new(
+            Outcome::Malformed,
+            format_args!("{status}, yet {kind}: {message}"),
+        )),
+        Err(_) if is_string(body) => Err(Failure::new(Outcome::NotAVector, "a string and not an instant vector")),
+        Err(error) => Err(Failure::new(Outcome::Malformed, error)),
+    }
+}
+
+/// The client library knows no strings, which an expression may be all the same.
+fn is_string(body: &[u8]) -> bool {
+    let answer: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    answer.is_some_and(|answer| answer["status"] == "success" && answer["data"]["resultType"] == "string")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn outcome(status: u16, body: &str) -> (Outcome, String) {
+        let answer = interpret(StatusCode::from_u16(status).unwrap(), body.as_bytes());
+        answer.map_or_else(
+            |failure| (failure.outcome, failure.detail),
+            |series| (Outcome::Ok, series.len().to_string()),
+        )
+    }
+
+    fn data(kind: &str, result: Value) -> String {
+        json!({"status": "success", "data": {"resultType": kind, "result": result}, "warnings": ["partial"]})
+            .to_string()
+    }
+
+    #[test]
+    fn every_answer_has_an_outcome() {
+        let series = json!({"metric": {"site": "edge"}, "value": [1700000000.123, "NaN"]});
+        let error = |kind: &str| json!({"status": "error", "errorType": kind, "error": "no"}).to_string();
+        for (expected, detail, status, body) in [
+            (Outcome::Ok, "1", 200, data("vector", json!([series]))),
+            (Outcome::Ok, "0", 200, data("vector", json!([]))),
+            (Outcome::NotAVector, "scalar", 200, data("scalar", json!([1, "1"]))),
+            (
+                Outcome::NotAVector,
+                "range",
+                200,
+                data("matrix", json!([{"metric": {}, "values": [[1, "1"]]}])),
+            ),
+            (Outcome::NotAVector, "string", 200, data("string", json!([1, "x"]))),
+            (
+                Outcome::Malformed,
+                "",
+                200,
+                data("vector", json!([{"metric": {}, "value": [1, "one"]}])),
+            ),
+            (Outcome::Malformed, "", 200, data("surprise", json!([]))),
+            (Outcome::Malformed, "", 200, "<html>log in</html>".into()),
+            (Outcome::Malformed, "", 200, String::new()),
+            (Outcome::Malformed, "bad_data: no", 200, error("bad_data")),
+            (
+                Outcome::Rejected,
+                "400 Bad Request, bad_data: no",
+                400,
+                error("bad_data"),
+            ),
+            (
+                Outcome::Rejected,
+                "422 Unprocessable Entity, execution: no",
+                422,
+                error("execution"),
+            ),
+            (Outcome::Rejected, "403 Forbidden", 403, "no".into()),
+            (Outcome::Rejected, "302 Found", 302, String::new()),
+            (Outcome::ServerError, "500 Internal Server Error", 500, "no".into()),
+            (Outcome::ServerError, "canceled: no", 503, error("canceled")),
+            (Outcome::Timeout, "timeout: no", 503, error("timeout")),
+        ] {
+            let found = outcome(status, &body);
+            assert!(found.0 == expected && found.1.contains(detail), "{body}: {found:?}");
+        }
+        let long = json!({"status": "error", "errorType": "bad_data", "error": "é".repeat(1_000)}).to_string();
+        assert_eq!(outcome(400, &long).1.chars().count(), 301);
+    }
+}

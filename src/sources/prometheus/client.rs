@@ -1,0 +1,105 @@
+//! The connection to the server, and the files that it takes: a token and CA certificates, which change while we run.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+use http::header::AUTHORIZATION;
+use prometheus_http_query::Client;
+use reqwest::Certificate;
+use reqwest::redirect::Policy;
+use rustls::crypto::aws_lc_rs;
+
+use crate::platform::files;
+use crate::platform::files::Watch;
+use edgeward_core::config::Prometheus;
+
+/// The client to ask with, always the newest.
+pub(super) type Current = ArcSwap<Client>;
+
+pub(super) struct Connection {
+    files: Files,
+    /// `None` without files.
+    watch: Option<Watch>,
+    client: Arc<Current>,
+}
+
+struct Files {
+    url: String,
+    has_token: bool,
+    has_ca: bool,
+}
+
+impl Connection {
+    pub(super) async fn open(prometheus: &Prometheus) -> anyhow::Result<Self> {
+        // The error says that there is one already, which is what was wanted.
+        let _ = aws_lc_rs::default_provider().install_default();
+        let files = Files {
+            url: prometheus.url.clone(),
+            has_token: prometheus.token_file.is_some(),
+            has_ca: prometheus.ca_file.is_some(),
+        };
+        let paths: Vec<_> = [&prometheus.token_file, &prometheus.ca_file]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
+        let (watch, contents) = if paths.is_empty() {
+            (None, vec![])
+        } else {
+            let (watch, contents) = Watch::open(paths, files::POLL).await?;
+            (Some(watch), contents)
+        };
+        let client = Arc::new(ArcSwap::from_pointee(files.client(contents)?));
+        Ok(Self { files, watch, client })
+    }
+
+    pub(super) fn client(&self) -> Arc<Current> {
+        Arc::clone(&self.client)
+    }
+
+    /// Replaces the client whenever a file changes, for ever. Files that cannot be used leave the last client in place.
+    pub(super) async fn follow(&mut self) {
+        let Some(watch) = &mut self.watch else {
+            return std::future::pending().await;
+        };
+        loop {
+            let changed = watch.changed().await.map_err(anyhow::Error::from);
+            match changed.and_then(|contents| self.files.client(contents)) {
+                Ok(client) => {
+                    self.client.store(Arc::new(client));
+                    tracing::info!("token and CA certificates for Prometheus read again");
+                }
+                Err(error) => tracing::warn!(
+                    error = format!("{error:#}"),
+                    "token or CA certificates for Prometheus cannot be used; the last ones stay"
+                ),
+            }
+        }
+    }
+}
+
+impl Files {
+    /// `contents` of the token, if there is one, then of the CA certificates, if there are any.
+    fn client(&self, contents: files::Contents) -> anyhow::Result<Client> {
+        let mut contents = contents.into_iter();
+        // Settings are arguments: no proxy out of the environment. A redirect leads to a login page, or the token astray.
+        let mut builder = reqwest::Client::builder().no_proxy().redirect(Policy::none());
+        if self.has_token {
+            let token = contents.next().context("a file is missing")?;
+            let token = std::str::from_utf8(&token.bytes).map_or("", str::trim);
+            anyhow::ensure!(!token.is_empty(), "prometheus.tokenFile holds no token");
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}")).context("prometheus.tokenFile")?;
+            value.set_sensitive(true);
+            builder = builder.default_headers([(AUTHORIZATION, value)].into_iter().collect());
+        }
+        if self.has_ca {
+            let pem = contents.next().context("a file is missing")?;
+            let certificates = Certificate::from_pem_bundle(&pem.bytes).context("prometheus.caFile")?;
+            anyhow::ensure!(!certificates.is_empty(), "prometheus.caFile holds no certificate");
+            builder = builder.tls_certs_only(certificates);
+        }
+        Client::from(builder.build()?, &self.url).with_context(|| format!("prometheus.url: {}", self.url))
+    }
+}

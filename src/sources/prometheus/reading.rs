@@ -1,0 +1,272 @@
+//! From the series of an answer to measurements.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use prometheus_http_query::response::InstantVector;
+
+use crate::sources::prometheus::outcome::{Failure, Outcome};
+use edgeward_core::cluster::telemetry::Measurement;
+use edgeward_core::config::Input;
+use edgeward_core::config::Query;
+use edgeward_core::model::site::{SiteDefinition, SiteKind};
+use edgeward_core::model::slo::Class;
+use edgeward_core::units::{Bytes, Micros, Millicores, Permille};
+
+/// A measurement, and how old it was when it came.
+#[derive(Debug, PartialEq)]
+pub(super) struct Reading {
+    pub(super) measurement: Measurement,
+    pub(super) age: Micros,
+}
+
+/// What a series is about. Nothing for a query whose answer is one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place<'s> {
+    site: Option<&'s str>,
+    class: Option<Class>,
+}
+
+/// Reads what can be used of an answer that came at `received`, and names the first thing that cannot. Ages are by the
+/// wall clocks of both machines; a sample of the future is new.
+pub(super) fn read(
+    query: &Query,
+    series: &[InstantVector],
+    sites: &[Arc<SiteDefinition>],
+    received: Timestamp,
+) -> (Vec<Reading>, Result<(), Failure>) {
+    if series.is_empty() {
+        return (vec![], Err(Failure::new(Outcome::Empty, "no series")));
+    }
+    let places: Vec<_> = series.iter().map(|series| place(query.input, series, sites)).collect();
+    let mut readings = Vec::new();
+    let mut first_fault = Ok(());
+    for (series, place) in series.iter().zip(&places) {
+        let same = places.iter().filter(|other| other == &place).count();
+        let reading = match place {
+            Ok(_) if same > 1 => Err(Failure::new(
+                Outcome::Ambiguous,
+                format_args!("{same} series for {}", labels(series)),
+            )),
+            Ok(place) => reading(query, series, *place, received),
+            Err(failure) => Err(failure.clone()),
+        };
+        match reading {
+            Ok(reading) => readings.push(reading),
+            Err(failure) => first_fault = first_fault.and(Err(failure)),
+        }
+    }
+    (readings, first_fault)
+}
+
+fn place<'s>(input: Input, series: &InstantVector, sites: &'s [Arc<SiteDefinition>]) -> Result<Place<'s>, Failure> {
+    let label = |name: &str| series.metric().get(name).map(String::as_str);
+    let missing = |what: &str| Failure::new(Outcome::Label, format_args!("{what} by {}", labels(series)));
+    let site = |is_meant: fn(SiteKind) -> bool| {
+        let mut sites = sites.iter().filter(|site| is_meant(site.kind));
+        let site = sites.find(|site| label("site") == Some(&site.name));
+        site.map(|site| Some(&*site.name))
+    };
+    Ok(match input {
+        Input::EdgeFreeCpu | Input::EdgeFreeMemory => Place {
+            site: None,
+            class: None,
+        },
+        Input::Processing => Place {
+            site: site(|_| true).ok_or_else(|| missing("no site is named"))?,
+            class: Some(
+                label("class")
+                    .and_then(Class::parse)
+                    .ok_or_else(|| missing("no class is named"))?,
+            ),
+        },
+        Input::WanRtt | Input::WanLoss => Place {
+            site: site(|kind| kind == SiteKind::Cloud).ok_or_else(|| missing("no cloud site is named"))?,
+            class: None,
+        },
+    })
+}
+
+fn reading(query: &Query, series: &InstantVector, place: Place<'_>, received: Timestamp) -> Result<Reading, Failure> {
+    let sample = series.sample();
+    let number = sample.value();
+    if !number.is_finite() {
+        let detail = format_args!("{number} for {}", labels(series));
+        return Err(Failure::new(Outcome::NotANumber, detail));
+    }
+    let measurement = measurement(query.input, place, number)
+        .ok_or_else(|| Failure::new(Outcome::OutOfRange, format_args!("{number} for {}", labels(series))))?;
+    let age = received.as_microsecond() as f64 - sample.timestamp() * 1e6;
+    // Casting stops at zero and at the greatest, and makes NaN zero, which JSON has not.
+    let age = Micros(age as u64);
+    if age > query.staleness {
+        return Err(Failure::new(
+            Outcome::Stale,
+            format_args!("{age} ms old, more than {} ms: {}", query.staleness, labels(series)),
+        ));
+    }
+    Ok(Reading { measurement, age })
+}
+
+/// Rounded to the worse side. `None` for a number that the input cannot have.
+fn measurement(input: Input, place: Place<'_>, number: f64) -> Option<Measurement> {
+    let within = |least: f64, most: f64| (least..=most).contains(&number);
+    // Less than a thousandth of the unit is what decimals leave in a binary number: 0.029 · 1000 is a bit more than 29.
+    const DUST: f64 = 1e-3;
+    let up = |number: f64| (number - DUST).ceil() as u32;
+    let down = |number: f64| (number + DUST).floor() as i64;
+    let micros = |seconds: f64| Micros((seconds * 1e6 - DUST).ceil() as u64);
+    let site = place.site.unwrap_or_default().to_owned();
+    match input {
+        Input::EdgeFreeCpu => within(0.0, 1e9).then_some(Measurement::EdgeFreeCpu(Millicores(down(number * 1e3)))),
+        Input::EdgeFreeMemory => within(0.0, 9e15).then_some(Measurement::EdgeFreeMemory(Bytes(down(number)))),
+        Input::Processing => {
+            within(1e-6, 86_400.0).then_some(Measurement::Processing(site, place.class?, micros(number)))
+        }
+        Input::WanRtt => within(0.0, 60.0).then(|| Measurement::WanRtt(site, micros(number))),
+        Input::WanLoss => within(0.0, 1.0).then(|| Measurement::WanLoss(site, Permille(up(number * 1e3)))),
+    }
+}
+
+fn labels(series: &InstantVector) -> String {
+    let mut labels: Vec<_> = series
+        .metric()
+        .iter()
+        .map(|(name, value)| format!("{name}={value:?}"))
+        .collect();
+    labels.sort();
+    format!("{{{}}}", labels.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgeward_core::config::Config;
+    use serde_json::{Value, json};
+
+    const AT: Timestamp = Timestamp::constant(1_700_000_000, 0);
+
+    /// Readings without their age, and the outcome.
+    fn outcome(input: Input, series: Value) -> (Vec<Measurement>, Outcome) {
+        let query = Query {
+            input,
+            promql: String::new(),
+            period: Micros(0),
+            timeout: Micros(0),
+            staleness: Micros::from_secs(60),
+        };
+        let series: Vec<InstantVector> = serde_json::from_value(series).unwrap();
+        let (readings, fault) = read(&query, &series, &Config::default().sites, AT);
+        let outcome = fault.map_or_else(|failure| failure.outcome, |()| Outcome::Ok);
+        (
+            readings.into_iter().map(|reading| reading.measurement).collect(),
+            outcome,
+        )
+    }
+
+    fn series(labels: Value, number: &str) -> Value {
+        json!({"metric": labels, "value": [1_700_000_000, number]})
+    }
+
+    #[test]
+    fn one_number_is_rounded_to_the_worse_side() {
+        let one = |input, number: &str| outcome(input, json!([series(json!({"job": "x"}), number)]));
+        let good = |measurement| (vec![measurement], Outcome::Ok);
+        let bad = |outcome| (vec![], outcome);
+        assert_eq!(
+            one(Input::EdgeFreeCpu, "1.9999"),
+            good(Measurement::EdgeFreeCpu(Millicores(1_999)))
+        );
+        assert_eq!(
+            one(Input::EdgeFreeCpu, "0"),
+            good(Measurement::EdgeFreeCpu(Millicores(0)))
+        );
+        assert_eq!(
+            one(Input::EdgeFreeMemory, "1e9"),
+            good(Measurement::EdgeFreeMemory(Bytes(1_000_000_000)))
+        );
+        for number in ["NaN", "+Inf", "-Inf"] {
+            assert_eq!(one(Input::EdgeFreeMemory, number), bad(Outcome::NotANumber));
+        }
+        assert_eq!(one(Input::EdgeFreeCpu, "-0.1"), bad(Outcome::OutOfRange));
+        assert_eq!(one(Input::EdgeFreeMemory, "1e30"), bad(Outcome::OutOfRange));
+    }
+
+    #[test]
+    fn several_numbers_find_their_places_and_the_first_fault_is_told() {
+        let of = |site: &str, class: &str| json!({"site": site, "class": class});
+        let time = |site: &str, class, us| Measurement::Processing(site.into(), class, Micros(us));
+        assert_eq!(
+            outcome(
+                Input::Processing,
+                json!([
+                    series(of("edge", "batch"), "1.5"),
+                    series(of("edge", "latency"), "NaN"),
+                    series(of("moon", "batch"), "1"),
+                    series(of("cloud", "batch"), "1"),
+                    series(of("cloud", "latency"), "0.0000015"),
+                    series(of("cloud", "batch"), "2"),
+                ])
+            ),
+            (
+                vec![time("edge", Class::Batch, 1_500_000), time("cloud", Class::Latency, 2)],
+                Outcome::NotANumber
+            )
+        );
+        for (expected, labels, number) in [
+            (Outcome::Label, json!({"class": "batch"}), "1"),
+            (Outcome::Label, of("edge", "quick"), "1"),
+            (Outcome::OutOfRange, of("edge", "batch"), "0"),
+            (Outcome::OutOfRange, of("edge", "batch"), "86401"),
+        ] {
+            assert_eq!(
+                outcome(Input::Processing, json!([series(labels, number)])),
+                (vec![], expected)
+            );
+        }
+    }
+
+    #[test]
+    fn the_wan_leads_to_clouds_alone() {
+        let one = |input, site: &str, number: &str| outcome(input, json!([series(json!({"site": site}), number)]));
+        let rtt = Measurement::WanRtt("cloud".into(), Micros(25_001));
+        assert_eq!(one(Input::WanRtt, "cloud", "0.0250001"), (vec![rtt], Outcome::Ok));
+        let loss = Measurement::WanLoss("cloud".into(), Permille(20));
+        assert_eq!(one(Input::WanLoss, "cloud", "0.0191"), (vec![loss], Outcome::Ok));
+        for (number, permille) in [("0.029", 29), ("0.0290011", 30), ("2.2e-16", 0), ("1", 1_000)] {
+            let loss = Measurement::WanLoss("cloud".into(), Permille(permille));
+            assert_eq!(one(Input::WanLoss, "cloud", number), (vec![loss], Outcome::Ok));
+        }
+        assert_eq!(one(Input::WanLoss, "cloud", "2"), (vec![], Outcome::OutOfRange));
+        assert_eq!(one(Input::WanRtt, "cloud", "61"), (vec![], Outcome::OutOfRange));
+        assert_eq!(one(Input::WanRtt, "edge", "0.025"), (vec![], Outcome::Label));
+    }
+
+    #[test]
+    fn no_series_or_two_are_no_number() {
+        let two = json!([series(json!({"pod": "a"}), "1"), series(json!({"pod": "b"}), "1")]);
+        assert_eq!(outcome(Input::EdgeFreeCpu, two), (vec![], Outcome::Ambiguous));
+        assert_eq!(outcome(Input::EdgeFreeCpu, json!([])), (vec![], Outcome::Empty));
+    }
+
+    #[test]
+    fn a_sample_has_the_age_that_its_own_timestamp_says() {
+        let at = |seconds: f64| {
+            let series = json!([{"metric": {}, "value": [1_700_000_000.0 - seconds, "1"]}]);
+            let series: Vec<InstantVector> = serde_json::from_value(series).unwrap();
+            let query = Query {
+                input: Input::EdgeFreeCpu,
+                promql: String::new(),
+                period: Micros(0),
+                timeout: Micros(0),
+                staleness: Micros::from_secs(60),
+            };
+            let (readings, fault) = read(&query, &series, &[], AT);
+            fault.map(|()| readings[0].age).map_err(|failure| failure.outcome)
+        };
+        assert_eq!(at(1.5), Ok(Micros(1_500_000)));
+        assert_eq!(at(60.0), Ok(Micros::from_secs(60)));
+        assert_eq!(at(60.5), Err(Outcome::Stale));
+        assert_eq!(at(-3_600.0), Ok(Micros(0)));
+    }
+}

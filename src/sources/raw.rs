@@ -1,0 +1,126 @@
+//! An object as the API server sent it: what the watch itself needs, and the JSON text for the readers of the core.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Deserializer, de};
+use serde_json::value::RawValue;
+
+/// An object of kind `K`, unread. Its metadata is name, namespace, uid and resource version only: the rest would be most
+/// of the work and memory of a watch, for nothing.
+pub(crate) struct Raw<K> {
+    metadata: ObjectMeta,
+    json: Box<RawValue>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Raw<K> {
+    /// The object's JSON text.
+    pub(crate) fn json(&self) -> &str {
+        self.json.get()
+    }
+}
+
+impl<K> Clone for Raw<K> {
+    fn clone(&self) -> Self {
+        Self {
+            metadata: self.metadata.clone(),
+            json: self.json.clone(),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K> std::fmt::Debug for Raw<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Raw")
+            .field("metadata", &self.metadata)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'de, K> Deserialize<'de> for Raw<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Object<'a> {
+            #[serde(borrow)]
+            metadata: Metadata<'a>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata<'a> {
+            #[serde(borrow)]
+            name: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            namespace: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            uid: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            resource_version: Option<Cow<'a, str>>,
+        }
+        let json = Box::<RawValue>::deserialize(deserializer)?;
+        let Object { metadata } = serde_json::from_str(json.get()).map_err(de::Error::custom)?;
+        let owned = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
+        Ok(Self {
+            metadata: ObjectMeta {
+                name: owned(metadata.name),
+                namespace: owned(metadata.namespace),
+                uid: owned(metadata.uid),
+                resource_version: owned(metadata.resource_version),
+                ..ObjectMeta::default()
+            },
+            json,
+            kind: PhantomData,
+        })
+    }
+}
+
+impl<K: Resource> Resource for Raw<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(dynamic: &Self::DynamicType) -> Cow<'_, str> {
+        K::kind(dynamic)
+    }
+
+    fn group(dynamic: &Self::DynamicType) -> Cow<'_, str> {
+        K::group(dynamic)
+    }
+
+    fn version(dynamic: &Self::DynamicType) -> Cow<'_, str> {
+        K::version(dynamic)
+    }
+
+    fn plural(dynamic: &Self::DynamicType) -> Cow<'_, str> {
+        K::plural(dynamic)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::core::WatchEvent;
+
+    use super::*;
+
+    #[test]
+    fn an_event_keeps_the_text_of_its_object() {
+        let line = r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a","uid":"u","resourceVersion":"7","managedFields":[{}]},"spec":{"x":1}}}"#;
+        let WatchEvent::Added(object) = serde_json::from_str::<WatchEvent<Raw<Pod>>>(line).unwrap() else {
+            panic!("another event");
+        };
+        assert_eq!(object.meta().name.as_deref(), Some("a"));
+        assert_eq!(object.meta().resource_version.as_deref(), Some("7"));
+        assert!(object.json().contains(r#""spec":{"x":1}"#), "{}", object.json());
+    }
+}

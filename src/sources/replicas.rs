@@ -1,0 +1,237 @@
+//! How many replicas of us are ready, by the EndpointSlices of our own Service.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Api;
+use kube::runtime::watcher::{Config, Event};
+use kube::runtime::{WatchStreamExt as _, watcher};
+
+use std::sync::Arc;
+
+use crate::instruments::metrics::Metrics;
+use crate::sources::configuration::Versions;
+use crate::sources::watch::{Cluster, begin_anew, is_gone, open_seconds, pauses};
+use edgeward_core::engine::Change;
+
+/// Our own Service.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Cluster {
+    /// Tells how many replicas of us decide: as configured, or as counted, for ever.
+    pub async fn follow_replicas(self, mut versions: Versions, service: Service, metrics: Arc<Metrics>) {
+        let mut in_use = Some(versions.next().await);
+        while let Some(config) = in_use {
+            let count = async {
+                match config.replicas {
+                    Some(replicas) => {
+                        self.changes.send(Change::Replicas(replicas)).await;
+                        std::future::pending().await
+                    }
+                    None => self.watch_replicas(&service.namespace, &service.name, &metrics).await,
+                }
+            };
+            in_use = versions
+                .until_other(&config, |one, other| one.replicas == other.replicas, count)
+                .await;
+        }
+    }
+
+    /// Watches the EndpointSlices of a Service and tells how many of its endpoints are ready, for ever. That there is no
+    /// such Service is logged; that it may not be seen is logged and counted, and nothing is told.
+    async fn watch_replicas(&self, namespace: &str, service: &str, metrics: &Metrics) {
+        let config = Config::default()
+            .timeout(open_seconds())
+            .labels(&format!("kubernetes.io/service-name={service}"));
+        let slices = Api::<EndpointSlice>::namespaced(self.client(), namespace);
+        let watch = || watcher(slices.clone(), config.clone()).backoff(pauses()).boxed();
+        let mut events = watch();
+        let (mut known, mut listed) = (HashMap::new(), HashMap::new());
+        let mut told = None;
+        let mut has_failed = false;
+        while let Some(event) = events.next().await {
+            match event {
+                // Nothing is known before the list is complete.
+                Ok(Event::Init) => {
+                    listed = HashMap::new();
+                    continue;
+                }
+                Ok(Event::InitApply(slice)) => {
+                    listed.insert(name(&slice), slice);
+                    continue;
+                }
+                Ok(Event::InitDone) => known = std::mem::take(&mut listed),
+                Ok(Event::Apply(slice)) => drop(known.insert(name(&slice), slice)),
+                Ok(Event::Delete(slice)) => drop(known.remove(&name(&slice))),
+                Err(error) => {
+                    metrics.view().failure("endpointslices");
+                    if is_gone(&error) {
+                        begin_anew().await;
+                        events = watch();
+                    }
+                    // Once: outside of a cluster there may be no such right, and it is tried again all the time.
+                    if !std::mem::replace(&mut has_failed, true) {
+                        let error = format!("{:#}", anyhow::Error::from(error));
+                        tracing::warn!(
+                            namespace,
+                            service,
+                            error,
+                            assumed = told.map_or(1, |ready: u32| ready.max(1)),
+                            "our replicas cannot be counted: with more than assumed, what the others promise is not \
+                             taken into account, and a burst may overrun the edge; grant list and watch of \
+                             endpointslices, or set `replicas`"
+                        );
+                    }
+                    continue;
+                }
+            }
+            has_failed = false;
+            let ready = count(known.values());
+            if told.replace(ready) != Some(ready) {
+                tracing::info!(ready, "replicas");
+                if known.is_empty() {
+                    tracing::warn!(
+                        namespace,
+                        service,
+                        assumed = 1,
+                        "no EndpointSlice is of this Service, so our replicas cannot be counted: with more than one, \
+                         what the others promise is not taken into account, and a burst may overrun the edge; \
+                         name our Service with --service and --namespace, or set `replicas`"
+                    );
+                }
+                self.changes.send(Change::Replicas(ready)).await;
+            }
+        }
+    }
+}
+
+/// How many endpoints are ready. An endpoint may be in two slices while it moves, and is in one of each address family.
+fn count<'s>(slices: impl Iterator<Item = &'s EndpointSlice>) -> u32 {
+    let mut families = BTreeMap::<&str, BTreeSet<String>>::new();
+    for slice in slices {
+        let family = families.entry(&slice.address_type).or_default();
+        family.extend(ready_endpoints(slice));
+    }
+    let most = families.values().map(BTreeSet::len).max().unwrap_or(0);
+    u32::try_from(most).unwrap_or(u32::MAX)
+}
+
+fn name(slice: &EndpointSlice) -> String {
+    slice.metadata.name.clone().unwrap_or_default()
+}
+
+/// The first addresses of the endpoints that take requests; one whose condition is not known does.
+pub(crate) fn ready_endpoints(slice: &EndpointSlice) -> Vec<String> {
+    let ready = slice.endpoints.iter().filter(|endpoint| {
+        let conditions = endpoint.conditions.as_ref();
+        conditions.and_then(|conditions| conditions.ready).unwrap_or(true)
+    });
+    ready
+        .filter_map(|endpoint| endpoint.addresses.first().cloned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::platform::clock::Clock;
+    use crate::sources::Changes;
+    use crate::testkit::Log;
+
+    /// Long enough for a busy machine.
+    const BOUND: Duration = Duration::from_secs(30);
+
+    /// Watches replicas at a server that answers every request like this, until so many failures are counted or a number
+    /// is told, which is returned; and what was logged meanwhile.
+    async fn watched(code: u16, answer: &'static str, failures: u32) -> (Option<u32>, String) {
+        let log = Log::default();
+        let to = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || to.clone()).finish();
+        let _logged = tracing::subscriber::set_default(subscriber);
+        let respond = move |_: Request<Body>| async move {
+            Response::builder()
+                .status(code)
+                .body(Body::from(answer.as_bytes().to_vec()))
+        };
+        let (sender, mut told) = mpsc::channel(8);
+        let changes = Changes {
+            sender,
+            clock: Clock::start(),
+        };
+        let cluster = Cluster::of(Client::new(tower::service_fn(respond), "default"), changes);
+        let metrics = Metrics::new();
+        let counted = format!("edgeward_watch_failures_total{{kind=\"endpointslices\"}} {failures}");
+        let failed = async {
+            while failures == 0 || !metrics.encode().contains(&counted) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let told = async {
+            tokio::select! {
+                () = cluster.watch_replicas("edgeward-system", "edgewart", &metrics) => None,
+                () = failed => None,
+                told = told.recv() => told,
+            }
+        };
+        let told = timeout(BOUND, told).await.unwrap();
+        let ready = told.map(|(_, change)| match change {
+            Change::Replicas(ready) => ready,
+            other => panic!("{other:?}"),
+        });
+        (ready, log.text())
+    }
+
+    #[tokio::test]
+    async fn replicas_that_cannot_be_counted_are_missed() {
+        let none = r#"{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSliceList", "metadata": {"resourceVersion": "7"},
+            "items": []}"#;
+        let (ready, log) = watched(200, none, 0).await;
+        assert_eq!(ready, Some(0));
+        assert!(log.contains("WARN") && log.contains("edgewart"), "{log}");
+        let forbidden = r#"{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403,
+            "message": "endpointslices is forbidden"}"#;
+        let (ready, log) = watched(403, forbidden, 2).await;
+        assert_eq!(ready, None);
+        assert_eq!(log.matches("our replicas cannot be counted").count(), 1, "{log}");
+        assert!(log.contains("endpointslices is forbidden"), "{log}");
+    }
+
+    #[test]
+    fn endpoints_count_when_they_take_requests() {
+        let slice = json!({
+            "addressType": "IPv4",
+            "metadata": {"name": "a"},
+            "endpoints": [
+                {"addresses": ["10.0.0.1"], "conditions": {"ready": true}},
+                {"addresses": ["10.0.0.2"], "conditions": {"ready": false, "serving": true, "terminating": true}},
+                {"addresses": ["10.0.0.3"]},
+                {"addresses": ["10.0.0.4"], "conditions": {}},
+            ],
+        });
+        let slice: EndpointSlice = serde_json::from_value(slice).unwrap();
+        assert_eq!(ready_endpoints(&slice), ["10.0.0.1", "10.0.0.3", "10.0.0.4"]);
+        // The same pods once more, by their other addresses.
+        let mut other = slice.clone();
+        other.address_type = "IPv6".into();
+        for (i, endpoint) in other.endpoints.iter_mut().enumerate() {
+            endpoint.addresses = vec![format!("fd00::{i}")];
+        }
+        assert_eq!(count([&slice, &other, &slice].into_iter()), 3);
+    }
+}

@@ -1,0 +1,158 @@
+//! Sites, watched: where there are any, they replace the sites of the configuration.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use kube::{Client, Resource as _};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::api::Site;
+use crate::instruments::metrics::Metrics;
+use crate::sources::configuration::Versions;
+use crate::sources::objects;
+use crate::sources::raw::Raw;
+use edgeward_core::config::Config;
+use edgeward_core::config::sites;
+use edgeward_core::config::sites::{SeenSite, refusal};
+use edgeward_core::model::site::SiteDefinition;
+
+/// How long to wait for more after a change: several Sites are applied one after another, and mean something together.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// The Sites there are, by name.
+type Seen = BTreeMap<String, SeenSite>;
+
+/// A Site: its generation and its `spec`.
+type Object = (Option<i64>, Value);
+
+/// Offers each version of the configuration with the sites that are in use.
+#[derive(Debug)]
+pub struct Sites {
+    base: Versions,
+    current: Arc<ArcSwap<Config>>,
+    versions: watch::Sender<Option<Arc<Config>>>,
+    seen: watch::Sender<Seen>,
+}
+
+impl Sites {
+    /// None in use yet. `config` stands for the first version until that is known.
+    pub fn new(base: Versions, config: Arc<Config>) -> Self {
+        Self {
+            base,
+            current: Arc::new(ArcSwap::new(config)),
+            versions: watch::Sender::default(),
+            seen: watch::Sender::default(),
+        }
+    }
+
+    /// The configuration in use, always the newest.
+    pub fn current(&self) -> Arc<ArcSwap<Config>> {
+        Arc::clone(&self.current)
+    }
+
+    /// The configuration in use, once it and its sites are known, and those that follow.
+    pub fn versions(&self) -> Versions {
+        Versions::of(&self.versions)
+    }
+
+    /// The Sites as they were looked at last.
+    pub fn seen(&self) -> watch::Receiver<BTreeMap<String, SeenSite>> {
+        self.seen.subscribe()
+    }
+
+    /// Follows both, for ever. Calls `known` once there is a version in use. Sites with faults are refused together: those
+    /// that were in use stay.
+    pub async fn follow(mut self, client: Client, metrics: Arc<Metrics>, known: impl FnOnce()) {
+        let mut known = Some(known);
+        let (told, mut objects) = watch::channel(None);
+        let watched = objects::follow("sites", client, &metrics, read, |sites| {
+            told.send_replace(Some(sites.cloned().unwrap_or_default()));
+        });
+        let merged = async {
+            let mut base = self.base.next().await;
+            let mut definitions = None;
+            loop {
+                let now = objects.borrow_and_update().clone();
+                if let Some(now) = now
+                    && self.take(&now, &mut definitions)
+                {
+                    self.publish(&base, definitions.as_ref());
+                    if let Some(known) = known.take() {
+                        known();
+                    }
+                }
+                tokio::select! {
+                    next = self.base.next() => base = next,
+                    Ok(()) = objects.changed() => if known.is_none() {
+                        tokio::time::sleep(SETTLE).await;
+                    },
+                }
+            }
+        };
+        tokio::join!(watched, merged);
+    }
+
+    /// Reads the Sites there are. False while there never were good ones.
+    fn take(
+        &self,
+        objects: &BTreeMap<objects::Key, Object>,
+        definitions: &mut Option<Vec<Arc<SiteDefinition>>>,
+    ) -> bool {
+        let specs = objects
+            .iter()
+            .map(|((_, name), (_, spec))| (name.clone(), spec.clone()));
+        let was_in_use = definitions.is_some();
+        let read = match objects.is_empty() {
+            true => Ok(None),
+            false => sites::of_objects(&specs.collect()).map(Some),
+        };
+        let faults = match read {
+            Ok(read) => {
+                *definitions = read;
+                None
+            }
+            Err(faults) => Some(faults),
+        };
+        let seen = objects.iter().map(|((_, name), (generation, _))| {
+            let seen = SeenSite {
+                generation: *generation,
+                refused: faults.as_ref().map(|faults| refusal(name, faults)),
+            };
+            (name.clone(), seen)
+        });
+        let seen: Seen = seen.collect();
+        let is_other = *self.seen.borrow() != seen;
+        if is_other {
+            if let Some(error) = &faults {
+                tracing::warn!(%error, "Sites refused; those in use stay");
+            }
+            self.seen.send_replace(seen);
+        }
+        faults.is_none() || was_in_use || self.versions.borrow().is_some()
+    }
+
+    fn publish(&self, base: &Arc<Config>, definitions: Option<&Vec<Arc<SiteDefinition>>>) {
+        let config = match definitions {
+            Some(sites) => Arc::new(Config {
+                sites: sites.clone(),
+                ..(**base).clone()
+            }),
+            None => Arc::clone(base),
+        };
+        if self.versions.borrow().as_ref() != Some(&config) {
+            self.current.store(Arc::clone(&config));
+            self.versions.send_replace(Some(config));
+        }
+    }
+}
+
+/// Generation and `spec` of a Site.
+pub(crate) fn read(object: &Raw<Site>) -> Option<Object> {
+    object.meta().name.as_ref()?;
+    let mut value: Value = serde_json::from_str(object.json()).ok()?;
+    let generation = value["metadata"]["generation"].as_i64();
+    Some((generation, value["spec"].take()))
+}

@@ -1,0 +1,547 @@
+//! Watches of nodes, pods and namespaces.
+//!
+//! An object is read by the core's readers and sent on as a [`Change`]; nothing of it is kept here. Each watch is
+//! opened for 20 to 30 seconds: that it could be opened again is how a quiet cluster is told from a dead connection.
+
+use std::fmt::Debug;
+use std::ops::RangeInclusive;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use http::{Request, Response, Uri};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::client::{Body, ClientBuilder};
+use kube::runtime::utils::{Backoff, ResetTimerBackoff};
+use kube::runtime::watcher::{Config, Error, Event, ExponentialBackoff, InitialListStrategy};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Resource};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tower::Service;
+
+use std::sync::Arc;
+
+use crate::instruments::metrics::Metrics;
+use crate::sources::Changes;
+use crate::sources::configuration::Versions;
+use crate::sources::raw::Raw;
+use edgeward_core::cluster::index::Kind;
+use edgeward_core::config;
+use edgeward_core::engine::Change;
+use edgeward_core::keys::Keys;
+use edgeward_core::model::node as model_node;
+use edgeward_core::model::pod_record::PodRecord;
+use edgeward_core::model::site::are_same_places;
+use edgeward_core::wire::node;
+use edgeward_core::wire::pod;
+use edgeward_core::wire::pod::StringMap;
+
+/// The seconds for which a watch is opened; each picks one, so that those of several kinds and replicas do not end together.
+const OPEN_SECONDS: RangeInclusive<u32> = 20..=30;
+
+/// How many lists may break off before pages are tried instead of a stream: a list that takes longer than a watch is open
+/// would never end.
+const BROKEN_LISTS: u32 = 2;
+
+/// The first and the longest pause after a failure.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
+
+pub(crate) const NO_CLUSTER: &str = "neither a kubeconfig nor a pod's service account leads to a cluster";
+
+/// After how long without a byte an answer is given up, with its connection. The API server ends a watch before, however
+/// quiet; without a bound, a connection that was lost without a word would be waited for until the kernel gives it up.
+const SILENCE: Duration = Duration::from_secs(40);
+
+/// A connection to the API server of the cluster that is watched.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    pub(super) changes: Changes,
+    /// Whether all nodes were listed once.
+    nodes_listed: watch::Sender<bool>,
+}
+
+impl Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// The cluster of the pod that we run in, or of the current context of the kubeconfig. Does not connect yet.
+    ///
+    /// # Errors
+    /// There is no such configuration, or it cannot be used.
+    pub async fn infer(changes: Changes) -> anyhow::Result<Self> {
+        let config = kube::Config::infer().await.context(NO_CLUSTER)?;
+        Self::new(config, SILENCE, changes).context(NO_CLUSTER)
+    }
+
+    fn new(mut config: kube::Config, silence: Duration, changes: Changes) -> kube::Result<Self> {
+        config.read_timeout = Some(silence);
+        // What an idle connection was silent for does not count against the next answer.
+        config.reset_reader_on_write = true;
+        let layer = tower::layer::layer_fn({
+            let changes = changes.clone();
+            move |service| Listening {
+                service,
+                changes: changes.clone(),
+            }
+        });
+        let builder = ClientBuilder::try_from(config)?;
+        Ok(Self::of(builder.with_layer(&layer).build(), changes))
+    }
+
+    /// With this client.
+    pub(super) fn of(client: Client, changes: Changes) -> Self {
+        Self {
+            client,
+            changes,
+            nodes_listed: watch::Sender::default(),
+        }
+    }
+
+    /// The same, of which nothing is listed yet.
+    fn anew(&self) -> Self {
+        Self::of(self.client(), self.changes.clone())
+    }
+
+    /// A client of this cluster.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Watches nodes, pods and namespaces, for ever. Where sites change, everything is listed anew, to be counted by the new
+    /// ones.
+    pub async fn follow(self, mut versions: Versions, metrics: Arc<Metrics>) {
+        let mut in_use = Some(versions.next().await);
+        while let Some(config) = in_use {
+            self.changes.send(Change::Sites(Arc::clone(&config))).await;
+            let cluster = self.anew();
+            // A version with another domain is never in use after this one.
+            let keys = &config.keys;
+            let watches = async {
+                tokio::join!(
+                    cluster.clone().watch_nodes(&metrics),
+                    cluster.clone().watch_pods(&metrics, keys.clone()),
+                    cluster.clone().watch_namespaces(&metrics, keys.clone()),
+                );
+            };
+            let same = |one: &config::Config, other: &config::Config| are_same_places(one.sites.iter(), &other.sites);
+            in_use = versions.until_other(&config, same, watches).await;
+        }
+    }
+
+    /// Watches nodes, for ever. A failure is logged, counted and tried again after a pause.
+    async fn watch_nodes(self, metrics: &Metrics) {
+        let read = |object: &_| Some(Change::Node(Box::new(read_node(object)?)));
+        let gone = |object: &Raw<Node>| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
+        self.watch(Kind::Nodes, metrics, read, gone).await;
+    }
+
+    /// Watches pods, for ever, as [`Self::watch_nodes`] does. Begins when that has listed all nodes: of what site a pod was
+    /// that has ended, or where one is nominated, is known only of nodes that were seen.
+    async fn watch_pods(self, metrics: &Metrics, keys: Keys) {
+        // It fails without a sender only, and there is one in `self`.
+        let _ = self.nodes_listed.subscribe().wait_for(|listed| *listed).await;
+        let read = |object: &_| Some(Change::Pod(Box::new(read_pod(object, &keys)?)));
+        let gone = |object: &Raw<Pod>| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
+        self.watch(Kind::Pods, metrics, read, gone).await;
+    }
+
+    /// Watches namespaces, for ever, as [`Self::watch_nodes`] does.
+    async fn watch_namespaces(self, metrics: &Metrics, keys: Keys) {
+        let read = |object: &_| {
+            let (name, is_managed) = read_namespace(object, &keys)?;
+            Some(Change::Namespace(name, is_managed))
+        };
+        let gone = |object: &Raw<Namespace>| Some(Change::Namespace(object.meta().name.as_deref()?.into(), false));
+        self.watch(Kind::Namespaces, metrics, read, gone).await;
+    }
+
+    async fn watch<K>(
+        self,
+        kind: Kind,
+        metrics: &Metrics,
+        read: impl Fn(&Raw<K>) -> Option<Change>,
+        gone: impl Fn(&Raw<K>) -> Option<Change>,
+    ) where
+        K: Resource<DynamicType = ()> + 'static,
+        Raw<K>: DeserializeOwned,
+    {
+        let mut strategy = InitialListStrategy::StreamingList;
+        loop {
+            let mut events = Box::pin(self.events::<K>(strategy.clone()));
+            let mut broken_lists = 0_u32;
+            while let Some(event) = events.next().await {
+                let change = match event {
+                    Ok(Event::Init) => {
+                        metrics.view().list(kind);
+                        broken_lists = broken_lists.saturating_add(1);
+                        Some(Change::ListBegan(kind))
+                    }
+                    Ok(Event::InitDone) => {
+                        broken_lists = 0;
+                        Some(Change::ListEnded(kind))
+                    }
+                    Ok(Event::InitApply(object) | Event::Apply(object)) => read(&object),
+                    Ok(Event::Delete(object)) => gone(&object),
+                    Err(error) => {
+                        metrics.view().failure(kind.as_str());
+                        let (is_gone, is_refused) = (is_gone(&error), is_refused(&error));
+                        let error = format!("{:#}", anyhow::Error::from(error));
+                        tracing::warn!(kind = kind.as_str(), error, "watch failed; it is tried again");
+                        self.changes.send(Change::Lost(kind)).await;
+                        if is_gone {
+                            begin_anew().await;
+                            break;
+                        }
+                        // A server without streamed lists refuses to begin one.
+                        broken_lists = if is_refused { u32::MAX } else { broken_lists };
+                        None
+                    }
+                };
+                if let Some(change) = change {
+                    let are_nodes_listed = matches!(change, Change::ListEnded(Kind::Nodes));
+                    self.changes.send(change).await;
+                    if are_nodes_listed {
+                        self.nodes_listed.send_replace(true);
+                    }
+                }
+                if broken_lists > BROKEN_LISTS && strategy == InitialListStrategy::StreamingList {
+                    tracing::info!(
+                        kind = kind.as_str(),
+                        "no list came through as a stream; asking for pages"
+                    );
+                    strategy = InitialListStrategy::ListWatch;
+                    break;
+                }
+            }
+        }
+    }
+
+    fn events<K>(
+        &self,
+        strategy: InitialListStrategy,
+    ) -> impl Stream<Item = Result<Event<Raw<K>>, Error>> + Send + use<K>
+    where
+        K: Resource<DynamicType = ()> + 'static,
+        Raw<K>: DeserializeOwned,
+    {
+        let config = Config {
+            timeout: Some(open_seconds()),
+            initial_list_strategy: strategy,
+            ..Config::default()
+        };
+        watcher(Api::<Raw<K>>::all(self.client()), config).backoff(pauses())
+    }
+}
+
+/// For how long to open a watch.
+pub(super) fn open_seconds() -> u32 {
+    let choice = uuid::Uuid::new_v4().as_u128() % (OPEN_SECONDS.count() as u128);
+    OPEN_SECONDS.start() + u32::try_from(choice).unwrap_or(0)
+}
+
+/// A client of the cluster of the pod that we run in, or of the current context of the kubeconfig. Does not connect yet.
+///
+/// # Errors
+/// There is no such configuration, or it cannot be used.
+pub async fn client() -> anyhow::Result<Client> {
+    let config = kube::Config::infer().await.context(NO_CLUSTER)?;
+    Client::try_from(config).context(NO_CLUSTER)
+}
+
+/// The pauses after failures.
+pub(super) fn pauses() -> impl Backoff {
+    let [first, longest] = PAUSES;
+    let builder = backon::ExponentialBuilder::new()
+        .with_min_delay(first)
+        .with_max_delay(longest);
+    let pauses = ExponentialBackoff::from(builder.without_max_times().with_jitter());
+    ResetTimerBackoff::new(pauses, 2 * longest)
+}
+
+/// Whether the API server takes the request to open a watch for an invalid one.
+fn is_refused(error: &Error) -> bool {
+    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
+}
+
+/// Whether a watch could not be opened because what it would go on from is gone. Another watcher must begin anew then: this
+/// one would ask for the same for ever, for it expects to be told by an event of the watch, as the API server mostly does.
+pub(super) fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
+}
+
+/// The pause before another watcher.
+pub(super) async fn begin_anew() {
+    tokio::time::sleep(PAUSES[0]).await;
+}
+
+/// A node, unless it cannot be read.
+pub(crate) fn read_node(object: &Raw<Node>) -> Option<model_node::Node> {
+    node::from_json(object.json())
+        .map_err(|error| unreadable(Kind::Nodes, object, &error))
+        .ok()
+}
+
+/// A pod, unless it cannot be read.
+pub(crate) fn read_pod(object: &Raw<Pod>, keys: &Keys) -> Option<PodRecord> {
+    pod::Pod::from_json(object.json())
+        .and_then(|pod| pod.record(object.json(), keys))
+        .map_err(|error| unreadable(Kind::Pods, object, &error))
+        .ok()?
+}
+
+/// The name of a namespace and whether it opted in, unless it cannot be read.
+pub(crate) fn read_namespace(object: &Raw<Namespace>, keys: &Keys) -> Option<(Box<str>, bool)> {
+    let is_managed = opted_in(object.json(), keys)
+        .map_err(|error| unreadable(Kind::Namespaces, object, &error))
+        .ok()?;
+    Some((object.meta().name.as_deref()?.into(), is_managed))
+}
+
+/// What cannot be read is left out, which is said: a charge is missing then.
+fn unreadable<K: Resource>(kind: Kind, object: &Raw<K>, error: &serde_json::Error) {
+    tracing::error!(
+        kind = kind.as_str(),
+        namespace = object.meta().namespace,
+        name = object.meta().name,
+        %error,
+        "cannot be read, and does not count"
+    );
+}
+
+/// Whether a namespace carries the label that opts it in.
+fn opted_in(json: &str, keys: &Keys) -> Result<bool, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Metadata<'a> {
+        #[serde(borrow)]
+        labels: Option<StringMap<'a>>,
+    }
+    let Object { metadata } = serde_json::from_str(json)?;
+    Ok(metadata
+        .labels
+        .is_some_and(|labels| labels.get(&keys.managed) == Some("true")))
+}
+
+/// Tells when the API server took a watch: bookmarks never get this far, and without events there is nothing else to tell
+/// a quiet cluster from a broken connection.
+#[derive(Clone)]
+struct Listening<S> {
+    service: S,
+    changes: Changes,
+}
+
+impl<S, B> Service<Request<Body>> for Listening<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let kind = watched(request.uri());
+        let changes = self.changes.clone();
+        let response = self.service.call(request);
+        async move {
+            let response = response.await?;
+            if let Some(kind) = kind.filter(|_| response.status().is_success()) {
+                changes.hint(Change::Heard(kind));
+            }
+            Ok(response)
+        }
+        .boxed()
+    }
+}
+
+/// The kind that this request watches.
+fn watched(uri: &Uri) -> Option<Kind> {
+    let is_watch = uri
+        .query()?
+        .split('&')
+        .any(|pair| matches!(pair, "watch=true" | "watch=1"));
+    let of_path = |kind: &Kind| uri.path().strip_prefix("/api/v1/") == Some(kind.as_str());
+    Kind::ALL.into_iter().find(|kind| is_watch && of_path(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::platform::clock::Clock;
+
+    /// Long enough for a busy machine.
+    const BOUND: Duration = Duration::from_secs(30);
+
+    fn changes() -> (Changes, mpsc::Receiver<(edgeward_core::units::Now, Change)>) {
+        let (sender, receiver) = mpsc::channel(8);
+        let clock = Clock::start();
+        (Changes { sender, clock }, receiver)
+    }
+
+    /// An API server that ends every watch, and answers 410 to whoever wants to go on.
+    async fn forgetful(request: Request<Body>) -> Result<Response<Body>, http::Error> {
+        const LISTED: &str = r#"{"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Node", "metadata":
+            {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}}}"#;
+        const GONE: &str =
+            r#"{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Expired", "code": 410}"#;
+        let begins = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("resourceVersion=0"));
+        let (code, body) = if begins {
+            (200, LISTED.replace('\n', ""))
+        } else {
+            (410, GONE.to_owned())
+        };
+        Response::builder().status(code).body(Body::from(body.into_bytes()))
+    }
+
+    fn forgetful_cluster(changes: Changes) -> Cluster {
+        Cluster::of(Client::new(tower::service_fn(forgetful), "default"), changes)
+    }
+
+    #[tokio::test]
+    async fn a_list_follows_when_the_place_of_a_watch_is_gone() {
+        let (changes, mut received) = changes();
+        let cluster = forgetful_cluster(changes);
+        let metrics = Metrics::new();
+        let lists = async {
+            for list in 0..2 {
+                let mut is_lost = false;
+                let ended = async {
+                    while let Some((_, change)) = received.recv().await {
+                        is_lost |= matches!(change, Change::Lost(Kind::Nodes));
+                        if matches!(change, Change::ListEnded(Kind::Nodes)) {
+                            return;
+                        }
+                    }
+                };
+                assert!(timeout(BOUND, ended).await.is_ok(), "list {list}");
+                assert_eq!(is_lost, list == 1, "list {list}");
+            }
+        };
+        tokio::select! {
+            () = cluster.watch_nodes(&metrics) => {}
+            () = lists => {}
+        }
+    }
+
+    /// An API server that refuses to begin a list as a stream, and has two nodes on as many pages.
+    async fn old_fashioned(request: Request<Body>) -> Result<Response<Body>, http::Error> {
+        const REFUSED: &str = r#"{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422,
+            "message": "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"}"#;
+        let query = request.uri().query().unwrap_or_default();
+        let page = |node: &str, next: &str| {
+            format!(
+                r#"{{"apiVersion": "v1", "kind": "NodeList", "metadata": {{"resourceVersion": "7", "continue": "{next}"}},
+                    "items": [{{"metadata": {{"name": "{node}", "resourceVersion": "7"}}}}]}}"#
+            )
+        };
+        let (code, body) = match query {
+            query if query.contains("sendInitialEvents=true") => (422, REFUSED.to_owned()),
+            query if query.contains("watch=true") => return std::future::pending().await,
+            query if query.contains("continue=more") => (200, page("b", "")),
+            _ => (200, page("a", "more")),
+        };
+        Response::builder().status(code).body(Body::from(body.into_bytes()))
+    }
+
+    #[tokio::test]
+    async fn a_server_without_streamed_lists_is_asked_for_pages() {
+        let (changes, mut received) = changes();
+        let cluster = Cluster::of(Client::new(tower::service_fn(old_fashioned), "default"), changes);
+        let metrics = Metrics::new();
+        let listed = async {
+            let mut nodes = vec![];
+            while let Some((_, change)) = received.recv().await {
+                match change {
+                    Change::Node(node) => nodes.push(node.name.to_string()),
+                    Change::ListEnded(Kind::Nodes) => break,
+                    _ => {}
+                }
+            }
+            nodes
+        };
+        tokio::select! {
+            () = cluster.watch_nodes(&metrics) => {}
+            nodes = timeout(BOUND, listed) => assert_eq!(nodes.unwrap(), ["a", "b"]),
+        }
+    }
+
+    #[tokio::test]
+    async fn pods_are_listed_after_nodes() {
+        let (changes, mut received) = changes();
+        let cluster = forgetful_cluster(changes);
+        let metrics = Metrics::new();
+        let order = async {
+            let mut are_nodes_listed = false;
+            while let Some((_, change)) = received.recv().await {
+                match change {
+                    Change::ListEnded(Kind::Nodes) => are_nodes_listed = true,
+                    Change::ListBegan(Kind::Pods) => return are_nodes_listed,
+                    _ => {}
+                }
+            }
+            false
+        };
+        tokio::select! {
+            () = cluster.clone().watch_pods(&metrics, Keys::new("example.io")) => {}
+            () = cluster.watch_nodes(&metrics) => {}
+            order = timeout(BOUND, order) => assert_eq!(order, Ok(true)),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_does_not_come_is_given_up() {
+        // The kernel accepts for it, and nobody answers.
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", silent.local_addr().unwrap());
+        let config = kube::Config::new(address.parse().unwrap());
+        let cluster = Cluster::new(config, Duration::from_millis(100), changes().0).unwrap();
+        let answer = timeout(BOUND, cluster.client().apiserver_version()).await;
+        assert!(answer.unwrap().is_err());
+    }
+
+    #[test]
+    fn a_watch_is_known_by_its_request() {
+        let of = |uri: &'static str| watched(&Uri::from_static(uri));
+        assert_eq!(
+            of("https://x/api/v1/pods?&watch=true&timeoutSeconds=25"),
+            Some(Kind::Pods)
+        );
+        assert_eq!(of("/api/v1/nodes?watch=1"), Some(Kind::Nodes));
+        assert_eq!(of("/api/v1/pods?limit=500"), None);
+        assert_eq!(of("/api/v1/namespaces/x/pods?watch=true"), None);
+    }
+
+    #[test]
+    fn a_namespace_opts_in_by_its_label() {
+        let keys = Keys::new("example.io");
+        let labelled = |value: &str| {
+            let label = format!(r#"{{"scheduling.example.io/managed": "{value}"}}"#);
+            opted_in(&format!(r#"{{"metadata": {{"name": "a", "labels": {label}}}}}"#), &keys).unwrap()
+        };
+        assert!(labelled("true") && !labelled("false"));
+        assert!(!opted_in(r#"{"metadata": {"name": "a"}}"#, &keys).unwrap());
+    }
+}

@@ -1,3 +1,0 @@
-//! The readers and writers of documents.
-
-pub mod fleet_file;
