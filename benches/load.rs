@@ -199,6 +199,7 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         shared: Arc::new(shared),
         metrics: Arc::clone(metrics),
         clock,
+        recording: None,
     }
 }
 

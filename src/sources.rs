@@ -19,6 +19,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch as channel};
 
 use crate::instruments::metrics::Metrics;
+use crate::instruments::recording::Recording;
 use crate::platform::clock::Clock;
 use edgeward_core::cluster::index::Kind;
 use edgeward_core::engine::{Change, Effect, Engine};
@@ -46,6 +47,7 @@ const BATCH: usize = 256;
 pub struct Changes {
     sender: mpsc::Sender<(Now, Change)>,
     clock: Clock,
+    recording: Option<Arc<Recording>>,
 }
 
 impl Changes {
@@ -53,6 +55,13 @@ impl Changes {
     pub async fn send(&self, change: Change) {
         // Without an observer, the process is ending.
         let _ = self.sender.send((self.clock.now(), change)).await;
+    }
+
+    /// A change that is about to be sent was read from this object.
+    fn read_from(&self, change: &Change, text: &str) {
+        if let Some(recording) = &self.recording {
+            recording.object(change, text);
+        }
     }
 
     /// Sends what may be left out when the observer is behind.
@@ -72,8 +81,8 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// An observer, and where to send it changes.
-    pub fn new(clock: Clock, metrics: Arc<Metrics>) -> (Self, Changes) {
+    /// An observer, and where to send it changes, whose objects may be recorded.
+    pub fn new(clock: Clock, metrics: Arc<Metrics>, recording: Option<Arc<Recording>>) -> (Self, Changes) {
         let (sender, changes) = mpsc::channel(BACKLOG);
         let observer = Self {
             changes,
@@ -82,7 +91,12 @@ impl Observer {
             plans: channel::Sender::default(),
             surveys: channel::Sender::default(),
         };
-        (observer, Changes { sender, clock })
+        let changes = Changes {
+            sender,
+            clock,
+            recording,
+        };
+        (observer, changes)
     }
 
     /// What is to be done about held pods, always the newest.

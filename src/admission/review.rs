@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::admission::Ticket;
 use crate::instruments::metrics::Metrics;
+use crate::instruments::recording::Recording;
 use crate::instruments::traces::Attributes;
 use crate::platform::clock::Clock;
 use edgeward_core::config::Config;
@@ -88,6 +89,8 @@ pub struct Reviewer {
     pub metrics: Arc<Metrics>,
     /// The process's clock.
     pub clock: Clock,
+    /// Where pods are recorded, with what is decided about them.
+    pub recording: Option<Arc<Recording>>,
 }
 
 impl Reviewer {
@@ -125,6 +128,9 @@ impl Reviewer {
             id: DecisionId(uuid::Uuid::new_v4().as_u128()),
             now: self.clock.now(),
         };
+        if let Some(recording) = &self.recording {
+            recording.review(terms.id, &workload.namespace, object.get());
+        }
         let (read, mut is_ours) = (Snapshots::default(), false);
         let verdict = self.shared.review(&read, &workload, terms, || {
             is_ours = ticket.claim();

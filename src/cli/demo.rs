@@ -64,6 +64,7 @@ async fn play() -> anyhow::Result<()> {
         shared: Arc::clone(&shared),
         metrics: Arc::clone(&metrics),
         clock,
+        recording: None,
     };
     let server = Server::start(ServeOptions {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),

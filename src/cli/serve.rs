@@ -17,6 +17,7 @@ use crate::admission::review::Reviewer;
 use crate::controllers::events;
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
+use crate::instruments::recording::Recording;
 use crate::instruments::traces::Spans;
 use crate::platform::clock::Clock;
 use crate::serve;
@@ -77,6 +78,10 @@ pub(super) struct Serve {
     #[arg(long)]
     debug_endpoints: bool,
 
+    /// Write to this file what the engine is asked, for tests.
+    #[arg(long, value_name = "FILE", hide = true)]
+    record: Option<PathBuf>,
+
     /// Send a span for each request to this OpenTelemetry collector: OTLP over HTTP, in JSON, such as
     /// http://otel-collector:4318/v1/traces. The API server's traceparent says which ones.
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")]
@@ -131,6 +136,11 @@ impl Serve {
             }
             (None, None) => (configuration.versions(), vec![]),
         };
+        let recording = self
+            .record
+            .map(|path| Recording::create(&path))
+            .transpose()?
+            .map(Arc::new);
         let View {
             config,
             shared,
@@ -145,7 +155,16 @@ impl Serve {
                     namespace: self.namespace.clone(),
                     name: self.service.clone(),
                 };
-                live::view(&versions, &config, service, clock, &metrics, &readiness).await?
+                live::view(
+                    &versions,
+                    &config,
+                    service,
+                    clock,
+                    &metrics,
+                    &readiness,
+                    recording.clone(),
+                )
+                .await?
             }
         };
         tasks.extend(configuration_tasks);
@@ -167,6 +186,7 @@ impl Serve {
             shared,
             metrics: Arc::clone(&metrics),
             clock,
+            recording,
         };
         let client_ca = self.certificate.client_ca.clone();
         let service = tls::Service {

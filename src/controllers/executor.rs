@@ -176,7 +176,7 @@ impl Executor {
             };
             let outcome = version.patch(&client, &change.operations).await;
             if let (Some(id), false) = (change.reserved, matches!(outcome, Outcome::Changed)) {
-                shared.ledger().withdraw(id, &pod.workload.namespace);
+                shared.withdraw(id, &pod.workload.namespace);
             }
             let counted = match &outcome {
                 Outcome::Changed => ReleaseOutcome::Changed,
@@ -245,7 +245,7 @@ fn change(
             let site = verdict.site()?.name().to_owned();
             let operations = patch::release(&pod, &verdict, config, &stamp);
             if operations.is_none() && is_reserved {
-                shared.ledger().withdraw(id, &held.workload.namespace);
+                shared.withdraw(id, &held.workload.namespace);
             }
             Some(Change {
                 operations: operations?,

@@ -13,6 +13,7 @@ use crate::controllers::executor::Executor;
 use crate::controllers::lease::{Election, Leadership};
 use crate::controllers::status::{self, Views};
 use crate::instruments::metrics::Metrics;
+use crate::instruments::recording::Recording;
 use crate::platform::clock::Clock;
 use crate::serve::{CERTIFICATE, Readiness, Requirement, Task};
 use crate::sources::configuration::Versions;
@@ -20,7 +21,7 @@ use crate::sources::{Cluster, Observer, Sites, SloPolicies};
 use crate::sources::{Service, probe, prometheus};
 use edgeward_core::cluster::index::Kind;
 use edgeward_core::config::Config;
-use edgeward_core::engine::{Effect, Engine, SharedState};
+use edgeward_core::engine::{Effect, Engine, Journal, SharedState};
 use edgeward_core::placement::policy::Policies;
 use edgeward_core::queue::Plan;
 
@@ -44,9 +45,11 @@ pub(crate) async fn view(
     clock: Clock,
     metrics: &Arc<Metrics>,
     readiness: &Readiness,
+    recording: Option<Arc<Recording>>,
 ) -> anyhow::Result<View> {
-    let shared = Arc::<SharedState>::default();
-    let (observer, changes) = Observer::new(clock, Arc::clone(metrics));
+    let journal = recording.clone().map(|recording| recording as Arc<dyn Journal>);
+    let shared = Arc::new(SharedState::default().with_journal(journal));
+    let (observer, changes) = Observer::new(clock, Arc::clone(metrics), recording);
     let listed = Kind::ALL.map(|kind| (kind, readiness.require(kind.as_str()))).into();
     let cluster = Cluster::infer(changes.clone()).await?;
     let sites = Sites::new(versions.clone(), config.load_full());

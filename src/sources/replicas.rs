@@ -173,6 +173,7 @@ mod tests {
         let changes = Changes {
             sender,
             clock: Clock::start(),
+            recording: None,
         };
         let cluster = Cluster::of(Client::new(tower::service_fn(respond), "default"), changes);
         let metrics = Metrics::new();

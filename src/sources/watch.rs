@@ -188,7 +188,9 @@ impl Cluster {
                         broken_lists = 0;
                         Some(Change::ListEnded(kind))
                     }
-                    Ok(Event::InitApply(object) | Event::Apply(object)) => read(&object),
+                    Ok(Event::InitApply(object) | Event::Apply(object)) => {
+                        read(&object).inspect(|change| self.changes.read_from(change, object.json()))
+                    }
                     Ok(Event::Delete(object)) => gone(&object),
                     Err(error) => {
                         metrics.view().failure(kind.as_str());
@@ -395,7 +397,14 @@ mod tests {
     fn changes() -> (Changes, mpsc::Receiver<(edgeward_core::units::Now, Change)>) {
         let (sender, receiver) = mpsc::channel(8);
         let clock = Clock::start();
-        (Changes { sender, clock }, receiver)
+        (
+            Changes {
+                sender,
+                clock,
+                recording: None,
+            },
+            receiver,
+        )
     }
 
     /// An API server that ends every watch, and answers 410 to whoever wants to go on.

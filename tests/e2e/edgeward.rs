@@ -67,16 +67,18 @@ impl<'run> Edgeward<'run> {
         namespace: &str,
         config: &Value,
         authority: &Authority,
+        more: &[String],
     ) -> Result<Self> {
         let tls = tls(dir)?;
         fs::write(tls.join(BUNDLE), &authority.certificate)?;
         let (certificate, key) = authority.server(&[])?.write(&tls, "tls")?;
-        let args = vec![
+        let mut args = vec![
             settings(dir, config)?,
             format!("--namespace={namespace}"),
             option("tls-cert", &certificate),
             option("tls-key", &key),
         ];
+        args.extend_from_slice(more);
         Self::launch(runtime, dir, args, Some(kubeconfig))?.ready()
     }
 

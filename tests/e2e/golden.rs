@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
 
 /// Keys whose value is another one in every run.
 const VOLATILE: [&str; 14] = [
@@ -30,9 +31,7 @@ const VOLATILE: [&str; 14] = [
 pub(crate) fn check(name: &str, yaml: &str, random: &[(&str, &str)]) -> Result<()> {
     let masked = mask(yaml, random);
     let path = golden(name);
-    if env::var_os("EDGEWARD_BLESS").is_some() {
-        let in_ci = env::var_os("CI").is_some_and(|ci| ci == "true");
-        ensure!(!in_ci, "EDGEWARD_BLESS is set with CI=true: nothing is recorded there");
+    if is_recording()? {
         return fs::write(&path, masked).with_context(|| format!("cannot write {}", path.display()));
     }
     let expected =
@@ -42,6 +41,29 @@ pub(crate) fn check(name: &str, yaml: &str, random: &[(&str, &str)]) -> Result<(
             "golden {name} differs (EDGEWARD_BLESS=1 writes it anew)\n{}",
             difference(&expected, &masked)
         );
+    }
+    Ok(())
+}
+
+/// Whether goldens are written anew.
+fn is_recording() -> Result<bool> {
+    let is_recording = env::var_os("EDGEWARD_BLESS").is_some();
+    let in_ci = env::var_os("CI").is_some_and(|ci| ci == "true");
+    ensure!(
+        !(is_recording && in_ci),
+        "EDGEWARD_BLESS is set with CI=true: nothing is recorded there"
+    );
+    Ok(is_recording)
+}
+
+/// Keeps what an edgeward with this configuration was asked, for a test of the engine, if goldens are written anew.
+pub(crate) fn keep_run(config: &Value, recording: &Path) -> Result<()> {
+    let run = fs::read_to_string(recording).with_context(|| recording.display().to_string())?;
+    ensure!(run.lines().count() > 50, "only {} steps", run.lines().count());
+    if is_recording()? {
+        let path = golden("run").with_extension("jsonl");
+        let text = format!("{}\n{run}", json!({ "config": config }));
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
     }
     Ok(())
 }

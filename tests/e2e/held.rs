@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::decision::{annotation, is_gated, slo};
 use crate::edgeward::Edgeward;
 use crate::events;
+use crate::golden;
 use crate::patience::{BOUND, eventually};
 use crate::scene::{MANAGED, Scene};
 use crate::stage::Stage;
@@ -212,7 +213,8 @@ pub(crate) fn until_the_wan_is_back(scene: &Scene<'_>) -> Result<()> {
     stage.cloud_node("cloud-0")?;
     stage.wan.close();
     let limits = json!({"latency": "2s", "throughput": "1h", "batch": "1h"});
-    let edgeward = scene.live_edgeward(&holding(&stage, &limits))?;
+    let config = holding(&stage, &limits);
+    let (edgeward, recording) = scene.recorded_edgeward(&config)?;
     let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
     fill(scene, &stage)?;
 
@@ -282,7 +284,7 @@ pub(crate) fn until_the_wan_is_back(scene: &Scene<'_>) -> Result<()> {
     let at_risk = events::ours(scene)?;
     let at_risk = at_risk.iter().filter(|event| event["reason"] == "SloAtRisk").count();
     ensure!(at_risk == 1, "{at_risk}");
-    Ok(())
+    golden::keep_run(&config, &recording)
 }
 
 /// A pod that waits for others too is decided when ours is its last gate, and what it says of nodes itself stays. Without its

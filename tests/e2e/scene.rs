@@ -192,7 +192,7 @@ impl<'run> Scene<'run> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)?;
         let kubeconfig = self.plane.edgeward_kubeconfig();
-        Edgeward::start_live(self.runtime, &dir, kubeconfig, &self.home()?, config, authority)
+        Edgeward::start_live(self.runtime, &dir, kubeconfig, &self.home()?, config, authority, &[])
     }
 
     /// One with the API server behind a proxy.
@@ -202,9 +202,27 @@ impl<'run> Scene<'run> {
         self.start_live(&self.dir, kubeconfig, config)
     }
 
+    /// One that records what its engine is asked, and where.
+    pub(crate) fn recorded_edgeward(&self, config: &Value) -> Result<(Edgeward<'run>, PathBuf)> {
+        let recording = self.dir.join("run.jsonl");
+        let record = format!("--record={}", recording.display());
+        let (kubeconfig, home) = (self.plane.edgeward_kubeconfig(), self.home()?);
+        let authority = Authority::new()?;
+        let edgeward = Edgeward::start_live(
+            self.runtime,
+            &self.dir,
+            kubeconfig,
+            &home,
+            config,
+            &authority,
+            &[record],
+        )?;
+        Ok((edgeward, recording))
+    }
+
     fn start_live(&self, dir: &Path, kubeconfig: PathBuf, config: &Value) -> Result<Edgeward<'run>> {
         let home = self.home()?;
-        Edgeward::start_live(self.runtime, dir, kubeconfig, &home, config, &Authority::new()?)
+        Edgeward::start_live(self.runtime, dir, kubeconfig, &home, config, &Authority::new()?, &[])
     }
 
     /// The namespace of this trial's edgewards, where they elect one of them.

@@ -5,6 +5,7 @@
 //! in the same order give the same results, in a process, in a test and in a simulation.
 
 mod change;
+mod journal;
 mod other_domains;
 mod shared_state;
 
@@ -28,6 +29,7 @@ use crate::wire::pod::Sighting;
 
 pub use change::Change;
 use change::PodWatch;
+pub use journal::{Journal, Step};
 use other_domains::OtherDomains;
 pub use shared_state::{SharedState, Snapshots, Terms};
 
@@ -151,23 +153,18 @@ impl Engine {
 
     /// Something was seen at this time. Cost: as much as it changes.
     pub fn apply(&mut self, change: &Change, at: Now) {
-        let pod_watch = self.pod_watch.after(change);
-        if std::mem::replace(&mut self.pod_watch, pod_watch) != pod_watch {
-            let since = (pod_watch == PodWatch::Current).then_some(at.moment);
-            self.shared.ledger().set_sight(since);
-        }
-        let inherited = match change {
-            Change::Pod(pod) => self.apply_pod(pod, at),
-            _ => None,
-        };
+        let inherited = self.settle(change, at);
         match change {
+            Change::Pod(pod) => self.apply_pod(pod, at),
             Change::PodGone(uid) => self.delete_pod(uid, at.moment),
             Change::Namespace(name, false) => self.backstop.opted_out(name),
-            Change::Settings(config) => self.configure(config),
+            Change::Settings(config) => {
+                self.config = Arc::clone(config);
+                self.waitlist.start_anew();
+            }
             Change::Sites(config) => self.begin(config),
             Change::FirstRound(config) => self.probed = Some(Arc::clone(config)),
             Change::Link(site, link) => drop(self.links.insert(site.clone(), *link)),
-            Change::Replicas(ready) => self.shared.ledger().set_replicas(*ready),
             _ => {}
         }
         if let Some((next, _)) = &mut self.next {
@@ -184,9 +181,27 @@ impl Engine {
         }
     }
 
-    /// Returns the node of the reservation that the pod confirms.
-    fn apply_pod(&mut self, pod: &PodRecord, at: Now) -> Option<NodeId> {
-        let inherited = self.confirm(pod);
+    /// What a change means for reservations, in one step: no decision is made in the middle of it. Returns the node of the one
+    /// that a pod confirms.
+    fn settle(&mut self, change: &Change, at: Now) -> Option<NodeId> {
+        let pod_watch = self.pod_watch.after(change);
+        let is_other = std::mem::replace(&mut self.pod_watch, pod_watch) != pod_watch;
+        let mut ledger = self.shared.ledger();
+        self.shared.note(Step::Apply(change, at));
+        if is_other {
+            ledger.set_sight((pod_watch == PodWatch::Current).then_some(at.moment));
+        }
+        match change {
+            Change::Pod(pod) => return self.confirm(&mut ledger, pod),
+            Change::PodGone(uid) => ledger.withdraw_release(uid),
+            Change::Settings(config) => ledger.set_ttl(config.reservation_ttl),
+            Change::Replicas(ready) => ledger.set_replicas(*ready),
+            _ => {}
+        }
+        None
+    }
+
+    fn apply_pod(&mut self, pod: &PodRecord, at: Now) {
         self.effects.extend(self.first_seen(pod, at));
         self.effects.extend(self.other_domains.apply(pod));
         self.backstop.apply(pod, at.moment);
@@ -197,7 +212,6 @@ impl Engine {
             Some(held) => self.waitlist.apply(Arc::clone(held), at),
             None => self.waitlist.delete(&pod.uid),
         }
-        inherited
     }
 
     fn delete_pod(&mut self, uid: &str, at: Moment) {
@@ -205,13 +219,6 @@ impl Engine {
         self.other_domains.delete(uid);
         self.backstop.delete(uid);
         self.loop_guard.delete(uid, self.config.loop_guard, at);
-        self.shared.ledger().withdraw_release(uid);
-    }
-
-    fn configure(&mut self, config: &Arc<Config>) {
-        self.config = Arc::clone(config);
-        self.waitlist.start_anew();
-        self.shared.ledger().set_ttl(config.reservation_ttl);
     }
 
     /// Other sites are to be used. Until everything was counted by them, the picture is that of the old ones.
@@ -242,11 +249,10 @@ impl Engine {
 
     /// The first event of a pod that was decided, or of one that was released, confirms its reservation, and gives it the node
     /// that was charged.
-    fn confirm(&self, pod: &PodRecord) -> Option<NodeId> {
+    fn confirm(&self, ledger: &mut Ledger, pod: &PodRecord) -> Option<NodeId> {
         if self.index.has_seen(&pod.uid) && (pod.gated || !self.index.is_gated(&pod.uid)) {
             return None;
         }
-        let mut ledger = self.shared.ledger();
         if let Some(created) = pod.created {
             ledger.seen(&pod.namespace, pod.controller.as_deref(), created);
         }
@@ -298,7 +304,6 @@ impl Engine {
             self.waitlist.reconsider();
         }
         let survey = self.is_listed().then(|| self.backstop.survey(&self.index, now.moment));
-        self.shared.ledger().expire(now);
         let plan = self.plan(&mut snapshot, replaced.as_ref(), now);
         Draft {
             snapshot,
@@ -315,6 +320,7 @@ impl Engine {
         {
             // No review comes between: it decides and reserves under this lock.
             let mut ledger = self.shared.ledger();
+            self.shared.note(Step::Commit);
             self.shared.set_snapshot(Arc::new(draft.snapshot));
             if let Some(old) = &draft.replaced {
                 self.renumber(&mut ledger, old);
@@ -342,12 +348,14 @@ impl Engine {
     /// before everything was listed: a namespace that is not known yet is not known to have opted out. `replaced` is the index that
     /// the reservations speak of, if it is another.
     fn plan(&mut self, snapshot: &mut Snapshot, replaced: Option<&Index>, now: Now) -> Option<Plan> {
-        if !self.is_listed() {
-            return None;
-        }
-        let news = self.index.take_news();
         let ledger = {
-            let ledger = self.shared.ledger();
+            let mut ledger = self.shared.ledger();
+            self.shared.note(Step::Prepare(now));
+            ledger.expire(now);
+            if !self.is_listed() {
+                return None;
+            }
+            let news = self.index.take_news();
             let freed = std::mem::replace(&mut self.freed, ledger.freed());
             if replaced.is_some() {
                 self.waitlist.start_anew();

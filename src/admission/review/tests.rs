@@ -23,6 +23,7 @@ fn reviewer(config: Config) -> Reviewer {
         config: Arc::new(ArcSwap::from_pointee(config)),
         metrics: Arc::new(Metrics::new()),
         clock: Clock::start(),
+        recording: None,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use super::{Journal, Step};
 use crate::config::Config;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::HeldPod;
@@ -22,6 +23,7 @@ use crate::units::{Micros, Now};
 pub struct SharedState {
     snapshot: RwLock<Arc<Snapshot>>,
     ledger: Mutex<Ledger>,
+    journal: Option<Arc<dyn Journal>>,
 }
 
 /// The snapshots that one decision has read: what its verdict borrows from.
@@ -50,6 +52,19 @@ impl SharedState {
         Self {
             snapshot: RwLock::new(snapshot),
             ledger: Mutex::new(Ledger::new(reservation_ttl)),
+            journal: None,
+        }
+    }
+
+    /// The same, which tells this journal of each step.
+    #[must_use]
+    pub fn with_journal(self, journal: Option<Arc<dyn Journal>>) -> Self {
+        Self { journal, ..self }
+    }
+
+    pub(super) fn note(&self, step: Step<'_>) {
+        if let Some(journal) = &self.journal {
+            journal.note(step);
         }
     }
 
@@ -84,7 +99,14 @@ impl SharedState {
         ledger.expire(now);
         let room = Room::new(candidates.snapshot, &ledger, queue_key);
         let verdict = decide_among(workload, &candidates, &room, config, now);
-        if is_wanted() {
+        let is_wanted = is_wanted();
+        self.note(Step::Review {
+            id,
+            now,
+            is_wanted,
+            verdict: &verdict,
+        });
+        if is_wanted {
             if let (Some(site), Some(node)) = (verdict.site(), verdict.node) {
                 ledger.reserve(Reservation::new(id, workload, site.name(), node), now.moment);
             }
@@ -108,12 +130,26 @@ impl SharedState {
         let (mut ledger, candidates) = self.decide(read, &workload);
         let room = Room::new(candidates.snapshot, &ledger, held.turn(config));
         let verdict = decide_among(&workload, &candidates, &room, config, now);
+        self.note(Step::Release {
+            id,
+            now,
+            uid: &held.uid,
+            waited,
+            verdict: &verdict,
+        });
         let reservation = verdict.site().zip(verdict.node).map(|(site, node)| Reservation {
             releases: Some(Arc::clone(&held.uid)),
             ..Reservation::new(id, &workload, site.name(), node)
         });
         let is_reserved = reservation.is_some_and(|reservation| ledger.reserve(reservation, now.moment));
         (verdict, is_reserved)
+    }
+
+    /// Gives back what was reserved under this id: nobody will come.
+    pub fn withdraw(&self, id: DecisionId, namespace: &str) {
+        let mut ledger = self.ledger();
+        self.note(Step::Withdraw(id, namespace));
+        ledger.withdraw(id, namespace);
     }
 
     /// The candidates of the newest snapshot, and the lock under which it stays the newest. They are found before the lock is

@@ -1,6 +1,7 @@
 //! In virtual time: [`NOW`] and what is computed from it.
 
 mod minutes;
+mod replay;
 
 use serde_json::json;
 

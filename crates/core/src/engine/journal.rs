@@ -1,0 +1,52 @@
+//! What the engine and its shared state are asked, for whoever keeps it: the same steps in the same order give the same
+//! verdicts.
+
+use std::fmt::Debug;
+
+use super::Change;
+use crate::model::decision_id::DecisionId;
+use crate::placement::verdict::Verdict;
+use crate::units::{Micros, Now};
+
+/// Takes each step, in the order in which it counts.
+pub trait Journal: Debug + Send + Sync {
+    /// Takes a step. Called under the ledger's lock where that is part of it: it must not block for long.
+    fn note(&self, step: Step<'_>);
+}
+
+/// One call of the engine or of its shared state.
+#[derive(Debug, Clone, Copy)]
+pub enum Step<'s> {
+    /// A change is applied.
+    Apply(&'s Change, Now),
+    /// A picture is prepared.
+    Prepare(Now),
+    /// It is published.
+    Commit,
+    /// A pod is created.
+    Review {
+        /// The id of the decision.
+        id: DecisionId,
+        /// The time.
+        now: Now,
+        /// Whether its room may be reserved.
+        is_wanted: bool,
+        /// What was decided.
+        verdict: &'s Verdict<'s>,
+    },
+    /// A held pod is decided about.
+    Release {
+        /// The id of the decision.
+        id: DecisionId,
+        /// The time.
+        now: Now,
+        /// Its uid.
+        uid: &'s str,
+        /// For how long it was held.
+        waited: Micros,
+        /// What was decided.
+        verdict: &'s Verdict<'s>,
+    },
+    /// A reservation is given back.
+    Withdraw(DecisionId, &'s str),
+}
