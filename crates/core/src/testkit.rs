@@ -1,12 +1,8 @@
-//! Generated pods and fleets for properties, as the documents they arrive as.
+//! What tests decide on, those of other crates too: a time and a fleet. And, for properties of this crate, generated ones.
 
-mod fleets;
-mod pods;
+#[cfg(test)]
+mod generated;
 
-use proptest::collection::{btree_map, vec};
-use proptest::option;
-use proptest::prelude::*;
-use proptest::sample::select;
 use serde_json::Value;
 
 use crate::config::Config;
@@ -14,8 +10,8 @@ use crate::model::snapshot::Snapshot;
 use crate::units::{Moment, Now};
 use crate::wire::fleet_file;
 
-pub use fleets::fleet;
-pub use pods::pod;
+#[cfg(test)]
+pub(crate) use generated::{fleet, pod};
 
 /// The time at which tests decide: midnight, a thousand seconds after the process started.
 pub const NOW: Now = Now {
@@ -27,74 +23,6 @@ pub const NOW: Now = Now {
 #[allow(clippy::panic)]
 pub fn snapshot(fleet: &Value) -> Snapshot {
     fleet_file::read(fleet, &Config::default(), NOW.moment).unwrap_or_else(|faults| panic!("{faults}"))
-}
-
-/// A strategy that drops absent members, so that every field is sometimes missing.
-fn object(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
-    members_with(0.6, members)
-}
-
-/// The same for fields without which little happens: they are missing seldom.
-fn full_object(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
-    members_with(0.95, members)
-}
-
-fn members_with(share: f64, members: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
-    let members: Vec<_> = members
-        .into_iter()
-        .map(|(name, value)| option::weighted(share, value).prop_map(move |value| value.map(|value| (name, value))))
-        .collect();
-    members
-        .prop_map(|members| {
-            members
-                .into_iter()
-                .flatten()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect()
-        })
-        .boxed()
-}
-
-/// `object` with the members of `more`, which win.
-fn with_members(mut object: Value, more: Value) -> Value {
-    if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
-        object.extend(more);
-    }
-    object
-}
-
-fn words(words: &'static [&'static str]) -> BoxedStrategy<Value> {
-    select(words).prop_map(Value::from).boxed()
-}
-
-/// A field no version of edgeward knows.
-fn unknown() -> BoxedStrategy<Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<i64>().prop_map(Value::from),
-        ".{0,8}".prop_map(Value::from)
-    ];
-    leaf.prop_recursive(3, 12, 3, |inner| {
-        prop_oneof![
-            vec(inner.clone(), 0..3).prop_map(Value::from),
-            btree_map("[a-z~/]{1,4}", inner, 0..3).prop_map(|map| map.into_iter().collect()),
-        ]
-    })
-    .boxed()
-}
-
-fn map_of(keys: &'static [&'static str], values: &'static [&'static str]) -> BoxedStrategy<Value> {
-    btree_map(select(keys), select(values), 0..4)
-        .prop_map(|map| {
-            map.into_iter()
-                .map(|(key, value)| (key.to_owned(), Value::from(value)))
-                .collect()
-        })
-        .boxed()
-}
-
-fn or_null(strategy: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
-    prop_oneof![19 => strategy, 1 => Just(Value::Null)].boxed()
 }
 
 #[cfg(test)]

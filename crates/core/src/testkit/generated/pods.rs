@@ -203,7 +203,7 @@ fn affinity() -> BoxedStrategy<Value> {
 }
 
 /// Pods of every shape that the API server could send, and some that it could not.
-pub fn pod() -> BoxedStrategy<Value> {
+pub(crate) fn pod() -> BoxedStrategy<Value> {
     let metadata = full_object(vec![
         ("name", words(&["web", ""])),
         ("annotations", or_null(annotations())),

@@ -135,7 +135,7 @@ fn cloud_site(members: Vec<Value>) -> BoxedStrategy<Value> {
 }
 
 /// The edge site, up to three cloud sites, and nodes of all of them and of none.
-pub fn fleet() -> BoxedStrategy<Value> {
+pub(crate) fn fleet() -> BoxedStrategy<Value> {
     // Cloud sites are told from each other by labels of their own, or by one beside the label that they share.
     prop_oneof![fleet_whose_clouds(false), fleet_whose_clouds(true)].boxed()
 }
