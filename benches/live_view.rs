@@ -2,7 +2,7 @@
 //! 5,000 with 100,000. And a publication while many pods wait for room. `cargo bench --bench live_view`;
 //! docs/performance.md has the result.
 //!
-//! Events are texts as watches bring them, read as `observe` reads them.
+//! Events are texts as watches bring them, read as `sources` reads them.
 
 // A measurement that cannot be set up should stop.
 #![allow(clippy::unwrap_used)]

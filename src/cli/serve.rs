@@ -79,7 +79,7 @@ pub(super) struct Serve {
     debug_endpoints: bool,
 
     /// Write to this file what the engine is asked, for tests.
-    #[arg(long, value_name = "FILE", hide = true)]
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with = "fleet")]
     record: Option<PathBuf>,
 
     /// Send a span for each request to this OpenTelemetry collector: OTLP over HTTP, in JSON, such as

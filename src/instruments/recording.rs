@@ -111,7 +111,7 @@ impl State {
                 "loss": link.loss.map(|loss| loss.0),
                 "asOf": link.as_of.0,
             }))}),
-            // A recording is of one configuration and of no Prometheus server.
+            // A recording is of one configuration, and of no Prometheus server or SloPolicy.
             Change::Telemetry(_) => json!("telemetry"),
             Change::Settings(_) => json!("settings"),
             Change::Sites(_) => json!("sites"),

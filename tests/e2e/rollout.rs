@@ -21,21 +21,24 @@ const NAME: &str = "shop";
 /// Each pod asks for a tenth of the edge.
 const MILLICORES: u32 = 100;
 
+type Strategy = (&'static str, Value, usize);
+
 /// The ways in which a Deployment replaces its pods, and how many it has at once to do without or to have more.
-fn strategies() -> [(&'static str, Value, usize); 2] {
+fn strategies() -> [Strategy; 2] {
     [
         ("maxSurge 25 %", json!({"maxSurge": "25%", "maxUnavailable": 0}), 3),
         ("maxUnavailable 1", json!({"maxSurge": 0, "maxUnavailable": 1}), 1),
     ]
 }
 
-/// Rollouts of nine replicas that take nine tenths of the edge, and 2 s to terminate. With `waitForTerminating` one leaves no more
+/// A rollout of nine replicas that take nine tenths of the edge, and 2 s to terminate. With `waitForTerminating` it leaves no more
 /// in the cloud than one step of it; without, it leaves more than that, and no pod waits. What is in the cloud is the first to go
 /// when the Deployment shrinks. [`TooBusy`] where pods are created so late, or seen to end so late, that there is no such
 /// difference, though there is one.
 pub(crate) fn stays_at_the_edge(scene: &Scene<'_>) -> Result<()> {
     let mut too_busy = Ok(());
-    for rolled in roll_out(scene, 1)? {
+    let surge = &strategies()[..1];
+    for rolled in roll_out(scene, surge, 1)? {
         let (waiting, without, step) = (rolled.waiting[0], rolled.without[0], rolled.step);
         ensure!(
             without <= step || waiting < without,
@@ -48,9 +51,9 @@ pub(crate) fn stays_at_the_edge(scene: &Scene<'_>) -> Result<()> {
     too_busy
 }
 
-/// Three of each kind in a row, on a machine that does nothing else.
+/// Three of both kinds in a row, on a machine that does nothing else.
 pub(crate) fn three_in_a_row(scene: &Scene<'_>) -> Result<()> {
-    for rolled in roll_out(scene, 3)? {
+    for rolled in roll_out(scene, &strategies(), 3)? {
         let step = rolled.step;
         ensure!(rolled.waiting.iter().all(|share| *share <= step), "{rolled}");
         ensure!(rolled.without[0] > step, "{rolled}; waiting makes no difference");
@@ -83,7 +86,7 @@ impl fmt::Display for Rolled {
 }
 
 /// So many rollouts of each kind, with `waitForTerminating` and without.
-fn roll_out(scene: &Scene<'_>, count: usize) -> Result<Vec<Rolled>> {
+fn roll_out(scene: &Scene<'_>, strategies: &[Strategy], count: usize) -> Result<Vec<Rolled>> {
     let stage = Stage::new(scene)?;
     stage.edge_node("edge-0", "1")?;
     stage.cloud_node("cloud-0")?;
@@ -92,8 +95,8 @@ fn roll_out(scene: &Scene<'_>, count: usize) -> Result<Vec<Rolled>> {
         config["waitForTerminating"] = json!(wait);
         let edgeward = scene.live_edgeward_as(&format!("waits-{wait}"), &config)?;
         let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
-        let each = strategies().map(|(name, strategy, _)| {
-            let (shares, held) = rollouts(scene, &stage, &strategy, count)?;
+        let each = strategies.iter().map(|(name, strategy, _)| {
+            let (shares, held) = rollouts(scene, &stage, strategy, count)?;
             println!(
                 "rollout: {name}, waitForTerminating {wait}: {shares:?} of {REPLICAS} in the cloud, {held} were held"
             );
@@ -102,12 +105,10 @@ fn roll_out(scene: &Scene<'_>, count: usize) -> Result<Vec<Rolled>> {
             ensure!(wait != "0s" || held == 0, "{name}: {held} waited");
             Ok(shares)
         });
-        each.into_iter().collect()
+        each.collect()
     };
-    let all = strategies()
-        .into_iter()
-        .zip(shares("30s")?.into_iter().zip(shares("0s")?));
-    let rolled = all.map(|((strategy, _, step), (waiting, without))| Rolled {
+    let all = strategies.iter().zip(shares("30s")?.into_iter().zip(shares("0s")?));
+    let rolled = all.map(|(&(strategy, _, step), (waiting, without))| Rolled {
         strategy,
         step,
         waiting,

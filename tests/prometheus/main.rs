@@ -1,4 +1,4 @@
-//! What `observe::prometheus` makes of a real Prometheus server, which scrapes a small exporter: values, and everything
+//! What `sources::prometheus` makes of a real Prometheus server, which scrapes a small exporter: values, and everything
 //! that can go wrong on either side. And what promtool says of our alerts and our dashboard.
 //!
 //! `EDGEWARD_PROMETHEUS=<program>` uses a ready-made one.

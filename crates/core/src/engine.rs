@@ -82,7 +82,7 @@ pub struct Draft {
     survey: Option<Survey>,
 }
 
-/// Folds changes into the cache and publishes snapshots of it. The only writer of [`SharedState`]'s snapshot.
+/// Folds changes into the cache and publishes snapshots of it. The only writer of the snapshot of a cluster.
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<SharedState>,
@@ -186,6 +186,11 @@ impl Engine {
     fn settle(&mut self, change: &Change, at: Now) -> Option<NodeId> {
         let pod_watch = self.pod_watch.after(change);
         let is_other = std::mem::replace(&mut self.pod_watch, pod_watch) != pod_watch;
+        let is_about_pods = matches!(change, Change::Pod(_) | Change::PodGone(_));
+        if !is_other && !is_about_pods && !matches!(change, Change::Settings(_) | Change::Replicas(_)) {
+            self.shared.note(Step::Apply(change, at));
+            return None;
+        }
         let mut ledger = self.shared.ledger();
         self.shared.note(Step::Apply(change, at));
         if is_other {
@@ -317,16 +322,18 @@ impl Engine {
     /// review never counts both and never neither; they are dropped here.
     pub fn commit(&mut self, draft: Draft) -> Publication {
         let revision = draft.snapshot.revision;
-        {
+        let _old = {
             // No review comes between: it decides and reserves under this lock.
             let mut ledger = self.shared.ledger();
             self.shared.note(Step::Commit);
-            self.shared.set_snapshot(Arc::new(draft.snapshot));
+            let old = self.shared.set_snapshot(Arc::new(draft.snapshot));
             if let Some(old) = &draft.replaced {
                 self.renumber(&mut ledger, old);
             }
             ledger.published(revision);
-        }
+            // Freed when nobody waits for the lock.
+            old
+        };
         self.find_faults();
         self.effects.extend(self.other_domains.report());
         let listed = Kind::ALL.into_iter().filter(|kind| self.index.is_listed(*kind));

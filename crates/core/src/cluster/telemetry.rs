@@ -1,6 +1,6 @@
 //! What was measured elsewhere and asked from a Prometheus server: values with the time for which they hold.
 //!
-//! `observe::prometheus` fills a [`Telemetry`] in; how it becomes part of a snapshot is here. `docs/prometheus.md`
+//! `sources::prometheus` fills a [`Telemetry`] in; how it becomes part of a snapshot is here. `docs/prometheus.md`
 //! tells it to operators.
 
 use std::collections::BTreeMap;

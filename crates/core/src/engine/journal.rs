@@ -10,7 +10,7 @@ use crate::units::{Micros, Now};
 
 /// Takes each step, in the order in which it counts.
 pub trait Journal: Debug + Send + Sync {
-    /// Takes a step. Called under the ledger's lock where that is part of it: it must not block for long.
+    /// Takes a step. Called under the ledger's lock where the step touches reservations: it must not block for long.
     fn note(&self, step: Step<'_>);
 }
 

@@ -26,7 +26,7 @@ pub struct SharedState {
     journal: Option<Arc<dyn Journal>>,
 }
 
-/// The snapshots that one decision has read: what its verdict borrows from.
+/// The snapshots that one decision has read: what its verdict borrows from. Another decision has others.
 #[derive(Debug, Default)]
 pub struct Snapshots {
     /// That of the candidates.
@@ -73,9 +73,12 @@ impl SharedState {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts a snapshot in the place of the one published last.
-    pub fn set_snapshot(&self, snapshot: Arc<Snapshot>) {
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
+    /// Puts a snapshot in the place of the one published last, and returns that.
+    pub fn set_snapshot(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
+        std::mem::replace(
+            &mut *self.snapshot.write().unwrap_or_else(PoisonError::into_inner),
+            snapshot,
+        )
     }
 
     /// The reservations. While this is held, nobody decides.
@@ -156,6 +159,7 @@ impl SharedState {
     /// taken, and once more under it where another snapshot was published meanwhile: a reservation that was dropped then
     /// would be in neither.
     fn decide<'s>(&self, read: &'s Snapshots, workload: &Workload<'_>) -> (MutexGuard<'_, Ledger>, Candidates<'s>) {
+        debug_assert!(read.first.get().is_none(), "of another decision");
         let first = read.first.get_or_init(|| self.snapshot());
         let found = candidates(workload, first);
         let ledger = self.ledger();

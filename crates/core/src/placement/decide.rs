@@ -19,7 +19,7 @@ use crate::units::{Now, Permille};
 pub const HIGH_PRIORITY: u8 = 7;
 
 /// The most comparisons of the pod's constraints and tolerations with the fleet's nodes that one decision may take: a
-/// few thousandths of a second, for which all other decisions wait. An ordinary pod on five thousand nodes stays far
+/// few thousandths of a second, for which all other decisions may wait. An ordinary pod on five thousand nodes stays far
 /// below; one that was written to keep us busy does not.
 const MAX_COMPARISONS: usize = 500_000;
 
