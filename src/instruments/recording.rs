@@ -3,15 +3,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
-use edgeward_core::engine::{Change, Journal, Step};
+use edgeward_core::engine::{Change, Journal, Step, account};
 use edgeward_core::model::decision_id::DecisionId;
-use edgeward_core::placement::explain;
-use edgeward_core::placement::verdict::Verdict;
 use edgeward_core::units::Now;
 use serde_json::{Value, json};
 
@@ -21,7 +19,7 @@ pub struct Recording(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    file: BufWriter<File>,
+    file: File,
     nodes: VecDeque<Value>,
     pods: VecDeque<Value>,
     reviews: HashMap<DecisionId, Value>,
@@ -35,7 +33,7 @@ impl Recording {
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let file = File::create(path).with_context(|| path.display().to_string())?;
         Ok(Self(Mutex::new(State {
-            file: BufWriter::new(file),
+            file,
             nodes: VecDeque::new(),
             pods: VecDeque::new(),
             reviews: HashMap::new(),
@@ -77,7 +75,7 @@ impl Journal for Recording {
                 verdict,
             } => {
                 let review = state.reviews.remove(&id).unwrap_or_default();
-                json!({"review": review, "id": id.to_string(), "at": time(now), "wanted": is_wanted, "verdict": said(verdict)})
+                json!({"review": review, "id": id.to_string(), "at": time(now), "wanted": is_wanted, "verdict": account(verdict)})
             }
             Step::Release {
                 id,
@@ -86,12 +84,11 @@ impl Journal for Recording {
                 waited,
                 verdict,
             } => {
-                json!({"release": uid, "waited": waited.0, "id": id.to_string(), "at": time(now), "verdict": said(verdict)})
+                json!({"release": uid, "waited": waited.0, "id": id.to_string(), "at": time(now), "verdict": account(verdict)})
             }
             Step::Withdraw(id, namespace) => json!({"withdraw": id.to_string(), "namespace": namespace}),
         };
-        let written = writeln!(state.file, "{line}").and_then(|()| state.file.flush());
-        if let Err(error) = written {
+        if let Err(error) = state.file.write_all(format!("{line}\n").as_bytes()) {
             tracing::error!(%error, "a step could not be recorded");
         }
     }
@@ -136,13 +133,4 @@ fn object(text: &str) -> Value {
 
 fn time(now: Now) -> Value {
     json!([now.moment.0, now.wall.to_string()])
-}
-
-fn said(verdict: &Verdict<'_>) -> Value {
-    json!({
-        "verdict": verdict.action.as_str(),
-        "reason": verdict.reason.as_str(),
-        "site": verdict.site().map(|site| site.name()),
-        "explain": explain::explain(verdict, edgeward_core::config::Explain::Full),
-    })
 }

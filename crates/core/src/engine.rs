@@ -29,7 +29,7 @@ use crate::wire::pod::Sighting;
 
 pub use change::Change;
 use change::PodWatch;
-pub use journal::{Journal, Step};
+pub use journal::{Journal, Step, account};
 use other_domains::OtherDomains;
 pub use shared_state::{SharedState, Snapshots, Terms};
 
@@ -138,17 +138,12 @@ impl Engine {
 
     /// When something changes by the mere passing of time: then [`Self::publish`] is due without a change.
     pub fn next_change(&self) -> Option<Moment> {
-        let of_waitlist = self.is_listed().then(|| self.waitlist.next_change()).flatten();
+        let of_waitlist = self.index.is_complete().then(|| self.waitlist.next_change()).flatten();
         let of_ledger = (!self.waitlist.is_empty()).then(|| self.shared.ledger().next_expiry());
-        let of_backstop = self.backstop.next_change().filter(|_| self.is_listed());
+        let of_backstop = self.backstop.next_change().filter(|_| self.index.is_complete());
         let others = [of_backstop, self.index.next_change(), self.loop_guard.next_change()];
         let all = [of_waitlist, of_ledger.flatten()].into_iter().chain(others);
         all.flatten().min()
-    }
-
-    /// Whether everything was listed once.
-    fn is_listed(&self) -> bool {
-        Kind::ALL.into_iter().all(|kind| self.index.is_listed(kind))
     }
 
     /// Something was seen at this time. Cost: as much as it changes.
@@ -241,7 +236,7 @@ impl Engine {
     fn change_over(&mut self) -> Option<Index> {
         let is_complete = |(next, config): &(Index, Arc<Config>)| {
             let probed = self.probed.as_ref().map_or(&[][..], |probed| &probed.sites);
-            Kind::ALL.into_iter().all(|kind| next.is_listed(kind)) && are_same_places(config.sites.iter(), probed)
+            next.is_complete() && are_same_places(config.sites.iter(), probed)
         };
         let (mut next, config) = self.next.take_if(|next| is_complete(next))?;
         next.replace(&self.index);
@@ -308,7 +303,10 @@ impl Engine {
         if snapshot.paused != self.shared.snapshot().paused {
             self.waitlist.reconsider();
         }
-        let survey = self.is_listed().then(|| self.backstop.survey(&self.index, now.moment));
+        let survey = self
+            .index
+            .is_complete()
+            .then(|| self.backstop.survey(&self.index, now.moment));
         let plan = self.plan(&mut snapshot, replaced.as_ref(), now);
         Draft {
             snapshot,
@@ -322,18 +320,17 @@ impl Engine {
     /// review never counts both and never neither; they are dropped here.
     pub fn commit(&mut self, draft: Draft) -> Publication {
         let revision = draft.snapshot.revision;
-        let _old = {
-            // No review comes between: it decides and reserves under this lock.
-            let mut ledger = self.shared.ledger();
-            self.shared.note(Step::Commit);
-            let old = self.shared.set_snapshot(Arc::new(draft.snapshot));
-            if let Some(old) = &draft.replaced {
-                self.renumber(&mut ledger, old);
-            }
-            ledger.published(revision);
-            // Freed when nobody waits for the lock.
-            old
-        };
+        // No review comes between: it decides and reserves under this lock.
+        let mut ledger = self.shared.ledger();
+        self.shared.note(Step::Commit);
+        let before = self.shared.set_snapshot(Arc::new(draft.snapshot));
+        if let Some(old) = &draft.replaced {
+            self.renumber(&mut ledger, old);
+        }
+        ledger.published(revision);
+        drop(ledger);
+        // Freed when nobody waits for the lock.
+        drop(before);
         self.find_faults();
         self.effects.extend(self.other_domains.report());
         let listed = Kind::ALL.into_iter().filter(|kind| self.index.is_listed(*kind));
@@ -359,7 +356,7 @@ impl Engine {
             let mut ledger = self.shared.ledger();
             self.shared.note(Step::Prepare(now));
             ledger.expire(now);
-            if !self.is_listed() {
+            if !self.index.is_complete() {
                 return None;
             }
             let news = self.index.take_news();

@@ -360,6 +360,11 @@ impl Index {
         self.list(kind).complete
     }
 
+    /// Whether everything of every kind was listed once.
+    pub fn is_complete(&self) -> bool {
+        Kind::ALL.into_iter().all(|kind| self.is_listed(kind))
+    }
+
     /// Something was heard of this kind: an event, or that there is none.
     pub fn heard(&mut self, kind: Kind, at: Moment) {
         let list = self.lists.entry(kind).or_default();

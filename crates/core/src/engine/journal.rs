@@ -3,8 +3,12 @@
 
 use std::fmt::Debug;
 
+use serde_json::{Value, json};
+
 use super::Change;
+use crate::config::Explain;
 use crate::model::decision_id::DecisionId;
+use crate::placement::explain;
 use crate::placement::verdict::Verdict;
 use crate::units::{Micros, Now};
 
@@ -49,4 +53,14 @@ pub enum Step<'s> {
     },
     /// A reservation is given back.
     Withdraw(DecisionId, &'s str),
+}
+
+/// All that a verdict says, but for its warnings and node: what a recorded step and its repetition are compared by.
+pub fn account(verdict: &Verdict<'_>) -> Value {
+    json!({
+        "verdict": verdict.action.as_str(),
+        "reason": verdict.reason.as_str(),
+        "site": verdict.site().map(|site| site.name()),
+        "explain": explain::explain(verdict, Explain::Full),
+    })
 }

@@ -9,7 +9,7 @@ use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::HeldPod;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{Turn, Workload};
-use crate::placement::decide::{Candidates, candidates, decide_among, node_at};
+use crate::placement::decide::{Candidates, candidates, decide_among};
 use crate::placement::ledger::{Ledger, Reservation};
 use crate::placement::room::Room;
 use crate::placement::verdict::{Reason, Verdict};
@@ -114,7 +114,7 @@ impl SharedState {
                 ledger.reserve(Reservation::new(id, workload, site.name(), node), now.moment);
             }
             if verdict.reason == Reason::Reinvocation {
-                reserve_again(&mut ledger, candidates.snapshot, workload, queue_key, now);
+                reserve_again(&mut ledger, &candidates, workload, queue_key, now);
             }
         }
         verdict
@@ -173,13 +173,12 @@ impl SharedState {
 
 /// Promises room anew to a pod that is here again, for it may have grown or shrunk: where it was placed, if there is any,
 /// and for no longer than before. One that has expired meanwhile begins anew.
-fn reserve_again(ledger: &mut Ledger, snapshot: &Snapshot, workload: &Workload<'_>, queue_key: Turn, now: Now) {
+fn reserve_again(ledger: &mut Ledger, candidates: &Candidates<'_>, workload: &Workload<'_>, queue_key: Turn, now: Now) {
     let Some(claim) = &workload.placement else { return };
     let Some(id) = claim.id else { return };
     let since = ledger.withdraw(id, &workload.namespace).unwrap_or(now.moment);
-    let site = snapshot.sites.iter().find(|site| site.name() == claim.site);
-    let node = site.and_then(|site| node_at(workload, &Room::new(snapshot, ledger, queue_key), site));
-    if let Some(node) = node {
+    let room = Room::new(candidates.snapshot, ledger, queue_key);
+    if let Some(node) = candidates.node_at(&claim.site, workload, &room) {
         ledger.reserve(Reservation::new(id, workload, &claim.site, node), since);
     }
 }

@@ -32,6 +32,8 @@ const REINVOCATION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 pub struct Candidates<'s> {
     /// The snapshot they are of.
     pub snapshot: &'s Snapshot,
+    /// What finding them takes.
+    comparisons: usize,
     /// One for each of its sites; none where finding them would take too long.
     sites: Vec<SiteCandidates<'s>>,
 }
@@ -46,7 +48,8 @@ struct SiteCandidates<'s> {
 
 /// Finds the candidates of a pod. Depends on nothing that a lock protects; cost: a pass over the nodes of every site.
 pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot) -> Candidates<'s> {
-    let is_decided = workload.intent.is_some() && comparisons(workload, snapshot) <= MAX_COMPARISONS;
+    let comparisons = comparisons(workload, snapshot);
+    let is_decided = workload.intent.is_some() && comparisons <= MAX_COMPARISONS;
     let of_site = |site: &'s Site| SiteCandidates {
         allowed: feasibility::allows(workload, site),
         nodes: feasibility::candidate_nodes(workload, site).collect(),
@@ -54,6 +57,7 @@ pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot) -> Candid
     let sites = snapshot.sites.iter().filter(|_| is_decided);
     Candidates {
         snapshot,
+        comparisons,
         sites: sites.map(of_site).collect(),
     }
 }
@@ -78,7 +82,7 @@ pub fn decide_among<'s>(
     let Some(intent) = &workload.intent else {
         return Verdict::pass_through(Reason::NotManaged);
     };
-    let comparisons = comparisons(workload, room.snapshot);
+    let comparisons = candidates.comparisons;
     if comparisons > MAX_COMPARISONS {
         let warning =
             format!("not placed: {comparisons} comparisons of constraints with nodes, over {MAX_COMPARISONS}");
@@ -182,15 +186,16 @@ pub fn nearest_room<'s>(
     Some((site, node))
 }
 
-/// The node that kube-scheduler would take for a pod that is placed on this site already; `None` if it fits on none, or if
-/// finding out would take too long. Cost: a pass over the site's nodes.
-pub fn node_at(workload: &Workload<'_>, room: &Room<'_, '_>, site: &Site) -> Option<NodeId> {
-    if comparisons(workload, room.snapshot) > MAX_COMPARISONS {
-        return None;
+impl Candidates<'_> {
+    /// The node that kube-scheduler would take for the pod, if it is placed on the site of this name already; `None` if it fits on
+    /// none, or if finding out would take too long. Cost: a search for each of the site's candidates.
+    pub fn node_at(&self, site: &str, workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<NodeId> {
+        let mut sites = self.snapshot.sites.iter().zip(&self.sites);
+        let (_, found) = sites.find(|(known, _)| known.name() == site)?;
+        let nodes = found.nodes.iter().copied();
+        let fitting = nodes.filter(|node| room.fits(&workload.request, node));
+        room.best_node(&workload.request, fitting).map(|node| node.id)
     }
-    let candidates = feasibility::candidate_nodes(workload, site);
-    let fitting = candidates.filter(|node| room.fits(&workload.request, node));
-    room.best_node(&workload.request, fitting).map(|node| node.id)
 }
 
 /// 4.1: why the pod is not ours, if it is not.

@@ -17,6 +17,7 @@ use crate::model::snapshot::Site;
 use crate::placement::explain::explain;
 use crate::placement::verdict::{Action, Reason, Verdict};
 use crate::wire::pod::{Pod, StringMap};
+use crate::wire::toleration;
 
 /// One `add` of a JSONPatch (RFC 6902).
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -261,21 +262,6 @@ fn gate(pod: &Pod<'_>, config: &Config, operations: &mut Vec<Add>) {
         true => add(operations, "/spec/schedulingGates/-", gate),
         false => add(operations, "/spec/schedulingGates", json!([gate])),
     }
-}
-
-/// The toleration as the API spells it: empty fields left out.
-fn toleration(toleration: &Toleration<'_>) -> Value {
-    let fields = [
-        ("key", &toleration.key),
-        ("operator", &toleration.operator),
-        ("value", &toleration.value),
-        ("effect", &toleration.effect),
-    ];
-    let stated = fields.into_iter().filter(|(_, text)| !text.is_empty());
-    stated
-        .map(|(name, text)| (name.to_owned(), Value::from(&**text)))
-        .collect::<Map<_, _>>()
-        .into()
 }
 
 /// A JSON pointer token (RFC 6901).

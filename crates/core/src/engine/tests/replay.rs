@@ -2,14 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::*;
-use crate::config::Explain;
 use crate::model::link::LinkState;
 use crate::model::pod_record::HeldPod;
-use crate::placement::explain;
-use crate::placement::verdict::Verdict;
 use crate::units::Permille;
 use crate::wire::node;
 use crate::wire::pod::Pod;
@@ -83,15 +80,6 @@ fn change(value: &Value, config: &Arc<Config>) -> Change {
     }
 }
 
-fn said(verdict: &Verdict<'_>) -> Value {
-    json!({
-        "verdict": verdict.action.as_str(),
-        "reason": verdict.reason.as_str(),
-        "site": verdict.site().map(|site| site.name()),
-        "explain": explain::explain(verdict, Explain::Full),
-    })
-}
-
 #[test]
 fn a_recorded_run_gives_the_same_verdicts() {
     let mut lines = RUN.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -128,13 +116,13 @@ fn a_recorded_run_gives_the_same_verdicts() {
             continue;
         } else if let Some(uid) = step.get("release") {
             let waited = Micros(step["waited"].as_u64().unwrap());
-            said(&shared.release(&read, &held[text(uid)], waited, terms()).0)
+            account(&shared.release(&read, &held[text(uid)], waited, terms()).0)
         } else {
             let json = step["review"]["pod"].to_string();
             let pod = Pod::from_json(&json).unwrap();
             let workload = pod.workload(text(&step["review"]["namespace"]).into(), &config.keys);
             let is_wanted = step["wanted"].as_bool().unwrap();
-            said(&shared.review(&read, &workload, terms(), || is_wanted))
+            account(&shared.review(&read, &workload, terms(), || is_wanted))
         };
         assert_eq!(found, step["verdict"], "line {number}");
         *reasons.entry(text(&found["reason"]).to_owned()).or_default() += 1;

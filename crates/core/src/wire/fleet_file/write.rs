@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::model::constraints::{Taint, Toleration};
+use crate::model::constraints::Taint;
 use crate::model::link::Link;
 use crate::model::node::{Node, Share};
 use crate::model::site::SiteDefinition;
@@ -11,6 +11,7 @@ use crate::model::snapshot::{ByController, QueueGroup};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 use crate::wire::fleet_file::{LinkState, Site, SiteKind, Snapshot};
+use crate::wire::{stated, toleration};
 
 /// The oldest that a fleet file calls anything: a year, in milliseconds.
 const OLDEST_MS: u64 = 31_536_000_000;
@@ -107,24 +108,8 @@ fn site(site: &Site, now: Moment) -> Value {
     fields.into()
 }
 
-fn toleration(toleration: &Toleration<'_>) -> Value {
-    let fields = [
-        ("key", &toleration.key),
-        ("operator", &toleration.operator),
-        ("value", &toleration.value),
-        ("effect", &toleration.effect),
-    ];
-    stated(fields.map(|(name, text)| (name, &**text)))
-}
-
 fn taint(taint: &Taint) -> Value {
     stated([("key", &*taint.key), ("value", &taint.value), ("effect", &taint.effect)])
-}
-
-/// Those of the fields that say something.
-fn stated<const N: usize>(fields: [(&str, &str); N]) -> Value {
-    let fields = fields.into_iter().filter(|(_, text)| !text.is_empty());
-    fields.map(|(name, text)| (name.to_owned(), json!(text))).collect()
 }
 
 fn link(link: &Link, now: Moment) -> Value {
