@@ -19,9 +19,8 @@ use edgeward_core::placement::ledger::Ledger;
 use edgeward_core::placement::room::Room;
 use edgeward_core::queue::Waitlist;
 use edgeward_core::units::{Micros, Moment, Now};
-use edgeward_core::wire::fleet_file;
-use edgeward_core::wire::node;
 use edgeward_core::wire::pod::Pod;
+use edgeward_core::wire::{fleet_file, node};
 use serde_json::{Value, json};
 
 const POD: &str = include_str!("pod.json");

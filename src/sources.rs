@@ -16,16 +16,16 @@ pub(crate) mod watch;
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch as channel};
-
-use crate::instruments::metrics::Metrics;
-use crate::instruments::recording::Recording;
-use crate::platform::clock::Clock;
 use edgeward_core::cluster::index::Kind;
 use edgeward_core::engine::{Change, Effect, Engine};
 use edgeward_core::guard::backstop::Survey;
 use edgeward_core::queue::Plan;
 use edgeward_core::units::{Micros, Moment, Now};
+use tokio::sync::{mpsc, watch as channel};
+
+use crate::instruments::metrics::Metrics;
+use crate::instruments::recording::Recording;
+use crate::platform::clock::Clock;
 
 pub use fleet_file::FleetFile;
 pub use policies::SloPolicies;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use edgeward_core::units::Micros;
 use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig};
@@ -19,7 +20,6 @@ use crate::instruments::metrics::{Metrics, Reload, TlsCa, TlsMaterial};
 use crate::platform::clock::Clock;
 use crate::platform::files;
 use crate::platform::files::{Unreadable, Watch};
-use edgeward_core::units::Micros;
 
 mod authorities;
 mod authority;

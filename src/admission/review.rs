@@ -10,14 +10,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-
-use crate::admission::Ticket;
-use crate::instruments::metrics::Metrics;
-use crate::instruments::recording::Recording;
-use crate::instruments::traces::Attributes;
-use crate::platform::clock::Clock;
 use edgeward_core::config::Config;
 use edgeward_core::engine::{SharedState, Snapshots, Terms};
 use edgeward_core::model::decision_id::DecisionId;
@@ -27,6 +19,14 @@ use edgeward_core::placement::policy::Policies;
 use edgeward_core::placement::verdict::{Action, Reason, Verdict};
 use edgeward_core::units::Micros;
 use edgeward_core::wire::pod::{Pod, Text};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::admission::Ticket;
+use crate::instruments::metrics::Metrics;
+use crate::instruments::recording::Recording;
+use crate::instruments::traces::Attributes;
+use crate::platform::clock::Clock;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";

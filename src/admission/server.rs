@@ -25,12 +25,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 
-use crate::admission::body;
 use crate::admission::body::{Buffered, Fault};
 use crate::admission::connections::{Connections, bounded};
 use crate::admission::deadline::answer_within;
 use crate::admission::review::{NoOpinion, NotAReview};
-use crate::admission::{Answer, Phase, Ticket};
+use crate::admission::{Answer, Phase, Ticket, body};
 use crate::instruments::metrics::{HandshakeFailure, Metrics};
 use crate::instruments::traces::{Attributes, Spans};
 use crate::platform::clock::Clock;

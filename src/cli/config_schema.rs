@@ -2,12 +2,12 @@
 
 use anyhow::Context as _;
 use clap::Args;
+use edgeward_core::config::settings::{Assumed, Kind, SETTINGS, Setting};
+use edgeward_core::model::slo::Class;
 use serde_json::{Map, Value, json};
 
 use super::print;
 use crate::api;
-use edgeward_core::config::settings::{Assumed, Kind, SETTINGS, Setting};
-use edgeward_core::model::slo::Class;
 
 /// Print a JSON schema of the configuration, for editors that complete and check while one types.
 ///

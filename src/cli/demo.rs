@@ -9,6 +9,9 @@ use arc_swap::ArcSwap;
 use base64::Engine as _;
 use clap::Args;
 use comfy_table::{Table, presets};
+use edgeward_core::config::{Config, Explain};
+use edgeward_core::engine::SharedState;
+use edgeward_core::wire::fleet_file;
 use serde_json::{Value, json};
 
 use super::trimmed;
@@ -19,9 +22,6 @@ use crate::platform::yaml;
 use crate::serve;
 use crate::serve::{Readiness, ServeOptions, Server};
 use crate::tls;
-use edgeward_core::config::{Config, Explain};
-use edgeward_core::engine::SharedState;
-use edgeward_core::wire::fleet_file;
 
 const PODS: &str = include_str!("../../examples/pods.yaml");
 const SCENARIOS: [(&str, &str); 3] = [

@@ -4,9 +4,9 @@ use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Context as _;
+use edgeward_core::config::Config;
 
 use crate::sources::configuration;
-use edgeward_core::config::Config;
 
 /// The text of a file, or of standard input for `-`.
 pub(super) fn text(path: &Path) -> anyhow::Result<String> {

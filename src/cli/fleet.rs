@@ -6,6 +6,12 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
+use edgeward_core::model::node::Node;
+use edgeward_core::model::site::SiteKind;
+use edgeward_core::model::slo::Class;
+use edgeward_core::model::snapshot::{Site, Snapshot};
+use edgeward_core::units::{Micros, Moment};
+use edgeward_core::wire::fleet_file;
 
 use super::cluster::Cluster;
 use super::{documents, trimmed};
@@ -14,12 +20,6 @@ use crate::inspect::Listing;
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
-use edgeward_core::model::node::Node;
-use edgeward_core::model::site::SiteKind;
-use edgeward_core::model::slo::Class;
-use edgeward_core::model::snapshot::{Site, Snapshot};
-use edgeward_core::units::{Micros, Moment};
-use edgeward_core::wire::fleet_file;
 
 /// Show what edgeward sees of a live cluster: sites, nodes, queues and the WAN.
 ///

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use edgeward_core::config::Config;
+use edgeward_core::config::map::Notice;
+use edgeward_core::document::Faults;
 
 use super::documents;
 use crate::inspect;
 use crate::inspect::Connection;
 use crate::sources::configuration::ConfigMapName;
-use edgeward_core::config::Config;
-use edgeward_core::config::map::Notice;
-use edgeward_core::document::Faults;
 
 /// Where edgeward runs, unless told otherwise.
 const NAMESPACE: &str = "edgeward-system";

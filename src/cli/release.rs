@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
+use edgeward_core::config::Config;
 use futures::StreamExt as _;
 use serde_json::json;
 
@@ -14,7 +15,6 @@ use super::{cluster, documents};
 use crate::controllers::gate::{Freed, Target, Ungate};
 use crate::controllers::registration;
 use crate::inspect::Connection;
-use edgeward_core::config::Config;
 
 /// Seconds within which even a cluster with many held pods is done.
 const TIMEOUT: u64 = 300;

@@ -10,13 +10,13 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{ArgGroup, Args, ValueEnum};
+use edgeward_core::config::Config;
+use edgeward_core::units::{Moment, Now};
+use edgeward_core::wire::fleet_file;
 
 use super::{cluster, documents};
 use crate::platform::clock::Clock;
 use crate::platform::yaml;
-use edgeward_core::config::Config;
-use edgeward_core::units::{Moment, Now};
-use edgeward_core::wire::fleet_file;
 use live::Live;
 use offline::Offline;
 use report::{Item, ReviewList};

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use clap::Args;
+use edgeward_core::config::Config;
 use tokio::sync::watch;
 
 use self::certificate::Certificate;
@@ -21,16 +22,12 @@ use crate::instruments::recording::Recording;
 use crate::instruments::traces::Spans;
 use crate::platform::clock::Clock;
 use crate::serve;
-use crate::serve::live;
 use crate::serve::live::View;
-use crate::serve::{DEFAULT_SHUTDOWN_DELAY, Debug, Readiness, ServeOptions, Task};
+use crate::serve::{DEFAULT_SHUTDOWN_DELAY, Debug, Readiness, ServeOptions, Task, live};
 use crate::sources;
-use crate::sources::FleetFile;
-use crate::sources::Service;
-use crate::sources::configuration;
 use crate::sources::configuration::{ConfigMapName, Configuration, Versions};
+use crate::sources::{FleetFile, Service, configuration};
 use crate::tls;
-use edgeward_core::config::Config;
 
 /// Run the admission webhook.
 ///

@@ -1,9 +1,5 @@
 //! Why a pod has no decision, as far as can be seen from here.
 
-use jiff::Timestamp;
-
-use crate::inspect::Connection;
-use crate::inspect::installation::{Labels, Webhook};
 use edgeward_core::config::Config;
 use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::model::workload::Workload;
@@ -11,6 +7,10 @@ use edgeward_core::placement::decide::decide;
 use edgeward_core::placement::room::Room;
 use edgeward_core::placement::verdict::Reason;
 use edgeward_core::units::{Micros, Now};
+use jiff::Timestamp;
+
+use crate::inspect::Connection;
+use crate::inspect::installation::{Labels, Webhook};
 
 /// Our webhooks' names in `webhook/base`.
 pub(super) const WEBHOOKS: [&str; 2] = ["pods.edgeward.io", "policies.edgeward.io"];

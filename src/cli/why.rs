@@ -7,6 +7,16 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use edgeward_core::config::Config;
+use edgeward_core::model::snapshot::Snapshot;
+use edgeward_core::model::workload::Workload;
+use edgeward_core::placement::decide::decide;
+use edgeward_core::placement::ledger::Ledger;
+use edgeward_core::placement::policy::Policies;
+use edgeward_core::placement::room::Room;
+use edgeward_core::queue::Waitlist;
+use edgeward_core::units::Micros;
+use edgeward_core::wire::pod::Pod;
 
 use self::explanation::{Explanation, Now, Queue, Subject};
 use self::standing::Standing;
@@ -20,16 +30,6 @@ use crate::inspect::{Connection, Listing};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
-use edgeward_core::config::Config;
-use edgeward_core::model::snapshot::Snapshot;
-use edgeward_core::model::workload::Workload;
-use edgeward_core::placement::decide::decide;
-use edgeward_core::placement::ledger::Ledger;
-use edgeward_core::placement::policy::Policies;
-use edgeward_core::placement::room::Room;
-use edgeward_core::queue::Waitlist;
-use edgeward_core::units::Micros;
-use edgeward_core::wire::pod::Pod;
 
 /// Tell why a pod is where it is, or why it does not run.
 ///

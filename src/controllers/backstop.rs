@@ -5,6 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use edgeward_core::config::Config;
+use edgeward_core::engine::SharedState;
+use edgeward_core::guard::backstop::{Finding, Look, Mark, Recreation, Survey};
+use edgeward_core::units::{Micros, Moment, Now};
 use kube::Client;
 use tokio::sync::watch;
 
@@ -14,10 +18,6 @@ use super::lease::{Leadership, Term};
 use super::pod_patch::{Outcome, Version};
 use crate::instruments::metrics::{Found, Metrics, RecreationOutcome};
 use crate::platform::clock::Clock;
-use edgeward_core::config::Config;
-use edgeward_core::engine::SharedState;
-use edgeward_core::guard::backstop::{Finding, Look, Mark, Recreation, Survey};
-use edgeward_core::units::{Micros, Moment, Now};
 
 /// How many pods are deleted at once, and after which time one more.
 const BURST: u64 = 10;

@@ -8,16 +8,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
-use kube::Client;
-use tokio::sync::watch;
-
-use super::events::{Events, PodEvent};
-use super::lease::Leadership;
-use super::pod_patch::{Outcome, Version};
-use crate::instruments::metrics::{Metrics, ReleaseOutcome};
-use crate::platform::clock::Clock;
 use edgeward_core::config::Config;
 use edgeward_core::engine::{SharedState, Snapshots, Terms};
 use edgeward_core::model::decision_id::DecisionId;
@@ -28,6 +18,16 @@ use edgeward_core::placement::verdict::Reason;
 use edgeward_core::queue::{Plan, Step, What};
 use edgeward_core::units::{Micros, Moment, Now};
 use edgeward_core::wire::pod::Pod;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use kube::Client;
+use tokio::sync::watch;
+
+use super::events::{Events, PodEvent};
+use super::lease::Leadership;
+use super::pod_patch::{Outcome, Version};
+use crate::instruments::metrics::{Metrics, ReleaseOutcome};
+use crate::platform::clock::Clock;
 
 /// How many patches are under way at once.
 const AT_ONCE: usize = 16;

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use edgeward_core::keys::Keys;
+use edgeward_core::placement::patch;
+use edgeward_core::wire::pod::Pod;
 use futures::stream::{self, Stream, StreamExt as _};
 use http::Request;
 use k8s_openapi::api::core::v1::Pod as PodObject;
@@ -15,9 +18,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::pod_patch::{Outcome, Version, path, words};
-use edgeward_core::keys::Keys;
-use edgeward_core::placement::patch;
-use edgeward_core::wire::pod::Pod;
 
 /// How many pods are asked for at a time.
 const PAGE: u32 = 500;

@@ -8,6 +8,7 @@ mod candidate;
 use std::sync::Arc;
 use std::time::Duration;
 
+use edgeward_core::units::{Moment, Permille};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
 use kube::{Api, Client, Error};
@@ -17,7 +18,6 @@ use tokio::time::timeout;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use candidate::{Candidate, Step};
-use edgeward_core::units::{Moment, Permille};
 
 /// How long one request may take: within the time that the Lease is ours for certain there is room for two.
 const REQUEST: Duration = Duration::from_secs(3);

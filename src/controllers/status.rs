@@ -5,6 +5,15 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use edgeward_core::config::sites::SeenSite;
+use edgeward_core::engine::SharedState;
+use edgeward_core::model::link::{Link, LinkState};
+use edgeward_core::model::site::SiteKind;
+use edgeward_core::model::snapshot::Site;
+use edgeward_core::placement::policy::{Policies, Seen, Standing};
+use edgeward_core::queue::Plan;
+use edgeward_core::resources::Amounts;
+use edgeward_core::units::{Now, Permille};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Error};
@@ -16,15 +25,6 @@ use tokio::sync::watch;
 use super::lease::Leadership;
 use crate::api::{self, SiteStatus, SloPolicy, SloPolicyStatus};
 use crate::platform::clock::Clock;
-use edgeward_core::config::sites::SeenSite;
-use edgeward_core::engine::SharedState;
-use edgeward_core::model::link::{Link, LinkState};
-use edgeward_core::model::site::SiteKind;
-use edgeward_core::model::snapshot::Site;
-use edgeward_core::placement::policy::{Policies, Seen, Standing};
-use edgeward_core::queue::Plan;
-use edgeward_core::resources::Amounts;
-use edgeward_core::units::{Now, Permille};
 
 /// The shortest time between two looks at what is to be written.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use edgeward_core::cluster::index::{Index, Kind};
+use edgeward_core::config::Config;
+use edgeward_core::model::pod_record::HeldPod;
+use edgeward_core::units::Micros;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::ListParams;
 use kube::{Api, Resource};
@@ -13,10 +17,6 @@ use crate::platform::clock::Clock;
 use crate::sources::probe;
 use crate::sources::raw::Raw;
 use crate::sources::watch::{read_namespace, read_node, read_pod};
-use edgeward_core::cluster::index::{Index, Kind};
-use edgeward_core::config::Config;
-use edgeward_core::model::pod_record::HeldPod;
-use edgeward_core::units::Micros;
 
 /// How many objects are asked for at a time.
 const PAGE: u32 = 500;

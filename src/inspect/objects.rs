@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use edgeward_core::config::{Config, sites};
+use edgeward_core::placement::policy::Seen;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, Resource};
@@ -15,8 +17,6 @@ use crate::sources::configuration::{ConfigMapName, Outcome, read_config_map};
 use crate::sources::objects::is_installed;
 use crate::sources::raw::Raw;
 use crate::sources::{policies as slo_policies, sites as objects};
-use edgeward_core::config::{Config, sites};
-use edgeward_core::placement::policy::Seen;
 
 /// All objects of a kind, each as `read` has it; `None` while the definition is not installed.
 ///

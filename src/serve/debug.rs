@@ -9,16 +9,16 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use serde_json::{Value, json};
-use tokio::sync::watch;
-
-use crate::platform::clock::Clock;
 use edgeward_core::engine::SharedState;
 use edgeward_core::model::node::NodeId;
 use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::queue::{Plan, Step, What};
 use edgeward_core::units::Moment;
 use edgeward_core::wire::fleet_file;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::platform::clock::Clock;
 
 /// How many entries a list has at most. What is more is told by the number beside it.
 const ENTRIES: usize = 1_000;

@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use edgeward_core::cluster::index::Kind;
+use edgeward_core::config::Config;
+use edgeward_core::engine::{Effect, Engine, Journal, SharedState};
+use edgeward_core::placement::policy::Policies;
+use edgeward_core::queue::Plan;
 use tokio::sync::watch;
 
 use crate::admission::Phase;
@@ -17,13 +22,7 @@ use crate::instruments::recording::Recording;
 use crate::platform::clock::Clock;
 use crate::serve::{CERTIFICATE, Readiness, Requirement, Task};
 use crate::sources::configuration::Versions;
-use crate::sources::{Cluster, Observer, Sites, SloPolicies};
-use crate::sources::{Service, probe, prometheus};
-use edgeward_core::cluster::index::Kind;
-use edgeward_core::config::Config;
-use edgeward_core::engine::{Effect, Engine, Journal, SharedState};
-use edgeward_core::placement::policy::Policies;
-use edgeward_core::queue::Plan;
+use crate::sources::{Cluster, Observer, Service, Sites, SloPolicies, probe, prometheus};
 
 /// The view that decisions read, and the tasks that keep it up to date.
 pub(crate) struct View {

@@ -5,16 +5,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use edgeward_core::config::map::Notice;
+use edgeward_core::config::{Config, Holding, map};
+use edgeward_core::document::{Fault, Faults};
+use edgeward_core::engine::Change;
 use tokio::sync::watch;
 
 use crate::instruments::metrics::{Metrics, Reload};
 use crate::platform::yaml;
 use crate::sources::Changes;
-use edgeward_core::config::map;
-use edgeward_core::config::map::Notice;
-use edgeward_core::config::{Config, Holding};
-use edgeward_core::document::{Fault, Faults};
-use edgeward_core::engine::Change;
 
 mod config_map;
 mod files;

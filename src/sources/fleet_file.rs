@@ -6,19 +6,18 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use serde_json::Value;
-use tokio::time::MissedTickBehavior;
-
-use crate::instruments::metrics::{Metrics, Reload};
-use crate::platform::clock::Clock;
-use crate::platform::files;
-use crate::platform::files::Watch;
-use crate::platform::yaml;
 use edgeward_core::config::Config;
 use edgeward_core::engine::SharedState;
 use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::units::{Micros, Moment};
 use edgeward_core::wire::fleet_file;
+use serde_json::Value;
+use tokio::time::MissedTickBehavior;
+
+use crate::instruments::metrics::{Metrics, Reload};
+use crate::platform::clock::Clock;
+use crate::platform::files::Watch;
+use crate::platform::{files, yaml};
 
 /// How often an unchanged fleet file is published anew. A file does not age as telemetry does: its ages are true
 /// whenever it is read.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use edgeward_core::placement::policy::{Policies, Policy, Seen};
 use kube::{Client, Resource as _};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -11,7 +12,6 @@ use crate::api::SloPolicy;
 use crate::instruments::metrics::Metrics;
 use crate::sources::objects;
 use crate::sources::raw::Raw;
-use edgeward_core::placement::policy::{Policies, Policy, Seen};
 
 /// Publishes the policies of the cluster, while the custom resource is installed; none otherwise.
 #[derive(Debug, Default)]

@@ -4,6 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use edgeward_core::cluster::wan::{LinkHealth, RUN, Statistics};
+use edgeward_core::config::{Config, Probing};
+use edgeward_core::engine::Change;
+use edgeward_core::model::endpoint::Endpoint;
+use edgeward_core::model::link::{Link, LinkState, OwnThresholds, Thresholds};
+use edgeward_core::model::site::{SiteDefinition, SiteKind};
+use edgeward_core::units::Micros;
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::FuturesUnordered;
@@ -13,14 +20,6 @@ use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
-use edgeward_core::cluster::wan::{LinkHealth, RUN, Statistics};
-use edgeward_core::config::{Config, Probing};
-use edgeward_core::engine::Change;
-use edgeward_core::model::endpoint::Endpoint;
-use edgeward_core::model::link::{Link, LinkState};
-use edgeward_core::model::link::{OwnThresholds, Thresholds};
-use edgeward_core::model::site::{SiteDefinition, SiteKind};
-use edgeward_core::units::Micros;
 
 mod https;
 mod icmp;

@@ -11,6 +11,10 @@ mod reading;
 use std::sync::Arc;
 use std::time::Duration;
 
+use edgeward_core::cluster::telemetry::Telemetry;
+use edgeward_core::config::{Config, Prometheus, Query};
+use edgeward_core::engine::Change;
+use edgeward_core::units::Micros;
 use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
@@ -18,10 +22,6 @@ use crate::platform::clock::Clock;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 use client::Connection;
-use edgeward_core::cluster::telemetry::Telemetry;
-use edgeward_core::config::{Config, Prometheus, Query};
-use edgeward_core::engine::Change;
-use edgeward_core::units::Micros;
 use outcome::Failure;
 use reading::Reading;
 

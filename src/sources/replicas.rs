@@ -1,19 +1,18 @@
 //! How many replicas of us are ready, by the EndpointSlices of our own Service.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
+use edgeward_core::engine::Change;
 use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::runtime::watcher::{Config, Event};
 use kube::runtime::{WatchStreamExt as _, watcher};
 
-use std::sync::Arc;
-
 use crate::instruments::metrics::Metrics;
 use crate::sources::configuration::Versions;
 use crate::sources::watch::{Cluster, begin_anew, is_gone, open_seconds, pauses};
-use edgeward_core::engine::Change;
 
 /// Our own Service.
 #[derive(Debug, Clone)]

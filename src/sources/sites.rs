@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use edgeward_core::config::sites::{SeenSite, refusal};
+use edgeward_core::config::{Config, sites};
+use edgeward_core::model::site::SiteDefinition;
 use kube::{Client, Resource as _};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -14,10 +17,6 @@ use crate::instruments::metrics::Metrics;
 use crate::sources::configuration::Versions;
 use crate::sources::objects;
 use crate::sources::raw::Raw;
-use edgeward_core::config::Config;
-use edgeward_core::config::sites;
-use edgeward_core::config::sites::{SeenSite, refusal};
-use edgeward_core::model::site::SiteDefinition;
 
 /// How long to wait for more after a change: several Sites are applied one after another, and mean something together.
 const SETTLE: Duration = Duration::from_secs(1);

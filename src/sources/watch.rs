@@ -5,10 +5,20 @@
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use edgeward_core::cluster::index::Kind;
+use edgeward_core::config;
+use edgeward_core::engine::Change;
+use edgeward_core::keys::Keys;
+use edgeward_core::model::node as model_node;
+use edgeward_core::model::pod_record::PodRecord;
+use edgeward_core::model::site::are_same_places;
+use edgeward_core::wire::pod::StringMap;
+use edgeward_core::wire::{node, pod};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use http::{Request, Response, Uri};
@@ -23,22 +33,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tower::Service;
 
-use std::sync::Arc;
-
 use crate::instruments::metrics::Metrics;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 use crate::sources::raw::Raw;
-use edgeward_core::cluster::index::Kind;
-use edgeward_core::config;
-use edgeward_core::engine::Change;
-use edgeward_core::keys::Keys;
-use edgeward_core::model::node as model_node;
-use edgeward_core::model::pod_record::PodRecord;
-use edgeward_core::model::site::are_same_places;
-use edgeward_core::wire::node;
-use edgeward_core::wire::pod;
-use edgeward_core::wire::pod::StringMap;
 
 /// The seconds for which a watch is opened; each picks one, so that those of several kinds and replicas do not end together.
 const OPEN_SECONDS: RangeInclusive<u32> = 20..=30;

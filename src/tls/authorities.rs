@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Current, Stored};
 use edgeward_core::certificates::Der;
 use edgeward_core::units::{Micros, Moment, Now};
+
+use super::{Current, Stored};
 
 /// The authorities of the Secret.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use edgeward_core::certificates::{Certificate, Der};
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -15,7 +16,6 @@ use rustls::{Error as TlsError, RootCertStore};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::pair::{Fault, Pair};
-use edgeward_core::certificates::{Certificate, Der};
 
 /// How much earlier than it was made a certificate begins: clients whose clock is behind ours must not see one from the future.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(1);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use edgeward_core::certificates::{Der, Serves};
 use jiff::Timestamp;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -12,7 +13,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::authority::vouches;
-use edgeward_core::certificates::{Der, Serves};
 
 /// How long a connection and its handshake may take.
 const TIMEOUT: Duration = Duration::from_secs(3);

@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 
+use edgeward_core::certificates;
 use jiff::Timestamp;
 
 use super::authority::{Authority, Pem, Service, vouches};
 use super::pair::{Fault, Pair};
-use edgeward_core::certificates;
 
 /// What is in a Secret, by key.
 pub type Contents = BTreeMap<String, Vec<u8>>;

@@ -1,8 +1,8 @@
+use edgeward_core::certificates::{Der, Serves};
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::testkit::{Log, service};
-use edgeward_core::certificates::{Der, Serves};
 
 /// An authority of this moment, and a leaf of it that lives for an hour.
 fn issued(now: Timestamp) -> (Authority, Pem) {

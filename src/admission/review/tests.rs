@@ -1,11 +1,11 @@
 use base64::Engine as _;
-use serde_json::{Value, json};
-
-use super::*;
 use edgeward_core::config::InvalidSlo;
 use edgeward_core::model::node::OnTheirWay;
 use edgeward_core::placement::policy::{Policy, Seen};
 use edgeward_core::testkit;
+use serde_json::{Value, json};
+
+use super::*;
 
 fn shared(fleet: &Value, reservation_ttl: Micros) -> Arc<SharedState> {
     let snapshot = testkit::snapshot(fleet).younger(Micros::from_secs(100_000));

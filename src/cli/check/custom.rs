@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use edgeward_core::config::sites::of_objects;
+use edgeward_core::keys::Keys;
+use edgeward_core::model::site::SiteDefinition;
+use edgeward_core::placement::policy::Seen;
 use serde_json::Value;
 
 use super::finding::Finding;
 use crate::inspect;
 use crate::inspect::Connection;
 use crate::inspect::installation::Labels;
-use edgeward_core::config::sites::of_objects;
-use edgeward_core::keys::Keys;
-use edgeward_core::model::site::SiteDefinition;
-use edgeward_core::placement::policy::Seen;
 
 pub(super) const AREA: &str = "resources";
 

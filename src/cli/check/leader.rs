@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use edgeward_core::config::Config;
+use edgeward_core::model::pod_record::HeldPod;
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::Finding;
@@ -9,8 +11,6 @@ use crate::cli::installed::{DOMAIN, LEASE};
 use crate::inspect::Connection;
 use crate::inspect::installation::{Lead, Leaderless};
 use crate::platform::clock::Clock;
-use edgeward_core::config::Config;
-use edgeward_core::model::pod_record::HeldPod;
 
 const AREA: &str = "leader";
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::finding::Finding;
-use super::webhook::shown;
-use crate::cli::installed::Place;
 use edgeward_core::cluster::index::NodeFault;
 use edgeward_core::model::link::LinkState;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::{Site, Snapshot};
+
+use super::finding::Finding;
+use super::webhook::shown;
+use crate::cli::installed::Place;
 
 /// Whether each site has nodes that can take pods.
 pub(super) fn judge<'f>(snapshot: &Snapshot, faults: impl Iterator<Item = &'f NodeFault>) -> Vec<Finding> {

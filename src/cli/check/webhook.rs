@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use edgeward_core::keys::Keys;
+
 use super::finding::Finding;
 use crate::cli::installed::Found;
 use crate::cli::undecided::WEBHOOKS;
 use crate::inspect::installation::{Labels, Target, Webhook};
-use edgeward_core::keys::Keys;
 
 const AREA: &str = "webhook";
 

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use edgeward_core::config::Config;
+use edgeward_core::model::workload::Workload;
+use edgeward_core::placement::verdict::Reason;
+use edgeward_core::units::Now;
+use edgeward_core::wire::pod::Pod;
 use serde_json::{Value, json};
 
 use super::report::{AnswerItem, Item, class_of, integers};
 use super::subject::Subject;
 use crate::cli::undecided::{self, Undecided};
 use crate::inspect::{Answer, Connection};
-use edgeward_core::config::Config;
-use edgeward_core::model::workload::Workload;
-use edgeward_core::placement::verdict::Reason;
-use edgeward_core::units::Now;
-use edgeward_core::wire::pod::Pod;
 
 /// Sends pods to an API server.
 pub(super) struct Live<'c> {

@@ -1,8 +1,5 @@
 //! The decision on a fleet file.
 
-use super::report::{Item, SiteItem, class_of, integers};
-use super::subject::Subject;
-use crate::admission::review::shorten;
 use edgeward_core::config::Config;
 use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::model::workload::Workload;
@@ -11,6 +8,10 @@ use edgeward_core::placement::patch::{Stamp, patch};
 use edgeward_core::placement::room::Room;
 use edgeward_core::units::Now;
 use edgeward_core::wire::pod::Pod;
+
+use super::report::{Item, SiteItem, class_of, integers};
+use super::subject::Subject;
+use crate::admission::review::shorten;
 
 /// Reviews pods against one snapshot.
 pub(super) struct Offline<'c> {

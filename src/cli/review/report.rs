@@ -4,10 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use comfy_table::{Table, presets};
-use serde::Serialize;
-use serde_json::{Map, Value};
-
-use crate::cli::trimmed;
 use edgeward_core::model::slo::SloFault;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::explain::times;
@@ -15,6 +11,10 @@ use edgeward_core::placement::patch::Add;
 use edgeward_core::placement::verdict::{Assessment, Refusal};
 use edgeward_core::resources::ResourceList;
 use edgeward_core::units::Quantity;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::cli::trimmed;
 
 /// Everything that is printed.
 #[derive(Serialize)]

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use anyhow::{Context as _, bail};
+use edgeward_core::keys::Keys;
+use edgeward_core::wire::pod::Pod;
 use serde_json::{Value, json};
 
 use crate::admission::review::Request;
-use edgeward_core::keys::Keys;
-use edgeward_core::wire::pod::Pod;
 
 /// The kinds whose pods are known from the workload alone, where their template is, and who controls its pods.
 const WORKLOADS: [(&str, &str, &str); 6] = [

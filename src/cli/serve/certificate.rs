@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
+use edgeward_core::certificates::Lives;
 use tokio::sync::watch;
 
 use crate::controllers::certificates::Certificates;
@@ -14,7 +15,6 @@ use crate::platform::clock::Clock;
 use crate::serve::Task;
 use crate::sources::{Cluster, secret};
 use crate::tls::{Service, Source};
-use edgeward_core::certificates::Lives;
 
 /// One of three ways to have a certificate.
 #[derive(Debug, Args)]

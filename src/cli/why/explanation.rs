@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use edgeward_core::config::Config;
+use edgeward_core::model::workload::Workload;
+use edgeward_core::placement::verdict::{Assessment, Verdict};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,9 +14,6 @@ use crate::cli::installed::DOMAIN;
 use crate::cli::review::report::{SiteItem, harmless};
 use crate::controllers::events::{amounts, bounds, words};
 use crate::inspect::installation::Leaderless;
-use edgeward_core::config::Config;
-use edgeward_core::model::workload::Workload;
-use edgeward_core::placement::verdict::{Assessment, Verdict};
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]

@@ -3,6 +3,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use edgeward_core::cluster::index::Footprint;
+use edgeward_core::config::Config;
+use edgeward_core::guard::backstop::Suspect;
+use edgeward_core::keys::Keys;
+use edgeward_core::model::pod_record::StuckPod;
+use edgeward_core::wire::pod::Pod;
+use edgeward_core::{config, testkit};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -11,14 +18,6 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::controllers::events::Recorder;
-use edgeward_core::cluster::index::Footprint;
-use edgeward_core::config;
-use edgeward_core::config::Config;
-use edgeward_core::guard::backstop::Suspect;
-use edgeward_core::keys::Keys;
-use edgeward_core::model::pod_record::StuckPod;
-use edgeward_core::testkit;
-use edgeward_core::wire::pod::Pod;
 
 /// Long enough for a busy machine.
 const BOUND: Duration = Duration::from_secs(30);

@@ -1,5 +1,7 @@
 //! Versions of the configuration that were refused.
 
+use edgeward_core::config::map::Refused;
+use edgeward_core::document::Faults;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -8,8 +10,6 @@ use tokio::sync::watch;
 
 use super::{Outcome, PAUSE, Telling, create, cut};
 use crate::platform::clock::Clock;
-use edgeward_core::config::map::Refused;
-use edgeward_core::document::Faults;
 
 /// Tells each refused version of the configuration in an Event of its ConfigMap, until the sender is gone. One version
 /// is one Event, however many replicas refuse it and however often they start. What the API server does not accept is

@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::api::events::v1::Event;
-use serde_json::{Map, Value};
-
-use super::{Telling, cut};
 use edgeward_core::guard::loop_guard::Loop;
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::slo::Slo;
 use edgeward_core::resources::Amounts;
 use edgeward_core::wire::pod::Sighting;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use serde_json::{Map, Value};
+
+use super::{Telling, cut};
 
 /// Why an Event is written on a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

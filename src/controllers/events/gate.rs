@@ -1,11 +1,10 @@
 //! What is told of a pod whose gate stays.
 
+use edgeward_core::keys::Keys;
+use edgeward_core::model::pod_record::{HeldPod, Stray};
 use jiff::Timestamp;
 
 use super::{PodEvent, PodReason};
-use edgeward_core::keys::Keys;
-use edgeward_core::model::pod_record::HeldPod;
-use edgeward_core::model::pod_record::Stray;
 
 impl PodEvent {
     /// The API server refuses to change a held pod, in these words. One for each pod, however often it is

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use edgeward_core::config::Config;
+use edgeward_core::units::{Micros, Moment};
+use edgeward_core::wire::pod::Sighting;
 use kube::Client;
 use tokio::sync::mpsc;
 
@@ -15,9 +18,6 @@ use crate::controllers::bucket::Bucket;
 use crate::controllers::lease::Leadership;
 use crate::instruments::metrics::{EventResult, Metrics};
 use crate::platform::clock::Clock;
-use edgeward_core::config::Config;
-use edgeward_core::units::{Micros, Moment};
-use edgeward_core::wire::pod::Sighting;
 
 /// How long a replica that does not lead keeps an Event: twice as long as it takes until another leads.
 const KEPT: Micros = Micros::from_secs(30);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use edgeward_core::config::Input;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -9,7 +10,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::instruments::metrics::{Description, Kind, register};
-use edgeward_core::config::Input;
 
 pub(super) const QUERIES: Description = Description {
     name: "edgeward_prometheus_queries_total",

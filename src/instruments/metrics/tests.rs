@@ -1,17 +1,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
-use super::*;
 use edgeward_core::cluster::index;
 use edgeward_core::cluster::wan::LinkHealth;
-use edgeward_core::config::Config;
-use edgeward_core::config::Input;
+use edgeward_core::config::{Config, Input};
 use edgeward_core::model::link::Thresholds;
 use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::model::snapshot::{Site, Snapshot};
 use edgeward_core::units::{Micros, Moment};
+use jiff::Timestamp;
+
+use super::*;
 
 fn published(sites: Vec<Site>) -> Arc<Snapshot> {
     Arc::new(Snapshot {

@@ -2,6 +2,10 @@
 
 use std::sync::atomic::AtomicU64;
 
+use edgeward_core::cluster::index;
+use edgeward_core::model::node::Node;
+use edgeward_core::model::slo::Class;
+use edgeward_core::model::snapshot::{Site, Snapshot};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -9,10 +13,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::instruments::metrics::{Description, Kind, register};
-use edgeward_core::cluster::index;
-use edgeward_core::model::node::Node;
-use edgeward_core::model::slo::Class;
-use edgeward_core::model::snapshot::{Site, Snapshot};
 
 pub(super) const NODES: Description = Description {
     name: "edgeward_site_nodes",

@@ -1,5 +1,6 @@
 //! Held pods, and what becomes of them.
 
+use edgeward_core::placement::verdict::Reason;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -7,7 +8,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::instruments::metrics::{Description, Kind, register};
-use edgeward_core::placement::verdict::Reason;
 
 pub(super) const HELD: Description = Description {
     name: "edgeward_held_pods",

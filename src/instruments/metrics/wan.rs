@@ -2,6 +2,9 @@
 
 use std::sync::atomic::AtomicU64;
 
+use edgeward_core::cluster::wan::{Cause, Statistics};
+use edgeward_core::model::link::{Link, LinkState};
+use edgeward_core::units::{Micros, Permille};
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -10,9 +13,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::instruments::metrics::{Description, Kind, register};
-use edgeward_core::cluster::wan::{Cause, Statistics};
-use edgeward_core::model::link::{Link, LinkState};
-use edgeward_core::units::{Micros, Permille};
 
 pub(super) const STATE: Description = Description {
     name: "edgeward_wan_state",

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use edgeward_core::config::map::Refused;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1;
@@ -13,7 +14,6 @@ use tokio::sync::watch;
 
 use crate::sources::configuration::{Configuration, Outcome, Versions, of, read_keys, version};
 use crate::sources::watch::{begin_anew, is_gone, open_seconds, pauses};
-use edgeward_core::config::map::Refused;
 
 /// Which ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-
-use crate::platform::files;
-use crate::platform::files::{Content, Watch};
-use crate::platform::yaml;
-use crate::sources::configuration::{Configuration, Outcome, Versions, read_document, read_keys, version};
 use edgeward_core::config::Config;
+
+use crate::platform::files::{Content, Watch};
+use crate::platform::{files, yaml};
+use crate::sources::configuration::{Configuration, Outcome, Versions, read_document, read_keys, version};
 
 /// A file or directory whose every change is the next version of the configuration.
 #[derive(Debug)]

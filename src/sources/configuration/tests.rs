@@ -2,11 +2,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use edgeward_core::config::Explain;
 use futures::FutureExt as _;
 use tokio::time::timeout;
 
 use super::*;
-use edgeward_core::config::Explain;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use edgeward_core::cluster::wan::Cause;
 use http::header::{CONNECTION, HOST, USER_AGENT};
 use http_body_util::Empty;
 use hyper::body::Bytes;
@@ -15,7 +16,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::sources::probe::Lost;
-use edgeward_core::cluster::wan::Cause;
 
 /// Speaks HTTP/1.1 over TLS with whoever answers.
 #[derive(Debug, Default)]

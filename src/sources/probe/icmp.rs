@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use edgeward_core::cluster::wan::Cause;
+use edgeward_core::units::Micros;
 use surge_ping::{Client, Config, ICMP, IcmpPacket, PingIdentifier, PingSequence, SurgeError};
 
 use crate::sources::probe::Lost;
-use edgeward_core::cluster::wan::Cause;
-use edgeward_core::units::Micros;
 
 /// Like ping: 64 bytes with the header.
 const PAYLOAD: [u8; 56] = [0; 56];

@@ -6,6 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use edgeward_core::cluster::wan::Cause;
+use edgeward_core::model::endpoint::Endpoint;
+use edgeward_core::units::Micros;
 use tokio::net::lookup_host;
 use tokio::sync::watch;
 
@@ -13,9 +16,6 @@ use crate::platform::clock::Clock;
 use crate::sources::probe::https::Https;
 use crate::sources::probe::icmp::Icmp;
 use crate::sources::probe::tcp;
-use edgeward_core::cluster::wan::Cause;
-use edgeward_core::model::endpoint::Endpoint;
-use edgeward_core::units::Micros;
 
 /// Why a probe was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]

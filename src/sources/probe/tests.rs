@@ -1,8 +1,8 @@
+use edgeward_core::cluster::wan::Cause;
+use edgeward_core::units::{Moment, Permille};
 use tokio::net::TcpListener;
 
 use super::*;
-use edgeward_core::cluster::wan::Cause;
-use edgeward_core::units::{Moment, Permille};
 
 /// Fast enough for a test, and slow enough that a probe of loopback is over before the next.
 const FAST: Probing = Probing {

@@ -1,12 +1,12 @@
 //! From a question to the series of its answer.
 
 use anyhow::Context as _;
+use edgeward_core::config::Query;
 use http::StatusCode;
 use prometheus_http_query::Client;
 use prometheus_http_query::response::{Data, InstantVector};
 
 use crate::sources::prometheus::outcome::{Failure, Outcome};
-use edgeward_core::config::Query;
 
 /// The most of an answer that is read. A series takes about 100 bytes.
 const MAX_ANSWER: usize = 1 << 20;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
+use edgeward_core::config::Prometheus;
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use prometheus_http_query::Client;
@@ -13,7 +14,6 @@ use rustls::crypto::aws_lc_rs;
 
 use crate::platform::files;
 use crate::platform::files::Watch;
-use edgeward_core::config::Prometheus;
 
 /// The client to ask with, always the newest.
 pub(super) type Current = ArcSwap<Client>;

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
+use edgeward_core::cluster::telemetry::Measurement;
+use edgeward_core::config::{Input, Query};
+use edgeward_core::model::site::{SiteDefinition, SiteKind};
+use edgeward_core::model::slo::Class;
+use edgeward_core::units::{Bytes, Micros, Millicores, Permille};
 use jiff::Timestamp;
 use prometheus_http_query::response::InstantVector;
 
 use crate::sources::prometheus::outcome::{Failure, Outcome};
-use edgeward_core::cluster::telemetry::Measurement;
-use edgeward_core::config::Input;
-use edgeward_core::config::Query;
-use edgeward_core::model::site::{SiteDefinition, SiteKind};
-use edgeward_core::model::slo::Class;
-use edgeward_core::units::{Bytes, Micros, Millicores, Permille};
 
 /// A measurement, and how old it was when it came.
 #[derive(Debug, PartialEq)]

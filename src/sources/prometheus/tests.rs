@@ -7,12 +7,12 @@ use axum::extract::{Query as Parameters, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use axum_server::tls_rustls::RustlsConfig;
+use edgeward_core::units::{Bytes, Moment};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::tls;
-use edgeward_core::units::{Bytes, Moment};
 
 /// What the server answers, and with which token it was last asked.
 #[derive(Clone)]

@@ -4,8 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::config::Config;
 use crate::model::constraints::Toleration;
-use crate::model::link::LinkState;
-use crate::model::link::Thresholds;
+use crate::model::link::{LinkState, Thresholds};
 use crate::model::node::Node;
 use crate::model::site::SiteKind;
 use crate::model::slo::Slo;

@@ -8,14 +8,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::config::Config;
-use crate::config::site_definition;
 use crate::config::site_definition::effect;
+use crate::config::{Config, site_definition};
 use crate::document;
 use crate::document::{Faults, Field};
 use crate::model::constraints::Taint;
-use crate::model::link::Thresholds;
-use crate::model::link::{Link, LinkState};
+use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::node::{Leaving, Node, NodeId, OnTheirWay, PriorityUse, Share};
 use crate::model::site::SiteKind;
 use crate::model::slo::{Class, PerClass, Slo};

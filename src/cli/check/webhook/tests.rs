@@ -1,7 +1,8 @@
+use edgeward_core::config::Config;
+
 use super::super::finding::Level;
 use super::*;
 use crate::cli::installed::{Place, State};
-use edgeward_core::config::Config;
 
 #[test]
 fn the_registration_is_judged_by_what_it_would_do() {

@@ -1,10 +1,11 @@
-use super::*;
 use edgeward_core::placement::decide::decide;
 use edgeward_core::placement::room::Room;
 use edgeward_core::units;
 use edgeward_core::units::Moment;
 use edgeward_core::wire::fleet_file;
 use edgeward_core::wire::pod::Pod;
+
+use super::*;
 
 /// A full edge and a cloud, as they are now.
 fn fleet(used: &str) -> Value {

@@ -1,12 +1,12 @@
 use std::collections::HashSet;
 
+use edgeward_core::keys::Keys;
+use edgeward_core::placement::verdict::Reason;
+use edgeward_core::wire::pod::Pod;
 use serde_json::json;
 
 use super::super::NOTE_BYTES;
 use super::*;
-use edgeward_core::keys::Keys;
-use edgeward_core::placement::verdict::Reason;
-use edgeward_core::wire::pod::Pod;
 
 const AT: &str = "2026-01-01T00:00:00Z";
 const ID: &str = "00000000-0000-4000-8000-000000000001";

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::telemetry::{Measurement, Telemetry};
-use crate::config::Input;
-use crate::config::{Prometheus, Query};
+use crate::config::{Input, Prometheus, Query};
 use crate::keys::Keys;
 use crate::model::slo::Class;
 use crate::units::{Micros, Millicores};

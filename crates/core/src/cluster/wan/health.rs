@@ -2,8 +2,7 @@
 
 use crate::cluster::wan::RUN;
 use crate::cluster::wan::window::{JUDGED_FROM, Statistics, Window};
-use crate::model::link::Thresholds;
-use crate::model::link::{Link, LinkState};
+use crate::model::link::{Link, LinkState, Thresholds};
 use crate::units::{Micros, Moment};
 
 /// How long a link stays healthy or degraded at least. Becoming unreachable waits for nothing.

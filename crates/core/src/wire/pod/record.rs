@@ -8,9 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
-use crate::model::pod_record::HeldPod;
-use crate::model::pod_record::StuckPod;
-use crate::model::pod_record::{Phase, Placement, PodRecord, Stray};
+use crate::model::pod_record::{HeldPod, Phase, Placement, PodRecord, Stray, StuckPod};
 use crate::model::slo::Management;
 use crate::wire::pod::fields::{
     Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, SchedulingGate, Status,

@@ -1,6 +1,7 @@
+use serde_json::json;
+
 use super::*;
 use crate::units::{Bytes, Millicores};
-use serde_json::json;
 
 fn request(spec: serde_json::Value) -> crate::resources::Amounts {
     let text = json!({ "spec": spec }).to_string();

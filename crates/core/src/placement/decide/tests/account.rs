@@ -1,9 +1,9 @@
 //! What a verdict says for itself.
 
-use crate::placement::explain;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::placement::explain;
 
 #[test]
 fn refusals_carry_their_numbers() {
