@@ -13,7 +13,7 @@ use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::node::NodeId;
 use edgeward_core::model::owner::Owner;
 use edgeward_core::model::snapshot::Snapshot;
-use edgeward_core::model::workload::{Turn, Workload};
+use edgeward_core::model::workload::{QueueKey, Workload};
 use edgeward_core::placement::decide::decide;
 use edgeward_core::placement::ledger::{Ledger, Reservation};
 use edgeward_core::placement::patch::{Stamp, patch};
@@ -116,7 +116,7 @@ fn review(c: &mut Criterion) {
             b.iter(|| decide(black_box(&workload), room, &config, NOW));
         });
         let ledger = reserved(100, nodes, &workload);
-        let room = Room::new(&free, &ledger, Turn::LAST);
+        let room = Room::new(&free, &ledger, QueueKey::LAST);
         assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name(), "edge");
         group.bench_with_input(BenchmarkId::new("free edge, 100 reserved", nodes), &room, |b, room| {
             b.iter(|| decide(black_box(&workload), room, &config, NOW));

@@ -12,7 +12,7 @@ use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use edgeward_core::cluster::index::{Index, Kind};
+use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::config::Config;
 use edgeward_core::keys::Keys;
 use edgeward_core::units::Moment;
@@ -39,8 +39,8 @@ fn main() {
 fn wait_for_room(nodes: usize, waiting: usize) {
     const ROUNDS: usize = 5;
     let keys = Keys::new("example.io");
-    let mut index = Index::new(&Config::default());
-    index.apply_namespace("shop", true);
+    let mut cache = Cache::new(&Config::default());
+    cache.apply_namespace("shop", true);
     let template: Value = serde_json::from_str(POD).unwrap();
     let full = |uid: usize, node: Option<usize>| {
         let mut pod: Value = serde_json::from_str(&pod_text(&template, uid, node.unwrap_or_default())).unwrap();
@@ -55,70 +55,70 @@ fn wait_for_room(nodes: usize, waiting: usize) {
         pod.to_string()
     };
     for i in 0..nodes {
-        index.apply_node(node::from_json(&node_text(i)).unwrap(), Moment(0));
-        apply(&mut index, &full(i, Some(i)), &keys, Moment(0));
+        cache.apply_node(node::from_json(&node_text(i)).unwrap(), Moment(0));
+        apply(&mut cache, &full(i, Some(i)), &keys, Moment(0));
     }
     for i in 0..waiting {
-        apply(&mut index, &full(nodes + i, None), &keys, Moment(0));
+        apply(&mut cache, &full(nodes + i, None), &keys, Moment(0));
     }
-    let waits = |index: &mut Index, at| {
-        index.publish(at).sites[0]
+    let waits = |cache: &mut Cache, at| {
+        cache.publish(at).sites[0]
             .queues
             .iter()
             .map(|group| group.waiting)
             .sum::<u64>()
     };
-    assert_eq!(waits(&mut index, Moment(0)), waiting as u64);
+    assert_eq!(waits(&mut cache, Moment(0)), waiting as u64);
     let publication = median((0..ROUNDS).map(|round| {
-        index.delete_pod(&uid(round));
-        time(|| black_box(index.publish(Moment(1))))
+        cache.delete_pod(&uid(round));
+        time(|| black_box(cache.publish(Moment(1))))
     }));
-    assert_eq!(waits(&mut index, Moment(1)), (waiting - ROUNDS) as u64);
+    assert_eq!(waits(&mut cache, Moment(1)), (waiting - ROUNDS) as u64);
     println!("| {nodes} | {waiting} | {publication:.1?} |");
 }
 
 fn measure(nodes: usize, pods: usize) {
     let keys = Keys::new("example.io");
-    let mut index = Index::new(&Config::default());
+    let mut cache = Cache::new(&Config::default());
     let mut clock = 0;
     let mut now = move || {
         clock += 1_000;
         Moment(clock)
     };
-    index.apply_namespace("shop", true);
+    cache.apply_namespace("shop", true);
     for kind in Kind::ALL {
-        index.list_began(kind);
+        cache.list_began(kind);
     }
     for i in 0..nodes {
-        index.apply_node(node::from_json(&node_text(i)).unwrap(), now());
+        cache.apply_node(node::from_json(&node_text(i)).unwrap(), now());
     }
-    index.publish(now());
+    cache.publish(now());
 
     let template: Value = serde_json::from_str(POD).unwrap();
     let before = resident();
     for i in 0..pods {
-        apply(&mut index, &pod_text(&template, i, i % nodes), &keys, now());
+        apply(&mut cache, &pod_text(&template, i, i % nodes), &keys, now());
     }
     for kind in Kind::ALL {
-        index.list_ended(kind);
+        cache.list_ended(kind);
     }
     // Held as a review would hold it.
-    let mut snapshot = index.publish(now());
+    let mut snapshot = cache.publish(now());
     let bytes = (resident() - before) / pods;
 
     // Pods move to the next node, one event each: read, taken from one sum and added to another.
     let texts: Vec<String> = (0..1_000).map(|i| pod_text(&template, i, (i + 1) % nodes)).collect();
     let event = median(texts.iter().map(|text| {
         let at = now();
-        time(|| apply(&mut index, text, &keys, at))
+        time(|| apply(&mut cache, text, &keys, at))
     }));
     let mut publication = |events: usize| {
         let runs = (0..200).map(|run| {
             for i in 0..events {
-                apply(&mut index, &texts[(run * events + i) % texts.len()], &keys, Moment(0));
+                apply(&mut cache, &texts[(run * events + i) % texts.len()], &keys, Moment(0));
             }
             let at = now();
-            time(|| snapshot = index.publish(at))
+            time(|| snapshot = cache.publish(at))
         });
         median(runs)
     };
@@ -127,9 +127,9 @@ fn measure(nodes: usize, pods: usize) {
     println!("| {nodes} | {pods} | {bytes} | {event:.1?} | {one:.1?} | {hundred:.1?} |");
 }
 
-fn apply(index: &mut Index, text: &str, keys: &Keys, at: Moment) {
+fn apply(cache: &mut Cache, text: &str, keys: &Keys, at: Moment) {
     let record = Pod::from_json(text).unwrap().record(text, keys).unwrap().unwrap();
-    index.apply_pod(&record, None, at);
+    cache.apply_pod(&record, None, at);
 }
 
 fn node_text(i: usize) -> String {

@@ -20,7 +20,7 @@ use edgeward::platform::clock::Clock;
 use edgeward::serve;
 use edgeward::serve::{Readiness, ServeOptions, Server};
 use edgeward::tls;
-use edgeward_core::cluster::index::{Index, Kind};
+use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::config::Config;
 use edgeward_core::engine::SharedState;
 use edgeward_core::keys::Keys;
@@ -160,7 +160,7 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         ..Config::default()
     };
     let keys = Keys::new("example.io");
-    let mut index = Index::new(&config);
+    let mut cache = Cache::new(&config);
     let now = clock.moment();
     for i in 0..1_000 {
         let node = json!({
@@ -168,7 +168,7 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
             "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "400Gi", "pods": "500"},
                        "conditions": [{"type": "Ready", "status": "True"}]},
         });
-        index.apply_node(node::from_json(&node.to_string()).unwrap(), now);
+        cache.apply_node(node::from_json(&node.to_string()).unwrap(), now);
     }
     let template: Value = serde_json::from_str(POD).unwrap();
     for i in 0..10_000 {
@@ -178,10 +178,10 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         pod["spec"]["nodeName"] = format!("edge-{}", i % 1_000).into();
         let text = pod.to_string();
         let record = Pod::from_json(&text).unwrap().record(&text, &keys).unwrap().unwrap();
-        index.apply_pod(&record, None, now);
+        cache.apply_pod(&record, None, now);
     }
-    Kind::ALL.into_iter().for_each(|kind| index.heard(kind, now));
-    index.set_link(
+    Kind::ALL.into_iter().for_each(|kind| cache.record_event(kind, now));
+    cache.set_link(
         "cloud",
         Some(Link {
             state: LinkState::Healthy,
@@ -190,9 +190,9 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
             as_of: Moment(i64::MAX / 2),
         }),
     );
-    let shared = SharedState::new(Arc::new(index.publish(now)), config.reservation_ttl);
+    let shared = SharedState::new(Arc::new(cache.publish(now)), config.reservation_ttl);
     // Kept, as whoever watches keeps it.
-    std::mem::forget(index);
+    std::mem::forget(cache);
     Reviewer {
         policies: Arc::default(),
         config: Arc::new(ArcSwap::from_pointee(config)),

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use edgeward_core::cluster::index::{Index, Kind};
+use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::config::Config;
 use edgeward_core::keys::Keys;
 use edgeward_core::model::pod_record::HeldPod;
@@ -61,12 +61,12 @@ fn plan(fleet: Snapshot, pods: usize, kinds: usize) -> Duration {
 
 /// The observer's part in it: whatever is new, and a plan if that can help.
 fn publication() -> Duration {
-    let mut index = Index::new(&Config::default());
+    let mut cache = Cache::new(&Config::default());
     let keys = Keys::new("example.io");
-    index.apply_namespace("shop", true);
-    Kind::ALL.into_iter().for_each(|kind| index.list_began(kind));
+    cache.apply_namespace("shop", true);
+    Kind::ALL.into_iter().for_each(|kind| cache.list_began(kind));
     for i in 0..NODES {
-        index.apply_node(node::from_json(&node_text(i)).unwrap(), NOW.moment);
+        cache.apply_node(node::from_json(&node_text(i)).unwrap(), NOW.moment);
     }
     let bound = |i: usize, ready: &str| {
         let mut pod: Value = serde_json::from_str(POD).unwrap();
@@ -78,26 +78,26 @@ fn publication() -> Duration {
         pod["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
         pod.to_string()
     };
-    let apply = |index: &mut Index, text: &str| {
+    let apply = |cache: &mut Cache, text: &str| {
         let record = Pod::from_json(text).unwrap().record(text, &keys).unwrap().unwrap();
-        index.apply_pod(&record, None, NOW.moment);
+        cache.apply_pod(&record, None, NOW.moment);
     };
-    (0..NODES).for_each(|i| apply(&mut index, &bound(i, "False")));
+    (0..NODES).for_each(|i| apply(&mut cache, &bound(i, "False")));
     for kind in Kind::ALL {
-        index.list_ended(kind);
-        index.heard(kind, NOW.moment);
+        cache.list_ended(kind);
+        cache.record_event(kind, NOW.moment);
     }
     let mut waitlist = waitlist(HELD, 1_000);
-    let snapshot = index.publish(NOW.moment);
-    index.take_news();
+    let snapshot = cache.publish(NOW.moment);
+    cache.take_delta();
     remake(&mut waitlist, &snapshot);
     let ready = bound(7, "True");
     median((0..5).map(|_| {
-        apply(&mut index, &ready);
+        apply(&mut cache, &ready);
         time(|| {
-            let mut snapshot = index.publish(NOW.moment);
-            let news = index.take_news();
-            waitlist.hear(&news.gained, &news.lost, &snapshot, &Config::default(), NOW.moment);
+            let mut snapshot = cache.publish(NOW.moment);
+            let delta = cache.take_delta();
+            waitlist.apply_delta(&delta.gained, &delta.lost, &snapshot, &Config::default(), NOW.moment);
             if waitlist.wants_plan(NOW.moment) {
                 remake(&mut waitlist, &snapshot);
             }
@@ -117,11 +117,11 @@ fn review(claims: usize) -> Duration {
     let (config, ledger) = (Config::default(), Ledger::new(Micros::from_secs(3)));
     let pod = Pod::from_json(POD).unwrap();
     let workload = pod.workload("shop".into(), &config.keys);
-    let room = Room::new(&snapshot, &ledger, workload.turn(&config.priority_caps, None));
+    let room = Room::new(&snapshot, &ledger, workload.queue_key(&config.priority_caps, None));
     assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name(), "cloud");
     median((0..200).map(|_| {
         time(|| {
-            let room = Room::new(&snapshot, &ledger, workload.turn(&config.priority_caps, None));
+            let room = Room::new(&snapshot, &ledger, workload.queue_key(&config.priority_caps, None));
             black_box(decide(&workload, &room, &config, NOW).node)
         })
     }))

@@ -16,9 +16,9 @@ pub(crate) mod watch;
 
 use std::sync::Arc;
 
-use edgeward_core::cluster::index::Kind;
+use edgeward_core::cluster::cache::Kind;
 use edgeward_core::engine::{Change, Effect, Engine};
-use edgeward_core::guard::backstop::Survey;
+use edgeward_core::guard::backstop::BackstopReport;
 use edgeward_core::queue::Plan;
 use edgeward_core::units::{Micros, Moment, Now};
 use tokio::sync::{mpsc, watch as channel};
@@ -77,7 +77,7 @@ pub struct Observer {
     clock: Clock,
     metrics: Arc<Metrics>,
     plans: channel::Sender<Arc<Plan>>,
-    surveys: channel::Sender<Arc<Survey>>,
+    backstop_reports: channel::Sender<Arc<BackstopReport>>,
 }
 
 impl Observer {
@@ -89,7 +89,7 @@ impl Observer {
             clock,
             metrics,
             plans: channel::Sender::default(),
-            surveys: channel::Sender::default(),
+            backstop_reports: channel::Sender::default(),
         };
         let changes = Changes {
             sender,
@@ -105,8 +105,8 @@ impl Observer {
     }
 
     /// What there is for the backstop to look at, always the newest.
-    pub fn surveys(&self) -> channel::Receiver<Arc<Survey>> {
-        self.surveys.subscribe()
+    pub fn backstop_reports(&self) -> channel::Receiver<Arc<BackstopReport>> {
+        self.backstop_reports.subscribe()
     }
 
     /// Feeds this engine and calls `then`, which must not block, with each effect, until nobody sends changes any more.
@@ -164,13 +164,13 @@ impl Observer {
                 .held(plan.held, age.map(|age| seconds_before(now, age)));
             self.plans.send_replace(Arc::new(plan));
         }
-        if let Some(survey) = publication.survey {
-            self.surveys.send_replace(Arc::new(survey));
+        if let Some(report) = publication.report {
+            self.backstop_reports.send_replace(Arc::new(report));
         }
-        let (view, index) = (self.metrics.view(), engine.index());
-        view.cache(index.pods(), index.faults().count());
+        let (view, cache) = (self.metrics.view(), engine.cache());
+        view.cache(cache.pods(), cache.faults().count());
         for kind in Kind::ALL {
-            if let Some(heard) = index.last_heard(kind) {
+            if let Some(heard) = cache.last_event(kind) {
                 view.heard(kind, seconds_before(now, now.moment.since(heard)));
             }
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use edgeward_core::config::Config;
-use edgeward_core::engine::{SharedState, Snapshots, Terms};
+use edgeward_core::engine::{DecisionContext, SharedState, Snapshots};
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::patch::{Add, Stamp, patch};
@@ -123,22 +123,22 @@ impl Reviewer {
         let namespace = Cow::Borrowed(request.namespace.as_deref().unwrap_or_default());
         self.policies.load().apply(&mut pod, &namespace, &config.keys);
         let workload = pod.workload(namespace, &config.keys);
-        let terms = Terms {
+        let context = DecisionContext {
             config: &config,
             id: DecisionId(uuid::Uuid::new_v4().as_u128()),
             now: self.clock.now(),
         };
         if let Some(recording) = &self.recording {
-            recording.review(terms.id, &workload.namespace, object.get());
+            recording.review(context.id, &workload.namespace, object.get());
         }
         let (read, mut is_ours) = (Snapshots::default(), false);
-        let verdict = self.shared.review(&read, &workload, terms, || {
+        let verdict = self.shared.review(&read, &workload, context, || {
             is_ours = ticket.claim();
             is_ours && request.dry_run != Some(true)
         });
         let stamp = Stamp {
-            at: terms.now.wall,
-            id: terms.id.to_string(),
+            at: context.now.wall,
+            id: context.id.to_string(),
         };
         let operations = patch(&pod, &verdict, &config, &stamp);
         let bytes = respond(&request, &workload, &verdict, &operations).bytes();

@@ -183,9 +183,9 @@ impl Check {
 
 /// Nodes, sites and probes.
 fn picture(mut listing: Listing, found: &Found, clock: Clock) -> Vec<Finding> {
-    let index = &mut listing.index;
-    let snapshot = index.publish(clock.moment());
-    let mut findings = sites::judge(&snapshot, index.faults());
+    let cache = &mut listing.cache;
+    let snapshot = cache.publish(clock.moment());
+    let mut findings = sites::judge(&snapshot, cache.faults());
     findings.extend(sites::probes(&snapshot, &found.place));
     findings
 }

@@ -60,8 +60,8 @@ impl Fleet {
         let clock = Clock::start();
         let (snapshot, now) = self.cluster.ask(async |connection| {
             let config = inspect::sites_in_use(connection, config).await?;
-            let Listing { mut index, .. } = inspect::look(connection, &config, clock, &metrics).await?;
-            for fault in index.faults() {
+            let Listing { mut cache, .. } = inspect::look(connection, &config, clock, &metrics).await?;
+            for fault in cache.faults() {
                 tracing::warn!(
                     node = &*fault.node,
                     sites = fault.sites.join(" "),
@@ -69,7 +69,7 @@ impl Fleet {
                 );
             }
             let now = clock.moment();
-            Ok((index.publish(now), now))
+            Ok((cache.publish(now), now))
         })?;
         super::print(&match self.output {
             Output::Table => table(&snapshot, now),

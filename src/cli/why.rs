@@ -126,19 +126,19 @@ impl Why {
         let record = pod.record(&json, &config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
         policies.apply(&mut pod, namespace, &config.keys);
-        let Listing { mut index, held } = inspect::look(connection, &config, clock, metrics).await?;
-        let site = index.site_of(&record).map(|site| site.name.clone());
+        let Listing { mut cache, held } = inspect::look(connection, &config, clock, metrics).await?;
+        let site = cache.site_of(&record).map(|site| site.name.clone());
         // It must not stand in its own way.
-        index.delete_pod(&record.uid);
+        cache.delete_pod(&record.uid);
         let now = clock.now();
-        let mut snapshot = index.publish(now.moment);
+        let mut snapshot = cache.publish(now.moment);
 
         let ledger = Ledger::default();
         let mut waitlist = Waitlist::default();
-        let turn = record.held.as_ref().map(|held| held.turn(&config));
+        let queue_key = record.held.as_ref().map(|held| held.queue_key(&config));
         let ahead = held
             .iter()
-            .filter(|other| turn.is_some_and(|turn| other.turn(&config) < turn));
+            .filter(|other| queue_key.is_some_and(|queue_key| other.queue_key(&config) < queue_key));
         let ahead = ahead.count();
         let all = held.len();
         held.into_iter().for_each(|pod| waitlist.apply(pod, now));
@@ -146,15 +146,15 @@ impl Why {
             &snapshot,
             &ledger,
             &config,
-            |namespace| index.is_managed(namespace),
+            |namespace| cache.is_managed(namespace),
             now,
         );
         snapshot.claims = waitlist.claims();
 
         let standing = Standing::read(&json, &config.keys, site, now.wall)?;
         let workload = as_it_arrived(&pod, namespace, &standing, &snapshot, &config);
-        let turn = turn.unwrap_or_else(|| workload.turn(&config.priority_caps, None));
-        let verdict = decide(&workload, &Room::new(&snapshot, &ledger, turn), &config, now);
+        let queue_key = queue_key.unwrap_or_else(|| workload.queue_key(&config.priority_caps, None));
+        let verdict = decide(&workload, &Room::new(&snapshot, &ledger, queue_key), &config, now);
         let queue = match &record.held {
             Some(pod) => {
                 let home = self.installed.namespace();

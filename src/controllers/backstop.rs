@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use edgeward_core::config::Config;
 use edgeward_core::engine::SharedState;
-use edgeward_core::guard::backstop::{Finding, Look, Mark, Recreation, Survey};
+use edgeward_core::guard::backstop::{BackstopReport, CandidateKey, Evaluation, Finding, Recreation};
 use edgeward_core::units::{Micros, Moment, Now};
 use kube::Client;
 use tokio::sync::watch;
@@ -28,7 +28,7 @@ pub struct Backstop {
     /// Of the cluster whose pods they are.
     pub client: Client,
     /// What there is to be looked at, always the newest.
-    pub surveys: watch::Receiver<Arc<Survey>>,
+    pub reports: watch::Receiver<Arc<BackstopReport>>,
     /// Settings.
     pub config: Arc<ArcSwap<Config>>,
     /// What is decided on.
@@ -62,23 +62,23 @@ impl Backstop {
     async fn serve(&mut self, term: &Term, limits: &mut Limits) {
         let mut known = Known::default();
         loop {
-            let survey = Arc::clone(&self.surveys.borrow_and_update());
-            self.look(survey, &mut known, limits, term).await;
-            if self.surveys.changed().await.is_err() {
+            let report = Arc::clone(&self.reports.borrow_and_update());
+            self.look(report, &mut known, limits, term).await;
+            if self.reports.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    async fn look(&self, survey: Arc<Survey>, known: &mut Known, limits: &mut Limits, term: &Term) {
+    async fn look(&self, report: Arc<BackstopReport>, known: &mut Known, limits: &mut Limits, term: &Term) {
         let now = self.clock.now();
         let (config, snapshot) = (self.config.load_full(), self.shared.snapshot());
         let ledger = self.shared.ledger().clone();
         let after = known.stopped_at.take();
-        let (surveyed, settings) = (Arc::clone(&survey), Arc::clone(&config));
+        let (reported, settings) = (Arc::clone(&report), Arc::clone(&config));
         // Seconds, where there are many and each has many constraints.
         let looked =
-            tokio::task::spawn_blocking(move || surveyed.look(after.as_ref(), &snapshot, &ledger, &settings, now));
+            tokio::task::spawn_blocking(move || reported.evaluate(after.as_ref(), &snapshot, &ledger, &settings, now));
         let look = match looked.await {
             Ok(look) => look,
             Err(error) => {
@@ -86,15 +86,15 @@ impl Backstop {
                 return;
             }
         };
-        known.learn(&survey, &look);
+        known.learn(&report, &look);
         let undecided = known.found.values().filter(|is_undecided| **is_undecided).count();
         self.metrics.aftermath().found(Found {
             misplaced: known.found.len() - undecided,
             undecided,
-            bound: survey.bound,
+            bound: report.bound,
         });
         for finding in &look.findings {
-            if known.told.insert(Arc::clone(&finding.suspect.pod.uid)) {
+            if known.told.insert(Arc::clone(&finding.candidate.pod.uid)) {
                 self.events.tell(event(finding, now));
             }
         }
@@ -102,7 +102,7 @@ impl Backstop {
             return;
         }
         let findings = look.findings.iter();
-        for finding in findings.filter(|finding| finding.suspect.is_decided_anew(&config)) {
+        for finding in findings.filter(|finding| finding.candidate.replacement_is_decided(&config)) {
             if term.is_held() && limits.take(finding, now.moment) {
                 self.delete(finding, limits).await;
             }
@@ -111,7 +111,7 @@ impl Backstop {
 
     /// Deletes the pod in the version that was looked at. One that is another by now is looked at again.
     async fn delete(&self, finding: &Finding, limits: &mut Limits) {
-        let pod = &finding.suspect.pod;
+        let pod = &finding.candidate.pod;
         let version = Version {
             namespace: &pod.workload.namespace,
             name: &pod.name,
@@ -139,7 +139,9 @@ impl Backstop {
         self.metrics.aftermath().recreation(outcome);
         // What was refused may have been done all the same.
         if outcome != RecreationOutcome::Outdated {
-            limits.recreation.note(&finding.suspect, self.clock.moment());
+            limits
+                .recreation
+                .record_deletion(&finding.candidate, self.clock.moment());
         }
     }
 }
@@ -152,19 +154,19 @@ struct Known {
     /// Those that people were told of.
     told: BTreeSet<Arc<str>>,
     /// Where the last look stopped.
-    stopped_at: Option<Mark>,
+    stopped_at: Option<CandidateKey>,
 }
 
 impl Known {
-    fn learn(&mut self, survey: &Survey, look: &Look) {
-        let there: HashSet<&str> = survey.suspects.iter().map(|suspect| &*suspect.pod.uid).collect();
+    fn learn(&mut self, report: &BackstopReport, look: &Evaluation) {
+        let there: HashSet<&str> = report.candidates.iter().map(|candidate| &*candidate.pod.uid).collect();
         self.found.retain(|uid, _| there.contains(&**uid));
         self.told.retain(|uid| there.contains(&**uid));
-        for suspect in &survey.suspects[look.seen.clone()] {
-            self.found.remove(&suspect.pod.uid);
+        for candidate in &report.candidates[look.seen.clone()] {
+            self.found.remove(&candidate.pod.uid);
         }
         for finding in &look.findings {
-            let pod = &finding.suspect.pod;
+            let pod = &finding.candidate.pod;
             self.found.insert(Arc::clone(&pod.uid), pod.decision.is_none());
         }
         self.stopped_at.clone_from(&look.stopped_at);
@@ -179,20 +181,20 @@ struct Limits {
 
 impl Limits {
     fn take(&mut self, finding: &Finding, now: Moment) -> bool {
-        self.recreation.allows(&finding.suspect, now) && self.bucket.take(now)
+        self.recreation.allows(&finding.candidate, now) && self.bucket.take(now)
     }
 }
 
 fn event(finding: &Finding, now: Now) -> PodEvent {
-    let suspect = &finding.suspect;
-    let pod = &suspect.pod;
+    let candidate = &finding.candidate;
+    let pod = &candidate.pod;
     let (decision, reason) = (pod.decision, pod.reason.as_deref().unwrap_or_default());
-    let stands = match (decision, &suspect.footprint.site) {
+    let stands = match (decision, &candidate.contribution.site) {
         (Some(_), Some(site)) => format!("sent to site {site} ({reason})"),
         (Some(_), None) => format!("sent to a site that is none any more ({reason})"),
         (None, _) => "created without a decision".to_owned(),
     };
-    let seconds = now.moment.since(suspect.since).0 / 1_000_000;
+    let seconds = now.moment.since(candidate.since).0 / 1_000_000;
     let (site, nodes) = (&finding.site, finding.fitting);
     let note = format!(
         "{stands}, and kube-scheduler finds no node for it since {seconds} s; decided now it would be sent to site {site}, \

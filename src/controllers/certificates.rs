@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward_core::certificates;
-use edgeward_core::certificates::{Certificate, Der, Lives, Published, Replica, Sight, Step};
+use edgeward_core::certificates::{Certificate, Der, Lives, Published, Replica, RotationState, Step};
 use edgeward_core::units::Now;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
@@ -197,7 +197,7 @@ impl Certificates {
 
     /// Looks at everything and does what is to be done next.
     async fn step(&self, known: &mut Known, term: &Term) -> anyhow::Result<Outcome> {
-        // In this order; see `Sight::bundles`.
+        // In this order; see `RotationState::bundles`.
         let configuration = self.configurations().get_opt(&self.webhook).await;
         let configuration = configuration
             .map_err(|error| self.failure("get the MutatingWebhookConfiguration", &self.webhook, error))?;
@@ -231,8 +231,8 @@ impl Certificates {
         });
         let bundles = self.bundles(configuration.as_ref());
         let in_short = stored.in_short();
-        known.published.see(&in_short, &bundles, now.moment);
-        let mut sight = Sight {
+        known.published.observe(&in_short, &bundles, now.moment);
+        let mut state = RotationState {
             stored: &in_short,
             bundles: &bundles,
             settled: &known.published.settled(self.lives.settle(), now.moment),
@@ -240,12 +240,12 @@ impl Certificates {
             replicas: None,
             wall: now.wall,
         };
-        let mut step = sight.next_step();
+        let mut step = state.next_step();
         let replicas;
-        if step == Step::Look {
+        if step == Step::InspectReplicas {
             replicas = self.look(&in_short, &bundles, now).await?;
-            sight.replicas = Some(&replicas);
-            step = sight.next_step();
+            state.replicas = Some(&replicas);
+            step = state.next_step();
         }
         if !term.is_held() {
             return Ok(Outcome::Waits);
@@ -253,7 +253,7 @@ impl Certificates {
 
         let authority = || self.authority(now);
         let (done, made) = match step {
-            Step::Rest | Step::Look => return Ok(Outcome::Rests),
+            Step::Wait | Step::InspectReplicas => return Ok(Outcome::Rests),
             Step::Await(replicas) => {
                 known.hindrance.say(awaited(&replicas), |awaited| {
                     tracing::warn!(

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use edgeward_core::config::Config;
-use edgeward_core::engine::{SharedState, Snapshots, Terms};
+use edgeward_core::engine::{DecisionContext, SharedState, Snapshots};
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::pod_record::HeldPod;
 use edgeward_core::placement::patch;
 use edgeward_core::placement::patch::{Operation, Stamp};
 use edgeward_core::placement::verdict::Reason;
-use edgeward_core::queue::{Plan, Step, What};
+use edgeward_core::queue::{Plan, PlanAction, Step};
 use edgeward_core::units::{Micros, Moment, Now};
 use edgeward_core::wire::pod::Pod;
 use futures::StreamExt as _;
@@ -112,11 +112,11 @@ impl Executor {
                     refusals: known.map_or(0, |known| known.refusals),
                 };
                 let mut step = step.clone();
-                if step.what == What::Release
+                if step.action == PlanAction::Release
                     && begun.refusals >= REFUSALS
                     && is_overdue(&step, &self.config.load(), now)
                 {
-                    step.what = What::LetGo(Reason::ReleasedTimeout);
+                    step.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
                 }
                 done.insert(Arc::clone(&step.pod.uid), begun);
                 under_way.push(self.act(step));
@@ -162,11 +162,11 @@ impl Executor {
     }
 
     fn act(&self, step: Step) -> impl Future<Output = (Arc<HeldPod>, Option<Outcome>)> + use<> {
-        let Step { pod, since, what } = step;
+        let Step { pod, since, action } = step;
         let (client, shared, clock) = (self.client.clone(), Arc::clone(&self.shared), self.clock);
         let (config, metrics) = (self.config.load_full(), Arc::clone(&self.metrics));
         async move {
-            let Some(change) = change(&pod, since, what, &shared, &config, clock.now()) else {
+            let Some(change) = change(&pod, since, action, &shared, &config, clock.now()) else {
                 return (pod, None);
             };
             let version = Version {
@@ -176,7 +176,7 @@ impl Executor {
             };
             let outcome = version.patch(&client, &change.operations).await;
             if let (Some(id), false) = (change.reserved, matches!(outcome, Outcome::Changed)) {
-                shared.withdraw(id, &pod.workload.namespace);
+                shared.forget(id, &pod.workload.namespace);
             }
             let counted = match &outcome {
                 Outcome::Changed => ReleaseOutcome::Changed,
@@ -219,7 +219,7 @@ fn is_overdue(step: &Step, config: &Config, now: Moment) -> bool {
 fn change(
     held: &HeldPod,
     since: Moment,
-    what: What,
+    action: PlanAction,
     shared: &SharedState,
     config: &Config,
     now: Now,
@@ -236,16 +236,16 @@ fn change(
         site: None,
         reserved: None,
     };
-    match what {
-        What::LetGo(reason) => Some(unplaced(patch::let_go(&pod, &config.keys)?, reason)),
-        What::Note(reason) => Some(unplaced(patch::note(&pod, reason, config, &stamp)?, reason)),
-        What::Release => {
-            let (read, terms) = (Snapshots::default(), Terms { config, id, now });
-            let (verdict, is_reserved) = shared.release(&read, held, now.moment.since(since), terms);
+    match action {
+        PlanAction::RemoveGate(reason) => Some(unplaced(patch::remove_gate(&pod, &config.keys)?, reason)),
+        PlanAction::UpdateReason(reason) => Some(unplaced(patch::update_reason(&pod, reason, config, &stamp)?, reason)),
+        PlanAction::Release => {
+            let (read, context) = (Snapshots::default(), DecisionContext { config, id, now });
+            let (verdict, is_reserved) = shared.release(&read, held, now.moment.since(since), context);
             let site = verdict.site()?.name().to_owned();
             let operations = patch::release(&pod, &verdict, config, &stamp);
             if operations.is_none() && is_reserved {
-                shared.withdraw(id, &held.workload.namespace);
+                shared.forget(id, &held.workload.namespace);
             }
             Some(Change {
                 operations: operations?,

@@ -178,7 +178,7 @@ impl Ungate<'_> {
                 Ok(pod) => pod,
                 Err(error) => return Freed::Failed(format!("it cannot be read: {error}")),
             };
-            let operations = patch::let_go(&pod, self.keys);
+            let operations = patch::remove_gate(&pod, self.keys);
             let (Some(operations), Some(resource_version)) = (operations, pod.resource_version()) else {
                 return Freed::AlreadyFree;
             };

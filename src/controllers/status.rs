@@ -10,7 +10,7 @@ use edgeward_core::engine::SharedState;
 use edgeward_core::model::link::{Link, LinkState};
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::Site;
-use edgeward_core::placement::policy::{Policies, Seen, Standing};
+use edgeward_core::placement::policy::{Policies, PolicyOverlaps, Seen};
 use edgeward_core::queue::Plan;
 use edgeward_core::resources::Amounts;
 use edgeward_core::units::{Now, Permille};
@@ -50,8 +50,8 @@ async fn write_policies(mut policies: watch::Receiver<Arc<Policies>>, client: &C
         let mut is_complete = true;
         let now = Arc::clone(&policies.borrow_and_update());
         let mut statuses: HashMap<_, _> = now
-            .standings()
-            .map(|(seen, standing)| (key(seen), status(seen, standing)))
+            .overlaps()
+            .map(|(seen, overlaps)| (key(seen), status(seen, overlaps)))
             .collect();
         written.retain(|key, _| statuses.contains_key(key));
         statuses.retain(|key, status| written.get(key) != Some(status));
@@ -74,14 +74,14 @@ fn key(seen: &Seen) -> (String, String) {
     (seen.namespace.clone(), seen.name.clone())
 }
 
-fn status(seen: &Seen, standing: Option<Standing>) -> SloPolicyStatus {
+fn status(seen: &Seen, overlaps: Option<PolicyOverlaps>) -> SloPolicyStatus {
     let faults = seen
         .policy
         .as_ref()
         .err()
         .map(|faults| faults.0.iter().map(ToString::to_string).collect());
-    let (overridden_by, overrides) = standing
-        .map(|standing| (standing.overridden_by, standing.overrides))
+    let (overridden_by, overrides) = overlaps
+        .map(|overlaps| (overlaps.overridden_by, overlaps.overrides))
         .unwrap_or_default();
     SloPolicyStatus {
         observed_generation: seen.generation,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use edgeward_core::cluster::index::{Index, Kind};
+use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::config::Config;
 use edgeward_core::model::pod_record::HeldPod;
 use edgeward_core::units::Micros;
@@ -29,7 +29,7 @@ const STANDING: Micros = Micros::from_secs(60);
 #[derive(Debug)]
 pub struct Listing {
     /// Everything, counted.
-    pub index: Index,
+    pub cache: Cache,
     /// The pods behind our gate.
     pub held: Vec<Arc<HeldPod>>,
 }
@@ -49,22 +49,22 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
             read_namespace(namespace, keys)
         }),
     )?;
-    let mut index = Index::new(config);
+    let mut cache = Cache::new(config);
     let then = asked.before(STANDING);
     for (name, is_managed) in namespaces {
-        index.apply_namespace(&name, is_managed);
+        cache.apply_namespace(&name, is_managed);
     }
     for node in nodes {
-        index.apply_node(node, then);
+        cache.apply_node(node, then);
     }
     let mut held = Vec::new();
     for pod in pods {
-        index.apply_pod(&pod, None, then);
+        cache.apply_pod(&pod, None, then);
         held.extend(pod.held);
     }
-    index.publish(then);
-    Kind::ALL.into_iter().for_each(|kind| index.heard(kind, asked));
-    Ok(Listing { index, held })
+    cache.publish(then);
+    Kind::ALL.into_iter().for_each(|kind| cache.record_event(kind, asked));
+    Ok(Listing { cache, held })
 }
 
 /// A cluster as it is now: listed once, and its cloud sites probed once.
@@ -81,7 +81,7 @@ pub async fn look(
         Ok(probe::first_round(config, clock, metrics).await)
     })?;
     for (site, known) in links {
-        listing.index.set_link(&site, known.link);
+        listing.cache.set_link(&site, known.link);
     }
     Ok(listing)
 }

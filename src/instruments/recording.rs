@@ -62,7 +62,7 @@ impl Recording {
 }
 
 impl Journal for Recording {
-    fn note(&self, step: Step<'_>) {
+    fn record(&self, step: Step<'_>) {
         let mut state = self.state();
         let line = match step {
             Step::Apply(change, at) => json!({"apply": state.change(change), "at": time(at)}),
@@ -86,7 +86,7 @@ impl Journal for Recording {
             } => {
                 json!({"release": uid, "waited": waited.0, "id": id.to_string(), "at": time(now), "verdict": account(verdict)})
             }
-            Step::Withdraw(id, namespace) => json!({"withdraw": id.to_string(), "namespace": namespace}),
+            Step::Forget(id, namespace) => json!({"withdraw": id.to_string(), "namespace": namespace}),
         };
         if let Err(error) = state.file.write_all(format!("{line}\n").as_bytes()) {
             tracing::error!(%error, "a step could not be recorded");
@@ -116,8 +116,8 @@ impl State {
             Change::Replicas(ready) => json!({"replicas": ready}),
             Change::ListBegan(kind) => json!({"listBegan": kind.as_str()}),
             Change::ListEnded(kind) => json!({"listEnded": kind.as_str()}),
-            Change::Heard(kind) => json!({"heard": kind.as_str()}),
-            Change::Lost(kind) => json!({"lost": kind.as_str()}),
+            Change::WatchAlive(kind) => json!({"heard": kind.as_str()}),
+            Change::WatchLost(kind) => json!({"lost": kind.as_str()}),
         }
     }
 }

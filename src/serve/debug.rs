@@ -12,7 +12,7 @@ use axum::routing::get;
 use edgeward_core::engine::SharedState;
 use edgeward_core::model::node::NodeId;
 use edgeward_core::model::snapshot::Snapshot;
-use edgeward_core::queue::{Plan, Step, What};
+use edgeward_core::queue::{Plan, PlanAction, Step};
 use edgeward_core::units::Moment;
 use edgeward_core::wire::fleet_file;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ impl Debug {
         };
         Router::new()
             .route("/debug/view", answer(Debug::view))
-            .route("/debug/ledger", answer(Debug::promises))
+            .route("/debug/ledger", answer(Debug::reservations))
             .route("/debug/plan", answer(Debug::plan))
             .with_state(self)
     }
@@ -53,12 +53,12 @@ impl Debug {
         fleet_file::write(&self.shared.snapshot(), self.clock.moment())
     }
 
-    fn promises(&self) -> Value {
+    fn reservations(&self) -> Value {
         let snapshot = self.shared.snapshot();
         let nodes = names(&snapshot);
         let now = self.clock.moment();
         let ledger = self.shared.ledger();
-        let promises = ledger.promises().take(ENTRIES).map(|(reservation, since)| {
+        let reservations = ledger.open_reservations().take(ENTRIES).map(|(reservation, since)| {
             json!({
                 "id": reservation.id.to_string(),
                 "namespace": reservation.owner.namespace(),
@@ -72,7 +72,7 @@ impl Debug {
             })
         });
         json!({
-            "reservations": promises.collect::<Value>(),
+            "reservations": reservations.collect::<Value>(),
             "open": ledger.open(),
             "suspendedOwners": ledger.suspended(),
         })
@@ -84,17 +84,17 @@ impl Debug {
         let nodes = names(&snapshot);
         let now = self.clock.moment();
         let step = |step: &Step| {
-            let (what, reason) = match step.what {
-                What::Release => ("release", None),
-                What::LetGo(reason) => ("letGo", Some(reason)),
-                What::Note(reason) => ("note", Some(reason)),
+            let (action, reason) = match step.action {
+                PlanAction::Release => ("release", None),
+                PlanAction::RemoveGate(reason) => ("letGo", Some(reason)),
+                PlanAction::UpdateReason(reason) => ("note", Some(reason)),
             };
             json!({
                 "namespace": &*step.pod.workload.namespace,
                 "pod": &*step.pod.name,
                 "uid": &*step.pod.uid,
                 "heldSeconds": seconds(step.since, now),
-                "what": what,
+                "what": action,
                 "reason": reason.map(|reason| reason.as_str()),
             })
         };
@@ -105,7 +105,7 @@ impl Debug {
                 "node": nodes.get(&node),
                 "cpuMillicores": claim.amount.cpu.0,
                 "memoryBytes": claim.amount.memory.0,
-                "comes": claim.comes,
+                "comes": claim.has_room,
             })
         });
         json!({
@@ -134,7 +134,7 @@ mod tests {
     use edgeward_core::model::claims::Claim;
     use edgeward_core::model::decision_id::DecisionId;
     use edgeward_core::model::owner::Owner;
-    use edgeward_core::model::workload::Turn;
+    use edgeward_core::model::workload::QueueKey;
     use edgeward_core::placement::ledger::Reservation;
     use edgeward_core::resources::Amounts;
     use edgeward_core::testkit;
@@ -180,16 +180,16 @@ mod tests {
         let claims = Arc::make_mut(&mut snapshot.claims);
         let claim = Claim {
             uid: Arc::clone(&pod.uid),
-            turn: Turn::LAST,
+            queue_key: QueueKey::LAST,
             site: "edge".into(),
             amount: Amounts::default(),
-            comes: true,
+            has_room: true,
         };
         claims.add(NodeId(0), claim);
         let step = Step {
             pod,
             since: Moment(0),
-            what: What::Release,
+            action: PlanAction::Release,
         };
         let plan = Plan {
             steps: vec![step; 1_200],
@@ -207,13 +207,13 @@ mod tests {
             clock,
         };
 
-        let promises = debug.promises();
+        let reservations = debug.reservations();
         assert_eq!(
-            (&promises["open"], &promises["suspendedOwners"]),
+            (&reservations["open"], &reservations["suspendedOwners"]),
             (&json!(1_500), &json!(0))
         );
-        assert_eq!(promises["reservations"].as_array().unwrap().len(), ENTRIES);
-        let mut first = promises["reservations"][0].clone();
+        assert_eq!(reservations["reservations"].as_array().unwrap().len(), ENTRIES);
+        let mut first = reservations["reservations"][0].clone();
         assert!(first["ageSeconds"].take().is_f64());
         assert_eq!(
             first,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use edgeward_core::cluster::index::Kind;
+use edgeward_core::cluster::cache::Kind;
 use edgeward_core::config::Config;
 use edgeward_core::engine::{Effect, Engine, Journal, SharedState};
 use edgeward_core::placement::policy::Policies;
@@ -108,7 +108,7 @@ pub(crate) async fn view(
     tasks.push(Task::that_takes_leave("Lease", election.run(viewing, draining)));
     let backstop = Backstop {
         client: client.clone(),
-        surveys: observer.surveys(),
+        reports: observer.backstop_reports(),
         config: Arc::clone(&config),
         shared: Arc::clone(&shared),
         events: events.clone(),
@@ -167,7 +167,7 @@ impl Told {
                     listed.met();
                 }
             }
-            Effect::Decided(sighting) => self.events.decided(*sighting),
+            Effect::Decided(observed) => self.events.decided(*observed),
             Effect::Paused(closed) => {
                 tracing::warn!(
                     namespace = &*closed.namespace,

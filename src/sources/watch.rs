@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use edgeward_core::cluster::index::Kind;
+use edgeward_core::cluster::cache::Kind;
 use edgeward_core::config;
 use edgeward_core::engine::Change;
 use edgeward_core::keys::Keys;
@@ -195,7 +195,7 @@ impl Cluster {
                         let (is_gone, is_refused) = (is_gone(&error), is_refused(&error));
                         let error = format!("{:#}", anyhow::Error::from(error));
                         tracing::warn!(kind = kind.as_str(), error, "watch failed; it is tried again");
-                        self.changes.send(Change::Lost(kind)).await;
+                        self.changes.send(Change::WatchLost(kind)).await;
                         if is_gone {
                             begin_anew().await;
                             break;
@@ -362,7 +362,7 @@ where
         async move {
             let response = response.await?;
             if let Some(kind) = kind.filter(|_| response.status().is_success()) {
-                changes.hint(Change::Heard(kind));
+                changes.hint(Change::WatchAlive(kind));
             }
             Ok(response)
         }
@@ -437,7 +437,7 @@ mod tests {
                 let mut is_lost = false;
                 let ended = async {
                     while let Some((_, change)) = received.recv().await {
-                        is_lost |= matches!(change, Change::Lost(Kind::Nodes));
+                        is_lost |= matches!(change, Change::WatchLost(Kind::Nodes));
                         if matches!(change, Change::ListEnded(Kind::Nodes)) {
                             return;
                         }

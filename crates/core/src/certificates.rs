@@ -141,7 +141,7 @@ pub struct Published {
 
 impl Published {
     /// This is stored, and these are the authorities of ours in each bundle at this moment.
-    pub fn see(&mut self, stored: &Stored, bundles: &[Vec<Certificate>], now: Moment) {
+    pub fn observe(&mut self, stored: &Stored, bundles: &[Vec<Certificate>], now: Moment) {
         let is_everywhere = |der: &Der| {
             bundles
                 .iter()
@@ -204,7 +204,7 @@ pub struct Replica {
 
 /// Everything that the next step depends on.
 #[derive(Debug, Clone, Copy)]
-pub struct Sight<'a> {
+pub struct RotationState<'a> {
     /// What is stored.
     pub stored: &'a Stored,
     /// The authorities of ours in each bundle, read before `stored` was: then what is written to bundles in the version that
@@ -224,9 +224,9 @@ pub struct Sight<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Nothing, before something changes or time has passed.
-    Rest,
+    Wait,
     /// The replicas must be looked at.
-    Look,
+    InspectReplicas,
     /// An old authority is in bundles for as long as these replicas, by address, may serve a leaf of it; or, where it names
     /// none, for as long as no replica is seen.
     Await(Vec<String>),
@@ -242,7 +242,7 @@ pub enum Step {
     Bundles(Vec<BTreeSet<Der>>),
 }
 
-impl Sight<'_> {
+impl RotationState<'_> {
     /// What is to be done next.
     #[must_use]
     pub fn next_step(&self) -> Step {
@@ -275,7 +275,7 @@ impl Sight<'_> {
                 false if is_due && leaf.is_some() => return step,
                 // Nobody is trusted yet, so nobody can lose by it.
                 false if leaf.is_none() => match self.replicas {
-                    None => return Step::Look,
+                    None => return Step::InspectReplicas,
                     Some(replicas) if !replicas.iter().any(Replica::may_be_trusted) => return step,
                     Some(_) => {}
                 },
@@ -303,10 +303,10 @@ impl Sight<'_> {
         let found: BTreeSet<Der> = self.of_bundles().flatten().collect();
         let others = &found - wanted;
         if others.is_empty() {
-            return Step::Rest;
+            return Step::Wait;
         }
         let Some(replicas) = self.replicas else {
-            return Step::Look;
+            return Step::InspectReplicas;
         };
         // What is not seen may be old.
         let is_unseen = |replica: &&Replica| replica.is_ready && replica.signer().is_none();

@@ -1,6 +1,6 @@
 //! What is known of the cluster: events in, snapshot out.
 
-pub mod index;
+pub mod cache;
 pub mod processing;
 pub mod telemetry;
 pub mod wan;

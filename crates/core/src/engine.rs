@@ -12,26 +12,26 @@ mod shared_state;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cluster::index::{Index, Kind, NodeFault};
+use crate::cluster::cache::{Cache, Kind, NodeFault};
 use crate::config::Config;
-use crate::guard::backstop::{Backstop, Survey};
+use crate::guard::backstop::{Backstop, BackstopReport};
 use crate::guard::loop_guard::{Loop, LoopGuard};
 use crate::model::decision_id::DecisionId;
 use crate::model::link::Link;
 use crate::model::node::NodeId;
-use crate::model::pod_record::{PodRecord, Stray};
+use crate::model::pod_record::{OtherDomainPod, PodRecord};
 use crate::model::site::are_same_places;
 use crate::model::snapshot::Snapshot;
 use crate::placement::ledger::Ledger;
 use crate::queue::{Plan, Waitlist};
 use crate::units::{Moment, Now};
-use crate::wire::pod::Sighting;
+use crate::wire::pod::ObservedDecision;
 
 pub use change::Change;
 use change::PodWatch;
 pub use journal::{Journal, Step, account};
 use other_domains::OtherDomains;
-pub use shared_state::{SharedState, Snapshots, Terms};
+pub use shared_state::{DecisionContext, SharedState, Snapshots};
 
 /// How long ago a decision may have been made to be told of by a process that has just started; longer than it takes until
 /// another replica leads. And how much older than its pod a decision may look.
@@ -43,11 +43,11 @@ pub enum Effect {
     /// Everything of this kind was listed for the first time, and what is published shows it.
     Listed(Kind),
     /// A decision is seen on a pod for the first time.
-    Decided(Box<Sighting>),
+    Decided(Box<ObservedDecision>),
     /// The pods of this controller fail over and over; from now on they are left as they are for a while.
     Paused(Loop),
     /// A pod is seen behind the gate of another domain.
-    HeldByAnotherDomain(Box<Stray>),
+    HeldByAnotherDomain(Box<OtherDomainPod>),
     /// Whether there are pods behind gates of other domains, and how many of each domain that was not told before.
     OtherDomains {
         /// Whether there are any.
@@ -67,7 +67,7 @@ pub struct Publication {
     /// What is to be done about held pods, if that was planned anew.
     pub plan: Option<Plan>,
     /// What there is for the backstop to look at, if it was time for that.
-    pub survey: Option<Survey>,
+    pub report: Option<BackstopReport>,
     /// What is to be done, logged or told, in the order in which it was found.
     pub effects: Vec<Effect>,
 }
@@ -77,9 +77,9 @@ pub struct Publication {
 pub struct Draft {
     snapshot: Snapshot,
     /// The index that was replaced: open reservations speak of its nodes.
-    replaced: Option<Index>,
+    replaced: Option<Cache>,
     plan: Option<Plan>,
-    survey: Option<Survey>,
+    report: Option<BackstopReport>,
 }
 
 /// Folds changes into the cache and publishes snapshots of it. The only writer of the snapshot of a cluster.
@@ -88,9 +88,9 @@ pub struct Engine {
     shared: Arc<SharedState>,
     /// What the held pods are decided by.
     config: Arc<Config>,
-    index: Index,
+    cache: Cache,
     /// What takes its place when it is complete, and the configuration with its sites.
-    next: Option<(Index, Arc<Config>)>,
+    next: Option<(Cache, Arc<Config>)>,
     waitlist: Waitlist,
     /// How many reservations had come to nothing when the last plan was made.
     freed: u64,
@@ -113,7 +113,7 @@ impl Engine {
     /// An engine that has seen nothing, with the sites and settings of this configuration.
     pub fn new(config: Arc<Config>, shared: Arc<SharedState>) -> Self {
         Self {
-            index: Index::new(&config),
+            cache: Cache::new(&config),
             shared,
             config,
             next: None,
@@ -132,43 +132,43 @@ impl Engine {
     }
 
     /// Nodes and pods as they are known.
-    pub fn index(&self) -> &Index {
-        &self.index
+    pub fn cache(&self) -> &Cache {
+        &self.cache
     }
 
     /// When something changes by the mere passing of time: then [`Self::publish`] is due without a change.
     pub fn next_change(&self) -> Option<Moment> {
-        let of_waitlist = self.index.is_complete().then(|| self.waitlist.next_change()).flatten();
+        let of_waitlist = self.cache.is_complete().then(|| self.waitlist.next_change()).flatten();
         let of_ledger = (!self.waitlist.is_empty()).then(|| self.shared.ledger().next_expiry());
-        let of_backstop = self.backstop.next_change().filter(|_| self.index.is_complete());
-        let others = [of_backstop, self.index.next_change(), self.loop_guard.next_change()];
+        let of_backstop = self.backstop.next_change().filter(|_| self.cache.is_complete());
+        let others = [of_backstop, self.cache.next_change(), self.loop_guard.next_change()];
         let all = [of_waitlist, of_ledger.flatten()].into_iter().chain(others);
         all.flatten().min()
     }
 
     /// Something was seen at this time. Cost: as much as it changes.
     pub fn apply(&mut self, change: &Change, at: Now) {
-        let inherited = self.settle(change, at);
+        let reserved_node = self.update_ledger(change, at);
         match change {
             Change::Pod(pod) => self.apply_pod(pod, at),
             Change::PodGone(uid) => self.delete_pod(uid, at.moment),
             Change::Namespace(name, false) => self.backstop.opted_out(name),
             Change::Settings(config) => {
                 self.config = Arc::clone(config);
-                self.waitlist.start_anew();
+                self.waitlist.reset();
             }
-            Change::Sites(config) => self.begin(config),
+            Change::Sites(config) => self.begin_sites(config),
             Change::FirstRound(config) => self.probed = Some(Arc::clone(config)),
             Change::Link(site, link) => drop(self.links.insert(site.clone(), *link)),
             _ => {}
         }
         if let Some((next, _)) = &mut self.next {
-            let inherited = inherited.and_then(|id| next.node_named(self.index.node_name(id)?));
-            apply(next, at.moment, change, inherited);
+            let reserved_node = reserved_node.and_then(|id| next.node_named(self.cache.node_name(id)?));
+            apply(next, at.moment, change, reserved_node);
         }
-        apply(&mut self.index, at.moment, change, inherited);
+        apply(&mut self.cache, at.moment, change, reserved_node);
         if matches!(change, Change::ListEnded(_)) {
-            let is_there = |uid: &str| self.index.has_seen(uid);
+            let is_there = |uid: &str| self.cache.has_seen(uid);
             self.waitlist.retain(is_there);
             self.other_domains.retain(is_there);
             self.backstop.retain(is_there);
@@ -178,22 +178,22 @@ impl Engine {
 
     /// What a change means for reservations, in one step: no decision is made in the middle of it. Returns the node of the one
     /// that a pod confirms.
-    fn settle(&mut self, change: &Change, at: Now) -> Option<NodeId> {
+    fn update_ledger(&mut self, change: &Change, at: Now) -> Option<NodeId> {
         let pod_watch = self.pod_watch.after(change);
         let is_other = std::mem::replace(&mut self.pod_watch, pod_watch) != pod_watch;
         let is_about_pods = matches!(change, Change::Pod(_) | Change::PodGone(_));
         if !is_other && !is_about_pods && !matches!(change, Change::Settings(_) | Change::Replicas(_)) {
-            self.shared.note(Step::Apply(change, at));
+            self.shared.record(Step::Apply(change, at));
             return None;
         }
         let mut ledger = self.shared.ledger();
-        self.shared.note(Step::Apply(change, at));
+        self.shared.record(Step::Apply(change, at));
         if is_other {
-            ledger.set_sight((pod_watch == PodWatch::Current).then_some(at.moment));
+            ledger.set_watched_since((pod_watch == PodWatch::Current).then_some(at.moment));
         }
         match change {
             Change::Pod(pod) => return self.confirm(&mut ledger, pod),
-            Change::PodGone(uid) => ledger.withdraw_release(uid),
+            Change::PodGone(uid) => ledger.forget_release(uid),
             Change::Settings(config) => ledger.set_ttl(config.reservation_ttl),
             Change::Replicas(ready) => ledger.set_replicas(*ready),
             _ => {}
@@ -205,7 +205,7 @@ impl Engine {
         self.effects.extend(self.first_seen(pod, at));
         self.effects.extend(self.other_domains.apply(pod));
         self.backstop.apply(pod, at.moment);
-        let is_new = self.pod_watch != PodWatch::Listing && !self.index.has_seen(&pod.uid);
+        let is_new = self.pod_watch != PodWatch::Listing && !self.cache.has_seen(&pod.uid);
         let closed = self.loop_guard.apply(pod, is_new, self.config.loop_guard, at.moment);
         self.effects.extend(closed.map(Effect::Paused));
         match &pod.held {
@@ -222,9 +222,9 @@ impl Engine {
     }
 
     /// Other sites are to be used. Until everything was counted by them, the picture is that of the old ones.
-    fn begin(&mut self, config: &Arc<Config>) {
-        self.next = (!self.index.is_of(config)).then(|| {
-            let mut next = self.index.successor(config);
+    fn begin_sites(&mut self, config: &Arc<Config>) {
+        self.next = (!self.cache.is_of(config)).then(|| {
+            let mut next = self.cache.successor(config);
             for (site, link) in &self.links {
                 next.set_link(site, *link);
             }
@@ -233,36 +233,36 @@ impl Engine {
     }
 
     /// Puts the next index in the place of the one in use, if it is complete, and returns that.
-    fn change_over(&mut self) -> Option<Index> {
-        let is_complete = |(next, config): &(Index, Arc<Config>)| {
+    fn change_over(&mut self) -> Option<Cache> {
+        let is_complete = |(next, config): &(Cache, Arc<Config>)| {
             let probed = self.probed.as_ref().map_or(&[][..], |probed| &probed.sites);
             next.is_complete() && are_same_places(config.sites.iter(), probed)
         };
         let (mut next, config) = self.next.take_if(|next| is_complete(next))?;
-        next.replace(&self.index);
+        next.replace(&self.cache);
         self.links
             .retain(|link, _| config.sites.iter().any(|site| site.name == *link));
         let sites = config.sites.iter().map(|site| site.name.clone()).collect();
         self.effects.push(Effect::SitesInUse(sites));
-        Some(std::mem::replace(&mut self.index, next))
+        Some(std::mem::replace(&mut self.cache, next))
     }
 
     /// The first event of a pod that was decided, or of one that was released, confirms its reservation, and gives it the node
     /// that was charged.
     fn confirm(&self, ledger: &mut Ledger, pod: &PodRecord) -> Option<NodeId> {
-        if self.index.has_seen(&pod.uid) && (pod.gated || !self.index.is_gated(&pod.uid)) {
+        if self.cache.has_seen(&pod.uid) && (pod.gated || !self.cache.is_gated(&pod.uid)) {
             return None;
         }
         if let Some(created) = pod.created {
             ledger.seen(&pod.namespace, pod.controller.as_deref(), created);
         }
         let decision = pod.decision.as_deref().and_then(DecisionId::parse);
-        let confirmed = decision.zip(self.index.site_of(pod)).and_then(|(id, site)| {
-            let revision = self.index.next_revision();
+        let confirmed = decision.zip(self.cache.site_of(pod)).and_then(|(id, site)| {
+            let revision = self.cache.next_revision();
             ledger.confirm(id, &pod.namespace, &site.name, revision)
         });
         if !pod.gated {
-            ledger.withdraw_release(&pod.uid);
+            ledger.forget_release(&pod.uid);
         }
         confirmed
     }
@@ -273,14 +273,14 @@ impl Engine {
         let decided = pod.decided.as_ref()?;
         let is_recent = |by: jiff::Timestamp| by.duration_since(decided.at) <= RECENT;
         let is_copied = pod.created.is_some_and(|created| !is_recent(created));
-        let is_old = !self.index.is_listed(Kind::Pods) && !is_recent(at.wall);
-        if is_copied || is_old || !self.index.is_decided_anew(pod) {
+        let is_old = !self.cache.is_listed(Kind::Pods) && !is_recent(at.wall);
+        if is_copied || is_old || !self.cache.has_new_decision(pod) {
             return None;
         }
-        Some(Effect::Decided(Box::new(Sighting {
+        Some(Effect::Decided(Box::new(ObservedDecision {
             namespace: pod.namespace.clone(),
             uid: pod.uid.clone(),
-            site: self.index.site_of(pod).map(|site| (site.name.clone(), site.kind)),
+            site: self.cache.site_of(pod).map(|site| (site.name.clone(), site.kind)),
             gated: pod.gated,
             request: pod.request.clone(),
             decided: (**decided).clone(),
@@ -297,22 +297,22 @@ impl Engine {
     /// one before.
     pub fn prepare(&mut self, now: Now) -> Draft {
         let replaced = self.change_over();
-        let mut snapshot = self.index.publish(now.moment);
+        let mut snapshot = self.cache.publish(now.moment);
         self.loop_guard.expire(self.config.loop_guard, now.moment);
         snapshot.paused = self.loop_guard.paused();
         if snapshot.paused != self.shared.snapshot().paused {
             self.waitlist.reconsider();
         }
-        let survey = self
-            .index
+        let report = self
+            .cache
             .is_complete()
-            .then(|| self.backstop.survey(&self.index, now.moment));
+            .then(|| self.backstop.report(&self.cache, now.moment));
         let plan = self.plan(&mut snapshot, replaced.as_ref(), now);
         Draft {
             snapshot,
             replaced,
             plan,
-            survey: survey.flatten(),
+            report: report.flatten(),
         }
     }
 
@@ -322,7 +322,7 @@ impl Engine {
         let revision = draft.snapshot.revision;
         // No review comes between: it decides and reserves under this lock.
         let mut ledger = self.shared.ledger();
-        self.shared.note(Step::Commit);
+        self.shared.record(Step::Commit);
         let before = self.shared.set_snapshot(Arc::new(draft.snapshot));
         if let Some(old) = &draft.replaced {
             self.renumber(&mut ledger, old);
@@ -333,49 +333,50 @@ impl Engine {
         drop(before);
         self.find_faults();
         self.effects.extend(self.other_domains.report());
-        let listed = Kind::ALL.into_iter().filter(|kind| self.index.is_listed(*kind));
+        let listed = Kind::ALL.into_iter().filter(|kind| self.cache.is_listed(*kind));
         let new = listed.filter(|kind| self.listed.insert(*kind));
         self.effects.extend(new.map(Effect::Listed));
         Publication {
             plan: draft.plan,
-            survey: draft.survey,
+            report: draft.report,
             effects: std::mem::take(&mut self.effects),
         }
     }
 
     /// Gives reservations the ids that their nodes have since this index was replaced.
-    fn renumber(&self, ledger: &mut Ledger, old: &Index) {
-        ledger.renumber(|id| self.index.node_named(old.node_name(id)?));
+    fn renumber(&self, ledger: &mut Ledger, old: &Cache) {
+        ledger.renumber(|id| self.cache.node_named(old.node_name(id)?));
     }
 
     /// Sets aside in this snapshot what is for held pods, and says what is to be done about them, if that may have changed. Not
     /// before everything was listed: a namespace that is not known yet is not known to have opted out. `replaced` is the index that
     /// the reservations speak of, if it is another.
-    fn plan(&mut self, snapshot: &mut Snapshot, replaced: Option<&Index>, now: Now) -> Option<Plan> {
+    fn plan(&mut self, snapshot: &mut Snapshot, replaced: Option<&Cache>, now: Now) -> Option<Plan> {
         let ledger = {
             let mut ledger = self.shared.ledger();
-            self.shared.note(Step::Prepare(now));
+            self.shared.record(Step::Prepare(now));
             ledger.expire(now);
-            if !self.index.is_complete() {
+            if !self.cache.is_complete() {
                 return None;
             }
-            let news = self.index.take_news();
+            let delta = self.cache.take_delta();
             let freed = std::mem::replace(&mut self.freed, ledger.freed());
             if replaced.is_some() {
-                self.waitlist.start_anew();
+                self.waitlist.reset();
             }
-            if news.other || freed != self.freed {
+            if delta.other || freed != self.freed {
                 self.waitlist.reconsider();
             }
-            let (gained, lost) = (&news.gained, &news.lost);
-            self.waitlist.hear(gained, lost, snapshot, &self.config, now.moment);
+            let (gained, lost) = (&delta.gained, &delta.lost);
+            self.waitlist
+                .apply_delta(gained, lost, snapshot, &self.config, now.moment);
             self.waitlist.wants_plan(now.moment).then(|| ledger.clone())
         };
         let plan = ledger.map(|mut ledger| {
             if let Some(old) = replaced {
                 self.renumber(&mut ledger, old);
             }
-            let is_managed = |namespace: &str| self.index.is_managed(namespace);
+            let is_managed = |namespace: &str| self.cache.is_managed(namespace);
             self.waitlist.plan(snapshot, &ledger, &self.config, is_managed, now)
         });
         snapshot.claims = self.waitlist.claims();
@@ -384,32 +385,36 @@ impl Engine {
 
     /// Tells each fault of a node once.
     fn find_faults(&mut self) {
-        if self.index.faults().eq(&self.faults) {
+        if self.cache.faults().eq(&self.faults) {
             return;
         }
-        let faults: Vec<_> = self.index.faults().cloned().collect();
+        let faults: Vec<_> = self.cache.faults().cloned().collect();
         let new = faults.iter().filter(|fault| !self.faults.contains(fault));
         self.effects.extend(new.cloned().map(Effect::NodeFault));
         self.faults = faults;
     }
 }
 
-fn apply(index: &mut Index, at: Moment, change: &Change, inherited: Option<NodeId>) {
+fn apply(cache: &mut Cache, at: Moment, change: &Change, reserved_node: Option<NodeId>) {
     if let Some(kind) = change.kind() {
-        index.heard(kind, at);
+        cache.record_event(kind, at);
     }
     match change {
-        Change::Node(node) => index.apply_node((**node).clone(), at),
-        Change::NodeGone(name) => index.delete_node(name),
-        Change::Pod(pod) => index.apply_pod(pod, inherited, at),
-        Change::PodGone(uid) => index.delete_pod(uid),
-        Change::Namespace(name, is_managed) => index.apply_namespace(name, *is_managed),
-        Change::Link(site, link) => index.set_link(site, *link),
-        Change::Telemetry(telemetry) => index.set_telemetry((**telemetry).clone()),
-        Change::Settings(config) => index.configure(config),
-        Change::ListBegan(kind) => index.list_began(*kind),
-        Change::ListEnded(kind) => index.list_ended(*kind),
-        Change::Sites(_) | Change::FirstRound(_) | Change::Replicas(_) | Change::Heard(_) | Change::Lost(_) => {}
+        Change::Node(node) => cache.apply_node((**node).clone(), at),
+        Change::NodeGone(name) => cache.delete_node(name),
+        Change::Pod(pod) => cache.apply_pod(pod, reserved_node, at),
+        Change::PodGone(uid) => cache.delete_pod(uid),
+        Change::Namespace(name, is_managed) => cache.apply_namespace(name, *is_managed),
+        Change::Link(site, link) => cache.set_link(site, *link),
+        Change::Telemetry(telemetry) => cache.set_telemetry((**telemetry).clone()),
+        Change::Settings(config) => cache.configure(config),
+        Change::ListBegan(kind) => cache.list_began(*kind),
+        Change::ListEnded(kind) => cache.list_ended(*kind),
+        Change::Sites(_)
+        | Change::FirstRound(_)
+        | Change::Replicas(_)
+        | Change::WatchAlive(_)
+        | Change::WatchLost(_) => {}
     }
 }
 

@@ -1,12 +1,12 @@
 //! What is asked and what exists: plain data that everything else is about.
 
+mod assumed_pods;
 pub mod claims;
 pub mod constraints;
 pub mod decision_id;
 pub mod endpoint;
 pub mod link;
 pub mod node;
-mod on_their_way;
 pub mod owner;
 pub mod pod_record;
 pub mod site;

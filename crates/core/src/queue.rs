@@ -12,7 +12,7 @@ use crate::model::node::{Node, NodeId};
 use crate::model::pod_record::HeldPod;
 use crate::model::slo::Class;
 use crate::model::snapshot::Snapshot;
-use crate::model::workload::{Turn, Workload};
+use crate::model::workload::{QueueKey, Workload};
 use crate::placement::decide::{comparisons, decide, nearest_room};
 use crate::placement::ledger::Ledger;
 use crate::placement::room::Room;
@@ -20,17 +20,17 @@ use crate::placement::verdict::{Action, Reason, Verdict};
 use crate::units::{Micros, Moment, Now};
 
 /// For how long a pod is held for want of room before the node that comes closest to having it is kept for the pod.
-const PATIENCE: Micros = Micros::from_secs(60);
+const WAIT_BEFORE_CLAIM: Micros = Micros::from_secs(60);
 
 /// How long the news of a namespace may take: it may have opted in a moment before its pod was created.
-const NEWS: Micros = Micros::from_secs(5);
+const NAMESPACE_DELAY: Micros = Micros::from_secs(5);
 
 /// The most comparisons of pods' constraints and tolerations with nodes that one plan takes, about a tenth of a second. The
 /// next plan goes on from there.
 const MAX_COMPARISONS: usize = 10_000_000;
 
 /// Up to so many comparisons with each node a pod is waited for; one that takes more is given up when the plan has no more.
-const ORDINARY: usize = 32;
+const ORDINARY_COMPARISONS: usize = 32;
 
 /// What a held pod costs a plan beside the comparisons of its decision, in comparisons.
 const PER_POD: usize = 100;
@@ -40,12 +40,12 @@ const PER_POD: usize = 100;
 const COMPARISON_NANOSECONDS: usize = 50;
 
 /// A plan takes one part in so many of the time, until the next one is made.
-const SHARE: usize = 4;
+const PLAN_SHARE: usize = 4;
 
 impl HeldPod {
     /// Where it stands.
-    pub fn turn(&self, config: &Config) -> Turn {
-        self.workload.turn(
+    pub fn queue_key(&self, config: &Config) -> QueueKey {
+        self.workload.queue_key(
             &config.priority_caps,
             Some((self.created.unwrap_or(jiff::Timestamp::MIN), &self.uid)),
         )
@@ -86,18 +86,18 @@ pub struct Step {
     /// Since when it is held.
     pub since: Moment,
     /// What.
-    pub what: What,
+    pub action: PlanAction,
 }
 
 /// What is to be done about a held pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum PlanAction {
     /// Its turn has come: it is decided once more, and released.
     Release,
     /// It is not ours: the gate is removed, and nothing else changes.
-    LetGo(Reason),
+    RemoveGate(Reason),
     /// It goes on waiting, for this reason, which it does not carry yet.
-    Note(Reason),
+    UpdateReason(Reason),
 }
 
 /// What one picture of the fleet means for the held pods.
@@ -128,7 +128,7 @@ pub struct Waitlist {
     /// Whether the picture of the cluster was too old for it.
     stale: bool,
     /// Until when no plan is made.
-    rests_until: Moment,
+    paused_until: Moment,
     /// [`MAX_COMPARISONS`].
     budget: usize,
 }
@@ -142,7 +142,7 @@ impl Default for Waitlist {
             claims: Arc::default(),
             steps: vec![],
             stale: false,
-            rests_until: Moment(i64::MIN),
+            paused_until: Moment(i64::MIN),
             budget: MAX_COMPARISONS,
         }
     }
@@ -194,15 +194,15 @@ impl Waitlist {
     }
 
     /// The same, and nothing of the plan holds any more: other nodes, or other turns. It is made without a pause.
-    pub fn start_anew(&mut self) {
+    pub fn reset(&mut self) {
         self.changed = true;
         self.claims = Arc::default();
-        self.rests_until = Moment(i64::MIN);
+        self.paused_until = Moment(i64::MIN);
     }
 
     /// What is new in this snapshot. Until the next plan, the nodes that `gained` room are for those that the last one left
     /// waiting, and for those ahead of them. Cost: a search for each node.
-    pub fn hear(
+    pub fn apply_delta(
         &mut self,
         gained: &BTreeSet<NodeId>,
         lost: &BTreeSet<NodeId>,
@@ -229,11 +229,11 @@ impl Waitlist {
     /// When the plan must be made anew.
     pub fn next_change(&self) -> Option<Moment> {
         let at = if self.is_unfinished() {
-            Some(self.rests_until)
+            Some(self.paused_until)
         } else {
             self.due
         };
-        at.map(|at| at.max(self.rests_until))
+        at.map(|at| at.max(self.paused_until))
     }
 
     /// The claims of the plan made last.
@@ -253,7 +253,7 @@ impl Waitlist {
     /// Decides about every held pod whose only gate is ours, in the order of their turns, each on the room that the earlier
     /// ones left; sets aside what the placed ones will take. Goes on where the plan before ran out of comparisons, if it did.
     /// Cost: a decision for each pod, but only one for those that differ in nothing but their age and find no room, for each of
-    /// three ages: as long as terminating pods are waited for, before and after `PATIENCE`. And `MAX_COMPARISONS`, at most.
+    /// three ages: as long as terminating pods are waited for, before and after `WAIT_BEFORE_CLAIM`. And `MAX_COMPARISONS`, at most.
     pub fn plan(
         &mut self,
         snapshot: &Snapshot,
@@ -282,30 +282,30 @@ impl Waitlist {
             config,
             now,
             budget: self.budget,
-            spoken_for: claims
+            claimed_nodes: claims
                 .iter()
-                .filter_map(|(node, claim)| (!claim.comes).then_some(node))
+                .filter_map(|(node, claim)| (!claim.has_room).then_some(node))
                 .collect(),
             claims,
-            hopeless: HashSet::new(),
+            unplaceable: HashSet::new(),
             steps,
             decisions: 0,
             comparisons: 0,
         };
-        let mut in_turn: Vec<(Turn, &Entry)> = self
+        let mut in_order: Vec<(QueueKey, &Entry)> = self
             .pods
             .values()
-            .map(|entry| (entry.pod.turn(config), entry))
+            .map(|entry| (entry.pod.queue_key(config), entry))
             .collect();
-        in_turn.sort_unstable_by_key(|(turn, _)| *turn);
-        let begin = in_turn.partition_point(|(turn, _)| from.is_some_and(|from| *turn < from));
-        for (turn, entry) in &in_turn[begin..] {
+        in_order.sort_unstable_by_key(|(queue_key, _)| *queue_key);
+        let begin = in_order.partition_point(|(queue_key, _)| from.is_some_and(|from| *queue_key < from));
+        for (queue_key, entry) in &in_order[begin..] {
             if !is_managed(&entry.pod.workload.namespace) {
-                if now.moment.since(entry.first_seen) >= NEWS {
-                    planning.step(entry, What::LetGo(Reason::NotManaged));
+                if now.moment.since(entry.first_seen) >= NAMESPACE_DELAY {
+                    planning.step(entry, PlanAction::RemoveGate(Reason::NotManaged));
                 }
-            } else if !planning.consider(entry, *turn) {
-                planning.claims.consider_up_to(Some(*turn));
+            } else if !planning.consider(entry, *queue_key) {
+                planning.claims.consider_up_to(Some(*queue_key));
                 break;
             }
         }
@@ -316,8 +316,8 @@ impl Waitlist {
             comparisons,
             ..
         } = planning;
-        let takes = comparisons.saturating_mul(COMPARISON_NANOSECONDS * SHARE) / 1_000;
-        self.rests_until = now.moment.after(Micros(takes as u64));
+        let takes = comparisons.saturating_mul(COMPARISON_NANOSECONDS * PLAN_SHARE) / 1_000;
+        self.paused_until = now.moment.after(Micros(takes as u64));
         let due = |entry: &Entry| entry.due(config, is_managed(&entry.pod.workload.namespace), now.moment);
         self.due = self.pods.values().filter_map(due).min();
         self.claims = Arc::new(claims);
@@ -341,7 +341,7 @@ impl Waitlist {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Age {
     waits_for_terminating: bool,
-    is_patient: bool,
+    waits_to_claim: bool,
     is_overdue: bool,
 }
 
@@ -351,14 +351,18 @@ impl Age {
         let intent = pod.workload.intent.as_ref();
         let class = intent.map_or(Class::Batch, |intent| intent.slo.class);
         let holding = &config.holding;
-        [holding.wait_for_terminating[class], PATIENCE, holding.limits[class]]
+        [
+            holding.wait_for_terminating[class],
+            WAIT_BEFORE_CLAIM,
+            holding.limits[class],
+        ]
     }
 
     fn of(pod: &HeldPod, config: &Config, held: Micros) -> Self {
-        let [terminating, patience, limit] = Self::ends(pod, config);
+        let [terminating, claim_wait, limit] = Self::ends(pod, config);
         Self {
             waits_for_terminating: held < terminating,
-            is_patient: held < patience,
+            waits_to_claim: held < claim_wait,
             is_overdue: held >= limit,
         }
     }
@@ -368,12 +372,12 @@ impl Entry {
     /// The next full second after its age changes what is to be done: where many are held, there is such a moment all the time.
     fn due(&self, config: &Config, is_managed: bool, now: Moment) -> Option<Moment> {
         let moments = Age::ends(&self.pod, config).map(|age| self.since.after(age));
-        let news = (!is_managed).then(|| self.first_seen.after(NEWS));
+        let namespace_known = (!is_managed).then(|| self.first_seen.after(NAMESPACE_DELAY));
         let full_second = |at: Moment| {
             let rest = (-at.0).rem_euclid(1_000_000);
             at.after(Micros(rest.unsigned_abs()))
         };
-        let moments = moments.into_iter().chain(news).map(full_second);
+        let moments = moments.into_iter().chain(namespace_known).map(full_second);
         moments.filter(|at| *at > now).min()
     }
 }
@@ -388,10 +392,10 @@ struct Planning<'p> {
     budget: usize,
     claims: Claims,
     /// Nodes that are kept for a pod which does not fit there yet.
-    spoken_for: BTreeSet<NodeId>,
+    claimed_nodes: BTreeSet<NodeId>,
     /// Pods for which there is no room, nor a node to keep, each of which stands for all that are like it: there is only less
     /// for those that come later.
-    hopeless: HashSet<(&'p Workload<'static>, Age)>,
+    unplaceable: HashSet<(&'p Workload<'static>, Age)>,
     steps: Vec<Step>,
     decisions: usize,
     /// What all of it took so far.
@@ -400,15 +404,15 @@ struct Planning<'p> {
 
 impl<'p> Planning<'p> {
     /// Whether the plan could decide about this pod; else it has come to its end.
-    fn consider(&mut self, entry: &'p Entry, turn: Turn) -> bool {
+    fn consider(&mut self, entry: &'p Entry, queue_key: QueueKey) -> bool {
         let pod = &entry.pod;
         self.comparisons = self.comparisons.saturating_add(PER_POD);
         if self.snapshot.is_paused(&pod.workload, self.now.moment) {
-            self.step(entry, What::LetGo(Reason::LoopGuard));
+            self.step(entry, PlanAction::RemoveGate(Reason::LoopGuard));
             return true;
         }
         if pod.workload.has_other_gates(&self.config.keys) {
-            self.note(entry, Reason::HeldForeignGate);
+            self.update_reason(entry, Reason::HeldForeignGate);
             return true;
         }
         // On its way already.
@@ -417,8 +421,8 @@ impl<'p> Planning<'p> {
         }
         let held = self.now.moment.since(entry.since);
         let kind = (&pod.workload, Age::of(pod, self.config, held));
-        if self.hopeless.contains(&kind) {
-            self.note(entry, Reason::HeldNoCapacity);
+        if self.unplaceable.contains(&kind) {
+            self.update_reason(entry, Reason::HeldNoCapacity);
             return true;
         }
         let nodes: usize = self.snapshot.sites.iter().map(|site| site.nodes.len()).sum();
@@ -428,8 +432,8 @@ impl<'p> Planning<'p> {
         match self.budget.checked_sub(cost) {
             Some(rest) => self.budget = rest,
             None if self.decisions == 0 => self.budget = 0,
-            None if comparisons > ORDINARY * nodes => {
-                self.step(entry, What::LetGo(Reason::Deadline));
+            None if comparisons > ORDINARY_COMPARISONS * nodes => {
+                self.step(entry, PlanAction::RemoveGate(Reason::Deadline));
                 return true;
             }
             None => return false,
@@ -437,35 +441,35 @@ impl<'p> Planning<'p> {
         self.decisions += 1;
         self.comparisons = self.comparisons.saturating_add(cost);
         let workload = pod.waited(held);
-        let room = Room::beside(self.snapshot, self.ledger, &self.claims, turn);
+        let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key);
         let verdict = decide(&workload, &room, self.config, self.now);
         match verdict.action {
             Action::Place(site) => {
                 let claim = verdict
                     .node
-                    .map(|node| (node, self.claim(pod, turn, site.name(), true)));
+                    .map(|node| (node, self.claim(pod, queue_key, site.name(), true)));
                 claim.into_iter().for_each(|(node, claim)| self.claims.add(node, claim));
-                self.step(entry, What::Release);
+                self.step(entry, PlanAction::Release);
             }
             Action::Hold => {
-                let kept = self.kept_for(pod, &verdict, &room, held);
+                let kept = self.node_to_claim(pod, &verdict, &room, held);
                 if let Some((node, site)) = kept {
-                    self.spoken_for.insert(node);
-                    self.claims.add(node, self.claim(pod, turn, site, false));
+                    self.claimed_nodes.insert(node);
+                    self.claims.add(node, self.claim(pod, queue_key, site, false));
                 } else if verdict.reason == Reason::HeldNoCapacity {
-                    self.hopeless.insert(kind);
+                    self.unplaceable.insert(kind);
                 }
-                self.claims.leave_waiting(turn);
-                self.note(entry, verdict.reason);
+                self.claims.leave_waiting(queue_key);
+                self.update_reason(entry, verdict.reason);
             }
-            Action::PassThrough | Action::Deny => self.step(entry, What::LetGo(verdict.reason)),
+            Action::PassThrough | Action::Deny => self.step(entry, PlanAction::RemoveGate(verdict.reason)),
         }
         true
     }
 
     /// The node that is kept for a pod which does not fit yet, and its site: the one that it waits for while pods terminate
     /// there; or, once it has waited for long, the one that comes closest.
-    fn kept_for<'s>(
+    fn node_to_claim<'s>(
         &self,
         pod: &HeldPod,
         verdict: &Verdict<'s>,
@@ -475,35 +479,35 @@ impl<'p> Planning<'p> {
         if verdict.reason == Reason::HeldTerminating {
             return Some((verdict.node?, verdict.sites.first()?.site.name()));
         }
-        if held < PATIENCE {
+        if held < WAIT_BEFORE_CLAIM {
             return None;
         }
-        let spoken_for = |node: &Node| self.spoken_for.contains(&node.id);
-        let (site, node) = nearest_room(&pod.workload, verdict, room, spoken_for)?;
+        let is_claimed = |node: &Node| self.claimed_nodes.contains(&node.id);
+        let (site, node) = nearest_room(&pod.workload, verdict, room, is_claimed)?;
         Some((node, site.name()))
     }
 
-    fn claim(&self, pod: &HeldPod, turn: Turn, site: &str, comes: bool) -> Claim {
+    fn claim(&self, pod: &HeldPod, queue_key: QueueKey, site: &str, has_room: bool) -> Claim {
         Claim {
             uid: Arc::clone(&pod.uid),
-            turn,
+            queue_key,
             site: site.into(),
             amount: pod.workload.request.clone(),
-            comes,
+            has_room,
         }
     }
 
-    fn note(&mut self, entry: &Entry, reason: Reason) {
+    fn update_reason(&mut self, entry: &Entry, reason: Reason) {
         if entry.pod.reason.as_deref() != Some(reason.as_str()) {
-            self.step(entry, What::Note(reason));
+            self.step(entry, PlanAction::UpdateReason(reason));
         }
     }
 
-    fn step(&mut self, entry: &Entry, what: What) {
+    fn step(&mut self, entry: &Entry, action: PlanAction) {
         self.steps.push(Step {
             pod: Arc::clone(&entry.pod),
             since: entry.since,
-            what,
+            action,
         });
     }
 }

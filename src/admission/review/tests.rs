@@ -1,6 +1,6 @@
 use base64::Engine as _;
 use edgeward_core::config::InvalidSlo;
-use edgeward_core::model::node::OnTheirWay;
+use edgeward_core::model::node::AssumedPods;
 use edgeward_core::placement::policy::{Policy, Seen};
 use edgeward_core::testkit;
 use serde_json::{Value, json};
@@ -404,7 +404,7 @@ fn second_round(reviewer: &Reviewer) -> Value {
 
 /// Millicores and pod slots that are promised on the edge.
 fn promised(reviewer: &Reviewer) -> (i64, i64) {
-    let OnTheirWay { amounts, pods, .. } = reviewer.shared.ledger().on_their_way("edge", 0);
+    let AssumedPods { amounts, pods, .. } = reviewer.shared.ledger().assumed("edge", 0);
     (amounts.cpu.0, pods)
 }
 

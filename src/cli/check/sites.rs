@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use edgeward_core::cluster::index::NodeFault;
+use edgeward_core::cluster::cache::NodeFault;
 use edgeward_core::model::link::LinkState;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::{Site, Snapshot};

@@ -3,9 +3,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use edgeward_core::cluster::index::Footprint;
+use edgeward_core::cluster::cache::Contribution;
 use edgeward_core::config::Config;
-use edgeward_core::guard::backstop::Suspect;
+use edgeward_core::guard::backstop::Candidate;
 use edgeward_core::keys::Keys;
 use edgeward_core::model::pod_record::StuckPod;
 use edgeward_core::wire::pod::Pod;
@@ -62,7 +62,7 @@ impl Server {
 /// A replica, whose edge is full and whose cloud is not.
 struct Replica {
     server: Server,
-    surveys: watch::Sender<Arc<Survey>>,
+    reports: watch::Sender<Arc<BackstopReport>>,
     leads: watch::Sender<Option<Moment>>,
     config: Arc<ArcSwap<Config>>,
     metrics: Arc<Metrics>,
@@ -91,10 +91,10 @@ impl Replica {
                 {"name": "c", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": 9, "pods": 99}},
             ],
         });
-        let (surveys, newest) = watch::channel(Arc::default());
+        let (reports, newest) = watch::channel(Arc::default());
         let backstop = Backstop {
             client,
-            surveys: newest,
+            reports: newest,
             config: Arc::clone(&config),
             shared: Arc::new(SharedState::new(Arc::new(testkit::snapshot(&fleet)), Micros(0))),
             events,
@@ -106,16 +106,17 @@ impl Replica {
         tokio::spawn(backstop.run(leadership));
         Self {
             server,
-            surveys,
+            reports,
             leads,
             config,
             metrics,
         }
     }
 
-    fn survey(&self, suspects: &[Suspect]) {
-        let suspects = suspects.to_vec();
-        self.surveys.send_replace(Arc::new(Survey { suspects, bound: 3 }));
+    fn report(&self, candidates: &[Candidate]) {
+        let candidates = candidates.to_vec();
+        self.reports
+            .send_replace(Arc::new(BackstopReport { candidates, bound: 3 }));
     }
 
     fn lead(&self, leads: bool) {
@@ -138,7 +139,7 @@ impl Replica {
 }
 
 /// A pod of this controller; each has ten.
-fn suspect(name: &str, owner: Option<&str>) -> Suspect {
+fn candidate(name: &str, owner: Option<&str>) -> Candidate {
     let owners = owner.map(|uid| json!([{"kind": "ReplicaSet", "uid": uid, "controller": true}]));
     let text = json!({
         "metadata": {
@@ -151,7 +152,7 @@ fn suspect(name: &str, owner: Option<&str>) -> Suspect {
         .unwrap()
         .workload("shop".into(), &Keys::new("example.io"))
         .into_owned();
-    Suspect {
+    Candidate {
         pod: Arc::new(StuckPod {
             uid: format!("uid-{name}").into(),
             name: name.into(),
@@ -162,7 +163,7 @@ fn suspect(name: &str, owner: Option<&str>) -> Suspect {
             reason: None,
         }),
         since: Moment(0),
-        footprint: Footprint::default(),
+        contribution: Contribution::default(),
         siblings: 10,
     }
 }
@@ -171,11 +172,11 @@ fn suspect(name: &str, owner: Option<&str>) -> Suspect {
 async fn pods_are_told_of_and_deleted_only_where_that_is_wanted() {
     let replica = Replica::start(false);
     let all = [
-        suspect("a", Some("one")),
-        suspect("b", Some("two")),
-        suspect("bare", None),
+        candidate("a", Some("one")),
+        candidate("b", Some("two")),
+        candidate("bare", None),
     ];
-    replica.survey(&all);
+    replica.report(&all);
     replica.lead(true);
     replica.shows("edgeward_backstop_pods{finding=\"undecided\"} 3").await;
     replica.shows("edgeward_backstop_pods{finding=\"bound\"} 3").await;
@@ -193,7 +194,7 @@ async fn pods_are_told_of_and_deleted_only_where_that_is_wanted() {
         backstop: config::Backstop { recreate: true },
         ..Config::clone(config)
     });
-    replica.survey(&all);
+    replica.report(&all);
     replica
         .shows("edgeward_backstop_recreations_total{result=\"deleted\"} 2")
         .await;
@@ -203,14 +204,14 @@ async fn pods_are_told_of_and_deleted_only_where_that_is_wanted() {
     });
     assert_eq!(replica.deleted(), expected);
     // Nothing is told twice.
-    replica.survey(&all[2..]);
+    replica.report(&all[2..]);
     replica.shows("edgeward_backstop_pods{finding=\"undecided\"} 1").await;
     replica.shows(written).await;
     assert_eq!(replica.server.notes.lock().unwrap().len(), 3);
 
     replica.lead(false);
     replica.shows("edgeward_backstop_pods{finding=\"undecided\"} 0").await;
-    replica.survey(&[suspect("c", Some("three"))]);
+    replica.report(&[candidate("c", Some("three"))]);
     replica.lead(true);
     replica
         .shows("edgeward_backstop_recreations_total{result=\"deleted\"} 3")
@@ -226,12 +227,12 @@ async fn where_gated_pods_pass_through_only_decided_ones_are_recreated() {
         config
     });
     // It may have had a gate of others, and its successor would have one again.
-    let undecided = suspect("a", Some("one"));
-    let mut decided = suspect("b", Some("two"));
+    let undecided = candidate("a", Some("one"));
+    let mut decided = candidate("b", Some("two"));
     let pod = Arc::make_mut(&mut decided.pod);
     pod.decision = Some(edgeward_core::model::decision_id::DecisionId(7));
     pod.reason = Some("edge_no_capacity".into());
-    replica.survey(&[undecided, decided]);
+    replica.report(&[undecided, decided]);
     replica.lead(true);
     replica
         .shows("edgeward_backstop_recreations_total{result=\"deleted\"} 1")
@@ -250,12 +251,12 @@ async fn where_gated_pods_pass_through_only_decided_ones_are_recreated() {
 }
 
 #[tokio::test]
-async fn a_large_survey_is_looked_at_in_parts_and_counted_as_a_whole() {
+async fn a_large_report_is_evaluated_in_parts_and_counted_as_a_whole() {
     let replica = Replica::start(false);
     // One in four has a place; the others have none and are not alike.
     let all: Vec<_> = (0..450)
         .map(|i| {
-            let mut one = suspect(&format!("p{i:03}"), None);
+            let mut one = candidate(&format!("p{i:03}"), None);
             if i % 4 != 0 {
                 let pod = Arc::make_mut(&mut one.pod);
                 pod.workload.priority = i;
@@ -264,12 +265,12 @@ async fn a_large_survey_is_looked_at_in_parts_and_counted_as_a_whole() {
             one
         })
         .collect();
-    replica.survey(&all);
+    replica.report(&all);
     replica.lead(true);
     for found in [50, 100, 113] {
         let line = format!("edgeward_backstop_pods{{finding=\"undecided\"}} {found}");
         replica.shows(&line).await;
-        replica.survey(&all);
+        replica.report(&all);
     }
 }
 
@@ -278,24 +279,24 @@ async fn a_pod_that_has_changed_is_looked_at_again() {
     let replica = Replica::start(true);
     replica.server.codes.lock().unwrap().extend([409, 404, 200]);
     replica.lead(true);
-    let one = [suspect("a", Some("one"))];
+    let one = [candidate("a", Some("one"))];
     for line in [
         "result=\"outdated\"} 1",
         "result=\"outdated\"} 2",
         "result=\"deleted\"} 1",
     ] {
-        replica.survey(&one);
+        replica.report(&one);
         replica
             .shows(&format!("edgeward_backstop_recreations_total{{{line}"))
             .await;
     }
     // Its owner has lost one now; and one that may not be deleted is not asked for again and again.
     replica.server.codes.lock().unwrap().push_back(403);
-    replica.survey(&[suspect("b", Some("one")), suspect("c", Some("two"))]);
+    replica.report(&[candidate("b", Some("one")), candidate("c", Some("two"))]);
     replica
         .shows("edgeward_backstop_recreations_total{result=\"refused\"} 1")
         .await;
-    replica.survey(&[suspect("c", Some("two")), suspect("d", Some("three"))]);
+    replica.report(&[candidate("c", Some("two")), candidate("d", Some("three"))]);
     replica
         .shows("edgeward_backstop_recreations_total{result=\"deleted\"} 2")
         .await;
@@ -309,9 +310,9 @@ async fn no_more_than_a_burst_is_deleted_at_once() {
     let replica = Replica::start(true);
     let burst = usize::try_from(BURST).unwrap();
     let many: Vec<_> = (0..3 * burst)
-        .map(|i| suspect(&format!("p{i}"), Some(&format!("owner-{i}"))))
+        .map(|i| candidate(&format!("p{i}"), Some(&format!("owner-{i}"))))
         .collect();
-    replica.survey(&many);
+    replica.report(&many);
     replica.lead(true);
     replica
         .shows(&format!(
@@ -319,7 +320,7 @@ async fn no_more_than_a_burst_is_deleted_at_once() {
         ))
         .await;
     // A marker that the next look is over.
-    replica.survey(&many[..2 * burst]);
+    replica.report(&many[..2 * burst]);
     replica
         .shows(&format!(
             "edgeward_backstop_pods{{finding=\"undecided\"}} {}",

@@ -7,7 +7,7 @@ use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::slo::Slo;
 use edgeward_core::resources::Amounts;
-use edgeward_core::wire::pod::Sighting;
+use edgeward_core::wire::pod::ObservedDecision;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -119,18 +119,18 @@ impl PodEvent {
 
 /// What there is to tell of a decision. It must agree with the pod's spec: of a placement that the spec does not carry
 /// nothing is told, whatever the annotations say. `now` bounds when it happened.
-pub(super) fn told(sighting: &Sighting, now: Timestamp) -> Vec<PodEvent> {
-    let decided = &sighting.decided;
+pub(super) fn told(observed: &ObservedDecision, now: Timestamp) -> Vec<PodEvent> {
+    let decided = &observed.decided;
     let reason = &*decided.reason;
-    let site = sighting.site.as_ref();
+    let site = observed.site.as_ref();
     let kind = site.map(|(_, kind)| *kind);
     let (family, _) = reason.split_once('_').unwrap_or_default();
     let mut told = Vec::new();
     let mut tell = |reason, note: String| {
         told.push(PodEvent {
-            namespace: sighting.namespace.clone(),
+            namespace: observed.namespace.clone(),
             name: decided.name.clone(),
-            uid: sighting.uid.clone(),
+            uid: observed.uid.clone(),
             reason,
             decision: Some(decided.id),
             at: decided.at.min(now),
@@ -139,20 +139,20 @@ pub(super) fn told(sighting: &Sighting, now: Timestamp) -> Vec<PodEvent> {
     };
     let place = site.map(|(name, _)| format!("site {name}")).unwrap_or_default();
     let is_placed = match (family, kind) {
-        ("held", _) if sighting.gated => {
-            tell(PodReason::Held, note(sighting, "held"));
+        ("held", _) if observed.gated => {
+            tell(PodReason::Held, note(observed, "held"));
             false
         }
-        ("released", Some(_)) if !sighting.gated => {
-            tell(PodReason::Released, note(sighting, &format!("released to {place}")));
+        ("released", Some(_)) if !observed.gated => {
+            tell(PodReason::Released, note(observed, &format!("released to {place}")));
             true
         }
         ("cloud", Some(SiteKind::Cloud)) => {
-            tell(PodReason::PlacedCloud, note(sighting, &format!("sent to {place}")));
+            tell(PodReason::PlacedCloud, note(observed, &format!("sent to {place}")));
             true
         }
         ("edge", Some(SiteKind::Edge)) => {
-            tell(PodReason::PlacedEdge, note(sighting, &format!("kept at {place}")));
+            tell(PodReason::PlacedEdge, note(observed, &format!("kept at {place}")));
             true
         }
         _ => false,
@@ -169,7 +169,7 @@ pub(super) fn told(sighting: &Sighting, now: Timestamp) -> Vec<PodEvent> {
     let is_at_risk = ["_best_effort", "_fail_soft"].iter().any(|end| reason.ends_with(end));
     if is_at_risk || reason == "released_timeout" {
         let what = format!("may miss its SLO at {place}");
-        tell(PodReason::SloAtRisk, note(sighting, &what));
+        tell(PodReason::SloAtRisk, note(observed, &what));
     }
     told
 }
@@ -196,14 +196,14 @@ pub fn looping(closed: &Loop, now: Timestamp) -> PodEvent {
 }
 
 /// What happened, why in words, and the numbers of the pod and of every site that the pod's annotations have.
-fn note(sighting: &Sighting, what: &str) -> String {
-    let decided = &sighting.decided;
+fn note(observed: &ObservedDecision, what: &str) -> String {
+    let decided = &observed.decided;
     let explained = decided.explain.as_deref();
     let explained: Option<Map<String, Value>> = explained.and_then(|text| serde_json::from_str(text).ok());
     let mut text = format!("{what}: {} ({})", words(&decided.reason), decided.reason);
     let mut asked = vec![];
     asked.extend(decided.slo.iter().flat_map(bounds));
-    asked.extend(amounts(&sighting.request));
+    asked.extend(amounts(&observed.request));
     if !asked.is_empty() {
         let _ = write!(text, "; asks for {}", asked.join(", "));
     }

@@ -1,7 +1,7 @@
 //! What is told of a pod whose gate stays.
 
 use edgeward_core::keys::Keys;
-use edgeward_core::model::pod_record::{HeldPod, Stray};
+use edgeward_core::model::pod_record::{HeldPod, OtherDomainPod};
 use jiff::Timestamp;
 
 use super::{PodEvent, PodReason};
@@ -25,12 +25,12 @@ impl PodEvent {
     }
 
     /// A pod is behind the gate of another domain than that of these keys. One for each pod.
-    pub fn another_domain(stray: Stray, keys: &Keys, at: Timestamp) -> Self {
-        let gate = Keys::new(&stray.domain).gate;
+    pub fn another_domain(other_domain_pod: OtherDomainPod, keys: &Keys, at: Timestamp) -> Self {
+        let gate = Keys::new(&other_domain_pod.domain).gate;
         Self {
-            namespace: stray.namespace,
-            name: stray.name,
-            uid: stray.uid,
+            namespace: other_domain_pod.namespace,
+            name: other_domain_pod.name,
+            uid: other_domain_pod.uid,
             reason: PodReason::GateOfAnotherDomain,
             decision: None,
             at,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use edgeward_core::config::Config;
 use edgeward_core::units::{Micros, Moment};
-use edgeward_core::wire::pod::Sighting;
+use edgeward_core::wire::pod::ObservedDecision;
 use kube::Client;
 use tokio::sync::mpsc;
 
@@ -36,7 +36,7 @@ const INTERVAL: Micros = Micros::from_millis(50);
 /// Something to tell.
 #[derive(Debug)]
 enum Report {
-    Decided(Box<Sighting>),
+    Decided(Box<ObservedDecision>),
     Event(PodEvent),
 }
 
@@ -49,8 +49,8 @@ pub struct Events {
 
 impl Events {
     /// A decision was seen on a pod. Never blocks: what is too much is dropped and counted.
-    pub fn decided(&self, sighting: Sighting) {
-        self.send(Report::Decided(Box::new(sighting)), "");
+    pub fn decided(&self, observed: ObservedDecision) {
+        self.send(Report::Decided(Box::new(observed)), "");
     }
 
     /// Something happened to a pod; every replica may tell of it, or the leader alone. Never blocks: what is too much is
@@ -175,7 +175,7 @@ impl Recorder {
     fn take(&mut self, report: Report) {
         let since = self.clock.moment();
         let events = match report {
-            Report::Decided(sighting) => told(&sighting, self.clock.wall()),
+            Report::Decided(observed) => told(&observed, self.clock.wall()),
             Report::Event(event) => vec![event],
         };
         let is_placed_edge_told = self.config.load().placed_edge_events;

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use edgeward_core::cluster::index;
+use edgeward_core::cluster::cache;
 use edgeward_core::cluster::wan::LinkHealth;
 use edgeward_core::config::{Config, Input};
 use edgeward_core::model::link::Thresholds;
@@ -54,8 +54,8 @@ fn every_metric_touched() -> String {
     metrics.tls().ca_not_after(TlsCa::Serving, Some(1_800_000_000));
     let edge = Site::new(Arc::new(SiteDefinition::edge()));
     metrics.follow(Arc::new(SharedState::new(published(vec![edge]), Micros(0))));
-    metrics.view().heard(index::Kind::Nodes, 1_800_000_000);
-    metrics.view().list(index::Kind::Nodes);
+    metrics.view().heard(cache::Kind::Nodes, 1_800_000_000);
+    metrics.view().list(cache::Kind::Nodes);
     metrics.view().failure("nodes");
     let mut health = LinkHealth::new(1);
     let thresholds = Thresholds::from(&Config::default());

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use edgeward_core::cluster::index;
+use edgeward_core::cluster::cache;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::slo::Class;
 use edgeward_core::model::snapshot::{Site, Snapshot};
@@ -235,13 +235,13 @@ impl ViewMetrics {
     }
 
     /// The API server was last heard about this kind at this moment.
-    pub fn heard(&self, kind: index::Kind, unix_seconds: i64) {
+    pub fn heard(&self, kind: cache::Kind, unix_seconds: i64) {
         let label = KindLabel { kind: kind.as_str() };
         self.heard.get_or_create(&label).set(unix_seconds);
     }
 
     /// A list of everything of this kind began.
-    pub fn list(&self, kind: index::Kind) {
+    pub fn list(&self, kind: cache::Kind) {
         self.lists.get_or_create(&KindLabel { kind: kind.as_str() }).inc();
     }
 

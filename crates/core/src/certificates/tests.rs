@@ -59,7 +59,7 @@ impl Case {
     }
 
     fn step(&self) -> Step {
-        let sight = Sight {
+        let state = RotationState {
             stored: &self.stored,
             bundles: &self.bundles,
             settled: &self.settled,
@@ -67,7 +67,7 @@ impl Case {
             replicas: self.replicas.as_deref(),
             wall: self.wall,
         };
-        sight.next_step()
+        state.next_step()
     }
 
     fn bundles(of: &[&[u16]]) -> Step {
@@ -88,7 +88,7 @@ fn the_first_ones_are_made_without_waiting() {
     case.stored.authority = Some(certificate(1, 0));
     assert_eq!(case.step(), Case::bundles(&[&[1], &[1]]));
     case.bundles = vec![vec![certificate(1, 0)]; 2];
-    assert_eq!(case.step(), Step::Look);
+    assert_eq!(case.step(), Step::InspectReplicas);
     case.replicas = Some(vec![
         replica("a", false, Serves::Nothing),
         replica("b", true, Serves::Other),
@@ -96,10 +96,10 @@ fn the_first_ones_are_made_without_waiting() {
     assert_eq!(case.step(), Step::NewLeaf);
     // A ready one that does not answer may serve a leaf of before.
     case.replicas = Some(vec![replica("a", true, Serves::Nothing)]);
-    assert_eq!(case.step(), Step::Rest);
+    assert_eq!(case.step(), Step::Wait);
     // While somebody serves a leaf that is trusted, API servers must know the new CA first.
     case.replicas = Some(vec![replica("a", true, Serves::LeafOf(der(7)))]);
-    assert_eq!(case.step(), Step::Rest);
+    assert_eq!(case.step(), Step::Wait);
     case.settled = BTreeSet::from([der(1)]);
     assert_eq!(case.step(), Step::NewLeaf);
     // Nobody calls us.
@@ -112,15 +112,15 @@ fn the_first_ones_are_made_without_waiting() {
 fn a_leaf_is_renewed_at_two_thirds_of_its_life() {
     let mut case = Case::steady();
     case.stored.authority.as_mut().unwrap().ends = at(999 * HOUR);
-    assert_eq!(case.step(), Step::Rest);
+    assert_eq!(case.step(), Step::Wait);
     case.wall = at(2 * HOUR - 1);
-    assert_eq!(case.step(), Step::Rest);
+    assert_eq!(case.step(), Step::Wait);
     case.wall = at(2 * HOUR);
     assert_eq!(case.step(), Step::NewLeaf);
     case.settled.clear();
     assert_eq!(case.step(), Step::NewLeaf, "whoever trusts it trusts the next one");
     case.wall = at(3 * HOUR);
-    assert_eq!(case.step(), Step::Look, "it is over");
+    assert_eq!(case.step(), Step::InspectReplicas, "it is over");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn an_authority_is_followed_in_four_steps() {
     case.bundles[0].push(certificate(4, 2 * HOUR));
     assert_eq!(case.step(), Case::bundles(&[&[1, 4], &[1, 4]]));
     case.bundles[1].push(certificate(4, 2 * HOUR));
-    assert_eq!(case.step(), Step::Rest);
+    assert_eq!(case.step(), Step::Wait);
     case.settled.insert(der(4));
     assert_eq!(case.step(), Step::Promote);
 
@@ -144,7 +144,7 @@ fn an_authority_is_followed_in_four_steps() {
         next: None,
         leaf: Some(certificate(5, 2 * HOUR)),
     };
-    assert_eq!(case.step(), Step::Look);
+    assert_eq!(case.step(), Step::InspectReplicas);
     let await_of = |names: &[&str]| Step::Await(names.iter().map(ToString::to_string).collect());
     let mut replicas = vec![
         replica("a", true, Serves::LeafOf(der(4))),
@@ -194,11 +194,11 @@ fn an_entry_without_an_old_authority_gets_it_from_another() {
     assert_eq!(case.step(), Case::bundles(&[&[1, 4], &[1, 4]]));
     // Unless it has expired.
     case.bundles[1][0].ends = at(HOUR);
-    assert_eq!(case.step(), Step::Look);
+    assert_eq!(case.step(), Step::InspectReplicas);
 }
 
 #[test]
-fn what_was_lost_is_made_anew() {
+fn what_was_lost_is_made_again() {
     let mut case = Case::steady();
     case.bundles = vec![vec![], vec![certificate(1, 0)]];
     case.settled.clear();
@@ -228,7 +228,7 @@ fn what_is_in_every_bundle_for_long_enough_has_settled() {
     let after = |seconds| Moment(0).after(Micros::from_secs(seconds));
     let mut published = Published::default();
     let stored = Case::steady().stored;
-    let mut see = |of: [&[u16]; 2], now| published.see(&stored, &of.map(bundle), now);
+    let mut see = |of: [&[u16]; 2], now| published.observe(&stored, &of.map(bundle), now);
     see([&[1, 2], &[1]], after(0));
     see([&[1, 2], &[1, 2]], after(50));
     assert!(published.settled(settle, after(59)).is_empty());
@@ -236,7 +236,7 @@ fn what_is_in_every_bundle_for_long_enough_has_settled() {
     assert_eq!(published.settled(settle, after(110)), BTreeSet::from([der(1), der(2)]));
     assert_eq!(published.abandoned(settle, after(59)), BTreeSet::new());
     assert_eq!(published.abandoned(settle, after(60)), BTreeSet::from([der(2)]));
-    let mut see = |of: [&[u16]; 2], now| published.see(&stored, &of.map(bundle), now);
+    let mut see = |of: [&[u16]; 2], now| published.observe(&stored, &of.map(bundle), now);
     see([&[2], &[1, 2]], after(111));
     see([&[1, 2], &[1, 2]], after(112));
     assert_eq!(published.settled(settle, after(171)), BTreeSet::from([der(2)]));
@@ -455,8 +455,8 @@ impl Cluster {
         let read = leader.read.as_ref()?;
         let bundles = vec![read.bundle.1.clone()];
         let stored = read.secret.1.read(wall);
-        leader.published.see(&stored, &bundles, moment);
-        let sight = Sight {
+        leader.published.observe(&stored, &bundles, moment);
+        let state = RotationState {
             stored: &stored,
             bundles: &bundles,
             settled: &leader.published.settled(LIVES.settle(), moment),
@@ -464,11 +464,11 @@ impl Cluster {
             replicas: read.replicas.as_deref(),
             wall,
         };
-        Some(sight.next_step())
+        Some(state.next_step())
     }
 
     fn look(&mut self, leader: usize) {
-        if self.step(leader) != Some(Step::Look) {
+        if self.step(leader) != Some(Step::InspectReplicas) {
             return;
         }
         let bundle = &self.leaders[leader].read.as_ref().unwrap().bundle.1;
@@ -493,7 +493,7 @@ impl Cluster {
         let read = self.leaders[leader].read.take().unwrap();
         let mut secret = read.secret.1.clone();
         match step {
-            Step::Rest | Step::Look | Step::Await(_) => return,
+            Step::Wait | Step::InspectReplicas | Step::Await(_) => return,
             Step::Bundles(wanted) => {
                 if read.bundle.0 != self.bundles.len() {
                     return;

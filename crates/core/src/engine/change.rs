@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cluster::index::Kind;
+use crate::cluster::cache::Kind;
 use crate::cluster::telemetry::Telemetry;
 use crate::config::Config;
 use crate::model::link::Link;
@@ -40,9 +40,9 @@ pub enum Change {
     /// That list is complete.
     ListEnded(Kind),
     /// The API server was heard about this kind.
-    Heard(Kind),
+    WatchAlive(Kind),
     /// A watch of this kind is interrupted.
-    Lost(Kind),
+    WatchLost(Kind),
 }
 
 impl Change {
@@ -52,14 +52,14 @@ impl Change {
             Change::Node(_) | Change::NodeGone(_) => Kind::Nodes,
             Change::Pod(_) | Change::PodGone(_) => Kind::Pods,
             Change::Namespace(..) => Kind::Namespaces,
-            Change::ListBegan(kind) | Change::ListEnded(kind) | Change::Heard(kind) => *kind,
+            Change::ListBegan(kind) | Change::ListEnded(kind) | Change::WatchAlive(kind) => *kind,
             Change::Link(..)
             | Change::Telemetry(_)
             | Change::Settings(_)
             | Change::Sites(_)
             | Change::FirstRound(_)
             | Change::Replicas(_)
-            | Change::Lost(_) => return None,
+            | Change::WatchLost(_) => return None,
         })
     }
 }
@@ -80,7 +80,7 @@ impl PodWatch {
             (_, Change::ListBegan(Kind::Pods)) => PodWatch::Listing,
             (_, Change::ListEnded(Kind::Pods)) => PodWatch::Current,
             (PodWatch::Listing, _) => PodWatch::Listing,
-            (_, Change::Lost(Kind::Pods)) => PodWatch::Interrupted,
+            (_, Change::WatchLost(Kind::Pods)) => PodWatch::Interrupted,
             (PodWatch::Interrupted, change) if change.kind() != Some(Kind::Pods) => PodWatch::Interrupted,
             _ => PodWatch::Current,
         }

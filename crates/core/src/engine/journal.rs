@@ -15,7 +15,7 @@ use crate::units::{Micros, Now};
 /// Takes each step, in the order in which it counts.
 pub trait Journal: Debug + Send + Sync {
     /// Takes a step. Called under the ledger's lock where the step touches reservations: it must not block for long.
-    fn note(&self, step: Step<'_>);
+    fn record(&self, step: Step<'_>);
 }
 
 /// One call of the engine or of its shared state.
@@ -52,7 +52,7 @@ pub enum Step<'s> {
         verdict: &'s Verdict<'s>,
     },
     /// A reservation is given back.
-    Withdraw(DecisionId, &'s str),
+    Forget(DecisionId, &'s str),
 }
 
 /// All that a verdict says, but for its warnings and node: what a recorded step and its repetition are compared by.

@@ -7,7 +7,7 @@ use super::Effect;
 use crate::model::pod_record::PodRecord;
 
 /// How many pods are told of, and how many domains: anybody who may create pods can invent gates.
-const TOLD: usize = 100;
+const MAX_REPORTED: usize = 100;
 
 /// Those pods, and which domains were told of.
 #[derive(Debug, Default)]
@@ -17,19 +17,22 @@ pub(super) struct OtherDomains {
     /// Whether pods came or went since the last report.
     changed: bool,
     /// The domains that were told last.
-    told: BTreeSet<Box<str>>,
+    reported: BTreeSet<Box<str>>,
 }
 
 impl OtherDomains {
     /// A pod as it is now. Each such pod is told once, unless there are very many.
     pub(super) fn apply(&mut self, pod: &PodRecord) -> Option<Effect> {
-        let Some(stray) = &pod.stray else {
+        let Some(other_domain_pod) = &pod.other_domain_pod else {
             self.delete(&pod.uid);
             return None;
         };
-        let before = self.pods.insert(stray.uid.clone(), stray.domain.clone());
-        self.changed |= before.as_ref() != Some(&stray.domain);
-        (before.is_none() && self.pods.len() <= TOLD).then(|| Effect::HeldByAnotherDomain(stray.clone()))
+        let before = self
+            .pods
+            .insert(other_domain_pod.uid.clone(), other_domain_pod.domain.clone());
+        self.changed |= before.as_ref() != Some(&other_domain_pod.domain);
+        (before.is_none() && self.pods.len() <= MAX_REPORTED)
+            .then(|| Effect::HeldByAnotherDomain(other_domain_pod.clone()))
     }
 
     /// A pod is gone.
@@ -53,10 +56,10 @@ impl OtherDomains {
         for domain in self.pods.values() {
             *domains.entry(domain).or_default() += 1;
         }
-        domains = domains.into_iter().take(TOLD).collect();
-        let new = domains.iter().filter(|(domain, _)| !self.told.contains(**domain));
+        domains = domains.into_iter().take(MAX_REPORTED).collect();
+        let new = domains.iter().filter(|(domain, _)| !self.reported.contains(**domain));
         let new = new.map(|(domain, pods)| (Box::from(*domain), *pods)).collect();
-        self.told = domains.into_keys().map(Box::from).collect();
+        self.reported = domains.into_keys().map(Box::from).collect();
         let any = !self.pods.is_empty();
         Some(Effect::OtherDomains { any, new })
     }

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::HeldPod;
 use crate::model::snapshot::Snapshot;
-use crate::model::workload::{Turn, Workload};
+use crate::model::workload::{QueueKey, Workload};
 use crate::placement::decide::{Candidates, candidates, decide_among};
 use crate::placement::ledger::{Ledger, Reservation};
 use crate::placement::room::Room;
@@ -37,7 +37,7 @@ pub struct Snapshots {
 
 /// By what a pod is decided, and under which id its room is reserved.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms<'t> {
+pub struct DecisionContext<'t> {
     /// Settings.
     pub config: &'t Config,
     /// The id of the decision.
@@ -62,9 +62,9 @@ impl SharedState {
         Self { journal, ..self }
     }
 
-    pub(super) fn note(&self, step: Step<'_>) {
+    pub(super) fn record(&self, step: Step<'_>) {
         if let Some(journal) = &self.journal {
-            journal.note(step);
+            journal.record(step);
         }
     }
 
@@ -93,17 +93,17 @@ impl SharedState {
         &self,
         read: &'s Snapshots,
         workload: &Workload<'_>,
-        terms: Terms<'_>,
+        context: DecisionContext<'_>,
         is_wanted: impl FnOnce() -> bool,
     ) -> Verdict<'s> {
-        let Terms { config, id, now } = terms;
-        let queue_key = workload.turn(&config.priority_caps, None);
+        let DecisionContext { config, id, now } = context;
+        let queue_key = workload.queue_key(&config.priority_caps, None);
         let (mut ledger, candidates) = self.decide(read, workload);
         ledger.expire(now);
         let room = Room::new(candidates.snapshot, &ledger, queue_key);
         let verdict = decide_among(workload, &candidates, &room, config, now);
         let is_wanted = is_wanted();
-        self.note(Step::Review {
+        self.record(Step::Review {
             id,
             now,
             is_wanted,
@@ -126,14 +126,14 @@ impl SharedState {
         read: &'s Snapshots,
         held: &HeldPod,
         waited: Micros,
-        terms: Terms<'_>,
+        context: DecisionContext<'_>,
     ) -> (Verdict<'s>, bool) {
-        let Terms { config, id, now } = terms;
+        let DecisionContext { config, id, now } = context;
         let workload = held.waited(waited);
         let (mut ledger, candidates) = self.decide(read, &workload);
-        let room = Room::new(candidates.snapshot, &ledger, held.turn(config));
+        let room = Room::new(candidates.snapshot, &ledger, held.queue_key(config));
         let verdict = decide_among(&workload, &candidates, &room, config, now);
-        self.note(Step::Release {
+        self.record(Step::Release {
             id,
             now,
             uid: &held.uid,
@@ -149,10 +149,10 @@ impl SharedState {
     }
 
     /// Gives back what was reserved under this id: nobody will come.
-    pub fn withdraw(&self, id: DecisionId, namespace: &str) {
+    pub fn forget(&self, id: DecisionId, namespace: &str) {
         let mut ledger = self.ledger();
-        self.note(Step::Withdraw(id, namespace));
-        ledger.withdraw(id, namespace);
+        self.record(Step::Forget(id, namespace));
+        ledger.forget(id, namespace);
     }
 
     /// The candidates of the newest snapshot, and the lock under which it stays the newest. They are found before the lock is
@@ -173,12 +173,18 @@ impl SharedState {
 
 /// Promises room anew to a pod that is here again, for it may have grown or shrunk: where it was placed, if there is any,
 /// and for no longer than before. One that has expired meanwhile begins anew.
-fn reserve_again(ledger: &mut Ledger, candidates: &Candidates<'_>, workload: &Workload<'_>, queue_key: Turn, now: Now) {
-    let Some(claim) = &workload.placement else { return };
-    let Some(id) = claim.id else { return };
-    let since = ledger.withdraw(id, &workload.namespace).unwrap_or(now.moment);
+fn reserve_again(
+    ledger: &mut Ledger,
+    candidates: &Candidates<'_>,
+    workload: &Workload<'_>,
+    queue_key: QueueKey,
+    now: Now,
+) {
+    let Some(stated) = &workload.placement else { return };
+    let Some(id) = stated.id else { return };
+    let since = ledger.forget(id, &workload.namespace).unwrap_or(now.moment);
     let room = Room::new(candidates.snapshot, ledger, queue_key);
-    if let Some(node) = candidates.node_at(&claim.site, workload, &room) {
-        ledger.reserve(Reservation::new(id, workload, &claim.site, node), since);
+    if let Some(node) = candidates.node_at(&stated.site, workload, &room) {
+        ledger.reserve(Reservation::new(id, workload, &stated.site, node), since);
     }
 }

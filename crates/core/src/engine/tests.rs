@@ -122,7 +122,7 @@ fn record(pod: &serde_json::Value) -> Change {
 }
 
 #[test]
-fn each_decision_is_told_once_and_only_where_it_is_new() {
+fn each_decision_is_reported_once_and_only_where_it_is_new() {
     let mut engine = Engine::new(Arc::default(), Arc::default());
     let ago = |seconds| NOW.wall - jiff::SignedDuration::from_secs(seconds);
     let pod = |uid: &str, decided: jiff::Timestamp, id: u32, selector: &str| {
@@ -140,7 +140,7 @@ fn each_decision_is_told_once_and_only_where_it_is_new() {
     let mut tells = |changes: Vec<Change>| {
         changes.iter().for_each(|change| engine.apply(change, NOW));
         let told = |effect| match effect {
-            Effect::Decided(sighting) => Some((sighting.uid, sighting.site.map(|(name, _)| name))),
+            Effect::Decided(observed) => Some((observed.uid, observed.site.map(|(name, _)| name))),
             _ => None,
         };
         engine
@@ -173,7 +173,7 @@ fn each_decision_is_told_once_and_only_where_it_is_new() {
 }
 
 #[test]
-fn a_loop_is_published_and_told_once_and_only_of_pods_seen_as_they_are_created() {
+fn a_loop_is_published_and_reported_once_and_only_of_pods_seen_as_they_are_created() {
     let shared = Arc::<SharedState>::default();
     let mut engine = Engine::new(Arc::default(), Arc::clone(&shared));
     let mut told = vec![];
@@ -231,7 +231,7 @@ fn what_was_decided_in_a_namespace_is_forgotten_when_it_opts_out() {
         changes.extend_from_slice(between);
         changes.extend(Kind::ALL.map(Change::ListEnded));
         changes.iter().for_each(|change| engine.apply(change, NOW));
-        engine.publish(NOW).survey.unwrap().bound
+        engine.publish(NOW).report.unwrap().bound
     };
     let namespace = |is_managed| Change::Namespace("shop".into(), is_managed);
     assert_eq!(bound_after(&[namespace(true)]), 1);
@@ -272,21 +272,21 @@ fn nobody_is_blamed_for_pods_that_were_not_seen() {
         Change::ListBegan(Kind::Pods),
         Change::ListEnded(Kind::Pods)
     ]));
-    assert!(is_blamed_after(vec![Change::Lost(Kind::Nodes)]));
+    assert!(is_blamed_after(vec![Change::WatchLost(Kind::Nodes)]));
     assert!(!is_blamed_after(vec![
-        Change::Lost(Kind::Pods),
-        Change::Heard(Kind::Nodes)
+        Change::WatchLost(Kind::Pods),
+        Change::WatchAlive(Kind::Nodes)
     ]));
-    assert!(is_blamed_after(vec![Change::Heard(Kind::Pods)]));
+    assert!(is_blamed_after(vec![Change::WatchAlive(Kind::Pods)]));
     assert!(!is_blamed_after(vec![
         Change::ListBegan(Kind::Pods),
-        Change::Heard(Kind::Pods)
+        Change::WatchAlive(Kind::Pods)
     ]));
     assert!(is_blamed_after(vec![Change::ListEnded(Kind::Pods)]));
 }
 
 #[test]
-fn a_pod_of_another_domain_is_told_and_a_fault_until_it_is_gone() {
+fn a_pod_of_another_domain_is_reported_and_a_fault_until_it_is_gone() {
     let keys = Config::default().keys;
     let mut engine = Engine::new(Arc::default(), Arc::default());
     let pod = |uid: &str, gates: &[&str]| {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::cluster::index::{Footprint, Index};
+use crate::cluster::cache::{Cache, Contribution};
 use crate::config::{Config, ForeignGates};
 use crate::model::claims::{Claim, Claims};
 use crate::model::decision_id::DecisionId;
@@ -26,7 +26,7 @@ use crate::units::{Micros, Moment, Now};
 pub use recreation::Recreation;
 
 /// For how long kube-scheduler must have found no node for a pod, as far as we have seen.
-pub const PATIENCE: Micros = Micros::from_secs(30);
+pub const STUCK_AFTER: Micros = Micros::from_secs(30);
 
 /// The shortest time between two surveys.
 const PERIOD: Micros = Micros::from_secs(5);
@@ -42,7 +42,7 @@ pub struct Backstop {
     bound: HashMap<Box<str>, (Box<str>, jiff::Timestamp)>,
     /// When the oldest pod was created that was seen with a decision, by namespace; of those that have not opted out since.
     decided_since: BTreeMap<Box<str>, jiff::Timestamp>,
-    surveyed: Option<Moment>,
+    reported_at: Option<Moment>,
     /// When the next survey is to be made.
     due: Option<Moment>,
 }
@@ -55,45 +55,45 @@ struct Stuck {
 
 /// What there is to be looked at.
 #[derive(Debug, Clone, Default)]
-pub struct Survey {
-    /// Pods that are stuck for [`PATIENCE`] and more, those first that are stuck longest.
-    pub suspects: Vec<Suspect>,
+pub struct BackstopReport {
+    /// Pods that are stuck for [`STUCK_AFTER`] and more, those first that are stuck longest.
+    pub candidates: Vec<Candidate>,
     /// How many pods of opted-in namespaces run without a decision, although others there were decided before them.
     pub bound: usize,
 }
 
 /// A pod that kube-scheduler has found no node for, for long.
 #[derive(Debug, Clone)]
-pub struct Suspect {
+pub struct Candidate {
     /// The pod.
     pub pod: Arc<StuckPod>,
     /// Since when it was seen like that.
     pub since: Moment,
     /// What it means for others at its site.
-    pub footprint: Footprint,
+    pub contribution: Contribution,
     /// How many pods its controller has, as far as they have not ended.
     pub siblings: u32,
 }
 
 /// A suspect by its place in the order in which they are looked at.
-pub type Mark = (Moment, Arc<str>);
+pub type CandidateKey = (Moment, Arc<str>);
 
 /// What one look has found out.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct Evaluation {
     /// Those that would be sent to another site now.
     pub findings: Vec<Finding>,
     /// The suspects that were looked at, by their place in the survey.
     pub seen: Range<usize>,
     /// Behind which of them the next look goes on; `None` where this one has come to the end.
-    pub stopped_at: Option<Mark>,
+    pub stopped_at: Option<CandidateKey>,
 }
 
 /// A suspect that would be sent to another site now, where it fits.
 #[derive(Debug, Clone)]
 pub struct Finding {
     /// The pod.
-    pub suspect: Suspect,
+    pub candidate: Candidate,
     /// The site it would be sent to.
     pub site: String,
     /// Why.
@@ -160,93 +160,100 @@ impl Backstop {
 
     /// What there is to be looked at, if it is time for that. Cost: a pass over the pods that are kept; over all pods where
     /// one of them is a suspect that would be replaced.
-    pub fn survey(&mut self, index: &Index, now: Moment) -> Option<Survey> {
+    pub fn report(&mut self, cache: &Cache, now: Moment) -> Option<BackstopReport> {
         self.due.filter(|due| *due <= now)?;
-        self.surveyed = Some(now);
-        let ripe_at = self.stuck.values().map(|stuck| stuck.since.after(PATIENCE)).min();
+        self.reported_at = Some(now);
+        let ripe_at = self.stuck.values().map(|stuck| stuck.since.after(STUCK_AFTER)).min();
         self.due = ripe_at.map(|at| at.max(now.after(PERIOD)));
-        let suspect = |stuck: &Stuck| {
-            let is_ripe = stuck.since.after(PATIENCE) <= now && index.is_managed(&stuck.pod.workload.namespace);
-            Some(Suspect {
+        let candidate = |stuck: &Stuck| {
+            let is_ripe = stuck.since.after(STUCK_AFTER) <= now && cache.is_managed(&stuck.pod.workload.namespace);
+            Some(Candidate {
                 pod: Arc::clone(&stuck.pod),
                 since: stuck.since,
-                footprint: index.footprint(&stuck.pod.uid).filter(|_| is_ripe)?,
+                contribution: cache.contribution(&stuck.pod.uid).filter(|_| is_ripe)?,
                 siblings: 0,
             })
         };
-        let mut suspects: Vec<_> = self.stuck.values().filter_map(suspect).collect();
-        suspects.sort_by(|a, b| a.mark().cmp(&b.mark()));
+        let mut candidates: Vec<_> = self.stuck.values().filter_map(candidate).collect();
+        candidates.sort_by(|a, b| a.key().cmp(&b.key()));
         let mut owners = ByController::default();
-        let replaced = suspects.iter().filter(|suspect| suspect.pod.is_replaced);
-        for suspect in replaced {
-            let workload = &suspect.pod.workload;
+        let replaced = candidates.iter().filter(|candidate| candidate.pod.is_replaced);
+        for candidate in replaced {
+            let workload = &candidate.pod.workload;
             if let Some(uid) = &workload.controller {
                 owners.entry(&workload.namespace, uid).or_insert(0_u32);
             }
         }
-        index.count_pods_of(&mut owners);
-        for suspect in &mut suspects {
-            let workload = &suspect.pod.workload;
+        cache.count_pods_of(&mut owners);
+        for candidate in &mut candidates {
+            let workload = &candidate.pod.workload;
             let owner = workload.controller.as_deref();
-            suspect.siblings = owner
+            candidate.siblings = owner
                 .and_then(|uid| owners.get(&workload.namespace, uid))
                 .copied()
                 .unwrap_or(0);
         }
         let is_missed = |(namespace, created): &&(Box<str>, jiff::Timestamp)| {
             let since = self.decided_since.get(namespace);
-            index.is_managed(namespace) && since.is_some_and(|since| since < created)
+            cache.is_managed(namespace) && since.is_some_and(|since| since < created)
         };
-        Some(Survey {
-            suspects,
+        Some(BackstopReport {
+            candidates,
             bound: self.bound.values().filter(is_missed).count(),
         })
     }
 
     fn wake(&mut self) {
         let soon = self
-            .surveyed
-            .map_or(Moment(i64::MIN), |surveyed| surveyed.after(PERIOD));
+            .reported_at
+            .map_or(Moment(i64::MIN), |reported_at| reported_at.after(PERIOD));
         self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
     }
 }
 
-impl Survey {
+impl BackstopReport {
     /// Which suspects would be sent to another site now and fit there, beside those before them in this look, which begins
     /// behind `after`, where the one before it stopped. Nothing is found in a picture that is too old to send a pod away on.
     /// Cost: a decision and a copy of the snapshot for each that is not like one before it which is well where it is; after 200
     /// of them it stops.
-    pub fn look(&self, after: Option<&Mark>, snapshot: &Snapshot, ledger: &Ledger, config: &Config, now: Now) -> Look {
-        let all = self.suspects.len();
+    pub fn evaluate(
+        &self,
+        after: Option<&CandidateKey>,
+        snapshot: &Snapshot,
+        ledger: &Ledger,
+        config: &Config,
+        now: Now,
+    ) -> Evaluation {
+        let all = self.candidates.len();
         if snapshot.is_stale(config.telemetry_ttl, now.moment) {
-            return Look {
+            return Evaluation {
                 findings: vec![],
                 seen: 0..all,
                 stopped_at: None,
             };
         }
-        let is_seen = |suspect: &Suspect| after.is_some_and(|after| suspect.mark() <= (after.0, &after.1));
-        let begin = Some(self.suspects.partition_point(is_seen)).filter(|begin| *begin < all);
+        let is_seen = |candidate: &Candidate| after.is_some_and(|after| candidate.key() <= (after.0, &after.1));
+        let begin = Some(self.candidates.partition_point(is_seen)).filter(|begin| *begin < all);
         let mut seen = begin.unwrap_or(0)..all;
         let mut claims = Claims::clone(&snapshot.claims);
-        let mut hopeless: Vec<&Suspect> = vec![];
+        let mut unplaceable: Vec<&Candidate> = vec![];
         let mut findings = vec![];
-        for (at, suspect) in self.suspects.iter().enumerate().skip(seen.start) {
+        for (at, candidate) in self.candidates.iter().enumerate().skip(seen.start) {
             // Since there was no place for its like, there was only taken from what is left.
-            if hopeless.iter().any(|other| suspect.is_like(other)) {
+            if unplaceable.iter().any(|other| candidate.is_like(other)) {
                 continue;
             }
-            if findings.len() + hopeless.len() == BUDGET {
+            if findings.len() + unplaceable.len() == BUDGET {
                 seen.end = at;
                 break;
             }
-            match suspect.found(snapshot, ledger, &mut claims, config, now) {
+            match candidate.evaluate(snapshot, ledger, &mut claims, config, now) {
                 Some(finding) => findings.push(finding),
-                None => hopeless.push(suspect),
+                None => unplaceable.push(candidate),
             }
         }
-        let last = self.suspects[seen.clone()].last().filter(|_| seen.end < all);
-        Look {
+        let last = self.candidates[seen.clone()].last().filter(|_| seen.end < all);
+        Evaluation {
             findings,
             stopped_at: last.map(|last| (last.since, Arc::clone(&last.pod.uid))),
             seen,
@@ -254,34 +261,34 @@ impl Survey {
     }
 }
 
-impl Suspect {
+impl Candidate {
     /// Whether what its owner creates in its place is decided as it arrives, as far as can be seen: where pods with gates of
     /// others pass through, one without a decision may be of those, and its successor another.
-    pub fn is_decided_anew(&self, config: &Config) -> bool {
+    pub fn replacement_is_decided(&self, config: &Config) -> bool {
         self.pod.decision.is_some() || config.holding.foreign_gates != ForeignGates::PassThrough
     }
 
-    fn mark(&self) -> (Moment, &Arc<str>) {
+    fn key(&self) -> (Moment, &Arc<str>) {
         (self.since, &self.pod.uid)
     }
 
     /// The site that it stands at: of one without a placement that kube-scheduler refuses although it fits a node, the edge,
     /// where pods go that nobody sends away.
-    fn stands_at(&self, name: &str, kind: SiteKind) -> bool {
-        match &self.footprint.site {
+    fn is_at(&self, name: &str, kind: SiteKind) -> bool {
+        match &self.contribution.site {
             Some(site) => **site == *name,
-            None => self.footprint.fits && kind == SiteKind::Edge,
+            None => self.contribution.fits && kind == SiteKind::Edge,
         }
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        self.footprint == other.footprint
+        self.contribution == other.contribution
             && self.pod.reason == other.pod.reason
             && self.pod.workload == other.pod.workload
     }
 
     /// Where it would be sent if it were created anew, unless that is where it is; what it takes there is set aside.
-    fn found(
+    fn evaluate(
         &self,
         snapshot: &Snapshot,
         ledger: &Ledger,
@@ -289,19 +296,24 @@ impl Suspect {
         config: &Config,
         now: Now,
     ) -> Option<Finding> {
-        let snapshot = self.footprint.lifted_from(snapshot, &self.pod.workload);
-        let workload = self.anew(&snapshot);
-        let room = Room::beside(&snapshot, ledger, claims, workload.turn(&config.priority_caps, None));
+        let snapshot = self.contribution.removed_from(snapshot, &self.pod.workload);
+        let workload = self.recreated(&snapshot);
+        let room = Room::beside(
+            &snapshot,
+            ledger,
+            claims,
+            workload.queue_key(&config.priority_caps, None),
+        );
         let verdict = decide(&workload, &room, config, now);
         let Action::Place(site) = verdict.action else {
             return None;
         };
         let chosen = verdict.chosen().filter(|chosen| chosen.takes_for_sure())?;
-        if self.stands_at(site.name(), site.kind()) {
+        if self.is_at(site.name(), site.kind()) {
             return None;
         }
         let finding = Finding {
-            suspect: self.clone(),
+            candidate: self.clone(),
             site: site.name().to_owned(),
             reason: verdict.reason,
             fitting: chosen.fitting.len(),
@@ -309,10 +321,10 @@ impl Suspect {
         let claim = Claim {
             uid: Arc::clone(&self.pod.uid),
             // Before whoever is created anew.
-            turn: workload.turn(&config.priority_caps, Some((jiff::Timestamp::MIN, &self.pod.uid))),
+            queue_key: workload.queue_key(&config.priority_caps, Some((jiff::Timestamp::MIN, &self.pod.uid))),
             site: site.name().into(),
             amount: workload.request.clone(),
-            comes: true,
+            has_room: true,
         };
         if let Some(node) = verdict.node {
             claims.add(node, claim);
@@ -321,9 +333,9 @@ impl Suspect {
     }
 
     /// The pod as its owner would create it.
-    fn anew(&self, snapshot: &Snapshot) -> Workload<'static> {
+    fn recreated(&self, snapshot: &Snapshot) -> Workload<'static> {
         let of_site = |name: &str| snapshot.sites.iter().find(|site| site.name() == name);
-        let site = self.footprint.site.as_deref().and_then(of_site);
+        let site = self.contribution.site.as_deref().and_then(of_site);
         let reason = self.pod.reason.as_deref().unwrap_or_default();
         let workload = self.pod.workload.clone();
         workload.without_placement(self.pod.decision.map(|_| reason), site.map(|site| &*site.definition))

@@ -13,7 +13,7 @@ use crate::model::snapshot::ByController;
 use crate::units::{Micros, Moment};
 
 /// How soon after its beginning a pod must end for that to be a failure.
-const SOON: Micros = Micros::from_secs(10);
+const FAILURE_WINDOW: Micros = Micros::from_secs(10);
 
 /// For how long failures count.
 const MINUTE: Micros = Micros::from_secs(60);
@@ -22,8 +22,8 @@ const MINUTE: Micros = Micros::from_secs(60);
 #[derive(Debug, Default)]
 pub struct LoopGuard {
     /// Pods that may still end soon, by uid.
-    young: HashMap<Box<str>, Young>,
-    accounts: HashMap<Controller, Account>,
+    starting: HashMap<Box<str>, StartingPod>,
+    histories: HashMap<Controller, FailureHistory>,
     /// Until when pods are left as they are.
     paused: Arc<ByController<Moment>>,
     /// When what does not count any more was last dropped.
@@ -38,7 +38,7 @@ struct Controller {
 }
 
 #[derive(Debug)]
-struct Young {
+struct StartingPod {
     controller: Controller,
     /// Since when it could run: created, free of its last gate or bound, whatever came last.
     since: Moment,
@@ -48,11 +48,11 @@ struct Young {
 
 /// When pods of a controller failed, the oldest first.
 #[derive(Debug, Default)]
-struct Account {
+struct FailureHistory {
     /// Those in whose place none was created so far.
     failed: VecDeque<Moment>,
     /// When one was created in the place of another.
-    again: VecDeque<Moment>,
+    recreated: VecDeque<Moment>,
 }
 
 /// A controller that creates the same failure over and over.
@@ -85,7 +85,7 @@ impl LoopGuard {
         now: Moment,
     ) -> Option<Loop> {
         self.sweep(now);
-        let before = self.young.remove(&record.uid);
+        let before = self.starting.remove(&record.uid);
         let controller = Controller {
             namespace: record.namespace.clone(),
             uid: record.controller.clone()?,
@@ -97,8 +97,8 @@ impl LoopGuard {
         if record.terminating.is_some() || record.phase == Phase::Finished {
             // One that has done its work by then is none of ours.
             let has_failed = record.failed || record.phase != Phase::Finished;
-            if let Some(young) = before.filter(|_| has_failed) {
-                self.ended(young, settings, now);
+            if let Some(starting) = before.filter(|_| has_failed) {
+                self.ended(starting, settings, now);
             }
             return None;
         }
@@ -113,28 +113,28 @@ impl LoopGuard {
             }
             None => return None,
         };
-        let young = Young {
+        let starting = StartingPod {
             controller,
             since,
             gated,
             bound,
         };
-        if young.may_fail(now) {
-            self.young.insert(record.uid.clone(), young);
+        if starting.may_fail(now) {
+            self.starting.insert(record.uid.clone(), starting);
         }
         closed
     }
 
     /// A pod is gone.
     pub fn delete(&mut self, uid: &str, settings: config::LoopGuard, now: Moment) {
-        if let Some(young) = self.young.remove(uid) {
-            self.ended(young, settings, now);
+        if let Some(starting) = self.starting.remove(uid) {
+            self.ended(starting, settings, now);
         }
     }
 
     /// Keeps the pods that are still there. When the others ended is not known, so that they count for nothing.
     pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.young.retain(|uid, _| is_there(uid));
+        self.starting.retain(|uid, _| is_there(uid));
     }
 
     /// The controllers that are paused, and until when.
@@ -164,15 +164,15 @@ impl LoopGuard {
         until.is_some_and(|until| now < *until)
     }
 
-    fn ended(&mut self, young: Young, settings: config::LoopGuard, now: Moment) {
-        if now.since(young.since) > SOON {
+    fn ended(&mut self, starting: StartingPod, settings: config::LoopGuard, now: Moment) {
+        if now.since(starting.since) > FAILURE_WINDOW {
             return;
         }
-        let account = self.accounts.entry(young.controller).or_default();
-        account.failed.push_back(now);
+        let history = self.histories.entry(starting.controller).or_default();
+        history.failed.push_back(now);
         // More make no difference.
-        if account.failed.len() > settings.failures_per_minute {
-            account.failed.pop_front();
+        if history.failed.len() > settings.failures_per_minute {
+            history.failed.pop_front();
         }
     }
 
@@ -184,15 +184,15 @@ impl LoopGuard {
         settings: config::LoopGuard,
         now: Moment,
     ) -> Option<Loop> {
-        let account = self.accounts.get_mut(controller)?;
-        account.forget(now);
-        account.failed.pop_front()?;
-        account.again.push_back(now);
-        let failures = account.again.len();
+        let history = self.histories.get_mut(controller)?;
+        history.forget(now);
+        history.failed.pop_front()?;
+        history.recreated.push_back(now);
+        let failures = history.recreated.len();
         if failures <= settings.failures_per_minute || settings.pause == Micros(0) {
             return None;
         }
-        self.accounts.remove(controller);
+        self.histories.remove(controller);
         let until = now.after(settings.pause);
         Arc::make_mut(&mut self.paused)
             .entry(&controller.namespace, &controller.uid)
@@ -214,10 +214,10 @@ impl LoopGuard {
             return;
         }
         self.swept = Some(now);
-        self.young.retain(|_, young| young.may_fail(now));
-        self.accounts.retain(|_, account| {
-            account.forget(now);
-            !(account.failed.is_empty() && account.again.is_empty())
+        self.starting.retain(|_, starting| starting.may_fail(now));
+        self.histories.retain(|_, history| {
+            history.forget(now);
+            !(history.failed.is_empty() && history.recreated.is_empty())
         });
     }
 }
@@ -227,16 +227,16 @@ fn is_changed(record: &PodRecord) -> bool {
     record.decision.is_some() || record.held.is_some()
 }
 
-impl Young {
+impl StartingPod {
     /// Whether its end would still be a failure.
     fn may_fail(&self, now: Moment) -> bool {
-        !self.bound || now.since(self.since) <= SOON
+        !self.bound || now.since(self.since) <= FAILURE_WINDOW
     }
 }
 
-impl Account {
+impl FailureHistory {
     fn forget(&mut self, now: Moment) {
-        for moments in [&mut self.failed, &mut self.again] {
+        for moments in [&mut self.failed, &mut self.recreated] {
             let counts = |at: &Moment| now.since(*at) < MINUTE;
             while moments.front().is_some_and(|at| !counts(at)) {
                 moments.pop_front();

@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use crate::model::node::{NodeId, OnTheirWay, Share};
-use crate::model::workload::Turn;
+use crate::model::node::{AssumedPods, NodeId, Share};
+use crate::model::workload::QueueKey;
 use crate::resources::Amounts;
 
 /// Something known of nodes.
-pub type ByNode<T> = HashMap<NodeId, T, BuildHasherDefault<Scatter>>;
+pub type ByNode<T> = HashMap<NodeId, T, BuildHasherDefault<NodeIdHasher>>;
 
 /// Hashes a [`NodeId`], which a decision looks up for every node: they are given out in sequence, by us.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Scatter(u64);
+pub struct NodeIdHasher(u64);
 
-impl Hasher for Scatter {
+impl Hasher for NodeIdHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -38,83 +38,83 @@ pub struct Claim {
     /// The pod's uid.
     pub uid: Arc<str>,
     /// Where it stands.
-    pub turn: Turn,
+    pub queue_key: QueueKey,
     /// The site of the node.
     pub site: Arc<str>,
     /// The pod's effective request. A pod slot comes with it.
     pub amount: Amounts,
     /// Whether there is room for it now, so that it is about to come; else it waits for the rest.
-    pub comes: bool,
+    pub has_room: bool,
 }
 
 /// The claims of a release plan, one for each pod, in the order of turns; and where nobody may go yet whom the plan does not
 /// know or has not considered. Equal after equal calls. A copy shares the claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claims {
-    made: Arc<Made>,
+    table: Arc<ClaimTable>,
     /// The first pod that the plan left waiting.
-    first_waiting: Option<Turn>,
+    first_waiting: Option<QueueKey>,
     /// Nodes that gained room since it was considered.
     gained: BTreeSet<NodeId>,
     /// The first pod that was not considered.
-    not_considered: Option<Turn>,
+    not_considered: Option<QueueKey>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Made {
+struct ClaimTable {
     by_uid: BTreeMap<Arc<str>, (NodeId, Claim)>,
-    nodes: ByNode<Line>,
-    sites: BTreeMap<Arc<str>, Line>,
+    nodes: ByNode<ClaimSums>,
+    sites: BTreeMap<Arc<str>, ClaimSums>,
 }
 
 /// What is set aside in one place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Line {
-    turns: Vec<Turn>,
+struct ClaimSums {
+    keys: Vec<QueueKey>,
     /// What the first of them has set aside, the first two, and so on.
-    sums: Vec<SetAside>,
+    sums: Vec<Claimed>,
 }
 
 /// What several held pods have set aside together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SetAside {
+pub struct Claimed {
     /// All of it.
     pub taken: Share,
     /// The part for those that are about to come.
-    pub coming: OnTheirWay,
+    pub assumed: AssumedPods,
 }
 
-impl SetAside {
+impl Claimed {
     fn add(&mut self, claim: &Claim) {
         self.taken.amounts.add(&claim.amount, 1);
         self.taken.pods += 1;
-        if claim.comes {
-            self.coming.add(&claim.amount, 1);
+        if claim.has_room {
+            self.assumed.add(&claim.amount, 1);
         }
     }
 
-    /// The reverse, but that `coming.step` and `coming.largest` go on counting the claim.
+    /// The reverse, but that `assumed.step` and `assumed.largest` go on counting the claim.
     pub(crate) fn take(&mut self, claim: &Claim) {
         self.taken.amounts = self.taken.amounts.less(&claim.amount);
         self.taken.pods -= 1;
-        if claim.comes {
-            self.coming.amounts = self.coming.amounts.less(&claim.amount);
-            self.coming.pods -= 1;
+        if claim.has_room {
+            self.assumed.amounts = self.assumed.amounts.less(&claim.amount);
+            self.assumed.pods -= 1;
         }
     }
 }
 
-impl Line {
+impl ClaimSums {
     fn add(&mut self, claim: &Claim) {
-        let at = self.turns.partition_point(|turn| *turn <= claim.turn);
+        let at = self.keys.partition_point(|queue_key| *queue_key <= claim.queue_key);
         let before = at.checked_sub(1).map(|last| self.sums[last].clone());
-        self.turns.insert(at, claim.turn);
+        self.keys.insert(at, claim.queue_key);
         self.sums.insert(at, before.unwrap_or_default());
         self.sums[at..].iter_mut().for_each(|sum| sum.add(claim));
     }
 
-    fn ahead(&self, turn: Turn) -> Option<&SetAside> {
-        let ahead = self.turns.partition_point(|other| *other < turn);
+    fn ahead(&self, queue_key: QueueKey) -> Option<&Claimed> {
+        let ahead = self.keys.partition_point(|other| *other < queue_key);
         self.sums.get(ahead.checked_sub(1)?)
     }
 }
@@ -122,15 +122,15 @@ impl Line {
 impl Claims {
     /// Sets room on this node aside. Cost: a search, and a pass over the claims of those behind, of which a plan has none.
     pub fn add(&mut self, node: NodeId, claim: Claim) {
-        let made = Arc::make_mut(&mut self.made);
-        made.nodes.entry(node).or_default().add(&claim);
-        made.sites.entry(Arc::clone(&claim.site)).or_default().add(&claim);
-        made.by_uid.insert(Arc::clone(&claim.uid), (node, claim));
+        let table = Arc::make_mut(&mut self.table);
+        table.nodes.entry(node).or_default().add(&claim);
+        table.sites.entry(Arc::clone(&claim.site)).or_default().add(&claim);
+        table.by_uid.insert(Arc::clone(&claim.uid), (node, claim));
     }
 
     /// The pod that stands there goes on waiting, and all that come later do so behind it.
-    pub fn leave_waiting(&mut self, turn: Turn) {
-        self.first_waiting.get_or_insert(turn);
+    pub fn leave_waiting(&mut self, queue_key: QueueKey) {
+        self.first_waiting.get_or_insert(queue_key);
     }
 
     /// This node has more room than the plan knew. Those that it left waiting are to look at it before those behind them.
@@ -139,45 +139,45 @@ impl Claims {
     }
 
     /// Nobody from this turn on is considered yet, or everybody is. Who is not may not be overtaken.
-    pub fn consider_up_to(&mut self, turn: Option<Turn>) {
-        self.not_considered = turn;
+    pub fn consider_up_to(&mut self, queue_key: Option<QueueKey>) {
+        self.not_considered = queue_key;
     }
 
     /// From where on nobody is considered yet.
-    pub fn not_considered(&self) -> Option<Turn> {
+    pub fn not_considered(&self) -> Option<QueueKey> {
         self.not_considered
     }
 
     /// Whether a pod that stands there may go to this node at all. Cost: a search.
-    pub fn is_open(&self, node: NodeId, turn: Turn) -> bool {
+    pub fn is_open(&self, node: NodeId, queue_key: QueueKey) -> bool {
         let is_new = || self.gained.contains(&node);
-        self.not_considered.is_none_or(|next| turn < next)
-            && (self.first_waiting.is_none_or(|first| turn <= first) || !is_new())
+        self.not_considered.is_none_or(|next| queue_key < next)
+            && (self.first_waiting.is_none_or(|first| queue_key <= first) || !is_new())
     }
 
     /// The claim of the pod of this uid, and its node. Cost: a search.
     pub fn of(&self, uid: &str) -> Option<(NodeId, &Claim)> {
-        self.made.by_uid.get(uid).map(|(node, claim)| (*node, claim))
+        self.table.by_uid.get(uid).map(|(node, claim)| (*node, claim))
     }
 
-    /// What those ahead of `turn` have set aside on this node; `None` where nobody has. Cost: two searches if anything is set
+    /// What those ahead of `queue_key` have set aside on this node; `None` where nobody has. Cost: two searches if anything is set
     /// aside there.
-    pub fn on(&self, node: NodeId, turn: Turn) -> Option<&SetAside> {
-        self.made.nodes.get(&node)?.ahead(turn)
+    pub fn on(&self, node: NodeId, queue_key: QueueKey) -> Option<&Claimed> {
+        self.table.nodes.get(&node)?.ahead(queue_key)
     }
 
     /// The same at a site.
-    pub fn at(&self, site: &str, turn: Turn) -> Option<&SetAside> {
-        self.made.sites.get(site)?.ahead(turn)
+    pub fn at(&self, site: &str, queue_key: QueueKey) -> Option<&Claimed> {
+        self.table.sites.get(site)?.ahead(queue_key)
     }
 
     /// Whether anything is set aside on this node. Cost: a search.
     pub fn is_on(&self, node: NodeId) -> bool {
-        self.made.nodes.contains_key(&node)
+        self.table.nodes.contains_key(&node)
     }
 
     /// Every claim and its node.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Claim)> {
-        self.made.by_uid.values().map(|(node, claim)| (*node, claim))
+        self.table.by_uid.values().map(|(node, claim)| (*node, claim))
     }
 }

@@ -30,9 +30,9 @@ pub struct Node {
     /// Pods charged to it.
     pub pods: i64,
     /// The part of `used` and `pods` charged by guess.
-    pub on_their_way: OnTheirWay,
+    pub assumed: AssumedPods,
     /// The part of `used` and `pods` that goes when the pods that are terminating are gone, in the order of their times.
-    pub leaving: Vec<Leaving>,
+    pub terminating: Vec<Terminating>,
     /// The part of `used` and `pods` held by pods of a known priority, which preemption could free.
     pub by_priority: Vec<PriorityUse>,
     /// `spec.unschedulable`.
@@ -47,7 +47,7 @@ impl Node {
     /// Whether less of any resource is free than on `other`, the same node at another time, or more pods are on their way.
     pub fn has_less_than(&self, other: &Node) -> bool {
         let is_more = |some: &Amounts, others: &Amounts| some.named().any(|(name, amount)| amount > others.get(name));
-        let (coming, others) = (&self.on_their_way, &other.on_their_way);
+        let (coming, others) = (&self.assumed, &other.assumed);
         (self.pods > other.pods || is_more(&self.used, &other.used))
             || (coming.pods > others.pods || is_more(&coming.amounts, &others.amounts))
     }
@@ -87,7 +87,7 @@ pub struct Share {
 
 /// What goes with pods that are terminating on a node and have the same time for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Leaving {
+pub struct Terminating {
     /// When they are to be gone: `metadata.deletionTimestamp`, which is when the grace ends. `None`: in time.
     pub by: Option<jiff::Timestamp>,
     /// What they take.
@@ -97,7 +97,7 @@ pub struct Leaving {
 /// For how long after its grace a pod may still be terminating: it is killed then, and its volumes are taken away.
 const AFTER_GRACE: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
 
-impl Leaving {
+impl Terminating {
     /// Whether it is worth waiting for: these pods go within `wait`, and are not stuck.
     pub fn is_soon(&self, wait: Micros, now: jiff::Timestamp) -> bool {
         let wait = jiff::SignedDuration::from_micros(i64::try_from(wait.0).unwrap_or(i64::MAX));
@@ -122,7 +122,7 @@ pub struct PriorityUse {
 /// Pods on their way to nodes that only kube-scheduler knows. Each is charged to the node it will probably take, which is
 /// a guess; taken together they say how far the guesses can be wrong.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OnTheirWay {
+pub struct AssumedPods {
     /// Sum of their requests.
     pub amounts: Amounts,
     /// Their number.
@@ -133,7 +133,7 @@ pub struct OnTheirWay {
     pub largest: Amounts,
 }
 
-impl OnTheirWay {
+impl AssumedPods {
     /// One more that does not exist yet, counted so many times.
     pub fn add(&mut self, request: &Amounts, times: u32) {
         self.amounts.add(request, times);
@@ -143,7 +143,7 @@ impl OnTheirWay {
     }
 
     /// And those of another part of the site.
-    pub fn merge(&mut self, other: &OnTheirWay) {
+    pub fn merge(&mut self, other: &AssumedPods) {
         self.amounts.add(&other.amounts, 1);
         self.pods = self.pods.saturating_add(other.pods);
         self.step.divide(&other.step);

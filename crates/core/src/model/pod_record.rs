@@ -60,7 +60,7 @@ pub struct PodRecord {
     /// The pod as the waitlist keeps it, if it carries our gate.
     pub held: Option<Arc<HeldPod>>,
     /// The pod, if it carries the gate that would be ours under another domain.
-    pub stray: Option<Box<Stray>>,
+    pub other_domain_pod: Option<Box<OtherDomainPod>>,
     /// The pod as the backstop keeps it, if it states an SLO, was not let go, and kube-scheduler has found no node for it.
     pub stuck: Option<Arc<StuckPod>>,
     /// Whether it states an SLO and no decision, and nothing in it says why.
@@ -69,7 +69,7 @@ pub struct PodRecord {
 
 /// A pod behind the gate of another domain: nobody releases it, unless edgeward runs with that domain, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stray {
+pub struct OtherDomainPod {
     /// `metadata.namespace`.
     pub namespace: Box<str>,
     /// `metadata.name`.

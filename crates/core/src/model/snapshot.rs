@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::claims::Claims;
 use super::link::Link;
-use super::node::{Node, OnTheirWay};
+use super::node::{AssumedPods, Node};
 use super::site::{SiteDefinition, SiteKind};
 use super::slo::{Class, PerClass};
 use super::workload::Workload;
@@ -66,7 +66,7 @@ pub struct Site {
     /// Pods not yet running there.
     pub queues: Vec<QueueGroup>,
     /// Those that its nodes are charged for by guess.
-    pub on_their_way: OnTheirWay,
+    pub assumed: AssumedPods,
     /// Mean processing time per class as observed there, where there were enough observations.
     pub observed: PerClass<Option<Micros>>,
     /// The same per controller, which knows better than its class.
@@ -86,7 +86,7 @@ impl Site {
             nodes: Arc::default(),
             link: None,
             queues: vec![],
-            on_their_way: OnTheirWay::default(),
+            assumed: AssumedPods::default(),
             observed: PerClass::default(),
             observed_of: Arc::default(),
             free: Free::default(),

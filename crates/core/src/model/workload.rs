@@ -54,7 +54,7 @@ pub struct Workload<'a> {
     /// For how long our gate has held it, where it is decided anew because of that; `None` for a pod that arrives.
     pub held: Option<Micros>,
     /// The placement of ours it already carries, if it carries all of one.
-    pub placement: Option<PlacementClaim<'a>>,
+    pub placement: Option<StatedPlacement<'a>>,
 }
 
 impl Workload<'_> {
@@ -79,7 +79,7 @@ impl Workload<'_> {
             shadow: self.shadow,
             gates: self.gates.into_iter().map(owned).collect(),
             held: self.held,
-            placement: self.placement.map(PlacementClaim::into_owned),
+            placement: self.placement.map(StatedPlacement::into_owned),
         }
     }
 
@@ -93,12 +93,12 @@ impl Workload<'_> {
     }
 
     /// Where it stands among pods that wait for room; behind all its equals, if it was not created yet.
-    pub fn turn(&self, caps: &PriorityCaps, created: Option<(jiff::Timestamp, &str)>) -> Turn {
-        Turn {
+    pub fn queue_key(&self, caps: &PriorityCaps, created: Option<(jiff::Timestamp, &str)>) -> QueueKey {
+        QueueKey {
             priority: Reverse(self.priority),
             slo_priority: Reverse(self.slo_priority(caps)),
             created: created.map_or(jiff::Timestamp::MAX, |(at, _)| at),
-            tie: created.map_or(TIE_OF_NONE, |(_, uid)| tie(uid)),
+            uid: created.map_or(UID_OF_NONE, |(_, uid)| uid_bytes(uid)),
         }
     }
 
@@ -126,10 +126,10 @@ impl Workload<'_> {
 const UID: usize = 36;
 
 /// Behind every uid: UTF-8 has no such byte.
-const TIE_OF_NONE: [u8; UID] = [u8::MAX; UID];
+const UID_OF_NONE: [u8; UID] = [u8::MAX; UID];
 
 /// The uid, cut or filled with zeros to its usual length.
-fn tie(uid: &str) -> [u8; UID] {
+fn uid_bytes(uid: &str) -> [u8; UID] {
     let mut bytes = uid.bytes();
     std::array::from_fn(|_| bytes.next().unwrap_or(0))
 }
@@ -138,27 +138,27 @@ fn tie(uid: &str) -> [u8; UID] {
 /// as text. It is the same in every replica, and in every build: no hash is part of it, which another standard library may
 /// compute differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Turn {
+pub struct QueueKey {
     priority: Reverse<i32>,
     slo_priority: Reverse<u8>,
     /// To the second; the last moment for a pod that does not exist yet.
     created: jiff::Timestamp,
-    tie: [u8; UID],
+    uid: [u8; UID],
 }
 
-impl Turn {
+impl QueueKey {
     /// Behind everybody.
-    pub const LAST: Turn = Turn {
+    pub const LAST: QueueKey = QueueKey {
         priority: Reverse(i32::MIN),
         slo_priority: Reverse(0),
         created: jiff::Timestamp::MAX,
-        tie: TIE_OF_NONE,
+        uid: UID_OF_NONE,
     };
 }
 
-impl PlacementClaim<'_> {
-    fn into_owned(self) -> PlacementClaim<'static> {
-        PlacementClaim {
+impl StatedPlacement<'_> {
+    fn into_owned(self) -> StatedPlacement<'static> {
+        StatedPlacement {
             decision: Cow::Owned(self.decision.into_owned()),
             site: Cow::Owned(self.site.into_owned()),
             id: self.id,
@@ -170,7 +170,7 @@ impl PlacementClaim<'_> {
 /// The annotations of a complete placement of ours. Anybody can write them: a claim counts only together with
 /// the spec of the site it names (DESIGN 4.1).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PlacementClaim<'a> {
+pub struct StatedPlacement<'a> {
     /// `edge` or `cloud`, as found.
     pub decision: Cow<'a, str>,
     /// Site name, as found.
@@ -187,15 +187,15 @@ mod tests {
     use crate::keys::Keys;
     use crate::wire::pod::Pod;
 
-    fn turn(created: Option<(jiff::Timestamp, &str)>) -> Turn {
+    fn queue_key(created: Option<(jiff::Timestamp, &str)>) -> QueueKey {
         let pod = Pod::from_json(r#"{"spec":{}}"#).unwrap();
         let workload = pod.workload("shop".into(), &Keys::new("example.io"));
-        workload.turn(&PriorityCaps::default(), created)
+        workload.queue_key(&PriorityCaps::default(), created)
     }
 
     #[test]
     fn of_pods_of_one_second_the_one_with_the_smaller_uid_is_first() {
-        let of = |uid| turn(Some((jiff::Timestamp::UNIX_EPOCH, uid)));
+        let of = |uid| queue_key(Some((jiff::Timestamp::UNIX_EPOCH, uid)));
         let uids = [
             "",
             "0b5c8a6e-3f0d-4a52-9a5b-0c7f5a1f9d10",
@@ -210,8 +210,8 @@ mod tests {
 
     #[test]
     fn a_pod_that_is_not_created_yet_is_behind_its_equals_and_before_the_last() {
-        let latest = turn(Some((jiff::Timestamp::MAX, &"\u{10ffff}".repeat(9))));
-        assert!(latest < turn(None));
-        assert!(turn(None) < Turn::LAST);
+        let latest = queue_key(Some((jiff::Timestamp::MAX, &"\u{10ffff}".repeat(9))));
+        assert!(latest < queue_key(None));
+        assert!(queue_key(None) < QueueKey::LAST);
     }
 }

@@ -170,16 +170,16 @@ pub fn decide_among<'s>(
 }
 
 /// Where a pod that is held waits best: the node that comes closest to having room for it at the sites which, but for room, it
-/// might go to, unless that is `spoken_for`; with the position of its site in the snapshot. Cost: two passes over the nodes.
+/// might go to, unless that is `is_claimed`; with the position of its site in the snapshot. Cost: two passes over the nodes.
 pub fn nearest_room<'s>(
     workload: &Workload<'_>,
     verdict: &Verdict<'s>,
     room: &Room<'s, '_>,
-    spoken_for: impl Fn(&Node) -> bool,
+    is_claimed: impl Fn(&Node) -> bool,
 ) -> Option<(&'s Site, NodeId)> {
     let sites = verdict.sites.iter().filter(|assessment| assessment.lacks_room());
     let nearest = sites.filter_map(|assessment| {
-        let (missing, node) = feasibility::nearest_node(workload, assessment.site, room, &spoken_for)?;
+        let (missing, node) = feasibility::nearest_node(workload, assessment.site, room, &is_claimed)?;
         Some((missing, &node.name, assessment.site, node.id))
     });
     let (_, _, site, node) = nearest.min_by_key(|(missing, name, _, _)| (*missing, *name))?;
@@ -259,8 +259,10 @@ pub(crate) fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize
 /// selector and tolerations of the site they name. This needs no trust: whoever wrote them could have written the
 /// same selector without us.
 fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
-    let Some(claim) = &workload.placement else { return false };
-    let Some(site) = room.snapshot.sites.iter().find(|site| site.name() == claim.site) else {
+    let Some(stated) = &workload.placement else {
+        return false;
+    };
+    let Some(site) = room.snapshot.sites.iter().find(|site| site.name() == stated.site) else {
         return false;
     };
     let selected = |(key, value): (&str, &str)| {
@@ -271,8 +273,8 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
             .any(|(k, v)| k == key && v == value)
     };
     let tolerated = |wanted| workload.tolerations.iter().any(|toleration| toleration.covers(wanted));
-    claim.decision == site.kind().as_str()
-        && now.wall.duration_since(claim.at).abs() <= REINVOCATION
+    stated.decision == site.kind().as_str()
+        && now.wall.duration_since(stated.at).abs() <= REINVOCATION
         && site.definition.selector().all(selected)
         && site.definition.tolerations.iter().all(tolerated)
 }

@@ -44,11 +44,11 @@ fn model(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Mi
 
 /// Pods of the class that are served before this one. It is the youngest, so its equals stand ahead.
 fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> u64 {
-    let rank = (workload.priority, workload.slo_priority(&config.priority_caps));
+    let key = (workload.priority, workload.slo_priority(&config.priority_caps));
     let groups = site.queues.iter().filter(|group| group.class == slo.class);
     let ahead = groups.map(|group| match config.queue_model {
         QueueModel::Pending => group.pending,
-        QueueModel::Waiting if (group.priority, group.slo_priority) >= rank => group.waiting,
+        QueueModel::Waiting if (group.priority, group.slo_priority) >= key => group.waiting,
         QueueModel::Waiting => 0,
     });
     ahead.sum()

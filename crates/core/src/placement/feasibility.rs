@@ -77,7 +77,7 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site, room: &Room<'_
             }
         }
         // Those ahead are of no lower priority.
-        if let Some(ahead) = room.set_aside(node) {
+        if let Some(ahead) = room.claimed_ahead(node) {
             used.add(&ahead.taken.amounts, 1);
             pods += ahead.taken.pods;
         }
@@ -100,13 +100,17 @@ pub(super) fn node_after_terminating<'n>(
     now: jiff::Timestamp,
 ) -> Option<&'n Node> {
     let makes_room = |node: &&Node| {
-        let soon = || node.leaving.iter().filter(|leaving| leaving.is_soon(wait, now));
+        let soon = || {
+            node.terminating
+                .iter()
+                .filter(|terminating| terminating.is_soon(wait, now))
+        };
         soon().next().is_some() && {
             let taken = room.taken(node);
             let (mut used, mut pods) = (taken.amounts.into_owned(), taken.pods);
-            for leaving in soon() {
-                used = used.less(&leaving.share.amounts);
-                pods -= leaving.share.pods;
+            for terminating in soon() {
+                used = used.less(&terminating.share.amounts);
+                pods -= terminating.share.pods;
             }
             pods < node.slots && workload.request.fits(&node.allocatable, &used)
         }
@@ -116,21 +120,21 @@ pub(super) fn node_after_terminating<'n>(
         .find(|node| may_run(workload, site, node))
 }
 
-/// The node of the site that comes closest to having room for the pod, among those that could hold it and are not `spoken_for`,
+/// The node of the site that comes closest to having room for the pod, among those that could hold it and are not `is_claimed`,
 /// with what is missing there: the largest share of any resource, in millionths. Of equals, the first by name. Cost: a pass
 /// over the nodes.
 pub(super) fn nearest_node<'n>(
     workload: &Workload<'_>,
     site: &'n Site,
     room: &Room<'_, '_>,
-    spoken_for: impl Fn(&Node) -> bool,
+    is_claimed: impl Fn(&Node) -> bool,
 ) -> Option<(i64, &'n Node)> {
     let nothing = Amounts::default();
     let could_hold = |node: &&Node| {
         node.slots > 0
             && workload.request.fits(&node.allocatable, &nothing)
             && may_run(workload, site, node)
-            && !spoken_for(node)
+            && !is_claimed(node)
     };
     let missing = |node: &Node| {
         let taken = room.taken(node);
@@ -162,13 +166,13 @@ pub(super) fn refuse_crowded(
     fitting: &[&Node],
     room: &Room<'_, '_>,
 ) -> Option<Refusal> {
-    let all = room.on_their_way(site);
+    let all = room.assumed(site);
     if all.pods == 0 || all.leave_a_place(&workload.request, fitting.iter().copied()) {
         return None;
     }
     // Those charged to nodes that this pod may not use are taken to stay there.
     let nodes: Vec<&Node> = site.nodes().filter(|node| may_run(workload, site, node)).collect();
-    let rivals = room.on_their_way_to(nodes.iter().copied());
+    let rivals = room.assumed_on(nodes.iter().copied());
     if rivals.leave_a_place(&workload.request, nodes.iter().copied()) {
         return None;
     }

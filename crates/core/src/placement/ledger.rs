@@ -15,14 +15,14 @@ use jiff::Timestamp;
 
 use crate::model::claims::ByNode;
 use crate::model::decision_id::DecisionId;
-use crate::model::node::{NodeId, OnTheirWay};
+use crate::model::node::{AssumedPods, NodeId};
 use crate::model::owner::Owner;
 use crate::model::workload::Workload;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment, Now};
 
 /// How many reservations of one owner must expire in a row before it gets no more.
-const STRIKES: u32 = 3;
+const MAX_EXPIRIES: u32 = 3;
 
 /// Of how many owners it is remembered that their reservations expired.
 const MAX_OWNERS: usize = 1_000;
@@ -83,10 +83,10 @@ pub struct Ledger {
     /// They, the oldest first.
     by_age: BTreeSet<(Moment, DecisionId)>,
     /// Since when pods are seen as they are created.
-    sight: Moment,
+    watched_since: Moment,
     /// The uids of held pods that are being released, each with its reservation.
     releases: BTreeMap<Arc<str>, DecisionId>,
-    strikes: BTreeMap<Owner, Strikes>,
+    expiries: BTreeMap<Owner, Expiries>,
     /// Owners whose strikes are out.
     suspended: usize,
     /// How many times reservations gave room back so far.
@@ -112,7 +112,7 @@ impl Entry {
 
 /// Expired in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Strikes {
+struct Expiries {
     count: u32,
     last: Timestamp,
 }
@@ -134,9 +134,9 @@ impl Ledger {
             nodes: HashMap::with_hasher(BuildHasherDefault::new()),
             unconfirmed: BTreeMap::new(),
             by_age: BTreeSet::new(),
-            sight: Moment(i64::MIN),
+            watched_since: Moment(i64::MIN),
             releases: BTreeMap::new(),
-            strikes: BTreeMap::new(),
+            expiries: BTreeMap::new(),
             suspended: 0,
             freed: 0,
             expired: 0,
@@ -147,7 +147,7 @@ impl Ledger {
     /// What expires because the time became shorter says nothing of its owner.
     pub fn set_ttl(&mut self, ttl: Micros) {
         if let (true, Some((newest, _))) = (ttl < self.ttl, self.by_age.last()) {
-            self.sight = self.sight.max(newest.after(Micros(1)));
+            self.watched_since = self.watched_since.max(newest.after(Micros(1)));
         }
         self.ttl = ttl;
     }
@@ -161,16 +161,19 @@ impl Ledger {
 
     /// Since when pods are seen as they are created; `None` while they are not. That the pod of a reservation made before
     /// did not come in time says nothing of its owner.
-    pub fn set_sight(&mut self, since: Option<Moment>) {
-        self.sight = since.unwrap_or(Moment(i64::MAX));
+    pub fn set_watched_since(&mut self, since: Option<Moment>) {
+        self.watched_since = since.unwrap_or(Moment(i64::MAX));
     }
 
     /// Takes the room; held as of `since`. False, and nothing is taken, for an owner whose last three came to nothing, and
     /// while another one of this id is unconfirmed. Cost: a search, and the reservation is kept.
     pub fn reserve(&mut self, mut reservation: Reservation, since: Moment) -> bool {
-        let strikes = self.strikes.get(&reservation.owner).map_or(0, |strikes| strikes.count);
+        let expiries = self
+            .expiries
+            .get(&reservation.owner)
+            .map_or(0, |expiries| expiries.count);
         // A pod that is released is there.
-        let is_suspended = strikes >= STRIKES && reservation.releases.is_none();
+        let is_suspended = expiries >= MAX_EXPIRIES && reservation.releases.is_none();
         let is_taken = self.unconfirmed.contains_key(&reservation.id);
         if self.ttl == Micros(0) || is_suspended || is_taken {
             return false;
@@ -191,7 +194,7 @@ impl Ledger {
 
     /// The pod is under review again: what it was promised is free, to be promised anew, and held as of the moment that is
     /// returned. `None`, and nothing happens, if it holds no unconfirmed reservation: the id and the namespace must be its own.
-    pub fn withdraw(&mut self, id: DecisionId, namespace: &str) -> Option<Moment> {
+    pub fn forget(&mut self, id: DecisionId, namespace: &str) -> Option<Moment> {
         let entry = self.unconfirmed(id)?;
         if entry.reservation.owner.namespace() != namespace {
             return None;
@@ -204,7 +207,7 @@ impl Ledger {
 
     /// The held pod of this uid is gone, or released by another decision than the one that its room was promised by. Cost: a
     /// search.
-    pub fn withdraw_release(&mut self, uid: &str) {
+    pub fn forget_release(&mut self, uid: &str) {
         if let Some(id) = self.releases.get(uid).copied()
             && let Some(entry) = self.take_unconfirmed(id)
         {
@@ -228,7 +231,7 @@ impl Ledger {
         self.freed += u64::from(self.replicas > 1);
         self.unconfirmed.remove(&id);
         self.by_age.remove(&(since, id));
-        self.acquit(&owner);
+        self.clear_expiries(&owner);
         Some(node)
     }
 
@@ -283,8 +286,8 @@ impl Ledger {
             let Some(entry) = self.take_unconfirmed(id) else {
                 continue;
             };
-            if since >= self.sight && entry.reservation.releases.is_none() {
-                self.strike(entry.reservation.owner, now.wall);
+            if since >= self.watched_since && entry.reservation.releases.is_none() {
+                self.record_expiry(entry.reservation.owner, now.wall);
             }
         }
         self.expired - before
@@ -293,12 +296,16 @@ impl Ledger {
     /// A pod of this owner exists that was created at this time. If that is after its last reservation expired, its
     /// promises come true again. Called for every pod seen: who decided about it does not matter.
     pub fn seen(&mut self, namespace: &str, controller: Option<&str>, created: Timestamp) {
-        if self.strikes.is_empty() {
+        if self.expiries.is_empty() {
             return;
         }
         let owner = Owner::new(namespace, controller);
-        if self.strikes.get(&owner).is_some_and(|strikes| created > strikes.last) {
-            self.acquit(&owner);
+        if self
+            .expiries
+            .get(&owner)
+            .is_some_and(|expiries| created > expiries.last)
+        {
+            self.clear_expiries(&owner);
         }
     }
 
@@ -310,10 +317,10 @@ impl Ledger {
     }
 
     /// The same on all nodes of a site, together. Cost: a pass over the open reservations.
-    pub fn on_their_way(&self, site: &str, revision: u64) -> OnTheirWay {
+    pub fn assumed(&self, site: &str, revision: u64) -> AssumedPods {
         let entries = self.nodes.values().flatten();
         let of_site = entries.filter(|entry| *entry.reservation.site == *site);
-        let mut pods = OnTheirWay::default();
+        let mut pods = AssumedPods::default();
         for charge in of_site.filter_map(|entry| self.charge(entry, revision)) {
             pods.add(charge.amount, charge.times);
         }
@@ -346,7 +353,7 @@ impl Ledger {
     }
 
     /// The reservations that nobody has confirmed and since when they are, the oldest first. Cost of each: two searches.
-    pub fn promises(&self) -> impl Iterator<Item = (&Reservation, Moment)> {
+    pub fn open_reservations(&self) -> impl Iterator<Item = (&Reservation, Moment)> {
         self.by_age.iter().filter_map(|(since, id)| {
             let mut entries = self.nodes.get(self.unconfirmed.get(id)?)?.iter();
             let entry = entries.find(|entry| entry.is_open(*id))?;
@@ -401,24 +408,24 @@ impl Ledger {
     }
 
     /// A reservation of this owner came to nothing. When too many owners are remembered, the older half is forgotten.
-    fn strike(&mut self, owner: Owner, at: Timestamp) {
-        let strikes = self.strikes.entry(owner).or_insert(Strikes { count: 0, last: at });
-        strikes.count += 1;
-        strikes.last = at;
-        self.suspended += usize::from(strikes.count == STRIKES);
-        if self.strikes.len() > MAX_OWNERS {
-            let mut times: Vec<_> = self.strikes.values().map(|strikes| strikes.last).collect();
+    fn record_expiry(&mut self, owner: Owner, at: Timestamp) {
+        let expiries = self.expiries.entry(owner).or_insert(Expiries { count: 0, last: at });
+        expiries.count += 1;
+        expiries.last = at;
+        self.suspended += usize::from(expiries.count == MAX_EXPIRIES);
+        if self.expiries.len() > MAX_OWNERS {
+            let mut times: Vec<_> = self.expiries.values().map(|expiries| expiries.last).collect();
             let (_, &mut median, _) = times.select_nth_unstable(MAX_OWNERS / 2);
-            self.strikes.retain(|_, strikes| strikes.last > median);
-            let remembered = self.strikes.values();
-            self.suspended = remembered.filter(|strikes| strikes.count >= STRIKES).count();
+            self.expiries.retain(|_, expiries| expiries.last > median);
+            let remembered = self.expiries.values();
+            self.suspended = remembered.filter(|expiries| expiries.count >= MAX_EXPIRIES).count();
         }
     }
 
     /// A promise to this owner came true.
-    fn acquit(&mut self, owner: &Owner) {
-        if let Some(strikes) = self.strikes.remove(owner) {
-            self.suspended -= usize::from(strikes.count >= STRIKES);
+    fn clear_expiries(&mut self, owner: &Owner) {
+        if let Some(expiries) = self.expiries.remove(owner) {
+            self.suspended -= usize::from(expiries.count >= MAX_EXPIRIES);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 mod release;
 
-pub use release::{Operation, let_go, note, release};
+pub use release::{Operation, release, remove_gate, update_reason};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -205,7 +205,7 @@ pub struct Policies {
 
 /// Where a policy stands among the others of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct PolicyOverlaps {
     /// Policies that count instead, for pods that both select; the first ten.
     pub overridden_by: Vec<String>,
     /// Policies instead of which it counts, for pods that both select; the first ten.
@@ -223,8 +223,8 @@ impl Policies {
             }
         }
         for namespace in policies.in_force.values_mut() {
-            let rank = |seen: &Seen| seen.policy.as_ref().map_or(0, |policy| -policy.precedence);
-            namespace.sort_by(|a, b| (rank(a), &a.name).cmp(&(rank(b), &b.name)));
+            let order = |seen: &Seen| seen.policy.as_ref().map_or(0, |policy| -policy.precedence);
+            namespace.sort_by(|a, b| (order(a), &a.name).cmp(&(order(b), &b.name)));
         }
         policies
     }
@@ -255,15 +255,15 @@ impl Policies {
 
     /// Every policy and where it stands; `None` for one that has faults. Cost: within each namespace, each is compared with
     /// each, up to ten that overlap.
-    pub fn standings(&self) -> impl Iterator<Item = (&Seen, Option<Standing>)> {
+    pub fn overlaps(&self) -> impl Iterator<Item = (&Seen, Option<PolicyOverlaps>)> {
         let in_force = self.in_force.values().flat_map(|namespace| {
             namespace.iter().enumerate().map(move |(at, seen)| {
                 let (stronger, weaker) = (&namespace[..at], &namespace[at + 1..]);
-                let standing = Standing {
+                let overlaps = PolicyOverlaps {
                     overridden_by: overlapping(seen, stronger),
                     overrides: overlapping(seen, weaker),
                 };
-                (&**seen, Some(standing))
+                (&**seen, Some(overlaps))
             })
         });
         in_force.chain(self.refused.iter().map(|seen| (&**seen, None)))

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use crate::model::claims::{Claim, Claims, SetAside};
-use crate::model::node::{Node, NodeId, OnTheirWay};
+use crate::model::claims::{Claim, Claimed, Claims};
+use crate::model::node::{AssumedPods, Node, NodeId};
 use crate::model::snapshot::{Free, Site, Snapshot};
-use crate::model::workload::Turn;
+use crate::model::workload::QueueKey;
 use crate::placement::ledger::{Charge, Ledger};
 use crate::placement::score;
 use crate::placement::score::SCORED;
@@ -24,7 +24,7 @@ pub struct Room<'s, 'l> {
     /// What is set aside for held pods.
     claims: &'l Claims,
     /// Where the pod stands: what is set aside for those behind it does not count.
-    turn: Turn,
+    queue_key: QueueKey,
     /// Claims of those ahead, by node, that do not count: these pods are being released, with a reservation each.
     released: Vec<(NodeId, &'l Claim)>,
 }
@@ -48,7 +48,7 @@ impl<'s> Room<'s, 'static> {
             snapshot,
             ledger: &NOTHING,
             claims: &NO_CLAIMS,
-            turn: Turn::LAST,
+            queue_key: QueueKey::LAST,
             released: vec![],
         }
     }
@@ -56,22 +56,22 @@ impl<'s> Room<'s, 'static> {
 
 impl<'s: 'l, 'l> Room<'s, 'l> {
     /// What a pod that stands there finds. Cost: a search for each pod that is being released.
-    pub fn new(snapshot: &'s Snapshot, ledger: &'l Ledger, turn: Turn) -> Self {
-        Self::beside(snapshot, ledger, &snapshot.claims, turn)
+    pub fn new(snapshot: &'s Snapshot, ledger: &'l Ledger, queue_key: QueueKey) -> Self {
+        Self::beside(snapshot, ledger, &snapshot.claims, queue_key)
     }
 }
 
 impl<'s, 'l> Room<'s, 'l> {
     /// The same beside other claims than those in the snapshot.
-    pub fn beside(snapshot: &'s Snapshot, ledger: &'l Ledger, claims: &'l Claims, turn: Turn) -> Self {
+    pub fn beside(snapshot: &'s Snapshot, ledger: &'l Ledger, claims: &'l Claims, queue_key: QueueKey) -> Self {
         let released = ledger.releasing().filter_map(|uid| claims.of(uid));
-        let mut released: Vec<_> = released.filter(|(_, claim)| claim.turn < turn).collect();
+        let mut released: Vec<_> = released.filter(|(_, claim)| claim.queue_key < queue_key).collect();
         released.sort_unstable_by_key(|(node, _)| *node);
         Self {
             snapshot,
             ledger,
             claims,
-            turn,
+            queue_key,
             released,
         }
     }
@@ -84,7 +84,7 @@ impl Room<'_, '_> {
         let fits = |used: &Amounts, pods| pods < node.slots && request.fits(&node.allocatable, used);
         // A node that is full without reservations is not looked up, and one that has none is not summed up.
         fits(&node.used, node.pods)
-            && self.claims.is_open(node.id, self.turn)
+            && self.claims.is_open(node.id, self.queue_key)
             && (!self.is_charged(node) || {
                 let taken = self.taken(node);
                 fits(&taken.amounts, taken.pods)
@@ -114,25 +114,25 @@ impl Room<'_, '_> {
 
     /// What is set aside on `node` for held pods ahead. Cost: two searches if anything is; a copy where one of these pods is
     /// being released.
-    pub fn set_aside(&self, node: &Node) -> Option<Cow<'_, SetAside>> {
+    pub fn claimed_ahead(&self, node: &Node) -> Option<Cow<'_, Claimed>> {
         let from = self.released.partition_point(|(id, _)| *id < node.id);
         let released = self.released[from..].iter().take_while(|(id, _)| *id == node.id);
-        let ahead = self.claims.on(node.id, self.turn)?;
+        let ahead = self.claims.on(node.id, self.queue_key)?;
         Some(without(ahead, released.map(|(_, claim)| *claim)))
     }
 
     /// Whether anything beside its pods takes from `node`.
     pub fn is_charged(&self, node: &Node) -> bool {
-        self.charges(node).next().is_some() || self.claims.on(node.id, self.turn).is_some()
+        self.charges(node).next().is_some() || self.claims.on(node.id, self.queue_key).is_some()
     }
 
     /// Those that are promised `site` and not in the snapshot. Cost: a pass over the reservations.
-    fn promised(&self, site: &Site) -> OnTheirWay {
-        let mut pods = self.ledger.on_their_way(site.name(), self.snapshot.revision);
-        if let Some(ahead) = self.claims.at(site.name(), self.turn) {
+    fn promised(&self, site: &Site) -> AssumedPods {
+        let mut pods = self.ledger.assumed(site.name(), self.snapshot.revision);
+        if let Some(ahead) = self.claims.at(site.name(), self.queue_key) {
             let released = self.released.iter().map(|(_, claim)| *claim);
             let of_site = released.filter(|claim| *claim.site == *site.name());
-            pods.merge(&without(ahead, of_site).coming);
+            pods.merge(&without(ahead, of_site).assumed);
         }
         pods
     }
@@ -147,7 +147,7 @@ impl Room<'_, '_> {
             taken.amounts.to_mut().add(charge.amount, charge.times);
             taken.pods = taken.pods.saturating_add(charge.times.into());
         }
-        if let Some(ahead) = self.set_aside(node) {
+        if let Some(ahead) = self.claimed_ahead(node) {
             taken.amounts.to_mut().add(&ahead.taken.amounts, 1);
             taken.pods = taken.pods.saturating_add(ahead.taken.pods);
         }
@@ -169,28 +169,28 @@ impl Room<'_, '_> {
 
     /// The pods on their way to `site`: those that its nodes are charged for by guess, and those with a reservation.
     /// Cost: a pass over the reservations.
-    pub fn on_their_way(&self, site: &Site) -> OnTheirWay {
+    pub fn assumed(&self, site: &Site) -> AssumedPods {
         let mut pods = self.promised(site);
-        pods.merge(&site.on_their_way);
+        pods.merge(&site.assumed);
         pods
     }
 
     /// Those of them that are charged to one of `nodes`. Cost: a search for each.
-    pub fn on_their_way_to<'n>(&self, nodes: impl Iterator<Item = &'n Node>) -> OnTheirWay {
-        let mut pods = OnTheirWay::default();
+    pub fn assumed_on<'n>(&self, nodes: impl Iterator<Item = &'n Node>) -> AssumedPods {
+        let mut pods = AssumedPods::default();
         for node in nodes {
-            pods.merge(&node.on_their_way);
+            pods.merge(&node.assumed);
             self.charges(node)
                 .for_each(|charge| pods.add(charge.amount, charge.times));
-            if let Some(ahead) = self.set_aside(node) {
-                pods.merge(&ahead.coming);
+            if let Some(ahead) = self.claimed_ahead(node) {
+                pods.merge(&ahead.assumed);
             }
         }
         pods
     }
 }
 
-fn without<'c>(all: &'c SetAside, claims: impl Iterator<Item = &'c Claim>) -> Cow<'c, SetAside> {
+fn without<'c>(all: &'c Claimed, claims: impl Iterator<Item = &'c Claim>) -> Cow<'c, Claimed> {
     claims.fold(Cow::Borrowed(all), |mut rest, claim| {
         rest.to_mut().take(claim);
         rest

@@ -77,10 +77,10 @@ fn waitlist(pods: &[Held]) -> Waitlist {
 }
 
 /// What is to be done about whom, in order.
-fn steps(plan: &Plan) -> Vec<(String, What)> {
+fn steps(plan: &Plan) -> Vec<(String, PlanAction)> {
     plan.steps
         .iter()
-        .map(|step| (step.pod.name.to_string(), step.what))
+        .map(|step| (step.pod.name.to_string(), step.action))
         .collect()
 }
 
@@ -106,7 +106,7 @@ fn claims(waitlist: &Waitlist) -> BTreeMap<String, (u32, bool)> {
     let claims = waitlist.claims();
     let claims = claims.iter();
     claims
-        .map(|(node, claim)| (claim.uid.to_string(), (node.0, claim.comes)))
+        .map(|(node, claim)| (claim.uid.to_string(), (node.0, claim.has_room)))
         .collect()
 }
 
@@ -121,7 +121,7 @@ fn room_is_given_by_priority_and_age_as_far_as_it_goes() {
         important,
     ];
     let (waitlist, plan) = plan(&pods, &fleet(&[0]));
-    let released = |name: &str| (name.to_owned(), What::Release);
+    let released = |name: &str| (name.to_owned(), PlanAction::Release);
     assert_eq!(steps(&plan), ["important", "old", "minor"].map(released));
     assert_eq!(
         claims(&waitlist),
@@ -157,7 +157,7 @@ fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
         NOW.moment,
     ));
     let plan = plan_with(&mut waitlist, &fleet(&[200]), &ledger);
-    assert_eq!(steps(&plan), [("second".to_owned(), What::Release)]);
+    assert_eq!(steps(&plan), [("second".to_owned(), PlanAction::Release)]);
     // Nobody saw it released: it is claimed again, and its owner is not to blame.
     ledger.expire(Now {
         moment: NOW.moment.after(Micros::from_secs(3)),
@@ -167,7 +167,7 @@ fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
     let plan = plan_with(&mut waitlist, &fleet(&[200]), &ledger);
     assert_eq!(
         steps(&plan),
-        ["first", "second"].map(|name| (name.to_owned(), What::Release))
+        ["first", "second"].map(|name| (name.to_owned(), PlanAction::Release))
     );
 }
 
@@ -175,7 +175,7 @@ fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
 fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
     let fleet = fleet(&[700, 500, 600]);
     let (waitlist, plan) = plan(&[held("large", 900, 5, 59), held("small", 300, 5, 1)], &fleet);
-    assert_eq!(steps(&plan), [("small".to_owned(), What::Release)]);
+    assert_eq!(steps(&plan), [("small".to_owned(), PlanAction::Release)]);
     assert_eq!(claims(&waitlist).keys().collect::<Vec<_>>(), ["small"]);
     // One claim on a node, and what is left is for the others.
     let (waitlist, plan) = self::plan(
@@ -186,7 +186,7 @@ fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
         ],
         &fleet,
     );
-    assert_eq!(steps(&plan), [("small".to_owned(), What::Release)]);
+    assert_eq!(steps(&plan), [("small".to_owned(), PlanAction::Release)]);
     let expected = [("large", (1, false)), ("larger", (2, false)), ("small", (0, true))];
     assert_eq!(
         claims(&waitlist),
@@ -194,12 +194,12 @@ fn the_node_that_comes_closest_is_kept_for_who_has_waited_long() {
     );
     // Until its class may wait no longer.
     let (waitlist, plan) = self::plan(&[held("large", 900, 5, 300)], &fleet);
-    assert_eq!(steps(&plan), [("large".to_owned(), What::Release)]);
+    assert_eq!(steps(&plan), [("large".to_owned(), PlanAction::Release)]);
     assert_eq!(claims(&waitlist), BTreeMap::new());
 }
 
 #[test]
-fn whoever_is_not_ours_is_let_go() {
+fn whoever_is_not_ours_loses_its_gate() {
     let mut waitlist = Waitlist::default();
     let mut elsewhere = held("elsewhere", 100, 5, 9).document();
     elsewhere["metadata"]["namespace"] = json!("other");
@@ -222,8 +222,8 @@ fn whoever_is_not_ours_is_let_go() {
         steps(&plan).into_iter().collect::<BTreeMap<_, _>>()
     };
     let of_shop = BTreeMap::from([
-        ("opted-out".to_owned(), What::LetGo(Reason::OptedOut)),
-        ("queued".to_owned(), What::Note(Reason::HeldForeignGate)),
+        ("opted-out".to_owned(), PlanAction::RemoveGate(Reason::OptedOut)),
+        ("queued".to_owned(), PlanAction::UpdateReason(Reason::HeldForeignGate)),
     ]);
     // Its namespace may have opted in a moment ago.
     assert_eq!(plan(&mut waitlist, NOW), of_shop);
@@ -233,7 +233,7 @@ fn whoever_is_not_ours_is_let_go() {
     };
     assert!(waitlist.wants_plan(later.moment));
     let mut all = of_shop;
-    all.insert("elsewhere".to_owned(), What::LetGo(Reason::NotManaged));
+    all.insert("elsewhere".to_owned(), PlanAction::RemoveGate(Reason::NotManaged));
     assert_eq!(plan(&mut waitlist, later), all);
 }
 
@@ -241,16 +241,16 @@ fn whoever_is_not_ours_is_let_go() {
 const SOON: Moment = Moment(NOW.moment.0 + 1_000);
 
 /// What is new in the fleet: nodes that gained and lost room.
-fn hear(waitlist: &mut Waitlist, fleet: &Value, gained: &[u32], lost: &[u32], now: Moment) {
+fn apply_delta(waitlist: &mut Waitlist, fleet: &Value, gained: &[u32], lost: &[u32], now: Moment) {
     let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect();
     let snapshot = testkit::snapshot(fleet);
-    waitlist.hear(&nodes(gained), &nodes(lost), &snapshot, &Config::default(), now);
+    waitlist.apply_delta(&nodes(gained), &nodes(lost), &snapshot, &Config::default(), now);
 }
 
 /// Whether a pod of 100 millicores that stands there finds room on this node.
-fn finds_room(waitlist: &Waitlist, fleet: &Value, node: usize, turn: Turn) -> bool {
+fn finds_room(waitlist: &Waitlist, fleet: &Value, node: usize, queue_key: QueueKey) -> bool {
     let (snapshot, ledger, claims) = (testkit::snapshot(fleet), Ledger::default(), waitlist.claims());
-    let room = Room::beside(&snapshot, &ledger, &claims, turn);
+    let room = Room::beside(&snapshot, &ledger, &claims, queue_key);
     room.fits(&cpu(100), &snapshot.sites[0].nodes[node])
 }
 
@@ -261,12 +261,12 @@ fn cpu(millicores: i64) -> crate::resources::Amounts {
     }
 }
 
-fn turn(waitlist: &Waitlist, name: &str) -> Turn {
-    waitlist.pods[name].pod.turn(&Config::default())
+fn queue_key(waitlist: &Waitlist, name: &str) -> QueueKey {
+    waitlist.pods[name].pod.queue_key(&Config::default())
 }
 
 #[test]
-fn pods_of_a_paused_controller_are_let_go_whoever_else_holds_them() {
+fn pods_of_a_paused_controller_lose_their_gate_whoever_else_holds_them() {
     let owned = |name: &str, uid: &str| {
         let mut pod = held(name, 100, 5, 9).document();
         pod["metadata"]["ownerReferences"] = json!([{"kind": "Robot", "uid": uid, "controller": true}]);
@@ -285,9 +285,9 @@ fn pods_of_a_paused_controller_are_let_go_whoever_else_holds_them() {
         .insert_entry(until);
     let plan = waitlist.plan(&snapshot, &Ledger::default(), &Config::default(), |_| true, NOW);
     let expected = [
-        ("alone".to_owned(), What::LetGo(Reason::LoopGuard)),
-        ("other".to_owned(), What::Release),
-        ("queued".to_owned(), What::LetGo(Reason::LoopGuard)),
+        ("alone".to_owned(), PlanAction::RemoveGate(Reason::LoopGuard)),
+        ("other".to_owned(), PlanAction::Release),
+        ("queued".to_owned(), PlanAction::RemoveGate(Reason::LoopGuard)),
     ];
     assert_eq!(steps(&plan).into_iter().collect::<BTreeMap<_, _>>(), expected.into());
 }
@@ -303,13 +303,13 @@ fn a_plan_stands_until_something_can_change_it() {
         "nobody terminates so long"
     );
     assert!(waitlist.wants_plan(due) && !waitlist.wants_plan(due.before(Micros(1))));
-    hear(&mut waitlist, &fleet, &[], &[1], NOW.moment);
+    apply_delta(&mut waitlist, &fleet, &[], &[1], NOW.moment);
     waitlist.retain(|_| true);
     waitlist.delete("nobody");
     assert!(!waitlist.wants_plan(SOON));
     let changes: [&dyn Fn(&mut Waitlist); 3] = [
-        &|waitlist| hear(waitlist, &fleet, &[1], &[], NOW.moment),
-        &|waitlist| hear(waitlist, &fleet, &[], &[0], NOW.moment),
+        &|waitlist| apply_delta(waitlist, &fleet, &[1], &[], NOW.moment),
+        &|waitlist| apply_delta(waitlist, &fleet, &[], &[0], NOW.moment),
         &|waitlist| waitlist.delete("fits"),
     ];
     for change in changes {
@@ -321,22 +321,22 @@ fn a_plan_stands_until_something_can_change_it() {
 }
 
 #[test]
-fn a_plan_is_out_of_date_when_the_picture_gets_old_or_young() {
+fn a_plan_is_out_of_date_when_the_snapshot_gets_old_or_young() {
     let fleet = fleet(&[500]);
     let (mut waitlist, plan) = plan(&[held("waits", 700, 5, 1)], &fleet);
     assert_eq!(steps(&plan), []);
     let old = NOW.moment.after(Micros::from_secs(61));
     waitlist.due = None;
-    hear(&mut waitlist, &fleet, &[], &[], old);
+    apply_delta(&mut waitlist, &fleet, &[], &[], old);
     assert!(waitlist.wants_plan(old));
     let snapshot = testkit::snapshot(&fleet);
     let later = NOW.at(old);
     waitlist.plan(&snapshot, &Ledger::default(), &Config::default(), |_| true, later);
     waitlist.due = None;
-    hear(&mut waitlist, &fleet, &[], &[], old);
+    apply_delta(&mut waitlist, &fleet, &[], &[], old);
     let soon = old.after(Micros::from_millis(1));
     assert!(!waitlist.wants_plan(soon));
-    hear(&mut waitlist, &fleet, &[], &[], NOW.moment);
+    apply_delta(&mut waitlist, &fleet, &[], &[], NOW.moment);
     assert!(waitlist.wants_plan(soon));
 }
 
@@ -345,17 +345,18 @@ fn plans_take_a_quarter_of_the_time_and_meanwhile_nobody_gets_what_is_new() {
     let before = fleet(&[1_000, 500]);
     let pods = [held("waits", 600, 5, 9), held("later", 700, 5, 5)];
     let (mut waitlist, _) = plan(&pods, &before);
-    hear(&mut waitlist, &before, &[0], &[], NOW.moment);
+    apply_delta(&mut waitlist, &before, &[0], &[], NOW.moment);
     // Two pods, each compared with two nodes.
     let comparisons = 2 * (PER_POD + 2);
-    let resumes = NOW
-        .moment
-        .after(Micros((comparisons * COMPARISON_NANOSECONDS * SHARE / 1_000) as u64));
+    let resumes = NOW.moment.after(Micros(
+        (comparisons * COMPARISON_NANOSECONDS * PLAN_SHARE / 1_000) as u64,
+    ));
     assert!(!waitlist.wants_plan(resumes.before(Micros(1))) && waitlist.wants_plan(resumes));
     assert_eq!(waitlist.next_change(), Some(resumes));
     let after = fleet(&[0, 500]);
-    let may =
-        |waitlist: &Waitlist, name: &str| [0, 1].map(|node| finds_room(waitlist, &after, node, turn(waitlist, name)));
+    let may = |waitlist: &Waitlist, name: &str| {
+        [0, 1].map(|node| finds_room(waitlist, &after, node, queue_key(waitlist, name)))
+    };
     assert_eq!(may(&waitlist, "waits"), [true, true]);
     assert_eq!(may(&waitlist, "later"), [false, true], "it would pass who waits");
     plan_with(&mut waitlist, &after, &Ledger::default());
@@ -375,7 +376,7 @@ fn alike_are_pods_that_differ_in_nothing_a_decision_reads() {
     let mut waitlist = waitlist(&[held("none", 400, 5, 35)]);
     waitlist.apply(read(&own), NOW);
     let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
-    assert_eq!(steps(&plan), [("none".to_owned(), What::Release)]);
+    assert_eq!(steps(&plan), [("none".to_owned(), PlanAction::Release)]);
 }
 
 #[test]
@@ -392,7 +393,7 @@ fn pods_without_room_cost_one_decision_for_each_age_and_each_kept_node() {
 #[test]
 fn who_takes_too_many_comparisons_is_given_up_when_there_are_no_more() {
     let mut heavy = held("heavy", 400, 9, 9).document();
-    let hosts: Vec<_> = (0..2 * ORDINARY).map(|i| format!("e{i}")).collect();
+    let hosts: Vec<_> = (0..2 * ORDINARY_COMPARISONS).map(|i| format!("e{i}")).collect();
     heavy["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "host", "operator": "NotIn", "values": hosts}]}],
     }}});
@@ -403,7 +404,10 @@ fn who_takes_too_many_comparisons_is_given_up_when_there_are_no_more() {
     waitlist.budget = 10;
     waitlist.reconsider();
     let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
-    assert_eq!(steps(&plan), [("heavy".to_owned(), What::LetGo(Reason::Deadline))]);
+    assert_eq!(
+        steps(&plan),
+        [("heavy".to_owned(), PlanAction::RemoveGate(Reason::Deadline))]
+    );
     assert_eq!((plan.decisions, waitlist.claims().not_considered()), (2, None));
 }
 
@@ -432,7 +436,7 @@ fn nobody_stretches_the_time_by_writing_another_one() {
 }
 
 #[test]
-fn the_time_begins_anew_when_the_gates_of_others_are_gone() {
+fn the_time_begins_again_when_the_gates_of_others_are_gone() {
     let mut document = held("queued", 2_000, 5, 400).document();
     document["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_foreign_gate");
     let alone = document.clone();
@@ -450,14 +454,14 @@ fn the_time_begins_anew_when_the_gates_of_others_are_gone() {
     let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
     assert_eq!(
         steps(&plan),
-        [("queued".to_owned(), What::Note(Reason::HeldNoCapacity))]
+        [("queued".to_owned(), PlanAction::UpdateReason(Reason::HeldNoCapacity))]
     );
     assert_eq!(waitlist.pods["queued"].since, later.moment);
 }
 
 proptest! {
     #[test]
-    fn never_more_than_fits_and_nobody_out_of_turn(
+    fn never_more_than_fits_and_nobody_out_of_order(
         used in prop::collection::vec(0_i64..=1_000, 1..4),
         pods in some_pods(),
     ) {
@@ -466,15 +470,15 @@ proptest! {
         // What comes at once fits where it is charged.
         let claims = waitlist.claims();
         for (node, used) in used.iter().enumerate() {
-            let coming = claims.iter().filter(|(on, claim)| claim.comes && *on == NodeId(node as u32));
+            let coming = claims.iter().filter(|(on, claim)| claim.has_room && *on == NodeId(node as u32));
             let coming: i64 = coming.map(|(_, claim)| by_name(&claim.uid).millicores).sum();
             prop_assert!(coming == 0 || used + coming <= 1_000);
         }
         // Of two that ask for the same, the one whose turn is later never goes alone.
         let released: BTreeSet<_> = plan.steps.iter().map(|step| step.pod.name.to_string()).collect();
-        let turn = |pod: &Held| (-pod.priority, -i32::from(pod.slo_priority), -pod.seconds);
+        let queue_key = |pod: &Held| (-pod.priority, -i32::from(pod.slo_priority), -pod.seconds);
         for pod in pods.iter().filter(|pod| released.contains(&pod.name) && pod.seconds < 300) {
-            for other in pods.iter().filter(|other| other.millicores == pod.millicores && turn(other) < turn(pod)) {
+            for other in pods.iter().filter(|other| other.millicores == pod.millicores && queue_key(other) < queue_key(pod)) {
                 prop_assert!(released.contains(&other.name), "{:?} before {:?}", pod, other);
             }
         }
@@ -498,7 +502,7 @@ proptest! {
             prop_assert!(considered <= pods.len(), "each plan comes further");
             prop_assert!(waitlist.wants_plan(SOON));
             for node in 0..used.len() {
-                prop_assert!(!finds_room(&waitlist, &fleet, node, next) && !finds_room(&waitlist, &fleet, node, Turn::LAST));
+                prop_assert!(!finds_room(&waitlist, &fleet, node, next) && !finds_room(&waitlist, &fleet, node, QueueKey::LAST));
             }
         };
         prop_assert_eq!(steps(&plan), steps(&whole));
@@ -506,7 +510,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_set_aside_is_the_sum_of_the_claims_ahead(
+    fn what_is_claimed_is_the_sum_of_the_claims_ahead(
         pods in some_pods(),
         places in prop::collection::vec((0_u32..2, any::<bool>(), any::<bool>()), 12),
         asking in 0_usize..12,
@@ -515,14 +519,14 @@ proptest! {
         let snapshot = testkit::snapshot(&fleet(&[0, 0]));
         let (mut claims, mut ledger) = (Claims::default(), Ledger::new(Micros::from_secs(3)));
         let mut all = vec![];
-        for (i, (pod, (node, comes, released))) in pods.iter().zip(places).enumerate() {
+        for (i, (pod, (node, has_room, released))) in pods.iter().zip(places).enumerate() {
             let held = read(&pod.document());
             let claim = Claim {
                 uid: held.uid.clone(),
-                turn: held.turn(&config),
+                queue_key: held.queue_key(&config),
                 site: "edge".into(),
                 amount: cpu(pod.millicores),
-                comes,
+                has_room,
             };
             claims.add(NodeId(node), claim.clone());
             all.push((NodeId(node), claim, released));
@@ -540,24 +544,24 @@ proptest! {
                 prop_assert!(ledger.reserve(reservation, NOW.moment));
             }
         }
-        let turn = all.get(asking).map_or(Turn::LAST, |(_, claim, _)| claim.turn);
-        let room = Room::beside(&snapshot, &ledger, &claims, turn);
+        let queue_key = all.get(asking).map_or(QueueKey::LAST, |(_, claim, _)| claim.queue_key);
+        let room = Room::beside(&snapshot, &ledger, &claims, queue_key);
         for node in &*snapshot.sites[0].nodes {
-            let ahead = all.iter().filter(|(on, claim, released)| *on == node.id && claim.turn < turn && !released);
+            let ahead = all.iter().filter(|(on, claim, released)| *on == node.id && claim.queue_key < queue_key && !released);
             let (mut taken, mut coming) = ((0, 0), (0, 0));
             for (_, claim, _) in ahead {
                 taken = (taken.0 + claim.amount.cpu.0, taken.1 + 1);
-                if claim.comes {
+                if claim.has_room {
                     coming = (coming.0 + claim.amount.cpu.0, coming.1 + 1);
                 }
             }
             let found = room.taken(node);
             prop_assert_eq!((found.amounts.cpu.0, found.pods - node.pods), taken);
-            let found = room.on_their_way_to(std::iter::once(&**node));
+            let found = room.assumed_on(std::iter::once(&**node));
             prop_assert_eq!((found.amounts.cpu.0, found.pods), coming);
         }
-        let coming = all.iter().filter(|(_, claim, released)| claim.comes && claim.turn < turn && !released);
-        prop_assert_eq!(room.on_their_way(&snapshot.sites[0]).pods, coming.count() as i64);
+        let coming = all.iter().filter(|(_, claim, released)| claim.has_room && claim.queue_key < queue_key && !released);
+        prop_assert_eq!(room.assumed(&snapshot.sites[0]).pods, coming.count() as i64);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::document;
 use crate::document::{Faults, Field};
 use crate::model::constraints::Taint;
 use crate::model::link::{Link, LinkState, Thresholds};
-use crate::model::node::{Leaving, Node, NodeId, OnTheirWay, PriorityUse, Share};
+use crate::model::node::{AssumedPods, Node, NodeId, PriorityUse, Share, Terminating};
 use crate::model::site::SiteKind;
 use crate::model::slo::{Class, PerClass, Slo};
 use crate::model::snapshot::{ByController, Free, QueueGroup, Site, Snapshot};
@@ -294,9 +294,9 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
     if beyond || total(&mut by_priority.iter().map(|part| part.pods)) > pods {
         used_by_priority.fault("adds up to more than `used`, of which it is a part".into());
     }
-    let (leaving, leaving_pods) = resources(&terminating);
-    let leaving_pods = leaving_pods.unwrap_or(0);
-    if leaving_pods > pods || leaving.named().any(|(name, amount)| amount > used.get(name)) {
+    let (terminating_use, terminating_pods) = resources(&terminating);
+    let terminating_pods = terminating_pods.unwrap_or(0);
+    if terminating_pods > pods || terminating_use.named().any(|(name, amount)| amount > used.get(name)) {
         terminating.fault("is more than `used`, of which it is a part".into());
     }
     let node = Node {
@@ -312,12 +312,15 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         slots: slots.unwrap_or(0),
         used,
         pods,
-        on_their_way: OnTheirWay::default(),
-        leaving: match leaving_pods {
+        assumed: AssumedPods::default(),
+        terminating: match terminating_pods {
             0 => vec![],
-            pods => vec![Leaving {
+            pods => vec![Terminating {
                 by: None,
-                share: Share { amounts: leaving, pods },
+                share: Share {
+                    amounts: terminating_use,
+                    pods,
+                },
             }],
         },
         by_priority,

@@ -15,11 +15,11 @@ use crate::model::constraints::{NodeConstraints, Requirement, Term, Toleration};
 use crate::model::decision_id::DecisionId;
 use crate::model::slo;
 use crate::model::ties::{Tie, Ties};
-use crate::model::workload::{PlacementClaim, Workload};
+use crate::model::workload::{StatedPlacement, Workload};
 use crate::resources::{ResourceList, is_pod_level};
 use fields::{Container, NodeSelectorRequirement, Resources, Spec};
 
-pub use decided::Sighting;
+pub use decided::ObservedDecision;
 pub(crate) use fields::Quantities;
 pub use fields::{Pod, StringMap, Text};
 
@@ -216,7 +216,7 @@ impl<'a> Pod<'a> {
                 .map(|gate| gate.name.0.clone())
                 .collect(),
             held: None,
-            placement: self.placement_claim(keys),
+            placement: self.stated_placement(keys),
         }
     }
 
@@ -247,10 +247,10 @@ impl<'a> Pod<'a> {
         owners.into_iter().find(|owner| owner.controller == Some(true))
     }
 
-    fn placement_claim(&self, keys: &Keys) -> Option<PlacementClaim<'a>> {
+    fn stated_placement(&self, keys: &Keys) -> Option<StatedPlacement<'a>> {
         let annotations = self.annotations()?;
         let id = annotations.get(&keys.decision_id).filter(|id| !id.is_empty())?;
-        Some(PlacementClaim {
+        Some(StatedPlacement {
             decision: annotations.cow(&keys.decision)?,
             site: annotations.cow(&keys.site)?,
             id: DecisionId::parse(id),

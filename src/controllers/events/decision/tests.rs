@@ -12,7 +12,7 @@ const AT: &str = "2026-01-01T00:00:00Z";
 const ID: &str = "00000000-0000-4000-8000-000000000001";
 
 /// What is seen of a pod with this reason, whose spec is of a site of this kind.
-fn sighting(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Value) -> Sighting {
+fn observed(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Value) -> ObservedDecision {
     let mut all = json!({
         "slo.example.io/class": "latency",
         "slo.example.io/deadlineMs": "500",
@@ -38,7 +38,7 @@ fn sighting(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Val
         .record(&text, &Keys::new("example.io"))
         .unwrap()
         .unwrap();
-    Sighting {
+    ObservedDecision {
         namespace: record.namespace,
         uid: record.uid,
         site: kind.map(|kind| (format!("the-{}", kind.as_str()), kind)),
@@ -49,7 +49,7 @@ fn sighting(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Val
 }
 
 fn events(reason: &str, kind: Option<SiteKind>, gated: bool) -> Vec<PodEvent> {
-    told(&sighting(reason, kind, gated, &json!({})), Timestamp::MAX)
+    told(&observed(reason, kind, gated, &json!({})), Timestamp::MAX)
 }
 
 fn reasons(reason: &str, kind: Option<SiteKind>, gated: bool) -> Vec<&'static str> {
@@ -100,8 +100,8 @@ fn no_placement_is_claimed_that_the_spec_does_not_carry() {
 #[test]
 fn a_note_has_the_numbers() {
     let note = |annotations: Value| {
-        let sighting = sighting("cloud_edge_no_capacity", CLOUD, false, &annotations);
-        told(&sighting, Timestamp::MAX).remove(0).note
+        let observed = observed("cloud_edge_no_capacity", CLOUD, false, &annotations);
+        told(&observed, Timestamp::MAX).remove(0).note
     };
     assert_eq!(
         note(json!({})),
@@ -120,8 +120,8 @@ fn a_note_has_the_numbers() {
 #[test]
 fn an_invalid_slo_is_told_with_every_fault() {
     let faults = json!({"slo.example.io/deadlineMs": "-5", "slo.example.io/priority": "11"});
-    let sighting = sighting("edge_invalid_slo", EDGE, false, &faults);
-    let told = told(&sighting, Timestamp::MAX);
+    let observed = observed("edge_invalid_slo", EDGE, false, &faults);
+    let told = told(&observed, Timestamp::MAX);
     assert_eq!(
         told.iter().map(|event| event.reason).collect::<Vec<_>>(),
         [PodReason::PlacedEdge, PodReason::InvalidSlo]
@@ -184,10 +184,10 @@ fn an_event_is_one_that_the_api_server_takes() {
 
 #[test]
 fn nothing_happens_later_than_now() {
-    let sighting = sighting("cloud_best_effort", CLOUD, false, &json!({}));
+    let observed = observed("cloud_best_effort", CLOUD, false, &json!({}));
     let before: Timestamp = "2025-12-31T00:00:00Z".parse().unwrap();
-    assert_eq!(told(&sighting, before)[0].at, before);
-    assert_eq!(told(&sighting, Timestamp::MAX)[0].at, AT.parse().unwrap());
+    assert_eq!(told(&observed, before)[0].at, before);
+    assert_eq!(told(&observed, Timestamp::MAX)[0].at, AT.parse().unwrap());
 }
 
 #[test]
@@ -215,9 +215,9 @@ fn a_hold_is_told_once_for_each_reason_though_it_has_no_id() {
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let record = pod.record(&text, &Keys::new("example.io")).unwrap().unwrap();
-        let held = Sighting {
+        let held = ObservedDecision {
             decided: *record.decided?,
-            ..sighting(reason, None, true, &json!({}))
+            ..observed(reason, None, true, &json!({}))
         };
         let told = told(&held, Timestamp::MAX);
         assert_eq!(told.len(), 1, "{reason}");

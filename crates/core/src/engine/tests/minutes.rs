@@ -6,7 +6,7 @@ use super::*;
 use crate::model::link::LinkState;
 use crate::model::pod_record::HeldPod;
 use crate::placement::verdict::Reason;
-use crate::queue::What;
+use crate::queue::PlanAction;
 use crate::wire::pod::Pod;
 
 /// An engine that has seen a cluster: an edge node of one core, a virtual node, and a namespace that opted in.
@@ -70,7 +70,7 @@ impl Cluster {
             if is_heard {
                 [Kind::Nodes, Kind::Pods]
                     .into_iter()
-                    .for_each(|kind| self.sees(&Change::Heard(kind)));
+                    .for_each(|kind| self.sees(&Change::WatchAlive(kind)));
             }
             let second = self.now.moment.since(NOW.moment).0 / 1_000_000;
             published.push((second, self.engine.publish(self.now)));
@@ -79,8 +79,8 @@ impl Cluster {
         published
     }
 
-    fn terms(&self, id: u128) -> Terms<'_> {
-        Terms {
+    fn context(&self, id: u128) -> DecisionContext<'_> {
+        DecisionContext {
             config: &self.config,
             id: DecisionId(id),
             now: self.now,
@@ -92,14 +92,14 @@ impl Cluster {
         let pod = Pod::from_json(&text).unwrap();
         let workload = pod.workload("shop".into(), &self.config.keys);
         let read = Snapshots::default();
-        let verdict = self.shared.review(&read, &workload, self.terms(id), || true);
+        let verdict = self.shared.review(&read, &workload, self.context(id), || true);
         (verdict.reason, verdict.site().map(|site| site.name().to_owned()))
     }
 
     fn release(&self, held: &HeldPod, since: Moment) -> (Reason, Option<String>) {
         let read = Snapshots::default();
         let waited = self.now.moment.since(since);
-        let (verdict, _) = self.shared.release(&read, held, waited, self.terms(1_000));
+        let (verdict, _) = self.shared.release(&read, held, waited, self.context(1_000));
         (verdict.reason, verdict.site().map(|site| site.name().to_owned()))
     }
 }
@@ -149,7 +149,7 @@ fn a_held_pod_claims_a_node_after_60_s_and_is_released_at_the_limit_of_its_class
     assert!(steps(cluster.pass(238, true)).is_empty());
     let steps = steps(cluster.pass(2, true));
     let [(at, step)] = &*steps else { panic!("{steps:?}") };
-    assert_eq!((*at, step.what), (300, What::Release));
+    assert_eq!((*at, step.action), (300, PlanAction::Release));
     assert_eq!(
         cluster.release(&step.pod, step.since),
         (Reason::ReleasedTimeout, Some("edge".to_owned()))
@@ -157,7 +157,7 @@ fn a_held_pod_claims_a_node_after_60_s_and_is_released_at_the_limit_of_its_class
 }
 
 #[test]
-fn a_pod_without_a_node_is_a_suspect_of_the_backstop_after_30_s() {
+fn a_pod_without_a_node_is_a_candidate_of_the_backstop_after_30_s() {
     let mut cluster = Cluster::new();
     let mut stuck = pod(
         "stuck",
@@ -170,15 +170,15 @@ fn a_pod_without_a_node_is_a_suspect_of_the_backstop_after_30_s() {
     ]});
     cluster.sees(&record(&stuck));
     cluster.engine.publish(cluster.now);
-    let suspects = cluster.pass(60, true).into_iter().filter_map(|(at, publication)| {
-        let survey = publication.survey.filter(|survey| !survey.suspects.is_empty())?;
-        Some((at, survey.suspects[0].pod.name.to_string()))
+    let candidates = cluster.pass(60, true).into_iter().filter_map(|(at, publication)| {
+        let report = publication.report.filter(|report| !report.candidates.is_empty())?;
+        Some((at, report.candidates[0].pod.name.to_string()))
     });
-    assert_eq!(suspects.min(), Some((30, "stuck".to_owned())));
+    assert_eq!(candidates.min(), Some((30, "stuck".to_owned())));
 }
 
 #[test]
-fn pods_go_to_the_edge_when_the_api_server_was_not_heard_for_60_s() {
+fn pods_go_to_the_edge_when_the_api_server_sent_nothing_for_60_s() {
     let mut cluster = Cluster::new();
     let large = pod("large", "batch", "4", json!({}));
     cluster.pass(60, false);

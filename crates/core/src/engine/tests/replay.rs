@@ -74,8 +74,8 @@ fn change(value: &Value, config: &Arc<Config>) -> Change {
         ("replicas", ready) => Change::Replicas(u32::try_from(ready.as_u64().unwrap()).unwrap()),
         ("listBegan", of) => Change::ListBegan(kind(of)),
         ("listEnded", of) => Change::ListEnded(kind(of)),
-        ("heard", of) => Change::Heard(kind(of)),
-        ("lost", of) => Change::Lost(kind(of)),
+        ("heard", of) => Change::WatchAlive(kind(of)),
+        ("lost", of) => Change::WatchLost(kind(of)),
         _ => panic!("{name}: {of} is no change"),
     }
 }
@@ -90,7 +90,7 @@ fn a_recorded_run_gives_the_same_verdicts() {
     let mut draft = None;
     let mut reasons = BTreeMap::<String, u32>::new();
     for (number, step) in (2..).zip(lines) {
-        let terms = || Terms {
+        let context = || DecisionContext {
             config: &config,
             id: id(&step["id"]),
             now: time(&step["at"]),
@@ -112,17 +112,17 @@ fn a_recorded_run_gives_the_same_verdicts() {
             engine.commit(draft.take().unwrap());
             continue;
         } else if let Some(withdrawn) = step.get("withdraw") {
-            shared.withdraw(id(withdrawn), text(&step["namespace"]));
+            shared.forget(id(withdrawn), text(&step["namespace"]));
             continue;
         } else if let Some(uid) = step.get("release") {
             let waited = Micros(step["waited"].as_u64().unwrap());
-            account(&shared.release(&read, &held[text(uid)], waited, terms()).0)
+            account(&shared.release(&read, &held[text(uid)], waited, context()).0)
         } else {
             let json = step["review"]["pod"].to_string();
             let pod = Pod::from_json(&json).unwrap();
             let workload = pod.workload(text(&step["review"]["namespace"]).into(), &config.keys);
             let is_wanted = step["wanted"].as_bool().unwrap();
-            account(&shared.review(&read, &workload, terms(), || is_wanted))
+            account(&shared.review(&read, &workload, context(), || is_wanted))
         };
         assert_eq!(found, step["verdict"], "line {number}");
         *reasons.entry(text(&found["reason"]).to_owned()).or_default() += 1;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::guard::backstop::Suspect;
+use crate::guard::backstop::Candidate;
 use crate::units::{Micros, Moment};
 
 /// The time in which so many pods of an owner are deleted at most.
@@ -37,9 +37,9 @@ impl Owner {
 
 impl Recreation {
     /// Whether this pod may be deleted: its owner creates another, and has not lost too many lately.
-    pub fn allows(&self, suspect: &Suspect, now: Moment) -> bool {
-        let most = usize::try_from(suspect.siblings / 10).unwrap_or(0).max(1);
-        let lost = key(suspect).map(|owner| match self.owners.get(&owner) {
+    pub fn allows(&self, candidate: &Candidate, now: Moment) -> bool {
+        let most = usize::try_from(candidate.siblings / 10).unwrap_or(0).max(1);
+        let lost = key(candidate).map(|owner| match self.owners.get(&owner) {
             Some(owner) => {
                 let counts = |at: &&Moment| now.since(**at) < owner.window;
                 owner.deleted.iter().filter(counts).count()
@@ -50,17 +50,17 @@ impl Recreation {
     }
 
     /// This pod is deleted.
-    pub fn note(&mut self, suspect: &Suspect, now: Moment) {
+    pub fn record_deletion(&mut self, candidate: &Candidate, now: Moment) {
         // Whoever was left alone for so long begins anew.
         self.owners
             .retain(|_, owner| now.since(owner.last()) < owner.window.times(2));
-        let Some(key) = key(suspect) else { return };
+        let Some(key) = key(candidate) else { return };
         let owner = self.owners.entry(key).or_insert(Owner {
             window: WINDOW,
             begun: now,
             deleted: vec![],
         });
-        if suspect.since > owner.begun {
+        if candidate.since > owner.begun {
             owner.window = owner.window.times(2).min(LONGEST);
             owner.begun = now;
         }
@@ -70,9 +70,9 @@ impl Recreation {
     }
 }
 
-fn key(suspect: &Suspect) -> Option<(Box<str>, Box<str>)> {
-    let workload = &suspect.pod.workload;
-    let uid = workload.controller.as_deref().filter(|_| suspect.pod.is_replaced)?;
+fn key(candidate: &Candidate) -> Option<(Box<str>, Box<str>)> {
+    let workload = &candidate.pod.workload;
+    let uid = workload.controller.as_deref().filter(|_| candidate.pod.is_replaced)?;
     Some(((&*workload.namespace).into(), uid.into()))
 }
 

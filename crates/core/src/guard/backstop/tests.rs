@@ -9,8 +9,8 @@ use crate::wire::pod::Pod;
 const SECOND: i64 = 1_000_000;
 
 /// An edge of a core, a cloud with a healthy link, and what the watch of pods shows.
-struct Scene {
-    index: Index,
+struct Fixture {
+    cache: Cache,
     backstop: Backstop,
     config: Config,
     now: Moment,
@@ -71,27 +71,27 @@ fn bound(pod: Value, node: &str) -> Value {
 }
 
 fn unschedulable(pod: Value) -> Value {
-    let word = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}]);
-    with(pod, "/status/conditions", word)
+    let conditions = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}]);
+    with(pod, "/status/conditions", conditions)
 }
 
-impl Scene {
+impl Fixture {
     /// The edge is full.
     fn new() -> Self {
         let config = Config::default();
-        let mut index = Index::new(&config);
+        let mut cache = Cache::new(&config);
         let now = Moment(1_000 * SECOND);
-        index.apply_namespace("shop", true);
+        cache.apply_namespace("shop", true);
         for node in [node("e", "edge", "1"), node("c", "cloud", "100")] {
-            index.apply_node(node::from_json(&node.to_string()).unwrap(), now);
+            cache.apply_node(node::from_json(&node.to_string()).unwrap(), now);
         }
-        let mut scene = Self {
-            index,
+        let mut fixture = Self {
+            cache,
             backstop: Backstop::default(),
             config,
             now,
         };
-        scene.see(&bound(
+        fixture.see(&bound(
             placed(
                 with(
                     pod("filler", 1000),
@@ -103,13 +103,13 @@ impl Scene {
             ),
             "e",
         ));
-        scene
+        fixture
     }
 
     fn wait(&mut self, seconds: i64) {
         for _ in 0..seconds {
             self.now = Moment(self.now.0 + SECOND);
-            self.index.publish(self.now);
+            self.cache.publish(self.now);
         }
     }
 
@@ -121,42 +121,42 @@ impl Scene {
             .unwrap()
             .unwrap();
         self.backstop.apply(&record, self.now);
-        self.index.apply_pod(&record, None, self.now);
+        self.cache.apply_pod(&record, None, self.now);
     }
 
     fn gone(&mut self, uid: &str) {
         self.backstop.delete(uid);
-        self.index.delete_pod(uid);
+        self.cache.delete_pod(uid);
     }
 
-    fn survey(&mut self) -> (Survey, Snapshot) {
+    fn report(&mut self) -> (BackstopReport, Snapshot) {
         let link = Link {
             state: LinkState::Healthy,
             rtt: Some(Micros::from_millis(10)),
             loss: None,
             as_of: self.now,
         };
-        self.index.set_link("cloud", Some(link));
-        crate::cluster::index::Kind::ALL
+        self.cache.set_link("cloud", Some(link));
+        crate::cluster::cache::Kind::ALL
             .into_iter()
-            .for_each(|kind| self.index.heard(kind, self.now));
-        let snapshot = self.index.publish(self.now);
+            .for_each(|kind| self.cache.record_event(kind, self.now));
+        let snapshot = self.cache.publish(self.now);
         self.backstop.wake();
         self.now = self.backstop.next_change().unwrap().max(self.now);
-        (self.backstop.survey(&self.index, self.now).unwrap(), snapshot)
+        (self.backstop.report(&self.cache, self.now).unwrap(), snapshot)
     }
 
     /// What is found: each pod and the site where it would go.
     fn found(&mut self) -> Vec<(String, String)> {
-        let (survey, snapshot) = self.survey();
+        let (report, snapshot) = self.report();
         let now = Now {
             moment: self.now,
             wall: jiff::Timestamp::UNIX_EPOCH,
         };
-        let look = survey.look(None, &snapshot, &Ledger::default(), &self.config, now);
+        let look = report.evaluate(None, &snapshot, &Ledger::default(), &self.config, now);
         look.findings
             .iter()
-            .map(|found| (found.suspect.pod.name.to_string(), found.site.clone()))
+            .map(|found| (found.candidate.pod.name.to_string(), found.site.clone()))
             .collect()
     }
 }
@@ -169,37 +169,37 @@ fn is(pods: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 fn a_pod_is_found_when_it_was_stuck_for_long_and_has_a_place_elsewhere() {
-    let mut scene = Scene::new();
-    scene.see(&unschedulable(pod("undecided", 500)));
-    scene.see(&unschedulable(placed(pod("decided", 500), "edge", "edge_no_capacity")));
-    scene.wait(29);
+    let mut fixture = Fixture::new();
+    fixture.see(&unschedulable(pod("undecided", 500)));
+    fixture.see(&unschedulable(placed(pod("decided", 500), "edge", "edge_no_capacity")));
+    fixture.wait(29);
     // Another word of kube-scheduler, and no word but the same.
     let mut again = unschedulable(pod("undecided", 500));
     again["status"]["conditions"][0]["message"] = json!("still no");
-    scene.see(&again);
-    assert_eq!(scene.found(), []);
-    scene.wait(1);
-    assert_eq!(scene.found(), is(&[("decided", "cloud"), ("undecided", "cloud")]));
+    fixture.see(&again);
+    assert_eq!(fixture.found(), []);
+    fixture.wait(1);
+    assert_eq!(fixture.found(), is(&[("decided", "cloud"), ("undecided", "cloud")]));
 
     // A new pod has its own time, and one that was gone its own again.
-    scene.gone("undecided");
-    scene.see(&unschedulable(pod("undecided", 500)));
-    assert_eq!(scene.found(), is(&[("decided", "cloud")]));
-    scene.see(&bound(placed(pod("decided", 500), "edge", "edge_no_capacity"), "e"));
-    assert_eq!(scene.found(), []);
+    fixture.gone("undecided");
+    fixture.see(&unschedulable(pod("undecided", 500)));
+    assert_eq!(fixture.found(), is(&[("decided", "cloud")]));
+    fixture.see(&bound(placed(pod("decided", 500), "edge", "edge_no_capacity"), "e"));
+    assert_eq!(fixture.found(), []);
 }
 
 #[test]
 fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
     let stuck = || unschedulable(placed(pod("p", 500), "edge", "edge_no_capacity"));
-    let none = |change: &dyn Fn(&mut Scene), pod: Value| {
-        let mut scene = Scene::new();
-        scene.see(&pod);
-        scene.wait(30);
-        change(&mut scene);
-        assert_eq!(scene.found(), [], "{pod}");
+    let none = |change: &dyn Fn(&mut Fixture), pod: Value| {
+        let mut fixture = Fixture::new();
+        fixture.see(&pod);
+        fixture.wait(30);
+        change(&mut fixture);
+        assert_eq!(fixture.found(), [], "{pod}");
     };
-    let nothing = |_: &mut Scene| {};
+    let nothing = |_: &mut Fixture| {};
     // Pods that are not ours, or may go nowhere else.
     none(
         &nothing,
@@ -244,29 +244,32 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
         &nothing,
         unschedulable(placed(pod("p", 200_000), "edge", "edge_too_large")),
     );
-    none(&|scene| scene.index.apply_namespace("shop", false), stuck());
-    none(&|scene| scene.index.delete_node("c"), stuck());
-    none(&|scene| scene.config.enable_offload = false, stuck());
-    none(&|scene| scene.config.excluded_namespaces.push("shop".into()), stuck());
+    none(&|fixture| fixture.cache.apply_namespace("shop", false), stuck());
+    none(&|fixture| fixture.cache.delete_node("c"), stuck());
+    none(&|fixture| fixture.config.enable_offload = false, stuck());
+    none(
+        &|fixture| fixture.config.excluded_namespaces.push("shop".into()),
+        stuck(),
+    );
     // The edge has room again: kube-scheduler will see.
-    none(&|scene| scene.gone("filler"), stuck());
+    none(&|fixture| fixture.gone("filler"), stuck());
     // A picture of yesterday.
-    let mut scene = Scene::new();
-    scene.see(&stuck());
-    scene.wait(30);
-    let (survey, snapshot) = scene.survey();
+    let mut fixture = Fixture::new();
+    fixture.see(&stuck());
+    fixture.wait(30);
+    let (report, snapshot) = fixture.report();
     let at = |moment| Now {
         moment,
         wall: jiff::Timestamp::UNIX_EPOCH,
     };
     let found = |moment| {
-        survey
-            .look(None, &snapshot, &Ledger::default(), &scene.config, at(moment))
+        report
+            .evaluate(None, &snapshot, &Ledger::default(), &fixture.config, at(moment))
             .findings
             .len()
     };
     assert_eq!(
-        [found(scene.now), found(scene.now.after(Micros::from_secs(61)))],
+        [found(fixture.now), found(fixture.now.after(Micros::from_secs(61)))],
         [1, 0]
     );
     // Somebody paused its controller.
@@ -275,8 +278,8 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
         .entry("shop", "rs")
         .insert_entry(Moment(i64::MAX));
     assert!(
-        survey
-            .look(None, &paused, &Ledger::default(), &scene.config, at(scene.now))
+        report
+            .evaluate(None, &paused, &Ledger::default(), &fixture.config, at(fixture.now))
             .findings
             .is_empty()
     );
@@ -286,18 +289,18 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
 fn a_pod_does_not_stand_in_its_own_way() {
     // It waits for something that we do not evaluate, and so closes the edge: to others, which go to the cloud, and not to
     // itself, for there would be nobody to close it.
-    let mut scene = Scene::new();
-    scene.gone("filler");
+    let mut fixture = Fixture::new();
+    fixture.gone("filler");
     let spread = |uid: &str| unschedulable(placed(pod(uid, 300), "edge", "edge_feasible_slo_met"));
-    scene.see(&spread("one"));
-    scene.wait(30);
-    assert_eq!(scene.found(), []);
-    scene.see(&spread("two"));
-    scene.wait(30);
-    assert_eq!(scene.found(), is(&[("one", "cloud"), ("two", "cloud")]));
+    fixture.see(&spread("one"));
+    fixture.wait(30);
+    assert_eq!(fixture.found(), []);
+    fixture.see(&spread("two"));
+    fixture.wait(30);
+    assert_eq!(fixture.found(), is(&[("one", "cloud"), ("two", "cloud")]));
 
     // Its own place in the queue is not ahead of it: at the edge it would be in time.
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let urgent = |uid: &str| {
         let pod = with(
             pod(uid, 500),
@@ -306,13 +309,13 @@ fn a_pod_does_not_stand_in_its_own_way() {
         );
         unschedulable(placed(pod, "cloud", "cloud_best_effort"))
     };
-    scene.see(&urgent("c1"));
-    scene.index.delete_node("c");
-    scene.wait(30);
-    let (survey, _) = scene.survey();
+    fixture.see(&urgent("c1"));
+    fixture.cache.delete_node("c");
+    fixture.wait(30);
+    let (report, _) = fixture.report();
     let lifted = |snapshot: &Snapshot| {
-        let suspect = &survey.suspects[0];
-        let snapshot = suspect.footprint.lifted_from(snapshot, &suspect.pod.workload);
+        let candidate = &report.candidates[0];
+        let snapshot = candidate.contribution.removed_from(snapshot, &candidate.pod.workload);
         snapshot
             .sites
             .iter()
@@ -320,57 +323,60 @@ fn a_pod_does_not_stand_in_its_own_way() {
             .map(|queue| (queue.waiting, queue.pending))
             .collect::<Vec<_>>()
     };
-    assert_eq!(lifted(&scene.index.publish(scene.now)), [(0, 0)]);
+    assert_eq!(lifted(&fixture.cache.publish(fixture.now)), [(0, 0)]);
 }
 
 #[test]
 fn without_a_placement_the_edge_is_where_a_pod_stands() {
     // It fits the edge, and kube-scheduler does not take it there for a reason of its own.
-    let mut scene = Scene::new();
-    scene.gone("filler");
-    scene.see(&unschedulable(pod("p", 300)));
-    scene.wait(30);
-    assert_eq!(scene.found(), []);
+    let mut fixture = Fixture::new();
+    fixture.gone("filler");
+    fixture.see(&unschedulable(pod("p", 300)));
+    fixture.wait(30);
+    assert_eq!(fixture.found(), []);
     // It fits nothing as it is, and the edge once it tolerates what the edge's nodes are tainted with.
-    let mut scene = Scene::new();
-    scene.gone("filler");
+    let mut fixture = Fixture::new();
+    fixture.gone("filler");
     let tainted = json!([{"key": "edge", "value": "edge", "effect": "NoSchedule"}]);
     let node = with(node("e", "edge", "1"), "/spec/taints", tainted.clone());
-    scene
-        .index
-        .apply_node(node::from_json(&node.to_string()).unwrap(), scene.now);
+    fixture
+        .cache
+        .apply_node(node::from_json(&node.to_string()).unwrap(), fixture.now);
     let edge = json!({"sites": [
         {"name": "edge", "kind": "edge", "tolerations": tainted},
         {"name": "cloud", "kind": "cloud"},
     ]});
     let config = Config::read(&edge).unwrap();
-    let mut index = Index::new(&config);
-    index.apply_namespace("shop", true);
-    index.apply_node(node::from_json(&node.to_string()).unwrap(), scene.now);
-    (scene.index, scene.config) = (index, config);
-    scene.see(&unschedulable(pod("p", 300)));
-    scene.wait(30);
-    assert_eq!(scene.found(), is(&[("p", "edge")]));
+    let mut cache = Cache::new(&config);
+    cache.apply_namespace("shop", true);
+    cache.apply_node(node::from_json(&node.to_string()).unwrap(), fixture.now);
+    (fixture.cache, fixture.config) = (cache, config);
+    fixture.see(&unschedulable(pod("p", 300)));
+    fixture.wait(30);
+    assert_eq!(fixture.found(), is(&[("p", "edge")]));
 }
 
 #[test]
 fn no_place_is_found_twice() {
-    let mut scene = Scene::new();
-    scene.index.apply_node(
+    let mut fixture = Fixture::new();
+    fixture.cache.apply_node(
         node::from_json(&node("c", "cloud", "1").to_string()).unwrap(),
-        scene.now,
+        fixture.now,
     );
     for uid in ["a", "b", "c", "d"] {
-        scene.see(&unschedulable(pod(uid, 400)));
+        fixture.see(&unschedulable(pod(uid, 400)));
     }
-    scene.see(&unschedulable(pod("small", 150)));
-    scene.wait(30);
-    assert_eq!(scene.found(), is(&[("a", "cloud"), ("b", "cloud"), ("small", "cloud")]));
+    fixture.see(&unschedulable(pod("small", 150)));
+    fixture.wait(30);
+    assert_eq!(
+        fixture.found(),
+        is(&[("a", "cloud"), ("b", "cloud"), ("small", "cloud")])
+    );
 }
 
 #[test]
 fn only_pods_that_are_replaced_say_so() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let owned = |uid: &str, api_version: &str, kind: &str| {
         unschedulable(with(
             pod(uid, 100),
@@ -378,32 +384,32 @@ fn only_pods_that_are_replaced_say_so() {
             json!([owner(api_version, kind)]),
         ))
     };
-    scene.see(&owned("rs", "apps/v1", "ReplicaSet"));
-    scene.see(&owned("sts", "apps/v1", "StatefulSet"));
-    scene.see(&owned("job", "batch/v1", "Job"));
-    scene.see(&owned("like", "acme.dev/v1", "ReplicaSet"));
+    fixture.see(&owned("rs", "apps/v1", "ReplicaSet"));
+    fixture.see(&owned("sts", "apps/v1", "StatefulSet"));
+    fixture.see(&owned("job", "batch/v1", "Job"));
+    fixture.see(&owned("like", "acme.dev/v1", "ReplicaSet"));
     let bare = with(pod("bare", 100), "/metadata/ownerReferences", json!([]));
-    scene.see(&unschedulable(bare.clone()));
+    fixture.see(&unschedulable(bare.clone()));
     let mut loose = owner("apps/v1", "ReplicaSet");
     loose["controller"] = json!(false);
-    scene.see(&unschedulable(with(bare, "/metadata/uid", "loose".into())));
-    scene.wait(30);
-    let (survey, _) = scene.survey();
-    let mut replaced: Vec<_> = survey
-        .suspects
+    fixture.see(&unschedulable(with(bare, "/metadata/uid", "loose".into())));
+    fixture.wait(30);
+    let (report, _) = fixture.report();
+    let mut replaced: Vec<_> = report
+        .candidates
         .iter()
-        .filter(|suspect| suspect.pod.is_replaced)
-        .map(|suspect| (&*suspect.pod.name, suspect.siblings))
+        .filter(|candidate| candidate.pod.is_replaced)
+        .map(|candidate| (&*candidate.pod.name, candidate.siblings))
         .collect();
     replaced.sort_unstable();
     // The filler is of the same owner.
     assert_eq!(replaced, [("rs", 5), ("sts", 5)]);
-    assert_eq!(survey.suspects.len(), 6);
+    assert_eq!(report.candidates.len(), 6);
 }
 
 #[test]
 fn bound_without_a_decision_counts_once_others_were_decided() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let at = |pod: Value, second: u32| {
         with(
             pod,
@@ -411,10 +417,10 @@ fn bound_without_a_decision_counts_once_others_were_decided() {
             format!("2026-01-01T00:00:{second:02}Z").into(),
         )
     };
-    scene.see(&bound(at(pod("before", 1), 0), "e"));
-    scene.see(&bound(at(pod("missed", 1), 30), "e"));
-    scene.see(&at(pod("waits", 1), 30));
-    scene.see(&bound(
+    fixture.see(&bound(at(pod("before", 1), 0), "e"));
+    fixture.see(&bound(at(pod("missed", 1), 30), "e"));
+    fixture.see(&at(pod("waits", 1), 30));
+    fixture.see(&bound(
         with(
             at(pod("out", 1), 30),
             "/metadata/labels",
@@ -422,7 +428,7 @@ fn bound_without_a_decision_counts_once_others_were_decided() {
         ),
         "e",
     ));
-    scene.see(&bound(
+    fixture.see(&bound(
         with(
             at(pod("daemon", 1), 30),
             "/metadata/ownerReferences",
@@ -430,16 +436,16 @@ fn bound_without_a_decision_counts_once_others_were_decided() {
         ),
         "e",
     ));
-    scene.see(&bound(
+    fixture.see(&bound(
         with(at(pod("plain", 1), 30), "/metadata/annotations", json!({})),
         "e",
     ));
-    scene.see(&with(
+    fixture.see(&with(
         bound(at(pod("over", 1), 30), "e"),
         "/status/phase",
         "Succeeded".into(),
     ));
-    scene.see(&with(
+    fixture.see(&with(
         bound(at(pod("let go", 1), 30), "e"),
         "/metadata/annotations/scheduling.example.io~1reason",
         "held_no_capacity".into(),
@@ -449,95 +455,96 @@ fn bound_without_a_decision_counts_once_others_were_decided() {
         "/metadata/namespace",
         "till".into(),
     );
-    scene.see(&other);
-    assert_eq!(scene.survey().0.bound, 1);
+    fixture.see(&other);
+    assert_eq!(fixture.report().0.bound, 1);
     // There it is not known that the webhook was ever called, until a pod says so.
-    scene.index.apply_namespace("till", true);
-    assert_eq!(scene.survey().0.bound, 1);
+    fixture.cache.apply_namespace("till", true);
+    assert_eq!(fixture.report().0.bound, 1);
     let decided = with(
         bound(at(placed(pod("decided", 1), "edge", "edge_feasible_slo_met"), 20), "e"),
         "/metadata/namespace",
         "till".into(),
     );
-    scene.see(&decided);
-    assert_eq!(scene.survey().0.bound, 2);
+    fixture.see(&decided);
+    assert_eq!(fixture.report().0.bound, 2);
     // What is known stays known,
-    scene.gone("decided");
-    assert_eq!(scene.survey().0.bound, 2);
-    scene.gone("missed");
+    fixture.gone("decided");
+    assert_eq!(fixture.report().0.bound, 2);
+    fixture.gone("missed");
     // but not of a namespace that was opted out meanwhile.
-    scene.backstop.opted_out("till");
-    assert_eq!(scene.survey().0.bound, 0);
-    scene.see(&decided);
-    assert_eq!(scene.survey().0.bound, 1);
-    scene.see(&with(other, "/status/phase", "Failed".into()));
-    assert_eq!(scene.survey().0.bound, 0);
+    fixture.backstop.opted_out("till");
+    assert_eq!(fixture.report().0.bound, 0);
+    fixture.see(&decided);
+    assert_eq!(fixture.report().0.bound, 1);
+    fixture.see(&with(other, "/status/phase", "Failed".into()));
+    assert_eq!(fixture.report().0.bound, 0);
 }
 
 #[test]
 fn a_look_takes_so_many_decisions_and_the_next_one_goes_on() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let name = |i: usize| format!("p{i:03}");
     // Each asks for another amount, so that no two are alike; none fits the cloud but the last.
     let count = 2 * BUDGET + 50;
     for i in 0..count {
         let millicores = if i + 1 == count { 500 } else { 200_000 + i };
-        scene.see(&unschedulable(pod(&name(i), u32::try_from(millicores).unwrap())));
+        fixture.see(&unschedulable(pod(&name(i), u32::try_from(millicores).unwrap())));
     }
-    scene.wait(30);
-    let (mut survey, snapshot) = scene.survey();
+    fixture.wait(30);
+    let (mut report, snapshot) = fixture.report();
     let now = Now {
-        moment: scene.now,
+        moment: fixture.now,
         wall: jiff::Timestamp::UNIX_EPOCH,
     };
-    let look =
-        |survey: &Survey, after: Option<&Mark>| survey.look(after, &snapshot, &Ledger::default(), &scene.config, now);
-    let first = look(&survey, None);
+    let look = |report: &BackstopReport, after: Option<&CandidateKey>| {
+        report.evaluate(after, &snapshot, &Ledger::default(), &fixture.config, now)
+    };
+    let first = look(&report, None);
     assert_eq!((first.findings.len(), first.seen), (0, 0..BUDGET));
     // Who comes and goes meanwhile is in nobody's way, and neither is the one at which it stopped.
-    survey.suspects.drain(BUDGET - 10..BUDGET);
-    let second = look(&survey, first.stopped_at.as_ref());
+    report.candidates.drain(BUDGET - 10..BUDGET);
+    let second = look(&report, first.stopped_at.as_ref());
     assert_eq!((second.findings.len(), second.seen), (0, BUDGET - 10..2 * BUDGET - 10));
-    let third = look(&survey, second.stopped_at.as_ref());
+    let third = look(&report, second.stopped_at.as_ref());
     assert_eq!((third.findings.len(), third.seen), (1, 2 * BUDGET - 10..count - 10));
     assert_eq!(third.stopped_at, None);
     // All that were left are gone: it begins anew.
-    survey.suspects.truncate(BUDGET);
-    assert_eq!(look(&survey, second.stopped_at.as_ref()).seen, 0..BUDGET);
+    report.candidates.truncate(BUDGET);
+    assert_eq!(look(&report, second.stopped_at.as_ref()).seen, 0..BUDGET);
 
     // What is alike is decided once.
-    let like = survey.suspects[0].clone();
-    survey.suspects = vec![like; 2 * BUDGET];
-    let all = look(&survey, None);
+    let like = report.candidates[0].clone();
+    report.candidates = vec![like; 2 * BUDGET];
+    let all = look(&report, None);
     assert_eq!((all.seen, all.stopped_at), (0..2 * BUDGET, None));
 }
 
 #[test]
 fn surveys_are_made_when_there_is_something_to_see_and_not_too_often() {
-    let mut scene = Scene::new();
-    let due_in = |scene: &Scene| scene.backstop.next_change().map(|at| (at.0 - scene.now.0) / SECOND);
-    let suspects = |scene: &mut Scene| {
-        let survey = scene.backstop.survey(&scene.index, scene.now);
-        survey.map(|survey| survey.suspects.len())
+    let mut fixture = Fixture::new();
+    let due_in = |fixture: &Fixture| fixture.backstop.next_change().map(|at| (at.0 - fixture.now.0) / SECOND);
+    let candidates = |fixture: &mut Fixture| {
+        let report = fixture.backstop.report(&fixture.cache, fixture.now);
+        report.map(|report| report.candidates.len())
     };
-    scene.wait(100);
-    scene.survey();
-    assert_eq!(due_in(&scene), None);
-    scene.see(&unschedulable(pod("p", 500)));
-    assert_eq!(due_in(&scene), Some(5));
-    assert_eq!(suspects(&mut scene), None);
-    scene.wait(5);
-    assert_eq!(suspects(&mut scene), Some(0));
-    assert_eq!(due_in(&scene), Some(25));
-    scene.wait(25);
-    assert_eq!(suspects(&mut scene), Some(1));
-    assert_eq!(due_in(&scene), Some(5));
-    scene.gone("p");
-    scene.wait(5);
-    assert_eq!(suspects(&mut scene), Some(0));
-    assert_eq!(due_in(&scene), None);
-    scene.see(&unschedulable(pod("q", 500)));
-    scene.backstop.retain(|_| false);
-    scene.wait(40);
-    assert_eq!(suspects(&mut scene), Some(0));
+    fixture.wait(100);
+    fixture.report();
+    assert_eq!(due_in(&fixture), None);
+    fixture.see(&unschedulable(pod("p", 500)));
+    assert_eq!(due_in(&fixture), Some(5));
+    assert_eq!(candidates(&mut fixture), None);
+    fixture.wait(5);
+    assert_eq!(candidates(&mut fixture), Some(0));
+    assert_eq!(due_in(&fixture), Some(25));
+    fixture.wait(25);
+    assert_eq!(candidates(&mut fixture), Some(1));
+    assert_eq!(due_in(&fixture), Some(5));
+    fixture.gone("p");
+    fixture.wait(5);
+    assert_eq!(candidates(&mut fixture), Some(0));
+    assert_eq!(due_in(&fixture), None);
+    fixture.see(&unschedulable(pod("q", 500)));
+    fixture.backstop.retain(|_| false);
+    fixture.wait(40);
+    assert_eq!(candidates(&mut fixture), Some(0));
 }

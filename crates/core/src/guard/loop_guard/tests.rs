@@ -12,7 +12,7 @@ const SETTINGS: config::LoopGuard = config::LoopGuard {
 };
 
 /// A guard, and what has happened to the pods that it sees.
-struct Scene {
+struct Fixture {
     guard: LoopGuard,
     now: Moment,
     pods: usize,
@@ -46,7 +46,7 @@ fn failed() -> Value {
     json!({"/spec/nodeName": "n", "/status/phase": "Failed"})
 }
 
-impl Scene {
+impl Fixture {
     fn new() -> Self {
         Self {
             guard: LoopGuard::default(),
@@ -97,18 +97,18 @@ impl Scene {
 #[test]
 fn failures_in_the_place_of_failures_close_a_loop() {
     for end in [failed(), json!({"/metadata/deletionTimestamp": "2026-01-01T00:00:00Z"})] {
-        let mut scene = Scene::new();
+        let mut fixture = Fixture::new();
         // The first stands in nobody's place.
-        assert_eq!(scene.repeat(9, 100, &end), Some(5));
-        assert!(scene.is_paused());
-        assert!(scene.guard.paused().get("shop", "d").is_none() && scene.guard.paused().get("till", "c").is_none());
+        assert_eq!(fixture.repeat(9, 100, &end), Some(5));
+        assert!(fixture.is_paused());
+        assert!(fixture.guard.paused().get("shop", "d").is_none() && fixture.guard.paused().get("till", "c").is_none());
     }
     // Gone without a word.
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let closed = (0..5).find_map(|_| {
-        let (uid, closed) = scene.create("c");
-        scene.wait(500);
-        scene.guard.delete(&uid, SETTINGS, scene.now);
+        let (uid, closed) = fixture.create("c");
+        fixture.wait(500);
+        fixture.guard.delete(&uid, SETTINGS, fixture.now);
         closed
     });
     let closed = closed.unwrap();
@@ -120,40 +120,43 @@ fn failures_in_the_place_of_failures_close_a_loop() {
 }
 
 #[test]
-fn a_pause_ends_and_the_count_begins_anew() {
-    let mut scene = Scene::new();
-    assert_eq!(scene.repeat(9, 100, &failed()), Some(5));
+fn a_pause_ends_and_the_count_begins_again() {
+    let mut fixture = Fixture::new();
+    assert_eq!(fixture.repeat(9, 100, &failed()), Some(5));
     assert_eq!(
-        scene.guard.next_change().map(|at| at.since(scene.now).0 / 1_000_000),
+        fixture
+            .guard
+            .next_change()
+            .map(|at| at.since(fixture.now).0 / 1_000_000),
         Some(118)
     );
     // Its pods go on failing, but none of them was changed by us.
     let unchanged = json!({"/metadata/annotations": {"slo.example.io/class": "batch"}});
     for i in 0..20 {
-        assert_eq!(scene.see(&pod(&format!("free-{i}"), "c", &unchanged), true), None);
-        scene.guard.delete(&format!("free-{i}"), SETTINGS, scene.now);
+        assert_eq!(fixture.see(&pod(&format!("free-{i}"), "c", &unchanged), true), None);
+        fixture.guard.delete(&format!("free-{i}"), SETTINGS, fixture.now);
     }
-    scene.wait(120_000);
-    scene.guard.expire(SETTINGS, scene.now);
-    assert!(scene.guard.paused().is_empty() && scene.guard.next_change().is_none());
-    assert_eq!(scene.repeat(9, 100, &failed()), Some(5));
+    fixture.wait(120_000);
+    fixture.guard.expire(SETTINGS, fixture.now);
+    assert!(fixture.guard.paused().is_empty() && fixture.guard.next_change().is_none());
+    assert_eq!(fixture.repeat(9, 100, &failed()), Some(5));
 
     // Nor is anybody paused any more, once there are no pauses.
     let off = config::LoopGuard {
         pause: Micros(0),
         ..SETTINGS
     };
-    scene.guard.expire(off, scene.now);
-    assert!(!scene.is_paused());
+    fixture.guard.expire(off, fixture.now);
+    assert!(!fixture.is_paused());
 }
 
 #[test]
 fn work_that_is_done_is_no_failure() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let done = json!({"/spec/nodeName": "n", "/status/phase": "Succeeded"});
-    assert_eq!(scene.repeat(50, 100, &done), None);
+    assert_eq!(fixture.repeat(50, 100, &done), None);
     // Nor is what fails when it has run for a while, however quickly another follows.
-    assert_eq!(scene.repeat(50, 10_001, &failed()), None);
+    assert_eq!(fixture.repeat(50, 10_001, &failed()), None);
 }
 
 #[test]
@@ -169,17 +172,17 @@ fn who_makes_room_for_others_has_not_failed() {
     let mut failed = disrupted("True");
     failed["/status/phase"] = json!("Failed");
     for end in [deleted, failed] {
-        let mut scene = Scene::new();
-        assert_eq!(scene.repeat(50, 100, &end), None, "{end}");
+        let mut fixture = Fixture::new();
+        assert_eq!(fixture.repeat(50, 100, &end), None, "{end}");
     }
     // The word comes first, and then the pod is gone at once.
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let mut closes = |status: &str| {
         (0..9).any(|_| {
-            let (uid, closed) = scene.create("c");
-            scene.wait(500);
-            scene.see(&pod(&uid, "c", &disrupted(status)), false);
-            scene.guard.delete(&uid, SETTINGS, scene.now);
+            let (uid, closed) = fixture.create("c");
+            fixture.wait(500);
+            fixture.see(&pod(&uid, "c", &disrupted(status)), false);
+            fixture.guard.delete(&uid, SETTINGS, fixture.now);
             closed.is_some()
         })
     };
@@ -189,14 +192,14 @@ fn who_makes_room_for_others_has_not_failed() {
 
 #[test]
 fn who_is_scaled_up_and_down_once_is_not_paused() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     // Two more than may fail: but so many failures are all that is kept of them.
     let mut up_and_down = || {
-        let created: Vec<_> = (0..5).map(|_| scene.create("c")).collect();
-        scene.wait(2_000);
+        let created: Vec<_> = (0..5).map(|_| fixture.create("c")).collect();
+        fixture.wait(2_000);
         created
             .iter()
-            .for_each(|(uid, _)| scene.guard.delete(uid, SETTINGS, scene.now));
+            .for_each(|(uid, _)| fixture.guard.delete(uid, SETTINGS, fixture.now));
         created.iter().any(|(_, closed)| closed.is_some())
     };
     assert!(!up_and_down());
@@ -207,52 +210,58 @@ fn who_is_scaled_up_and_down_once_is_not_paused() {
 
 #[test]
 fn what_is_taken_away_and_not_replaced_is_no_loop() {
-    let mut scene = Scene::new();
-    let pods: Vec<_> = (0..30).map(|_| scene.create("c").0).collect();
-    scene.wait(2_000);
-    pods.iter().for_each(|uid| scene.guard.delete(uid, SETTINGS, scene.now));
+    let mut fixture = Fixture::new();
+    let pods: Vec<_> = (0..30).map(|_| fixture.create("c").0).collect();
+    fixture.wait(2_000);
+    pods.iter()
+        .for_each(|uid| fixture.guard.delete(uid, SETTINGS, fixture.now));
     // A minute later nobody remembers.
-    scene.wait(60_000);
-    assert!((0..30).all(|_| scene.create("c").1.is_none()));
+    fixture.wait(60_000);
+    assert!((0..30).all(|_| fixture.create("c").1.is_none()));
 }
 
 #[test]
 fn time_without_a_node_or_behind_a_gate_does_not_count() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let gated = json!({"/spec/schedulingGates": [{"name": "g"}]});
     let closed = (0..5).any(|i| {
         let uid = format!("late-{i}");
-        let closed = scene.see(&pod(&uid, "c", &gated), true);
-        scene.wait(70_000);
-        scene.see(&pod(&uid, "c", &json!({})), false);
-        scene.wait(9_000);
-        scene.see(&pod(&uid, "c", &bound()), false);
-        scene.wait(9_000);
+        let closed = fixture.see(&pod(&uid, "c", &gated), true);
+        fixture.wait(70_000);
+        fixture.see(&pod(&uid, "c", &json!({})), false);
+        fixture.wait(9_000);
+        fixture.see(&pod(&uid, "c", &bound()), false);
+        fixture.wait(9_000);
         // All at once, at last.
-        scene.see(&pod(&uid, "c", &failed()), false);
+        fixture.see(&pod(&uid, "c", &failed()), false);
         closed.is_some()
     });
     // Each failed soon, but it took longer than a minute.
     assert!(!closed);
     assert_eq!(
-        scene.guard.accounts.values().map(|account| account.failed.len()).max(),
+        fixture
+            .guard
+            .histories
+            .values()
+            .map(|history| history.failed.len())
+            .max(),
         Some(1)
     );
 }
 
 #[test]
 fn pods_that_were_there_before_count_for_nothing() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     for i in 0..20 {
         let uid = format!("old-{i}");
-        assert_eq!(scene.see(&pod(&uid, "c", &bound()), false), None);
-        scene.see(&pod(&uid, "c", &failed()), false);
+        assert_eq!(fixture.see(&pod(&uid, "c", &bound()), false), None);
+        fixture.see(&pod(&uid, "c", &failed()), false);
     }
-    assert!(scene.guard.young.is_empty() && scene.guard.accounts.is_empty());
-    let (uid, _) = scene.create("c");
-    scene.guard.retain(|_| false);
-    scene.guard.delete(&uid, SETTINGS, scene.now);
-    assert!(scene.guard.accounts.is_empty());
+    assert!(fixture.guard.starting.is_empty() && fixture.guard.histories.is_empty());
+    let (uid, _) = fixture.create("c");
+    fixture.guard.retain(|_| false);
+    fixture.guard.delete(&uid, SETTINGS, fixture.now);
+    assert!(fixture.guard.histories.is_empty());
 }
 
 proptest! {
@@ -260,12 +269,12 @@ proptest! {
     /// the moment in which the last minute holds one more than may be, and never otherwise; nothing is kept for ever.
     #[test]
     fn a_loop_is_closed_when_a_minute_holds_too_many(lives in prop::collection::vec((0_i64..30_000, 0_i64..15_000), 1..60)) {
-        let mut scene = Scene::new();
+        let mut fixture = Fixture::new();
         let (mut failures, mut again): (Vec<i64>, Vec<i64>) = (vec![], vec![]);
         let mut paused_until = i64::MIN;
         for (pause, life) in lives {
-            scene.wait(pause);
-            let now = scene.now.0;
+            fixture.wait(pause);
+            let now = fixture.now.0;
             let minute = |at: &i64| now - *at < 60 * SECOND;
             failures.retain(minute);
             again.retain(minute);
@@ -274,21 +283,21 @@ proptest! {
                 failures.remove(0);
                 again.push(now);
             }
-            let (uid, closed) = scene.create("c");
+            let (uid, closed) = fixture.create("c");
             prop_assert_eq!(closed.is_some(), again.len() > SETTINGS.failures_per_minute);
             if closed.is_some() {
                 paused_until = now + 120 * SECOND;
                 (failures, again) = (vec![], vec![]);
             }
-            scene.wait(life);
-            scene.guard.delete(&uid, SETTINGS, scene.now);
+            fixture.wait(life);
+            fixture.guard.delete(&uid, SETTINGS, fixture.now);
             if life <= 10_000 && !is_paused {
-                failures.push(scene.now.0);
+                failures.push(fixture.now.0);
             }
         }
-        prop_assert!(scene.guard.young.is_empty());
-        scene.wait(60_000);
-        scene.create("d");
-        prop_assert!(scene.guard.accounts.is_empty());
+        prop_assert!(fixture.guard.starting.is_empty());
+        fixture.wait(60_000);
+        fixture.create("d");
+        prop_assert!(fixture.guard.histories.is_empty());
     }
 }

@@ -35,15 +35,15 @@ fn a_release_ends_with_its_pod_or_by_another() {
         ..reservation(1, None)
     };
     assert!(ledger.reserve(release.clone(), NOW.moment));
-    ledger.withdraw_release("another");
+    ledger.forget_release("another");
     assert_eq!((ledger.open(), ledger.releases("held")), (1, true));
-    ledger.withdraw_release("held");
+    ledger.forget_release("held");
     assert_eq!((ledger.open(), ledger.releases("held"), ledger.freed()), (0, false, 1));
     assert_eq!(ledger.next_expiry(), None);
     // One that is confirmed is the pod's own.
     assert!(ledger.reserve(release, NOW.moment));
     assert!(ledger.confirm(DecisionId(1), "shop", "edge", 7).is_some());
-    ledger.withdraw_release("held");
+    ledger.forget_release("held");
     assert_eq!(ledger.charges(NodeId(7), 6).count(), 1);
 }
 
@@ -91,8 +91,8 @@ fn what_is_not_confirmed_counts_once_per_replica_and_a_confirmed_one_once() {
     ledger.set_replicas(3);
     assert!(ledger.reserve(reservation(1, None), NOW.moment));
     assert_eq!(taken(&ledger, 4), (300, 3));
-    assert_eq!(ledger.on_their_way("edge", 4).pods, 3);
-    assert_eq!(ledger.on_their_way("cloud", 4).pods, 0);
+    assert_eq!(ledger.assumed("edge", 4).pods, 3);
+    assert_eq!(ledger.assumed("cloud", 4).pods, 0);
     assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", 5), Some(NodeId(7)));
     assert_eq!((taken(&ledger, 4), ledger.open()), ((100, 1), 0));
     // The new snapshot may be read before the ledger hears of it.
@@ -123,22 +123,22 @@ fn only_the_first_pod_of_its_namespace_and_site_confirms() {
 }
 
 #[test]
-fn a_pod_under_review_again_is_promised_room_anew_and_for_no_longer() {
+fn a_pod_under_review_again_is_promised_room_again_and_for_no_longer() {
     let mut ledger = Ledger::new(TTL);
     ledger.reserve(reservation(1, None), NOW.moment);
-    assert_eq!(ledger.withdraw(DecisionId(1), "other"), None);
-    assert_eq!(ledger.withdraw(DecisionId(2), "shop"), None);
+    assert_eq!(ledger.forget(DecisionId(1), "other"), None);
+    assert_eq!(ledger.forget(DecisionId(2), "shop"), None);
     assert!(!ledger.reserve(reservation(1, Some("somebody else")), NOW.moment));
     assert_eq!(taken(&ledger, 0), (100, 1));
-    assert_eq!(ledger.withdraw(DecisionId(1), "shop"), Some(NOW.moment));
+    assert_eq!(ledger.forget(DecisionId(1), "shop"), Some(NOW.moment));
     assert_eq!((taken(&ledger, 0), ledger.open()), ((0, 0), 0));
     assert!(ledger.reserve(reservation(1, None), NOW.moment));
     assert_eq!(ledger.expire(after(TTL)), 1);
     assert_eq!(ledger, {
-        let mut struck = Ledger::new(TTL);
-        struck.strike(Owner::new("shop", None), after(TTL).wall);
-        (struck.freed, struck.expired) = (2, 1);
-        struck
+        let mut expired = Ledger::new(TTL);
+        expired.record_expiry(Owner::new("shop", None), after(TTL).wall);
+        (expired.freed, expired.expired) = (2, 1);
+        expired
     });
 }
 
@@ -232,11 +232,11 @@ fn an_owner_whose_pods_could_not_be_seen_is_not_blamed() {
         (first..first + 3).for_each(|id| assert!(ledger.reserve(reservation(id, Some("rs")), at.moment), "{id}"));
     };
     promise(&mut ledger, 1, NOW);
-    ledger.set_sight(None);
+    ledger.set_watched_since(None);
     assert_eq!((ledger.expire(after(TTL)), ledger.suspended()), (3, 0));
     promise(&mut ledger, 4, after(TTL));
     let again = after(Micros(TTL.0 + 1));
-    ledger.set_sight(Some(again.moment));
+    ledger.set_watched_since(Some(again.moment));
     assert_eq!((ledger.expire(after(Micros(2 * TTL.0))), ledger.suspended()), (3, 0));
     promise(&mut ledger, 7, again);
     assert_eq!((ledger.expire(after(Micros(3 * TTL.0))), ledger.suspended()), (3, 1));
@@ -252,9 +252,9 @@ fn what_others_write_takes_a_bounded_memory() {
             moment: Moment(now.moment.0 + i64::try_from(TTL.0).unwrap()),
             ..now
         });
-        assert!(ledger.strikes.len() <= MAX_OWNERS);
+        assert!(ledger.expiries.len() <= MAX_OWNERS);
     }
-    assert!(ledger.strikes.contains_key(&Owner::new("shop", Some("uid-4999"))));
+    assert!(ledger.expiries.contains_key(&Owner::new("shop", Some("uid-4999"))));
     assert_eq!(Owner::new("shop", Some(&"u".repeat(65))), Owner::new("shop", None));
     let mut endless = reservation(1, None);
     endless.amount.scalars = (0..9).map(|i| (format!("example.com/{i}").into(), 0)).collect();
@@ -280,7 +280,7 @@ fn what_counts_fewer_times_is_room_that_became_free() {
         &|ledger| ledger.set_replicas(2),
         &|ledger| assert!(ledger.confirm(DecisionId(1), "shop", "edge", 1).is_some()),
         &|ledger| ledger.set_replicas(1),
-        &|ledger| assert!(ledger.withdraw(DecisionId(2), "shop").is_some()),
+        &|ledger| assert!(ledger.forget(DecisionId(2), "shop").is_some()),
     ];
     for (freed, step) in (1..).zip(steps) {
         let before = taken(&ledger, 0).0;

@@ -50,7 +50,7 @@ pub fn release(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &St
 }
 
 /// Lets a pod go: removes our gate, and changes nothing else. `None` as for [`release`].
-pub fn let_go(pod: &Pod<'_>, keys: &Keys) -> Option<Vec<Operation>> {
+pub fn remove_gate(pod: &Pod<'_>, keys: &Keys) -> Option<Vec<Operation>> {
     without_gate(pod, Vec::new(), keys)
 }
 
@@ -70,7 +70,7 @@ fn without_gate(pod: &Pod<'_>, placement: Vec<Add>, keys: &Keys) -> Option<Vec<O
 }
 
 /// Says why a held pod goes on waiting. Its time begins anew when it was only others that held it so far.
-pub fn note(pod: &Pod<'_>, reason: Reason, config: &Config, stamp: &Stamp) -> Option<Vec<Operation>> {
+pub fn update_reason(pod: &Pod<'_>, reason: Reason, config: &Config, stamp: &Stamp) -> Option<Vec<Operation>> {
     let keys = &config.keys;
     let mut wanted = vec![(keys.reason.clone(), reason.as_str().to_owned())];
     if pod.annotation(&keys.reason) == Some(Reason::HeldForeignGate.as_str()) {

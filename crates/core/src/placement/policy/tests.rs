@@ -92,14 +92,14 @@ fn a_policy_counts_as_a_whole_by_precedence_then_name() {
         strings(&[("class", "latency")])
     );
 
-    let standings: BTreeMap<_, _> = policies
-        .standings()
-        .map(|(seen, standing)| (seen.name.as_str(), standing.unwrap()))
+    let overlaps: BTreeMap<_, _> = policies
+        .overlaps()
+        .map(|(seen, overlaps)| (seen.name.as_str(), overlaps.unwrap()))
         .collect();
-    assert_eq!(standings["z"].overrides, ["a", "b", "c"]);
-    assert_eq!(standings["a"].overridden_by, ["z"]);
-    assert_eq!(standings["a"].overrides, ["b", "c"]);
-    assert_eq!(standings["c"].overridden_by, ["z", "a", "b"]);
+    assert_eq!(overlaps["z"].overrides, ["a", "b", "c"]);
+    assert_eq!(overlaps["a"].overridden_by, ["z"]);
+    assert_eq!(overlaps["a"].overrides, ["b", "c"]);
+    assert_eq!(overlaps["c"].overridden_by, ["z", "a", "b"]);
 }
 
 #[test]
@@ -149,11 +149,11 @@ fn every_fault_is_named() {
         seen("shop", "good", &json!({"selector": {}, "slo": {"class": "batch"}})),
     ]);
     assert_eq!(policies.len(), 1);
-    let standings: Vec<_> = policies
-        .standings()
-        .map(|(seen, standing)| (&*seen.name, standing.is_some()))
+    let overlaps: Vec<_> = policies
+        .overlaps()
+        .map(|(seen, overlaps)| (&*seen.name, overlaps.is_some()))
         .collect();
-    assert_eq!(standings, [("good", true), ("faulty", false)]);
+    assert_eq!(overlaps, [("good", true), ("faulty", false)]);
 }
 
 /// Requirements on few labels with few values, so that they often meet.

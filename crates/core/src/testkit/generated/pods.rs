@@ -59,7 +59,7 @@ fn annotations() -> BoxedStrategy<Value> {
 
 /// Annotations and spec of a pod that seems to have been here before: now or long ago, with all of the placement that
 /// it speaks of or with a part.
-fn claim() -> BoxedStrategy<(Value, Value)> {
+fn stated() -> BoxedStrategy<(Value, Value)> {
     let places = select(vec![
         ("edge", json!({"node.role/edge": "true"})),
         ("cloud", json!({"node.role/cloud": "true"})),
@@ -270,12 +270,12 @@ pub(crate) fn pod() -> BoxedStrategy<Value> {
         ),
         ("futureField", unknown()),
     ]);
-    let claim = option::weighted(0.1, claim());
+    let stated = option::weighted(0.1, stated());
     let status = or_null(object(vec![("phase", words(&["Pending"])), ("futureField", unknown())]));
-    (option::weighted(0.97, or_null(metadata)), spec, status, claim)
-        .prop_map(|(metadata, mut spec, status, claim)| {
+    (option::weighted(0.97, or_null(metadata)), spec, status, stated)
+        .prop_map(|(metadata, mut spec, status, stated)| {
             let mut metadata = metadata;
-            if let (Some(metadata @ Value::Object(_)), Some((annotations, placement))) = (&mut metadata, claim) {
+            if let (Some(metadata @ Value::Object(_)), Some((annotations, placement))) = (&mut metadata, stated) {
                 let own = metadata["annotations"].take();
                 let own = if own.is_object() { own } else { json!({}) };
                 metadata["annotations"] = with_members(own, annotations);

@@ -168,11 +168,11 @@ fn node(node: &Node, site: &Site, snapshot: &Snapshot) -> Value {
             .map(|part| json!({"priority": part.priority, "used": resources(&part.used, part.pods)}));
         fields["usedByPriority"] = parts.collect();
     }
-    if !node.leaving.is_empty() {
+    if !node.terminating.is_empty() {
         let mut all = Share::default();
-        for leaving in &node.leaving {
-            all.amounts.add(&leaving.share.amounts, 1);
-            all.pods += leaving.share.pods;
+        for terminating in &node.terminating {
+            all.amounts.add(&terminating.share.amounts, 1);
+            all.pods += terminating.share.pods;
         }
         fields["terminating"] = resources(&all.amounts, all.pods);
     }

@@ -15,7 +15,7 @@ const EXPLAIN_BYTES: usize = 4096;
 
 /// A decision that was seen on a pod for the first time.
 #[derive(Debug, Clone)]
-pub struct Sighting {
+pub struct ObservedDecision {
     /// Namespace of the pod.
     pub namespace: Box<str>,
     /// Uid of the pod.

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
-use crate::model::pod_record::{HeldPod, Phase, Placement, PodRecord, Stray, StuckPod};
+use crate::model::pod_record::{HeldPod, OtherDomainPod, Phase, Placement, PodRecord, StuckPod};
 use crate::model::slo::Management;
 use crate::wire::pod::fields::{
     Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, SchedulingGate, Status,
@@ -27,7 +27,7 @@ impl<'a> Pod<'a> {
         let record = self.record_with(status.as_ref(), keys).map(|record| PodRecord {
             held: self.held(json, keys).map(Arc::new),
             stuck: self.stuck(&record, keys).map(Arc::new),
-            undecided: record.decision.is_none() && !self.is_let_go(keys) && self.is_for_us(keys),
+            undecided: record.decision.is_none() && !self.was_gate_removed(keys) && self.is_for_us(keys),
             ..record
         });
         Ok(record)
@@ -52,12 +52,12 @@ impl<'a> Pod<'a> {
         })
     }
 
-    fn stray(&self, keys: &Keys) -> Option<Stray> {
+    fn other_domain_pod(&self, keys: &Keys) -> Option<OtherDomainPod> {
         let mut gates = self.spec.scheduling_gates.iter().flatten();
         let domain = gates.find_map(|gate| keys.other_domain(&gate.name))?;
         let metadata = self.metadata.as_ref()?;
         metadata.deletion_timestamp.is_none().then_some(())?;
-        Some(Stray {
+        Some(OtherDomainPod {
             namespace: metadata.namespace.as_deref()?.into(),
             name: metadata.name.as_deref()?.into(),
             uid: metadata.uid.as_deref()?.into(),
@@ -69,7 +69,7 @@ impl<'a> Pod<'a> {
     /// it was held and then let go: so would be the one in its place.
     fn stuck(&self, record: &PodRecord, keys: &Keys) -> Option<StuckPod> {
         let is_stuck = record.unschedulable.is_some() && record.node.is_none() && record.phase == Phase::Pending;
-        if !is_stuck || record.gated || record.terminating.is_some() || self.is_let_go(keys) {
+        if !is_stuck || record.gated || record.terminating.is_some() || self.was_gate_removed(keys) {
             return None;
         }
         let workload = self.workload(Cow::Borrowed(&record.namespace), keys).into_owned();
@@ -89,7 +89,7 @@ impl<'a> Pod<'a> {
     }
 
     /// Whether a pod that is behind our gate no more was held, and lost the gate without being decided.
-    fn is_let_go(&self, keys: &Keys) -> bool {
+    fn was_gate_removed(&self, keys: &Keys) -> bool {
         let reason = self.annotation(&keys.reason);
         reason.is_some_and(|reason| reason.starts_with("held_")) && self.annotation(&keys.decision_id).is_none()
     }
@@ -153,7 +153,7 @@ impl<'a> Pod<'a> {
             decided: self.decided(intent.as_ref(), keys).map(Box::new),
             placement: node.is_none().then(|| Arc::new(self.placement())),
             held: None,
-            stray: self.stray(keys).map(Box::new),
+            other_domain_pod: self.other_domain_pod(keys).map(Box::new),
             stuck: None,
             undecided: false,
             node,

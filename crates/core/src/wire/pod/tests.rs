@@ -202,7 +202,7 @@ fn ties_to_the_local_cluster() {
 }
 
 #[test]
-fn a_placement_claim_needs_all_of_its_annotations() {
+fn a_stated_placement_needs_all_of_its_annotations() {
     let claim = |without: &str| {
         let mut annotations = json!({
             "scheduling.example.io/decision": "edge", "scheduling.example.io/site": "edge",

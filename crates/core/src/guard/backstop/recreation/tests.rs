@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::cluster::index::Footprint;
+use crate::cluster::cache::Contribution;
 use crate::keys::Keys;
 use crate::model::pod_record::StuckPod;
 use crate::wire::pod::Pod;
@@ -16,7 +16,7 @@ fn at(second: i64) -> Moment {
 }
 
 /// A pod of one of these owners that is stuck since this second; so many are its owner's.
-fn suspect(owner: &str, since: i64, siblings: u32, is_replaced: bool) -> Suspect {
+fn candidate(owner: &str, since: i64, siblings: u32, is_replaced: bool) -> Candidate {
     let text = json!({
         "metadata": {"ownerReferences": [{"kind": "ReplicaSet", "uid": owner, "controller": true}]}, "spec": {"containers": []},
     })
@@ -24,7 +24,7 @@ fn suspect(owner: &str, since: i64, siblings: u32, is_replaced: bool) -> Suspect
     let workload = Pod::from_json(&text)
         .unwrap()
         .workload("shop".into(), &Keys::new("example.io"));
-    Suspect {
+    Candidate {
         pod: Arc::new(StuckPod {
             uid: "u".into(),
             name: "p".into(),
@@ -35,7 +35,7 @@ fn suspect(owner: &str, since: i64, siblings: u32, is_replaced: bool) -> Suspect
             reason: None,
         }),
         since: at(since),
-        footprint: Footprint::default(),
+        contribution: Contribution::default(),
         siblings,
     }
 }
@@ -44,16 +44,16 @@ fn suspect(owner: &str, since: i64, siblings: u32, is_replaced: bool) -> Suspect
 fn an_owner_loses_a_tenth_and_at_least_one() {
     for (siblings, most) in [(1, 1), (9, 1), (10, 1), (20, 2), (55, 5)] {
         let mut recreation = Recreation::default();
-        let one = suspect("a", 0, siblings, true);
+        let one = candidate("a", 0, siblings, true);
         for lost in 0..most {
             assert!(recreation.allows(&one, at(100)), "{lost} of {siblings}");
-            recreation.note(&one, at(100));
+            recreation.record_deletion(&one, at(100));
         }
         assert!(!recreation.allows(&one, at(159)));
-        assert!(recreation.allows(&suspect("b", 0, siblings, true), at(159)));
+        assert!(recreation.allows(&candidate("b", 0, siblings, true), at(159)));
         assert!(recreation.allows(&one, at(160)));
     }
-    assert!(!Recreation::default().allows(&suspect("a", 0, 50, false), at(100)));
+    assert!(!Recreation::default().allows(&candidate("a", 0, 50, false), at(100)));
 }
 
 #[test]
@@ -63,9 +63,9 @@ fn an_owner_whose_pods_come_to_stand_no_better_is_asked_ever_more_seldom() {
     // Each is stuck again as soon as it can be, for a day.
     let mut since = 0;
     for second in (30..86_400).step_by(5) {
-        let one = suspect("a", since, 1, true);
+        let one = candidate("a", since, 1, true);
         if second - since >= 30 && recreation.allows(&one, at(second)) {
-            recreation.note(&one, at(second));
+            recreation.record_deletion(&one, at(second));
             deletions.push(second);
             since = second + 1;
         }
@@ -75,10 +75,10 @@ fn an_owner_whose_pods_come_to_stand_no_better_is_asked_ever_more_seldom() {
     assert!(pauses[7..].iter().all(|pause| *pause == 3600), "{pauses:?}");
     // After a while without, it begins anew.
     let last = *deletions.last().unwrap();
-    recreation.note(&suspect("b", 0, 1, true), at(last + 7_200));
-    assert!(recreation.allows(&suspect("a", last + 1, 1, true), at(last + 7_200)));
-    recreation.note(&suspect("a", last + 1, 1, true), at(last + 7_200));
-    assert!(recreation.allows(&suspect("a", last + 1, 1, true), at(last + 7_260)));
+    recreation.record_deletion(&candidate("b", 0, 1, true), at(last + 7_200));
+    assert!(recreation.allows(&candidate("a", last + 1, 1, true), at(last + 7_200)));
+    recreation.record_deletion(&candidate("a", last + 1, 1, true), at(last + 7_200));
+    assert!(recreation.allows(&candidate("a", last + 1, 1, true), at(last + 7_260)));
 }
 
 #[test]
@@ -88,16 +88,16 @@ fn however_many_are_stuck_they_are_recreated_ever_more_seldom() {
         let mut deletions: Vec<i64> = vec![];
         // Each pod and its successors are stuck as soon as they are created, for two days; those go first that have been for longest.
         let mut stuck = vec![0; pods as usize];
-        let one = suspect("a", 0, pods, true);
+        let one = candidate("a", 0, pods, true);
         for second in (30..2 * 86_400).step_by(5) {
             stuck.sort_unstable();
             for since in stuck.iter_mut().filter(|since| second - **since >= 30) {
-                let one = Suspect {
+                let one = Candidate {
                     since: at(*since),
                     ..one.clone()
                 };
                 if recreation.allows(&one, at(second)) {
-                    recreation.note(&one, at(second));
+                    recreation.record_deletion(&one, at(second));
                     deletions.push(second);
                     *since = second + 1;
                 }
@@ -127,9 +127,9 @@ proptest! {
         let mut now = 1_000;
         for (pause, owner, age) in asked {
             now += pause;
-            let one = suspect(["a", "b", "c"][owner], now - age, SIBLINGS[owner], true);
+            let one = candidate(["a", "b", "c"][owner], now - age, SIBLINGS[owner], true);
             if recreation.allows(&one, at(now)) {
-                recreation.note(&one, at(now));
+                recreation.record_deletion(&one, at(now));
                 lost[owner].push(now);
             }
         }

@@ -6,7 +6,7 @@ use super::*;
 use crate::model::decision_id::DecisionId;
 use crate::model::node::NodeId;
 use crate::model::owner::Owner;
-use crate::model::workload::Turn;
+use crate::model::workload::QueueKey;
 use crate::placement::ledger::{Ledger, Reservation};
 use crate::resources::Amounts;
 use crate::units::Millicores;
@@ -134,7 +134,7 @@ fn with_reserved<T>(fleet: &Value, reserved: &[(i64, i32)], pod: &Value, read: i
     let config = unheld();
     let text = pod.to_string();
     let pod = Pod::from_json(&text).unwrap();
-    let room = Room::new(&snapshot, &ledger, Turn::LAST);
+    let room = Room::new(&snapshot, &ledger, QueueKey::LAST);
     read(&decide(&pod.workload("shop".into(), &config.keys), &room, &config, NOW))
 }
 

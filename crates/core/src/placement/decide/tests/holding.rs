@@ -151,31 +151,34 @@ fn sites_that_are_gone_for_the_moment_release_nobody() {
 fn pods_that_are_terminating_are_waited_for_a_while() {
     let web = pod(json!({"deadlineMs": "400"}));
     let config = Config::default();
-    let mut leaving = fleet(4000);
-    leaving["nodes"][0]["terminating"] = json!({"cpu": "500m", "pods": 1});
-    assert_eq!(arriving(&leaving, &web), "held_terminating");
-    assert_eq!(held(&leaving, &web, 4, &config), "held_terminating");
-    assert_eq!(held(&leaving, &web, 5, &config), "cloud: released_cloud");
+    let mut terminating = fleet(4000);
+    terminating["nodes"][0]["terminating"] = json!({"cpu": "500m", "pods": 1});
+    assert_eq!(arriving(&terminating, &web), "held_terminating");
+    assert_eq!(held(&terminating, &web, 4, &config), "held_terminating");
+    assert_eq!(held(&terminating, &web, 5, &config), "cloud: released_cloud");
     assert_eq!(
-        held(&without_wan(leaving.clone()), &web, 5, &config),
+        held(&without_wan(terminating.clone()), &web, 5, &config),
         "held_no_capacity"
     );
-    let verdict = with_verdict(&leaving, &web, &config, |verdict| verdict.node.is_some());
+    let verdict = with_verdict(&terminating, &web, &config, |verdict| verdict.node.is_some());
     assert!(verdict, "it names the node whose room is waited for");
     // Not for what would not be enough, nor where the edge is refused for more than room, nor at all if so configured.
-    let mut too_little = leaving.clone();
+    let mut too_little = terminating.clone();
     too_little["nodes"][0]["terminating"] = json!({"cpu": "499m", "pods": 1});
     assert_eq!(arriving(&too_little, &web), "cloud: cloud_edge_no_capacity");
     let hurried = pod(json!({"deadlineMs": "269"}));
-    assert_eq!(arriving(&leaving, &hurried), "cloud: cloud_best_effort");
+    assert_eq!(arriving(&terminating, &hurried), "cloud: cloud_best_effort");
     let mut config = Config::default();
     config.holding.wait_for_terminating = PerClass::default();
-    assert_eq!(outcome_with(&leaving, &web, &config), "cloud: cloud_edge_no_capacity");
+    assert_eq!(
+        outcome_with(&terminating, &web, &config),
+        "cloud: cloud_edge_no_capacity"
+    );
     // Nor for those that have longer than anybody waits, nor for those that should be gone by now.
     let with_time = |seconds: i64| {
-        let mut snapshot = testkit::snapshot(&leaving);
+        let mut snapshot = testkit::snapshot(&terminating);
         let nodes = Arc::make_mut(&mut snapshot.sites[0].nodes);
-        Arc::make_mut(&mut nodes[0]).leaving[0].by = Some(NOW.wall + jiff::SignedDuration::from_secs(seconds));
+        Arc::make_mut(&mut nodes[0]).terminating[0].by = Some(NOW.wall + jiff::SignedDuration::from_secs(seconds));
         let text = web.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let config = Config::default();
@@ -188,7 +191,7 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
     // The limit ends any waiting.
     let mut config = Config::default();
     config.holding.limits[Class::Latency] = Micros::from_secs(3);
-    assert_eq!(held(&leaving, &web, 4, &config), "cloud: released_cloud");
+    assert_eq!(held(&terminating, &web, 4, &config), "cloud: released_cloud");
 }
 
 #[test]

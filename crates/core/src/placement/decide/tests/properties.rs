@@ -85,11 +85,11 @@ proptest! {
         let config = Config::default();
         let mut snapshot = testkit::snapshot(&fleet);
         let mut was_at_the_edge = placed(&snapshot, &pod, &config) == Some(SiteKind::Edge);
-        for (relief, is_measured_anew) in reliefs {
+        for (relief, is_measured_again) in reliefs {
             let edge = &mut snapshot.sites[0];
             let nodes = std::sync::Arc::make_mut(&mut edge.nodes);
             relieve(nodes, &relief);
-            if is_measured_anew {
+            if is_measured_again {
                 edge.free = Free::default();
             }
             let site = placed(&snapshot, &pod, &config);

@@ -81,7 +81,7 @@ fn processing_time_is_stated_observed_or_modelled() {
 }
 
 #[test]
-fn a_target_no_site_can_meet_is_told() {
+fn a_target_no_site_can_meet_is_a_warning() {
     assert_eq!(
         warnings(&fleet(0), &pod(json!({"latencyTargetMs": "100"}))),
         ["latency target 100 ms is below the processing time 270 ms of every site"]

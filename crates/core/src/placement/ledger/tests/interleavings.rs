@@ -13,7 +13,7 @@ use serde_json::json;
 use super::super::*;
 use crate::config::Config;
 use crate::model::snapshot::Snapshot;
-use crate::model::workload::Turn;
+use crate::model::workload::QueueKey;
 use crate::placement::decide::decide;
 use crate::placement::ledger::tests::TTL;
 use crate::placement::room::Room;
@@ -86,7 +86,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Debug, Clone)]
 enum Call {
     Reserve(Reservation, Moment),
-    Withdraw(DecisionId, &'static str),
+    Forget(DecisionId, &'static str),
     Confirm(DecisionId, &'static str, u64),
     Published(u64),
     Expire(Now),
@@ -98,7 +98,7 @@ impl Call {
     fn on(&self, ledger: &mut Ledger) {
         match self.clone() {
             Call::Reserve(reservation, now) => drop(ledger.reserve(reservation, now)),
-            Call::Withdraw(id, namespace) => drop(ledger.withdraw(id, namespace)),
+            Call::Forget(id, namespace) => drop(ledger.forget(id, namespace)),
             Call::Confirm(id, namespace, revision) => drop(ledger.confirm(id, namespace, "edge", revision)),
             Call::Published(revision) => ledger.published(revision),
             Call::Expire(now) => drop(ledger.expire(now)),
@@ -234,7 +234,7 @@ impl World {
         let text = document.to_string();
         let config = Config::default();
         let workload = Pod::from_json(&text).unwrap().workload(namespace.into(), &config.keys);
-        let room = Room::new(&self.stored.snapshot, &self.ledger, Turn::LAST);
+        let room = Room::new(&self.stored.snapshot, &self.ledger, QueueKey::LAST);
         let verdict = decide(&workload, &room, &config, self.now);
         let Some(node) = verdict.node else {
             // Said to fit nowhere.
@@ -386,7 +386,7 @@ impl World {
                     _ => None,
                 };
                 self.orderly = false;
-                self.call(Call::Withdraw(Self::id(at), namespace));
+                self.call(Call::Forget(Self::id(at), namespace));
                 again.into_iter().for_each(|call| self.call(call));
             }
             Step::Create(pod) => {
@@ -469,7 +469,7 @@ impl World {
     }
 
     fn check(&mut self) {
-        let room = Room::new(&self.stored.snapshot, &self.ledger, Turn::LAST);
+        let room = Room::new(&self.stored.snapshot, &self.ledger, QueueKey::LAST);
         for node in self.stored.snapshot.sites[0].nodes() {
             let taken = room.taken(node);
             let (amounts, slots) = self.expected(node.id.0 as usize);
@@ -527,10 +527,7 @@ impl World {
         }
         let revision = self.stored.snapshot.revision;
         assert_eq!(fresh.open(), self.ledger.open());
-        assert_eq!(
-            fresh.on_their_way("edge", revision),
-            self.ledger.on_their_way("edge", revision)
-        );
+        assert_eq!(fresh.assumed("edge", revision), self.ledger.assumed("edge", revision));
     }
 }
 

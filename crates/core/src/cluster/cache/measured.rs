@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::cluster::index::entry::PodEntry;
-use crate::cluster::index::{Index, Kind};
+use crate::cluster::cache::entry::PodEntry;
+use crate::cluster::cache::{Cache, Kind};
 use crate::cluster::processing::Processing;
 use crate::cluster::telemetry::Telemetry;
 use crate::config::{Config, Input};
@@ -28,7 +28,7 @@ pub(super) struct Measured {
     oldest_sample: Micros,
     /// Pods by the moment at which they first charged any node, the youngest last: as many as a sample of free capacity,
     /// also one that is yet to come, may not know of.
-    begun: VecDeque<(Moment, Arc<str>)>,
+    first_charged: VecDeque<(Moment, Arc<str>)>,
 }
 
 impl Measured {
@@ -47,13 +47,13 @@ impl Measured {
     }
 }
 
-impl Index {
+impl Cache {
     /// The settings of a newer configuration, whose sites are the same.
     pub fn configure(&mut self, config: &Config) {
         self.measured.configure(config);
         self.priority_caps = config.priority_caps.clone();
         self.queues.outdated = true;
-        self.news.other = true;
+        self.delta.other = true;
     }
 
     /// What a Prometheus server says.
@@ -81,21 +81,21 @@ impl Index {
     }
 
     /// A pod charges a node for the first time.
-    pub(super) fn begin(&mut self, uid: &Arc<str>, entry: &mut PodEntry, now: Moment) {
-        if entry.begun.is_some() || entry.charged.is_none() {
+    pub(super) fn record_first_charge(&mut self, uid: &Arc<str>, entry: &mut PodEntry, now: Moment) {
+        if entry.first_charged.is_some() || entry.charged.is_none() {
             return;
         }
-        entry.begun = Some(now);
+        entry.first_charged = Some(now);
         // What the first list names was there before.
         if self.is_listed(Kind::Pods) {
-            let begun = &mut self.measured.begun;
-            let at = begun.back().map_or(now, |(youngest, _)| now.max(*youngest));
-            begun.push_back((at, Arc::clone(uid)));
+            let first_charged = &mut self.measured.first_charged;
+            let at = first_charged.back().map_or(now, |(youngest, _)| now.max(*youngest));
+            first_charged.push_back((at, Arc::clone(uid)));
         }
     }
 
     /// Counts how long the work of this pod took, if it has just ended well.
-    pub(super) fn learn(&mut self, record: &PodRecord, before: Option<Phase>) {
+    pub(super) fn observe_finished(&mut self, record: &PodRecord, before: Option<Phase>) {
         let finished = record.finished.filter(|finished| finished.succeeded);
         if let (Some(finished), Some((class, _)), Some(site)) = (finished, record.slo, self.site_of(record))
             && before != Some(Phase::Finished)
@@ -111,8 +111,8 @@ impl Index {
     /// alone does not.
     pub(super) fn measure(&mut self, now: Moment) {
         let limit = now.before(self.measured.oldest_sample);
-        let begun = &mut self.measured.begun;
-        begun.drain(..begun.partition_point(|(at, _)| *at <= limit));
+        let first_charged = &mut self.measured.first_charged;
+        first_charged.drain(..first_charged.partition_point(|(at, _)| *at <= limit));
         let min = self.measured.min_observations;
         for at in 0..self.sites.len() {
             let name = self.sites[at].site.name().to_owned();
@@ -134,14 +134,14 @@ impl Index {
                 let fresh = link.filter(|link| now.since(link.as_of) <= ttl);
                 fresh.map(|link| (link.state, link.rtt, link.loss))
             };
-            let is_news = numbers(site.link) != numbers(link)
+            let is_changed = numbers(site.link) != numbers(link)
                 || (&site.observed, &site.free) != (&observed, &free)
                 || site.observed_of != observed_of;
             site.link = link;
             site.observed = observed;
             site.observed_of = observed_of;
             site.free = free;
-            if is_news {
+            if is_changed {
                 self.site_gained(at);
             }
         }
@@ -150,8 +150,8 @@ impl Index {
     /// What a sample says is free at a site, less what began to charge it since.
     fn free(&self, site: usize, now: Moment) -> Free {
         let since = |as_of: Moment| {
-            let begun = &self.measured.begun;
-            let since = begun.range(begun.partition_point(|(at, _)| *at <= as_of)..);
+            let first_charged = &self.measured.first_charged;
+            let since = first_charged.range(first_charged.partition_point(|(at, _)| *at <= as_of)..);
             let pods = since.filter_map(|(_, uid)| self.pods.get(uid));
             let here = pods.filter(|pod| self.charges_site(pod, site));
             here.fold(Amounts::default(), |mut sum, pod| {

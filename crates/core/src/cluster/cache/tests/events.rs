@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::*;
-use crate::cluster::index::entry::Standing;
-use crate::cluster::index::tests::{Scene, bound, edge_node, pod, unschedulable, with};
+use crate::cluster::cache::entry::SchedulingState;
+use crate::cluster::cache::tests::{Fixture, bound, edge_node, pod, unschedulable, with};
 use crate::model::pod_record::Phase;
 
 /// Something that a watch may tell.
@@ -29,7 +29,7 @@ enum Event {
         priority: i32,
         site: usize,
         at: At,
-        word: Option<u8>,
+        message: Option<u8>,
         controlled: bool,
     },
     PodGone {
@@ -73,15 +73,17 @@ fn event() -> impl Strategy<Value = Event> {
         prop::option::of(0..2_u8),
         any::<bool>(),
     );
-    let pod = pod.prop_map(|(uid, millicores, priority, site, at, word, controlled)| Event::Pod {
-        uid,
-        millicores,
-        priority,
-        site,
-        at,
-        word,
-        controlled,
-    });
+    let pod = pod.prop_map(
+        |(uid, millicores, priority, site, at, message, controlled)| Event::Pod {
+            uid,
+            millicores,
+            priority,
+            site,
+            at,
+            message,
+            controlled,
+        },
+    );
     let sizes = prop::sample::select(vec![0_u32, 400, 1000, 1000, 2000]);
     let node = (
         0..4_usize,
@@ -109,7 +111,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-impl Scene {
+impl Fixture {
     fn happen(&mut self, event: &Event, seen: &mut BTreeMap<usize, Value>) {
         match event {
             Event::Node {
@@ -138,14 +140,14 @@ impl Scene {
                     json!([{"type": "Ready", "status": state}]),
                 ));
             }
-            Event::NodeGone { name } => self.index.delete_node(NODES[*name]),
+            Event::NodeGone { name } => self.cache.delete_node(NODES[*name]),
             Event::Pod {
                 uid,
                 millicores,
                 priority,
                 site,
                 at,
-                word,
+                message,
                 controlled,
             } => {
                 let selectors = [
@@ -161,8 +163,8 @@ impl Scene {
                 } else {
                     with(pod, "/metadata/ownerReferences", Value::Null)
                 };
-                let pod = match word {
-                    Some(word) => unschedulable(pod, &word.to_string()),
+                let pod = match message {
+                    Some(message) => unschedulable(pod, &message.to_string()),
                     None => pod,
                 };
                 let pod = match at {
@@ -176,18 +178,18 @@ impl Scene {
                 seen.insert(*uid, pod);
             }
             Event::PodGone { uid } => {
-                self.index.delete_pod(PODS[*uid]);
+                self.cache.delete_pod(PODS[*uid]);
                 seen.remove(uid);
             }
             Event::Listed { kept } => {
-                self.index.list_began(Kind::Pods);
+                self.cache.list_began(Kind::Pods);
                 seen.retain(|uid, _| kept >> uid & 1 == 1);
                 for pod in seen.values() {
                     self.pod(pod);
                 }
-                self.index.list_ended(Kind::Pods);
+                self.cache.list_ended(Kind::Pods);
             }
-            Event::Managed(managed) => self.index.apply_namespace("shop", *managed),
+            Event::Managed(managed) => self.cache.apply_namespace("shop", *managed),
             Event::Wait(seconds) => self.wait(*seconds),
             Event::Publish => {
                 let snapshot = self.publish();
@@ -198,9 +200,9 @@ impl Scene {
 
     /// What was kept up to date bit by bit is what a look at everything gives.
     fn check(&self, snapshot: &Snapshot) {
-        let index = &self.index;
+        let cache = &self.cache;
         for node in snapshot.sites.iter().flat_map(Site::nodes) {
-            let charging = || index.pods.values().filter(|pod| pod.charged == Some(node.id));
+            let charging = || cache.pods.values().filter(|pod| pod.charged == Some(node.id));
             let cpu: i64 = charging().map(|pod| pod.request.cpu.0).sum();
             assert_eq!(
                 (node.used.cpu.0, node.pods),
@@ -210,30 +212,30 @@ impl Scene {
             );
             let part: i64 = node.by_priority.iter().map(|part| part.used.cpu.0).sum();
             assert_eq!(part, cpu);
-            assert!(index.nodes[&node.id].known);
+            assert!(cache.nodes[&node.id].known);
         }
-        for (at, entry) in index.sites.iter().enumerate() {
-            let members = index.nodes.values().filter(|node| node.site == Some(at));
+        for (at, entry) in cache.sites.iter().enumerate() {
+            let members = cache.nodes.values().filter(|node| node.site == Some(at));
             let mut names: Vec<_> = members.map(|node| Arc::clone(&node.node.name)).collect();
             names.sort();
             let site = &snapshot.sites[at];
             let published: Vec<_> = site.nodes().map(|node| Arc::clone(&node.name)).collect();
             assert_eq!(published, names, "{}", entry.site.name());
             let is_guessed = |pod: &&PodEntry| {
-                let node = pod.charged.and_then(|id| index.nodes.get(&id));
+                let node = pod.charged.and_then(|id| cache.nodes.get(&id));
                 let unbound = pod.unbound.as_ref().filter(|unbound| unbound.nominated.is_none());
                 unbound.is_some() && node.is_some_and(|node| node.site == Some(at))
             };
-            let guessed: Vec<_> = index
+            let guessed: Vec<_> = cache
                 .pods
                 .values()
                 .filter(is_guessed)
                 .map(|pod| pod.request.cpu.0)
                 .collect();
-            let on_their_way = &site.on_their_way;
-            assert_eq!(on_their_way.pods, guessed.len() as i64);
-            assert_eq!(on_their_way.amounts.cpu.0, guessed.iter().sum::<i64>());
-            let step = on_their_way.step.cpu.0;
+            let assumed = &site.assumed;
+            assert_eq!(assumed.pods, guessed.len() as i64);
+            assert_eq!(assumed.amounts.cpu.0, guessed.iter().sum::<i64>());
+            let step = assumed.step.cpu.0;
             assert!(
                 guessed.iter().all(|cpu| *cpu == 0 || cpu % step == 0),
                 "{step} {guessed:?}"
@@ -242,31 +244,34 @@ impl Scene {
         }
         let mut waiting = 0;
         let mut closing = 0;
-        for (uid, pod) in &index.pods {
+        for (uid, pod) in &cache.pods {
             let Some(unbound) = &pod.unbound else {
                 let expected = pod.node.filter(|_| pod.phase != Phase::Finished);
                 assert_eq!(pod.charged, expected, "{uid}");
                 continue;
             };
-            let fitting: Vec<_> = index.nodes.keys().copied().filter(|id| self.fits(*id, uid)).collect();
-            match unbound.standing {
-                Standing::OnItsWay if unbound.nominated.is_some() => assert_eq!(pod.charged, unbound.nominated),
-                Standing::OnItsWay => assert!(fitting.contains(&pod.charged.unwrap()), "{uid}"),
-                Standing::New | Standing::WaitsForRoom => assert!(fitting.is_empty() && pod.charged.is_none(), "{uid}"),
-                Standing::Closes => assert!(!fitting.is_empty() && pod.charged.is_none(), "{uid}"),
+            let fitting: Vec<_> = cache.nodes.keys().copied().filter(|id| self.fits(*id, uid)).collect();
+            match unbound.state {
+                SchedulingState::Assumed if unbound.nominated.is_some() => assert_eq!(pod.charged, unbound.nominated),
+                SchedulingState::Assumed => assert!(fitting.contains(&pod.charged.unwrap()), "{uid}"),
+                SchedulingState::New | SchedulingState::WaitsForRoom => {
+                    assert!(fitting.is_empty() && pod.charged.is_none(), "{uid}")
+                }
+                SchedulingState::ClosesSite => assert!(!fitting.is_empty() && pod.charged.is_none(), "{uid}"),
             }
-            waiting += u64::from(unbound.standing == Standing::WaitsForRoom && unbound.site.is_some());
-            closing +=
-                u64::from(unbound.standing == Standing::Closes && unbound.site.is_some() && pod.controller.is_some());
+            waiting += u64::from(unbound.state == SchedulingState::WaitsForRoom && unbound.site.is_some());
+            closing += u64::from(
+                unbound.state == SchedulingState::ClosesSite && unbound.site.is_some() && pod.controller.is_some(),
+            );
         }
         let counted = |count: fn(&crate::model::snapshot::QueueGroup) -> u64| -> u64 {
             snapshot.sites.iter().flat_map(|site| &site.queues).map(count).sum()
         };
-        let managed = index.managed.contains("shop");
+        let managed = cache.managed.contains("shop");
         assert_eq!(counted(|group| group.waiting), if managed { waiting } else { 0 });
-        let pending = index.pods.values().filter(|pod| pod.is_pending());
+        let pending = cache.pods.values().filter(|pod| pod.is_pending());
         let at_site = pending.filter(|pod| match (pod.node, &pod.unbound) {
-            (Some(node), _) => index.nodes[&node].site.is_some(),
+            (Some(node), _) => cache.nodes[&node].site.is_some(),
             (None, unbound) => unbound.as_ref().is_some_and(|unbound| unbound.site.is_some()),
         });
         assert_eq!(
@@ -284,9 +289,9 @@ impl Scene {
 
     /// Whether the pod fits the node beside all others, by first principles.
     fn fits(&self, id: NodeId, uid: &Arc<str>) -> bool {
-        let entry = &self.index.nodes[&id];
-        let pod = &self.index.pods[uid];
-        let others = self.index.pods.iter().filter(|(other, _)| *other != uid);
+        let entry = &self.cache.nodes[&id];
+        let pod = &self.cache.pods[uid];
+        let others = self.cache.pods.iter().filter(|(other, _)| *other != uid);
         let charging: Vec<_> = others.filter(|(_, other)| other.charged == Some(id)).collect();
         let used: i64 = charging.iter().map(|(_, other)| other.request.cpu.0).sum();
         let free = entry.node.allocatable.cpu.0 - used;
@@ -306,25 +311,25 @@ proptest! {
 
     #[test]
     fn bit_by_bit_is_all_at_once(events in prop::collection::vec(event(), 1..60)) {
-        let mut scene = Scene::new();
+        let mut fixture = Fixture::new();
         let mut seen = BTreeMap::new();
         for event in &events {
-            scene.happen(event, &mut seen);
+            fixture.happen(event, &mut seen);
         }
-        scene.happen(&Event::Publish, &mut seen);
+        fixture.happen(&Event::Publish, &mut seen);
 
         // Nothing is left behind.
         for uid in PODS {
-            scene.index.delete_pod(uid);
+            fixture.cache.delete_pod(uid);
         }
-        let snapshot = scene.publish();
+        let snapshot = fixture.publish();
         prop_assert!(snapshot.sites.iter().flat_map(Site::nodes).all(|node| node.pods == 0 && node.used == Amounts::default()));
         prop_assert!(snapshot.sites.iter().all(|site| site.queues.is_empty() && site.closed.is_empty()));
         for name in NODES {
-            scene.index.delete_node(name);
+            fixture.cache.delete_node(name);
         }
-        scene.publish();
-        prop_assert!(scene.index.nodes.is_empty() && scene.index.names.is_empty());
-        prop_assert_eq!(scene.index.next_change(), None);
+        fixture.publish();
+        prop_assert!(fixture.cache.nodes.is_empty() && fixture.cache.names.is_empty());
+        prop_assert_eq!(fixture.cache.next_change(), None);
     }
 }

@@ -11,7 +11,7 @@ use crate::units::Moment;
 
 /// The order in which kube-scheduler takes waiting pods.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
+pub(super) struct SchedulerKey {
     pub(super) priority: Reverse<i32>,
     /// Seconds since the epoch.
     pub(super) created: i64,
@@ -40,12 +40,12 @@ pub(super) struct PodEntry {
     pub(super) unbound: Option<Box<Unbound>>,
     pub(super) counted: Counted,
     /// When it first charged a node.
-    pub(super) begun: Option<Moment>,
+    pub(super) first_charged: Option<Moment>,
 }
 
 impl PodEntry {
-    pub(super) fn rank(&self, uid: &Arc<str>) -> Rank {
-        Rank {
+    pub(super) fn key(&self, uid: &Arc<str>) -> SchedulerKey {
+        SchedulerKey {
             priority: Reverse(self.priority),
             created: self.created,
             uid: Arc::clone(uid),
@@ -53,7 +53,7 @@ impl PodEntry {
     }
 
     /// Whether it charges a node that nobody has promised it.
-    pub(super) fn is_on_its_way(&self) -> bool {
+    pub(super) fn is_assumed(&self) -> bool {
         let free_to_move = |unbound: &Unbound| unbound.nominated.is_none();
         self.unbound.as_deref().is_some_and(free_to_move)
     }
@@ -73,34 +73,34 @@ pub(super) struct Unbound {
     /// The node that kube-scheduler is making free for it.
     pub(super) nominated: Option<NodeId>,
     /// kube-scheduler's word that it found no node, and when it was said.
-    pub(super) report: Option<(u64, Moment)>,
+    pub(super) unschedulable: Option<(u64, Moment)>,
     /// A node it fits; the one it charges, if it charges one.
     pub(super) node: Option<NodeId>,
     /// Since when it fits any.
     pub(super) fits_since: Option<Moment>,
-    pub(super) settled_at: Option<Moment>,
+    pub(super) checked_at: Option<Moment>,
     pub(super) timer: Option<Moment>,
-    pub(super) standing: Standing,
+    pub(super) state: SchedulingState,
 }
 
 /// What a pod without a node means for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum SchedulingState {
     /// It charges the node it will probably be bound to.
-    OnItsWay,
+    Assumed,
     /// It fits no node, and kube-scheduler has not said so yet.
     New,
     /// It fits no node. It charges nothing and stands in the queue.
     WaitsForRoom,
     /// It fits a node, and kube-scheduler does not take it: it charges nothing, and closes its site.
-    Closes,
+    ClosesSite,
 }
 
 /// What was known of a pod when it changed.
 #[derive(Debug)]
 pub(super) enum Before {
     /// Nothing: it is seen for the first time, with the node of the reservation it confirms.
-    Unseen { inherited: Option<NodeId> },
+    Unseen { reserved_node: Option<NodeId> },
     /// It was in the cache, and without a node if this is there.
     Seen(Option<Box<Unbound>>),
 }

@@ -1,18 +1,18 @@
 //! Pods that are promised room and whose node is not known yet, taken together.
 
-use super::node::{Node, OnTheirWay};
+use super::node::{AssumedPods, Node};
 use crate::resources::Amounts;
 
-/// All of them, in the unit of [`OnTheirWay::share`]: fine enough for the shares of thousands of nodes to add up.
+/// All of them, in the unit of [`AssumedPods::share`]: fine enough for the shares of thousands of nodes to add up.
 const ALL: i128 = 1 << 32;
 
-impl OnTheirWay {
+impl AssumedPods {
     /// Whether there is a place for one more pod on one of `nodes`, wherever kube-scheduler puts these and whichever of
     /// those that do not exist yet come first; and a place for each of those beside it. Certain where one resource is
     /// scarce; where several are, they are taken to be asked for in like proportions. Cost: a few divisions for each node
     /// until enough are found.
     pub fn leave_a_place<'n>(&self, request: &Amounts, nodes: impl Iterator<Item = &'n Node> + Clone) -> bool {
-        let leaves_one = |others: &OnTheirWay, request: &Amounts| {
+        let leaves_one = |others: &AssumedPods, request: &Amounts| {
             let (mut places, mut shares) = (0, 0);
             nodes.clone().any(|node| {
                 let share = others.share(request, node);
@@ -42,7 +42,7 @@ impl OnTheirWay {
     /// [`ALL`], rounded down, and more than `ALL` where even all of them leave one. Zero where it has none now. Those that
     /// are charged to the node by guess count as not there yet.
     fn share(&self, request: &Amounts, node: &Node) -> i128 {
-        let coming = &node.on_their_way;
+        let coming = &node.assumed;
         let slots = node.slots.saturating_sub(node.pods).saturating_add(coming.pods);
         let asked = request.named().map(|(name, request)| {
             let free = node.allocatable.get(name).saturating_sub(node.used.get(name));
@@ -90,8 +90,8 @@ mod tests {
         }
     }
 
-    fn of(sizes: &[i64]) -> OnTheirWay {
-        let mut pods = OnTheirWay::default();
+    fn of(sizes: &[i64]) -> AssumedPods {
+        let mut pods = AssumedPods::default();
         sizes.iter().for_each(|&size| pods.add(&cpu(size), 1));
         pods
     }
@@ -132,7 +132,7 @@ mod tests {
         guessed.pods = 3;
         let pods = of(&[500; 3]);
         assert_eq!(pods.share(&cpu(1_000), &guessed), 0);
-        guessed.on_their_way = pods.clone();
+        guessed.assumed = pods.clone();
         assert_eq!(pods.share(&cpu(1_000), &guessed), ALL);
     }
 

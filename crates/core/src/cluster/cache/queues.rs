@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cluster::index::Index;
-use crate::cluster::index::entry::{Counted, Group, PodEntry, Standing};
+use crate::cluster::cache::Cache;
+use crate::cluster::cache::entry::{Counted, Group, PodEntry, SchedulingState};
 use crate::model::snapshot::{ByController, QueueGroup};
 
 /// Counts by site.
@@ -79,9 +79,9 @@ impl Queues {
     }
 }
 
-impl Index {
+impl Cache {
     pub(super) fn count(&mut self, entry: &mut PodEntry) {
-        entry.counted = self.place_in_line(entry);
+        entry.counted = self.count_as(entry);
         self.queues.count(entry.counted, entry);
     }
 
@@ -96,7 +96,7 @@ impl Index {
         }
         let mut pods = std::mem::take(&mut self.pods);
         for entry in pods.values_mut() {
-            let counted = self.place_in_line(entry);
+            let counted = self.count_as(entry);
             if counted != entry.counted {
                 self.queues.uncount(entry.counted, entry);
                 entry.counted = counted;
@@ -106,12 +106,12 @@ impl Index {
         self.pods = pods;
     }
 
-    fn place_in_line(&self, entry: &PodEntry) -> Counted {
+    fn count_as(&self, entry: &PodEntry) -> Counted {
         let site = match (entry.node, &entry.unbound) {
             (Some(node), _) => self.nodes.get(&node).and_then(|node| node.site),
             (None, unbound) => unbound.as_ref().and_then(|unbound| unbound.site),
         };
-        let standing = entry.unbound.as_ref().map(|unbound| unbound.standing);
+        let state = entry.unbound.as_ref().map(|unbound| unbound.state);
         let is_ours = entry.is_pending() && self.managed.contains(&entry.namespace);
         Counted {
             group: match (site, entry.slo) {
@@ -122,8 +122,8 @@ impl Index {
                 }
                 _ => None,
             },
-            waits: standing == Some(Standing::WaitsForRoom),
-            closes: site.filter(|_| standing == Some(Standing::Closes)),
+            waits: state == Some(SchedulingState::WaitsForRoom),
+            closes: site.filter(|_| state == Some(SchedulingState::ClosesSite)),
         }
     }
 }

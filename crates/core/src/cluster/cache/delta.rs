@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::cluster::index::Index;
+use crate::cluster::cache::Cache;
 use crate::model::node::NodeId;
 
 /// What is new for pods that wait, since it was last asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct News {
+pub struct RoomDelta {
     /// Nodes that have room for more: they gained some, or something that keeps pods away from them changed.
     pub gained: BTreeSet<NodeId>,
     /// Nodes that have less room.
@@ -17,33 +17,33 @@ pub struct News {
     pub other: bool,
 }
 
-impl Index {
+impl Cache {
     /// What is new for pods that wait, since this was last asked: of nodes, what became of all changes together. Cost: a few
     /// comparisons for each node that was touched.
-    pub fn take_news(&mut self) -> News {
-        let mut news = std::mem::take(&mut self.news);
+    pub fn take_delta(&mut self) -> RoomDelta {
+        let mut delta = std::mem::take(&mut self.delta);
         for (id, before) in std::mem::take(&mut self.before) {
             match self.nodes.get(&id) {
-                None => drop(news.lost.insert(id)),
+                None => drop(delta.lost.insert(id)),
                 // Nobody is sent there.
                 Some(entry) if entry.site.is_none() => {}
                 Some(entry) => {
                     let now = &entry.node;
                     // Whoever waits may wait for those that are leaving.
-                    if before.has_less_than(now) || before.leaving != now.leaving {
-                        news.gained.insert(id);
+                    if before.has_less_than(now) || before.terminating != now.terminating {
+                        delta.gained.insert(id);
                     }
                     if now.has_less_than(&before) {
-                        news.lost.insert(id);
+                        delta.lost.insert(id);
                     }
                 }
             }
         }
-        news
+        delta
     }
 
     /// The room of the node is about to change.
-    pub(super) fn remember(&mut self, id: NodeId) {
+    pub(super) fn save_before(&mut self, id: NodeId) {
         if let Some(entry) = self.nodes.get(&id) {
             self.before.entry(id).or_insert_with(|| Arc::clone(&entry.node));
         }
@@ -51,6 +51,6 @@ impl Index {
 
     /// Something that concerns all nodes of this site may help.
     pub(super) fn site_gained(&mut self, site: usize) {
-        self.news.gained.extend(self.sites[site].members.values());
+        self.delta.gained.extend(self.sites[site].members.values());
     }
 }

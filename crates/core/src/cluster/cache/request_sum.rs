@@ -8,7 +8,7 @@ use crate::units::{Bytes, Millicores};
 /// A sum of requests to which pods are added and from which they are taken again. Wider than an amount, so that no order
 /// of the two ever loses a unit, whatever a pod asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct RequestSum {
     cpu: i128,
     memory: i128,
     ephemeral_storage: i128,
@@ -16,7 +16,7 @@ pub(super) struct Tally {
     pods: i64,
 }
 
-impl Tally {
+impl RequestSum {
     pub(super) fn add(&mut self, request: &Amounts) {
         self.change(request, 1);
     }
@@ -70,12 +70,12 @@ mod tests {
             scalars: vec![("example.com/gpu".into(), i64::MAX)],
             ..Amounts::default()
         };
-        let mut tally = Tally::default();
-        tally.add(&huge);
-        tally.add(&huge);
-        assert_eq!((tally.amounts(), tally.pods()), (huge.clone(), 2));
-        tally.take(&huge);
-        tally.take(&huge);
-        assert_eq!(tally, Tally::default());
+        let mut sum = RequestSum::default();
+        sum.add(&huge);
+        sum.add(&huge);
+        assert_eq!((sum.amounts(), sum.pods()), (huge.clone(), 2));
+        sum.take(&huge);
+        sum.take(&huge);
+        assert_eq!(sum, RequestSum::default());
     }
 }

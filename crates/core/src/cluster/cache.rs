@@ -1,35 +1,35 @@
 //! Events of nodes and pods to the fleet: what each node has left, who stands in a queue, which sites are closed.
 //!
 //! A plain struct, fed with what was decoded from watches and published as [`Snapshot`]s. Charges are those of DESIGN
-//! section 5; `standing` decides the one of a pod that has no node yet.
+//! section 5; `scheduling_state` decides the one of a pod that has no node yet.
 
+mod contribution;
+mod delta;
 mod entry;
-mod footprint;
 mod measured;
-mod news;
 mod pods;
 mod queues;
-mod standing;
-mod tally;
+mod request_sum;
+mod scheduling_state;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::Config;
 use crate::model::link::Link;
-use crate::model::node::{Leaving, Node, NodeId, OnTheirWay, PriorityUse, Share};
+use crate::model::node::{AssumedPods, Node, NodeId, PriorityUse, Share, Terminating};
 use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::resources::Amounts;
 use crate::units::Moment;
 
-use entry::{PodEntry, Rank};
-pub use footprint::Footprint;
+pub use contribution::Contribution;
+pub use delta::RoomDelta;
+use entry::{PodEntry, SchedulerKey};
 use measured::Measured;
-pub use news::News;
 use queues::Queues;
-use standing::Unsettled;
-use tally::Tally;
+use request_sum::RequestSum;
+use scheduling_state::UnboundPods;
 
 /// What is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,25 +68,25 @@ pub struct NodeFault {
 /// Nodes and pods as events tell of them. Every change costs as much as it changes; a [`publication`](Self::publish)
 /// costs a pointer for each node of a site in which something changed.
 #[derive(Debug)]
-pub struct Index {
+pub struct Cache {
     sites: Vec<SiteEntry>,
     nodes: HashMap<NodeId, NodeEntry>,
     names: HashMap<Arc<str>, NodeId>,
     next_node: u32,
     /// Nodes that pods charge by guess.
-    guessed: BTreeSet<NodeId>,
+    assumed_nodes: BTreeSet<NodeId>,
     pods: HashMap<Arc<str>, PodEntry>,
     managed: HashSet<Arc<str>>,
     queues: Queues,
     measured: Measured,
-    unsettled: Unsettled,
+    unbound_pods: UnboundPods,
     /// Namespaces and controllers that many pods share.
     names_seen: HashSet<Arc<str>>,
     lists: BTreeMap<Kind, List>,
     faults: BTreeSet<NodeFault>,
     /// The highest SLO priority by namespace.
     priority_caps: BTreeMap<Box<str>, u8>,
-    news: News,
+    delta: RoomDelta,
     /// Nodes that were touched, as they were when news was last asked for.
     before: BTreeMap<NodeId, Arc<Node>>,
     revision: u64,
@@ -103,7 +103,7 @@ struct List {
 
 #[derive(Debug)]
 struct SiteEntry {
-    /// As published last; its nodes are brought up to date by [`Index::publish`].
+    /// As published last; its nodes are brought up to date by [`Cache::publish`].
     site: Site,
     /// The WAN towards it, as probed.
     probed: Option<Link>,
@@ -125,14 +125,14 @@ struct NodeEntry {
     known: bool,
     listed: u32,
     site: Option<usize>,
-    used: Tally,
-    by_priority: BTreeMap<i32, Tally>,
+    used: RequestSum,
+    by_priority: BTreeMap<i32, RequestSum>,
     /// What goes with the pods that are terminating, by the time they have.
-    leaving: BTreeMap<Option<jiff::Timestamp>, Tally>,
+    terminating: BTreeMap<Option<jiff::Timestamp>, RequestSum>,
     /// Pods that charge it without being bound or nominated to it.
-    on_their_way: BTreeSet<Rank>,
+    assumed: BTreeSet<SchedulerKey>,
     /// What these take, and what has divided each of their requests since there were none.
-    guessed: Tally,
+    assumed_sum: RequestSum,
     step: Amounts,
 }
 
@@ -141,7 +141,7 @@ impl NodeEntry {
         self.used.add(&pod.request);
         self.by_priority.entry(pod.priority).or_default().add(&pod.request);
         if let Some(by) = pod.terminating {
-            self.leaving.entry(by).or_default().add(&pod.request);
+            self.terminating.entry(by).or_default().add(&pod.request);
         }
         self.refresh();
     }
@@ -150,25 +150,25 @@ impl NodeEntry {
         self.used.take(&pod.request);
         take(&mut self.by_priority, &pod.priority, &pod.request);
         if let Some(by) = pod.terminating {
-            take(&mut self.leaving, &by, &pod.request);
+            take(&mut self.terminating, &by, &pod.request);
         }
         self.refresh();
     }
 
     /// A pod is on its way here, as far as we can guess. What it takes is charged by itself.
-    fn expect(&mut self, rank: Rank, request: &Amounts) {
-        if self.on_their_way.insert(rank) {
-            self.guessed.add(request);
+    fn assume(&mut self, key: SchedulerKey, request: &Amounts) {
+        if self.assumed.insert(key) {
+            self.assumed_sum.add(request);
             self.step.divide(request);
         }
     }
 
-    /// The reverse of [`Self::expect`].
-    fn no_longer_expect(&mut self, rank: &Rank, request: &Amounts) {
-        if self.on_their_way.remove(rank) {
-            self.guessed.take(request);
+    /// The reverse of [`Self::assume`].
+    fn forget_assumed(&mut self, key: &SchedulerKey, request: &Amounts) {
+        if self.assumed.remove(key) {
+            self.assumed_sum.take(request);
         }
-        if self.on_their_way.is_empty() {
+        if self.assumed.is_empty() {
             self.step = Amounts::default();
         }
     }
@@ -177,40 +177,40 @@ impl NodeEntry {
         let node = Arc::make_mut(&mut self.node);
         node.used = self.used.amounts();
         node.pods = self.used.pods();
-        node.on_their_way = OnTheirWay {
-            amounts: self.guessed.amounts(),
-            pods: self.guessed.pods(),
+        node.assumed = AssumedPods {
+            amounts: self.assumed_sum.amounts(),
+            pods: self.assumed_sum.pods(),
             step: self.step.clone(),
             largest: Amounts::default(),
         };
-        let leaving = self.leaving.iter().map(|(&by, tally)| Leaving {
+        let terminating = self.terminating.iter().map(|(&by, sum)| Terminating {
             by,
             share: Share {
-                amounts: tally.amounts(),
-                pods: tally.pods(),
+                amounts: sum.amounts(),
+                pods: sum.pods(),
             },
         });
-        node.leaving = leaving.collect();
-        let parts = self.by_priority.iter().map(|(&priority, tally)| PriorityUse {
+        node.terminating = terminating.collect();
+        let parts = self.by_priority.iter().map(|(&priority, sum)| PriorityUse {
             priority,
-            used: tally.amounts(),
-            pods: tally.pods(),
+            used: sum.amounts(),
+            pods: sum.pods(),
         });
         node.by_priority = parts.collect();
     }
 }
 
 /// Takes a request from one of several sums, which is dropped with its last.
-fn take<K: Ord>(tallies: &mut BTreeMap<K, Tally>, key: &K, request: &Amounts) {
-    if let Some(tally) = tallies.get_mut(key) {
-        tally.take(request);
-        if tally.pods() == 0 {
-            tallies.remove(key);
+fn take<K: Ord>(sums: &mut BTreeMap<K, RequestSum>, key: &K, request: &Amounts) {
+    if let Some(sum) = sums.get_mut(key) {
+        sum.take(request);
+        if sum.pods() == 0 {
+            sums.remove(key);
         }
     }
 }
 
-impl Index {
+impl Cache {
     /// An empty index of the sites of this configuration.
     pub fn new(config: &Config) -> Self {
         let entry = |definition: &Arc<SiteDefinition>| SiteEntry {
@@ -226,17 +226,17 @@ impl Index {
             nodes: HashMap::new(),
             names: HashMap::new(),
             next_node: 0,
-            guessed: BTreeSet::new(),
+            assumed_nodes: BTreeSet::new(),
             pods: HashMap::new(),
             managed: HashSet::new(),
             queues: Queues::default(),
             measured: Measured::new(config),
-            unsettled: Unsettled::default(),
+            unbound_pods: UnboundPods::default(),
             names_seen: HashSet::new(),
             lists: BTreeMap::new(),
             faults: BTreeSet::new(),
             priority_caps: config.priority_caps.clone(),
-            news: News::default(),
+            delta: RoomDelta::default(),
             before: BTreeMap::new(),
             revision: 0,
         }
@@ -293,8 +293,8 @@ impl Index {
             name: Arc::clone(&old.name),
             used: old.used.clone(),
             pods: old.pods,
-            on_their_way: old.on_their_way.clone(),
-            leaving: old.leaving.clone(),
+            assumed: old.assumed.clone(),
+            terminating: old.terminating.clone(),
             by_priority: old.by_priority.clone(),
             ..node
         });
@@ -310,8 +310,8 @@ impl Index {
             self.sites[site].changed = Some(now);
         }
         self.touch(id);
-        self.unsettled.node_gained(id);
-        self.news.gained.insert(id);
+        self.unbound_pods.node_gained(id);
+        self.delta.gained.insert(id);
     }
 
     /// A node is gone. Its pods stay until they are gone themselves.
@@ -322,9 +322,9 @@ impl Index {
         if let Some(entry) = self.nodes.get_mut(&id) {
             entry.known = false;
         }
-        self.unsettled.node_lost(id);
-        self.news.lost.insert(id);
-        self.news.gained.remove(&id);
+        self.unbound_pods.node_lost(id);
+        self.delta.lost.insert(id);
+        self.delta.gained.remove(&id);
         self.forget_unused(id);
     }
 
@@ -366,13 +366,13 @@ impl Index {
     }
 
     /// Something was heard of this kind: an event, or that there is none.
-    pub fn heard(&mut self, kind: Kind, at: Moment) {
+    pub fn record_event(&mut self, kind: Kind, at: Moment) {
         let list = self.lists.entry(kind).or_default();
         list.as_of = list.as_of.max(Some(at));
     }
 
     /// When something was last heard of this kind.
-    pub fn last_heard(&self, kind: Kind) -> Option<Moment> {
+    pub fn last_event(&self, kind: Kind) -> Option<Moment> {
         self.list(kind).as_of
     }
 
@@ -393,7 +393,7 @@ impl Index {
 
     /// When something changes by the mere passing of time.
     pub fn next_change(&self) -> Option<Moment> {
-        self.unsettled.next_timer()
+        self.unbound_pods.next_timer()
     }
 
     /// The revision that [`Self::publish`] publishes next.
@@ -403,12 +403,12 @@ impl Index {
 
     /// Settles the pods that have no node yet, and returns the picture as of now under a new revision.
     pub fn publish(&mut self, now: Moment) -> Snapshot {
-        self.settle(now);
+        self.update_unbound(now);
         self.recount();
         self.measure(now);
         self.revision += 1;
         let queues = self.queues.by_site(self.sites.len());
-        let guessed: Vec<_> = self.guessed.iter().filter_map(|id| self.nodes.get(id)).collect();
+        let assumed: Vec<_> = self.assumed_nodes.iter().filter_map(|id| self.nodes.get(id)).collect();
         let mut gained = vec![];
         for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
             // At the edge, whoever waits for room waits for nothing else.
@@ -417,9 +417,9 @@ impl Index {
             }
             entry.publish_nodes(&self.nodes);
             entry.site.queues = queues;
-            entry.site.on_their_way = OnTheirWay::default();
-            for node in guessed.iter().filter(|node| node.site == Some(at)) {
-                entry.site.on_their_way.merge(&node.node.on_their_way);
+            entry.site.assumed = AssumedPods::default();
+            for node in assumed.iter().filter(|node| node.site == Some(at)) {
+                entry.site.assumed.merge(&node.node.assumed);
             }
             if let Some(closed) = self.queues.closed_if_changed(at) {
                 gained.push(at);
@@ -427,7 +427,7 @@ impl Index {
             }
         }
         gained.into_iter().for_each(|at| self.site_gained(at));
-        let as_of = |kind| self.last_heard(kind).unwrap_or(Moment(i64::MIN));
+        let as_of = |kind| self.last_event(kind).unwrap_or(Moment(i64::MIN));
         Snapshot {
             revision: self.revision,
             kubernetes_as_of: self.kubernetes_as_of(as_of(Kind::Nodes).min(as_of(Kind::Pods))),
@@ -458,11 +458,11 @@ impl Index {
             known: false,
             listed: 0,
             site: None,
-            used: Tally::default(),
+            used: RequestSum::default(),
             by_priority: BTreeMap::new(),
-            leaving: BTreeMap::new(),
-            on_their_way: BTreeSet::new(),
-            guessed: Tally::default(),
+            terminating: BTreeMap::new(),
+            assumed: BTreeSet::new(),
+            assumed_sum: RequestSum::default(),
             step: Amounts::default(),
         };
         self.nodes.insert(id, entry);
@@ -518,20 +518,20 @@ impl Index {
     }
 
     fn charge(&mut self, id: NodeId, pod: &PodEntry) {
-        self.remember(id);
+        self.save_before(id);
         if let Some(entry) = self.nodes.get_mut(&id) {
             entry.charge(pod);
             self.touch(id);
-            self.unsettled.node_lost(id);
+            self.unbound_pods.node_lost(id);
         }
     }
 
     fn discharge(&mut self, id: NodeId, pod: &PodEntry) {
-        self.remember(id);
+        self.save_before(id);
         if let Some(entry) = self.nodes.get_mut(&id) {
             entry.discharge(pod);
             self.touch(id);
-            self.unsettled.node_gained(id);
+            self.unbound_pods.node_gained(id);
             self.forget_unused(id);
         }
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::cluster::index::entry::{Before, Counted, PodEntry, Unbound};
-use crate::cluster::index::{Index, Kind};
+use crate::cluster::cache::entry::{Before, Counted, PodEntry, Unbound};
+use crate::cluster::cache::{Cache, Kind};
 use crate::model::node::NodeId;
 use crate::model::pod_record::{Decided, Phase, Placement, PodRecord};
 use crate::model::site::SiteDefinition;
@@ -13,18 +13,18 @@ fn fingerprint(decided: Option<&Decided>) -> u64 {
     decided.map_or(0, Decided::fingerprint)
 }
 
-impl Index {
-    /// A pod as it is now. `inherited` is the node of the reservation that this pod, seen for the first time, confirms.
-    pub fn apply_pod(&mut self, record: &PodRecord, inherited: Option<NodeId>, now: Moment) {
+impl Cache {
+    /// A pod as it is now. `reserved_node` is the node of the reservation that this pod, seen for the first time, confirms.
+    pub fn apply_pod(&mut self, record: &PodRecord, reserved_node: Option<NodeId>, now: Moment) {
         let listed = self.list(Kind::Pods).began;
         let before = self.pods.get(&*record.uid).map(|pod| pod.phase);
-        self.learn(record, before);
+        self.observe_finished(record, before);
         let (uid, old) = match self.pods.remove_entry(&*record.uid) {
             Some((uid, old)) => (uid, Some(old)),
             None => (Arc::from(&*record.uid), None),
         };
         if let Some(old) = &old {
-            self.withdraw(&uid, old);
+            self.remove_pod(&uid, old);
         }
         // One that is over charges nothing, and makes no node known.
         let node = record.node.as_deref().and_then(|name| match record.phase {
@@ -52,17 +52,17 @@ impl Index {
             charged: None,
             unbound: None,
             counted: Counted::default(),
-            begun: old.as_ref().and_then(|old| old.begun),
+            first_charged: old.as_ref().and_then(|old| old.first_charged),
         };
         // kube-scheduler leaves a pod alone that is being deleted before it has a node.
-        let is_leaving = record.terminating.is_some() && node.is_none();
-        let is_standing = entry.phase != Phase::Finished && !entry.gated && !is_leaving;
-        if let (true, None, Some(placement)) = (is_standing, node, &record.placement) {
+        let is_terminating = record.terminating.is_some() && node.is_none();
+        let is_active = entry.phase != Phase::Finished && !entry.gated && !is_terminating;
+        if let (true, None, Some(placement)) = (is_active, node, &record.placement) {
             let site = self.site_of_placement(placement);
             let before = match old {
                 // Of a pod that was held, everything is new.
-                None => Before::Unseen { inherited },
-                Some(old) if old.gated => Before::Unseen { inherited },
+                None => Before::Unseen { reserved_node },
+                Some(old) if old.gated => Before::Unseen { reserved_node },
                 Some(old) => Before::Seen(old.unbound),
             };
             let unbound = Unbound::new(
@@ -77,19 +77,19 @@ impl Index {
         }
         entry.charged = match &entry.unbound {
             Some(unbound) => unbound.charges(),
-            None => node.filter(|_| is_standing),
+            None => node.filter(|_| is_active),
         };
         if entry.unbound.is_some() {
-            self.unsettled.look_at(entry.rank(&uid));
+            self.unbound_pods.schedule_check(entry.key(&uid));
         }
-        self.begin(&uid, &mut entry, now);
-        self.enter(uid, entry);
+        self.record_first_charge(&uid, &mut entry, now);
+        self.insert_pod(uid, entry);
     }
 
     /// A pod is gone.
     pub fn delete_pod(&mut self, uid: &str) {
         if let Some((uid, old)) = self.pods.remove_entry(uid) {
-            self.withdraw(&uid, &old);
+            self.remove_pod(&uid, &old);
         }
     }
 
@@ -104,7 +104,7 @@ impl Index {
     }
 
     /// Whether this pod carries a decision that it was not seen with before.
-    pub fn is_decided_anew(&self, record: &PodRecord) -> bool {
+    pub fn has_new_decision(&self, record: &PodRecord) -> bool {
         let before = self.pods.get(&*record.uid).map_or(0, |pod| pod.decision);
         record.decided.is_some() && fingerprint(record.decided.as_deref()) != before
     }
@@ -129,7 +129,7 @@ impl Index {
             self.managed.remove(&name)
         };
         self.queues.outdated |= changed;
-        self.news.other |= changed;
+        self.delta.other |= changed;
     }
 
     fn site_of_placement(&self, placement: &Placement) -> Option<usize> {
@@ -141,42 +141,42 @@ impl Index {
     }
 
     /// Takes back everything that this pod adds.
-    fn withdraw(&mut self, uid: &Arc<str>, entry: &PodEntry) {
+    fn remove_pod(&mut self, uid: &Arc<str>, entry: &PodEntry) {
         self.uncount(entry);
         if let Some(unbound) = &entry.unbound {
-            self.unsettled.forget(&entry.rank(uid), unbound);
+            self.unbound_pods.forget(&entry.key(uid), unbound);
         }
-        self.release(uid, entry);
+        self.discharge_pod(uid, entry);
     }
 
     /// Adds everything that this pod adds.
-    fn enter(&mut self, uid: Arc<str>, mut entry: PodEntry) {
-        self.take(&uid, &entry);
+    fn insert_pod(&mut self, uid: Arc<str>, mut entry: PodEntry) {
+        self.charge_pod(&uid, &entry);
         self.count(&mut entry);
         self.pods.insert(uid, entry);
     }
 
     /// Charges the node that the pod says it charges.
-    pub(super) fn take(&mut self, uid: &Arc<str>, entry: &PodEntry) {
+    pub(super) fn charge_pod(&mut self, uid: &Arc<str>, entry: &PodEntry) {
         let Some(id) = entry.charged else { return };
-        if entry.is_on_its_way()
+        if entry.is_assumed()
             && let Some(node) = self.nodes.get_mut(&id)
         {
-            node.expect(entry.rank(uid), &entry.request);
-            self.guessed.insert(id);
+            node.assume(entry.key(uid), &entry.request);
+            self.assumed_nodes.insert(id);
         }
         self.charge(id, entry);
     }
 
-    /// The reverse of [`Self::take`].
-    pub(super) fn release(&mut self, uid: &Arc<str>, entry: &PodEntry) {
+    /// The reverse of [`Self::charge_pod`].
+    pub(super) fn discharge_pod(&mut self, uid: &Arc<str>, entry: &PodEntry) {
         let Some(id) = entry.charged else { return };
-        if entry.is_on_its_way()
+        if entry.is_assumed()
             && let Some(node) = self.nodes.get_mut(&id)
         {
-            node.no_longer_expect(&entry.rank(uid), &entry.request);
-            if node.on_their_way.is_empty() {
-                self.guessed.remove(&id);
+            node.forget_assumed(&entry.key(uid), &entry.request);
+            if node.assumed.is_empty() {
+                self.assumed_nodes.remove(&id);
             }
         }
         self.discharge(id, entry);

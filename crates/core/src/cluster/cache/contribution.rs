@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::cluster::index::Index;
-use crate::cluster::index::entry::{PodEntry, Standing};
+use crate::cluster::cache::Cache;
+use crate::cluster::cache::entry::{PodEntry, SchedulingState};
 use crate::model::slo::Class;
 use crate::model::snapshot::{ByController, Snapshot};
 use crate::model::workload::Workload;
 
 /// What a pod that charges nothing, because kube-scheduler has refused it, means for others at its site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Footprint {
+pub struct Contribution {
     /// The site whose selector it carries.
     pub site: Option<Box<str>>,
     /// Whether it fits a node by our arithmetic, so that it waits for something that we do not evaluate.
@@ -19,9 +19,9 @@ pub struct Footprint {
     group: Option<(Class, i32, u8)>,
 }
 
-impl Footprint {
+impl Contribution {
     /// The same picture without this pod. Cost: does not copy nodes.
-    pub fn lifted_from(&self, snapshot: &Snapshot, workload: &Workload<'_>) -> Snapshot {
+    pub fn removed_from(&self, snapshot: &Snapshot, workload: &Workload<'_>) -> Snapshot {
         let mut snapshot = snapshot.clone();
         let is_its = |name: &str| self.site.as_deref() == Some(name);
         let Some(site) = snapshot.sites.iter_mut().find(|site| is_its(site.name())) else {
@@ -49,18 +49,18 @@ impl Footprint {
     }
 }
 
-impl Index {
+impl Cache {
     /// What this pod means for others; `None` unless it was refused by kube-scheduler, and neither is on its way to a node
     /// nor may soon be.
-    pub fn footprint(&self, uid: &str) -> Option<Footprint> {
+    pub fn contribution(&self, uid: &str) -> Option<Contribution> {
         let pod = self.pods.get(uid)?;
         let unbound = pod.unbound.as_deref()?;
-        let fits = match unbound.standing {
-            Standing::WaitsForRoom => false,
-            Standing::Closes => true,
-            Standing::OnItsWay | Standing::New => return None,
+        let fits = match unbound.state {
+            SchedulingState::WaitsForRoom => false,
+            SchedulingState::ClosesSite => true,
+            SchedulingState::Assumed | SchedulingState::New => return None,
         };
-        Some(Footprint {
+        Some(Contribution {
             site: unbound.site.map(|at| self.sites[at].site.name().into()),
             fits,
             group: pod.counted.group(),

@@ -1,0 +1,569 @@
+mod events;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::telemetry::{Measurement, Telemetry};
+use crate::config::{Input, Prometheus, Query};
+use crate::keys::Keys;
+use crate::model::slo::Class;
+use crate::units::{Micros, Millicores};
+use crate::wire::node;
+use crate::wire::pod::Pod;
+
+const SECOND: i64 = 1_000_000;
+
+/// An index of an edge and a cloud, fed with JSON.
+struct Fixture {
+    cache: Cache,
+    now: Moment,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let mut cache = Cache::new(&Config::default());
+        cache.apply_namespace("shop", true);
+        Self {
+            cache,
+            now: Moment(1_000 * SECOND),
+        }
+    }
+
+    fn wait(&mut self, seconds: i64) {
+        self.now = Moment(self.now.0 + seconds * SECOND);
+    }
+
+    fn node(&mut self, node: &Value) {
+        self.cache
+            .apply_node(node::from_json(&node.to_string()).unwrap(), self.now);
+    }
+
+    fn pod(&mut self, pod: &Value) {
+        self.pod_with(pod, None);
+    }
+
+    fn pod_with(&mut self, pod: &Value, reserved_node: Option<NodeId>) {
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let record = pod.record(&text, &Keys::new("example.io")).unwrap().unwrap();
+        self.cache.apply_pod(&record, reserved_node, self.now);
+    }
+
+    fn publish(&mut self) -> Snapshot {
+        self.cache.publish(self.now)
+    }
+
+    /// Millicores taken of each edge node.
+    fn used(&mut self) -> Vec<i64> {
+        self.publish().sites[0].nodes().map(|node| node.used.cpu.0).collect()
+    }
+
+    fn waiting(&mut self) -> u64 {
+        self.publish().sites[0].queues.iter().map(|group| group.waiting).sum()
+    }
+
+    fn closed(&mut self) -> Vec<String> {
+        let snapshot = self.publish();
+        let closed = snapshot.sites[0].closed.iter();
+        closed
+            .map(|(namespace, uid, pods)| format!("{namespace}/{uid}: {pods}"))
+            .collect()
+    }
+}
+
+fn edge_node(name: &str, millicores: u32) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"node.role/edge": "true"}},
+        "status": {
+            "allocatable": {"cpu": format!("{millicores}m"), "memory": "8Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    })
+}
+
+/// A pod of class batch that carries the edge's selector and asks for so much.
+fn pod(uid: &str, millicores: u32) -> Value {
+    json!({
+        "metadata": {
+            "uid": uid, "namespace": "shop", "name": uid, "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"},
+            "ownerReferences": [{"kind": "ReplicaSet", "uid": "rs", "controller": true}],
+        },
+        "spec": {
+            "nodeSelector": {"node.role/edge": "true"},
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": format!("{millicores}m")}}}],
+        },
+        "status": {"phase": "Pending"},
+    })
+}
+
+fn with(mut document: Value, pointer: &str, value: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    document.pointer_mut(parent).unwrap()[key.replace("~1", "/")] = value;
+    document
+}
+
+fn bound(pod: Value, node: &str) -> Value {
+    with(pod, "/spec/nodeName", node.into())
+}
+
+fn unschedulable(pod: Value, message: &str) -> Value {
+    let conditions =
+        json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]);
+    with(pod, "/status/conditions", conditions)
+}
+
+#[test]
+fn a_bound_pod_charges_its_node_until_it_ends() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    fixture.node(&edge_node("b", 4000));
+    fixture.pod(&bound(pod("1", 500), "b"));
+    fixture.pod(&bound(pod("2", 700), "c"));
+    assert_eq!(fixture.used(), [0, 500]);
+    // The node of a pod may be seen after the pod.
+    fixture.node(&edge_node("c", 1000));
+    assert_eq!(fixture.used(), [0, 500, 700]);
+    // Terminating pods count until they are gone.
+    fixture.pod(&with(
+        bound(pod("1", 500), "b"),
+        "/metadata/deletionTimestamp",
+        "2026-01-01T00:00:00Z".into(),
+    ));
+    assert_eq!(fixture.used(), [0, 500, 700]);
+    fixture.pod(&with(bound(pod("1", 500), "b"), "/status/phase", "Succeeded".into()));
+    fixture.cache.delete_pod("2");
+    assert_eq!(fixture.used(), [0, 0, 0]);
+}
+
+#[test]
+fn a_resize_in_place_charges_the_most_of_it() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    let resized = |stated: u32, allocated: &str, actual: &str, reason: &str| {
+        let status = json!([{
+            "name": "main",
+            "allocatedResources": {"cpu": allocated},
+            "resources": {"requests": {"cpu": actual}},
+        }]);
+        let pod = with(bound(pod("1", stated), "a"), "/status/containerStatuses", status);
+        with(
+            pod,
+            "/status/conditions",
+            json!([{"type": "PodResizePending", "status": "True", "reason": reason}]),
+        )
+    };
+    for (pod, used) in [
+        (resized(500, "500m", "500m", ""), 500),
+        (resized(900, "500m", "500m", "Deferred"), 900),
+        (resized(200, "500m", "400m", "Deferred"), 500),
+        (resized(200, "200m", "400m", ""), 400),
+        // The node can never give it: it stays with what it has.
+        (resized(9000, "500m", "500m", "Infeasible"), 500),
+    ] {
+        fixture.pod(&pod);
+        assert_eq!(fixture.used(), [used]);
+    }
+}
+
+#[test]
+fn an_assumed_pod_charges_the_node_that_the_scheduler_would_take() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    fixture.node(&edge_node("b", 4000));
+    fixture.pod(&bound(pod("1", 1000), "a"));
+    fixture.pod(&pod("2", 500));
+    assert_eq!(fixture.used(), [1000, 500]);
+    // Chosen once: it stays where it is although `a` is emptier now.
+    fixture.pod(&bound(pod("3", 2000), "b"));
+    fixture.cache.delete_pod("1");
+    assert_eq!(fixture.used(), [0, 2500]);
+    // It no longer fits there.
+    fixture.pod(&bound(pod("4", 1800), "b"));
+    assert_eq!(fixture.used(), [500, 3800]);
+    // It was bound to another one after all.
+    fixture.pod(&bound(pod("2", 500), "b"));
+    assert_eq!(fixture.used(), [0, 4300]);
+    // Gates and ends charge nothing; a nomination charges its node, fit or not.
+    fixture.pod(&with(pod("5", 500), "/spec/schedulingGates", json!([{"name": "x"}])));
+    fixture.pod(&with(pod("6", 500), "/status/phase", "Failed".into()));
+    assert_eq!(fixture.used(), [0, 4300]);
+    fixture.pod(&with(pod("7", 500), "/status/nominatedNodeName", "b".into()));
+    assert_eq!(fixture.used(), [0, 4800]);
+}
+
+#[test]
+fn a_pod_that_leaves_before_it_has_a_node_is_in_nobodys_way() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 1000));
+    let leaving = with(
+        pod("1", 500),
+        "/metadata/deletionTimestamp",
+        "2026-01-01T00:00:00Z".into(),
+    );
+    fixture.pod(&unschedulable(leaving, "volumes"));
+    fixture.wait(60);
+    assert_eq!(
+        (fixture.used(), fixture.waiting(), fixture.closed().len()),
+        (vec![0], 0, 0)
+    );
+    // One that is over makes no node known.
+    fixture.pod(&with(bound(pod("2", 500), "gone"), "/status/phase", "Succeeded".into()));
+    assert!(!fixture.cache.names.contains_key("gone"));
+}
+
+#[test]
+fn a_pod_charges_the_node_of_its_reservation() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    fixture.node(&edge_node("b", 4000));
+    let b = fixture.publish().sites[0].nodes[1].id;
+    fixture.pod_with(&pod("1", 500), Some(b));
+    assert_eq!(fixture.used(), [0, 500]);
+}
+
+#[test]
+fn a_pod_that_fits_nowhere_waits_for_room() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 1000));
+    fixture.pod(&bound(pod("1", 800), "a"));
+    fixture.pod(&pod("2", 500));
+    // kube-scheduler has not said so yet.
+    assert_eq!((fixture.used(), fixture.waiting()), (vec![800], 0));
+    fixture.pod(&unschedulable(pod("2", 500), "0/1 nodes"));
+    assert_eq!((fixture.used(), fixture.waiting()), (vec![800], 1));
+    fixture.pod(&unschedulable(pod("3", 600), "0/1 nodes"));
+    assert_eq!(fixture.waiting(), 2);
+    // Room for one of the two: it begins to fit, and is on its way for a while.
+    fixture.cache.delete_pod("1");
+    assert_eq!((fixture.used(), fixture.waiting()), (vec![500], 1));
+    assert!(fixture.closed().is_empty());
+    // Neither is taken: something else is in their way. The second one has had its chance beside the first.
+    assert_eq!(
+        fixture.cache.next_change(),
+        Some(fixture.now.after(Micros::from_secs(15)))
+    );
+    fixture.wait(15);
+    assert_eq!(
+        (fixture.used(), fixture.waiting(), fixture.closed()),
+        (vec![0], 0, vec!["shop/rs: 2".into()])
+    );
+    assert_eq!(fixture.cache.next_change(), None);
+    fixture.pod(&unschedulable(pod("4", 1200), "0/1 nodes"));
+    assert_eq!(fixture.waiting(), 1);
+    // A namespace that leaves takes its pods out of the queues.
+    fixture.cache.apply_namespace("shop", false);
+    assert_eq!(fixture.waiting(), 0);
+}
+
+#[test]
+fn a_pod_that_fits_and_is_not_taken_closes_its_site() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 1000));
+    fixture.pod(&pod("1", 500));
+    assert_eq!((fixture.used(), fixture.closed().len()), (vec![500], 0));
+    fixture.wait(1);
+    fixture.pod(&unschedulable(pod("1", 500), "anti-affinity"));
+    assert_eq!((fixture.used(), fixture.closed()), (vec![0], vec!["shop/rs: 1".into()]));
+    assert_eq!(fixture.waiting(), 0);
+    // A changed node is a chance, until kube-scheduler says something new.
+    fixture.wait(60);
+    fixture.node(&with(edge_node("a", 1000), "/metadata/labels/zone", "x".into()));
+    assert_eq!((fixture.used(), fixture.closed().len()), (vec![500], 0));
+    fixture.wait(1);
+    fixture.pod(&unschedulable(pod("1", 500), "other words"));
+    assert_eq!((fixture.used(), fixture.closed().len()), (vec![0], 1));
+    // The same words again say nothing new.
+    fixture.wait(1);
+    fixture.node(&edge_node("a", 1000));
+    fixture.pod(&unschedulable(pod("1", 500), "other words"));
+    assert_eq!((fixture.used(), fixture.closed().len()), (vec![500], 0));
+    fixture.wait(20);
+    assert_eq!((fixture.used(), fixture.closed().len()), (vec![0], 1));
+    fixture.pod(&bound(pod("1", 500), "a"));
+    assert_eq!((fixture.used(), fixture.closed().len()), (vec![500], 0));
+}
+
+#[test]
+fn what_was_before_we_came_is_no_verdict() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 1000));
+    fixture.pod(&unschedulable(pod("1", 500), "long ago"));
+    assert_eq!((fixture.used(), fixture.closed().len()), (vec![500], 0));
+    fixture.wait(15);
+    assert_eq!((fixture.used(), fixture.closed().len()), (vec![0], 1));
+}
+
+#[test]
+fn a_node_is_of_one_site() {
+    let mut fixture = Fixture::new();
+    let names = |snapshot: &Snapshot| {
+        let of = |at: usize| {
+            snapshot.sites[at]
+                .nodes()
+                .map(|node| node.name.to_string())
+                .collect::<Vec<_>>()
+        };
+        (of(0), of(1))
+    };
+    fixture.node(&edge_node("b", 1));
+    fixture.node(&edge_node("a", 1));
+    let both = with(edge_node("c", 1), "/metadata/labels/node.role~1cloud", "true".into());
+    fixture.node(&both);
+    let of = |edge: &[&str], cloud: &[&str]| {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        (names(edge), names(cloud))
+    };
+    assert_eq!(names(&fixture.publish()), of(&["a", "b"], &["c"]));
+    let fault = fixture.cache.faults().next().unwrap().clone();
+    assert_eq!(
+        (&*fault.node, &fault.sites[..]),
+        ("c", &["edge".to_owned(), "cloud".to_owned()][..])
+    );
+    fixture.node(&edge_node("c", 1));
+    assert_eq!(names(&fixture.publish()), of(&["a", "b", "c"], &[]));
+    assert_eq!(fixture.cache.faults().count(), 0);
+    fixture.cache.delete_node("b");
+    assert_eq!(names(&fixture.publish()), of(&["a", "c"], &[]));
+}
+
+#[test]
+fn a_new_list_replaces_the_old() {
+    let mut fixture = Fixture::new();
+    assert!(!fixture.cache.is_listed(Kind::Pods));
+    for kind in Kind::ALL {
+        fixture.cache.list_began(kind);
+    }
+    fixture.node(&edge_node("a", 1000));
+    fixture.node(&edge_node("b", 1000));
+    fixture.pod(&bound(pod("1", 100), "a"));
+    fixture.pod(&bound(pod("2", 100), "a"));
+    for kind in Kind::ALL {
+        fixture.cache.list_ended(kind);
+    }
+    assert!(Kind::ALL.iter().all(|kind| fixture.cache.is_listed(*kind)));
+    assert_eq!(fixture.used(), [200, 0]);
+    fixture.cache.list_began(Kind::Pods);
+    fixture.pod(&bound(pod("2", 100), "a"));
+    assert_eq!(fixture.used(), [200, 0], "nothing is gone before the list is complete");
+    fixture.cache.list_ended(Kind::Pods);
+    assert_eq!(fixture.used(), [100, 0]);
+    fixture.cache.list_began(Kind::Nodes);
+    fixture.node(&edge_node("b", 1000));
+    fixture.cache.list_ended(Kind::Nodes);
+    assert_eq!(fixture.used(), [0]);
+}
+
+#[test]
+fn the_oldest_source_tells_the_age() {
+    let mut fixture = Fixture::new();
+    fixture.cache.record_event(Kind::Nodes, Moment(5));
+    assert_eq!(fixture.publish().kubernetes_as_of, Moment(i64::MIN));
+    fixture.cache.record_event(Kind::Pods, Moment(3));
+    fixture.cache.record_event(Kind::Pods, Moment(2));
+    let snapshot = fixture.publish();
+    assert_eq!(snapshot.kubernetes_as_of, Moment(3));
+    assert_eq!(snapshot.revision, 2);
+}
+
+/// Names of the nodes that gained and that lost room since this was last asked, and whether something else is new.
+fn delta(fixture: &mut Fixture) -> (String, String, bool) {
+    fixture.publish();
+    let RoomDelta { gained, lost, other } = fixture.cache.take_delta();
+    let names = |ids: BTreeSet<NodeId>| {
+        let names = ids.into_iter().filter_map(|id| fixture.cache.node_name(id));
+        names.collect::<Vec<_>>().join(" ")
+    };
+    (names(gained), names(lost), other)
+}
+
+fn is(gained: &str, lost: &str) -> (String, String, bool) {
+    (gained.to_owned(), lost.to_owned(), false)
+}
+
+#[test]
+fn only_room_is_a_delta_for_pods_that_wait() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    fixture.node(&edge_node("b", 4000));
+    assert_eq!(
+        delta(&mut fixture),
+        ("a b".to_owned(), String::new(), true),
+        "and a namespace"
+    );
+    fixture.node(&edge_node("a", 4000));
+    assert_eq!(delta(&mut fixture), is("", ""));
+    fixture.pod(&bound(pod("1", 500), "a"));
+    assert_eq!(delta(&mut fixture), is("", "a"));
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    fixture.pod(&with(bound(pod("1", 500), "a"), "/status/conditions", ready));
+    assert_eq!(delta(&mut fixture), is("", ""), "a word about its status");
+    // Of what comes and goes between two plans, only what is left of it.
+    fixture.pod(&bound(pod("2", 500), "a"));
+    fixture.cache.delete_pod("2");
+    assert_eq!(delta(&mut fixture), is("", ""));
+    fixture.pod(&bound(pod("2", 500), "a"));
+    fixture.cache.delete_pod("1");
+    assert_eq!(delta(&mut fixture), is("", ""));
+    let assumed = pod("3", 500);
+    fixture.pod(&assumed);
+    assert_eq!(delta(&mut fixture), is("", "b"));
+    // Those on their way crowd others out until they have arrived.
+    fixture.pod(&bound(assumed, "b"));
+    assert_eq!(delta(&mut fixture), is("b", ""));
+    let deleted = |at: &str| with(bound(pod("2", 500), "a"), "/metadata/deletionTimestamp", at.into());
+    fixture.pod(&deleted("2026-01-01T00:00:30Z"));
+    assert_eq!(delta(&mut fixture), is("a", ""), "it leaves");
+    fixture.pod(&deleted("2026-01-01T00:00:30Z"));
+    assert_eq!(delta(&mut fixture), is("", ""));
+    fixture.cache.delete_pod("2");
+    assert_eq!(delta(&mut fixture), is("a", ""));
+    fixture.node(&edge_node("b", 3000));
+    assert_eq!(delta(&mut fixture), is("b", ""), "a node that changed");
+    // Of no site.
+    fixture.node(&with(edge_node("c", 1000), "/metadata/labels", json!({})));
+    delta(&mut fixture);
+    fixture.pod(&bound(pod("4", 500), "c"));
+    fixture.cache.delete_pod("4");
+    assert_eq!(delta(&mut fixture), is("", ""));
+}
+
+#[test]
+fn a_measurement_is_a_delta_when_it_changes_or_was_stale() {
+    let mut fixture = Fixture::new();
+    let virtual_node = json!({"node.role/cloud": "true"});
+    fixture.node(&with(edge_node("v", 4000), "/metadata/labels", virtual_node));
+    let link = |fixture: &mut Fixture, rtt: u64| {
+        let link = Link {
+            state: crate::model::link::LinkState::Healthy,
+            rtt: Some(Micros::from_millis(rtt)),
+            loss: None,
+            as_of: fixture.now,
+        };
+        fixture.cache.set_link("cloud", Some(link));
+        delta(fixture).0
+    };
+    link(&mut fixture, 20);
+    fixture.wait(5);
+    assert_eq!(link(&mut fixture, 20), "");
+    assert_eq!(link(&mut fixture, 21), "v");
+    fixture.wait(61);
+    assert_eq!(link(&mut fixture, 21), "v", "it was too old");
+    fixture.cache.set_link("cloud", None);
+    assert_eq!(delta(&mut fixture).0, "v");
+}
+
+#[test]
+fn snapshots_share_what_did_not_change() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 1000));
+    fixture.node(&edge_node("b", 1000));
+    let before = fixture.publish();
+    fixture.pod(&bound(pod("1", 100), "a"));
+    let after = fixture.publish();
+    let same = |at: usize| Arc::ptr_eq(&before.sites[0].nodes[at], &after.sites[0].nodes[at]);
+    assert!(!same(0) && same(1));
+    assert_eq!(before.sites[0].nodes[0].pods, 0);
+    assert!(Arc::ptr_eq(&after.sites[0].nodes, &fixture.publish().sites[0].nodes));
+}
+
+#[test]
+fn measured_room_shrinks_by_what_began_since_the_sample() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    fixture.node(&edge_node("b", 4000));
+    let sample = |fixture: &mut Fixture, seconds_ago: i64| {
+        let as_of = Moment(fixture.now.0 - seconds_ago * SECOND);
+        let mut telemetry = Telemetry::default();
+        let free = Measurement::EdgeFreeCpu(Millicores(3000));
+        telemetry.record(free, as_of, as_of.after(Micros::from_secs(60)), &Config::default());
+        fixture.cache.set_telemetry(telemetry);
+    };
+    let free = |fixture: &mut Fixture| fixture.publish().sites[0].free.cpu.map(|cpu| cpu.0);
+    fixture.cache.configure(&Config {
+        prometheus: Some(Prometheus {
+            url: "http://localhost:9090".into(),
+            required: false,
+            token_file: None,
+            ca_file: None,
+            queries: vec![Query {
+                input: Input::EdgeFreeCpu,
+                promql: "free".into(),
+                period: Micros::from_secs(15),
+                timeout: Micros::from_secs(5),
+                staleness: Micros::from_secs(60),
+            }],
+        }),
+        ..Config::default()
+    });
+    fixture.pod(&bound(pod("before", 500), "a"));
+    fixture.cache.list_ended(Kind::Pods);
+    fixture.wait(5);
+    sample(&mut fixture, 8);
+    assert_eq!(
+        free(&mut fixture),
+        Some(3000),
+        "what the first list names was there before"
+    );
+    sample(&mut fixture, 1);
+    assert_eq!(free(&mut fixture), Some(3000));
+    fixture.pod(&pod("since", 700));
+    assert_eq!(free(&mut fixture), Some(2300));
+    // It is bound: that is no second pod. Another one is gone again.
+    fixture.wait(1);
+    fixture.pod(&bound(pod("since", 700), "a"));
+    fixture.pod(&bound(pod("short", 100), "a"));
+    assert_eq!(free(&mut fixture), Some(2200));
+    fixture.cache.delete_pod("short");
+    assert_eq!(free(&mut fixture), Some(2300));
+    // A newer sample knows of it.
+    fixture.wait(1);
+    sample(&mut fixture, 0);
+    assert_eq!(free(&mut fixture), Some(3000));
+    fixture.wait(61);
+    assert_eq!(free(&mut fixture), None, "the sample is stale");
+    // What begins while there is none is not in one that is made before and told after.
+    fixture.pod(&pod("unmeasured", 400));
+    assert_eq!(free(&mut fixture), None);
+    fixture.wait(10);
+    sample(&mut fixture, 20);
+    assert_eq!(free(&mut fixture), Some(2600));
+    fixture.wait(40);
+    assert_eq!(free(&mut fixture), Some(2600));
+}
+
+#[test]
+fn finished_jobs_teach_how_long_work_takes() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    let done = |uid: &str| {
+        let owners = json!([{"kind": "Job", "uid": "nightly", "controller": true}]);
+        let pod = with(bound(pod(uid, 100), "a"), "/metadata/ownerReferences", owners);
+        let run = json!([{"name": "main", "state": {"terminated": {
+            "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:30Z",
+        }}}]);
+        with(
+            with(pod, "/status/containerStatuses", run),
+            "/status/phase",
+            "Succeeded".into(),
+        )
+    };
+    for uid in ["1", "2", "3", "4"] {
+        fixture.pod(&done(uid));
+        fixture.pod(&done(uid));
+    }
+    assert_eq!(
+        fixture.publish().sites[0].observed[Class::Batch],
+        None,
+        "each counts once"
+    );
+    fixture.pod(&done("5"));
+    let snapshot = fixture.publish();
+    let half_a_minute = Some(Micros::from_secs(30));
+    assert_eq!(snapshot.sites[0].observed[Class::Batch], half_a_minute);
+    assert_eq!(
+        snapshot.sites[0].observed_of.get("shop", "nightly").copied(),
+        half_a_minute
+    );
+    assert_eq!(snapshot.sites[1].observed[Class::Batch], None);
+}
