@@ -73,6 +73,9 @@ impl Slo {
     /// The default of `slo.example.io/priority`.
     pub const DEFAULT_PRIORITY: u8 = 5;
 
+    /// The priority from which a pod takes a cloud that is merely better, not good enough.
+    pub const HIGH_PRIORITY: u8 = 7;
+
     /// Whether it states a deadline or a target.
     pub fn has_time_bound(&self) -> bool {
         self.deadline.is_some() || self.latency_target.is_some()

@@ -7,7 +7,6 @@ use crate::model::node::Node;
 use crate::model::site::SiteKind;
 use crate::model::slo::{Intent, Slo};
 use crate::model::workload::Workload;
-use crate::placement::decide::{HIGH_PRIORITY, is_waiting};
 use crate::placement::feasibility;
 use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Assessment, Reason, RefusalCode};
@@ -29,7 +28,7 @@ impl<'s> Case<'_, 's> {
     }
 
     fn is_urgent(&self) -> bool {
-        self.workload.slo_priority(&self.config.priority_caps) >= HIGH_PRIORITY
+        self.workload.slo_priority(&self.config.priority_caps) >= Slo::HIGH_PRIORITY
     }
 
     fn edge(&self) -> Option<&Assessment<'s>> {
@@ -332,6 +331,12 @@ impl<'s> Case<'_, 's> {
         }
         warnings
     }
+}
+
+/// Whether the pod is held, and not for as long as its class may be.
+pub(super) fn is_waiting(workload: &Workload<'_>, intent: &Intent, config: &Config) -> bool {
+    let limit = config.holding.limits[intent.slo.class];
+    workload.held.is_some_and(|held| held < limit)
 }
 
 /// The site with the lowest ETA; of equals, the first by name (the order of the snapshot).

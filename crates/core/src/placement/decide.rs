@@ -7,16 +7,13 @@ use super::{estimate, feasibility};
 use crate::config::{Config, ForeignGates, InvalidSlo};
 use crate::model::node::{Node, NodeId};
 use crate::model::site::SiteKind;
-use crate::model::slo::{Intent, Management, Slo};
+use crate::model::slo::{Management, Slo};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::workload::Workload;
-use crate::placement::choice::Case;
+use crate::placement::choice::{Case, is_waiting};
 use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Assessment, Reason, Verdict};
 use crate::units::{Now, Permille};
-
-/// SLO priority from which a pod takes a cloud that is merely better, not good enough.
-pub const HIGH_PRIORITY: u8 = 7;
 
 /// The most comparisons of the pod's constraints and tolerations with the fleet's nodes that one decision may take: a
 /// few thousandths of a second, for which all other decisions may wait. An ordinary pod on five thousand nodes stays far
@@ -240,12 +237,6 @@ fn keeps_waiting(workload: &Workload<'_>, config: &Config) -> Option<Reason> {
     } else {
         None
     }
-}
-
-/// Whether the pod is held, and not for as long as its class may be.
-pub(super) fn is_waiting(workload: &Workload<'_>, intent: &Intent, config: &Config) -> bool {
-    let limit = config.holding.limits[intent.slo.class];
-    workload.held.is_some_and(|held| held < limit)
 }
 
 /// How many comparisons the pod's constraints and tolerations take on all nodes, at most and once.
