@@ -34,7 +34,7 @@ pub struct Listing {
     pub held: Vec<Arc<HeldPod>>,
 }
 
-/// Lists nodes, pods and namespaces into an index of the configured sites. An object that cannot be read is logged, and
+/// Lists nodes, pods and namespaces into a cache of the configured sites. An object that cannot be read is logged, and
 /// does not count.
 ///
 /// # Errors

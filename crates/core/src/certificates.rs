@@ -1,11 +1,11 @@
-//! How certificates of our own follow each other: from what is stored, what API servers are told to trust and who serves
+//! How certificates of our own follow each other: from what is stored, what API servers trust and who serves
 //! what, to the next step.
 //!
-//! There is one authority, which signs one leaf that every replica serves. Both are stored in one place, and API servers are
-//! told of authorities in bundles. An authority that is to follow is stored as `next` and added to the bundles; when that has
+//! There is one authority, which signs one leaf that every replica serves. Both are stored in one place, and API servers
+//! know authorities by bundles. An authority that is to follow is stored as `next` and added to the bundles; when that has
 //! settled everywhere it takes over, with a leaf of its own; when every replica serves a leaf of what is stored, what else is
-//! ours leaves the bundles. So where it stands is what is stored and what is in the bundles, and whoever leads goes on from
-//! there. See `docs/adr/0044-a-rotation-without-acknowledgements.md`.
+//! ours leaves the bundles. So the state of a rotation is what is stored and what is in the bundles, and whoever leads goes on
+//! from there. See `docs/adr/0044-a-rotation-without-acknowledgements.md`.
 //!
 //! **Invariant**: no replica serves a leaf that an API server which trusted us before does not trust.
 
@@ -58,7 +58,7 @@ pub struct Lives {
 /// The longest that an API server may take to trust by a bundle that was stored.
 const SETTLE: Micros = Micros::from_secs(60);
 
-/// The longest pause between two looks.
+/// The longest pause between two steps.
 const PERIOD: Micros = Micros::from_secs(10);
 
 /// The shortest and the longest life of a leaf. More than 397 days is what many clients refuse.
@@ -120,7 +120,7 @@ impl Lives {
     }
 }
 
-/// What is stored and stands. What is not ours, does not belong to its key or is over is as if it were not there.
+/// What is stored and valid. What is not ours, does not belong to its key or is over is as if it were not there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stored {
     /// The authority that signs.
@@ -214,7 +214,7 @@ pub struct RotationState<'a> {
     pub settled: &'a BTreeSet<Der>,
     /// [`Published::abandoned`], for as long: what replicas have not taken up in that time they do not.
     pub abandoned: &'a BTreeSet<Der>,
-    /// Every replica; `None` while nobody has looked, which costs a handshake each.
+    /// Every replica; `None` before they were inspected, which costs a handshake each.
     pub replicas: Option<&'a [Replica]>,
     /// The wall clock.
     pub wall: Timestamp,
@@ -225,7 +225,7 @@ pub struct RotationState<'a> {
 pub enum Step {
     /// Nothing, before something changes or time has passed.
     Wait,
-    /// The replicas must be looked at.
+    /// It depends on what replicas serve, which must be read.
     InspectReplicas,
     /// An old authority is in bundles for as long as these replicas, by address, may serve a leaf of it; or, where it names
     /// none, for as long as no replica is seen.
@@ -314,7 +314,7 @@ impl RotationState<'_> {
         let unseen: Vec<_> = replicas.iter().filter(is_unseen).collect();
         let old: Vec<_> = replicas.iter().filter(is_old).collect();
         let served: BTreeSet<_> = old.iter().filter_map(|replica| replica.signer()).collect();
-        // Replicas may be on their way to one that was stored a moment ago.
+        // Replicas may be taking up one that was stored a moment ago.
         let may_go = |other: &Der| old.is_empty() || (self.abandoned.contains(other) && !served.contains(other));
         let gone = match unseen.is_empty() && replicas.iter().any(|replica| replica.is_ready) {
             true => others.into_iter().filter(may_go).collect(),

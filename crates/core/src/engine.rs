@@ -33,11 +33,11 @@ pub use journal::{Journal, Step, account};
 use other_domains::OtherDomains;
 pub use shared_state::{DecisionContext, SharedState, Snapshots};
 
-/// How long ago a decision may have been made to be told of by a process that has just started; longer than it takes until
-/// another replica leads. And how much older than its pod a decision may look.
+/// How long ago a decision may have been made to be reported by a process that has just started; longer than it takes until
+/// another replica leads. And how much older than its pod a decision may seem.
 const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 
-/// What is to be done, logged or told because of changes.
+/// What is to be done, logged or reported because of changes.
 #[derive(Debug, Clone)]
 pub enum Effect {
     /// Everything of this kind was listed for the first time, and what is published shows it.
@@ -48,7 +48,7 @@ pub enum Effect {
     Paused(Loop),
     /// A pod is seen behind the gate of another domain.
     HeldByAnotherDomain(Box<OtherDomainPod>),
-    /// Whether there are pods behind gates of other domains, and how many of each domain that was not told before.
+    /// Whether there are pods behind gates of other domains, and how many of each domain that was not reported before.
     OtherDomains {
         /// Whether there are any.
         any: bool,
@@ -64,19 +64,19 @@ pub enum Effect {
 /// What a publication has brought.
 #[derive(Debug)]
 pub struct Publication {
-    /// What is to be done about held pods, if that was planned anew.
+    /// What is to be done about held pods, if there is a new plan.
     pub plan: Option<Plan>,
-    /// What there is for the backstop to look at, if it was time for that.
+    /// The candidates of the backstop, if it was time for that.
     pub report: Option<BackstopReport>,
-    /// What is to be done, logged or told, in the order in which it was found.
+    /// What is to be done, logged or reported, in the order in which it was found.
     pub effects: Vec<Effect>,
 }
 
-/// A picture that is not published yet.
+/// A snapshot that is not published yet.
 #[derive(Debug)]
 pub struct Draft {
     snapshot: Snapshot,
-    /// The index that was replaced: open reservations speak of its nodes.
+    /// The cache that was replaced: open reservations are on its nodes.
     replaced: Option<Cache>,
     plan: Option<Plan>,
     report: Option<BackstopReport>,
@@ -97,14 +97,14 @@ pub struct Engine {
     backstop: Backstop,
     loop_guard: LoopGuard,
     other_domains: OtherDomains,
-    /// The links as told last, also of sites that are not in use yet.
+    /// The newest links, also of sites that are not in use yet.
     links: BTreeMap<String, Option<Link>>,
-    /// The sites whose first round of probes was told last.
+    /// The sites whose first round of probes was over last.
     probed: Option<Arc<Config>>,
     pod_watch: PodWatch,
-    /// The kinds that were told to be listed.
+    /// The kinds that were reported as listed.
     listed: BTreeSet<Kind>,
-    /// The faults of nodes that were told last.
+    /// The faults of nodes that were reported last.
     faults: Vec<NodeFault>,
     effects: Vec<Effect>,
 }
@@ -221,7 +221,7 @@ impl Engine {
         self.loop_guard.delete(uid, self.config.loop_guard, at);
     }
 
-    /// Other sites are to be used. Until everything was counted by them, the picture is that of the old ones.
+    /// Other sites are to be used. Until everything was counted by them, the snapshot is of the old ones.
     fn begin_sites(&mut self, config: &Arc<Config>) {
         self.next = (!self.cache.is_of(config)).then(|| {
             let mut next = self.cache.successor(config);
@@ -232,7 +232,7 @@ impl Engine {
         });
     }
 
-    /// Puts the next index in the place of the one in use, if it is complete, and returns that.
+    /// Puts the next cache in the place of the one in use, if it is complete, and returns that.
     fn change_over(&mut self) -> Option<Cache> {
         let is_complete = |(next, config): &(Cache, Arc<Config>)| {
             let probed = self.probed.as_ref().map_or(&[][..], |probed| &probed.sites);
@@ -287,13 +287,13 @@ impl Engine {
         })))
     }
 
-    /// Publishes the picture as of now: [`Self::prepare`] and [`Self::commit`] in one.
+    /// Publishes a snapshot as of now: [`Self::prepare`] and [`Self::commit`] in one.
     pub fn publish(&mut self, now: Now) -> Publication {
         let draft = self.prepare(now);
         self.commit(draft)
     }
 
-    /// The picture as of now, with the claims of the plan that is made on it where one is due. Decisions go on meanwhile on the
+    /// A snapshot as of now, with the claims of the plan that is made on it where one is due. Decisions go on meanwhile on the
     /// one before.
     pub fn prepare(&mut self, now: Now) -> Draft {
         let replaced = self.change_over();
@@ -343,14 +343,14 @@ impl Engine {
         }
     }
 
-    /// Gives reservations the ids that their nodes have since this index was replaced.
+    /// Gives reservations the ids that their nodes have since this cache was replaced.
     fn renumber(&self, ledger: &mut Ledger, old: &Cache) {
         ledger.renumber(|id| self.cache.node_named(old.node_name(id)?));
     }
 
-    /// Sets aside in this snapshot what is for held pods, and says what is to be done about them, if that may have changed. Not
-    /// before everything was listed: a namespace that is not known yet is not known to have opted out. `replaced` is the index that
-    /// the reservations speak of, if it is another.
+    /// Puts the claims of held pods into this snapshot, and says what is to be done about them, if that may have changed. Not
+    /// before everything was listed: a namespace that is not known yet is not known to have opted out. `replaced` is the cache
+    /// whose nodes the reservations are on, if it is another.
     fn plan(&mut self, snapshot: &mut Snapshot, replaced: Option<&Cache>, now: Now) -> Option<Plan> {
         let ledger = {
             let mut ledger = self.shared.ledger();
@@ -383,7 +383,7 @@ impl Engine {
         plan
     }
 
-    /// Tells each fault of a node once.
+    /// Reports each fault of a node once.
     fn find_faults(&mut self) {
         if self.cache.faults().eq(&self.faults) {
             return;

@@ -1,4 +1,4 @@
-//! The decision of edgeward and all that it stands on. Pure and synchronous: no I/O, no clock, no randomness, no Kubernetes
+//! The decision of edgeward and all that it is made of. Pure and synchronous: no I/O, no clock, no randomness, no Kubernetes
 //! client; time, ids and data are arguments.
 //!
 //! | module | what it is |
@@ -16,7 +16,7 @@
 //! | [`certificates`] | how certificates of our own follow each other |
 //! | [`engine`] | the whole as one state machine |
 //!
-//! In one look: a pod, a fleet, a verdict, a patch.
+//! All at once: a pod, a fleet, a verdict, a patch.
 //!
 //! ```
 //! use edgeward_core::{config::Config, wire::{fleet_file, pod::Pod}, units::{Moment, Now}};

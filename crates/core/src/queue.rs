@@ -1,7 +1,8 @@
-//! Held pods: the order in which they are given room, what is set aside for them, and whose turn has come (DESIGN 4.8).
+//! Held pods: the order in which they are given room, what they claim, and who is released (sections "Held pods" and "Order
+//! and claims" of docs/decision.md).
 //!
-//! Every replica keeps the list and makes the same plan of the same picture: the claims in it keep the room for those whose
-//! turn it is. One replica carries the plan out.
+//! Every replica keeps the list and makes the same plan of the same snapshot: its claims keep the room for those who are
+//! ahead. One replica carries the plan out.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,10 +20,10 @@ use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Reason, Verdict};
 use crate::units::{Micros, Moment, Now};
 
-/// For how long a pod is held for want of room before the node that comes closest to having it is kept for the pod.
+/// For how long a pod is held for want of room before it claims the node that comes closest to having it.
 const WAIT_BEFORE_CLAIM: Micros = Micros::from_secs(60);
 
-/// How long the news of a namespace may take: it may have opted in a moment before its pod was created.
+/// How late the watch may show a namespace's label: it may have opted in a moment before its pod was created.
 const NAMESPACE_DELAY: Micros = Micros::from_secs(5);
 
 /// The most comparisons of pods' constraints and tolerations with nodes that one plan takes, about a tenth of a second. The
@@ -36,14 +37,14 @@ const ORDINARY_COMPARISONS: usize = 32;
 const PER_POD: usize = 100;
 
 /// How long a comparison takes, on the safe side. The pace of plans counts comparisons, not time: the same plans are made of
-/// the same pictures, however fast the machine is.
+/// the same snapshots, however fast the machine is.
 const COMPARISON_NANOSECONDS: usize = 50;
 
 /// A plan takes one part in so many of the time, until the next one is made.
 const PLAN_SHARE: usize = 4;
 
 impl HeldPod {
-    /// Where it stands.
+    /// Its place in the queue.
     pub fn queue_key(&self, config: &Config) -> QueueKey {
         self.workload.queue_key(
             &config.priority_caps,
@@ -51,13 +52,13 @@ impl HeldPod {
         )
     }
 
-    /// Whether it was for the gates of others that it waited so far, by its own word.
+    /// Whether it was for the gates of others that it waited so far, by its annotation.
     fn waited_for_others(&self) -> bool {
         self.reason.as_deref() == Some(Reason::HeldForeignGate.as_str())
     }
 
-    /// When it should have been released, by its own word and at this time; `None` where nobody can tell, as long as it waits for
-    /// others.
+    /// When it should have been released, by its annotations and at this time; `None` where nobody can know, as long as it waits
+    /// for others.
     pub fn limit(&self, config: &Config, now: jiff::Timestamp) -> Option<jiff::Timestamp> {
         if self.waited_for_others() || self.workload.has_other_gates(&config.keys) {
             return None;
@@ -92,18 +93,18 @@ pub struct Step {
 /// What is to be done about a held pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanAction {
-    /// Its turn has come: it is decided once more, and released.
+    /// There is room for it: it is decided once more, and released.
     Release,
     /// It is not ours: the gate is removed, and nothing else changes.
     RemoveGate(Reason),
-    /// It goes on waiting, for this reason, which it does not carry yet.
+    /// It goes on waiting; the annotation gets this reason, which it does not carry yet.
     UpdateReason(Reason),
 }
 
-/// What one picture of the fleet means for the held pods.
+/// What one snapshot means for the held pods.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// What is to be done, in the order of the pods' turns.
+    /// What is to be done, in the order of the queue.
     pub steps: Vec<Step>,
     /// Pods that are held, those of other gates too.
     pub held: usize,
@@ -121,11 +122,11 @@ pub struct Waitlist {
     changed: bool,
     /// When the passing of time changes the plan.
     due: Option<Moment>,
-    /// What is set aside by the plan made last.
+    /// The claims of the plan made last.
     claims: Arc<Claims>,
     /// What it says is to be done, if it did not come to its end.
     steps: Vec<Step>,
-    /// Whether the picture of the cluster was too old for it.
+    /// Whether the snapshot was too old for it.
     stale: bool,
     /// Until when no plan is made.
     paused_until: Moment,
@@ -156,7 +157,7 @@ struct Entry {
 }
 
 impl Waitlist {
-    /// A pod as it is now. Its time begins when it says, unless that is in the future; and anew when the last gate of others is
+    /// A pod as it is now. Its time begins when it says, unless that is in the future; and again when the last gate of others is
     /// gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
     pub fn apply(&mut self, pod: Arc<HeldPod>, now: Now) {
         let old = self.pods.remove(&pod.uid);
@@ -193,15 +194,15 @@ impl Waitlist {
         self.changed = true;
     }
 
-    /// The same, and nothing of the plan holds any more: other nodes, or other turns. It is made without a pause.
+    /// The same, and nothing of the plan holds any more: other nodes, or another order. It is made without a pause.
     pub fn reset(&mut self) {
         self.changed = true;
         self.claims = Arc::default();
         self.paused_until = Moment(i64::MIN);
     }
 
-    /// What is new in this snapshot. Until the next plan, the nodes that `gained` room are for those that the last one left
-    /// waiting, and for those ahead of them. Cost: a search for each node.
+    /// The nodes whose room changed in this snapshot. Until the next plan, those that `gained` room are for the pods that the
+    /// last one left waiting, and for those ahead of them. Cost: a search for each node.
     pub fn apply_delta(
         &mut self,
         gained: &BTreeSet<NodeId>,
@@ -226,7 +227,7 @@ impl Waitlist {
         self.pods.is_empty()
     }
 
-    /// When the plan must be made anew.
+    /// When the plan must be made again.
     pub fn next_change(&self) -> Option<Moment> {
         let at = if self.is_unfinished() {
             Some(self.paused_until)
@@ -250,8 +251,8 @@ impl Waitlist {
         self.changed || self.claims.not_considered().is_some()
     }
 
-    /// Decides about every held pod whose only gate is ours, in the order of their turns, each on the room that the earlier
-    /// ones left; sets aside what the placed ones will take. Goes on where the plan before ran out of comparisons, if it did.
+    /// Decides about every held pod whose only gate is ours, in the order of the queue, each on the room that the earlier ones
+    /// left; what the placed ones will take is claimed. Goes on where the plan before ran out of comparisons, if it did.
     /// Cost: a decision for each pod, but only one for those that differ in nothing but their age and find no room, for each of
     /// three ages: as long as terminating pods are waited for, before and after `WAIT_BEFORE_CLAIM`. And `MAX_COMPARISONS`, at most.
     pub fn plan(
@@ -391,10 +392,10 @@ struct Planning<'p> {
     /// How many comparisons are left.
     budget: usize,
     claims: Claims,
-    /// Nodes that are kept for a pod which does not fit there yet.
+    /// Nodes that are claimed by a pod which does not fit there yet.
     claimed_nodes: BTreeSet<NodeId>,
-    /// Pods for which there is no room, nor a node to keep, each of which stands for all that are like it: there is only less
-    /// for those that come later.
+    /// Pods for which there is no room, nor a node to claim, each on behalf of all that are like it: there is only less for
+    /// those that come later.
     unplaceable: HashSet<(&'p Workload<'static>, Age)>,
     steps: Vec<Step>,
     decisions: usize,
@@ -415,7 +416,7 @@ impl<'p> Planning<'p> {
             self.update_reason(entry, Reason::HeldForeignGate);
             return true;
         }
-        // On its way already.
+        // It is being released already.
         if self.ledger.releases(&pod.uid) {
             return true;
         }
@@ -467,8 +468,8 @@ impl<'p> Planning<'p> {
         true
     }
 
-    /// The node that is kept for a pod which does not fit yet, and its site: the one that it waits for while pods terminate
-    /// there; or, once it has waited for long, the one that comes closest.
+    /// The node that a pod claims which does not fit yet, and its site: the one that it waits for while pods terminate there;
+    /// or, once it has waited for long, the one that comes closest.
     fn node_to_claim<'s>(
         &self,
         pod: &HeldPod,

@@ -19,7 +19,7 @@ pub const NOW: Now = Now {
     wall: jiff::Timestamp::constant(1_767_225_600, 0),
 };
 
-/// The snapshot that a fleet file stands for.
+/// The snapshot of a fleet file.
 #[allow(clippy::panic)]
 pub fn snapshot(fleet: &Value) -> Snapshot {
     fleet_file::read(fleet, &Config::default(), NOW.moment).unwrap_or_else(|faults| panic!("{faults}"))

@@ -324,7 +324,7 @@ struct Cluster {
     leaders: Vec<Leader>,
     /// Somebody else has emptied the bundle, and it has not yet what it needs.
     is_torn: bool,
-    /// Until then API servers may not have heard of what they need.
+    /// Until then API servers may not know what they need.
     excused_until: i64,
 }
 
@@ -532,7 +532,7 @@ impl Cluster {
         let needed = secret.authority.iter().map(|authority| &authority.der);
         let is_whole = served().chain(needed).all(|of| has(bundle, of));
         let served: Vec<Der> = served().cloned().collect();
-        // Whoever is the first to be served may be so before API servers have heard of it.
+        // Whoever is the first to be served may be so before API servers know of it.
         if served.is_empty() || (self.is_torn && is_whole) {
             self.excused_until = self.excused_until.max(heard);
             self.is_torn &= !is_whole;

@@ -1,7 +1,8 @@
-//! Events of nodes and pods to the fleet: what each node has left, who stands in a queue, which sites are closed.
+//! The cache of nodes and pods, as kube-scheduler has one: what each node has left, who waits in a queue, which sites are
+//! closed.
 //!
-//! A plain struct, fed with what was decoded from watches and published as [`Snapshot`]s. Charges are those of DESIGN
-//! section 5; `scheduling_state` decides the one of a pod that has no node yet.
+//! A plain struct, fed with what was decoded from watches and published as [`Snapshot`]s. What a pod takes is in
+//! `docs/live-view.md`; `scheduling_state` decides it for a pod that has no node yet.
 
 mod contribution;
 mod delta;
@@ -65,7 +66,7 @@ pub struct NodeFault {
     pub sites: Vec<String>,
 }
 
-/// Nodes and pods as events tell of them. Every change costs as much as it changes; a [`publication`](Self::publish)
+/// Nodes and pods as the watches show them. Every change costs as much as it changes; a [`publication`](Self::publish)
 /// costs a pointer for each node of a site in which something changed.
 #[derive(Debug)]
 pub struct Cache {
@@ -73,7 +74,7 @@ pub struct Cache {
     nodes: HashMap<NodeId, NodeEntry>,
     names: HashMap<Arc<str>, NodeId>,
     next_node: u32,
-    /// Nodes that pods charge by guess.
+    /// Nodes on which pods are assumed.
     assumed_nodes: BTreeSet<NodeId>,
     pods: HashMap<Arc<str>, PodEntry>,
     managed: HashSet<Arc<str>>,
@@ -87,12 +88,12 @@ pub struct Cache {
     /// The highest SLO priority by namespace.
     priority_caps: BTreeMap<Box<str>, u8>,
     delta: RoomDelta,
-    /// Nodes that were touched, as they were when news was last asked for.
+    /// Nodes that were touched, as they were when the delta was last asked for.
     before: BTreeMap<NodeId, Arc<Node>>,
     revision: u64,
 }
 
-/// How far the picture of one kind is whole.
+/// How far everything of one kind is known.
 #[derive(Debug, Clone, Copy, Default)]
 struct List {
     /// Counts lists; what was last seen before the newest began and not since is gone when it ends.
@@ -129,7 +130,7 @@ struct NodeEntry {
     by_priority: BTreeMap<i32, RequestSum>,
     /// What goes with the pods that are terminating, by the time they have.
     terminating: BTreeMap<Option<jiff::Timestamp>, RequestSum>,
-    /// Pods that charge it without being bound or nominated to it.
+    /// Pods that are assumed on it: they charge it without being bound or nominated to it.
     assumed: BTreeSet<SchedulerKey>,
     /// What these take, and what has divided each of their requests since there were none.
     assumed_sum: RequestSum,
@@ -155,7 +156,7 @@ impl NodeEntry {
         self.refresh();
     }
 
-    /// A pod is on its way here, as far as we can guess. What it takes is charged by itself.
+    /// A pod is assumed here. What it takes is charged by itself.
     fn assume(&mut self, key: SchedulerKey, request: &Amounts) {
         if self.assumed.insert(key) {
             self.assumed_sum.add(request);
@@ -211,7 +212,7 @@ fn take<K: Ord>(sums: &mut BTreeMap<K, RequestSum>, key: &K, request: &Amounts) 
 }
 
 impl Cache {
-    /// An empty index of the sites of this configuration.
+    /// An empty cache of the sites of this configuration.
     pub fn new(config: &Config) -> Self {
         let entry = |definition: &Arc<SiteDefinition>| SiteEntry {
             site: Site::new(Arc::clone(definition)),
@@ -242,14 +243,14 @@ impl Cache {
         }
     }
 
-    /// An empty index of the sites of this configuration, which knows what was measured and not by the sites alone.
+    /// An empty cache of the sites of this configuration, which knows what was measured and not by the sites alone.
     pub fn successor(&self, config: &Config) -> Self {
         let mut successor = Self::new(config);
         successor.set_telemetry(self.telemetry().clone());
         successor
     }
 
-    /// Goes on with the revisions of the index that this one replaces.
+    /// Goes on with the revisions of the cache that this one replaces.
     pub fn replace(&mut self, old: &Self) {
         self.revision = old.revision;
     }
@@ -365,13 +366,13 @@ impl Cache {
         Kind::ALL.into_iter().all(|kind| self.is_listed(kind))
     }
 
-    /// Something was heard of this kind: an event, or that there is none.
+    /// The watch of this kind is alive: there was an event, or the API server opened it again.
     pub fn record_event(&mut self, kind: Kind, at: Moment) {
         let list = self.lists.entry(kind).or_default();
         list.as_of = list.as_of.max(Some(at));
     }
 
-    /// When something was last heard of this kind.
+    /// When that was last so.
     pub fn last_event(&self, kind: Kind) -> Option<Moment> {
         self.list(kind).as_of
     }
@@ -401,7 +402,7 @@ impl Cache {
         self.revision + 1
     }
 
-    /// Settles the pods that have no node yet, and returns the picture as of now under a new revision.
+    /// Updates the pods that have no node yet, and returns a snapshot as of now under a new revision.
     pub fn publish(&mut self, now: Moment) -> Snapshot {
         self.update_unbound(now);
         self.recount();

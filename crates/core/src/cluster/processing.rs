@@ -1,6 +1,6 @@
-//! How long work took, as finished pods of Jobs tell it: a mean per class, and per controller, at each site.
+//! How long work took, by the finished pods of Jobs: a mean per class, and per controller, at each site.
 //!
-//! [`crate::wire::pod::Pod::finished`] says what one pod tells. [`Processing`] remembers a few numbers for each mean, and no
+//! [`crate::wire::pod::Pod::finished`] reads it of one pod. [`Processing`] remembers a few numbers for each mean, and no
 //! pod.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub const MAX_CONTROLLERS: usize = 4_096;
 #[derive(Debug, Default)]
 pub struct Processing {
     sites: BTreeMap<Box<str>, Site>,
-    /// Counts observations, to tell which controller was observed longest ago.
+    /// Counts observations, to know which controller was observed longest ago.
     observations: u64,
 }
 

@@ -1,7 +1,7 @@
 //! What was measured elsewhere and asked from a Prometheus server: values with the time for which they hold.
 //!
 //! `sources::prometheus` fills a [`Telemetry`] in; how it becomes part of a snapshot is here. `docs/prometheus.md`
-//! tells it to operators.
+//! is for operators.
 
 use std::collections::BTreeMap;
 
@@ -134,7 +134,7 @@ impl Telemetry {
         PerClass(classes.0.map(|sample| Some(sample?.fresh(now)?.value)))
     }
 
-    /// The link to a cloud site, as probes and measurements together tell it: of each number and of the state the worse
+    /// The link to a cloud site, by probes and measurements together: of each number and of the state the worse
     /// counts. What is not measured, or is stale, is ignored, and the age is that of the probes; but where a site is not
     /// probed, the link is what was measured, and a number that is missing makes it degraded. Where everything is lost,
     /// nothing answers.

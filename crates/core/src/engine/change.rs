@@ -1,4 +1,4 @@
-//! What is told to the engine.
+//! The changes that sources send to the engine.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub enum Change {
     /// Lists of everything are to follow, to be counted by the sites of this configuration; when all are complete and their
     /// WAN is known, they are those in use.
     Sites(Arc<Config>),
-    /// The links of this configuration's sites are known and told.
+    /// The links of this configuration's sites are known and sent.
     FirstRound(Arc<Config>),
     /// How many replicas of us are ready.
     Replicas(u32),
@@ -39,14 +39,14 @@ pub enum Change {
     ListBegan(Kind),
     /// That list is complete.
     ListEnded(Kind),
-    /// The API server was heard about this kind.
+    /// A watch of this kind is alive, though there was no event: the API server opened it again.
     WatchAlive(Kind),
     /// A watch of this kind is interrupted.
     WatchLost(Kind),
 }
 
 impl Change {
-    /// What the API server was heard about by this.
+    /// The kind whose watch is alive by this.
     pub(super) fn kind(&self) -> Option<Kind> {
         Some(match self {
             Change::Node(_) | Change::NodeGone(_) => Kind::Nodes,
@@ -64,11 +64,11 @@ impl Change {
     }
 }
 
-/// Whether pods are seen as they are created.
+/// State of the watch of pods: whether they are seen as they are created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PodWatch {
     Current,
-    /// Not before the API server is heard again.
+    /// Not before the watch is alive again.
     Interrupted,
     /// Not before the list is complete.
     Listing,

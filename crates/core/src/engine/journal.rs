@@ -23,7 +23,7 @@ pub trait Journal: Debug + Send + Sync {
 pub enum Step<'s> {
     /// A change is applied.
     Apply(&'s Change, Now),
-    /// A picture is prepared.
+    /// A snapshot is prepared.
     Prepare(Now),
     /// It is published.
     Commit,
@@ -51,7 +51,7 @@ pub enum Step<'s> {
         /// What was decided.
         verdict: &'s Verdict<'s>,
     },
-    /// A reservation is given back.
+    /// A reservation is forgotten.
     Forget(DecisionId, &'s str),
 }
 

@@ -6,22 +6,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::Effect;
 use crate::model::pod_record::PodRecord;
 
-/// How many pods are told of, and how many domains: anybody who may create pods can invent gates.
+/// How many pods are reported, and how many domains: anybody who may create pods can invent gates.
 const MAX_REPORTED: usize = 100;
 
-/// Those pods, and which domains were told of.
+/// Those pods, and which domains were reported.
 #[derive(Debug, Default)]
 pub(super) struct OtherDomains {
     /// The domain of the gate, by uid of the pod.
     pods: HashMap<Box<str>, Box<str>>,
     /// Whether pods came or went since the last report.
     changed: bool,
-    /// The domains that were told last.
+    /// The domains that were reported last.
     reported: BTreeSet<Box<str>>,
 }
 
 impl OtherDomains {
-    /// A pod as it is now. Each such pod is told once, unless there are very many.
+    /// A pod as it is now. Each such pod is reported once, unless there are very many.
     pub(super) fn apply(&mut self, pod: &PodRecord) -> Option<Effect> {
         let Some(other_domain_pod) = &pod.other_domain_pod else {
             self.delete(&pod.uid);

@@ -17,8 +17,8 @@ use crate::units::{Micros, Now};
 
 /// The snapshot published last, and the reservations that it does not show.
 ///
-/// A decision and its reservation are one step under the ledger's lock, so that a burst cannot be promised the same room
-/// twice. Whoever reads the snapshot alone waits for no decision.
+/// A decision and its reservation are one step under the ledger's lock, so that the same room is not given twice
+/// in a burst. Whoever reads the snapshot alone waits for no decision.
 #[derive(Debug, Default)]
 pub struct SharedState {
     snapshot: RwLock<Arc<Snapshot>>,
@@ -56,7 +56,7 @@ impl SharedState {
         }
     }
 
-    /// The same, which tells this journal of each step.
+    /// The same, which writes each step to this journal.
     #[must_use]
     pub fn with_journal(self, journal: Option<Arc<dyn Journal>>) -> Self {
         Self { journal, ..self }
@@ -88,7 +88,7 @@ impl SharedState {
     }
 
     /// Decides about a pod that is created, and reserves its room if the verdict `is_wanted`, which is asked once, after the
-    /// decision: an answer that nobody waits for is followed by no pod. A pod that is reviewed again gets its own room anew.
+    /// decision: an answer that nobody waits for is followed by no pod. A pod that is reviewed again gets its own room again.
     pub fn review<'s>(
         &self,
         read: &'s Snapshots,
@@ -148,7 +148,7 @@ impl SharedState {
         (verdict, is_reserved)
     }
 
-    /// Gives back what was reserved under this id: nobody will come.
+    /// Forgets what was reserved under this id: no pod will follow.
     pub fn forget(&self, id: DecisionId, namespace: &str) {
         let mut ledger = self.ledger();
         self.record(Step::Forget(id, namespace));
@@ -171,8 +171,8 @@ impl SharedState {
     }
 }
 
-/// Promises room anew to a pod that is here again, for it may have grown or shrunk: where it was placed, if there is any,
-/// and for no longer than before. One that has expired meanwhile begins anew.
+/// Reserves room again for a pod that is reviewed again, for it may have grown or shrunk: where it was placed, if there is
+/// any, and for no longer than before. A reservation that has expired meanwhile is a new one.
 fn reserve_again(
     ledger: &mut Ledger,
     candidates: &Candidates<'_>,

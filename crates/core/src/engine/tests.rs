@@ -14,7 +14,7 @@ use crate::units::Micros;
 
 const TTL: Micros = Micros::from_secs(3);
 
-/// Two nodes, of which another is the edge in turn, and a cloud.
+/// Two nodes, one of which is the edge, and a cloud.
 fn sites(edge: &str) -> Arc<Config> {
     let sites = json!([
         {"name": edge, "kind": "edge", "nodeSelector": {"node": edge}},
@@ -83,7 +83,7 @@ fn other_sites_are_in_use_when_everything_was_counted_by_them() {
     let charged = |node: u32| shared.ledger().charges(NodeId(node), 0).count();
     assert_eq!([charged(0), charged(1)], [0, 1]);
 
-    // One thing after another, and the old picture until the last.
+    // One thing after another, and the old sites until the last.
     let mut missing = vec![Change::Sites(sites("b"))];
     missing.extend(all(["b", "a"]));
     missing.push(Change::FirstRound(sites("b")));
@@ -93,7 +93,7 @@ fn other_sites_are_in_use_when_everything_was_counted_by_them() {
     }
     let (_, name, nodes, known) = tell(vec![last]);
     assert_eq!((&*name, &*nodes, known), ("b", &["b".to_owned()][..], Some(link)));
-    // Nodes are numbered anew, and the promise is where it was: on `b`.
+    // Nodes have other ids, and the reservation is where it was: on `b`.
     assert_eq!([charged(0), charged(1)], [1, 0]);
 }
 
@@ -153,7 +153,7 @@ fn each_decision_is_reported_once_and_only_where_it_is_new() {
     let is = |uid: &str, site: Option<&str>| vec![(Box::from(uid), site.map(str::to_owned))];
     let cloud = "node.role/cloud";
 
-    // There before us, but decided lately; another leader may have ended before it told.
+    // There before us, but decided lately; another leader may have ended before it reported it.
     assert_eq!(
         tells(vec![Change::ListBegan(Kind::Pods), pod("a", ago(2), 1, cloud)]),
         is("a", Some("cloud"))
@@ -244,7 +244,7 @@ fn nobody_is_blamed_for_pods_that_were_not_seen() {
     let mut engine = Engine::new(Arc::default(), Arc::clone(&shared));
     let mut now = NOW;
     let mut ids = 0;
-    // Whether an owner is suspended when three reservations, made after this was told, come to nothing.
+    // Whether an owner is suspended when three reservations, made after this change, expire.
     let mut is_blamed_after = |told: Vec<Change>| {
         now.moment = now.moment.after(Micros(1));
         told.iter().for_each(|change| engine.apply(change, now));
@@ -324,7 +324,7 @@ fn a_pod_of_another_domain_is_reported_and_a_fault_until_it_is_gone() {
     );
     assert_eq!(told_of(&[pod("d", &[])]), (vec![], vec![(true, vec![])]));
     assert_eq!(told_of(&[Change::PodGone("c".into())]), (vec![], vec![(false, vec![])]));
-    // Anybody can invent gates: of very many, not each is told.
+    // Anybody can invent gates: of very many, not each is reported.
     let many: Vec<Change> = (0..300).map(|i| pod(&i.to_string(), &[&old])).collect();
     let (pods, faults) = told_of(&many);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Pods that slipped past us while the webhook was away, and pods that kube-scheduler cannot place where they were sent.
+//! Pods that were created while the webhook was away, and pods that kube-scheduler cannot place where they were sent.
 //!
 //! What was decided cannot be taken back on a pod that exists. But a pod whose owner creates another in its place can be
 //! deleted, and the other is decided by what is there then.
@@ -25,13 +25,13 @@ use crate::units::{Micros, Moment, Now};
 
 pub use recreation::Recreation;
 
-/// For how long kube-scheduler must have found no node for a pod, as far as we have seen.
+/// For how long kube-scheduler must have found no node for a pod, as far as we have seen, for it to be a candidate.
 pub const STUCK_AFTER: Micros = Micros::from_secs(30);
 
-/// The shortest time between two surveys.
+/// The shortest time between two reports.
 const PERIOD: Micros = Micros::from_secs(5);
 
-/// How many decisions a look takes at most; of pods with many constraints each can take some milliseconds.
+/// How many decisions an evaluation takes at most; of pods with many constraints each can take some milliseconds.
 const BUDGET: usize = 200;
 
 /// Keeps the pods that the backstop is for.
@@ -43,7 +43,7 @@ pub struct Backstop {
     /// When the oldest pod was created that was seen with a decision, by namespace; of those that have not opted out since.
     decided_since: BTreeMap<Box<str>, jiff::Timestamp>,
     reported_at: Option<Moment>,
-    /// When the next survey is to be made.
+    /// When the next report is to be made.
     due: Option<Moment>,
 }
 
@@ -53,7 +53,7 @@ struct Stuck {
     since: Moment,
 }
 
-/// What there is to be looked at.
+/// The candidates, and what else the backstop counts.
 #[derive(Debug, Clone, Default)]
 pub struct BackstopReport {
     /// Pods that are stuck for [`STUCK_AFTER`] and more, those first that are stuck longest.
@@ -62,34 +62,34 @@ pub struct BackstopReport {
     pub bound: usize,
 }
 
-/// A pod that kube-scheduler has found no node for, for long.
+/// A pod that kube-scheduler has found no node for, for long: perhaps there is one at another site.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// The pod.
     pub pod: Arc<StuckPod>,
     /// Since when it was seen like that.
     pub since: Moment,
-    /// What it means for others at its site.
+    /// What it adds to the snapshot.
     pub contribution: Contribution,
     /// How many pods its controller has, as far as they have not ended.
     pub siblings: u32,
 }
 
-/// A suspect by its place in the order in which they are looked at.
+/// A candidate's place in the order in which they are evaluated.
 pub type CandidateKey = (Moment, Arc<str>);
 
-/// What one look has found out.
+/// What one evaluation has found out.
 #[derive(Debug, Clone)]
 pub struct Evaluation {
     /// Those that would be sent to another site now.
     pub findings: Vec<Finding>,
-    /// The suspects that were looked at, by their place in the survey.
+    /// The candidates that were evaluated, by their place in the report.
     pub seen: Range<usize>,
-    /// Behind which of them the next look goes on; `None` where this one has come to the end.
+    /// Behind which of them the next evaluation goes on; `None` where this one has come to the end.
     pub stopped_at: Option<CandidateKey>,
 }
 
-/// A suspect that would be sent to another site now, where it fits.
+/// A candidate that would be sent to another site now, where it fits.
 #[derive(Debug, Clone)]
 pub struct Finding {
     /// The pod.
@@ -153,13 +153,13 @@ impl Backstop {
         self.decided_since.remove(namespace);
     }
 
-    /// When the next survey is to be made.
+    /// When the next report is to be made.
     pub fn next_change(&self) -> Option<Moment> {
         self.due
     }
 
-    /// What there is to be looked at, if it is time for that. Cost: a pass over the pods that are kept; over all pods where
-    /// one of them is a suspect that would be replaced.
+    /// The report, if it is time for that. Cost: a pass over the pods that are kept; over all pods where one of them is a
+    /// candidate that would be replaced.
     pub fn report(&mut self, cache: &Cache, now: Moment) -> Option<BackstopReport> {
         self.due.filter(|due| *due <= now)?;
         self.reported_at = Some(now);
@@ -212,8 +212,8 @@ impl Backstop {
 }
 
 impl BackstopReport {
-    /// Which suspects would be sent to another site now and fit there, beside those before them in this look, which begins
-    /// behind `after`, where the one before it stopped. Nothing is found in a picture that is too old to send a pod away on.
+    /// Which candidates would be sent to another site now and fit there, beside those before them in this evaluation, which
+    /// begins behind `after`, where the one before it stopped. Nothing is found in a snapshot that is too old to send a pod away on.
     /// Cost: a decision and a copy of the snapshot for each that is not like one before it which is well where it is; after 200
     /// of them it stops.
     pub fn evaluate(
@@ -272,7 +272,7 @@ impl Candidate {
         (self.since, &self.pod.uid)
     }
 
-    /// The site that it stands at: of one without a placement that kube-scheduler refuses although it fits a node, the edge,
+    /// Whether it is at this site. A pod without a placement that kube-scheduler refuses although it fits a node is at the edge,
     /// where pods go that nobody sends away.
     fn is_at(&self, name: &str, kind: SiteKind) -> bool {
         match &self.contribution.site {
@@ -287,7 +287,7 @@ impl Candidate {
             && self.pod.workload == other.pod.workload
     }
 
-    /// Where it would be sent if it were created anew, unless that is where it is; what it takes there is set aside.
+    /// Where it would be sent if it were created again, unless that is where it is; what it takes there is claimed.
     fn evaluate(
         &self,
         snapshot: &Snapshot,
@@ -320,7 +320,7 @@ impl Candidate {
         };
         let claim = Claim {
             uid: Arc::clone(&self.pod.uid),
-            // Before whoever is created anew.
+            // Before whoever is created again.
             queue_key: workload.queue_key(&config.priority_caps, Some((jiff::Timestamp::MIN, &self.pod.uid))),
             site: site.name().into(),
             amount: workload.request.clone(),

@@ -12,7 +12,7 @@ use crate::model::pod_record::{Phase, PodRecord};
 use crate::model::snapshot::ByController;
 use crate::units::{Micros, Moment};
 
-/// How soon after its beginning a pod must end for that to be a failure.
+/// How soon after it could run a pod must end for that to be a failure.
 const FAILURE_WINDOW: Micros = Micros::from_secs(10);
 
 /// For how long failures count.

@@ -1,4 +1,4 @@
-//! Pods that are promised room and whose node is not known yet, taken together.
+//! Assumed pods, taken together: they have room, and their node is not known yet.
 
 use super::node::{AssumedPods, Node};
 use crate::resources::Amounts;
@@ -40,7 +40,7 @@ impl AssumedPods {
 
     /// Which share of these pods must come to `node`, at least, before it has no place left for `request`: in parts of
     /// [`ALL`], rounded down, and more than `ALL` where even all of them leave one. Zero where it has none now. Those that
-    /// are charged to the node by guess count as not there yet.
+    /// are assumed on the node count as not there yet.
     fn share(&self, request: &Amounts, node: &Node) -> i128 {
         let coming = &node.assumed;
         let slots = node.slots.saturating_sub(node.pods).saturating_add(coming.pods);

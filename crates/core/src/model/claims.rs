@@ -1,4 +1,4 @@
-//! What is set aside for held pods.
+//! Room that is claimed for held pods.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -32,22 +32,22 @@ impl Hasher for NodeIdHasher {
     }
 }
 
-/// Room on a node that is set aside for one held pod, against those that stand behind it.
+/// Room on a node that one held pod claims, against those behind it in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The pod's uid.
     pub uid: Arc<str>,
-    /// Where it stands.
+    /// Its place in the queue.
     pub queue_key: QueueKey,
     /// The site of the node.
     pub site: Arc<str>,
     /// The pod's effective request. A pod slot comes with it.
     pub amount: Amounts,
-    /// Whether there is room for it now, so that it is about to come; else it waits for the rest.
+    /// Whether there is room for it now, so that it is about to be released; else it waits for the rest.
     pub has_room: bool,
 }
 
-/// The claims of a release plan, one for each pod, in the order of turns; and where nobody may go yet whom the plan does not
+/// The claims of a release plan, one for each pod, in the order of the queue; and where nobody may go yet whom the plan does not
 /// know or has not considered. Equal after equal calls. A copy shares the claims.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claims {
@@ -67,20 +67,20 @@ struct ClaimTable {
     sites: BTreeMap<Arc<str>, ClaimSums>,
 }
 
-/// What is set aside in one place.
+/// The claims in one place, on a node or at a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct ClaimSums {
     keys: Vec<QueueKey>,
-    /// What the first of them has set aside, the first two, and so on.
+    /// What the first of them claims, the first two together, and so on.
     sums: Vec<Claimed>,
 }
 
-/// What several held pods have set aside together.
+/// What several held pods claim together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claimed {
     /// All of it.
     pub taken: Share,
-    /// The part for those that are about to come.
+    /// The part of those that are about to be released.
     pub assumed: AssumedPods,
 }
 
@@ -120,7 +120,7 @@ impl ClaimSums {
 }
 
 impl Claims {
-    /// Sets room on this node aside. Cost: a search, and a pass over the claims of those behind, of which a plan has none.
+    /// Adds a claim on this node. Cost: a search, and a pass over the claims of those behind, of which a plan has none.
     pub fn add(&mut self, node: NodeId, claim: Claim) {
         let table = Arc::make_mut(&mut self.table);
         table.nodes.entry(node).or_default().add(&claim);
@@ -128,27 +128,27 @@ impl Claims {
         table.by_uid.insert(Arc::clone(&claim.uid), (node, claim));
     }
 
-    /// The pod that stands there goes on waiting, and all that come later do so behind it.
+    /// The pod with this key goes on waiting, and all that come later do so behind it.
     pub fn leave_waiting(&mut self, queue_key: QueueKey) {
         self.first_waiting.get_or_insert(queue_key);
     }
 
-    /// This node has more room than the plan knew. Those that it left waiting are to look at it before those behind them.
+    /// This node has more room than the plan knew. Those that it left waiting are considered for it before those behind them.
     pub fn close_gained(&mut self, node: NodeId) {
         self.gained.insert(node);
     }
 
-    /// Nobody from this turn on is considered yet, or everybody is. Who is not may not be overtaken.
+    /// Nobody from this key on is considered yet, or everybody is. Who is not may not be overtaken.
     pub fn consider_up_to(&mut self, queue_key: Option<QueueKey>) {
         self.not_considered = queue_key;
     }
 
-    /// From where on nobody is considered yet.
+    /// The key from which on nobody is considered yet.
     pub fn not_considered(&self) -> Option<QueueKey> {
         self.not_considered
     }
 
-    /// Whether a pod that stands there may go to this node at all. Cost: a search.
+    /// Whether a pod with this key may go to this node at all. Cost: a search.
     pub fn is_open(&self, node: NodeId, queue_key: QueueKey) -> bool {
         let is_new = || self.gained.contains(&node);
         self.not_considered.is_none_or(|next| queue_key < next)
@@ -160,8 +160,8 @@ impl Claims {
         self.table.by_uid.get(uid).map(|(node, claim)| (*node, claim))
     }
 
-    /// What those ahead of `queue_key` have set aside on this node; `None` where nobody has. Cost: two searches if anything is set
-    /// aside there.
+    /// What those ahead of `queue_key` claim on this node; `None` where nobody does. Cost: two searches if anything is claimed
+    /// there.
     pub fn on(&self, node: NodeId, queue_key: QueueKey) -> Option<&Claimed> {
         self.table.nodes.get(&node)?.ahead(queue_key)
     }
@@ -171,7 +171,7 @@ impl Claims {
         self.table.sites.get(site)?.ahead(queue_key)
     }
 
-    /// Whether anything is set aside on this node. Cost: a search.
+    /// Whether anything is claimed on this node. Cost: a search.
     pub fn is_on(&self, node: NodeId) -> bool {
         self.table.nodes.contains_key(&node)
     }

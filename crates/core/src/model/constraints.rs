@@ -1,4 +1,4 @@
-//! Where a pod may run by its own word: nodeSelector, required node affinity, tolerations; and the match against
+//! Where a pod may run by its own spec: nodeSelector, required node affinity, tolerations; and the match against
 //! a node, as kube-scheduler does it.
 //!
 //! Source: `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`, `apimachinery/pkg/labels` (a requirement that

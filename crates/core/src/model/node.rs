@@ -29,7 +29,7 @@ pub struct Node {
     pub used: Amounts,
     /// Pods charged to it.
     pub pods: i64,
-    /// The part of `used` and `pods` charged by guess.
+    /// The part of `used` and `pods` charged by assumed pods.
     pub assumed: AssumedPods,
     /// The part of `used` and `pods` that goes when the pods that are terminating are gone, in the order of their times.
     pub terminating: Vec<Terminating>,
@@ -44,7 +44,7 @@ pub struct Node {
 static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(Taint::unschedulable);
 
 impl Node {
-    /// Whether less of any resource is free than on `other`, the same node at another time, or more pods are on their way.
+    /// Whether less of any resource is free than on `other`, the same node at another time, or more pods are assumed there.
     pub fn has_less_than(&self, other: &Node) -> bool {
         let is_more = |some: &Amounts, others: &Amounts| some.named().any(|(name, amount)| amount > others.get(name));
         let (coming, others) = (&self.assumed, &other.assumed);
@@ -119,8 +119,8 @@ pub struct PriorityUse {
     pub pods: i64,
 }
 
-/// Pods on their way to nodes that only kube-scheduler knows. Each is charged to the node it will probably take, which is
-/// a guess; taken together they say how far the guesses can be wrong.
+/// Pods without a node yet, each of which is assumed on the node that kube-scheduler will probably take. That is a guess;
+/// taken together they say how far the guesses can be wrong.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AssumedPods {
     /// Sum of their requests.

@@ -53,7 +53,7 @@ pub struct PodRecord {
     pub unschedulable: Option<u64>,
     /// The id of the decision it carries.
     pub decision: Option<Box<str>>,
-    /// What it says of that decision, for those who tell people.
+    /// What it says of that decision, for Events.
     pub decided: Option<Box<Decided>>,
     /// Where it may run; kept as long as it has no node.
     pub placement: Option<Arc<Placement>>,
@@ -61,7 +61,8 @@ pub struct PodRecord {
     pub held: Option<Arc<HeldPod>>,
     /// The pod, if it carries the gate that would be ours under another domain.
     pub other_domain_pod: Option<Box<OtherDomainPod>>,
-    /// The pod as the backstop keeps it, if it states an SLO, was not let go, and kube-scheduler has found no node for it.
+    /// The pod as the backstop keeps it, if it states an SLO, did not lose our gate undecided, and kube-scheduler has found no
+    /// node for it.
     pub stuck: Option<Arc<StuckPod>>,
     /// Whether it states an SLO and no decision, and nothing in it says why.
     pub undecided: bool,
@@ -115,7 +116,7 @@ pub struct StuckPod {
     pub is_replaced: bool,
     /// The decision that it carries.
     pub decision: Option<DecisionId>,
-    /// Why it was decided like that, by its own word.
+    /// Why it was decided like that, by its annotation.
     pub reason: Option<Box<str>>,
 }
 
@@ -134,9 +135,9 @@ pub struct HeldPod {
     pub workload: Workload<'static>,
     /// When it was created.
     pub created: Option<jiff::Timestamp>,
-    /// Since when it is held, by its own word.
+    /// Since when it is held, by its annotation.
     pub stated: Option<jiff::Timestamp>,
-    /// Why it is held, by its own word.
+    /// Why it is held, by its annotation.
     pub reason: Option<Box<str>>,
 }
 
@@ -146,7 +147,7 @@ pub struct HeldPod {
 pub struct Decided {
     /// `metadata.name`.
     pub name: Box<str>,
-    /// Id of the decision. A hold has none: a number that differs when the reason does stands for it.
+    /// Id of the decision. A hold has none, and gets a number that differs when the reason does.
     pub id: DecisionId,
     /// Reason code, as found.
     pub reason: Box<str>,
@@ -171,7 +172,7 @@ impl Decided {
     }
 }
 
-/// What a finished pod of a Job tells.
+/// How a finished pod of a Job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
     /// Whether the work was done. A pod that failed says nothing about the time that the work takes.

@@ -85,7 +85,7 @@ impl Slo {
 /// As much of a faulty value as a message shows: what is allowed must still be seen on the line.
 const SHOWN_CHARS: usize = 24;
 
-/// An annotation or label that does not say what it should. Serialises as it stands in `review`'s output.
+/// An annotation or label that does not say what it should. Serialises as it is in `review`'s output.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct SloFault {
     /// The annotation or label.
@@ -112,9 +112,9 @@ impl fmt::Display for SloFault {
 /// The SLO of a managed pod, and everything wrong with how it is stated.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Intent {
-    /// The SLO. With faults: without time bound and with offload not allowed, as DESIGN 4.2 decides such pods.
+    /// The SLO. With faults: without time bound and with offload not allowed, as section 2 of docs/decision.md has it.
     pub slo: Slo,
-    /// Whether the class itself is stated and valid; otherwise [`Slo::class`] is a stand-in.
+    /// Whether the class itself is stated and valid; otherwise [`Slo::class`] is a substitute.
     pub class_known: bool,
     /// Every fault: what is wrong, in the order of the contract's table, then what is missing.
     pub faults: Vec<SloFault>,

@@ -11,7 +11,7 @@ use super::slo::{Class, PerClass};
 use super::workload::Workload;
 use crate::units::{Bytes, Micros, Millicores, Moment};
 
-/// An immutable picture of all sites. Read by many reviews at once, written by none.
+/// All sites at one moment, immutable. Read by many reviews at once, written by none.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// Counts publications.
@@ -20,7 +20,7 @@ pub struct Snapshot {
     pub kubernetes_as_of: Moment,
     /// The edge site first, then the cloud sites by name.
     pub sites: Vec<Site>,
-    /// What is set aside for held pods.
+    /// Room that held pods claim.
     pub claims: Arc<Claims>,
     /// Controllers whose pods are left as they are for a while, and until when.
     pub paused: Arc<ByController<Moment>>,
@@ -42,7 +42,7 @@ impl Snapshot {
         now.since(self.kubernetes_as_of) > ttl
     }
 
-    /// The same picture, every part of it `by` younger. Cost: does not copy nodes.
+    /// The same, every part of it `by` younger. Cost: does not copy nodes.
     pub fn younger(&self, by: Micros) -> Snapshot {
         let shift = |moment: Moment| moment.after(by);
         let mut snapshot = self.clone();
@@ -65,7 +65,7 @@ pub struct Site {
     pub link: Option<Link>,
     /// Pods not yet running there.
     pub queues: Vec<QueueGroup>,
-    /// Those that its nodes are charged for by guess.
+    /// Those that are assumed on its nodes.
     pub assumed: AssumedPods,
     /// Mean processing time per class as observed there, where there were enough observations.
     pub observed: PerClass<Option<Micros>>,
@@ -110,7 +110,7 @@ impl Site {
     }
 }
 
-/// What is free at a site as a whole, as somebody measured it, less everything promised since; unbounded where nobody
+/// What is free at a site as a whole, as somebody measured it, less everything reserved since; unbounded where nobody
 /// did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Free {

@@ -51,7 +51,7 @@ pub struct Workload<'a> {
     pub shadow: bool,
     /// Names of its scheduling gates.
     pub gates: Vec<Cow<'a, str>>,
-    /// For how long our gate has held it, where it is decided anew because of that; `None` for a pod that arrives.
+    /// For how long our gate has held it, where it is decided again because of that; `None` for a pod that arrives.
     pub held: Option<Micros>,
     /// The placement of ours it already carries, if it carries all of one.
     pub placement: Option<StatedPlacement<'a>>,
@@ -92,7 +92,7 @@ impl Workload<'_> {
         caps.get(&*self.namespace).map_or(stated, |cap| stated.min(*cap))
     }
 
-    /// Where it stands among pods that wait for room; behind all its equals, if it was not created yet.
+    /// Its place among pods that wait for room; behind all its equals, if it was not created yet.
     pub fn queue_key(&self, caps: &PriorityCaps, created: Option<(jiff::Timestamp, &str)>) -> QueueKey {
         QueueKey {
             priority: Reverse(self.priority),
@@ -167,15 +167,15 @@ impl StatedPlacement<'_> {
     }
 }
 
-/// The annotations of a complete placement of ours. Anybody can write them: a claim counts only together with
-/// the spec of the site it names (DESIGN 4.1).
+/// The annotations of a complete placement of ours. Anybody can write them: they count only together with the spec of the
+/// site that they name (`passthrough_reinvocation` in section 1 of docs/decision.md).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StatedPlacement<'a> {
     /// `edge` or `cloud`, as found.
     pub decision: Cow<'a, str>,
     /// Site name, as found.
     pub site: Cow<'a, str>,
-    /// Its id; `None` where what stands there is not one that we write.
+    /// Its id; `None` where the annotation is not one that we write.
     pub id: Option<DecisionId>,
     /// When it was written.
     pub at: jiff::Timestamp,

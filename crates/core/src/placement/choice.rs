@@ -39,7 +39,7 @@ impl<'s> Case<'_, 's> {
         self.sites.iter().filter(|site| site.site.kind() == SiteKind::Cloud)
     }
 
-    /// 4.3 and 4.7.
+    /// Sections 3 and 6 of docs/decision.md.
     pub(super) fn choose(&self, stale: bool) -> (Action<'s>, Reason) {
         let pass = |reason| (Action::PassThrough, reason);
         let Some(edge) = self.edge().filter(|edge| !edge.site.nodes.is_empty()) else {
@@ -89,7 +89,7 @@ impl<'s> Case<'_, 's> {
                 Some(cloud) if urgent && cloud.estimate.eta() < edge.estimate.eta() => {
                     (Action::Place(cloud.site), Reason::CloudBestEffort)
                 }
-                // A moment, and the pods on their way are where they go.
+                // A moment, and the assumed pods are bound.
                 _ if !edge.takes_for_sure() && self.may_hold(edge) && !self.is_overdue() => {
                     (Action::Hold, Reason::HeldNoCapacity)
                 }
@@ -111,7 +111,7 @@ impl<'s> Case<'_, 's> {
         }
     }
 
-    /// 4.7: whether the pod may be held for want of room.
+    /// Section 7 of docs/decision.md: whether the pod may be held for want of room.
     fn may_hold(&self, edge: &Assessment<'s>) -> bool {
         self.config.holding.on_no_capacity == OnNoCapacity::Hold && self.may_wait(edge)
     }

@@ -1,7 +1,6 @@
 //! The decision: [`decide`] reads a workload and the room there is, and returns a [`Verdict`].
 //!
-//! Pure: the same arguments give the same verdict. The numbers in comments refer to DESIGN section 4, which
-//! `docs/decision.md` retells for users.
+//! Pure: the same arguments give the same verdict. Sections in comments are those of `docs/decision.md`.
 
 use super::{estimate, feasibility};
 use crate::config::{Config, ForeignGates, InvalidSlo};
@@ -24,7 +23,7 @@ const MAX_COMPARISONS: usize = 500_000;
 const REINVOCATION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
 /// The nodes of a snapshot that a pod may go to, as far as its own constraints, the nodes' state and the charges in the
-/// snapshot say. What was promised since only takes room away, so a decision looks at these alone.
+/// snapshot say. What was reserved since only takes room away, so a decision reads these alone.
 #[derive(Debug)]
 pub struct Candidates<'s> {
     /// The snapshot they are of.
@@ -39,7 +38,7 @@ pub struct Candidates<'s> {
 struct SiteCandidates<'s> {
     /// Whether the pod's own nodeSelector and affinity allow any node.
     allowed: bool,
-    /// The nodes on which it fits but for promises.
+    /// The nodes on which it fits but for reservations.
     nodes: Vec<&'s Node>,
 }
 
@@ -140,7 +139,7 @@ pub fn decide_among<'s>(
     };
     let stale = room.snapshot.is_stale(config.telemetry_ttl, now.moment);
     let (action, reason) = match case.choose(stale) {
-        // What is wrong with the sites may be mended as long as the pod may wait; without its gate nobody places it any more.
+        // What is wrong with the sites may be fixed as long as the pod may wait; without its gate nobody places it any more.
         (Action::PassThrough, _) if case.is_waiting() => (Action::Hold, Reason::HeldNoCapacity),
         choice => choice,
     };
@@ -167,7 +166,7 @@ pub fn decide_among<'s>(
 }
 
 /// Where a pod that is held waits best: the node that comes closest to having room for it at the sites which, but for room, it
-/// might go to, unless that is `is_claimed`; with the position of its site in the snapshot. Cost: two passes over the nodes.
+/// might go to, unless it `is_claimed`; with its site. Cost: two passes over the nodes.
 pub fn nearest_room<'s>(
     workload: &Workload<'_>,
     verdict: &Verdict<'s>,
@@ -195,7 +194,7 @@ impl Candidates<'_> {
     }
 }
 
-/// 4.1: why the pod is not ours, if it is not.
+/// Section 1, pods that pass through: why the pod is not ours, if it is not.
 fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: Now) -> Option<Reason> {
     let excluded = config
         .excluded_namespaces

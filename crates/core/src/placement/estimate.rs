@@ -1,4 +1,4 @@
-//! How long the pod would take at a site (DESIGN 4.5).
+//! How long the pod would take at a site (section 5 of docs/decision.md).
 
 use crate::config::{Config, QueueModel};
 use crate::model::site::SiteKind;
@@ -42,7 +42,7 @@ fn model(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Mi
     (Micros(model.alpha_us).times(millicores) + model.beta).rescaled(Permille::ONE, site.definition.speed)
 }
 
-/// Pods of the class that are served before this one. It is the youngest, so its equals stand ahead.
+/// Pods of the class that are served before this one. It is the youngest, so its equals are ahead.
 fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> u64 {
     let key = (workload.priority, workload.slo_priority(&config.priority_caps));
     let groups = site.queues.iter().filter(|group| group.class == slo.class);

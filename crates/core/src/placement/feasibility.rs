@@ -1,4 +1,4 @@
-//! Whether a site can take the pod: its nodes, its WAN, the pod's ties, the time (DESIGN 4.3 to 4.6).
+//! Whether a site can take the pod: its nodes, its WAN, the pod's ties, the time (sections 3 to 5 of docs/decision.md).
 
 use serde_json::{Map, Value};
 
@@ -157,7 +157,7 @@ pub(super) fn nearest_node<'n>(
 /// The most resources that a refusal names: their number is the pod's choice, and each costs a pass over the nodes.
 const MAX_NAMED_RESOURCES: usize = 16;
 
-/// Whether the pods on their way to the site could leave no place for this one, if kube-scheduler puts them elsewhere
+/// Whether the pods that are assumed at the site could leave no place for this one, if kube-scheduler puts them elsewhere
 /// than on the nodes they are charged to (ADR 24). `fitting` are the nodes where it fits beside those. Cost: a pass over the
 /// reservations, and over fitting nodes until enough is found; over the whole site where that is nearly full.
 pub(super) fn refuse_crowded(
@@ -199,7 +199,7 @@ fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Map<String, V
     names.map(|name| (name.to_owned(), number(name).into())).collect()
 }
 
-/// Why no node of the site takes the pod, with the numbers that tell how near it was. Only called when none does.
+/// Why no node of the site takes the pod, with the numbers that show how near it was. Only called when none does.
 pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Refusal {
     let selected: Vec<&Node> = site
         .nodes()
@@ -223,7 +223,7 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
     if usable.is_empty() {
         return Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", tolerated.len());
     }
-    // Reservations are on few nodes: only those are summed up anew.
+    // Reservations are on few nodes: only those are summed up again.
     let is_charged = |node: &&Node| room.is_charged(node);
     let (charged, others): (Vec<&Node>, Vec<&Node>) = usable.iter().copied().partition(is_charged);
     let charged: Vec<(&Node, Taken<'_>)> = charged.into_iter().map(|node| (node, room.taken(node))).collect();
@@ -287,7 +287,7 @@ pub(super) fn refuse_measured(workload: &Workload<'_>, site: &Site, room: &Room<
     Some(refusal.with("measuredFree", measured))
 }
 
-/// Whether kube-scheduler closes the site to pods of this one's controller (DESIGN 4.4).
+/// Whether kube-scheduler closes the site to pods of this one's controller (`closed_by_scheduler` in section 4).
 pub(super) fn refuse_closed(workload: &Workload<'_>, site: &Site) -> Option<Refusal> {
     let waiting = site.closed.get(&workload.namespace, workload.controller.as_deref()?)?;
     Some(Refusal::new(RefusalCode::ClosedByScheduler).with("waitingPods", *waiting))

@@ -1,8 +1,9 @@
-//! Reservations: what decisions have promised to pods that the snapshot does not show yet.
+//! Reservations: room for pods that were decided and that the snapshot does not show yet. kube-scheduler's cache does the same
+//! with pods that it assumes: they are confirmed, forgotten, or expire.
 //!
-//! A reservation ends in one of two ways. Its pod is seen: it is confirmed, marked with the revision whose snapshot
-//! shows the pod first, and from then on counts only for reviews that read an older one. Or no pod comes: it expires.
-//! So a pod and its reservation never count together, and never neither.
+//! A reservation ends in one of three ways. Its pod is seen: it is confirmed, marked with the revision whose snapshot
+//! shows the pod first, and from then on counts only for reviews that read an older one. No pod will come: it is forgotten.
+//! Or none comes in time: it expires. So a pod and its reservation never count together, and never neither.
 //!
 //! One [`Ledger`] lives under one lock. A review loads the snapshot, decides and reserves inside it; the one who
 //! publishes snapshots marks before and drops after.
@@ -27,10 +28,10 @@ const MAX_EXPIRIES: u32 = 3;
 /// Of how many owners it is remembered that their reservations expired.
 const MAX_OWNERS: usize = 1_000;
 
-/// Room promised to one pod.
+/// Room reserved for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
-    /// The decision that promised it; the pod carries it.
+    /// The decision that reserved it; the pod carries it.
     pub id: DecisionId,
     /// Who creates the pod.
     pub owner: Owner,
@@ -87,7 +88,7 @@ pub struct Ledger {
     /// The uids of held pods that are being released, each with its reservation.
     releases: BTreeMap<Arc<str>, DecisionId>,
     expiries: BTreeMap<Owner, Expiries>,
-    /// Owners whose strikes are out.
+    /// Owners with [`MAX_EXPIRIES`].
     suspended: usize,
     /// How many times reservations gave room back so far.
     freed: u64,
@@ -152,15 +153,15 @@ impl Ledger {
         self.ttl = ttl;
     }
 
-    /// How many replicas decide, ours included; zero counts as one. What we promise and nobody has seen yet is charged
-    /// so many times: the others may be promising the same room.
+    /// How many replicas decide, ours included; zero counts as one. What we reserve and nobody has seen yet is charged
+    /// so many times: the others may be reserving the same room.
     pub fn set_replicas(&mut self, ready: u32) {
         let before = std::mem::replace(&mut self.replicas, ready.max(1));
         self.freed += u64::from(self.replicas < before && !self.unconfirmed.is_empty());
     }
 
-    /// Since when pods are seen as they are created; `None` while they are not. That the pod of a reservation made before
-    /// did not come in time says nothing of its owner.
+    /// State of the watch of pods: since when they are seen as they are created, `None` while they are not. That the pod of
+    /// a reservation made before did not come in time says nothing of its owner.
     pub fn set_watched_since(&mut self, since: Option<Moment>) {
         self.watched_since = since.unwrap_or(Moment(i64::MAX));
     }
@@ -192,8 +193,8 @@ impl Ledger {
         true
     }
 
-    /// The pod is under review again: what it was promised is free, to be promised anew, and held as of the moment that is
-    /// returned. `None`, and nothing happens, if it holds no unconfirmed reservation: the id and the namespace must be its own.
+    /// The pod is under review again, or will not come: its room is free. Returns the moment as of which it was held. `None`, and
+    /// nothing happens, if it has no unconfirmed reservation: the id and the namespace must be its own.
     pub fn forget(&mut self, id: DecisionId, namespace: &str) -> Option<Moment> {
         let entry = self.unconfirmed(id)?;
         if entry.reservation.owner.namespace() != namespace {
@@ -205,7 +206,7 @@ impl Ledger {
         Some(entry.since)
     }
 
-    /// The held pod of this uid is gone, or released by another decision than the one that its room was promised by. Cost: a
+    /// The held pod of this uid is gone, or released by another decision than the one that reserved its room. Cost: a
     /// search.
     pub fn forget_release(&mut self, uid: &str) {
         if let Some(id) = self.releases.get(uid).copied()
@@ -218,7 +219,7 @@ impl Ledger {
 
     /// A pod of this namespace and site that carries this id is seen, and the snapshot of `revision`, which is yet to be
     /// published, will be the first to show it. The first such pod gets the node that was charged for it; a second one, or
-    /// one of another namespace or site, was not promised anything. Its owner's promises come true again.
+    /// one of another namespace or site, has no reservation. Clears the expiries of its owner.
     pub fn confirm(&mut self, id: DecisionId, namespace: &str, site: &str, revision: u64) -> Option<NodeId> {
         let entry = self.unconfirmed(id)?;
         let reservation = &entry.reservation;
@@ -251,7 +252,7 @@ impl Ledger {
         });
     }
 
-    /// The nodes have other ids from now on; what was promised on one that has none is forgotten. Cost: a pass over the open
+    /// The nodes have other ids from now on; what was reserved on one that has none is forgotten. Cost: a pass over the open
     /// reservations.
     pub fn renumber(&mut self, id: impl Fn(NodeId) -> Option<NodeId>) {
         let mut nodes = HashMap::with_capacity_and_hasher(self.nodes.len(), BuildHasherDefault::default());
@@ -294,7 +295,7 @@ impl Ledger {
     }
 
     /// A pod of this owner exists that was created at this time. If that is after its last reservation expired, its
-    /// promises come true again. Called for every pod seen: who decided about it does not matter.
+    /// expiries are cleared. Called for every pod seen: who decided about it does not matter.
     pub fn seen(&mut self, namespace: &str, controller: Option<&str>, created: Timestamp) {
         if self.expiries.is_empty() {
             return;
@@ -373,7 +374,7 @@ impl Ledger {
 
     fn charge<'l>(&self, entry: &'l Entry, revision: u64) -> Option<Charge<'l>> {
         let times = match entry.shown_in {
-            // Whoever else could promise the room counts the claim of the pod, as long as it sees it held.
+            // Whoever else could reserve the room counts the claim of the pod, as long as it sees it held.
             None if entry.reservation.releases.is_some() => 1,
             None => self.replicas,
             Some(shown_in) if shown_in > revision => 1,
@@ -422,7 +423,7 @@ impl Ledger {
         }
     }
 
-    /// A promise to this owner came true.
+    /// A pod of this owner came.
     fn clear_expiries(&mut self, owner: &Owner) {
         if let Some(expiries) = self.expiries.remove(owner) {
             self.suspended -= usize::from(expiries.count >= MAX_EXPIRIES);

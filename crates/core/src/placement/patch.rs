@@ -167,7 +167,7 @@ fn time(stamp: &Stamp) -> String {
 }
 
 /// Writes `wanted`. A key of ours that the pod brought along and this decision does not write must go: then the map
-/// is added anew as a whole, since a `remove` is not in our vocabulary.
+/// is added again as a whole, since a `remove` is not in our vocabulary.
 fn annotate(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config, operations: &mut Vec<Add>) {
     let parents = pod.parents();
     let map = |pairs: &[(String, String)]| -> Map<String, Value> {

@@ -87,7 +87,7 @@ enum Test {
     DoesNotExist,
 }
 
-/// A value that no label has, standing for all that no selector names.
+/// A value that no label has, on behalf of all that no selector names.
 const UNNAMED: &str = "\0";
 
 impl Selector {
@@ -203,7 +203,7 @@ pub struct Policies {
     refused: Vec<Arc<Seen>>,
 }
 
-/// Where a policy stands among the others of its namespace.
+/// The other policies of its namespace that select pods which a policy selects too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyOverlaps {
     /// Policies that count instead, for pods that both select; the first ten.
@@ -253,8 +253,8 @@ impl Policies {
         }
     }
 
-    /// Every policy and where it stands; `None` for one that has faults. Cost: within each namespace, each is compared with
-    /// each, up to ten that overlap.
+    /// Every policy and those that it overlaps with; `None` for one that has faults. Cost: within each namespace, each is
+    /// compared with each, up to ten that overlap.
     pub fn overlaps(&self) -> impl Iterator<Item = (&Seen, Option<PolicyOverlaps>)> {
         let in_force = self.in_force.values().flat_map(|namespace| {
             namespace.iter().enumerate().map(move |(at, seen)| {

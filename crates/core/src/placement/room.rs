@@ -13,17 +13,17 @@ use crate::placement::score::SCORED;
 use crate::resources::Amounts;
 use crate::units::Micros;
 
-/// The snapshot together with everything promised since, as it is to one pod. A verdict borrows from the snapshot alone, so
+/// The snapshot together with everything reserved since, as it is to one pod. A verdict borrows from the snapshot alone, so
 /// the ledger's lock need not outlive the decision.
 #[derive(Debug, Clone)]
 pub struct Room<'s, 'l> {
-    /// The picture of all sites.
+    /// All sites.
     pub snapshot: &'s Snapshot,
-    /// What is promised and not in that picture.
+    /// What is reserved and not in that snapshot.
     pub ledger: &'l Ledger,
-    /// What is set aside for held pods.
+    /// What held pods claim.
     claims: &'l Claims,
-    /// Where the pod stands: what is set aside for those behind it does not count.
+    /// The pod's place in the queue: the claims of those behind it do not count.
     queue_key: QueueKey,
     /// Claims of those ahead, by node, that do not count: these pods are being released, with a reservation each.
     released: Vec<(NodeId, &'l Claim)>,
@@ -41,7 +41,7 @@ pub struct Taken<'n> {
 static NO_CLAIMS: LazyLock<Claims> = LazyLock::new(Claims::default);
 
 impl<'s> Room<'s, 'static> {
-    /// A snapshot since which nothing was promised.
+    /// A snapshot since which nothing was reserved.
     pub fn of(snapshot: &'s Snapshot) -> Self {
         static NOTHING: Ledger = Ledger::new(Micros(0));
         Self {
@@ -55,7 +55,7 @@ impl<'s> Room<'s, 'static> {
 }
 
 impl<'s: 'l, 'l> Room<'s, 'l> {
-    /// What a pod that stands there finds. Cost: a search for each pod that is being released.
+    /// What a pod with this key finds. Cost: a search for each pod that is being released.
     pub fn new(snapshot: &'s Snapshot, ledger: &'l Ledger, queue_key: QueueKey) -> Self {
         Self::beside(snapshot, ledger, &snapshot.claims, queue_key)
     }
@@ -98,7 +98,7 @@ impl Room<'_, '_> {
         score::best_node(request, fitting.take(SCORED).map(taken))
     }
 
-    /// The same without what is set aside.
+    /// The same without claims.
     pub fn unclaimed(&self) -> Self {
         Self {
             claims: &NO_CLAIMS,
@@ -112,8 +112,8 @@ impl Room<'_, '_> {
         self.ledger.charges(node.id, self.snapshot.revision)
     }
 
-    /// What is set aside on `node` for held pods ahead. Cost: two searches if anything is; a copy where one of these pods is
-    /// being released.
+    /// What held pods ahead claim on `node`. Cost: two searches if anything is claimed; a copy where one of these pods is being
+    /// released.
     pub fn claimed_ahead(&self, node: &Node) -> Option<Cow<'_, Claimed>> {
         let from = self.released.partition_point(|(id, _)| *id < node.id);
         let released = self.released[from..].iter().take_while(|(id, _)| *id == node.id);
@@ -126,7 +126,7 @@ impl Room<'_, '_> {
         self.charges(node).next().is_some() || self.claims.on(node.id, self.queue_key).is_some()
     }
 
-    /// Those that are promised `site` and not in the snapshot. Cost: a pass over the reservations.
+    /// Those that have room reserved or claimed at `site` and are not in the snapshot. Cost: a pass over the reservations.
     fn promised(&self, site: &Site) -> AssumedPods {
         let mut pods = self.ledger.assumed(site.name(), self.snapshot.revision);
         if let Some(ahead) = self.claims.at(site.name(), self.queue_key) {
@@ -167,7 +167,7 @@ impl Room<'_, '_> {
         }
     }
 
-    /// The pods on their way to `site`: those that its nodes are charged for by guess, and those with a reservation.
+    /// The pods that are assumed at `site`: those without a node that the snapshot shows, and those with a reservation.
     /// Cost: a pass over the reservations.
     pub fn assumed(&self, site: &Site) -> AssumedPods {
         let mut pods = self.promised(site);

@@ -141,9 +141,9 @@ codes! {
         NodeNotReady = "node_not_ready",
         /// No node that would do has room, or the site as a whole has less by measurement.
         NoRoom = "no_room",
-        /// Nodes have room, but not beside what is set aside for held pods that stand ahead.
+        /// Nodes have room, but not beside what held pods ahead claim.
         Claimed = "claimed",
-        /// Nodes have room, but pods on their way could leave none.
+        /// Nodes have room, but assumed pods could leave none.
         Crowded = "crowded",
         /// kube-scheduler cannot place a pod of the same controller there, for a reason we do not evaluate.
         ClosedByScheduler = "closed_by_scheduler",
@@ -269,7 +269,7 @@ impl Assessment<'_> {
         self.fits() && !room.iter().any(|code| self.is_refused(*code))
     }
 
-    /// Whether it does so wherever the pods on their way go.
+    /// Whether it does so wherever the assumed pods go.
     pub fn takes_for_sure(&self) -> bool {
         self.takes() && !self.is_refused(RefusalCode::Crowded)
     }

@@ -158,7 +158,7 @@ fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
     ));
     let plan = plan_with(&mut waitlist, &fleet(&[200]), &ledger);
     assert_eq!(steps(&plan), [("second".to_owned(), PlanAction::Release)]);
-    // Nobody saw it released: it is claimed again, and its owner is not to blame.
+    // Nobody saw it released: it is claimed again, and its owner has no expiry.
     ledger.expire(Now {
         moment: NOW.moment.after(Micros::from_secs(3)),
         ..NOW
@@ -247,7 +247,7 @@ fn apply_delta(waitlist: &mut Waitlist, fleet: &Value, gained: &[u32], lost: &[u
     waitlist.apply_delta(&nodes(gained), &nodes(lost), &snapshot, &Config::default(), now);
 }
 
-/// Whether a pod of 100 millicores that stands there finds room on this node.
+/// Whether a pod of 100 millicores with this key finds room on this node.
 fn finds_room(waitlist: &Waitlist, fleet: &Value, node: usize, queue_key: QueueKey) -> bool {
     let (snapshot, ledger, claims) = (testkit::snapshot(fleet), Ledger::default(), waitlist.claims());
     let room = Room::beside(&snapshot, &ledger, &claims, queue_key);
@@ -474,7 +474,7 @@ proptest! {
             let coming: i64 = coming.map(|(_, claim)| by_name(&claim.uid).millicores).sum();
             prop_assert!(coming == 0 || used + coming <= 1_000);
         }
-        // Of two that ask for the same, the one whose turn is later never goes alone.
+        // Of two that ask for the same, the one behind never goes alone.
         let released: BTreeSet<_> = plan.steps.iter().map(|step| step.pod.name.to_string()).collect();
         let queue_key = |pod: &Held| (-pod.priority, -i32::from(pod.slo_priority), -pod.seconds);
         for pod in pods.iter().filter(|pod| released.contains(&pod.name) && pod.seconds < 300) {
@@ -565,7 +565,7 @@ proptest! {
     }
 }
 
-/// Pods held for up to six minutes, of ten sizes and six turns.
+/// Pods held for up to six minutes, of ten sizes and six priorities.
 fn some_pods() -> impl Strategy<Value = Vec<Held>> {
     let pods = prop::collection::vec((1_i64..=10, 0_i32..2, 0_u8..3, 0_i64..360), 0..12);
     pods.prop_map(|pods| {

@@ -1,4 +1,4 @@
-//! What one pod without a node means for others, so that it can be left out.
+//! What one pod without a node adds to a snapshot, so that it can be left out.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use crate::model::slo::Class;
 use crate::model::snapshot::{ByController, Snapshot};
 use crate::model::workload::Workload;
 
-/// What a pod that charges nothing, because kube-scheduler has refused it, means for others at its site.
+/// What a pod that charges nothing, because kube-scheduler has refused it, adds to the queues of its site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contribution {
     /// The site whose selector it carries.
     pub site: Option<Box<str>>,
     /// Whether it fits a node by our arithmetic, so that it waits for something that we do not evaluate.
     pub fits: bool,
-    /// Where it stands in line: class, pod priority and SLO priority; `None` where it does not.
+    /// Where it is counted: class, pod priority and SLO priority; `None` where it is not.
     group: Option<(Class, i32, u8)>,
 }
 
 impl Contribution {
-    /// The same picture without this pod. Cost: does not copy nodes.
+    /// The same snapshot without this pod. Cost: does not copy nodes.
     pub fn removed_from(&self, snapshot: &Snapshot, workload: &Workload<'_>) -> Snapshot {
         let mut snapshot = snapshot.clone();
         let is_its = |name: &str| self.site.as_deref() == Some(name);
@@ -50,8 +50,8 @@ impl Contribution {
 }
 
 impl Cache {
-    /// What this pod means for others; `None` unless it was refused by kube-scheduler, and neither is on its way to a node
-    /// nor may soon be.
+    /// What this pod adds to a snapshot; `None` unless it was refused by kube-scheduler, and neither is assumed on a node nor
+    /// may soon be.
     pub fn contribution(&self, uid: &str) -> Option<Contribution> {
         let pod = self.pods.get(uid)?;
         let unbound = pod.unbound.as_deref()?;

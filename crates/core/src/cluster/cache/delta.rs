@@ -1,4 +1,4 @@
-//! What is new for pods that wait: where there may be room that there was not.
+//! The delta for pods that wait: where there may be room that there was not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cluster::cache::Cache;
 use crate::model::node::NodeId;
 
-/// What is new for pods that wait, since it was last asked.
+/// What changed for pods that wait, since it was last asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoomDelta {
     /// Nodes that have room for more: they gained some, or something that keeps pods away from them changed.
@@ -18,7 +18,7 @@ pub struct RoomDelta {
 }
 
 impl Cache {
-    /// What is new for pods that wait, since this was last asked: of nodes, what became of all changes together. Cost: a few
+    /// What changed for pods that wait, since this was last asked: of nodes, what became of all changes together. Cost: a few
     /// comparisons for each node that was touched.
     pub fn take_delta(&mut self) -> RoomDelta {
         let mut delta = std::mem::take(&mut self.delta);

@@ -52,13 +52,13 @@ impl PodEntry {
         }
     }
 
-    /// Whether it charges a node that nobody has promised it.
+    /// Whether it is assumed on a node, which kube-scheduler has not nominated for it.
     pub(super) fn is_assumed(&self) -> bool {
         let free_to_move = |unbound: &Unbound| unbound.nominated.is_none();
         self.unbound.as_deref().is_some_and(free_to_move)
     }
 
-    /// Whether it stands in line for a site: pending, and not held by a gate.
+    /// Whether it waits for a site: pending, and not held by a gate.
     pub(super) fn is_pending(&self) -> bool {
         self.phase == Phase::Pending && !self.gated
     }
@@ -72,7 +72,7 @@ pub(super) struct Unbound {
     pub(super) site: Option<usize>,
     /// The node that kube-scheduler is making free for it.
     pub(super) nominated: Option<NodeId>,
-    /// kube-scheduler's word that it found no node, and when it was said.
+    /// That kube-scheduler found no node for it: a number for its message, and when it was reported.
     pub(super) unschedulable: Option<(u64, Moment)>,
     /// A node it fits; the one it charges, if it charges one.
     pub(super) node: Option<NodeId>,
@@ -83,14 +83,14 @@ pub(super) struct Unbound {
     pub(super) state: SchedulingState,
 }
 
-/// What a pod without a node means for others.
+/// How a pod without a node is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchedulingState {
     /// It charges the node it will probably be bound to.
     Assumed,
-    /// It fits no node, and kube-scheduler has not said so yet.
+    /// It fits no node, and kube-scheduler has not reported that yet.
     New,
-    /// It fits no node. It charges nothing and stands in the queue.
+    /// It fits no node. It charges nothing and counts in the queue.
     WaitsForRoom,
     /// It fits a node, and kube-scheduler does not take it: it charges nothing, and closes its site.
     ClosesSite,

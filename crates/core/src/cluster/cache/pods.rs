@@ -120,7 +120,7 @@ impl Cache {
         Some(&self.sites[at?].site.definition)
     }
 
-    /// A namespace, and whether it is opted in: only its pods stand in our queues.
+    /// A namespace, and whether it is opted in: only its pods count in our queues.
     pub fn apply_namespace(&mut self, name: &str, is_managed: bool) {
         let name = self.shared(name);
         let changed = if is_managed {

@@ -1,4 +1,4 @@
-//! Who stands in line for a site, and who keeps it closed.
+//! Who waits for a site, and who keeps it closed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

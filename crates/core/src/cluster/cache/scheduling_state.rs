@@ -1,10 +1,10 @@
-//! Where a pod without a node stands: on its way to one, waiting for room, or waiting for something that edgeward does
-//! not evaluate (DESIGN section 5).
+//! The scheduling state of a pod without a node: assumed on one, waiting for room, or waiting for something that edgeward
+//! does not evaluate ("What a pod takes" in docs/live-view.md).
 //!
-//! kube-scheduler says once that it found no node for a pod, and then stays silent as long as the answer is the same. So
-//! such a pod is read by our own arithmetic. Its last *chance* is when it last began to fit a node of its site, or when a
-//! node there was added or changed. One that fits and had a chance since kube-scheduler's word will be tried again soon;
-//! one that fits and had none waits for something else.
+//! kube-scheduler reports once that it found no node for a pod, and nothing more as long as the answer is the same. So such a
+//! pod is judged by our own arithmetic. kube-scheduler has a reason to retry it when it begins to fit a node of its site, or
+//! when a node there is added or changed. One that fits, with such a reason since the report, will be retried soon; one that
+//! fits without any waits for something else.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,12 +18,12 @@ use crate::placement::score::best_node;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 
-/// How long after a chance a pod counts as on its way: kube-scheduler tries it again after 10 seconds at most.
+/// How long after a reason to retry a pod counts as assumed: kube-scheduler retries it after 10 seconds at most.
 const RETRY_WINDOW: Micros = Micros::from_secs(15);
 
 impl Unbound {
-    /// The state of a pod as it is now. `message` is kube-scheduler's word of now; what was said before a pod is first seen
-    /// counts as said before everything.
+    /// A pod as it is now. `message` is a number for kube-scheduler's message of now; what was reported before a pod is first seen
+    /// counts as reported before everything.
     pub(super) fn new(
         placement: Arc<Placement>,
         site: Option<usize>,
@@ -86,10 +86,10 @@ impl Unbound {
     }
 }
 
-/// The pods without a node, and what must be looked at before the next publication.
+/// The pods without a node, and which must be checked before the next publication.
 #[derive(Debug, Default)]
 pub(super) struct UnboundPods {
-    /// To be looked at whatever has changed.
+    /// To be checked whatever has changed.
     due: BTreeSet<SchedulerKey>,
     /// Those that charge nothing.
     idle: BTreeSet<SchedulerKey>,
@@ -97,7 +97,7 @@ pub(super) struct UnboundPods {
     gained: BTreeSet<NodeId>,
     /// Nodes that have less.
     lost: BTreeSet<NodeId>,
-    /// When a chance is over.
+    /// When the window for a retry is over.
     timers: BTreeSet<(Moment, SchedulerKey)>,
 }
 
@@ -135,7 +135,7 @@ impl UnboundPods {
     }
 }
 
-/// Where a node is looked for.
+/// Where a node is searched for.
 enum SearchScope<'g> {
     /// Wherever the pod may run.
     All,
@@ -144,7 +144,7 @@ enum SearchScope<'g> {
 }
 
 impl Cache {
-    /// Brings every pod without a node to where it stands now. Cost: proportional to the nodes of a site times the pods
+    /// Brings every pod without a node to its state of now. Cost: proportional to the nodes of a site times the pods
     /// that changed, and to the nodes that gained room times the pods that wait.
     pub(super) fn update_unbound(&mut self, now: Moment) {
         self.unbound_pods.take_due_timers(now);
@@ -173,7 +173,7 @@ impl Cache {
         }
     }
 
-    /// Pods on their way to a node that no longer takes all of them: those that stand last in line.
+    /// Pods assumed on a node that no longer takes all of them: the last ones in kube-scheduler's order.
     fn displaced(&self, id: NodeId) -> Vec<SchedulerKey> {
         let Some(entry) = self.nodes.get(&id).filter(|entry| !entry.assumed.is_empty()) else {
             return vec![];
@@ -196,7 +196,7 @@ impl Cache {
         displaced
     }
 
-    /// Whether a pod that charges nothing may stand elsewhere since these nodes changed, and where to look then.
+    /// Whether a pod that charges nothing may have another state since these nodes changed, and where to search then.
     fn affected<'g>(
         &self,
         key: &SchedulerKey,
@@ -218,7 +218,7 @@ impl Cache {
         }
     }
 
-    /// Decides where one pod stands, and moves its charge there.
+    /// Decides the state of one pod, and moves its charge.
     fn update_unbound_pod(&mut self, key: SchedulerKey, scope: &SearchScope<'_>, now: Moment) {
         let Some((pod, unbound)) = self.unbound(&key.uid) else {
             return;
@@ -228,7 +228,7 @@ impl Cache {
             Some(id) if self.takes_beside_itself(id, pod, unbound) => Some(id),
             _ => self.best_node(pod, unbound, scope),
         };
-        // Room that another pod has, which is only tried again, is no news when that one's time is over.
+        // Room of another pod that is only retried is no reason to retry this one when that one's window is over.
         let fits_at_all = fits.is_some() || self.is_crowded_out(pod, unbound, scope);
         let fits_since = unbound.fits_since.or(Some(now)).filter(|_| fits_at_all);
         let retry_from = fits_since.max(self.changed(unbound.site));
@@ -297,8 +297,8 @@ impl Cache {
         })
     }
 
-    /// Whether the pod would fit a node but for pods on their way there which kube-scheduler has refused before. Where
-    /// nodes gained room, it is first looked for there.
+    /// Whether the pod would fit a node but for pods assumed there which kube-scheduler has refused before. Where nodes gained
+    /// room, these are searched first.
     fn is_crowded_out(&self, pod: &PodEntry, unbound: &Unbound, scope: &SearchScope<'_>) -> bool {
         let refused = |key: &SchedulerKey| {
             let (pod, unbound) = self.unbound(&key.uid)?;

@@ -228,7 +228,7 @@ fn a_pod_that_fits_nowhere_waits_for_room() {
     fixture.node(&edge_node("a", 1000));
     fixture.pod(&bound(pod("1", 800), "a"));
     fixture.pod(&pod("2", 500));
-    // kube-scheduler has not said so yet.
+    // kube-scheduler has not reported that yet.
     assert_eq!((fixture.used(), fixture.waiting()), (vec![800], 0));
     fixture.pod(&unschedulable(pod("2", 500), "0/1 nodes"));
     assert_eq!((fixture.used(), fixture.waiting()), (vec![800], 1));
@@ -238,7 +238,7 @@ fn a_pod_that_fits_nowhere_waits_for_room() {
     fixture.cache.delete_pod("1");
     assert_eq!((fixture.used(), fixture.waiting()), (vec![500], 1));
     assert!(fixture.closed().is_empty());
-    // Neither is taken: something else is in their way. The second one has had its chance beside the first.
+    // Neither is taken: something else is in their way. The second one was retried beside the first.
     assert_eq!(
         fixture.cache.next_change(),
         Some(fixture.now.after(Micros::from_secs(15)))
@@ -266,7 +266,7 @@ fn a_pod_that_fits_and_is_not_taken_closes_its_site() {
     fixture.pod(&unschedulable(pod("1", 500), "anti-affinity"));
     assert_eq!((fixture.used(), fixture.closed()), (vec![0], vec!["shop/rs: 1".into()]));
     assert_eq!(fixture.waiting(), 0);
-    // A changed node is a chance, until kube-scheduler says something new.
+    // A changed node is a reason to retry, until kube-scheduler reports something new.
     fixture.wait(60);
     fixture.node(&with(edge_node("a", 1000), "/metadata/labels/zone", "x".into()));
     assert_eq!((fixture.used(), fixture.closed().len()), (vec![500], 0));
@@ -408,7 +408,7 @@ fn only_room_is_a_delta_for_pods_that_wait() {
     let assumed = pod("3", 500);
     fixture.pod(&assumed);
     assert_eq!(delta(&mut fixture), is("", "b"));
-    // Those on their way crowd others out until they have arrived.
+    // Assumed pods crowd others out until they are bound.
     fixture.pod(&bound(assumed, "b"));
     assert_eq!(delta(&mut fixture), is("b", ""));
     let deleted = |at: &str| with(bound(pod("2", 500), "a"), "/metadata/deletionTimestamp", at.into());
@@ -522,7 +522,7 @@ fn measured_room_shrinks_by_what_began_since_the_sample() {
     assert_eq!(free(&mut fixture), Some(3000));
     fixture.wait(61);
     assert_eq!(free(&mut fixture), None, "the sample is stale");
-    // What begins while there is none is not in one that is made before and told after.
+    // What begins while there is none is not in one that is made before and read after.
     fixture.pod(&pod("unmeasured", 400));
     assert_eq!(free(&mut fixture), None);
     fixture.wait(10);

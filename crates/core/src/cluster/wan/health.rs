@@ -8,7 +8,7 @@ use crate::units::{Micros, Moment};
 /// How long a link stays healthy or degraded at least. Becoming unreachable waits for nothing.
 pub const DWELL: Micros = Micros::from_secs(30);
 
-/// The link towards one site, as its endpoints' probes tell it.
+/// The link towards one site, by the probes of its endpoints.
 ///
 /// Each endpoint has a window of its own. [`RUN`] losses in a row make it silent; [`RUN`] answers in a row end that, and
 /// they are the first outcomes of a new window. Before its first [`RUN`] outcomes nothing is said about it.
@@ -23,7 +23,7 @@ pub struct LinkHealth {
     state: Option<LinkState>,
     /// When `state` became what it is.
     since: Moment,
-    /// The endpoint whose numbers stand for the link.
+    /// The endpoint whose numbers count for the link.
     best: usize,
 }
 

@@ -60,8 +60,8 @@ impl Cluster {
         self.sees(&Change::Link("cloud".into(), Some(link)));
     }
 
-    /// Publishes what becomes due within so many seconds, and returns each publication with the second at which it was. Nodes
-    /// and pods are heard of all the time, if they are at all.
+    /// Publishes what becomes due within so many seconds, and returns each publication with the second at which it was. The
+    /// watches of nodes and pods are alive all the time, if they are at all.
     fn pass(&mut self, seconds: u64, is_heard: bool) -> Vec<(u64, Publication)> {
         let end = self.now.moment.after(Micros::from_secs(seconds));
         let mut published = vec![];

@@ -1,4 +1,4 @@
-//! How often pods of one owner may be deleted to be created anew.
+//! How often pods of one owner may be deleted to be created again.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::units::{Micros, Moment};
 /// The time in which so many pods of an owner are deleted at most.
 const WINDOW: Micros = Micros::from_secs(60);
 
-/// As long as it becomes for an owner whose pods come to stand no better.
+/// As long as it becomes for an owner whose pods are placed no better.
 const LONGEST: Micros = Micros::from_secs(3600);
 
 /// Bounds, for each owner, how many of its pods are deleted in a time: a tenth of them, and one at least. When one is to be
@@ -22,8 +22,8 @@ pub struct Recreation {
 #[derive(Debug)]
 struct Owner {
     window: Micros,
-    /// When the first pod was deleted with this window. Not the last: of many that are stuck, some still stand in line from
-    /// before while the successors of others are stuck again.
+    /// When the first pod was deleted with this window. Not the last: of many that are stuck, some still wait from before
+    /// while the successors of others are stuck again.
     begun: Moment,
     /// When pods of it were deleted, the newest last; never empty.
     deleted: Vec<Moment>,
@@ -51,7 +51,7 @@ impl Recreation {
 
     /// This pod is deleted.
     pub fn record_deletion(&mut self, candidate: &Candidate, now: Moment) {
-        // Whoever was left alone for so long begins anew.
+        // Whoever was left alone for so long begins again.
         self.owners
             .retain(|_, owner| now.since(owner.last()) < owner.window.times(2));
         let Some(key) = key(candidate) else { return };

@@ -173,7 +173,7 @@ fn a_pod_is_found_when_it_was_stuck_for_long_and_has_a_place_elsewhere() {
     fixture.see(&unschedulable(pod("undecided", 500)));
     fixture.see(&unschedulable(placed(pod("decided", 500), "edge", "edge_no_capacity")));
     fixture.wait(29);
-    // Another word of kube-scheduler, and no word but the same.
+    // Another message of kube-scheduler, of the same meaning.
     let mut again = unschedulable(pod("undecided", 500));
     again["status"]["conditions"][0]["message"] = json!("still no");
     fixture.see(&again);
@@ -227,7 +227,7 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
     );
     none(&nothing, with(stuck(), "/spec/schedulingGates", json!([{"name": "g"}])));
     none(&nothing, with(stuck(), "/status/nominatedNodeName", "e".into()));
-    // It was held and let go, after refusals or by hand: so would be the one in its place.
+    // It was held and lost the gate, after refusals or by hand: so would the one in its place.
     none(
         &nothing,
         with(
@@ -253,7 +253,7 @@ fn a_pod_is_left_where_it_is_no_worse_than_elsewhere() {
     );
     // The edge has room again: kube-scheduler will see.
     none(&|fixture| fixture.gone("filler"), stuck());
-    // A picture of yesterday.
+    // A snapshot of yesterday.
     let mut fixture = Fixture::new();
     fixture.see(&stuck());
     fixture.wait(30);
@@ -508,7 +508,7 @@ fn a_look_takes_so_many_decisions_and_the_next_one_goes_on() {
     let third = look(&report, second.stopped_at.as_ref());
     assert_eq!((third.findings.len(), third.seen), (1, 2 * BUDGET - 10..count - 10));
     assert_eq!(third.stopped_at, None);
-    // All that were left are gone: it begins anew.
+    // All that were left are gone: it begins again.
     report.candidates.truncate(BUDGET);
     assert_eq!(look(&report, second.stopped_at.as_ref()).seen, 0..BUDGET);
 

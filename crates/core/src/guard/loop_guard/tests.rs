@@ -98,7 +98,7 @@ impl Fixture {
 fn failures_in_the_place_of_failures_close_a_loop() {
     for end in [failed(), json!({"/metadata/deletionTimestamp": "2026-01-01T00:00:00Z"})] {
         let mut fixture = Fixture::new();
-        // The first stands in nobody's place.
+        // The first is in nobody's place.
         assert_eq!(fixture.repeat(9, 100, &end), Some(5));
         assert!(fixture.is_paused());
         assert!(fixture.guard.paused().get("shop", "d").is_none() && fixture.guard.paused().get("till", "c").is_none());
@@ -175,7 +175,7 @@ fn who_makes_room_for_others_has_not_failed() {
         let mut fixture = Fixture::new();
         assert_eq!(fixture.repeat(50, 100, &end), None, "{end}");
     }
-    // The word comes first, and then the pod is gone at once.
+    // The condition comes first, and then the pod is gone at once.
     let mut fixture = Fixture::new();
     let mut closes = |status: &str| {
         (0..9).any(|_| {

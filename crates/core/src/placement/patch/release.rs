@@ -49,7 +49,7 @@ pub fn release(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &St
     without_gate(pod, patch(pod, verdict, config, stamp), &config.keys)
 }
 
-/// Lets a pod go: removes our gate, and changes nothing else. `None` as for [`release`].
+/// Removes our gate, and changes nothing else. `None` as for [`release`].
 pub fn remove_gate(pod: &Pod<'_>, keys: &Keys) -> Option<Vec<Operation>> {
     without_gate(pod, Vec::new(), keys)
 }
@@ -69,7 +69,7 @@ fn without_gate(pod: &Pod<'_>, placement: Vec<Add>, keys: &Keys) -> Option<Vec<O
     Some(operations)
 }
 
-/// Says why a held pod goes on waiting. Its time begins anew when it was only others that held it so far.
+/// Writes why a held pod goes on waiting. Its time begins again when it was only others that held it so far.
 pub fn update_reason(pod: &Pod<'_>, reason: Reason, config: &Config, stamp: &Stamp) -> Option<Vec<Operation>> {
     let keys = &config.keys;
     let mut wanted = vec![(keys.reason.clone(), reason.as_str().to_owned())];

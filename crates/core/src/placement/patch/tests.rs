@@ -323,7 +323,7 @@ proptest! {
         }
         prop_assert_eq!(rest(&patched), rest(&expected));
 
-        // The user's selector and tolerations are all still there, in order, and nothing stands twice.
+        // The user's selector and tolerations are all still there, in order, and nothing is there twice.
         let selector = |pod: &Value| pod["spec"]["nodeSelector"].as_object().cloned().unwrap_or_default();
         let (before, after) = (selector(&pod), selector(&patched));
         prop_assert!(before.iter().all(|(key, value)| after.get(key) == Some(value)));

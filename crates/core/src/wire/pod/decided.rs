@@ -1,4 +1,4 @@
-//! What a pod that exists says of its decision, for those who tell people.
+//! What a pod that exists says of its decision, for Events.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -53,7 +53,7 @@ impl Pod<'_> {
     }
 }
 
-/// What stands for the id of a hold for this reason; the same in every replica of a build.
+/// In place of an id, of a hold for this reason; the same in every replica of a build.
 fn of_hold(reason: &str) -> DecisionId {
     let mut hasher = DefaultHasher::new();
     reason.hash(&mut hasher);

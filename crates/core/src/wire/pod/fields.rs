@@ -1,4 +1,4 @@
-//! The fields of a pod that are read, as they stand on the wire. A null reads as absent, as it does in Go.
+//! The fields of a pod that are read, as they are on the wire. A null reads as absent, as it does in Go.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -168,7 +168,7 @@ pub struct Pod<'a> {
     #[serde(borrow)]
     pub(super) metadata: Option<Metadata<'a>>,
     pub(super) spec: Spec<'a>,
-    /// Read only of pods that exist: whatever stands there on arrival has no say.
+    /// Read only of pods that exist: whatever is there on arrival does not count.
     pub(super) status: Option<&'a RawValue>,
     /// Annotations that count as its own: see [`Pod::inherit`].
     #[serde(skip)]

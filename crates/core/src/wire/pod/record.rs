@@ -1,4 +1,4 @@
-//! A pod that exists, as the index keeps it.
+//! A pod that exists, as the cache keeps it.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -66,7 +66,7 @@ impl<'a> Pod<'a> {
     }
 
     /// The pod as the backstop keeps it, if kube-scheduler has found no node for it, and nothing keeps it from trying again. Not if
-    /// it was held and then let go: so would be the one in its place.
+    /// it was held and lost the gate undecided: so would the one in its place.
     fn stuck(&self, record: &PodRecord, keys: &Keys) -> Option<StuckPod> {
         let is_stuck = record.unschedulable.is_some() && record.node.is_none() && record.phase == Phase::Pending;
         if !is_stuck || record.gated || record.terminating.is_some() || self.was_gate_removed(keys) {

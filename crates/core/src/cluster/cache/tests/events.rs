@@ -1,4 +1,4 @@
-//! The property: whatever is told in whatever order, what is kept up to date bit by bit is what a look at everything gives.
+//! The property: whatever events come in whatever order, what is kept up to date bit by bit is what counting everything gives.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::cluster::cache::entry::SchedulingState;
 use crate::cluster::cache::tests::{Fixture, bound, edge_node, pod, unschedulable, with};
 use crate::model::pod_record::Phase;
 
-/// Something that a watch may tell.
+/// Something that a watch may show.
 #[derive(Debug, Clone)]
 enum Event {
     Node {
@@ -198,7 +198,7 @@ impl Fixture {
         }
     }
 
-    /// What was kept up to date bit by bit is what a look at everything gives.
+    /// What was kept up to date bit by bit is what counting everything gives.
     fn check(&self, snapshot: &Snapshot) {
         let cache = &self.cache;
         for node in snapshot.sites.iter().flat_map(Site::nodes) {

@@ -201,7 +201,7 @@ fn a_link_is_as_good_as_its_best_endpoint() {
     let mut link = Probed::new(2);
     link.rounds(20, [Some(40), Some(20)]);
     assert_eq!(link.link().rtt, Some(Micros::from_millis(20)));
-    // The better one falls silent: the other stands for the link, which stays healthy.
+    // The better one falls silent: the other counts for the link, which stays healthy.
     link.rounds(5, [Some(40), None]);
     assert!(link.health.is_silent(1));
     assert_eq!(

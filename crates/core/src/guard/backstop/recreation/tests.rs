@@ -73,7 +73,7 @@ fn an_owner_whose_pods_come_to_stand_no_better_is_asked_ever_more_seldom() {
     let pauses: Vec<_> = deletions.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(pauses[..7], [60, 120, 240, 480, 960, 1920, 3600]);
     assert!(pauses[7..].iter().all(|pause| *pause == 3600), "{pauses:?}");
-    // After a while without, it begins anew.
+    // After a while without, it begins again.
     let last = *deletions.last().unwrap();
     recreation.record_deletion(&candidate("b", 0, 1, true), at(last + 7_200));
     assert!(recreation.allows(&candidate("a", last + 1, 1, true), at(last + 7_200)));
@@ -105,7 +105,7 @@ fn however_many_are_stuck_they_are_recreated_ever_more_seldom() {
         }
         let tenth = (pods as usize / 10).max(1);
         let within = |from: i64, to: i64| deletions.iter().filter(|at| (from..to).contains(at)).count();
-        // First each has its turn, at full speed.
+        // First each is deleted once, at full speed.
         let turns = i64::from(pods.div_ceil(u32::try_from(tenth).unwrap()));
         assert_eq!(within(30, 30 + 60 * turns), pods as usize, "{pods}: {deletions:?}");
         // In the end only so many in an hour.

@@ -112,7 +112,7 @@ fn a_site_has_no_more_room_than_was_measured() {
     assert_eq!(outcome(&alone, &hasty()), "edge: edge_no_capacity");
 }
 
-/// What a decision says while pods of these millicores and priorities are promised node 0, the edge's only one.
+/// The verdict while pods of these millicores and priorities have reservations on node 0, the edge's only one.
 fn with_reserved<T>(fleet: &Value, reserved: &[(i64, i32)], pod: &Value, read: impl FnOnce(&Verdict<'_>) -> T) -> T {
     let mut ledger = Ledger::new(Config::default().reservation_ttl);
     for (id, &(millicores, priority)) in (0..).zip(reserved) {
@@ -158,7 +158,7 @@ fn what_is_promised_is_not_free() {
         said(&[(500, 0), (100, 0)]),
         ("cloud".into(), Some(NodeId(1)), vec![no_room])
     );
-    // What was measured to be free is promised too.
+    // What was measured to be free is reserved too.
     let measured = with(fleet(0), "/sites/0/measuredFree", json!({"cpu": 1}));
     let numbers = |reserved: &[(i64, i32)]| {
         with_reserved(&measured, reserved, &pod(json!({})), |verdict| {
@@ -168,7 +168,7 @@ fn what_is_promised_is_not_free() {
     };
     assert_eq!(numbers(&[(500, 0)]), None);
     assert_eq!(numbers(&[(500, 0), (100, 0)]), Some(json!({"cpu": 400})));
-    // Pod slots are promised too.
+    // Pod slots are reserved too.
     let slots = with(fleet(0), "/nodes/0/used/pods", json!(109));
     let site = |reserved: &[(i64, i32)]| with_reserved(&slots, reserved, &pod(json!({})), |verdict| verdict.node);
     assert_eq!(site(&[]), Some(NodeId(0)));

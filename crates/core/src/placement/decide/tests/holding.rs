@@ -97,7 +97,7 @@ fn a_held_pod_goes_where_room_appears_and_somewhere_in_the_end() {
     let late = pod(json!({"deadlineMs": "310"}));
     assert_eq!(held(&fleet(4000), &late, 29, &config), "held_no_capacity");
     assert_eq!(held(&fleet(4000), &late, 30, &config), "cloud: released_timeout");
-    // Nobody is sent away, nor home, on old news.
+    // Nobody is sent to a cloud, nor to the edge, by old data.
     let stale = with(fleet(0), "/ageSeconds", json!(61));
     assert_eq!(held(&stale, &web, 29, &config), "held_no_capacity");
     assert_eq!(held(&stale, &web, 30, &config), "edge: released_timeout");
@@ -138,7 +138,7 @@ fn sites_that_are_gone_for_the_moment_release_nobody() {
     assert_eq!(arriving(&fleet(0), &nowhere), "passthrough_no_site_matches");
     assert_eq!(held(&fleet(0), &nowhere, 29, &config), "held_no_capacity");
     assert_eq!(held(&fleet(0), &nowhere, 30, &config), "passthrough_no_site_matches");
-    // What is not ours any more is let go at once.
+    // What is not ours any more loses the gate at once.
     let opted_out = with(
         web,
         "/metadata/labels",

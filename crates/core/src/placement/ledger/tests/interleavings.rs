@@ -49,7 +49,7 @@ enum Step {
         node: Option<Index>,
     },
     Delete(Index),
-    /// The observer builds a snapshot, replaces the old one, tells the ledger.
+    /// The engine builds a snapshot, replaces the old one, tells the ledger.
     Build,
     Store,
     Announce,
