@@ -1,7 +1,6 @@
 //! The only writer to the API server.
 
 pub mod backstop;
-mod bucket;
 pub mod certificates;
 pub mod events;
 pub mod executor;
@@ -10,3 +9,4 @@ pub mod lease;
 mod pod_patch;
 pub mod registration;
 pub mod status;
+mod token_bucket;

@@ -1,4 +1,4 @@
-//! One look at a cluster, for commands.
+//! One-shot reads of a cluster, for commands.
 
 mod connection;
 mod dry_run;
@@ -8,5 +8,5 @@ mod objects;
 
 pub use connection::Connection;
 pub use dry_run::{Answer, Refusal};
-pub use listing::{Listing, list, look};
+pub use listing::{Listing, list, list_and_probe};
 pub use objects::{config_map, policies, site_specs, sites_in_use};

@@ -10,7 +10,7 @@
 //! | [`admission`] | the admission endpoint: reviews in, patches out |
 //! | [`sources`] | watches, probes, Prometheus, files: the world into the engine |
 //! | [`controllers`] | the only writer to the API server |
-//! | [`inspect`] | one look at a cluster, for commands |
+//! | [`inspect`] | one-shot reads of a cluster, for commands |
 //! | [`tls`] | the serving certificate, and its change under a running server |
 //! | [`api`] | our custom resources: their schemas and statuses |
 //! | [`instruments`] | metrics, logs, traces |

@@ -21,6 +21,7 @@ use crate::platform::clock::Clock;
 use crate::tls::{self, Certificates};
 
 mod debug;
+mod effects;
 mod health;
 pub mod live;
 mod readiness;
@@ -176,12 +177,12 @@ impl Server {
         loop {
             let Ended {
                 name,
-                took_leave,
+                is_graceful,
                 result,
             } = self.supervisor.next().await;
             let is_draining = *self.readiness.phase().borrow() == Phase::Draining;
             return match result {
-                Ok(()) if took_leave && is_draining => continue,
+                Ok(()) if is_graceful && is_draining => continue,
                 Ok(()) => anyhow!("background task `{name}` ended"),
                 Err(error) => error.context(format!("background task `{name}` failed")),
             };
@@ -189,7 +190,7 @@ impl Server {
     }
 
     /// Stops as a pod should: not ready at once; every answer says `Connection: close` while the delay passes and
-    /// new connections are still served; then the first moment is waited for in which tasks that take leave are gone and
+    /// new connections are still served; then the first moment is waited for in which graceful tasks have ended and
     /// no request is in flight, for [`DRAIN_LIMIT`] at most; then everything is stopped. Until then no connection is
     /// closed but behind an answer.
     ///
@@ -220,19 +221,19 @@ impl Server {
         let connections = self.connections.clone();
         let mut is_late = pin!(tokio::time::sleep(DRAIN_LIMIT));
         let cut_off = loop {
-            let is_taking_leave = self.supervisor.is_taking_leave();
+            let are_tasks_done = !self.supervisor.runs_graceful();
             let Ended {
                 name,
-                took_leave,
+                is_graceful,
                 result,
             } = tokio::select! {
                 biased;
                 ended = self.supervisor.next() => ended,
-                () = connections.at_rest(), if !is_taking_leave => break 0,
+                () = connections.at_rest(), if are_tasks_done => break 0,
                 () = &mut is_late => break connections.in_flight(),
             };
             match result {
-                Ok(()) if took_leave => {}
+                Ok(()) if is_graceful => {}
                 Ok(()) => tracing::warn!(task = name, "ended while draining"),
                 Err(error) => tracing::warn!(task = name, error = format!("{error:#}"), "failed while draining"),
             }

@@ -57,11 +57,17 @@ impl Changes {
         let _ = self.sender.send((self.clock.now(), change)).await;
     }
 
-    /// A change that is about to be sent was read from this object.
-    fn read_from(&self, change: &Change, text: &str) {
+    /// The same for a change that was read from this object. Whoever stops waiting has recorded nothing: the texts are in the
+    /// order of the changes.
+    async fn send_object(&self, change: Change, text: &str) {
+        let at = self.clock.now();
+        let Ok(place) = self.sender.reserve().await else {
+            return;
+        };
         if let Some(recording) = &self.recording {
-            recording.object(change, text);
+            recording.object(&change, text);
         }
+        place.send((at, change));
     }
 
     /// Sends what may be left out when the observer is behind.
@@ -104,7 +110,7 @@ impl Observer {
         self.plans.subscribe()
     }
 
-    /// What there is for the backstop to look at, always the newest.
+    /// The candidates of the backstop, always the newest.
     pub fn backstop_reports(&self) -> channel::Receiver<Arc<BackstopReport>> {
         self.backstop_reports.subscribe()
     }
@@ -181,4 +187,44 @@ impl Observer {
 /// The wall clock so long ago, in whole seconds since the Unix epoch.
 fn seconds_before(now: Now, age: Micros) -> i64 {
     now.wall.as_second() - i64::try_from(age.0 / 1_000_000).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use edgeward_core::engine::{Journal, SharedState};
+    use edgeward_core::model::node::Node;
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_that_was_not_sent_leaves_no_text_in_a_recording() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.jsonl");
+        let recording = Arc::new(Recording::create(&path).unwrap());
+        let (sender, mut received) = mpsc::channel(1);
+        let changes = Changes {
+            sender,
+            clock: Clock::start(),
+            recording: Some(Arc::clone(&recording)),
+        };
+        let node = |name: &str| {
+            let name = name.into();
+            Change::Node(Box::new(Node {
+                name,
+                ..Node::default()
+            }))
+        };
+        changes.send(Change::Replicas(1)).await;
+        // Sites change, and its watch is dropped while the observer is behind.
+        let waiting = changes.send_object(node("a"), r#"{"kind":"a"}"#);
+        assert!(waiting.now_or_never().is_none());
+        received.recv().await.unwrap();
+        changes.send_object(node("b"), r#"{"kind":"b"}"#).await;
+        let (at, change) = received.recv().await.unwrap();
+        let shared = SharedState::default().with_journal(Some(recording as Arc<dyn Journal>));
+        Engine::new(Arc::default(), Arc::new(shared)).apply(&change, at);
+        let written = std::fs::read_to_string(&path).unwrap();
+        assert!(written.contains(r#"{"node":{"kind":"b"}}"#), "{written}");
+    }
 }

@@ -146,7 +146,7 @@ impl Reviewer {
         if is_ours {
             self.count(verdict.action, verdict.reason, class(&workload), ticket.elapsed());
             log(&request, &pod, &workload, &verdict);
-            ticket.note(|| attributes(&request, &workload, &verdict));
+            ticket.record(|| attributes(&request, &workload, &verdict));
         }
         Ok(bytes)
     }
@@ -181,7 +181,7 @@ impl Reviewer {
                 why,
                 "untouched"
             );
-            ticket.note(|| vec![(REASON, Reason::NotAPodCreate.as_str().to_owned())]);
+            ticket.record(|| vec![(REASON, Reason::NotAPodCreate.as_str().to_owned())]);
         }
         let mut response = Response::allowed(&request.uid);
         response.audit("reason", Reason::NotAPodCreate.as_str());

@@ -57,7 +57,7 @@ struct Endpoint<A> {
     /// Where requests are traced.
     spans: Option<Spans>,
     /// [`reviews_at_a_time`]; never closed.
-    turns: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     /// For bodies, in bytes.
     room: Arc<Semaphore>,
 }
@@ -76,7 +76,7 @@ struct Endpoint<A> {
 ///
 /// A review that panics, is not decided within its `timeout` or comes before everything needed is there is answered
 /// "allowed, no patch". Reviews are decided on threads of their own, [`reviews_at_a_time`]; one that overruns its
-/// `timeout` runs to its end there and keeps its turn for so long. While draining every answer carries `Connection: close`, so that the client's next request goes to
+/// `timeout` runs to its end there and keeps its slot for so long. While draining every answer carries `Connection: close`, so that the client's next request goes to
 /// another replica.
 pub fn router<A: Answer>(
     answer: Arc<A>,
@@ -91,7 +91,7 @@ pub fn router<A: Answer>(
         phase,
         clock,
         spans,
-        turns: Arc::new(Semaphore::new(reviews_at_a_time())),
+        slots: Arc::new(Semaphore::new(reviews_at_a_time())),
         room: body::room(),
     });
     Router::new()
@@ -121,7 +121,7 @@ pub async fn listen(
         .await
 }
 
-/// Every answer passes here: errors are counted, spans end, and a draining server says goodbye.
+/// Every answer passes here: errors are counted, spans end, and a draining server closes its connections.
 async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, mut request: Request, next: Next) -> Response {
     let spans = endpoint.spans.as_ref();
     let span = spans.and_then(|spans| Some((spans, spans.begin(request.headers())?)));
@@ -131,8 +131,8 @@ async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, mut request
     let mut response = next.run(request).await;
     let status = response.status();
     if let Some((spans, begun)) = span {
-        let noted = response.extensions_mut().remove::<Attributes>();
-        spans.end(begun, status, noted.unwrap_or_default());
+        let recorded = response.extensions_mut().remove::<Attributes>();
+        spans.end(begun, status, recorded.unwrap_or_default());
     }
     if status.is_client_error() || status.is_server_error() {
         endpoint.metrics.http_error(status.as_u16());
@@ -174,8 +174,8 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
     let ticket = Ticket::new(endpoint.clock);
     let ticket = Arc::new(if is_traced { ticket.traced() } else { ticket });
     let mut response = answer(&endpoint, body, &ticket, deadline).await;
-    if let Some(noted) = ticket.noted() {
-        response.extensions_mut().insert(noted.clone());
+    if let Some(recorded) = ticket.recorded() {
+        response.extensions_mut().insert(recorded.clone());
     }
     response
 }
@@ -207,17 +207,17 @@ async fn answer<A: Answer>(
     answered.map_or_else(no_opinion, respond)
 }
 
-/// Waits for a turn and has the review decided, away from the threads that serve connections and notice deadlines. A
-/// panic is caught there. Once it has its turn, it keeps it to its end, whether or not anybody waits for the answer.
+/// Waits for a slot and has the review decided, away from the threads that serve connections and notice deadlines. A
+/// panic is caught there. Once it has its slot, it keeps it to its end, whether or not anybody waits for the answer.
 async fn review<A: Answer>(
     endpoint: &Endpoint<A>,
     body: Arc<Buffered>,
     ticket: Arc<Ticket>,
 ) -> Result<Result<Vec<u8>, NotAReview>, NoOpinion> {
-    let turn = Arc::clone(&endpoint.turns).acquire_owned().await;
+    let slot = Arc::clone(&endpoint.slots).acquire_owned().await;
     let answer = Arc::clone(&endpoint.answer);
     let review = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
+        let _slot = slot;
         answer.review(&body, &ticket)
     });
     review.await.map_err(|_| NoOpinion::Panic)
@@ -225,7 +225,7 @@ async fn review<A: Answer>(
 
 /// The answer of last resort. Should it panic too, the client gets a 500, which `failurePolicy: Ignore` admits.
 fn no_opinion(answer: &impl Answer, body: &[u8], why: NoOpinion, ticket: &Ticket) -> Response {
-    ticket.note(|| why.attributes());
+    ticket.record(|| why.attributes());
     match catch_unwind(AssertUnwindSafe(|| answer.no_opinion(body, why, ticket.elapsed()))) {
         Ok(answered) => respond(answered),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the review failed\n").into_response(),
@@ -260,7 +260,7 @@ struct CountedAcceptor {
     inner: RustlsAcceptor<NoDelayAcceptor>,
     metrics: Arc<Metrics>,
     clock: Clock,
-    rejected: Arc<Seldom>,
+    rejected: Arc<LogLimit>,
 }
 
 /// `TCP_NODELAY`, then the handshake within [`HANDSHAKE_TIMEOUT`].
@@ -278,12 +278,12 @@ fn acceptor(tls: Arc<ServerConfig>, metrics: Arc<Metrics>, clock: Clock) -> Coun
 
 /// Says when a line that anybody can cause is due: once a second.
 #[derive(Debug, Default)]
-struct Seldom {
+struct LogLimit {
     next_us: AtomicU64,
     held_back: AtomicU64,
 }
 
-impl Seldom {
+impl LogLimit {
     /// How many were held back since the last line; `None` if this one is held back too.
     fn due(&self, now_us: u64) -> Option<u64> {
         let next = self.next_us.load(Ordering::Relaxed);

@@ -15,7 +15,7 @@ pub struct Ticket {
     since_us: u64,
     claimed: AtomicBool,
     /// What was decided; `None` if nobody wants to know.
-    noted: Option<OnceLock<Attributes>>,
+    recorded: Option<OnceLock<Attributes>>,
 }
 
 impl Ticket {
@@ -26,29 +26,29 @@ impl Ticket {
             clock,
             since_us: clock.monotonic_us(),
             claimed: AtomicBool::new(false),
-            noted: None,
+            recorded: None,
         }
     }
 
-    /// The same for a request that is traced: what is decided is to be noted.
+    /// The same for a request that is traced: what is decided is to be recorded.
     #[must_use]
     pub(crate) fn traced(self) -> Self {
         Self {
-            noted: Some(OnceLock::new()),
+            recorded: Some(OnceLock::new()),
             ..self
         }
     }
 
     /// Says what was decided to whoever wants to know.
-    pub fn note(&self, decided: impl FnOnce() -> Attributes) {
-        if let Some(noted) = &self.noted {
-            noted.get_or_init(decided);
+    pub fn record(&self, decided: impl FnOnce() -> Attributes) {
+        if let Some(recorded) = &self.recorded {
+            recorded.get_or_init(decided);
         }
     }
 
-    /// What was noted.
-    pub(crate) fn noted(&self) -> Option<&Attributes> {
-        self.noted.as_ref()?.get()
+    /// What was recorded.
+    pub(crate) fn recorded(&self) -> Option<&Attributes> {
+        self.recorded.as_ref()?.get()
     }
 
     /// True for the first who asks, who then answers.

@@ -1,4 +1,4 @@
-//! `edgeward check`: what is wrong with an installation, and how to mend it.
+//! `edgeward check`: what is wrong with an installation, and how to fix it.
 
 mod certificate;
 mod configuration;
@@ -27,7 +27,7 @@ use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 
-/// Find what is wrong with an installation of edgeward, and say how to mend it.
+/// Find what is wrong with an installation of edgeward, and say how to fix it.
 ///
 /// One line a finding: ok, warning or fault, with a fix that can be copied. Looks at the API server, the configuration,
 /// custom resources, edgeward's rights, who leads, the webhook and its certificate (by a TLS handshake with whoever serves and by the
@@ -170,7 +170,7 @@ impl Check {
             findings.push(Finding::warning("nodes", text.to_owned(), None));
             return Ok(findings);
         }
-        match inspect::look(connection, &found.config, clock, metrics).await {
+        match inspect::list_and_probe(connection, &found.config, clock, metrics).await {
             Ok(listing) => {
                 findings.extend(replicas.held(&listing.held, &home, &found.config, clock.wall()));
                 findings.extend(picture(listing, &found, clock));

@@ -60,7 +60,7 @@ impl Fleet {
         let clock = Clock::start();
         let (snapshot, now) = self.cluster.ask(async |connection| {
             let config = inspect::sites_in_use(connection, config).await?;
-            let Listing { mut cache, .. } = inspect::look(connection, &config, clock, &metrics).await?;
+            let Listing { mut cache, .. } = inspect::list_and_probe(connection, &config, clock, &metrics).await?;
             for fault in cache.faults() {
                 tracing::warn!(
                     node = &*fault.node,

@@ -109,7 +109,7 @@ impl Release {
             };
             let mut counts = Counts::default();
             let others = if self.unregister.is_some() {
-                let others = ungate.release_until_none(UNREGISTERED, |pod, freed| counts.tell(pod, freed));
+                let others = ungate.release_until_none(UNREGISTERED, |pod, freed| counts.add(pod, freed));
                 others.await.with_context(|| connection.name().to_owned())?
             } else {
                 self.release(&ungate, connection, &mut counts).await?
@@ -148,12 +148,12 @@ impl Release {
             if matches!(freed, Freed::Failed(_)) {
                 failed.insert((&*pod.namespace, &*pod.name));
             }
-            counts.tell(pod, &freed)?;
+            counts.add(pod, &freed)?;
         }
         if self.all && !pods.is_empty() {
             for pod in ungate.gated().await?.0 {
                 if !failed.contains(&(&*pod.namespace, &*pod.name)) {
-                    counts.tell(&pod, &Freed::Failed(HELD_MEANWHILE.to_owned()))?;
+                    counts.add(&pod, &Freed::Failed(HELD_MEANWHILE.to_owned()))?;
                 }
             }
         }
@@ -193,7 +193,7 @@ impl Release {
 
 impl Counts {
     /// Counts a pod and prints its line.
-    fn tell(&mut self, pod: &Target, freed: &Freed) -> anyhow::Result<()> {
+    fn add(&mut self, pod: &Target, freed: &Freed) -> anyhow::Result<()> {
         let (count, what) = match freed {
             Freed::Released => (&mut self.released, "released".to_owned()),
             Freed::AlreadyFree => (&mut self.already_free, "already free".to_owned()),

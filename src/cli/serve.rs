@@ -110,77 +110,35 @@ impl Serve {
 
     async fn serve(self, metrics: Arc<Metrics>) -> anyhow::Result<()> {
         let lives = self.certificate.lives()?;
-        let clock = Clock::start();
-        let readiness = Readiness::default();
-        let configuration = Configuration::new(self.namespace.clone(), Arc::clone(&metrics));
-        let configuration = match self.fleet {
-            // Nobody would release a pod.
-            Some(_) => configuration.without_holding(),
-            None => configuration,
-        };
-        let config = configuration.current();
-        let (versions, configuration_tasks) = match (self.config, self.config_map) {
-            (Some(path), _) => {
-                let files = configuration::Files::open(path, configuration).await?;
-                (
-                    files.versions(),
-                    vec![Task::endless("configuration files", files.follow())],
-                )
-            }
-            (None, Some(name)) => {
-                let name = ConfigMapName::parse(&name, &self.namespace);
-                from_config_map(name, configuration, clock, &readiness).await?
-            }
-            (None, None) => (configuration.versions(), vec![]),
-        };
-        let recording = self
-            .record
-            .map(|path| Recording::create(&path))
-            .transpose()?
-            .map(Arc::new);
-        let View {
-            config,
-            shared,
-            policies,
-            cluster,
-            plans,
-            mut tasks,
-        } = match self.fleet {
-            Some(path) => from_file(path, &config, clock, &metrics).await?,
+        let (clock, readiness) = (Clock::start(), Readiness::default());
+        let (config, versions, configuration_tasks) = self.configuration(clock, &metrics, &readiness).await?;
+        let recording = self.record.as_deref().map(Recording::create).transpose()?;
+        let recording = recording.map(Arc::new);
+        let view = match self.fleet {
+            Some(path) => view_of_fleet_file(path, &config, clock, &metrics).await?,
             None => {
-                let service = Service {
-                    namespace: self.namespace.clone(),
-                    name: self.service.clone(),
-                };
-                live::view(
-                    &versions,
-                    &config,
-                    service,
-                    clock,
-                    &metrics,
-                    &readiness,
-                    recording.clone(),
-                )
-                .await?
+                let (namespace, name) = (self.namespace.clone(), self.service.clone());
+                let (service, recording) = (Service { namespace, name }, recording.clone());
+                live::view(&versions, &config, service, clock, &metrics, &readiness, recording).await?
             }
         };
-        tasks.extend(configuration_tasks);
-        metrics.follow(Arc::clone(&shared));
+        metrics.follow(Arc::clone(&view.shared));
         let debug = self.debug_endpoints.then(|| Debug {
-            shared: Arc::clone(&shared),
-            plans,
+            shared: Arc::clone(&view.shared),
+            plans: view.plans,
             clock,
         });
-        let mut spans = None;
-        if let Some(url) = self.traces.filter(|url| !url.is_empty()) {
-            let (queue, exporter) = Spans::new(&url, clock, Arc::clone(&metrics)).context("--traces")?;
-            tasks.push(Task::that_takes_leave("traces", exporter.run()));
-            spans = Some(queue);
-        }
+        let (spans, exporter) = match self.traces.filter(|url| !url.is_empty()) {
+            Some(url) => {
+                let (spans, exporter) = Spans::new(&url, clock, Arc::clone(&metrics)).context("--traces")?;
+                (Some(spans), Some(Task::graceful("traces", exporter.run())))
+            }
+            None => (None, None),
+        };
         let reviewer = Reviewer {
-            config,
-            policies,
-            shared,
+            config: view.config,
+            policies: view.policies,
+            shared: view.shared,
             metrics: Arc::clone(&metrics),
             clock,
             recording,
@@ -190,8 +148,8 @@ impl Serve {
             name: self.service,
             namespace: self.namespace,
         };
-        let (tls, certificate_tasks) = self.certificate.source(service, lives, cluster, clock, &metrics);
-        tasks.extend(certificate_tasks);
+        let (tls, certificate_tasks) = self.certificate.source(service, lives, view.cluster, clock, &metrics);
+        let tasks = [view.tasks, configuration_tasks, certificate_tasks];
         serve::serve(ServeOptions {
             listen: self.listen,
             health_listen: self.health_listen,
@@ -204,13 +162,42 @@ impl Serve {
             debug,
             spans,
             shutdown_delay: Duration::from_secs(self.shutdown_delay),
-            tasks,
+            tasks: tasks.into_iter().flatten().chain(exporter).collect(),
         })
         .await
     }
+
+    /// The configuration in use, its versions, and what brings the next one.
+    async fn configuration(
+        &self,
+        clock: Clock,
+        metrics: &Arc<Metrics>,
+        readiness: &Readiness,
+    ) -> anyhow::Result<(Arc<ArcSwap<Config>>, Versions, Vec<Task>)> {
+        let configuration = Configuration::new(self.namespace.clone(), Arc::clone(metrics));
+        let configuration = match self.fleet {
+            // Nobody would release a pod.
+            Some(_) => configuration.without_holding(),
+            None => configuration,
+        };
+        let config = configuration.current();
+        let (versions, tasks) = match (&self.config, &self.config_map) {
+            (Some(path), _) => {
+                let files = configuration::Files::open(path.clone(), configuration).await?;
+                let versions = files.versions();
+                (versions, vec![Task::endless("configuration files", files.follow())])
+            }
+            (None, Some(name)) => {
+                let name = ConfigMapName::parse(name, &self.namespace);
+                configuration_from_config_map(name, configuration, clock, readiness).await?
+            }
+            (None, None) => (configuration.versions(), vec![]),
+        };
+        Ok((config, versions, tasks))
+    }
 }
 
-async fn from_config_map(
+async fn configuration_from_config_map(
     name: ConfigMapName,
     configuration: Configuration,
     clock: Clock,
@@ -235,7 +222,7 @@ async fn from_config_map(
     Ok((versions, tasks))
 }
 
-async fn from_file(
+async fn view_of_fleet_file(
     path: PathBuf,
     config: &Arc<ArcSwap<Config>>,
     clock: Clock,

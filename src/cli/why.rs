@@ -1,7 +1,7 @@
 //! `edgeward why`: why a pod is where it is, or why it does not run.
 
 mod explanation;
-mod standing;
+mod scheduling_state;
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use edgeward_core::units::Micros;
 use edgeward_core::wire::pod::Pod;
 
 use self::explanation::{Explanation, Now, Queue, Subject};
-use self::standing::Standing;
+use self::scheduling_state::SchedulingState;
 use super::cluster::Cluster;
 use super::installed::{Installed, LEASE};
 use super::undecided::{self, Undecided};
@@ -126,9 +126,9 @@ impl Why {
         let record = pod.record(&json, &config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
         policies.apply(&mut pod, namespace, &config.keys);
-        let Listing { mut cache, held } = inspect::look(connection, &config, clock, metrics).await?;
+        let Listing { mut cache, held } = inspect::list_and_probe(connection, &config, clock, metrics).await?;
         let site = cache.site_of(&record).map(|site| site.name.clone());
-        // It must not stand in its own way.
+        // Its own room counts as free.
         cache.delete_pod(&record.uid);
         let now = clock.now();
         let mut snapshot = cache.publish(now.moment);
@@ -151,8 +151,8 @@ impl Why {
         );
         snapshot.claims = waitlist.claims();
 
-        let standing = Standing::read(&json, &config.keys, site, now.wall)?;
-        let workload = as_it_arrived(&pod, namespace, &standing, &snapshot, &config);
+        let state = SchedulingState::read(&json, &config.keys, site, now.wall)?;
+        let workload = as_it_arrived(&pod, namespace, &state, &snapshot, &config);
         let queue_key = queue_key.unwrap_or_else(|| workload.queue_key(&config.priority_caps, None));
         let verdict = decide(&workload, &Room::new(&snapshot, &ledger, queue_key), &config, now);
         let queue = match &record.held {
@@ -171,7 +171,7 @@ impl Why {
             }
             None => None,
         };
-        let causes = match (&standing.decided, standing.other_domain(&config.keys)) {
+        let causes = match (&state.decided, state.other_domain(&config.keys)) {
             (Some(_), _) => vec![],
             (None, Some(cause)) => vec![cause],
             (None, None) => {
@@ -192,7 +192,7 @@ impl Why {
                 workload: &workload,
                 at: now.wall,
             },
-            standing,
+            state,
             queue,
             Now::from(&verdict),
             causes,
@@ -206,19 +206,19 @@ impl Why {
 fn as_it_arrived<'p>(
     pod: &Pod<'p>,
     namespace: &'p str,
-    standing: &Standing,
+    state: &SchedulingState,
     snapshot: &Snapshot,
     config: &Config,
 ) -> Workload<'p> {
     let mut workload = pod.workload(namespace.into(), &config.keys);
     workload.bound = false;
-    if let Some(seconds) = standing.held_seconds {
+    if let Some(seconds) = state.held_seconds {
         workload.held = Some(Micros::from_secs(seconds));
     }
-    let decided = standing.decided.as_ref().map(|decided| &*decided.reason);
+    let decided = state.decided.as_ref().map(|decided| &*decided.reason);
     let site = snapshot
         .sites
         .iter()
-        .find(|site| Some(site.name()) == standing.site.as_deref());
+        .find(|site| Some(site.name()) == state.site.as_deref());
     workload.without_placement(decided, site.map(|site| &*site.definition))
 }

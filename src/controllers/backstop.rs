@@ -1,5 +1,5 @@
 //! What the replica that holds the Lease does about pods that kube-scheduler finds no node for, though another site would
-//! take them: tells of them, and, where it may, deletes those whose owner creates them anew.
+//! take them: tells of them, and, where it may, deletes those whose owner creates them again.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use edgeward_core::units::{Micros, Moment, Now};
 use kube::Client;
 use tokio::sync::watch;
 
-use super::bucket::Bucket;
 use super::events::{Events, PodEvent, PodReason};
 use super::lease::{Leadership, Term};
 use super::pod_patch::{Outcome, Version};
+use super::token_bucket::TokenBucket;
 use crate::instruments::metrics::{Found, Metrics, RecreationOutcome};
 use crate::platform::clock::Clock;
 
@@ -23,11 +23,11 @@ use crate::platform::clock::Clock;
 const BURST: u64 = 10;
 const INTERVAL: Micros = Micros::from_secs(6);
 
-/// Looks at what is found, again and again.
+/// Evaluates the candidates, again and again.
 pub struct Backstop {
     /// Of the cluster whose pods they are.
     pub client: Client,
-    /// What there is to be looked at, always the newest.
+    /// The candidates, always the newest.
     pub reports: watch::Receiver<Arc<BackstopReport>>,
     /// Settings.
     pub config: Arc<ArcSwap<Config>>,
@@ -42,11 +42,11 @@ pub struct Backstop {
 }
 
 impl Backstop {
-    /// Looks for as long as the Lease is ours, for ever.
+    /// Evaluates for as long as the Lease is ours, for ever.
     pub async fn run(mut self, leadership: Leadership) {
         let mut limits = Limits {
             recreation: Recreation::default(),
-            bucket: Bucket::new(BURST, INTERVAL),
+            bucket: TokenBucket::new(BURST, INTERVAL),
         };
         loop {
             let term = leadership.acquired().await;
@@ -63,45 +63,45 @@ impl Backstop {
         let mut known = Known::default();
         loop {
             let report = Arc::clone(&self.reports.borrow_and_update());
-            self.look(report, &mut known, limits, term).await;
+            self.evaluate(report, &mut known, limits, term).await;
             if self.reports.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    async fn look(&self, report: Arc<BackstopReport>, known: &mut Known, limits: &mut Limits, term: &Term) {
+    async fn evaluate(&self, report: Arc<BackstopReport>, known: &mut Known, limits: &mut Limits, term: &Term) {
         let now = self.clock.now();
         let (config, snapshot) = (self.config.load_full(), self.shared.snapshot());
         let ledger = self.shared.ledger().clone();
         let after = known.stopped_at.take();
         let (reported, settings) = (Arc::clone(&report), Arc::clone(&config));
         // Seconds, where there are many and each has many constraints.
-        let looked =
+        let evaluated =
             tokio::task::spawn_blocking(move || reported.evaluate(after.as_ref(), &snapshot, &ledger, &settings, now));
-        let look = match looked.await {
-            Ok(look) => look,
+        let evaluation = match evaluated.await {
+            Ok(evaluation) => evaluation,
             Err(error) => {
-                tracing::error!(%error, "the look at pods that find no node was not finished");
+                tracing::error!(%error, "the evaluation of pods that find no node was not finished");
                 return;
             }
         };
-        known.learn(&report, &look);
+        known.learn(&report, &evaluation);
         let undecided = known.found.values().filter(|is_undecided| **is_undecided).count();
         self.metrics.aftermath().found(Found {
             misplaced: known.found.len() - undecided,
             undecided,
             bound: report.bound,
         });
-        for finding in &look.findings {
+        for finding in &evaluation.findings {
             if known.told.insert(Arc::clone(&finding.candidate.pod.uid)) {
-                self.events.tell(event(finding, now));
+                self.events.record(event(finding, now));
             }
         }
         if !config.backstop.recreate {
             return;
         }
-        let findings = look.findings.iter();
+        let findings = evaluation.findings.iter();
         for finding in findings.filter(|finding| finding.candidate.replacement_is_decided(&config)) {
             if term.is_held() && limits.take(finding, now.moment) {
                 self.delete(finding, limits).await;
@@ -109,7 +109,7 @@ impl Backstop {
         }
     }
 
-    /// Deletes the pod in the version that was looked at. One that is another by now is looked at again.
+    /// Deletes the pod in the version that was evaluated. One that is another by now is evaluated again.
     async fn delete(&self, finding: &Finding, limits: &mut Limits) {
         let pod = &finding.candidate.pod;
         let version = Version {
@@ -126,7 +126,7 @@ impl Backstop {
                     name,
                     site,
                     reason,
-                    "deleted a pod for which there is room elsewhere, for its owner to create it anew"
+                    "deleted a pod for which there is room elsewhere, for its owner to create it again"
                 );
                 RecreationOutcome::Deleted
             }
@@ -146,37 +146,37 @@ impl Backstop {
     }
 }
 
-/// What is known of suspects from the looks so far, each of which is at some of them.
+/// What is known of candidates from the evaluations so far, each of which is of some of them.
 #[derive(Default)]
 struct Known {
-    /// Those that were found when they were last looked at, and whether they carry no decision.
+    /// Those that were found when they were last evaluated, and whether they carry no decision.
     found: BTreeMap<Arc<str>, bool>,
     /// Those that people were told of.
     told: BTreeSet<Arc<str>>,
-    /// Where the last look stopped.
+    /// Where the last evaluation stopped.
     stopped_at: Option<CandidateKey>,
 }
 
 impl Known {
-    fn learn(&mut self, report: &BackstopReport, look: &Evaluation) {
+    fn learn(&mut self, report: &BackstopReport, evaluation: &Evaluation) {
         let there: HashSet<&str> = report.candidates.iter().map(|candidate| &*candidate.pod.uid).collect();
         self.found.retain(|uid, _| there.contains(&**uid));
         self.told.retain(|uid| there.contains(&**uid));
-        for candidate in &report.candidates[look.seen.clone()] {
+        for candidate in &report.candidates[evaluation.seen.clone()] {
             self.found.remove(&candidate.pod.uid);
         }
-        for finding in &look.findings {
+        for finding in &evaluation.findings {
             let pod = &finding.candidate.pod;
             self.found.insert(Arc::clone(&pod.uid), pod.decision.is_none());
         }
-        self.stopped_at.clone_from(&look.stopped_at);
+        self.stopped_at.clone_from(&evaluation.stopped_at);
     }
 }
 
 /// How much may be deleted.
 struct Limits {
     recreation: Recreation,
-    bucket: Bucket,
+    bucket: TokenBucket,
 }
 
 impl Limits {

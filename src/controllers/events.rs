@@ -18,7 +18,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
 pub use configuration::follow;
-pub use decision::{PodEvent, PodReason, amounts, bounds, looping, words};
+pub use decision::{PodEvent, PodReason, amounts, bounds, in_words, loop_paused};
 pub use recorder::{Events, Recorder};
 
 /// Who reports.
@@ -31,7 +31,7 @@ const NOTE_BYTES: usize = 1024;
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// How it is told.
-struct Telling<'t> {
+struct Content<'t> {
     kind: &'t str,
     reason: &'t str,
     action: &'t str,
@@ -40,7 +40,7 @@ struct Telling<'t> {
 }
 
 /// An Event about an object. `what` tells it from other Events about the same.
-fn event(regarding: ObjectReference, telling: Telling<'_>, what: impl Hash) -> Event {
+fn event(regarding: ObjectReference, content: Content<'_>, what: impl Hash) -> Event {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     let object = regarding.name.as_deref().unwrap_or_default();
@@ -51,12 +51,12 @@ fn event(regarding: ObjectReference, telling: Telling<'_>, what: impl Hash) -> E
             namespace: regarding.namespace.clone(),
             ..ObjectMeta::default()
         },
-        type_: Some(telling.kind.to_owned()),
-        reason: Some(telling.reason.to_owned()),
-        action: Some(telling.action.to_owned()),
-        note: Some(telling.note),
+        type_: Some(content.kind.to_owned()),
+        reason: Some(content.reason.to_owned()),
+        action: Some(content.action.to_owned()),
+        note: Some(content.note),
         regarding: Some(regarding),
-        event_time: Some(MicroTime(telling.at)),
+        event_time: Some(MicroTime(content.at)),
         reporting_controller: Some(CONTROLLER.to_owned()),
         reporting_instance: Some(std::env::var("HOSTNAME").unwrap_or_else(|_| CONTROLLER.to_owned())),
         ..Event::default()

@@ -35,7 +35,7 @@ const AT_ONCE: usize = 16;
 /// The first and the longest pause before a pod that could not be patched is tried again.
 const PAUSES: [Micros; 2] = [Micros::from_secs(1), Micros::from_secs(60)];
 
-/// After how many refusals of a placement a pod that is overdue is let go without one: it would keep its room for ever.
+/// After how many refusals of a placement a pod that is overdue loses the gate without one: it would keep its room for ever.
 const REFUSALS: u32 = 5;
 
 /// For how long it is remembered what was done about a pod.
@@ -65,7 +65,7 @@ struct Done {
     version: Box<str>,
     at: Moment,
     /// When it may be tried again; `None` while it is under way, or after it succeeded.
-    again: Option<Moment>,
+    retry_at: Option<Moment>,
     pause: Micros,
     refusals: u32,
 }
@@ -90,15 +90,15 @@ impl Executor {
             let plan = Arc::clone(&self.plans.borrow_and_update());
             let now = self.clock.moment();
             done.retain(|_, done| done.at.after(MEMORY) > now);
-            let mut again: Option<Moment> = None;
+            let mut retry_at: Option<Moment> = None;
             for step in &plan.steps {
                 let known = done
                     .get(&step.pod.uid)
                     .filter(|known| *known.version == *step.pod.resource_version);
                 match known {
-                    Some(Done { again: None, .. }) => continue,
-                    Some(Done { again: Some(at), .. }) if *at > now => {
-                        again = Some(again.map_or(*at, |earliest| earliest.min(*at)));
+                    Some(Done { retry_at: None, .. }) => continue,
+                    Some(Done { retry_at: Some(at), .. }) if *at > now => {
+                        retry_at = Some(retry_at.map_or(*at, |earliest| earliest.min(*at)));
                         continue;
                     }
                     _ if under_way.len() >= AT_ONCE => break,
@@ -107,7 +107,7 @@ impl Executor {
                 let begun = Done {
                     version: step.pod.resource_version.clone(),
                     at: now,
-                    again: None,
+                    retry_at: None,
                     pause: known.map_or(PAUSES[0], |known| known.pause),
                     refusals: known.map_or(0, |known| known.refusals),
                 };
@@ -123,16 +123,16 @@ impl Executor {
             }
             let mut plans = self.plans.clone();
             tokio::select! {
-                Some((pod, outcome)) = under_way.next() => self.note(&mut done, &pod, outcome),
+                Some((pod, outcome)) = under_way.next() => self.finish(&mut done, &pod, outcome),
                 changed = plans.changed() => if changed.is_err() {
                     return;
                 },
-                () = self.clock.reach(again) => {}
+                () = self.clock.reach(retry_at) => {}
             }
         }
     }
 
-    fn note(&self, done: &mut HashMap<Arc<str>, Done>, pod: &HeldPod, outcome: Option<Outcome>) {
+    fn finish(&self, done: &mut HashMap<Arc<str>, Done>, pod: &HeldPod, outcome: Option<Outcome>) {
         let now = self.clock.moment();
         let Some(known) = done.get_mut(&pod.uid) else { return };
         let (namespace, name) = (&*pod.workload.namespace, &*pod.name);
@@ -140,9 +140,9 @@ impl Executor {
             // What it is now is told by the watch.
             Some(Outcome::Changed | Outcome::Outdated) => {}
             // Nothing could be done now.
-            None => known.again = Some(now.after(PAUSES[0])),
+            None => known.retry_at = Some(now.after(PAUSES[0])),
             Some(Outcome::Refused(ref error) | Outcome::Unavailable(ref error)) => {
-                known.again = Some(now.after(known.pause));
+                known.retry_at = Some(now.after(known.pause));
                 tracing::warn!(
                     namespace,
                     name,
@@ -155,7 +155,7 @@ impl Executor {
                     known.refusals += 1;
                     let keys = &self.config.load().keys;
                     let event = PodEvent::release_refused(pod, error, keys, self.clock.wall());
-                    self.events.tell(event);
+                    self.events.record(event);
                 }
             }
         }

@@ -134,11 +134,11 @@ impl Ungate<'_> {
     /// domain, by that. For as long as pods are held, this does not end.
     ///
     /// # Errors
-    /// Those of [`gated`](Self::gated) and of `tell`.
+    /// Those of [`gated`](Self::gated) and of `report`.
     pub async fn release_until_none(
         &self,
         pause: Duration,
-        mut tell: impl FnMut(&Target, &Freed) -> anyhow::Result<()>,
+        mut report: impl FnMut(&Target, &Freed) -> anyhow::Result<()>,
     ) -> anyhow::Result<BTreeMap<String, usize>> {
         let mut failed = HashSet::new();
         let mut was_none = false;
@@ -154,7 +154,7 @@ impl Ungate<'_> {
                 if matches!(freed, Freed::Failed(_)) {
                     failed.insert((pod.namespace.clone(), pod.name.clone()));
                 }
-                tell(pod, &freed)?;
+                report(pod, &freed)?;
             }
             tokio::time::sleep(pause).await;
         }
@@ -349,25 +349,25 @@ mod tests {
             let server = server(pod(), 0);
             server.lock().unwrap().lists = lists;
             let mut told = Vec::new();
-            let tell = |_: &Target, freed: &Freed| {
+            let report = |_: &Target, freed: &Freed| {
                 told.push(freed.clone());
                 Ok(())
             };
             let ungate = ungate(&server, &config);
-            let others = ungate.release_until_none(Duration::ZERO, tell).await.unwrap();
+            let others = ungate.release_until_none(Duration::ZERO, report).await.unwrap();
             assert!(others.is_empty());
             assert_eq!(told, vec![Freed::Released; usize::from(is_released)], "{lists}");
         }
         // One that fails is told of once, and keeps nobody.
         let server = server(pod(), usize::MAX);
         let mut told = 0;
-        let tell = |_: &Target, freed: &Freed| {
+        let report = |_: &Target, freed: &Freed| {
             assert!(matches!(freed, Freed::Failed(_)));
             told += 1;
             Ok(())
         };
         let ungate = ungate(&server, &config);
-        let others = ungate.release_until_none(Duration::ZERO, tell).await.unwrap();
+        let others = ungate.release_until_none(Duration::ZERO, report).await.unwrap();
         assert!(others.is_empty());
         assert_eq!(told, 1);
     }

@@ -26,7 +26,7 @@ const REQUEST: Duration = Duration::from_secs(3);
 const JITTER: u32 = 250;
 
 /// How many steps the handing over may take before the Lease is left to lapse: a write, and where a request was under way
-/// when we were asked to stop, a look and another write.
+/// when we were asked to stop, a read and another write.
 const RELEASES: u32 = 3;
 
 /// Whether this replica holds the Lease. Clones ask the same.
@@ -38,7 +38,7 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    pub(super) fn new(clock: Clock) -> (watch::Sender<Option<Moment>>, Self) {
+    pub(crate) fn new(clock: Clock) -> (watch::Sender<Option<Moment>>, Self) {
         let (sender, held_until) = watch::channel(None);
         let terms = Arc::default();
         let leadership = Self {
@@ -189,7 +189,7 @@ impl Election {
         }
     }
 
-    /// Makes a request, and notes what came of it.
+    /// Makes a request, and takes in its result.
     async fn make(&mut self, step: Step) {
         let is_replacing = matches!(step, Step::Replace(_));
         let params = PostParams::default();
@@ -200,17 +200,17 @@ impl Election {
                 Step::Wait(_) => Ok(()),
                 Step::Read => {
                     let lease = self.leases.get_opt(&self.name).await?;
-                    candidate.saw(lease, self.clock.moment(), jitter);
+                    candidate.observe(lease, self.clock.moment(), jitter);
                     Ok(())
                 }
                 Step::Create(lease) => {
                     let lease = self.leases.create(&params, lease).await?;
-                    candidate.wrote(lease, sent, jitter);
+                    candidate.written(lease, sent, jitter);
                     Ok(())
                 }
                 Step::Replace(lease) => {
                     let lease = self.leases.replace(&self.name, &params, lease).await?;
-                    candidate.wrote(lease, sent, jitter);
+                    candidate.written(lease, sent, jitter);
                     Ok(())
                 }
             }
@@ -221,7 +221,7 @@ impl Election {
                 return;
             }
             Ok(Err(Error::Api(status))) if status.code == 409 || (status.code == 404 && is_replacing) => {
-                self.candidate.outrun();
+                self.candidate.conflict();
                 return;
             }
             Ok(Err(error)) => format!("{:#}", anyhow::Error::from(error)),

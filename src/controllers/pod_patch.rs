@@ -18,7 +18,7 @@ pub(super) enum Outcome {
     Outdated,
     /// The API server does not take it, nor would it a moment later.
     Refused(String),
-    /// The API server does not answer, or asks for patience.
+    /// The API server does not answer, or asks to wait.
     Unavailable(String),
 }
 

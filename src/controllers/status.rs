@@ -26,7 +26,7 @@ use super::lease::Leadership;
 use crate::api::{self, SiteStatus, SloPolicy, SloPolicyStatus};
 use crate::platform::clock::Clock;
 
-/// The shortest time between two looks at what is to be written.
+/// The shortest time between two passes over what is to be written.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// After how long it is tried again to write what could not be written.
@@ -99,7 +99,7 @@ const LAST_PROBE: SignedDuration = SignedDuration::from_secs(60);
 
 /// What the status of a Site is made of.
 pub struct Views {
-    /// The Sites as they were looked at last.
+    /// The Sites as they were read last.
     pub seen: watch::Receiver<BTreeMap<String, SeenSite>>,
     /// The view of the fleet.
     pub shared: Arc<SharedState>,
@@ -130,7 +130,7 @@ async fn write_sites(views: &Views, api: &Api<api::Site>, clock: Clock) {
         for (name, seen) in sites {
             let site = snapshot.sites.iter().find(|site| site.name() == name);
             let status = site_status(&seen, site, held, now);
-            if written.get(&name).is_none_or(|written| is_news(written, &status))
+            if written.get(&name).is_none_or(|written| has_changed(written, &status))
                 && writer.write(api, &name, &status).await
             {
                 written.insert(name, status);
@@ -143,7 +143,7 @@ async fn write_sites(views: &Views, api: &Api<api::Site>, clock: Clock) {
     }
 }
 
-fn is_news(written: &SiteStatus, status: &SiteStatus) -> bool {
+fn has_changed(written: &SiteStatus, status: &SiteStatus) -> bool {
     let undated = |status: &SiteStatus| SiteStatus {
         last_probe: None,
         ..status.clone()
@@ -211,7 +211,7 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
         health: Some(health.to_owned()),
         reason: Some(reason).filter(|reason| !reason.is_empty()),
         nodes: site.map(|_| whole(nodes)),
-        // In tenths of a core and in Mi, so that not every pod is news.
+        // In tenths of a core and in Mi, so that not every pod changes it.
         free_cpu: site.map(|_| format!("{}m", free(|amounts| amounts.cpu.0) / 100 * 100)),
         free_memory: site.map(|_| format!("{}Mi", free(|amounts| amounts.memory.0) >> 20)),
         queue: site.map(|site| i64::try_from(waiting(site)).unwrap_or(i64::MAX)),
@@ -227,7 +227,7 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
     }
 }
 
-/// Writes statuses, and says once what stands against it: whoever may not write would hear it every few seconds.
+/// Writes statuses, and logs once that it cannot: else there would be a line every few seconds.
 #[derive(Default)]
 struct Writer {
     /// Whether the last attempt failed, which was logged.
@@ -341,21 +341,21 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_probe_alone_is_news_once_a_minute() {
+    fn the_time_of_a_probe_alone_is_written_once_a_minute() {
         let probed = |seconds: u32| {
             of(
                 &fleet(&json!({"rttMs": 12, "lossPct": 0, "ageSeconds": seconds}), true),
                 "cloud",
             )
         };
-        assert!(!is_news(&probed(60), &probed(60)));
-        assert!(!is_news(&probed(60), &probed(1)));
-        assert!(is_news(&probed(60), &probed(0)));
+        assert!(!has_changed(&probed(60), &probed(60)));
+        assert!(!has_changed(&probed(60), &probed(1)));
+        assert!(has_changed(&probed(60), &probed(0)));
         let other = SiteStatus {
             queue: Some(1),
             ..probed(60)
         };
-        assert!(is_news(&probed(60), &other));
+        assert!(has_changed(&probed(60), &other));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A live cluster looked at once.
+//! A live cluster, listed and probed once.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const PAGE: u32 = 500;
 
 /// Everything that is seen counts as having been there for so long, which is longer than kube-scheduler takes to try a pod
 /// again: a pod that it has refused by then, although there is room, waits for something else.
-const STANDING: Micros = Micros::from_secs(60);
+const ASSUMED_AGE: Micros = Micros::from_secs(60);
 
 /// A cluster as it was listed.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
         }),
     )?;
     let mut cache = Cache::new(config);
-    let then = asked.before(STANDING);
+    let then = asked.before(ASSUMED_AGE);
     for (name, is_managed) in namespaces {
         cache.apply_namespace(&name, is_managed);
     }
@@ -71,7 +71,7 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
 ///
 /// # Errors
 /// As [`list`].
-pub async fn look(
+pub async fn list_and_probe(
     connection: &Connection,
     config: &Config,
     clock: Clock,

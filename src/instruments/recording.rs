@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Recording {
-    /// Writes to this file anew.
+    /// Writes to this file, from its beginning.
     ///
     /// # Errors
     /// It cannot be written.
@@ -40,7 +40,7 @@ impl Recording {
         })))
     }
 
-    /// A change that is about to be sent was read from this object. Those of a kind are sent by one task.
+    /// The change that is sent next of its kind was read from this object.
     pub fn object(&self, change: &Change, text: &str) {
         let mut state = self.state();
         match change {
@@ -125,7 +125,7 @@ impl State {
 /// The object without what nobody reads.
 fn object(text: &str) -> Value {
     let mut object: Value = serde_json::from_str(text).unwrap_or_default();
-    if let Some(metadata) = object["metadata"].as_object_mut() {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
     object

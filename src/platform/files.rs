@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     /// Before a test gives up; none passes or fails by less.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
     const NEVER: Duration = Duration::from_secs(3600);
 
     /// Publishes `files` the way kubelet does: a new directory, then one rename of the `..data` symlink.
@@ -317,7 +317,7 @@ mod tests {
         for generation in 2..5 {
             let (a, b) = (format!("a{generation}"), format!("b{generation}"));
             publish(volume.path(), generation, &[("a", &a), ("b", &b)]);
-            let changed = tokio::time::timeout(PATIENCE, watch.changed()).await.expect("seen");
+            let changed = tokio::time::timeout(TIMEOUT, watch.changed()).await.expect("seen");
             assert_eq!(text(changed.expect("readable")), [a, b]);
         }
     }
@@ -334,15 +334,15 @@ mod tests {
         assert_eq!(text(contents), ["a1", "b1"]);
 
         publish(volume.path(), 2, &[("a", "a1"), ("b", "b1"), ("c", "c2")]);
-        let changed = tokio::time::timeout(PATIENCE, watch.changed()).await.expect("seen");
+        let changed = tokio::time::timeout(TIMEOUT, watch.changed()).await.expect("seen");
         assert_eq!(text(changed.expect("readable")), ["a1", "b1", "c2"]);
 
         // A swap that takes a file away leaves its name behind for a moment.
         publish(volume.path(), 3, &[("a", "a3"), ("c", "c2")]);
-        let dangling = tokio::time::timeout(PATIENCE, watch.changed()).await.expect("seen");
+        let dangling = tokio::time::timeout(TIMEOUT, watch.changed()).await.expect("seen");
         assert_eq!(dangling.expect_err("b is gone").path, volume.path().join("b"));
         fs::remove_file(volume.path().join("b")).expect("unlink");
-        let changed = tokio::time::timeout(PATIENCE, watch.changed()).await.expect("seen");
+        let changed = tokio::time::timeout(TIMEOUT, watch.changed()).await.expect("seen");
         assert_eq!(text(changed.expect("readable")), ["a3", "c2"]);
     }
 
@@ -375,7 +375,7 @@ mod tests {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, glimpses).await.expect("seen")
+        tokio::time::timeout(TIMEOUT, glimpses).await.expect("seen")
     }
 
     #[tokio::test]

@@ -29,7 +29,7 @@ pub struct Debug {
     /// The snapshot: `/debug/view`, as a fleet file; and the reservations that it does not show: `/debug/ledger`, the oldest
     /// 1,000.
     pub shared: Arc<SharedState>,
-    /// What is to be done about held pods, and what is set aside for them: `/debug/plan`, 1,000 of each.
+    /// What is to be done about held pods, and the claims for them: `/debug/plan`, 1,000 of each.
     pub plans: watch::Receiver<Arc<Plan>>,
     /// The process's clock.
     pub clock: Clock,

@@ -77,7 +77,7 @@ impl Readiness {
     }
 
     /// What the admission endpoint does with a review, now and after every change. Draining comes first: a server
-    /// that never became ready says goodbye as well.
+    /// that never became ready closes its connections as well.
     #[must_use]
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.0.phase.subscribe()

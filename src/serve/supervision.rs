@@ -12,7 +12,7 @@ use tokio::task::{Id, JoinSet};
 /// an await point.
 pub struct Task {
     name: &'static str,
-    leaves: bool,
+    is_graceful: bool,
     future: Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>,
 }
 
@@ -21,7 +21,7 @@ impl Task {
     pub fn new(name: &'static str, future: impl Future<Output = anyhow::Result<()>> + Send + 'static) -> Self {
         Self {
             name,
-            leaves: false,
+            is_graceful: false,
             future: Box::pin(future),
         }
     }
@@ -34,11 +34,11 @@ impl Task {
         })
     }
 
-    /// A task that sees for itself that the server drains, and ends when it has taken leave. It is waited for, as long as
-    /// for requests in flight at most.
-    pub fn that_takes_leave(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
+    /// A task that sees for itself that the server drains, finishes its work and ends. It is waited for, as long as for
+    /// requests in flight at most.
+    pub fn graceful(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
-            leaves: true,
+            is_graceful: true,
             ..Self::endless(name, future)
         }
     }
@@ -62,26 +62,30 @@ pub(super) struct Supervisor {
 pub(super) struct Ended {
     pub(super) name: &'static str,
     /// Whether it ended as such a task does when the server drains.
-    pub(super) took_leave: bool,
+    pub(super) is_graceful: bool,
     pub(super) result: anyhow::Result<()>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Running {
     name: &'static str,
-    leaves: bool,
+    is_graceful: bool,
 }
 
 impl Supervisor {
     pub(super) fn spawn(&mut self, task: Task) {
-        let Task { name, leaves, future } = task;
+        let Task {
+            name,
+            is_graceful,
+            future,
+        } = task;
         let id = self.tasks.spawn(future).id();
-        self.running.insert(id, Running { name, leaves });
+        self.running.insert(id, Running { name, is_graceful });
     }
 
-    /// Whether a task runs that ends when it has taken leave.
-    pub(super) fn is_taking_leave(&self) -> bool {
-        self.running.values().any(|running| running.leaves)
+    /// Whether a graceful task still runs.
+    pub(super) fn runs_graceful(&self) -> bool {
+        self.running.values().any(|running| running.is_graceful)
     }
 
     /// Waits for the next task that ends, and says which and how; for ever when none is left. Cancel-safe.
@@ -96,7 +100,7 @@ impl Supervisor {
         let running = self.running.remove(&id);
         Ended {
             name: running.map_or("unnamed", |running| running.name),
-            took_leave: result.is_ok() && running.is_some_and(|running| running.leaves),
+            is_graceful: result.is_ok() && running.is_some_and(|running| running.is_graceful),
             result,
         }
     }

@@ -73,8 +73,8 @@ impl Versions {
         }
     }
 
-    /// Tells each version as settings, for ever. Its sites may not be in use yet.
-    pub async fn tell(mut self, changes: Changes) {
+    /// Sends each version as settings, for ever. Its sites may not be in use yet.
+    pub async fn send_settings(mut self, changes: Changes) {
         loop {
             changes.send(Change::Settings(self.next().await)).await;
         }

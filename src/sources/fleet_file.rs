@@ -19,7 +19,7 @@ use crate::platform::clock::Clock;
 use crate::platform::files::Watch;
 use crate::platform::{files, yaml};
 
-/// How often an unchanged fleet file is published anew. A file does not age as telemetry does: its ages are true
+/// How often an unchanged fleet file is published again. A file does not age as telemetry does: its ages are true
 /// whenever it is read.
 const REFRESH: Duration = Duration::from_secs(1);
 
@@ -194,14 +194,14 @@ mod tests {
         eventually("the refusal", || refused(metrics.encode())).await;
         assert_eq!(shared.snapshot().sites[0].name(), "here");
 
-        // A file does not age: it is published anew, as old as it says.
+        // A file does not age: it is published again, as old as it says.
         let before = shared.snapshot().kubernetes_as_of;
         eventually("a younger picture", || shared.snapshot().kubernetes_as_of > before).await;
         follow.abort();
     }
 
     #[tokio::test]
-    async fn other_thresholds_judge_the_links_anew() {
+    async fn other_thresholds_judge_the_links_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fleet.yaml");
         let wan = "{name: cloud, kind: cloud, wan: {rttMs: 80, lossPct: 0}}";

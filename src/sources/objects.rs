@@ -3,17 +3,18 @@
 //! An installation without the definitions asks once in a while whether they are there, and says nothing.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::runtime::watcher::{self, Error, Event, watcher};
-use kube::runtime::{WatchStreamExt as _, reflector::Lookup};
+use kube::runtime::reflector::Lookup;
+use kube::runtime::watcher::{Config, Error, Event};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::instruments::metrics::Metrics;
 use crate::sources::raw::Raw;
-use crate::sources::watch::{begin_anew, is_gone, open_seconds, pauses};
+use crate::sources::watch::{count_and_log, events};
 
 /// How often it is asked whether a definition is installed.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -21,14 +22,14 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Namespace and name.
 pub(super) type Key = (String, String);
 
-/// Tells all objects of the kind `K`, by its plural, each as `read` has it, whenever they are others; `None` while the definition is not
-/// installed, for the first time when that is known. For ever; a failure is logged, counted and tried again after a pause.
+/// Calls `on_change` with all objects of the kind `K`, by its plural, each as `read` has it, whenever they are others; with `None` while
+/// the definition is not installed, for the first time when that is known. For ever; a failure is logged, counted and tried again after a pause.
 pub(super) async fn follow<K, T: PartialEq>(
     kind: &'static str,
     client: Client,
     metrics: &Metrics,
     read: impl Fn(&Raw<K>) -> Option<T>,
-    mut tell: impl FnMut(Option<&BTreeMap<Key, T>>),
+    mut on_change: impl FnMut(Option<&BTreeMap<Key, T>>),
 ) where
     K: Resource<DynamicType = ()> + 'static,
     Raw<K>: DeserializeOwned,
@@ -39,13 +40,13 @@ pub(super) async fn follow<K, T: PartialEq>(
             Ok(true) => {
                 last_error.clear();
                 tracing::info!(kind, "the custom resource is installed");
-                watch(kind, &client, metrics, &read, &mut tell).await;
+                watch(kind, &client, metrics, &read, &mut on_change).await;
                 tracing::info!(kind, "the custom resource is not installed any more");
-                tell(None);
+                on_change(None);
             }
             Ok(false) => {
                 last_error.clear();
-                tell(None);
+                on_change(None);
             }
             Err(error) => {
                 metrics.view().failure(kind);
@@ -75,18 +76,12 @@ async fn watch<K, T: PartialEq>(
     client: &Client,
     metrics: &Metrics,
     read: impl Fn(&Raw<K>) -> Option<T>,
-    tell: &mut impl FnMut(Option<&BTreeMap<Key, T>>),
+    on_change: &mut impl FnMut(Option<&BTreeMap<Key, T>>),
 ) where
     K: Resource<DynamicType = ()> + 'static,
     Raw<K>: DeserializeOwned,
 {
-    let config = watcher::Config::default().timeout(open_seconds());
-    let begin = || {
-        watcher(Api::<Raw<K>>::all(client.clone()), config.clone())
-            .backoff(pauses())
-            .boxed()
-    };
-    let mut events = begin();
+    let mut events = pin!(events(Api::<Raw<K>>::all(client.clone()), Config::default()));
     let mut objects = BTreeMap::new();
     let mut listing = BTreeMap::new();
     while let Some(event) = events.next().await {
@@ -115,19 +110,12 @@ async fn watch<K, T: PartialEq>(
             Ok(Event::Delete(object)) => objects.remove(&key(&object)).is_some(),
             Err(error) if is_not_found(&error) => return,
             Err(error) => {
-                metrics.view().failure(kind);
-                let is_gone = is_gone(&error);
-                let error = format!("{:#}", anyhow::Error::from(error));
-                tracing::warn!(kind, error, "watch failed; it is tried again");
-                if is_gone {
-                    begin_anew().await;
-                    events = begin();
-                }
+                count_and_log(kind, error, metrics);
                 false
             }
         };
         if has_changed {
-            tell(Some(&objects));
+            on_change(Some(&objects));
         }
     }
 }

@@ -68,18 +68,18 @@ pub async fn follow(
         let mut sites = probers_of(&config, &probers);
         // What an earlier version has found is told until this one's first round is over.
         futures::future::join_all(sites.iter_mut().map(Prober::first_round)).await;
-        tell(&mut links, &config, &changes).await;
+        send_links(&mut links, &config, &changes).await;
         changes.send(Change::FirstRound(Arc::clone(&config))).await;
         if let Some(first_round) = first_round.take() {
             first_round();
         }
         let probing = async {
-            let tell_all = async {
+            let send_all = async {
                 while links.changed().await.is_ok() {
-                    tell(&mut links, &config, &changes).await;
+                    send_links(&mut links, &config, &changes).await;
                 }
             };
-            tokio::join!(tell_all, futures::future::join_all(sites.into_iter().map(Prober::run)));
+            tokio::join!(send_all, futures::future::join_all(sites.into_iter().map(Prober::run)));
         };
         let same = |one: &Config, other: &Config| {
             thresholds.send_replace(Thresholds::from(one));
@@ -116,8 +116,8 @@ fn probers_of(config: &Config, probers: &Probers) -> Vec<Prober> {
     sites
 }
 
-/// Tells what is known of the links; nothing is of one that is not probed any more.
-async fn tell(links: &mut watch::Receiver<Links>, config: &Config, changes: &Changes) {
+/// Sends what is known of the links; nothing is of one that is not probed any more.
+async fn send_links(links: &mut watch::Receiver<Links>, config: &Config, changes: &Changes) {
     let known = links.borrow_and_update().clone();
     for site in clouds(config) {
         let known = known.get(&site.name).filter(|_| !site.probes.is_empty());
@@ -259,7 +259,7 @@ impl Prober {
         }
     }
 
-    /// Asks for the addresses of all endpoints, those aside whose last question is not answered yet.
+    /// Asks for the addresses of all endpoints, but those whose last question is not answered yet.
     fn resolve(&mut self) {
         for (endpoint, target) in self.targets.iter().enumerate() {
             if std::mem::replace(&mut self.resolving[endpoint], true) {

@@ -49,7 +49,7 @@ async fn ask_by(config: &Arc<Config>, clock: Clock, metrics: &Arc<Metrics>, chan
     loop {
         match Poller::open(prometheus, Arc::clone(config), clock, Arc::clone(metrics)).await {
             Ok(poller) => {
-                tokio::join!(tell(poller.telemetry(), changes), poller.follow());
+                tokio::join!(send_telemetry(poller.telemetry(), changes), poller.follow());
             }
             Err(error) => {
                 let nothing = Telemetry::new(prometheus.required_inputs());
@@ -62,7 +62,7 @@ async fn ask_by(config: &Arc<Config>, clock: Clock, metrics: &Arc<Metrics>, chan
     }
 }
 
-async fn tell(mut telemetry: watch::Receiver<Telemetry>, changes: &Changes) {
+async fn send_telemetry(mut telemetry: watch::Receiver<Telemetry>, changes: &Changes) {
     loop {
         let now = telemetry.borrow_and_update().clone();
         changes.send(Change::Telemetry(Box::new(now))).await;
@@ -121,20 +121,20 @@ impl Poller {
             metrics,
             telemetry,
         } = self;
-        let inquirer = Inquirer {
+        let runner = QueryRunner {
             client: connection.client(),
             config: &config,
             clock,
             metrics: &metrics,
             telemetry: &telemetry,
         };
-        let asking = queries.iter().map(|query| inquirer.ask_on(query));
+        let asking = queries.iter().map(|query| runner.ask_on(query));
         tokio::join!(futures::future::join_all(asking), connection.follow());
     }
 }
 
 /// What all questions share.
-struct Inquirer<'p> {
+struct QueryRunner<'p> {
     client: Arc<client::Current>,
     config: &'p Config,
     clock: Clock,
@@ -142,7 +142,7 @@ struct Inquirer<'p> {
     telemetry: &'p watch::Sender<Telemetry>,
 }
 
-impl Inquirer<'_> {
+impl QueryRunner<'_> {
     async fn ask_on(&self, query: &Query) {
         let mut before = Outcome::Ok;
         loop {

@@ -1,6 +1,7 @@
 //! How many replicas of us are ready, by the EndpointSlices of our own Service.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::pin::pin;
 use std::sync::Arc;
 
 use edgeward_core::engine::Change;
@@ -8,11 +9,10 @@ use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::runtime::watcher::{Config, Event};
-use kube::runtime::{WatchStreamExt as _, watcher};
 
 use crate::instruments::metrics::Metrics;
 use crate::sources::configuration::Versions;
-use crate::sources::watch::{Cluster, begin_anew, is_gone, open_seconds, pauses};
+use crate::sources::watch::{Cluster, events};
 
 /// Our own Service.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct Service {
 }
 
 impl Cluster {
-    /// Tells how many replicas of us decide: as configured, or as counted, for ever.
+    /// Sends how many replicas of us decide: as configured, or as counted, for ever.
     pub async fn follow_replicas(self, mut versions: Versions, service: Service, metrics: Arc<Metrics>) {
         let mut in_use = Some(versions.next().await);
         while let Some(config) = in_use {
@@ -43,17 +43,14 @@ impl Cluster {
         }
     }
 
-    /// Watches the EndpointSlices of a Service and tells how many of its endpoints are ready, for ever. That there is no
-    /// such Service is logged; that it may not be seen is logged and counted, and nothing is told.
+    /// Watches the EndpointSlices of a Service and sends how many of its endpoints are ready, for ever. That there is no
+    /// such Service is logged; that it may not be seen is logged and counted, and nothing is sent.
     async fn watch_replicas(&self, namespace: &str, service: &str, metrics: &Metrics) {
-        let config = Config::default()
-            .timeout(open_seconds())
-            .labels(&format!("kubernetes.io/service-name={service}"));
+        let only = Config::default().labels(&format!("kubernetes.io/service-name={service}"));
         let slices = Api::<EndpointSlice>::namespaced(self.client(), namespace);
-        let watch = || watcher(slices.clone(), config.clone()).backoff(pauses()).boxed();
-        let mut events = watch();
+        let mut events = pin!(events(slices, only));
         let (mut known, mut listed) = (HashMap::new(), HashMap::new());
-        let mut told = None;
+        let mut sent = None;
         let mut has_failed = false;
         while let Some(event) = events.next().await {
             match event {
@@ -71,10 +68,6 @@ impl Cluster {
                 Ok(Event::Delete(slice)) => drop(known.remove(&name(&slice))),
                 Err(error) => {
                     metrics.view().failure("endpointslices");
-                    if is_gone(&error) {
-                        begin_anew().await;
-                        events = watch();
-                    }
                     // Once: outside of a cluster there may be no such right, and it is tried again all the time.
                     if !std::mem::replace(&mut has_failed, true) {
                         let error = format!("{:#}", anyhow::Error::from(error));
@@ -82,7 +75,7 @@ impl Cluster {
                             namespace,
                             service,
                             error,
-                            assumed = told.map_or(1, |ready: u32| ready.max(1)),
+                            assumed = sent.map_or(1, |ready: u32| ready.max(1)),
                             "our replicas cannot be counted: with more than assumed, what the others promise is not \
                              taken into account, and a burst may overrun the edge; grant list and watch of \
                              endpointslices, or set `replicas`"
@@ -93,7 +86,7 @@ impl Cluster {
             }
             has_failed = false;
             let ready = count(known.values());
-            if told.replace(ready) != Some(ready) {
+            if sent.replace(ready) != Some(ready) {
                 tracing::info!(ready, "replicas");
                 if known.is_empty() {
                     tracing::warn!(

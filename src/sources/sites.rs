@@ -57,7 +57,7 @@ impl Sites {
         Versions::of(&self.versions)
     }
 
-    /// The Sites as they were looked at last.
+    /// The Sites as they were read last.
     pub fn seen(&self) -> watch::Receiver<BTreeMap<String, SeenSite>> {
         self.seen.subscribe()
     }
@@ -66,9 +66,9 @@ impl Sites {
     /// that were in use stay.
     pub async fn follow(mut self, client: Client, metrics: Arc<Metrics>, known: impl FnOnce()) {
         let mut known = Some(known);
-        let (told, mut objects) = watch::channel(None);
+        let (sender, mut objects) = watch::channel(None);
         let watched = objects::follow("sites", client, &metrics, read, |sites| {
-            told.send_replace(Some(sites.cloned().unwrap_or_default()));
+            sender.send_replace(Some(sites.cloned().unwrap_or_default()));
         });
         let merged = async {
             let mut base = self.base.next().await;

@@ -5,6 +5,7 @@
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use edgeward_core::model::site::are_same_places;
 use edgeward_core::wire::pod::StringMap;
 use edgeward_core::wire::{node, pod};
 use futures::future::BoxFuture;
-use futures::{FutureExt as _, Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use http::{Request, Response, Uri};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::client::{Body, ClientBuilder};
@@ -104,7 +105,7 @@ impl Cluster {
     }
 
     /// The same, of which nothing is listed yet.
-    fn anew(&self) -> Self {
+    fn unlisted(&self) -> Self {
         Self::of(self.client(), self.changes.clone())
     }
 
@@ -113,13 +114,13 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// Watches nodes, pods and namespaces, for ever. Where sites change, everything is listed anew, to be counted by the new
+    /// Watches nodes, pods and namespaces, for ever. Where sites change, everything is listed again, to be counted by the new
     /// ones.
     pub async fn follow(self, mut versions: Versions, metrics: Arc<Metrics>) {
         let mut in_use = Some(versions.next().await);
         while let Some(config) = in_use {
             self.changes.send(Change::Sites(Arc::clone(&config))).await;
-            let cluster = self.anew();
+            let cluster = self.unlisted();
             // A version with another domain is never in use after this one.
             let keys = &config.keys;
             let watches = async {
@@ -173,43 +174,41 @@ impl Cluster {
     {
         let mut strategy = InitialListStrategy::StreamingList;
         loop {
-            let mut events = Box::pin(self.events::<K>(strategy.clone()));
+            let config = Config {
+                initial_list_strategy: strategy.clone(),
+                ..Config::default()
+            };
+            let mut events = pin!(events(Api::<Raw<K>>::all(self.client()), config));
             let mut broken_lists = 0_u32;
             while let Some(event) = events.next().await {
-                let change = match event {
+                match event {
                     Ok(Event::Init) => {
                         metrics.view().list(kind);
                         broken_lists = broken_lists.saturating_add(1);
-                        Some(Change::ListBegan(kind))
+                        self.changes.send(Change::ListBegan(kind)).await;
                     }
                     Ok(Event::InitDone) => {
                         broken_lists = 0;
-                        Some(Change::ListEnded(kind))
+                        self.changes.send(Change::ListEnded(kind)).await;
+                        if kind == Kind::Nodes {
+                            self.nodes_listed.send_replace(true);
+                        }
                     }
                     Ok(Event::InitApply(object) | Event::Apply(object)) => {
-                        read(&object).inspect(|change| self.changes.read_from(change, object.json()))
-                    }
-                    Ok(Event::Delete(object)) => gone(&object),
-                    Err(error) => {
-                        metrics.view().failure(kind.as_str());
-                        let (is_gone, is_refused) = (is_gone(&error), is_refused(&error));
-                        let error = format!("{:#}", anyhow::Error::from(error));
-                        tracing::warn!(kind = kind.as_str(), error, "watch failed; it is tried again");
-                        self.changes.send(Change::WatchLost(kind)).await;
-                        if is_gone {
-                            begin_anew().await;
-                            break;
+                        if let Some(change) = read(&object) {
+                            self.changes.send_object(change, object.json()).await;
                         }
-                        // A server without streamed lists refuses to begin one.
-                        broken_lists = if is_refused { u32::MAX } else { broken_lists };
-                        None
                     }
-                };
-                if let Some(change) = change {
-                    let are_nodes_listed = matches!(change, Change::ListEnded(Kind::Nodes));
-                    self.changes.send(change).await;
-                    if are_nodes_listed {
-                        self.nodes_listed.send_replace(true);
+                    Ok(Event::Delete(object)) => {
+                        if let Some(change) = gone(&object) {
+                            self.changes.send(change).await;
+                        }
+                    }
+                    Err(error) => {
+                        // A server without streamed lists refuses to begin one.
+                        broken_lists = if is_refused(&error) { u32::MAX } else { broken_lists };
+                        count_and_log(kind.as_str(), error, metrics);
+                        self.changes.send(Change::WatchLost(kind)).await;
                     }
                 }
                 if broken_lists > BROKEN_LISTS && strategy == InitialListStrategy::StreamingList {
@@ -223,28 +222,42 @@ impl Cluster {
             }
         }
     }
+}
 
-    fn events<K>(
-        &self,
-        strategy: InitialListStrategy,
-    ) -> impl Stream<Item = Result<Event<Raw<K>>, Error>> + Send + use<K>
-    where
-        K: Resource<DynamicType = ()> + 'static,
-        Raw<K>: DeserializeOwned,
-    {
-        let config = Config {
-            timeout: Some(open_seconds()),
-            initial_list_strategy: strategy,
-            ..Config::default()
-        };
-        watcher(Api::<Raw<K>>::all(self.client()), config).backoff(pauses())
-    }
+/// The events of what `config` selects, for ever. A failure is one of them, and the watch is tried again after a pause. Where what it
+/// would go on from is gone, it begins again with a list: a watcher alone would ask for the same for ever, for it expects to be
+/// told by an event of the watch, as the API server mostly does.
+pub(super) fn events<K>(api: Api<K>, config: Config) -> impl Stream<Item = Result<Event<K>, Error>> + Send
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let begin = move || {
+        watcher(api.clone(), config.clone().timeout(open_seconds()))
+            .backoff(pauses())
+            .boxed()
+    };
+    stream::unfold((begin(), begin, false), async |(mut events, begin, has_gone)| {
+        if has_gone {
+            tokio::time::sleep(PAUSES[0]).await;
+            events = begin();
+        }
+        let event = events.next().await?;
+        let has_gone = event.as_ref().is_err_and(is_gone);
+        Some((event, (events, begin, has_gone)))
+    })
 }
 
 /// For how long to open a watch.
-pub(super) fn open_seconds() -> u32 {
+fn open_seconds() -> u32 {
     let choice = uuid::Uuid::new_v4().as_u128() % (OPEN_SECONDS.count() as u128);
     OPEN_SECONDS.start() + u32::try_from(choice).unwrap_or(0)
+}
+
+/// Counts and logs a failure of [`events`].
+pub(super) fn count_and_log(kind: &'static str, error: Error, metrics: &Metrics) {
+    metrics.view().failure(kind);
+    let error = format!("{:#}", anyhow::Error::from(error));
+    tracing::warn!(kind, error, "watch failed; it is tried again");
 }
 
 /// A client of the cluster of the pod that we run in, or of the current context of the kubeconfig. Does not connect yet.
@@ -257,7 +270,7 @@ pub async fn client() -> anyhow::Result<Client> {
 }
 
 /// The pauses after failures.
-pub(super) fn pauses() -> impl Backoff {
+fn pauses() -> impl Backoff {
     let [first, longest] = PAUSES;
     let builder = backon::ExponentialBuilder::new()
         .with_min_delay(first)
@@ -271,15 +284,9 @@ fn is_refused(error: &Error) -> bool {
     matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
 }
 
-/// Whether a watch could not be opened because what it would go on from is gone. Another watcher must begin anew then: this
-/// one would ask for the same for ever, for it expects to be told by an event of the watch, as the API server mostly does.
-pub(super) fn is_gone(error: &Error) -> bool {
+/// Whether a watch could not be opened because what it would go on from is gone.
+fn is_gone(error: &Error) -> bool {
     matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
-}
-
-/// The pause before another watcher.
-pub(super) async fn begin_anew() {
-    tokio::time::sleep(PAUSES[0]).await;
 }
 
 /// A node, unless it cannot be read.

@@ -223,7 +223,7 @@ pub(crate) fn finds_and_recreates(scene: &Scene<'_>) -> Result<()> {
     );
 
     let mut last: BTreeMap<String, Timestamp> = BTreeMap::new();
-    let deleted = edgeward.said("deleted a pod for which there is room elsewhere, for its owner to create it anew");
+    let deleted = edgeward.said("deleted a pod for which there is room elsewhere, for its owner to create it again");
     ensure!(deleted.len() == owned, "{} deletions", deleted.len());
     for line in &deleted {
         let at: Timestamp = line["timestamp"].as_str().context("a time")?.parse()?;

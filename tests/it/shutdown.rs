@@ -96,12 +96,12 @@ async fn no_connection_is_closed_but_behind_an_answer() {
 }
 
 #[tokio::test]
-async fn a_task_that_takes_leave_is_waited_for() {
+async fn a_graceful_task_is_waited_for() {
     let mut options = options(self_signed());
     let mut phase = options.readiness.phase();
     let has_left = Arc::new(AtomicBool::new(false));
     let left = Arc::clone(&has_left);
-    options.tasks = vec![Task::that_takes_leave("Lease", async move {
+    options.tasks = vec![Task::graceful("Lease", async move {
         phase.wait_for(|phase| *phase == Phase::Draining).await.expect("told");
         // Longer than everything else takes.
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
@@ -113,9 +113,9 @@ async fn a_task_that_takes_leave_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_task_that_takes_leave_before_its_time_ends_the_server() {
+async fn a_graceful_task_that_ends_before_its_time_ends_the_server() {
     let options = ServeOptions {
-        tasks: vec![Task::that_takes_leave("Lease", async {})],
+        tasks: vec![Task::graceful("Lease", async {})],
         ..options(self_signed())
     };
     let error = serve::serve(options).await.expect_err("failed");

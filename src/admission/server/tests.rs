@@ -228,7 +228,7 @@ async fn bodies_together_are_bounded_by_what_has_arrived() {
     );
 }
 
-/// A review that lasts until the test lets go of the other end, and tells then whether it still was the one to answer.
+/// A review that lasts until the test drops the other end, and tells then whether it still was the one to answer.
 fn until(released: Receiver<()>, claimed: Sender<bool>) -> impl Fn(&Ticket) + Send + Sync {
     let released = Mutex::new(released);
     move |ticket| {
@@ -267,7 +267,7 @@ async fn a_review_that_claimed_its_answer_before_the_deadline_is_waited_for() {
 }
 
 #[tokio::test]
-async fn reviews_without_a_turn_are_answered_in_time_and_served_again_afterwards() {
+async fn reviews_without_a_slot_are_answered_in_time_and_served_again_afterwards() {
     let ((release, released), (claimed, claims)) = (channel(), channel());
     let harness = harness(until(released, claimed));
     for _ in 0..=reviews_at_a_time() {
@@ -281,7 +281,7 @@ async fn reviews_without_a_turn_are_answered_in_time_and_served_again_afterwards
     assert_eq!(
         answered.count(),
         1,
-        "one more than had a turn, and only the last was in time"
+        "one more than had a slot, and only the last was in time"
     );
 }
 
@@ -304,7 +304,7 @@ async fn nothing_is_decided_before_everything_is_there() {
 }
 
 #[tokio::test]
-async fn a_draining_server_decides_and_says_goodbye() {
+async fn a_draining_server_decides_and_closes_its_connections() {
     let harness = harness(|_| {});
     harness.phase.send_replace(Phase::Draining);
     for request in [
@@ -372,7 +372,7 @@ async fn accepted_connections_have_nodelay() {
 
 #[test]
 fn a_line_that_anybody_can_cause_comes_once_a_second_with_a_count() {
-    let seldom = Seldom::default();
-    let due = [0, 1, 999_999, 1_000_000, 1_000_001, 5_000_000].map(|now| seldom.due(now));
+    let limit = LogLimit::default();
+    let due = [0, 1, 999_999, 1_000_000, 1_000_001, 5_000_000].map(|now| limit.due(now));
     assert_eq!(due, [Some(0), None, None, Some(2), None, Some(1)]);
 }

@@ -27,7 +27,7 @@ pub(super) struct Finding {
     pub(super) area: &'static str,
     /// What was found.
     pub(super) text: String,
-    /// A command that mends it.
+    /// A command that fixes it.
     pub(super) fix: Option<String>,
 }
 

@@ -23,7 +23,7 @@ enum Scope {
     Sites,
     /// Where the definition of SloPolicy is installed.
     Policies,
-    /// Where the backstop may have pods created anew.
+    /// Where the backstop may have pods created again.
     Recreation,
     /// Of the Secret that edgeward keeps, where it does.
     Certificates,
@@ -134,7 +134,7 @@ const NEEDS: [Need; 17] = [
         ["", "pods"],
         &["delete"],
         Scope::Recreation,
-        "the backstop has no pod created anew without",
+        "the backstop has no pod created again without",
     ),
     need(
         ["", "secrets"],

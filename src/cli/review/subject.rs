@@ -182,7 +182,7 @@ fn hints(pod: &Value, workload: Option<(&str, &Value)>, keys: &Keys) -> Vec<Stri
     }
     if annotations.contains_key(&keys.decision) {
         hints.push(format!(
-            "{} is of an earlier decision: edgeward writes its annotations anew, but takes nodeSelector and tolerations \
+            "{} is of an earlier decision: edgeward writes its annotations again, but takes nodeSelector and tolerations \
              for the pod's own",
             keys.decision
         ));

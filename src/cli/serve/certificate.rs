@@ -53,7 +53,7 @@ pub(super) struct Certificate {
     #[arg(long, value_name = "DURATION", default_value = "2160h", requires = "self_managed")]
     certificate_life: String,
 
-    /// Make a certificate of our own, and write the CA to DIR/ca.crt for a MutatingWebhookConfiguration. For trials:
+    /// Make a certificate of our own, and write the CA to DIR/ca.crt for a MutatingWebhookConfiguration. For trying out:
     /// it changes with every start.
     #[arg(long, value_name = "DIR", conflicts_with = "tls_key")]
     self_signed: Option<PathBuf>,

@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::standing::{Decided, Standing, Then, duration};
+use super::scheduling_state::{Decided, SchedulingState, Then, duration};
 use crate::cli::installed::DOMAIN;
 use crate::cli::review::report::{SiteItem, harmless};
-use crate::controllers::events::{amounts, bounds, words};
+use crate::controllers::events::{amounts, bounds, in_words};
 use crate::inspect::installation::Leaderless;
 
 /// Everything that is printed.
@@ -26,7 +26,8 @@ pub(super) struct Explanation {
     answer: String,
     asks: Vec<String>,
     decided: Option<Decided>,
-    standing: Standing,
+    #[serde(rename = "standing")]
+    state: SchedulingState,
     queue: Option<Queue>,
     now: Now,
     changes: Vec<String>,
@@ -44,7 +45,7 @@ pub(super) struct Subject<'s> {
     pub(super) at: Timestamp,
 }
 
-/// Where a held pod stands.
+/// The place of a held pod in the queue.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Queue {
@@ -133,27 +134,27 @@ impl From<&Assessment<'_>> for Then {
 impl Explanation {
     pub(super) fn new(
         subject: Subject<'_>,
-        standing: Standing,
+        state: SchedulingState,
         queue: Option<Queue>,
         now: Now,
         causes: Vec<String>,
         config: &Config,
     ) -> Self {
-        let decided = standing.decided.clone();
-        let stuck = queue.as_ref().filter(|_| standing.is_held());
+        let decided = state.decided.clone();
+        let stuck = queue.as_ref().filter(|_| state.is_held());
         let stuck = stuck.and_then(|queue| queue.stuck(&subject, config));
         let why = match (stuck, &decided) {
             (Some(stuck), _) => stuck,
-            (None, Some(decided)) => format!("{} ({})", words(&decided.reason), decided.reason),
+            (None, Some(decided)) => format!("{} ({})", in_words(&decided.reason), decided.reason),
             (None, None) => {
                 let cause = causes.first().map_or("nobody knows why", |cause| cause);
                 format!("edgeward did not decide it: {cause}")
             }
         };
         let Subject { namespace, name, .. } = subject;
-        let answer = format!("{namespace}/{name} {}: {why}", standing.place(&config.keys));
+        let answer = format!("{namespace}/{name} {}: {why}", state.place(&config.keys));
         let changes = decided.as_ref().map(|then| changes(then, &now)).unwrap_or_default();
-        let notes = decided.iter().filter_map(|decided| disagreement(decided, &standing));
+        let notes = decided.iter().filter_map(|decided| disagreement(decided, &state));
         Self {
             api_version: "edgeward.io/v1alpha1",
             kind: "PodExplanation",
@@ -163,7 +164,7 @@ impl Explanation {
             asks: asks(subject.workload),
             notes: notes.collect(),
             decided,
-            standing,
+            state,
             queue,
             now,
             changes,
@@ -191,13 +192,13 @@ impl Explanation {
             Some(decided) => say("decided", &decided.lines()),
             None => say("undecided", &self.causes),
         }
-        say("is", &self.standing_lines());
+        say("is", &self.state_lines());
         let now = &self.now;
         let verdict = match &now.site {
             Some(site) => format!("site {site}"),
             None => now.verdict.to_owned(),
         };
-        let mut lines = vec![format!("{verdict}: {} ({})", words(now.reason), now.reason)];
+        let mut lines = vec![format!("{verdict}: {} ({})", in_words(now.reason), now.reason)];
         lines.extend(now.sites.iter().map(SiteItem::line));
         lines.extend(now.warnings.iter().map(|warning| format!("warning: {warning}")));
         say("now", &lines);
@@ -211,16 +212,16 @@ impl Explanation {
         text
     }
 
-    fn standing_lines(&self) -> Vec<String> {
-        let standing = &self.standing;
-        let place = match (&standing.node, &standing.site) {
+    fn state_lines(&self) -> Vec<String> {
+        let state = &self.state;
+        let place = match (&state.node, &state.site) {
             (Some(node), Some(site)) => format!(", node {node}, site {site}"),
             (Some(node), None) => format!(", node {node}, of no site"),
             (None, Some(site)) => format!(", no node yet, site {site} by its spec"),
             (None, None) => ", no node yet".to_owned(),
         };
-        let mut lines = vec![format!("{}{place}", standing.phase)];
-        if let Some(started) = &standing.started {
+        let mut lines = vec![format!("{}{place}", state.phase)];
+        if let Some(started) = &state.started {
             lines.push(format!("started at {started}"));
         }
         if let Some(queue) = &self.queue {
@@ -232,12 +233,12 @@ impl Explanation {
                     .map(|end| format!("held longer than it may be, since {end}")),
             );
         }
-        if !standing.gates.is_empty() {
-            lines.push(format!("gates: {}", standing.gates.join(", ")));
+        if !state.gates.is_empty() {
+            lines.push(format!("gates: {}", state.gates.join(", ")));
         }
-        let said = standing.scheduler.iter().map(|said| format!("kube-scheduler: {said}"));
+        let said = state.scheduler.iter().map(|said| format!("kube-scheduler: {said}"));
         lines.extend(said);
-        lines.extend(standing.waiting.iter().cloned());
+        lines.extend(state.waiting.iter().cloned());
         lines
     }
 }
@@ -272,7 +273,7 @@ impl Decided {
             (None, Some(decision)) => decision.clone(),
             (None, None) => "hold".to_owned(),
         };
-        let mut lines = vec![format!("{verdict}: {} ({})", words(&self.reason), self.reason)];
+        let mut lines = vec![format!("{verdict}: {} ({})", in_words(&self.reason), self.reason)];
         let at = self.timestamp.map(|at| format!("at {at}"));
         let age = self.age.map(|age| format!("{} ago", duration(age)));
         let rtt = self.wan_rtt_ms.as_ref().map(|rtt| format!("RTT {rtt} ms"));
@@ -286,12 +287,12 @@ impl Decided {
 }
 
 /// Annotations that the spec does not bear out.
-fn disagreement(decided: &Decided, standing: &Standing) -> Option<String> {
+fn disagreement(decided: &Decided, state: &SchedulingState) -> Option<String> {
     let written = decided.site.as_ref()?;
-    if standing.site.as_ref() == Some(written) {
+    if state.site.as_ref() == Some(written) {
         return None;
     }
-    let found = match &standing.site {
+    let found = match &state.site {
         Some(site) => format!("it is of site {site}"),
         None => "it is of no site".to_owned(),
     };

@@ -8,12 +8,12 @@ use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use tokio::sync::watch;
 
-use super::{Outcome, PAUSE, Telling, create, cut};
+use super::{Content, Outcome, PAUSE, create, cut};
 use crate::platform::clock::Clock;
 
 /// Tells each refused version of the configuration in an Event of its ConfigMap, until the sender is gone. One version
 /// is one Event, however many replicas refuse it and however often they start. What the API server does not accept is
-/// logged and let go.
+/// logged and dropped.
 pub async fn follow(mut refused: watch::Receiver<Option<Refused>>, client: Client, clock: Clock) {
     loop {
         let event = refused
@@ -52,14 +52,14 @@ fn event(refused: &Refused, now: Timestamp) -> Event {
         resource_version: Some(refused.resource_version.clone()),
         ..ObjectReference::default()
     };
-    let telling = Telling {
+    let content = Content {
         kind: "Warning",
         reason: "ConfigRefused",
         action: "LoadConfiguration",
         note: note(&refused.faults),
         at: now,
     };
-    super::event(regarding, telling, (&refused.uid, &refused.resource_version))
+    super::event(regarding, content, (&refused.uid, &refused.resource_version))
 }
 
 /// Every fault on a line, as far as there is room.

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use serde_json::{Map, Value};
 
-use super::{Telling, cut};
+use super::{Content, cut};
 
 /// Why an Event is written on a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl PodReason {
     }
 
     /// `type` and `action` of the Event.
-    const fn manner(self) -> [&'static str; 2] {
+    const fn type_and_action(self) -> [&'static str; 2] {
         match self {
             Self::PlacedCloud | Self::PlacedEdge => ["Normal", "Place"],
             Self::Held => ["Normal", "Hold"],
@@ -104,8 +104,8 @@ impl PodEvent {
             uid: text(&self.uid),
             ..ObjectReference::default()
         };
-        let [kind, action] = self.reason.manner();
-        let telling = Telling {
+        let [kind, action] = self.reason.type_and_action();
+        let content = Content {
             kind,
             reason: self.reason.as_str(),
             action,
@@ -113,21 +113,21 @@ impl PodEvent {
             at: self.at,
         };
         let decision = self.decision.map(|id| id.0);
-        super::event(regarding, telling, (&self.uid, self.reason.as_str(), decision))
+        super::event(regarding, content, (&self.uid, self.reason.as_str(), decision))
     }
 }
 
 /// What there is to tell of a decision. It must agree with the pod's spec: of a placement that the spec does not carry
 /// nothing is told, whatever the annotations say. `now` bounds when it happened.
-pub(super) fn told(observed: &ObservedDecision, now: Timestamp) -> Vec<PodEvent> {
+pub(super) fn events_of(observed: &ObservedDecision, now: Timestamp) -> Vec<PodEvent> {
     let decided = &observed.decided;
     let reason = &*decided.reason;
     let site = observed.site.as_ref();
     let kind = site.map(|(_, kind)| *kind);
     let (family, _) = reason.split_once('_').unwrap_or_default();
-    let mut told = Vec::new();
-    let mut tell = |reason, note: String| {
-        told.push(PodEvent {
+    let mut events = Vec::new();
+    let mut add = |reason, note: String| {
+        events.push(PodEvent {
             namespace: observed.namespace.clone(),
             name: decided.name.clone(),
             uid: observed.uid.clone(),
@@ -140,42 +140,42 @@ pub(super) fn told(observed: &ObservedDecision, now: Timestamp) -> Vec<PodEvent>
     let place = site.map(|(name, _)| format!("site {name}")).unwrap_or_default();
     let is_placed = match (family, kind) {
         ("held", _) if observed.gated => {
-            tell(PodReason::Held, note(observed, "held"));
+            add(PodReason::Held, note(observed, "held"));
             false
         }
         ("released", Some(_)) if !observed.gated => {
-            tell(PodReason::Released, note(observed, &format!("released to {place}")));
+            add(PodReason::Released, note(observed, &format!("released to {place}")));
             true
         }
         ("cloud", Some(SiteKind::Cloud)) => {
-            tell(PodReason::PlacedCloud, note(observed, &format!("sent to {place}")));
+            add(PodReason::PlacedCloud, note(observed, &format!("sent to {place}")));
             true
         }
         ("edge", Some(SiteKind::Edge)) => {
-            tell(PodReason::PlacedEdge, note(observed, &format!("kept at {place}")));
+            add(PodReason::PlacedEdge, note(observed, &format!("kept at {place}")));
             true
         }
         _ => false,
     };
     if !is_placed {
-        return told;
+        return events;
     }
     if (reason == "edge_invalid_slo" || family == "released") && !decided.faults.is_empty() {
         let faults = decided.faults.iter().map(ToString::to_string);
         let faults = faults.collect::<Vec<_>>().join("; ");
         let consequence = "decided as if it had no time bound and might not leave the edge";
-        tell(PodReason::InvalidSlo, format!("{consequence}: {faults}"));
+        add(PodReason::InvalidSlo, format!("{consequence}: {faults}"));
     }
     let is_at_risk = ["_best_effort", "_fail_soft"].iter().any(|end| reason.ends_with(end));
     if is_at_risk || reason == "released_timeout" {
         let what = format!("may miss its SLO at {place}");
-        tell(PodReason::SloAtRisk, note(observed, &what));
+        add(PodReason::SloAtRisk, note(observed, &what));
     }
-    told
+    events
 }
 
 /// What there is to tell of pods that fail over and over: on the one that was one too many.
-pub fn looping(closed: &Loop, now: Timestamp) -> PodEvent {
+pub fn loop_paused(closed: &Loop, now: Timestamp) -> PodEvent {
     let Loop {
         controller, failures, ..
     } = closed;
@@ -200,7 +200,7 @@ fn note(observed: &ObservedDecision, what: &str) -> String {
     let decided = &observed.decided;
     let explained = decided.explain.as_deref();
     let explained: Option<Map<String, Value>> = explained.and_then(|text| serde_json::from_str(text).ok());
-    let mut text = format!("{what}: {} ({})", words(&decided.reason), decided.reason);
+    let mut text = format!("{what}: {} ({})", in_words(&decided.reason), decided.reason);
     let mut asked = vec![];
     asked.extend(decided.slo.iter().flat_map(bounds));
     asked.extend(amounts(&observed.request));
@@ -256,7 +256,7 @@ pub fn amounts(request: &Amounts) -> impl Iterator<Item = String> {
 
 /// A reason code as a person would say it. One that is not known here is its own words.
 #[must_use]
-pub fn words(reason: &str) -> String {
+pub fn in_words(reason: &str) -> String {
     let words = match reason {
         "edge_feasible_slo_met" => "it fits and meets its SLO",
         "edge_no_slo_target" => "it fits and states no time",

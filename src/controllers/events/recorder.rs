@@ -12,10 +12,10 @@ use edgeward_core::wire::pod::ObservedDecision;
 use kube::Client;
 use tokio::sync::mpsc;
 
-use super::decision::{PodEvent, PodReason, told};
+use super::decision::{PodEvent, PodReason, events_of};
 use super::{Outcome, PAUSE, create};
-use crate::controllers::bucket::Bucket;
 use crate::controllers::lease::Leadership;
+use crate::controllers::token_bucket::TokenBucket;
 use crate::instruments::metrics::{EventResult, Metrics};
 use crate::platform::clock::Clock;
 
@@ -55,7 +55,7 @@ impl Events {
 
     /// Something happened to a pod; every replica may tell of it, or the leader alone. Never blocks: what is too much is
     /// dropped and counted.
-    pub fn tell(&self, event: PodEvent) {
+    pub fn record(&self, event: PodEvent) {
         let reason = event.reason.as_str();
         self.send(Report::Event(event), reason);
     }
@@ -71,7 +71,7 @@ impl Events {
 pub struct Recorder {
     reports: mpsc::Receiver<Report>,
     waiting: VecDeque<Waiting>,
-    bucket: Bucket,
+    bucket: TokenBucket,
     client: Client,
     config: Arc<ArcSwap<Config>>,
     clock: Clock,
@@ -98,7 +98,7 @@ impl Recorder {
         let recorder = Self {
             reports,
             waiting: VecDeque::new(),
-            bucket: Bucket::new(BURST, INTERVAL),
+            bucket: TokenBucket::new(BURST, INTERVAL),
             client,
             config,
             clock,
@@ -175,7 +175,7 @@ impl Recorder {
     fn take(&mut self, report: Report) {
         let since = self.clock.moment();
         let events = match report {
-            Report::Decided(observed) => told(&observed, self.clock.wall()),
+            Report::Decided(observed) => events_of(&observed, self.clock.wall()),
             Report::Event(event) => vec![event],
         };
         let is_placed_edge_told = self.config.load().placed_edge_events;

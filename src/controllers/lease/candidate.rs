@@ -17,9 +17,9 @@ const DURATION: Micros = Micros::from_secs(15);
 /// How long a Lease that we wrote is ours for certain, from before the request was sent.
 const HELD_FOR: Micros = Micros(DURATION.0 / 2);
 
-/// Between renewals, and between looks at what another holds. Jitter comes on top.
+/// Between renewals, and between reads of a Lease that another holds. Jitter comes on top.
 const RENEWAL: Micros = Micros::from_secs(2);
-const LOOK: Micros = Micros::from_secs(1);
+const RETRY: Micros = Micros::from_secs(1);
 
 /// After a request that failed.
 const PAUSE: Micros = Micros::from_millis(1_500);
@@ -32,7 +32,7 @@ const RELEASED_SECONDS: i32 = 1;
 pub(super) enum Step {
     /// Nothing, until then.
     Wait(Moment),
-    /// Look at the Lease.
+    /// Read the Lease.
     Read,
     /// Create it, ours.
     Create(Lease),
@@ -48,14 +48,14 @@ pub(super) struct Candidate {
     /// Nobody else's, ever: who finds it in the Lease has written it.
     identity: String,
     /// What is known of the Lease; `None` where something must be read first.
-    seen: Option<Seen>,
+    observed: Option<Observed>,
     /// When to do something next.
     next: Moment,
     held_until: Option<Moment>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct Observed {
     /// `None`: there is none.
     lease: Option<Lease>,
     /// Since when it is in this version.
@@ -69,7 +69,7 @@ impl Candidate {
             namespace,
             name,
             identity,
-            seen: None,
+            observed: None,
             next: Moment(i64::MIN),
             held_until: None,
         }
@@ -89,14 +89,14 @@ impl Candidate {
         if now.moment < self.next {
             return Step::Wait(self.next);
         }
-        match &self.seen {
+        match &self.observed {
             None => Step::Read,
-            Some(Seen { lease: None, .. }) => Step::Create(self.ours(&Lease::default(), now)),
-            Some(Seen {
+            Some(Observed { lease: None, .. }) => Step::Create(self.ours(&Lease::default(), now)),
+            Some(Observed {
                 lease: Some(lease),
                 since,
             }) => {
-                let is_lapsed = now.moment >= since.after(patience(lease));
+                let is_lapsed = now.moment >= since.after(lapses_after(lease));
                 match holder(lease) {
                     Some(other) if *other != self.identity && !is_lapsed => Step::Read,
                     _ => Step::Replace(self.ours(lease, now)),
@@ -106,10 +106,10 @@ impl Candidate {
     }
 
     /// The Lease was read. `at` is a moment after the answer came.
-    pub(super) fn saw(&mut self, lease: Option<Lease>, at: Moment, jitter: Permille) {
+    pub(super) fn observe(&mut self, lease: Option<Lease>, at: Moment, jitter: Permille) {
         let version = |lease: &Option<Lease>| lease.as_ref().and_then(|lease| lease.metadata.resource_version.clone());
         let known = self
-            .seen
+            .observed
             .as_ref()
             .filter(|seen| version(&seen.lease) == version(&lease));
         let since = known.map_or(at, |seen| seen.since);
@@ -119,26 +119,27 @@ impl Candidate {
             self.held_until = None;
         }
         self.next = match &lease {
-            Some(lease) if held_by.is_some() && !is_ours => {
-                at.after(with(jitter, LOOK)).min(since.after(patience(lease))).max(at)
-            }
+            Some(lease) if held_by.is_some() && !is_ours => at
+                .after(with(jitter, RETRY))
+                .min(since.after(lapses_after(lease)))
+                .max(at),
             _ => at,
         };
-        self.seen = Some(Seen { lease, since });
+        self.observed = Some(Observed { lease, since });
     }
 
     /// What we wrote was taken, and this is how it is stored. `sent` is a moment before the request was sent.
-    pub(super) fn wrote(&mut self, lease: Lease, sent: Moment, jitter: Permille) {
+    pub(super) fn written(&mut self, lease: Lease, sent: Moment, jitter: Permille) {
         let is_ours = holder(&lease) == Some(&self.identity);
         self.held_until = is_ours.then(|| sent.after(HELD_FOR));
         self.next = sent.after(with(jitter, RENEWAL));
         let (lease, since) = (Some(lease), sent);
-        self.seen = Some(Seen { lease, since });
+        self.observed = Some(Observed { lease, since });
     }
 
     /// What we wrote was refused: the Lease is not what was seen of it.
-    pub(super) fn outrun(&mut self) {
-        self.seen = None;
+    pub(super) fn conflict(&mut self) {
+        self.observed = None;
     }
 
     /// A request failed, or nobody knows what became of it.
@@ -148,7 +149,7 @@ impl Candidate {
 
     /// The Lease as nobody's, if it is ours as far as was seen.
     pub(super) fn released(&self, now: Now) -> Option<Lease> {
-        let lease = self.seen.as_ref()?.lease.as_ref()?;
+        let lease = self.observed.as_ref()?.lease.as_ref()?;
         (holder(lease) == Some(&self.identity)).then(|| {
             let mut lease = lease.clone();
             let spec = lease.spec.get_or_insert_default();
@@ -161,7 +162,7 @@ impl Candidate {
 
     /// Whether the Lease must be read before anything is known of it.
     pub(super) fn knows_nothing(&self) -> bool {
-        self.seen.is_none()
+        self.observed.is_none()
     }
 
     /// The Lease as ours, in place of this one. Times are for people to read.
@@ -192,8 +193,8 @@ fn holder(lease: &Lease) -> Option<&String> {
     Some(holder).filter(|holder| !holder.is_empty())
 }
 
-/// How long it must stand unchanged before another takes it.
-fn patience(lease: &Lease) -> Micros {
+/// After how long without a change another takes it.
+fn lapses_after(lease: &Lease) -> Micros {
     let stated = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
     let stated = stated.and_then(|seconds| u64::try_from(seconds).ok());
     let stated = stated.map_or(DURATION, Micros::from_secs);

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::pin::pin;
 
 use edgeward_core::config::map::Refused;
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client};
 use tokio::sync::watch;
 
 use crate::sources::configuration::{Configuration, Outcome, Versions, of, read_keys, version};
-use crate::sources::watch::{begin_anew, is_gone, open_seconds, pauses};
+use crate::sources::watch::events;
 
 /// Which ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,30 +76,22 @@ impl ConfigMap {
     /// answer leave the last good one in use, and are logged and counted.
     pub async fn follow(mut self) {
         let api: Api<v1::ConfigMap> = Api::namespaced(self.client.clone(), &self.name.namespace);
-        let only = watcher::Config::default()
-            .timeout(open_seconds())
-            .fields(&format!("metadata.name={}", self.name.name));
-        let watch = || watcher(api.clone(), only.clone()).backoff(pauses()).boxed();
-        let mut events = watch();
+        let only = Config::default().fields(&format!("metadata.name={}", self.name.name));
+        let mut events = pin!(events(api, only));
         let mut exists = false;
-        loop {
-            match events.try_next().await {
-                Ok(Some(Event::Init)) => exists = false,
-                Ok(Some(Event::InitApply(map) | Event::Apply(map))) => {
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => exists = false,
+                Ok(Event::InitApply(map) | Event::Apply(map)) => {
                     exists = true;
                     self.offer(map);
                 }
-                Ok(Some(Event::InitDone)) if exists => {}
-                Ok(Some(Event::InitDone | Event::Delete(_))) => {
+                Ok(Event::InitDone) if exists => {}
+                Ok(Event::InitDone | Event::Delete(_)) => {
                     self.configuration.lost();
                     tracing::warn!(config_map = %self.name, "the ConfigMap does not exist; {}", self.instead());
                 }
-                Ok(None) => {}
                 Err(error) => {
-                    if is_gone(&error) {
-                        begin_anew().await;
-                        events = watch();
-                    }
                     tracing::warn!(%error, config_map = %self.name, "the ConfigMap cannot be watched; {}", self.instead());
                 }
             }

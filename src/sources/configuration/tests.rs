@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn new() -> (Configuration, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new());
@@ -16,7 +16,7 @@ fn new() -> (Configuration, Arc<Metrics>) {
 }
 
 async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let waited = timeout(PATIENCE, async {
+    let waited = timeout(TIMEOUT, async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -157,7 +157,7 @@ async fn a_directory_holds_the_keys_of_a_config_map() {
 async fn versions_are_told_once_and_the_newest_first() {
     let (mut configuration, _) = new();
     let mut early = configuration.versions();
-    let next = async |versions: &mut Versions| timeout(PATIENCE, versions.next()).await.expect("told");
+    let next = async |versions: &mut Versions| timeout(TIMEOUT, versions.next()).await.expect("told");
     assert_eq!(next(&mut early).await.explain, Explain::Short);
     for (version, text) in [(1, "explain: full"), (2, "explain: loud"), (3, "explain: off")] {
         let _ = configuration.offer(version, || read_document(text));

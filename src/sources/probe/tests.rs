@@ -107,7 +107,7 @@ async fn the_first_round_ends_whatever_the_timeout() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_cut_and_mended() {
+async fn a_link_that_is_cut_and_healed() {
     let bench = Bench::new();
     let (open, endpoint) = listener("127.0.9.5", 0).await;
     let port = open.local_addr().unwrap().port();
@@ -117,8 +117,8 @@ async fn a_link_that_is_cut_and_mended() {
     let cut = bench.until(LinkState::Unreachable).await;
     assert!(rtt.is_some() && cut.rtt.is_some());
     let (_open, _) = listener("127.0.9.5", port).await;
-    let mended = bench.until(LinkState::Healthy).await;
-    assert_eq!(mended.loss, Some(Permille(0)));
+    let healed = bench.until(LinkState::Healthy).await;
+    assert_eq!(healed.loss, Some(Permille(0)));
     running.abort();
 }
 

@@ -84,7 +84,7 @@ impl Files {
     /// `contents` of the token, if there is one, then of the CA certificates, if there are any.
     fn client(&self, contents: files::Contents) -> anyhow::Result<Client> {
         let mut contents = contents.into_iter();
-        // Settings are arguments: no proxy out of the environment. A redirect leads to a login page, or the token astray.
+        // Settings are arguments: no proxy out of the environment. A redirect leads to a login page, or the token to somebody else.
         let mut builder = reqwest::Client::builder().no_proxy().redirect(Policy::none());
         if self.has_token {
             let token = contents.next().context("a file is missing")?;

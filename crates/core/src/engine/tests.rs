@@ -331,4 +331,13 @@ fn a_pod_of_another_domain_is_reported_and_a_fault_until_it_is_gone() {
         (pods.len(), &*faults),
         (100, &[(true, vec![("acme.dev".into(), 300)])][..])
     );
+    // What a list does not show is gone, though nobody saw it go.
+    let list = |pods: &[Change]| {
+        let mut changes = vec![Change::ListBegan(Kind::Pods)];
+        changes.extend_from_slice(pods);
+        changes.push(Change::ListEnded(Kind::Pods));
+        changes
+    };
+    assert_eq!(told_of(&list(&many[..1])), (vec![], vec![(true, vec![])]));
+    assert_eq!(told_of(&list(&[])), (vec![], vec![(false, vec![])]));
 }

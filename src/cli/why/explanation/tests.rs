@@ -57,13 +57,13 @@ fn explained_under(
     });
     let json = pod.to_string();
     let snapshot = fleet_file::read(&fleet(used), &config, now.moment).unwrap();
-    let standing = Standing::read(&json, &config.keys, site.map(str::to_owned), now.wall).unwrap();
+    let state = SchedulingState::read(&json, &config.keys, site.map(str::to_owned), now.wall).unwrap();
     let pod = Pod::from_json(&json).unwrap();
     let held = Pod::from_json(&json).unwrap().record(&json, &config.keys).unwrap();
     let held = held.and_then(|record| record.held);
-    let workload = super::super::as_it_arrived(&pod, "shop", &standing, &snapshot, &config);
+    let workload = super::super::as_it_arrived(&pod, "shop", &state, &snapshot, &config);
     let verdict = decide(&workload, &Room::of(&snapshot), &config, now);
-    let queue = standing.held_seconds.map(|_| Queue {
+    let queue = state.held_seconds.map(|_| Queue {
         ahead: 2,
         held: 5,
         limit_over: held
@@ -78,7 +78,7 @@ fn explained_under(
         at: now.wall,
     };
     let causes = causes.iter().map(ToString::to_string).collect();
-    Explanation::new(subject, standing, queue, Now::from(&verdict), causes, &config).text()
+    Explanation::new(subject, state, queue, Now::from(&verdict), causes, &config).text()
 }
 
 fn to_cloud() -> Value {
@@ -213,14 +213,14 @@ fn that_nobody_releases_it_is_said_first() {
 }
 
 #[test]
-fn the_gate_of_another_domain_is_no_strangers() {
+fn the_gate_of_another_domain_is_not_one_of_others() {
     let keys = Config::default().keys;
-    let standing = |gate: &str| {
+    let state = |gate: &str| {
         let pod = json!({"metadata": {}, "spec": {"schedulingGates": [{"name": gate}]}, "status": {}});
-        Standing::read(&pod.to_string(), &keys, None, "2026-11-21T12:00:00Z".parse().unwrap()).unwrap()
+        SchedulingState::read(&pod.to_string(), &keys, None, "2026-11-21T12:00:00Z".parse().unwrap()).unwrap()
     };
     assert_eq!(
-        standing("scheduling.acme.dev/awaiting-capacity")
+        state("scheduling.acme.dev/awaiting-capacity")
             .other_domain(&keys)
             .as_deref(),
         Some(
@@ -228,7 +228,7 @@ fn the_gate_of_another_domain_is_no_strangers() {
              was asked about; name the configuration that has it with --config-map or --config"
         )
     );
-    assert_eq!(standing("queue.example/admitted").other_domain(&keys), None);
+    assert_eq!(state("queue.example/admitted").other_domain(&keys), None);
 }
 
 #[test]

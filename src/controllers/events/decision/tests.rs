@@ -49,7 +49,7 @@ fn observed(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Val
 }
 
 fn events(reason: &str, kind: Option<SiteKind>, gated: bool) -> Vec<PodEvent> {
-    told(&observed(reason, kind, gated, &json!({})), Timestamp::MAX)
+    events_of(&observed(reason, kind, gated, &json!({})), Timestamp::MAX)
 }
 
 fn reasons(reason: &str, kind: Option<SiteKind>, gated: bool) -> Vec<&'static str> {
@@ -101,7 +101,7 @@ fn no_placement_is_claimed_that_the_spec_does_not_carry() {
 fn a_note_has_the_numbers() {
     let note = |annotations: Value| {
         let observed = observed("cloud_edge_no_capacity", CLOUD, false, &annotations);
-        told(&observed, Timestamp::MAX).remove(0).note
+        events_of(&observed, Timestamp::MAX).remove(0).note
     };
     assert_eq!(
         note(json!({})),
@@ -121,7 +121,7 @@ fn a_note_has_the_numbers() {
 fn an_invalid_slo_is_told_with_every_fault() {
     let faults = json!({"slo.example.io/deadlineMs": "-5", "slo.example.io/priority": "11"});
     let observed = observed("edge_invalid_slo", EDGE, false, &faults);
-    let told = told(&observed, Timestamp::MAX);
+    let told = events_of(&observed, Timestamp::MAX);
     assert_eq!(
         told.iter().map(|event| event.reason).collect::<Vec<_>>(),
         [PodReason::PlacedEdge, PodReason::InvalidSlo]
@@ -186,8 +186,8 @@ fn an_event_is_one_that_the_api_server_takes() {
 fn nothing_happens_later_than_now() {
     let observed = observed("cloud_best_effort", CLOUD, false, &json!({}));
     let before: Timestamp = "2025-12-31T00:00:00Z".parse().unwrap();
-    assert_eq!(told(&observed, before)[0].at, before);
-    assert_eq!(told(&observed, Timestamp::MAX)[0].at, AT.parse().unwrap());
+    assert_eq!(events_of(&observed, before)[0].at, before);
+    assert_eq!(events_of(&observed, Timestamp::MAX)[0].at, AT.parse().unwrap());
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn every_reason_of_a_placement_has_words() {
             .any(|family| reason.starts_with(family))
     };
     for reason in Reason::ALL.iter().map(|reason| reason.as_str()).filter(placing) {
-        assert_ne!(words(reason), reason.replace('_', " "), "{reason}");
+        assert_ne!(in_words(reason), reason.replace('_', " "), "{reason}");
     }
 }
 
@@ -219,7 +219,7 @@ fn a_hold_is_told_once_for_each_reason_though_it_has_no_id() {
             decided: *record.decided?,
             ..observed(reason, None, true, &json!({}))
         };
-        let told = told(&held, Timestamp::MAX);
+        let told = events_of(&held, Timestamp::MAX);
         assert_eq!(told.len(), 1, "{reason}");
         assert_eq!(told[0].reason, PodReason::Held);
         told[0].event().metadata.name

@@ -106,7 +106,7 @@ fn event(uid: &str) -> PodEvent {
 async fn the_next_leader_writes_what_the_last_did_not() {
     let server = Server::default();
     let replicas = [Replica::start(&server), Replica::start(&server)];
-    let tell = |uid: &str| replicas.iter().for_each(|replica| replica.events.tell(event(uid)));
+    let tell = |uid: &str| replicas.iter().for_each(|replica| replica.events.record(event(uid)));
     replicas[0].lead(true);
     tell("first");
     replicas[0].counts(EventResult::Written, 1).await;
@@ -125,10 +125,10 @@ async fn what_is_not_taken_is_counted_and_the_rest_is_written() {
     let replica = Replica::start(&server);
     *server.code.lock().unwrap() = Some(403);
     replica.lead(true);
-    replica.events.tell(event("refused"));
+    replica.events.record(event("refused"));
     replica.counts(EventResult::Refused, 1).await;
     *server.code.lock().unwrap() = None;
-    replica.events.tell(event("written"));
+    replica.events.record(event("written"));
     replica.counts(EventResult::Written, 1).await;
 }
 
@@ -137,7 +137,7 @@ async fn too_many_are_dropped_and_counted() {
     let server = Server::default();
     let replica = Replica::start(&server);
     let told = 10 * usize::try_from(BURST).unwrap();
-    (0..told).for_each(|i| replica.events.tell(event(&i.to_string())));
+    (0..told).for_each(|i| replica.events.record(event(&i.to_string())));
     replica.lead(true);
     let done = async {
         let all = || replica.metrics.encode().matches("edgeward_events_total{").count() == 2;
@@ -155,7 +155,7 @@ async fn too_many_are_dropped_and_counted() {
     let before = server.names();
     let again = async {
         for i in 0.. {
-            replica.events.tell(event(&format!("late-{i}")));
+            replica.events.record(event(&format!("late-{i}")));
             if server.names() > before {
                 return;
             }
@@ -174,7 +174,7 @@ async fn a_full_queue_drops_what_it_is_told() {
     );
     let metrics = Arc::<Metrics>::default();
     let (recorder, events) = Recorder::new(client, config, Clock::start(), Arc::clone(&metrics));
-    (0..WAITING + 3).for_each(|i| events.tell(event(&i.to_string())));
+    (0..WAITING + 3).for_each(|i| events.record(event(&i.to_string())));
     let counted = r#"edgeward_events_total{reason="PlacedCloud",result="dropped"} 3"#;
     assert!(metrics.encode().contains(counted), "{}", metrics.encode());
     drop(recorder);

@@ -43,10 +43,10 @@ impl Server {
         loop {
             match candidate.step(now) {
                 Step::Wait(_) => return,
-                Step::Read => candidate.saw(self.lease.clone(), now.moment, jitter),
+                Step::Read => candidate.observe(self.lease.clone(), now.moment, jitter),
                 Step::Create(lease) | Step::Replace(lease) => match self.write(&lease) {
-                    Some(stored) => candidate.wrote(stored, now.moment, jitter),
-                    None => candidate.outrun(),
+                    Some(stored) => candidate.written(stored, now.moment, jitter),
+                    None => candidate.conflict(),
                 },
             }
         }
@@ -82,7 +82,7 @@ fn what_was_released_is_taken_at_the_next_look() {
     assert_eq!(b.released(at(1)), None, "not its own to release");
     let released = a.released(at(500)).unwrap();
     let stored = server.write(&released).unwrap();
-    a.wrote(stored, at(500).moment, NO_JITTER);
+    a.written(stored, at(500).moment, NO_JITTER);
     assert!(!holds(&a, at(500)) && a.released(at(500)).is_none());
     server.serve(&mut b, at(999), NO_JITTER);
     assert!(!holds(&b, at(999)));
@@ -157,7 +157,7 @@ fn a_holder_that_nobody_answers_gives_up_in_time() {
 #[test]
 fn a_write_of_unknown_outcome_is_found_again() {
     let (mut server, mut a) = (Server::default(), candidate("a"));
-    a.saw(None, at(0).moment, NO_JITTER);
+    a.observe(None, at(0).moment, NO_JITTER);
     let Step::Create(lease) = a.step(at(0)) else {
         panic!("not created")
     };
@@ -224,11 +224,11 @@ proptest! {
                 busy[who] = ms + back;
                 let (answered, jitter) = (local(who, ms + back).moment, Permille(jitter));
                 match (step, fate) {
-                    (Step::Read, Fate::Answered) => here.saw(server.lease.clone(), answered, jitter),
+                    (Step::Read, Fate::Answered) => here.observe(server.lease.clone(), answered, jitter),
                     (Step::Create(lease) | Step::Replace(lease), Fate::Answered | Fate::Unheard) => {
                         match (server.write(&lease), fate) {
-                            (Some(stored), Fate::Answered) => here.wrote(stored, sent.moment, jitter),
-                            (None, Fate::Answered) => here.outrun(),
+                            (Some(stored), Fate::Answered) => here.written(stored, sent.moment, jitter),
+                            (None, Fate::Answered) => here.conflict(),
                             _ => here.failed(answered, jitter),
                         }
                     }

@@ -1,4 +1,4 @@
-//! How a pod stands: what was decided, where it is, and what keeps it.
+//! The scheduling state of a pod: what was decided, where it is, and what keeps it.
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use edgeward_core::keys::Keys;
 /// A pod that exists, for people.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Standing {
+pub(super) struct SchedulingState {
     /// What was written on it; `None` where no decision was.
     #[serde(skip)]
     pub(super) decided: Option<Decided>,
@@ -34,7 +34,7 @@ pub(super) struct Standing {
     pub(super) deleted: Option<String>,
 }
 
-/// A decision as it stands on the pod. Anybody may write annotations.
+/// A decision as the pod carries it. Anybody may write annotations.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Decided {
@@ -65,7 +65,7 @@ pub(super) struct Then {
     pub(super) refusals: Vec<String>,
 }
 
-impl Standing {
+impl SchedulingState {
     /// Reads the pod's JSON. `site` is the one that it is of by its spec.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl Standing {
     }
 }
 
-impl Standing {
+impl SchedulingState {
     /// Whether our gate is what keeps it from kube-scheduler.
     pub(super) fn is_held(&self) -> bool {
         let is_finished = ["Succeeded", "Failed"].contains(&&*self.phase);
@@ -227,7 +227,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 fn waiting(container: &Value) -> Option<String> {
     let waiting = container["state"]["waiting"].as_object()?;
     let text = |name: &str| waiting.get(name).and_then(Value::as_str).unwrap_or_default();
-    // What every container waits for at first is no news.
+    // What every container waits for at first says nothing.
     let reason =
         Some(text("reason")).filter(|reason| !["ContainerCreating", "PodInitializing", ""].contains(reason))?;
     let name = container["name"].as_str().unwrap_or_default();

@@ -4,14 +4,14 @@ use edgeward_core::units::{Micros, Moment};
 
 /// A token bucket: so many at once, and one more after each interval.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(super) struct TokenBucket {
     interval: Micros,
     capacity: u64,
     /// When it is full again.
     full_at: Moment,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// A full one.
     pub(super) fn new(capacity: u64, interval: Micros) -> Self {
         Self {
@@ -38,9 +38,9 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_then_one_at_a_time() {
-        let mut bucket = Bucket::new(3, Micros::from_secs(1));
+        let mut bucket = TokenBucket::new(3, Micros::from_secs(1));
         let at = |ms| Moment(0).after(Micros::from_millis(ms));
-        let taken = |bucket: &mut Bucket, ms| (0..10).filter(|_| bucket.take(at(ms))).count();
+        let taken = |bucket: &mut TokenBucket, ms| (0..10).filter(|_| bucket.take(at(ms))).count();
         assert_eq!(taken(&mut bucket, 0), 3);
         assert_eq!(taken(&mut bucket, 999), 0);
         assert_eq!(taken(&mut bucket, 1_000), 1);

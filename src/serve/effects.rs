@@ -1,0 +1,225 @@
+//! What is done about the engine's effects: requirements that are met, Events, metrics and log lines.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use edgeward_core::cluster::cache::Kind;
+use edgeward_core::config::Config;
+use edgeward_core::engine::Effect;
+
+use crate::controllers::events::{Events, PodEvent, loop_paused};
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use crate::serve::Requirement;
+
+/// Carries out the engine's effects. Never blocks: the engine waits meanwhile.
+pub(super) struct EffectHandler {
+    /// Met when everything of a kind is listed and published.
+    pub(super) listed: BTreeMap<Kind, Requirement>,
+    pub(super) events: Events,
+    pub(super) config: Arc<ArcSwap<Config>>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) clock: Clock,
+}
+
+impl EffectHandler {
+    pub(super) fn handle(&mut self, effect: Effect) {
+        let now = || self.clock.wall();
+        match effect {
+            Effect::Listed(kind) => {
+                if let Some(listed) = self.listed.remove(&kind) {
+                    listed.met();
+                }
+            }
+            Effect::Decided(decision) => self.events.decided(*decision),
+            Effect::Paused(closed) => {
+                tracing::warn!(
+                    namespace = &*closed.namespace,
+                    controller = &*closed.controller,
+                    failures = closed.failures,
+                    pause_s = closed.pause.0 / 1_000_000,
+                    "pods of a controller fail over and over; they are left as they are for a while"
+                );
+                self.metrics.aftermath().paused();
+                self.events.record(loop_paused(&closed, now()));
+            }
+            Effect::HeldByAnotherDomain(pod) => {
+                let keys = &self.config.load().keys;
+                self.events.record(PodEvent::another_domain(*pod, keys, now()));
+            }
+            Effect::OtherDomains { any, new } => {
+                self.metrics.configuration().other_domains(any);
+                let domain = &*self.config.load().keys.domain;
+                for (gate_domain, pods) in new {
+                    tracing::error!(
+                        domain,
+                        gate_domain = &*gate_domain,
+                        pods,
+                        "pods are behind the gate of another domain, and nobody releases them; was the domain changed?"
+                    );
+                }
+            }
+            Effect::SitesInUse(sites) => tracing::info!(sites = sites.join(" "), "other sites are in use"),
+            Effect::NodeFault(fault) => tracing::warn!(
+                node = &*fault.node,
+                sites = fault.sites.join(" "),
+                "carries the selectors of several sites; it counts to the first cloud of them"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use edgeward_core::cluster::cache::NodeFault;
+    use edgeward_core::guard::loop_guard::Loop;
+    use edgeward_core::model::decision_id::DecisionId;
+    use edgeward_core::model::pod_record::{Decided, OtherDomainPod};
+    use edgeward_core::model::site::SiteKind;
+    use edgeward_core::resources::Amounts;
+    use edgeward_core::units::{Micros, Moment};
+    use edgeward_core::wire::pod::ObservedDecision;
+    use http::{Request, Response};
+    use http_body_util::BodyExt as _;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::Value;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::controllers::events::Recorder;
+    use crate::controllers::lease::Leadership;
+    use crate::serve::Readiness;
+    use crate::testkit::Log;
+
+    /// Long enough for a busy machine.
+    const BOUND: Duration = Duration::from_secs(30);
+
+    /// A handler of a replica that leads, and the reasons of the Events that an API server was sent.
+    fn handler(readiness: &Readiness) -> (EffectHandler, Arc<Mutex<Vec<String>>>) {
+        let written = Arc::<Mutex<Vec<String>>>::default();
+        let keep = Arc::clone(&written);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let keep = Arc::clone(&keep);
+            Box::pin(async move {
+                let body = request.into_body().collect().await?.to_bytes();
+                let event: Value = serde_json::from_slice(&body)?;
+                let reason = event["reason"].as_str().unwrap_or_default();
+                keep.lock().unwrap().push(reason.to_owned());
+                let response = Response::builder().status(201);
+                anyhow::Ok(response.body(Body::from(body.to_vec()))?)
+            })
+        });
+        let (clock, metrics) = (Clock::start(), Arc::<Metrics>::default());
+        let config = Arc::new(ArcSwap::from_pointee(Config::default()));
+        let client = Client::new(service, "default");
+        let (recorder, events) = Recorder::new(client, Arc::clone(&config), clock, Arc::clone(&metrics));
+        let (leads, leadership) = Leadership::new(clock);
+        leads.send_replace(Some(Moment(i64::MAX)));
+        tokio::spawn(async move {
+            let _leads = leads;
+            recorder.run(leadership).await;
+        });
+        let handler = EffectHandler {
+            listed: [(Kind::Pods, readiness.require("pods"))].into(),
+            events,
+            config,
+            metrics,
+            clock,
+        };
+        (handler, written)
+    }
+
+    async fn is_written(written: &Mutex<Vec<String>>, reason: &str) {
+        let waited = timeout(BOUND, async {
+            while written.lock().unwrap().iter().all(|one| one != reason) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        waited.await.unwrap_or_else(|_| panic!("no Event {reason}"));
+    }
+
+    #[tokio::test]
+    async fn each_effect_is_carried_out() {
+        let log = Log::default();
+        let to = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || to.clone());
+        let subscriber = subscriber.finish();
+        let _logged = tracing::subscriber::set_default(subscriber);
+        let readiness = Readiness::default();
+        let (mut handler, written) = handler(&readiness);
+        let metrics = Arc::clone(&handler.metrics);
+
+        assert_eq!(readiness.missing(), ["pods"]);
+        handler.handle(Effect::Listed(Kind::Nodes));
+        assert_eq!(readiness.missing(), ["pods"]);
+        handler.handle(Effect::Listed(Kind::Pods));
+        assert!(readiness.missing().is_empty());
+
+        handler.handle(Effect::Decided(Box::new(ObservedDecision {
+            namespace: "shop".into(),
+            uid: "u1".into(),
+            site: Some(("cloud".to_owned(), SiteKind::Cloud)),
+            gated: false,
+            request: Amounts::default(),
+            decided: Decided {
+                id: DecisionId(1),
+                reason: "cloud_best_effort".into(),
+                at: handler.clock.wall(),
+                name: "camera".into(),
+                rtt_ms: None,
+                explain: None,
+                slo: None,
+                faults: vec![],
+            },
+        })));
+        is_written(&written, "PlacedCloud").await;
+
+        handler.handle(Effect::Paused(Loop {
+            namespace: "shop".into(),
+            controller: "Robot r2".into(),
+            pod: "camera".into(),
+            uid: "u2".into(),
+            decision: None,
+            failures: 11,
+            pause: Micros::from_secs(300),
+        }));
+        is_written(&written, "LoopGuard").await;
+        assert!(log.text().contains("pods of a controller fail over and over"));
+        assert!(metrics.encode().contains("edgeward_loop_guard_pauses_total 1\n"));
+
+        handler.handle(Effect::HeldByAnotherDomain(Box::new(OtherDomainPod {
+            namespace: "shop".into(),
+            name: "camera".into(),
+            uid: "u3".into(),
+            domain: "acme.dev".into(),
+        })));
+        is_written(&written, "GateOfAnotherDomain").await;
+
+        let fault = "edgeward_config_faults{path=\"domain\"} 1\n";
+        let new = vec![("acme.dev".into(), 2)];
+        handler.handle(Effect::OtherDomains { any: true, new });
+        assert!(metrics.encode().contains(fault));
+        assert!(log.text().contains("pods are behind the gate of another domain"));
+        handler.handle(Effect::OtherDomains {
+            any: false,
+            new: vec![],
+        });
+        assert!(!metrics.encode().contains(fault));
+
+        handler.handle(Effect::SitesInUse(vec!["edge".to_owned(), "cloud".to_owned()]));
+        assert!(log.text().contains("other sites are in use sites=\"edge cloud\""));
+
+        handler.handle(Effect::NodeFault(NodeFault {
+            node: "a".into(),
+            sites: vec!["edge".to_owned(), "cloud".to_owned()],
+        }));
+        assert!(log.text().contains("carries the selectors of several sites"));
+    }
+}
