@@ -14,7 +14,8 @@ use kube::{CustomResource, CustomResourceExt as _, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use edgeward_core::model::slo::MAX_MILLIS;
+use edgeward_core::model::slo::{self, MAX_MILLIS};
+use edgeward_core::model::ties;
 
 /// A place where pods can run: the nodes of this cluster, or a cluster behind virtual nodes.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,23 +53,19 @@ pub struct SiteSpec {
     pub kind: SiteKind,
     /// A node with all of these labels is of this site, and a pod that is placed here gets them as its nodeSelector.
     /// Default by kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
     #[x_kube(validation = label_keys())]
     #[x_kube(validation = label_values())]
     pub node_selector: Option<BTreeMap<String, LabelValue>>,
     /// What a pod that is placed here is given besides, where it does not tolerate as much. Default by kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub tolerations: Option<Vec<Toleration>>,
     /// The RuntimeClass that a pod that is placed here is given, if it names none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     #[x_kube(validation = matches(DNS_SUBDOMAIN, "the name of a RuntimeClass: lower-case letters, digits, `-` and `.`"))]
     pub runtime_class_name: Option<String>,
     /// What the WAN towards the site is measured by: icmp://host, tcp://host:port or https://host, with port
     /// and path if need be. Without any, it counts as unreachable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), inner(length(max = 2048)))]
     #[x_kube(validation = Rule::new("self.all(probe, self.exists_one(other, other == probe))").message("an endpoint is listed twice"))]
     #[x_kube(validation = Rule::new(format!("self.all(probe, probe.matches('{ENDPOINT}'))")).message(Message::Expression(format!(
@@ -76,19 +73,15 @@ pub struct SiteSpec {
     ))))]
     pub probes: Option<Vec<String>>,
     /// RTT from which on this site is degraded, ms. Default: the configuration's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = decimal(0.001, 60_000.0, 1_000.0))]
     pub rtt_threshold_ms: Option<f64>,
     /// Packet loss from which on this site is degraded, percent. Default: the configuration's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = decimal(0.1, 100.0, 10.0))]
     pub loss_threshold_pct: Option<f64>,
     /// How fast its CPUs are; 1 is the speed that processing times are stated for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = decimal(0.001, 1_000.0, 1_000.0))]
     pub speed_factor: Option<f64>,
     /// What keeps other pods at the edge, and this cloud site can serve.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 7))]
     pub supports: Option<Vec<Tie>>,
 }
@@ -110,20 +103,10 @@ pub enum SiteKind {
 }
 
 /// Something a pod uses that exists only in the cluster it is created in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[allow(missing_docs)]
-pub enum Tie {
-    PersistentVolumeClaim,
-    HostPath,
-    HostNetwork,
-    #[serde(rename = "hostPID")]
-    HostPid,
-    #[serde(rename = "hostIPC")]
-    HostIpc,
-    HostPort,
-    ResourceClaims,
-}
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(extend("enum" = ties::Tie::ALL.map(ties::Tie::as_str)))]
+pub struct Tie(pub String);
 
 /// A toleration as a pod has it.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,21 +117,17 @@ pub enum Tie {
     .message("value must be empty with operator Exists"))]
 pub struct Toleration {
     /// Key of the taint; empty with Exists tolerates every taint.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 317))]
     #[x_kube(validation = Rule::new(format!("self == '' || self.matches('{LABEL_KEY}')"))
         .message(Message::Expression("self + ' is not a taint key'".into())))]
     pub key: Option<String>,
     /// Equal (default) or Exists.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<TolerationOperator>,
     /// Value of the taint, with Equal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     #[x_kube(validation = matches(LABEL_VALUE, "a taint value: letters, digits, `-`, `_` and `.`, at most 63"))]
     pub value: Option<String>,
     /// Effect of the taint; every effect without.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<TaintEffect>,
 }
 
@@ -174,37 +153,26 @@ pub enum TaintEffect {
 #[serde(rename_all = "camelCase")]
 pub struct SiteStatus {
     /// The generation of the spec that this is about.
-    #[serde(default)]
     pub observed_generation: Option<i64>,
     /// Ready, Degraded, Unreachable, Missing (no node) or Refused (the Site is not in use).
-    #[serde(default)]
     pub health: Option<String>,
     /// Why, in words.
-    #[serde(default)]
     pub reason: Option<String>,
     /// Nodes that are Ready and not cordoned.
-    #[serde(default)]
     pub nodes: Option<i64>,
     /// CPU that pods have left on these nodes.
-    #[serde(default)]
     pub free_cpu: Option<String>,
     /// Memory that pods have left on these nodes.
-    #[serde(default)]
     pub free_memory: Option<String>,
     /// Pods that wait for room there.
-    #[serde(default)]
     pub queue: Option<i64>,
     /// Pods that are held and would go there.
-    #[serde(default)]
     pub held: Option<i64>,
     /// Round-trip time of the WAN, ms.
-    #[serde(default)]
     pub rtt_ms: Option<f64>,
     /// Loss on the WAN, percent.
-    #[serde(default)]
     pub loss_pct: Option<f64>,
     /// When the WAN was last measured, RFC 3339.
-    #[serde(default)]
     #[schemars(extend("format" = "date-time"))]
     pub last_probe: Option<String>,
 }
@@ -241,7 +209,6 @@ pub struct SloPolicySpec {
     /// The pods; `{}` is all of the namespace.
     pub selector: LabelSelector,
     /// Which of several policies that select a pod counts: the highest, then the first by name. Default 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = whole(-1_000_000, 1_000_000, ""))]
     pub precedence: Option<i64>,
     /// What these pods ask for, where they do not say.
@@ -255,44 +222,34 @@ pub struct SloDefaults {
     /// Workload class.
     pub class: Class,
     /// End-to-end deadline, ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = whole(1, MAX_MILLIS as i64, " of milliseconds"))]
     pub deadline_ms: Option<i64>,
     /// p95 latency target, ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = whole(1, MAX_MILLIS as i64, " of milliseconds"))]
     pub latency_target_ms: Option<i64>,
     /// 0 to 10, higher is more important; 5 without.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = whole(0, 10, ""))]
     pub priority: Option<i64>,
     /// Whether they may run in the cloud; true without.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offload_allowed: Option<bool>,
 }
 
 /// Workload class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum Class {
-    Latency,
-    Throughput,
-    Batch,
-}
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(extend("enum" = slo::Class::ALL.map(slo::Class::as_str)))]
+pub struct Class(pub String);
 
 /// Selects objects by their labels, as Kubernetes' own kinds do.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelSelector {
     /// Labels that all must be there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(validation = label_keys())]
     #[x_kube(validation = label_values())]
     pub match_labels: Option<BTreeMap<String, LabelValue>>,
     /// Requirements that all must be met.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub match_expressions: Option<Vec<LabelSelectorRequirement>>,
 }
@@ -310,7 +267,6 @@ pub struct LabelSelectorRequirement {
     /// How it relates to the values.
     pub operator: SelectorOperator,
     /// The values, with In and NotIn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), inner(length(max = 63)))]
     #[x_kube(validation = Rule::new(format!("self.all(value, value.matches('{LABEL_VALUE}'))")).message(Message::Expression(format!(
         "self.filter(value, !value.matches('{LABEL_VALUE}'))[0] + ' is not a label value: letters, digits, `-`, `_` and `.`, at most 63'"
@@ -333,7 +289,6 @@ pub enum SelectorOperator {
 #[serde(rename_all = "camelCase")]
 pub struct SloPolicyStatus {
     /// The generation of the spec that this is about.
-    #[serde(default)]
     pub observed_generation: Option<i64>,
     /// Why the policy is not in force; it is where there are none.
     #[serde(default)]

@@ -20,7 +20,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use comfy_table::Table;
+use comfy_table::{Table, presets};
 
 /// Place Kubernetes pods on the edge or in the cloud, by their SLO, when they are created.
 ///
@@ -114,6 +114,14 @@ fn config_map(text: &str) -> Result<String, String> {
 /// A line on standard error. Not `eprintln!`, which panics where that is closed.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// A table without lines, under this header.
+fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header);
+    table
 }
 
 /// A table without the blanks at the end of its lines.

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use edgeward_core::config::settings::{Assumed, Kind, SETTINGS, Setting};
+use edgeward_core::config::{Assumed, Config, Kind, Setting};
 use edgeward_core::model::slo::Class;
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,7 @@ pub(super) struct ConfigSchema {}
 
 impl ConfigSchema {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let mut schema = object(&SETTINGS)?;
+        let mut schema = object(&Config::SETTINGS)?;
         schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
         schema["title"] = json!("Configuration of edgeward");
         print(&format!("{schema:#}\n"))

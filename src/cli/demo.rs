@@ -8,7 +8,6 @@ use anyhow::{Context as _, anyhow};
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use clap::Args;
-use comfy_table::{Table, presets};
 use edgeward_core::config::{Config, Explain};
 use edgeward_core::engine::SharedState;
 use edgeward_core::wire::fleet_file;
@@ -99,9 +98,7 @@ async fn play() -> anyhow::Result<()> {
             fleet_file::read(&document, &config, clock.moment()).map_err(|faults| yaml::faulty(title, &faults))?;
         shared.set_snapshot(Arc::new(snapshot));
 
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header([
+        let mut table = super::table([
             "POD",
             "CLASS",
             "TARGET",

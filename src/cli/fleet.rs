@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use comfy_table::{Table, presets};
 use edgeward_core::model::node::Node;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::slo::Class;
@@ -80,7 +79,7 @@ impl Fleet {
 }
 
 fn table(snapshot: &Snapshot, now: Moment) -> String {
-    let mut sites = new_table([
+    let mut sites = super::table([
         "SITE",
         "KIND",
         "READY",
@@ -90,7 +89,7 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
         "QUEUE",
         "WAN",
     ]);
-    let mut nodes = new_table(["NODE", "SITE", "STATE", "CPU FREE", "MEMORY FREE", "PODS"]);
+    let mut nodes = super::table(["NODE", "SITE", "STATE", "CPU FREE", "MEMORY FREE", "PODS"]);
     let mut closed = String::new();
     for site in &snapshot.sites {
         sites.add_row(site_row(site, now));
@@ -113,13 +112,6 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
         text += &format!("\n{closed}");
     }
     text
-}
-
-fn new_table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(header);
-    table
 }
 
 fn site_row(site: &Site, now: Moment) -> [String; 8] {
@@ -175,20 +167,15 @@ fn memory(used: i64, total: i64) -> String {
 /// How many pods of each class wait for room.
 fn queue(site: &Site) -> String {
     let waiting = |class| {
-        site.queues
-            .iter()
-            .filter(move |group| group.class == class)
-            .map(|group| group.waiting)
+        let groups = site.queues.iter().filter(move |group| group.class == class);
+        groups.map(|group| group.waiting).sum::<u64>()
     };
-    let classes = Class::ALL.map(|class| (class, waiting(class).sum::<u64>()));
-    let classes = classes.into_iter().filter(|(_, waiting)| *waiting > 0);
-    let classes: Vec<_> = classes
-        .map(|(class, waiting)| format!("{} {waiting}", class.as_str()))
-        .collect();
-    if classes.is_empty() {
-        "-".to_owned()
-    } else {
-        classes.join(", ")
+    let classes = Class::ALL.map(|class| (class.as_str(), waiting(class)));
+    let classes = classes.iter().filter(|(_, waiting)| *waiting > 0);
+    let classes: Vec<_> = classes.map(|(class, waiting)| format!("{class} {waiting}")).collect();
+    match classes.is_empty() {
+        true => "-".to_owned(),
+        false => classes.join(", "),
     }
 }
 

@@ -36,7 +36,7 @@ fn the_config_map_spells_the_defaults() {
     let spelled: Value = serde_saphyr::from_str(map["data"]["config.yaml"].as_str().unwrap()).unwrap();
     let spelled: BTreeSet<_> = spelled.as_object().unwrap().keys().map(String::as_str).collect();
     let flat: BTreeSet<_> = map["data"].as_object().unwrap().keys().map(String::as_str).collect();
-    for setting in Config::SETTINGS {
+    for setting in Config::NAMES {
         // Without one, the value is found out, or the feature is off.
         let has_default = !["replicas", "prometheus"].contains(&setting);
         let is_spelled = spelled.contains(setting) || flat.contains(setting);

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use edgeward_core::config::Config;
-use edgeward_core::config::settings::{Assumed, Kind, SETTINGS, Setting};
+use edgeward_core::config::{Assumed, Config, Kind, Setting};
 use edgeward_core::model::slo::Class;
 use serde_json::{Value, json};
 
@@ -21,13 +20,8 @@ fn faults(document: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_setting_is_declared() {
-    assert_eq!(SETTINGS.each_ref().map(|setting| setting.name), Config::SETTINGS);
-}
-
-#[test]
 fn the_declared_defaults_are_those_that_hold() {
-    for setting in &SETTINGS {
+    for setting in &Config::SETTINGS {
         let document = match setting.default {
             Assumed::Value(text) => json!({setting.name: yaml(text)}),
             Assumed::Words(_) => json!({}),
@@ -71,7 +65,7 @@ fn the_declared_defaults_are_those_that_hold() {
 }
 
 fn setting(name: &str) -> &'static Setting {
-    SETTINGS.iter().find(|setting| setting.name == name).unwrap()
+    Config::SETTINGS.iter().find(|setting| setting.name == name).unwrap()
 }
 
 /// Values that are accepted, and values that are not: those beside the bounds, and of other types.
@@ -179,7 +173,7 @@ fn example(what: &str) -> Value {
 
 #[test]
 fn each_bound_is_where_it_is_declared() {
-    for setting in &SETTINGS {
+    for setting in &Config::SETTINGS {
         let [accepted, refused] = samples(&setting.kind);
         for value in accepted {
             let document = json!({setting.name: value});
@@ -211,7 +205,7 @@ fn objects_have_the_declared_fields() {
             _ => {}
         }
     }
-    for setting in &SETTINGS {
+    for setting in &Config::SETTINGS {
         check(&setting.kind, &|value| json!({setting.name: value}));
     }
 }
@@ -259,7 +253,7 @@ fn is_valid(document: &Value, schema: &Value) -> bool {
 fn the_schema_accepts_what_is_accepted() {
     let output = edgeward().arg("config-schema").output().unwrap();
     let schema: Value = serde_json::from_slice(&output.stdout).unwrap();
-    for setting in &SETTINGS {
+    for setting in &Config::SETTINGS {
         let [accepted, _] = samples(&setting.kind);
         for value in accepted {
             let document = json!({setting.name: value});
@@ -366,8 +360,11 @@ fn rows(place: &str, kind: &Kind) -> String {
 /// The page with its tables made anew, each between a comment that names it and the end of the table.
 fn remade(page: &str) -> String {
     let head = |what: &str| format!("| {what} | type | default | meaning |\n|---|---|---|---|\n");
-    let settings: String = SETTINGS.iter().map(|setting| row(setting.name, setting)).collect();
-    let fields = SETTINGS.iter().filter(|setting| setting.name != "prometheus");
+    let settings: String = Config::SETTINGS
+        .iter()
+        .map(|setting| row(setting.name, setting))
+        .collect();
+    let fields = Config::SETTINGS.iter().filter(|setting| setting.name != "prometheus");
     let fields: String = fields.map(|setting| rows(setting.name, &setting.kind)).collect();
     let tables = [
         ("settings", head("setting") + &settings),

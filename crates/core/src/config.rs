@@ -1,16 +1,20 @@
 //! Configuration: schema, defaults, and a validation that names every fault.
 //!
-//! Each setting is declared for its readers in [`settings`], of which `docs/configuration.md` is made.
+//! Each setting is declared in `settings.rs`, of which `docs/configuration.md` is made.
 
+mod declaration;
 mod guards;
 mod holding;
 pub mod map;
 mod probing;
 mod prometheus;
-pub mod settings;
+mod settings;
 pub(crate) mod site_definition;
 pub mod sites;
 
+pub(crate) use declaration::parse_duration;
+pub use declaration::{Assumed, Kind, Setting};
+use declaration::{Read, words};
 pub use guards::{Backstop, LoopGuard};
 pub use holding::{ForeignGates, Holding, OnNoCapacity};
 pub use probing::Probing;
@@ -80,33 +84,36 @@ pub struct Config {
     pub loop_guard: LoopGuard,
 }
 
-/// What becomes of a pod whose SLO is invalid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InvalidSlo {
-    /// Decided without time bound and offload; kubectl shows a warning.
-    Warn,
-    /// Refused with a message that lists every fault.
-    Deny,
+words! {
+    /// What becomes of a pod whose SLO is invalid.
+    InvalidSlo {
+        /// Decided without time bound and offload; kubectl shows a warning.
+        Warn = "warn",
+        /// Refused with a message that lists every fault.
+        Deny = "deny",
+    }
 }
 
-/// How much of a decision is written on the pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Explain {
-    /// Nothing.
-    Off,
-    /// At most 256 bytes.
-    Short,
-    /// Every number.
-    Full,
+words! {
+    /// How much of a decision is written on the pod.
+    Explain {
+        /// Nothing.
+        Off = "off",
+        /// At most 256 bytes.
+        Short = "short",
+        /// Every number.
+        Full = "full",
+    }
 }
 
-/// Which pods stand in a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QueueModel {
-    /// Pods of the class that wait for room and stand ahead.
-    Waiting,
-    /// Every pod of the class in phase Pending.
-    Pending,
+words! {
+    /// Which pods stand in a queue.
+    QueueModel {
+        /// Pods of the class that wait for room and stand ahead.
+        Waiting = "waiting",
+        /// Every pod of the class in phase Pending.
+        Pending = "pending",
+    }
 }
 
 /// Processing time as `alpha · cpu + beta`.
@@ -157,7 +164,7 @@ impl Config {
         if document.is_null() {
             return Ok(Self::default());
         }
-        crate::document::read(document, |root| Some(Self::from_settings(Self::settings(&root)?)))
+        crate::document::read(document, |root| Some(Self::from_settings(&Self::settings(&root)?)))
     }
 
     /// This configuration, if it can replace `running` without a restart. The domain cannot change: the webhook
@@ -183,217 +190,83 @@ impl Config {
         Thresholds::from(self).with(own.unwrap_or_default())
     }
 
-    /// Every setting, by its name in the document.
-    pub const SETTINGS: [&'static str; 26] = [
-        "domain",
-        "excludedNamespaces",
-        "sites",
-        "probing",
-        "enableOffload",
-        "invalidSlo",
-        "onNoCapacity",
-        "holdClasses",
-        "holdLimits",
-        "waitForTerminating",
-        "foreignGates",
-        "maxPriority",
-        "cloudPodDeletionCost",
-        "explain",
-        "rttThresholdMs",
-        "lossThresholdPct",
-        "telemetryCacheTTL",
-        "reservationTTL",
-        "replicas",
-        "models",
-        "queueModel",
-        "minObservations",
-        "prometheus",
-        "placedEdgeEvents",
-        "backstop",
-        "loopGuard",
-    ];
-
     /// Each setting of a document.
-    fn settings<'d>(root: &Field<'d>) -> Option<[Field<'d>; Self::SETTINGS.len()]> {
-        root.object_but(
-            Self::SETTINGS,
-            &[
-                (
-                    "cloudEndpoint",
-                    "it is a key of the ConfigMap, beside config.yaml; a document has it as the probe of a site (sites, probes)",
-                ),
-                (
-                    "pollingIntervalMs",
-                    "it is a key of the ConfigMap, beside config.yaml, and has no effect",
-                ),
-            ],
-        )
+    fn settings<'d>(root: &Field<'d>) -> Option<[Field<'d>; Self::NAMES.len()]> {
+        let elsewhere = [
+            (
+                "cloudEndpoint",
+                "it is a key of the ConfigMap, beside config.yaml; a document has it as the probe of a site (sites, probes)",
+            ),
+            (
+                "pollingIntervalMs",
+                "it is a key of the ConfigMap, beside config.yaml, and has no effect",
+            ),
+        ];
+        let (settings, []) = root.object_with(Self::NAMES, [], &elsewhere)?;
+        Some(settings)
     }
 
-    fn from_settings(settings: [Field<'_>; Self::SETTINGS.len()]) -> Self {
+    fn from_settings(settings: &[Field<'_>; Self::NAMES.len()]) -> Self {
         let mut config = Self::default();
-        let [
-            domain,
-            excluded_namespaces,
-            sites,
-            probing,
-            enable_offload,
-            invalid_slo,
-            on_no_capacity,
-            hold_classes,
-            hold_limits,
-            wait_for_terminating,
-            foreign_gates,
-            max_priority,
-            cloud_deletion_cost,
-            explain,
-            rtt_threshold,
-            loss_threshold,
-            telemetry_ttl,
-            reservation_ttl,
-            replicas,
-            models,
-            queue_model,
-            min_observations,
-            prometheus,
-            placed_edge_events,
-            backstop,
-            loop_guard,
-        ] = settings;
-
-        if let Some(name) = domain.non_empty_string() {
-            if is_domain(name) {
-                config.keys = Keys::new(name);
-            } else {
-                domain.fault(format!(
-                    "{name:?} is not a DNS domain such as example.io of at most 200 characters"
-                ));
-            }
-        }
-        if let Some(names) = excluded_namespaces.list() {
-            config
-                .excluded_namespaces
-                .extend(names.iter().filter_map(namespace).map(str::to_owned));
-        }
-        set(&mut config.sites, sites::read(&sites));
-        if let Some([probes, period, timeout]) = probing.object(["probes", "period", "timeout"]) {
-            let probing = &mut config.probing;
-            set(&mut probing.probes, probes.integer(1..=100).map(|probes| probes as u32));
-            set(&mut probing.period, duration(&period, ["1s", "1h"]));
-            set(&mut probing.timeout, duration(&timeout, ["1ms", "1m"]));
-        }
-        set(&mut config.enable_offload, enable_offload.boolean());
-        set(
-            &mut config.invalid_slo,
-            invalid_slo.word(&[("warn", InvalidSlo::Warn), ("deny", InvalidSlo::Deny)]),
-        );
-        config.holding = holding::read([
-            on_no_capacity,
-            hold_classes,
-            hold_limits,
-            wait_for_terminating,
-            foreign_gates,
-        ]);
-        config.priority_caps = holding::read_caps(&max_priority);
-        // Zero is what a pod without the annotation has.
-        let range = i64::from(i32::MIN)..=i64::from(i32::MAX);
-        if let Some(cost) = cloud_deletion_cost.integer(range) {
-            config.cloud_deletion_cost = i32::try_from(cost).ok().filter(|cost| *cost != 0);
-        }
-        set(
-            &mut config.explain,
-            explain.word(&[
-                ("off", Explain::Off),
-                ("short", Explain::Short),
-                ("full", Explain::Full),
-            ]),
-        );
-        set(
-            &mut config.rtt_threshold,
-            rtt_threshold
-                .thousandths(site_definition::RTT_THRESHOLD)
-                .map(|us| Micros(us as u64)),
-        );
-        set(
-            &mut config.loss_threshold,
-            loss_threshold.percent(site_definition::LOSS_THRESHOLD),
-        );
-        set(&mut config.telemetry_ttl, duration(&telemetry_ttl, ["1ms", "24h"]));
-        config.replicas = replicas.integer(1..=100).map(|replicas| replicas as u32);
-        set(&mut config.reservation_ttl, duration(&reservation_ttl, ["0s", "24h"]));
-        for (name, model) in models.entries().into_iter().flatten() {
-            let Some(class) = Class::parse(name) else {
-                model.fault("is not a class; there are latency, throughput, batch".into());
-                continue;
-            };
-            let Some([alpha, beta]) = model.object(["alpha", "beta"]) else {
-                continue;
-            };
-            set(
-                &mut config.models[class].alpha_us,
-                alpha.thousandths(0..=1_000_000).map(|us| us as u64),
-            );
-            set(
-                &mut config.models[class].beta,
-                beta.thousandths(0..=86_400_000_000).map(|us| Micros(us as u64)),
-            );
-        }
-        set(
-            &mut config.queue_model,
-            queue_model.word(&[("waiting", QueueModel::Waiting), ("pending", QueueModel::Pending)]),
-        );
-        set(
-            &mut config.min_observations,
-            min_observations.integer(1..=1_000_000).map(|count| count as u32),
-        );
-        config.prometheus = prometheus::read(&prometheus);
-        set(&mut config.placed_edge_events, placed_edge_events.boolean());
-        config.backstop = guards::read_backstop(&backstop);
-        config.loop_guard = guards::read_loop_guard(&loop_guard);
+        config.take(settings);
         config
     }
 }
 
-fn set<T>(setting: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *setting = value;
-    }
-}
-
-/// A duration such as `60s` or `1m30s`, between the two given (both included).
-fn duration(field: &Field<'_>, [least, most]: [&str; 2]) -> Option<Micros> {
-    let expected = format!("a duration from {least} to {most}, such as 60s or 1m30s");
-    field.typed(&expected, |value| {
-        let text = if *value == 0 { "0s" } else { value.as_str()? };
-        parse_duration(text).filter(|us| (parse_duration(least)..=parse_duration(most)).contains(&Some(*us)))
-    })
-}
-
-/// One or more whole numbers with a unit each, as Go prints durations: `1500ms`, `60s`, `1m0s`, `1h`.
-pub(crate) fn parse_duration(text: &str) -> Option<Micros> {
-    let mut rest = text;
-    let mut sum = 0_u64;
-    loop {
-        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
-        let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len()));
-        let unit_ms: u64 = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return None,
-        };
-        sum = sum.checked_add(number.parse::<u64>().ok()?.checked_mul(unit_ms)?)?;
-        rest = after;
-        if rest.is_empty() {
-            return Some(Micros::from_millis(sum));
+impl Read for Keys {
+    fn read(&mut self, field: &Field<'_>, _: &Kind) {
+        match field.non_empty_string() {
+            Some(name) if is_domain(name) => *self = Self::new(name),
+            Some(name) => field.fault(format!(
+                "{name:?} is not a DNS domain such as example.io of at most 200 characters"
+            )),
+            None => {}
         }
     }
 }
 
-/// The name of a namespace.
-fn namespace<'d>(field: &Field<'d>) -> Option<&'d str> {
-    field.string().filter(|name| is_namespace(name, field))
+/// Names of namespaces besides those that are there.
+impl Read for Vec<String> {
+    fn read(&mut self, field: &Field<'_>, _: &Kind) {
+        for field in field.list().into_iter().flatten() {
+            self.extend(
+                field
+                    .string()
+                    .filter(|name| is_namespace(name, &field))
+                    .map(str::to_owned),
+            );
+        }
+    }
+}
+
+/// Zero is none: it is what a pod without the annotation has.
+impl Read for Option<i32> {
+    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
+        if let Some(number) = kind.integer(field) {
+            *self = Some(number).filter(|number| *number != 0);
+        }
+    }
+}
+
+impl Read for PerClass<LinearModel> {
+    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
+        let Kind::PerClass(to) = kind else { return };
+        for (class, field) in by_class(field) {
+            self[class].read(&field, to);
+        }
+    }
+}
+
+/// The entries of a map by workload class; another key is a fault.
+pub(crate) fn by_class<'d>(field: &Field<'d>) -> impl Iterator<Item = (Class, Field<'d>)> {
+    let entries = field.entries().into_iter().flatten();
+    entries.filter_map(|(name, field)| match Class::parse(name) {
+        Some(class) => Some((class, field)),
+        None => {
+            field.fault("is not a class; there are latency, throughput, batch".into());
+            None
+        }
+    })
 }
 
 /// Whether this can be the name of a namespace, which is a fault of `field` otherwise.

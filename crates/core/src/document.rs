@@ -158,17 +158,14 @@ impl<'d> Field<'d> {
         })
     }
 
-    /// A percentage with at most one decimal, from `least` to 100.
-    pub fn percent(&self, least: Permille) -> Option<Permille> {
-        let expected = format!(
-            "a percentage from {} to 100 with at most one decimal",
-            decimal(i64::from(least.0) * 100)
-        );
+    /// A percentage with at most one decimal, from so many thousandths to 100.
+    pub fn percent(&self, least: i64) -> Option<Permille> {
+        let expected = format!("a percentage from {} to 100 with at most one decimal", decimal(least));
         self.typed(&expected, |value| {
             let Value::Number(number) = value else { return None };
             let thousandths = to_thousandths(&number.to_string())?;
-            let permille = u32::try_from(thousandths / 100).ok().map(Permille)?;
-            (thousandths % 100 == 0 && (least..=Permille(1_000)).contains(&permille)).then_some(permille)
+            let is_valid = thousandths % 100 == 0 && (least..=100_000).contains(&thousandths);
+            is_valid.then_some(Permille((thousandths / 100) as u32))
         })
     }
 
@@ -197,67 +194,34 @@ impl<'d> Field<'d> {
 
     /// The elements of a list.
     pub fn list(&self) -> Option<Vec<Field<'d>>> {
-        let elements = self.typed("a list", Value::as_array)?;
-        let field = |(i, value)| Field {
-            path: format!("{}[{i}]", self.path),
-            value: Some(value),
-            faults: self.faults,
-        };
-        Some(elements.iter().enumerate().map(field).collect())
+        let elements = self.typed("a list", Value::as_array)?.iter().enumerate();
+        let field = |(i, value)| self.at(format!("{}[{i}]", self.path), Some(value));
+        Some(elements.map(field).collect())
     }
 
     /// The entries of a map with keys of the document's own choice.
     pub fn entries(&self) -> Option<Vec<(&'d str, Field<'d>)>> {
-        let map = self.typed("a map", Value::as_object)?;
-        let field = |value, key: &str| Field {
-            path: self.child(key),
-            value: Some(value),
-            faults: self.faults,
-        };
-        Some(
-            map.iter()
-                .map(|(key, value)| (key.as_str(), field(value, key)))
-                .collect(),
-        )
+        let entries = self.typed("a map", Value::as_object)?.iter();
+        let entry = |(key, value): (&'d String, _)| (key.as_str(), self.at(self.child(key), Some(value)));
+        Some(entries.map(entry).collect())
     }
 
     /// A map of strings to strings.
     pub fn string_map(&self) -> Option<Vec<(&'d str, &'d str)>> {
-        let entries = self.entries()?;
-        Some(
-            entries
-                .into_iter()
-                .filter_map(|(key, field)| Some((key, field.string()?)))
-                .collect(),
-        )
+        let entries = self.entries()?.into_iter();
+        let entry = |(key, field): (_, Field<'d>)| Some((key, field.string()?));
+        Some(entries.filter_map(entry).collect())
     }
 
     /// An object with these fields and no others.
     pub fn object<const N: usize>(&self, fields: [&str; N]) -> Option<[Field<'d>; N]> {
-        let (fields, []) = self.object_with(fields, [])?;
+        let (fields, []) = self.object_with(fields, [], &[])?;
         Some(fields)
     }
 
-    /// The same, where some names are looked for here that belong elsewhere: each with what to say of it.
-    pub(super) fn object_but<const N: usize>(
-        &self,
-        fields: [&str; N],
-        elsewhere: &[(&str, &str)],
-    ) -> Option<[Field<'d>; N]> {
-        let (fields, []) = self.read_object(fields, [], elsewhere)?;
-        Some(fields)
-    }
-
-    /// The same of fields that are named in two places.
-    pub fn object_with<const N: usize, const M: usize>(
-        &self,
-        fields: [&str; N],
-        more: [&str; M],
-    ) -> Option<([Field<'d>; N], [Field<'d>; M])> {
-        self.read_object(fields, more, &[])
-    }
-
-    fn read_object<const N: usize, const M: usize>(
+    /// The same of fields that are named in two places, where some names are looked for here that belong elsewhere: each
+    /// with what to say of it.
+    pub(super) fn object_with<const N: usize, const M: usize>(
         &self,
         fields: [&str; N],
         more: [&str; M],
@@ -266,26 +230,28 @@ impl<'d> Field<'d> {
         let map = self.typed("an object", Value::as_object)?;
         let known = [&fields[..], &more].concat();
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
-            let unknown = Field {
-                path: self.child(key),
-                value: None,
-                faults: self.faults,
-            };
-            unknown.fault(match elsewhere.iter().find(|(name, _)| name == key) {
+            let place = elsewhere.iter().find(|(name, _)| name == key);
+            let message = match place {
                 Some((_, place)) => format!("is not a field here: {place}"),
                 None => format!(
                     "is not a field here{}; there are {}",
                     meant(key, &known),
                     known.join(", ")
                 ),
-            });
+            };
+            self.at(self.child(key), None).fault(message);
         }
-        let field = |key: &str| Field {
-            path: self.child(key),
-            value: map.get(key),
-            faults: self.faults,
-        };
+        let field = |key: &str| self.at(self.child(key), map.get(key));
         Some((fields.map(field), more.map(field)))
+    }
+
+    /// Another place of the same document.
+    fn at(&self, path: String, value: Option<&'d Value>) -> Field<'d> {
+        Field {
+            path,
+            value,
+            faults: self.faults,
+        }
     }
 
     fn child(&self, key: &str) -> String {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use comfy_table::{Table, presets};
 use edgeward_core::model::slo::SloFault;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::explain::times;
@@ -14,7 +13,7 @@ use edgeward_core::units::Quantity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::cli::trimmed;
+use crate::cli::{table, trimmed};
 
 /// Everything that is printed.
 #[derive(Serialize)]
@@ -118,9 +117,7 @@ pub(super) fn integers(request: &ResourceList<'_>) -> BTreeMap<String, i64> {
 impl ReviewList {
     /// For people.
     pub(super) fn table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header(["POD", "CLASS", "VERDICT", "SITE", "REASON", "ETA"]);
+        let mut table = table(["POD", "CLASS", "VERDICT", "SITE", "REASON", "ETA"]);
         for item in &self.items {
             let eta = item
                 .sites

@@ -1,7 +1,5 @@
 //! What is done about pods that slipped past us, and about controllers whose pods fail over and over.
 
-use super::{duration, set};
-use crate::document::Field;
 use crate::units::Micros;
 
 /// What is done about pods that kube-scheduler finds no node for.
@@ -27,22 +25,4 @@ impl Default for LoopGuard {
             pause: Micros::from_secs(300),
         }
     }
-}
-
-pub(super) fn read_backstop(field: &Field<'_>) -> Backstop {
-    let mut backstop = Backstop::default();
-    if let Some([recreate]) = field.object(["recreate"]) {
-        set(&mut backstop.recreate, recreate.boolean());
-    }
-    backstop
-}
-
-pub(super) fn read_loop_guard(field: &Field<'_>) -> LoopGuard {
-    let mut guard = LoopGuard::default();
-    if let Some([failures, pause]) = field.object(["failuresPerMinute", "pause"]) {
-        let count = failures.integer(1..=1000).and_then(|count| usize::try_from(count).ok());
-        set(&mut guard.failures_per_minute, count);
-        set(&mut guard.pause, duration(&pause, ["0s", "24h"]));
-    }
-    guard
 }

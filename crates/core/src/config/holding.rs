@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{duration, is_namespace, set};
+use crate::config::declaration::{Kind, Read, words};
+use crate::config::is_namespace;
 use crate::document::Field;
 use crate::model::slo::{Class, PerClass};
 use crate::units::Micros;
@@ -22,22 +23,24 @@ pub struct Holding {
     pub foreign_gates: ForeignGates,
 }
 
-/// What becomes of a pod that no site has room for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnNoCapacity {
-    /// It is held until some site has room.
-    Hold,
-    /// It goes to the edge and is Pending there.
-    Edge,
+words! {
+    /// What becomes of a pod that no site has room for.
+    OnNoCapacity {
+        /// It is held until some site has room.
+        Hold = "hold",
+        /// It goes to the edge and is Pending there.
+        Edge = "edge",
+    }
 }
 
-/// What becomes of a pod that arrives with the gates of others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ForeignGates {
-    /// It gets ours too, and is decided when ours is the last.
-    Wait,
-    /// It passes through.
-    PassThrough,
+words! {
+    /// What becomes of a pod that arrives with the gates of others.
+    ForeignGates {
+        /// It gets ours too, and is decided when ours is the last.
+        Wait = "wait",
+        /// It passes through.
+        PassThrough = "passThrough",
+    }
 }
 
 impl Default for Holding {
@@ -64,54 +67,48 @@ impl Holding {
     }
 }
 
-/// Reads the settings of these names: `onNoCapacity`, `holdClasses`, `holdLimits`, `waitForTerminating`, `foreignGates`.
-pub(super) fn read([on_no_capacity, classes, limits, wait_for_terminating, foreign_gates]: [Field<'_>; 5]) -> Holding {
-    let mut holding = Holding::default();
-    set(
-        &mut holding.on_no_capacity,
-        on_no_capacity.word(&[("hold", OnNoCapacity::Hold), ("edge", OnNoCapacity::Edge)]),
-    );
-    if let Some(names) = classes.list() {
-        holding.classes = PerClass::default();
+/// The classes that are named, and no others.
+impl Read for PerClass<bool> {
+    fn read(&mut self, field: &Field<'_>, _: &Kind) {
+        let Some(names) = field.list() else { return };
+        *self = Self::default();
+        let class = |name: &Field<'_>| name.word(&Class::ALL.map(|class| (class.as_str(), class)));
         for class in names.iter().filter_map(class) {
-            holding.classes[class] = true;
+            self[class] = true;
         }
     }
-    per_class(&limits, ["1s", "1h"], &mut holding.limits);
-    if wait_for_terminating.is_object() {
-        per_class(&wait_for_terminating, TERMINATING, &mut holding.wait_for_terminating);
-    } else if let Some(wait) = duration(&wait_for_terminating, TERMINATING) {
-        holding.wait_for_terminating = PerClass([wait; 3]);
+}
+
+/// One value is for every class; a class that is not named keeps what it has.
+impl Read for PerClass<Micros> {
+    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
+        match kind {
+            Kind::Either(_, map) if field.is_object() => self.read(field, map),
+            Kind::PerClass(to) => {
+                let fields = field.object(Class::ALL.map(Class::as_str)).into_iter().flatten();
+                for (own, field) in self.0.iter_mut().zip(fields) {
+                    own.read(&field, to);
+                }
+            }
+            Kind::Either(one, _) if field.is_present() => {
+                self.0[0].read(field, one);
+                self.0 = [self.0[0]; 3];
+            }
+            _ => {}
+        }
     }
-    set(
-        &mut holding.foreign_gates,
-        foreign_gates.word(&[("wait", ForeignGates::Wait), ("passThrough", ForeignGates::PassThrough)]),
-    );
-    holding
 }
 
-const TERMINATING: [&str; 2] = ["0s", "10m"];
-
-/// Reads the highest SLO priority that a pod of a namespace may claim, by namespace.
-pub(super) fn read_caps(field: &Field<'_>) -> BTreeMap<Box<str>, u8> {
-    let entries = field.entries().into_iter().flatten();
-    let cap = |(name, cap): (&str, Field<'_>)| {
-        is_namespace(name, &cap).then_some(())?;
-        Some((name.into(), cap.integer(0..=10)? as u8))
-    };
-    entries.filter_map(cap).collect()
-}
-
-fn class(field: &Field<'_>) -> Option<Class> {
-    field.word(&Class::ALL.map(|class| (class.as_str(), class)))
-}
-
-/// Overwrites what is stated for single classes.
-fn per_class(field: &Field<'_>, range: [&str; 2], values: &mut PerClass<Micros>) {
-    let Some(classes) = field.object(Class::ALL.map(Class::as_str)) else {
-        return;
-    };
-    for (class, value) in Class::ALL.into_iter().zip(&classes) {
-        set(&mut values[class], duration(value, range));
+/// By namespace.
+impl Read for BTreeMap<Box<str>, u8> {
+    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
+        let Kind::Map(_, to) = kind else { return };
+        for (name, field) in field.entries().into_iter().flatten() {
+            if is_namespace(name, &field)
+                && let Some(cap) = to.integer(&field)
+            {
+                self.insert(name.into(), cap);
+            }
+        }
     }
 }

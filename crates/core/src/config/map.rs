@@ -91,20 +91,14 @@ pub fn read(
         .iter()
         .map(|(key, text)| (key.clone(), scalar(key, text.trim())))
         .collect();
-    let mut unreadable = None;
     let structured = match data.get(STRUCTURED).map(|text| yaml(text)) {
-        None | Some(Ok(Value::Null)) => Map::new(),
-        Some(Ok(Value::Object(settings))) => settings,
-        Some(Ok(_)) => {
-            unreadable = Some("is not a map of settings".to_owned());
-            Map::new()
-        }
-        Some(Err(error)) => {
-            unreadable = Some(error);
-            Map::new()
-        }
+        None | Some(Ok(Value::Null)) => Ok(Map::new()),
+        Some(Ok(Value::Object(settings))) => Ok(settings),
+        Some(Ok(_)) => Err("is not a map of settings".to_owned()),
+        Some(Err(error)) => Err(error),
     };
-    document.insert(STRUCTURED.to_owned(), Value::Object(structured));
+    let unreadable = structured.as_ref().err().cloned();
+    document.insert(STRUCTURED.to_owned(), structured.unwrap_or_default().into());
 
     document::read(&Value::Object(document), |root| {
         let [rtt, loss, polling, ttl, endpoint, offload, structured] = root.object(KEYS)?;
@@ -126,7 +120,7 @@ pub fn read(
             ("telemetryCacheTTL", ttl),
             ("enableOffload", offload),
         ] {
-            let setting = Config::SETTINGS.iter().position(|setting| *setting == name);
+            let setting = Config::NAMES.iter().position(|setting| *setting == name);
             let Some(setting) = setting.map(|i| &mut settings[i]).filter(|_| flat.is_present()) else {
                 continue;
             };
@@ -135,7 +129,7 @@ pub fn read(
             }
             *setting = flat;
         }
-        let mut config = Config::from_settings(settings);
+        let mut config = Config::from_settings(&settings);
         if let Some(probe) = cloud_endpoint(&endpoint, &mut notices) {
             add_probe(&mut config, probe, &endpoint);
         }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::duration;
+use crate::config::declaration::{Kind, Read};
 use crate::document::Field;
 use crate::model::endpoint::without_user;
 use crate::units::Micros;
@@ -95,12 +95,16 @@ impl Input {
 /// The question is part of a URL, which servers and proxies bound at 8 KiB or more.
 const MAX_PROMQL: usize = 4_096;
 
-pub(super) fn read(field: &Field<'_>) -> Option<Prometheus> {
-    if !field.is_present() {
-        return None;
+impl Read for Option<Prometheus> {
+    fn read(&mut self, field: &Field<'_>, _: &Kind) {
+        if field.is_present() {
+            *self = prometheus(field);
+        }
     }
-    let [url, required, token_file, ca_file, queries] =
-        field.object(["url", "required", "tokenFile", "caFile", "queries"])?;
+}
+
+fn prometheus(field: &Field<'_>) -> Option<Prometheus> {
+    let [url, required, token_file, ca_file, queries] = field.object(Prometheus::NAMES)?;
     let address = url.clone().required().non_empty_string();
     let is_https = match address.and_then(|url| url.split_once("://")) {
         Some((scheme @ ("http" | "https"), rest)) if is_authority_and_path(rest) => Some(scheme == "https"),
@@ -125,8 +129,7 @@ pub(super) fn read(field: &Field<'_>) -> Option<Prometheus> {
             ca_file.fault("is for https, which `url` is not".into());
         }
     }
-    let names = Input::ALL.map(Input::as_str);
-    let asked = queries.clone().required().object(names);
+    let asked = queries.clone().required().object(Input::NAMES);
     let asked = Input::ALL.into_iter().zip(asked.into_iter().flatten());
     let asked: Vec<_> = asked.filter(|(_, field)| field.is_present()).collect();
     let prometheus = Prometheus {
@@ -137,7 +140,7 @@ pub(super) fn read(field: &Field<'_>) -> Option<Prometheus> {
         queries: asked.iter().filter_map(|(input, field)| query(*input, field)).collect(),
     };
     if queries.is_present() && asked.is_empty() {
-        queries.fault(format!("asks for nothing; there are {}", names.join(", ")));
+        queries.fault(format!("asks for nothing; there are {}", Input::NAMES.join(", ")));
     }
     if prometheus.required && !asked.iter().any(|(input, _)| input.can_be_required()) {
         let names = Input::ALL.into_iter().filter(|input| input.can_be_required());
@@ -148,37 +151,40 @@ pub(super) fn read(field: &Field<'_>) -> Option<Prometheus> {
 }
 
 fn query(input: Input, field: &Field<'_>) -> Option<Query> {
-    let [question, period_field, timeout_field, staleness_field] =
-        field.object(["query", "period", "timeout", "staleness"])?;
-    let question = question.required();
-    let promql = question.non_empty_string();
-    if let Some(promql) = promql {
-        let is_blank = promql.trim().is_empty();
-        if is_blank || promql.len() > MAX_PROMQL {
-            question.fault(format!(
-                "is {}",
-                if is_blank { "blank" } else { "longer than 4096 bytes" }
-            ));
-        }
-    }
-    let period = duration(&period_field, ["1s", "1h"]).unwrap_or(Micros::from_secs(15));
-    let timeout = duration(&timeout_field, ["10ms", "1m"]).unwrap_or(Micros::from_secs(5));
-    let staleness = duration(&staleness_field, ["1s", "24h"]).unwrap_or(Micros::from_secs(60));
+    let fields = field.object(Query::NAMES)?;
+    let mut query = Query {
+        input,
+        promql: String::new(),
+        period: Micros::from_secs(15),
+        timeout: Micros::from_secs(5),
+        staleness: Micros::from_secs(60),
+    };
+    query.take(&fields);
+    let [.., staleness] = &fields;
     // Each period is up to a tenth longer, so that replicas do not fall into step.
-    let longest = Micros(period.0 + period.0 / 10 + timeout.0);
-    if staleness <= longest {
-        staleness_field.fault(format!(
-            "{staleness} ms is over before the next answer, which may take {longest} ms: 110 % of the period, and the \
-             timeout"
+    let longest = Micros(query.period.0 + query.period.0 / 10 + query.timeout.0);
+    if query.staleness <= longest {
+        staleness.fault(format!(
+            "{} ms is over before the next answer, which may take {longest} ms: 110 % of the period, and the timeout",
+            query.staleness
         ));
     }
-    Some(Query {
-        input,
-        promql: promql?.to_owned(),
-        period,
-        timeout,
-        staleness,
-    })
+    Some(query)
+}
+
+/// The question of a query.
+impl Read for String {
+    fn read(&mut self, field: &Field<'_>, _: &Kind) {
+        let Some(promql) = field.clone().required().non_empty_string() else {
+            return;
+        };
+        if promql.trim().is_empty() {
+            field.fault("is blank".into());
+        } else if promql.len() > MAX_PROMQL {
+            field.fault(format!("is longer than {MAX_PROMQL} bytes"));
+        }
+        promql.clone_into(self);
+    }
 }
 
 fn is_authority_and_path(text: &str) -> bool {

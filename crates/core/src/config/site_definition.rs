@@ -1,21 +1,23 @@
 //! What an operator writes down about a site, in the configuration and in the fleet file alike.
 
 use std::collections::HashSet;
-use std::ops::RangeInclusive;
 
+use crate::config::declaration::{self, Read as _};
 use crate::document::Field;
 use crate::model::constraints::{Toleration, is_label_key, is_label_value, is_subdomain};
 use crate::model::link::OwnThresholds;
 use crate::model::ties::{Tie, Ties};
-use crate::units::{Micros, Permille};
+use crate::units::Permille;
 
 use crate::model::site::{SiteDefinition, SiteKind};
 
-/// The RTT thresholds that can be set, in microseconds.
-pub(crate) const RTT_THRESHOLD: RangeInclusive<i64> = 1..=60_000_000;
+/// RTT thresholds, of a site and of all.
+pub(super) const RTT_THRESHOLD: declaration::Kind = declaration::Kind::Number(1, 60_000_000);
 
-/// The lowest loss threshold that can be set.
-pub(crate) const LOSS_THRESHOLD: Permille = Permille(1);
+/// Loss thresholds, of a site and of all.
+pub(super) const LOSS_THRESHOLD: declaration::Kind = declaration::Kind::Percent(100);
+
+const SPEED_FACTOR: declaration::Kind = declaration::Kind::Number(1, 1_000_000);
 
 /// What a `kind` stands for, where the site does not say otherwise.
 #[derive(Clone, Copy)]
@@ -68,66 +70,41 @@ pub(crate) fn read(
         loss,
     ]: [Field<'_>; 9],
 ) -> Option<SiteDefinition> {
-    let site_name = label(&name.required(), "a site name", |name| {
+    let name = label(&name.required(), "a site name", |name| {
         !name.is_empty() && is_label_value(name)
     });
-    let defaults = kind
+    let stated = kind
         .required()
         .word(&[("edge", EDGE), ("cloud", CLOUD), ("liqo", LIQO)]);
-    let selector = match selector.entries() {
-        Some(pairs) if pairs.is_empty() => {
-            selector.fault("is empty, which every node would carry".into());
-            None
-        }
-        Some(pairs) => Some(
-            pairs
-                .iter()
-                .filter_map(|(key, value)| selector_pair(key, value))
-                .collect(),
-        ),
-        None => defaults.map(|d| vec![(d.selector.0.to_owned(), d.selector.1.to_owned())]),
-    };
-    let tolerations = match tolerations.list() {
-        Some(list) => list.iter().filter_map(toleration).collect(),
-        None => defaults
-            .and_then(|d| d.toleration)
-            .map(default_toleration)
-            .into_iter()
-            .collect(),
-    };
-    let speed = speed
-        .thousandths(1..=1_000_000)
-        .map_or(Permille(1_000), |factor| Permille(factor as u32));
-    let supports = ties(&supports);
-    let runtime_class = runtime_class.string().filter(|name| {
-        let is_name = is_subdomain(name);
-        if !is_name {
-            runtime_class.fault(format!(
-                "{name:?} is not the name of a RuntimeClass: lower-case letters, digits, `-` and `.`"
-            ));
-        }
-        is_name
-    });
-    let thresholds = OwnThresholds {
-        rtt: rtt.thousandths(RTT_THRESHOLD).map(|us| Micros(us as u64)),
-        loss: loss.percent(LOSS_THRESHOLD),
-    };
-    if defaults.is_some_and(|kind| kind.kind == SiteKind::Edge) {
+    let mut site = by_default(name.unwrap_or_default(), stated.unwrap_or(EDGE));
+    let pairs = selector.entries();
+    let is_everywhere = pairs.as_ref().is_some_and(Vec::is_empty);
+    if is_everywhere {
+        selector.fault("is empty, which every node would carry".into());
+    }
+    if let Some(pairs) = pairs {
+        let pairs = pairs.iter().filter_map(|(key, value)| selector_pair(key, value));
+        site.selector = pairs.collect();
+    }
+    if let Some(list) = tolerations.list() {
+        site.tolerations = list.iter().filter_map(toleration).collect();
+    }
+    site.speed.read(&speed, &SPEED_FACTOR);
+    site.supports = ties(&supports);
+    site.runtime_class = runtime_class.string().map(str::to_owned);
+    if let Some(name) = site.runtime_class.as_ref().filter(|name| !is_subdomain(name)) {
+        runtime_class.fault(format!(
+            "{name:?} is not the name of a RuntimeClass: lower-case letters, digits, `-` and `.`"
+        ));
+    }
+    site.thresholds.rtt.read(&rtt, &RTT_THRESHOLD);
+    site.thresholds.loss.read(&loss, &LOSS_THRESHOLD);
+    if stated.is_some() && site.kind == SiteKind::Edge {
         for field in [&rtt, &loss].into_iter().filter(|field| field.is_present()) {
             field.fault("is not for the edge site, which no WAN leads to".into());
         }
     }
-    Some(SiteDefinition {
-        name: site_name?.to_owned(),
-        kind: defaults?.kind,
-        selector: selector?,
-        tolerations,
-        speed,
-        supports,
-        runtime_class: runtime_class.map(str::to_owned),
-        thresholds,
-        probes: vec![],
-    })
+    (name.is_some() && stated.is_some() && !is_everywhere).then_some(site)
 }
 
 /// Whether these definitions make a fleet: names are unique and exactly one is the edge. `list` is where they stand.

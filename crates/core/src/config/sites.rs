@@ -5,16 +5,21 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::config::declaration::{Kind, Read};
 use crate::config::site_definition;
 use crate::config::site_definition::check_fleet;
 use crate::document;
-use crate::document::{Faults, Field};
+use crate::document::{Fault, Faults, Field};
 use crate::model::endpoint::Endpoint;
 use crate::model::site::{SiteDefinition, SiteKind};
 
-/// Reads a list of sites, sorted as a snapshot is: the edge first, then the clouds by name.
-pub(super) fn read(list: &Field<'_>) -> Option<Vec<Arc<SiteDefinition>>> {
-    Some(together(list, list.list()?))
+/// A list of sites, sorted as a snapshot is: the edge first, then the clouds by name.
+impl Read for Vec<Arc<SiteDefinition>> {
+    fn read(&mut self, field: &Field<'_>, _: &Kind) {
+        if let Some(sites) = field.list() {
+            *self = together(field, sites);
+        }
+    }
 }
 
 /// Reads `spec` of Sites, by their names, as a list of sites.
@@ -58,12 +63,9 @@ pub fn refusal(name: &str, faults: &Faults) -> String {
         .iter()
         .filter_map(|fault| {
             let rest = fault.path.strip_prefix(&place(name))?;
-            let field = rest.strip_prefix('.').or(rest.is_empty().then_some(""))?;
-            Some(if field.is_empty() {
-                fault.message.clone()
-            } else {
-                format!("{field}: {}", fault.message)
-            })
+            let path = rest.strip_prefix('.').or(rest.is_empty().then_some(""))?.to_owned();
+            let message = fault.message.clone();
+            Some(Fault { path, message }.to_string())
         })
         .collect();
     match own.is_empty() {
@@ -89,7 +91,7 @@ fn together(list: &Field<'_>, fields: Vec<Field<'_>>) -> Vec<Arc<SiteDefinition>
 }
 
 fn site(field: &Field<'_>) -> Option<SiteDefinition> {
-    let (defined, [probes]) = field.object_with(site_definition::FIELDS, ["probes"])?;
+    let (defined, [probes]) = field.object_with(site_definition::FIELDS, ["probes"], &[])?;
     let definition = site_definition::read(defined);
     let mut endpoints = Vec::new();
     for field in probes.list().into_iter().flatten() {

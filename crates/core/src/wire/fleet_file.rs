@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::config::site_definition::effect;
-use crate::config::{Config, site_definition};
+use crate::config::{Config, by_class, site_definition};
 use crate::document;
 use crate::document::{Faults, Field};
 use crate::model::constraints::Taint;
@@ -19,7 +19,7 @@ use crate::model::site::SiteKind;
 use crate::model::slo::{Class, PerClass, Slo};
 use crate::model::snapshot::{ByController, Free, QueueGroup, Site, Snapshot};
 use crate::resources::{Amounts, ResourceList};
-use crate::units::{Bytes, Micros, Millicores, Moment, Permille, Quantity};
+use crate::units::{Bytes, Micros, Millicores, Moment, Quantity};
 
 pub use write::write;
 
@@ -96,7 +96,7 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
         "closed",
     ];
     let (defined, [wan, queues, observed, observed_of, measured_free, closed]) =
-        field.object_with(site_definition::FIELDS, own)?;
+        field.object_with(site_definition::FIELDS, own, &[])?;
     let definition = site_definition::read(defined);
     let own = definition.as_ref().map(|definition| definition.thresholds);
     let thresholds = Thresholds::from(config).with(own.unwrap_or_default());
@@ -132,18 +132,26 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
 
 fn closed_to(field: &Field<'_>) -> ByController<u64> {
     let mut closed = ByController::default();
-    for field in field.list().into_iter().flatten() {
-        let Some([namespace, controller, pods]) = field.object(["namespace", "controller", "pods"]) else {
-            continue;
-        };
-        let namespace = namespace.required().non_empty_string();
-        let controller = controller.required().non_empty_string();
-        let pods = pods.integer(1..=1_000_000).unwrap_or(1) as u64;
-        if let (Some(namespace), Some(controller)) = (namespace, controller) {
-            *closed.entry(namespace, controller).or_default() += pods;
-        }
+    let pods = |pods: Field<'_>| Some(pods.integer(1..=1_000_000).unwrap_or(1) as u64);
+    for (namespace, controller, pods) in by_controller(field, "pods", pods) {
+        *closed.entry(namespace, controller).or_default() += pods;
     }
     closed
+}
+
+/// What a list says of controllers under `name`, by namespace and controller.
+fn by_controller<'d, T>(
+    list: &Field<'d>,
+    name: &'d str,
+    read: impl Fn(Field<'d>) -> Option<T>,
+) -> impl Iterator<Item = (&'d str, &'d str, T)> {
+    list.list().into_iter().flatten().filter_map(move |field| {
+        let [namespace, controller, known] = field.object(["namespace", "controller", name])?;
+        let namespace = namespace.required().non_empty_string();
+        let controller = controller.required().non_empty_string();
+        let known = read(known);
+        Some((namespace?, controller?, known?))
+    })
 }
 
 fn link(field: &Field<'_>, thresholds: Thresholds, now: Moment) -> Option<Link> {
@@ -151,7 +159,7 @@ fn link(field: &Field<'_>, thresholds: Thresholds, now: Moment) -> Option<Link> 
         field.object(["reachable", "rttMs", "lossPct", "ageSeconds", "health"])?;
     let is_reachable = reachable.boolean().unwrap_or(true);
     let measured_rtt = rtt.thousandths(0..=60_000_000).map(|us| Micros(us as u64));
-    let measured_loss = loss.percent(Permille(0));
+    let measured_loss = loss.percent(0);
     if is_reachable && !health.is_present() {
         rtt.required();
     }
@@ -195,27 +203,16 @@ fn queue_group(field: &Field<'_>) -> Option<QueueGroup> {
 
 fn observed_times(field: &Field<'_>) -> PerClass<Option<Micros>> {
     let mut observed = PerClass::default();
-    for (name, time) in field.entries().into_iter().flatten() {
-        match Class::parse(name) {
-            Some(class) => observed[class] = processing_time(&time),
-            None => time.fault("is not a class; there are latency, throughput, batch".into()),
-        }
+    for (class, time) in by_class(field) {
+        observed[class] = processing_time(&time);
     }
     observed
 }
 
 fn observed_times_of_controllers(field: &Field<'_>) -> ByController<Micros> {
     let mut observed = ByController::default();
-    for field in field.list().into_iter().flatten() {
-        let Some([namespace, controller, ms]) = field.object(["namespace", "controller", "ms"]) else {
-            continue;
-        };
-        let namespace = namespace.required().non_empty_string();
-        let controller = controller.required().non_empty_string();
-        let time = processing_time(&ms.required());
-        if let (Some(namespace), Some(controller), Some(time)) = (namespace, controller, time) {
-            observed.entry(namespace, controller).insert_entry(time);
-        }
+    for (namespace, controller, time) in by_controller(field, "ms", |ms| processing_time(&ms.required())) {
+        observed.entry(namespace, controller).insert_entry(time);
     }
     observed
 }
@@ -368,6 +365,7 @@ fn seconds(field: &Field<'_>) -> Micros {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Permille;
     use serde_json::json;
 
     fn load(document: Value) -> Result<Snapshot, Vec<String>> {

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use crate::keys::Keys;
 use crate::model::constraints::{NodeConstraints, Requirement, Term, Toleration};
 use crate::model::decision_id::DecisionId;
-use crate::model::slo;
+use crate::model::slo::{self, Intent, Management};
 use crate::model::ties::{Tie, Ties};
 use crate::model::workload::{StatedPlacement, Workload};
 use crate::resources::{ResourceList, is_pod_level};
@@ -103,12 +103,7 @@ impl<'a> Pod<'a> {
                 .and_then(|resources| resources.requests.as_ref()?.0.get(name))
                 .is_some()
         };
-        let mut containers = self
-            .spec
-            .containers
-            .iter()
-            .flatten()
-            .chain(self.spec.init_containers.iter().flatten());
+        let mut containers = self.spec.all_containers();
         containers.any(|container| ["cpu", "memory"].iter().any(|name| !states(&container.resources, name)))
     }
 
@@ -132,11 +127,7 @@ impl<'a> Pod<'a> {
 
     /// Where among its scheduling gates the one of this name is.
     pub fn gate(&self, name: &str) -> Option<usize> {
-        self.spec
-            .scheduling_gates
-            .iter()
-            .flatten()
-            .position(|gate| gate.name == *name)
+        self.gates().position(|gate| gate == name)
     }
 
     /// `metadata.resourceVersion`, of a pod that exists.
@@ -181,13 +172,7 @@ impl<'a> Pod<'a> {
 
     /// The workload this pod is, in `namespace`.
     pub fn workload(&self, namespace: Cow<'a, str>, keys: &Keys) -> Workload<'a> {
-        let inherited = self.inherited.iter().map(|(key, value)| (&**key, &**value));
-        let annotations = self
-            .annotations()
-            .into_iter()
-            .flat_map(StringMap::iter)
-            .chain(inherited);
-        let (management, intent) = slo::parse(annotations, self.label(&keys.managed), keys);
+        let (management, intent) = self.slo(keys);
         Workload {
             namespace,
             request: self.request().amounts(),
@@ -218,6 +203,13 @@ impl<'a> Pod<'a> {
             held: None,
             placement: self.stated_placement(keys),
         }
+    }
+
+    /// What it says of being managed, and its SLO, by what it has and what it inherited.
+    fn slo(&self, keys: &Keys) -> (Management, Option<Intent>) {
+        let inherited = self.inherited.iter().map(|(key, value)| (&**key, &**value));
+        let own = self.annotations().into_iter().flat_map(StringMap::iter);
+        slo::parse(own.chain(inherited), self.label(&keys.managed), keys)
     }
 
     /// `spec.tolerations`.
@@ -260,6 +252,10 @@ impl<'a> Pod<'a> {
 }
 
 impl<'a> Spec<'a> {
+    fn all_containers(&self) -> impl Iterator<Item = &Container<'a>> {
+        self.containers.iter().chain(&self.init_containers).flatten()
+    }
+
     fn request(&self) -> ResourceList<'a> {
         let of_pod = self.resources.as_ref().and_then(Resources::requests);
         self.total(Container::stated, of_pod.map(Cow::Borrowed))
@@ -320,12 +316,7 @@ impl<'a> Spec<'a> {
     }
 
     fn apply_api_defaults(&mut self) {
-        let containers = self
-            .containers
-            .iter_mut()
-            .flatten()
-            .chain(self.init_containers.iter_mut().flatten());
-        for container in containers {
+        for container in self.containers.iter_mut().chain(&mut self.init_containers).flatten() {
             if let Some(resources) = &mut container.resources
                 && let Some(limits) = &resources.limits
             {
@@ -380,10 +371,8 @@ impl<'a> Spec<'a> {
 
     fn constraints(&self) -> NodeConstraints<'a> {
         let requirements = |list: &Option<Vec<NodeSelectorRequirement<'a>>>, build: RequirementBuilder<'a>| {
-            list.iter()
-                .flatten()
-                .map(|requirement| requirement.build(build))
-                .collect()
+            let requirements = list.iter().flatten();
+            requirements.map(|requirement| requirement.build(build)).collect()
         };
         let required = (|| self.affinity.as_ref()?.node_affinity.as_ref()?.required.as_ref())();
         NodeConstraints {
@@ -420,12 +409,9 @@ impl<'a> Spec<'a> {
         tie(self.host_network == Some(true), Tie::HostNetwork);
         tie(self.host_pid == Some(true), Tie::HostPid);
         tie(self.host_ipc == Some(true), Tie::HostIpc);
-        let containers = self
-            .containers
-            .iter()
-            .flatten()
-            .chain(self.init_containers.iter().flatten());
-        let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+        let mut ports = self
+            .all_containers()
+            .flat_map(|container| container.ports.iter().flatten());
         tie(
             ports.any(|port| port.host_port.is_some_and(|port| port > 0)),
             Tie::HostPort,

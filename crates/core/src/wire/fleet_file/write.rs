@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::model::constraints::Taint;
 use crate::model::link::Link;
-use crate::model::node::{Node, Share};
+use crate::model::node::{Node, PriorityUse, Share};
 use crate::model::site::SiteDefinition;
 use crate::model::slo::Class;
 use crate::model::snapshot::{ByController, QueueGroup};
@@ -46,66 +46,46 @@ fn site(site: &Site, now: Moment) -> Value {
         thresholds,
         probes: _,
     } = &*site.definition;
-    let mut fields = Map::from_iter([
-        ("name".to_owned(), json!(name)),
-        ("kind".to_owned(), json!(kind.as_str())),
-        (
-            "nodeSelector".to_owned(),
-            selector
-                .iter()
-                .map(|(key, value)| (key.clone(), json!(value)))
-                .collect(),
-        ),
-        ("tolerations".to_owned(), tolerations.iter().map(toleration).collect()),
-        ("speedFactor".to_owned(), thousandths(speed.0.into())),
-    ]);
-    let mut set = |name: &str, value: Value| {
-        fields.insert(name.to_owned(), value);
-    };
-    if !supports.is_empty() {
-        set("supports", supports.iter().map(|tie| tie.as_str()).collect());
-    }
-    if let Some(class) = runtime_class {
-        set("runtimeClassName", json!(class));
-    }
-    if let Some(rtt) = thresholds.rtt {
-        set("rttThresholdMs", rtt.into());
-    }
-    if let Some(loss) = thresholds.loss {
-        set("lossThresholdPct", loss.into());
-    }
-    if let Some(link) = site.link.filter(|_| *kind == SiteKind::Cloud) {
-        set("wan", self::link(&link, now));
-    }
-    if !site.queues.is_empty() {
-        set("queues", site.queues.iter().map(queue_group).collect());
-    }
     let observed = Class::ALL.map(|class| Some((class.as_str().to_owned(), site.observed[class]?.into())));
-    let observed: Map<String, Value> = observed.into_iter().flatten().collect();
-    if !observed.is_empty() {
-        set("observedProcMs", observed.into());
-    }
-    if !site.observed_of.is_empty() {
-        let observed = by_controller(&site.observed_of, "ms", |time| (*time).into());
-        set("observedControllerProcMs", observed);
-    }
     // What is promised may be more than what was measured.
-    let cpu = site
-        .free
-        .cpu
-        .map(|cpu| ("cpu".to_owned(), json!(format!("{}m", cpu.0.max(0)))));
-    let memory = site
-        .free
-        .memory
-        .map(|memory| ("memory".to_owned(), json!(memory.0.max(0))));
-    let free: Map<String, Value> = cpu.into_iter().chain(memory).collect();
-    if !free.is_empty() {
-        set("measuredFree", free.into());
+    let free = object(json!({
+        "cpu": site.free.cpu.map(|cpu| format!("{}m", cpu.0.max(0))),
+        "memory": site.free.memory.map(|memory| memory.0.max(0)),
+    }));
+    object(json!({
+        "name": name,
+        "kind": kind.as_str(),
+        "nodeSelector": selector.iter().map(|(key, value)| (key.clone(), json!(value))).collect::<Value>(),
+        "tolerations": tolerations.iter().map(toleration).collect::<Value>(),
+        "speedFactor": thousandths(speed.0.into()),
+        "supports": unless_empty(supports.iter().map(|tie| tie.as_str()).collect()),
+        "runtimeClassName": runtime_class,
+        "rttThresholdMs": thresholds.rtt.map(Value::from),
+        "lossThresholdPct": thresholds.loss.map(Value::from),
+        "wan": site.link.filter(|_| *kind == SiteKind::Cloud).map(|link| self::link(&link, now)),
+        "queues": unless_empty(site.queues.iter().map(queue_group).collect()),
+        "observedProcMs": unless_empty(observed.into_iter().flatten().collect::<Map<_, _>>().into()),
+        "observedControllerProcMs": unless_empty(by_controller(&site.observed_of, "ms", |time| (*time).into())),
+        "measuredFree": unless_empty(free),
+        "closed": unless_empty(by_controller(&site.closed, "pods", |pods| (*pods).into())),
+    }))
+}
+
+/// The object without the fields that are null.
+fn object(mut fields: Value) -> Value {
+    if let Some(fields) = fields.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
     }
-    if !site.closed.is_empty() {
-        set("closed", by_controller(&site.closed, "pods", |pods| (*pods).into()));
+    fields
+}
+
+/// Null in place of a list or an object that is empty.
+fn unless_empty(value: Value) -> Value {
+    match &value {
+        Value::Array(list) if list.is_empty() => Value::Null,
+        Value::Object(fields) if fields.is_empty() => Value::Null,
+        _ => value,
     }
-    fields.into()
 }
 
 fn taint(taint: &Taint) -> Value {
@@ -113,20 +93,13 @@ fn taint(taint: &Taint) -> Value {
 }
 
 fn link(link: &Link, now: Moment) -> Value {
-    let mut fields = Map::from_iter([
-        ("health".to_owned(), json!(link.state.as_str())),
-        ("ageSeconds".to_owned(), age(link.as_of, now)),
-    ]);
-    if let Some(rtt) = link.rtt {
-        fields.insert("rttMs".to_owned(), rtt.min(LONGEST_RTT).into());
-    }
-    if let Some(loss) = link.loss {
-        fields.insert("lossPct".to_owned(), loss.into());
-    }
-    if link.state == LinkState::Unreachable {
-        fields.insert("reachable".to_owned(), false.into());
-    }
-    fields.into()
+    object(json!({
+        "health": link.state.as_str(),
+        "ageSeconds": age(link.as_of, now),
+        "rttMs": link.rtt.map(|rtt| Value::from(rtt.min(LONGEST_RTT))),
+        "lossPct": link.loss.map(Value::from),
+        "reachable": (link.state == LinkState::Unreachable).then_some(false),
+    }))
 }
 
 fn queue_group(group: &QueueGroup) -> Value {
@@ -150,37 +123,26 @@ fn by_controller<T>(known: &ByController<T>, name: &str, value: impl Fn(&T) -> V
 }
 
 fn node(node: &Node, site: &Site, snapshot: &Snapshot) -> Value {
-    let mut fields = json!({
+    let part = |part: &PriorityUse| json!({"priority": part.priority, "used": resources(&part.used, part.pods)});
+    let mut terminating = Share::default();
+    for part in &node.terminating {
+        terminating.amounts.add(&part.share.amounts, 1);
+        terminating.pods += part.share.pods;
+    }
+    let claims = |other: &&Site| node.labels.contain(other.definition.selector());
+    let is_claimed_twice = snapshot.sites.iter().filter(claims).count() > 1;
+    object(json!({
         "name": &*node.name,
         "labels": node.labels.iter().map(|(key, value)| (key.to_owned(), json!(value))).collect::<Value>(),
         "allocatable": resources(&node.allocatable, node.slots),
         "used": resources(&node.used, node.pods),
         "ready": node.ready,
         "unschedulable": node.cordoned,
-    });
-    if !node.taints.is_empty() {
-        fields["taints"] = node.taints.iter().map(taint).collect();
-    }
-    if !node.by_priority.is_empty() {
-        let parts = node
-            .by_priority
-            .iter()
-            .map(|part| json!({"priority": part.priority, "used": resources(&part.used, part.pods)}));
-        fields["usedByPriority"] = parts.collect();
-    }
-    if !node.terminating.is_empty() {
-        let mut all = Share::default();
-        for terminating in &node.terminating {
-            all.amounts.add(&terminating.share.amounts, 1);
-            all.pods += terminating.share.pods;
-        }
-        fields["terminating"] = resources(&all.amounts, all.pods);
-    }
-    let claims = |other: &&Site| node.labels.contain(other.definition.selector());
-    if snapshot.sites.iter().filter(claims).count() > 1 {
-        fields["site"] = site.name().into();
-    }
-    fields
+        "taints": unless_empty(node.taints.iter().map(taint).collect()),
+        "usedByPriority": unless_empty(node.by_priority.iter().map(part).collect()),
+        "terminating": (!node.terminating.is_empty()).then(|| resources(&terminating.amounts, terminating.pods)),
+        "site": is_claimed_twice.then(|| site.name()),
+    }))
 }
 
 fn resources(amounts: &Amounts, pods: i64) -> Value {

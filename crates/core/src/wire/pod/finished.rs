@@ -12,7 +12,7 @@ impl Pod<'_> {
     /// another controller runs until it is stopped, and one without controller is nobody's measure. Cost: a pass over the
     /// status.
     pub fn finished(&self) -> Option<Finished> {
-        self.finished_with(&self.status().ok()??)
+        self.finished_with(&self.status().ok()?)
     }
 
     pub(super) fn finished_with(&self, status: &Status<'_>) -> Option<Finished> {
@@ -24,11 +24,8 @@ impl Pod<'_> {
         if self.controller()?.kind != "Job" {
             return None;
         }
-        let runs = status
-            .container_statuses
-            .iter()
-            .flatten()
-            .filter_map(ContainerStatus::run);
+        let statuses = status.container_statuses.iter().flatten();
+        let runs = statuses.filter_map(ContainerStatus::run);
         Some(Finished {
             succeeded,
             duration: runs.max()?,

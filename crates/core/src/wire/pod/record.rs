@@ -4,16 +4,12 @@ use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{HeldPod, OtherDomainPod, Phase, Placement, PodRecord, StuckPod};
 use crate::model::slo::Management;
-use crate::wire::pod::fields::{
-    Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, SchedulingGate, Status,
-};
-use crate::wire::pod::{Pod, ResourceList, Toleration, slo};
+use crate::wire::pod::fields::{Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, Status};
+use crate::wire::pod::{Pod, ResourceList, Text, Toleration};
 
 impl<'a> Pod<'a> {
     /// What is kept of a pod that exists, which was read from `json`; `None` for one without uid or namespace, which no API
@@ -24,7 +20,7 @@ impl<'a> Pod<'a> {
     /// The status cannot be read.
     pub fn record(&self, json: &str, keys: &Keys) -> Result<Option<PodRecord>, serde_json::Error> {
         let status = self.status()?;
-        let record = self.record_with(status.as_ref(), keys).map(|record| PodRecord {
+        let record = self.record_with(&status, keys).map(|record| PodRecord {
             held: self.held(json, keys).map(Arc::new),
             stuck: self.stuck(&record, keys).map(Arc::new),
             undecided: record.decision.is_none() && !self.was_gate_removed(keys) && self.is_for_us(keys),
@@ -36,8 +32,7 @@ impl<'a> Pod<'a> {
     /// The pod as the waitlist keeps it, if it waits behind our gate.
     fn held(&self, json: &str, keys: &Keys) -> Option<HeldPod> {
         let metadata = self.metadata.as_ref()?;
-        let is_ours = |gate: &SchedulingGate<'_>| *gate.name == *keys.gate;
-        let is_held = self.spec.scheduling_gates.iter().flatten().any(is_ours) && metadata.deletion_timestamp.is_none();
+        let is_held = self.gate(&keys.gate).is_some() && metadata.deletion_timestamp.is_none();
         is_held.then_some(())?;
         let namespace = Cow::Borrowed(metadata.namespace.as_deref()?);
         Some(HeldPod {
@@ -53,8 +48,7 @@ impl<'a> Pod<'a> {
     }
 
     fn other_domain_pod(&self, keys: &Keys) -> Option<OtherDomainPod> {
-        let mut gates = self.spec.scheduling_gates.iter().flatten();
-        let domain = gates.find_map(|gate| keys.other_domain(&gate.name))?;
+        let domain = self.gates().find_map(|gate| keys.other_domain(gate))?;
         let metadata = self.metadata.as_ref()?;
         metadata.deletion_timestamp.is_none().then_some(())?;
         Some(OtherDomainPod {
@@ -96,32 +90,28 @@ impl<'a> Pod<'a> {
 
     /// Whether the pod by itself is one that we decide.
     fn is_for_us(&self, keys: &Keys) -> bool {
-        let annotations = self
-            .annotations()
-            .into_iter()
-            .flat_map(crate::wire::pod::StringMap::iter);
-        let (management, intent) = slo::parse(annotations, self.label(&keys.managed), keys);
+        let (management, intent) = self.slo(keys);
         intent.is_some() && management != Management::OptedOut && !self.is_of_others()
     }
 
-    pub(super) fn status(&self) -> Result<Option<Status<'a>>, serde_json::Error> {
-        let status = self.status.map(RawValue::get);
-        Ok(status.map(serde_json::from_str).transpose()?.flatten())
+    /// Its status; one that says nothing where there is none.
+    pub(super) fn status(&self) -> Result<Status<'a>, serde_json::Error> {
+        let status = self
+            .status
+            .map(|status| serde_json::from_str::<Option<_>>(status.get()));
+        Ok(status.transpose()?.flatten().unwrap_or_default())
     }
 
-    fn record_with(&self, status: Option<&Status<'a>>, keys: &Keys) -> Option<PodRecord> {
+    fn record_with(&self, status: &Status<'a>, keys: &Keys) -> Option<PodRecord> {
         let metadata = self.metadata.as_ref()?;
-        let text = |text: &Option<crate::wire::pod::Text<'a>>| {
+        let owner = self.controller();
+        let text = |text: &Option<Text<'a>>| {
             let text = text.as_deref().filter(|text| !text.is_empty())?;
             Some(Box::<str>::from(text))
         };
-        let annotations = self
-            .annotations()
-            .into_iter()
-            .flat_map(crate::wire::pod::StringMap::iter);
-        let (_, intent) = slo::parse(annotations, self.label(&keys.managed), keys);
+        let (_, intent) = self.slo(keys);
         let node = text(&self.spec.node_name);
-        let phase = match status.and_then(|status| status.phase.as_deref()) {
+        let phase = match status.phase.as_deref() {
             Some("Running") => Phase::Running,
             Some("Succeeded" | "Failed") => Phase::Finished,
             _ => Phase::Pending,
@@ -130,12 +120,10 @@ impl<'a> Pod<'a> {
             uid: text(&metadata.uid)?,
             name: self.name().into(),
             namespace: text(&metadata.namespace)?,
-            controller: self.controller().and_then(|owner| text(&owner.uid)),
-            controller_name: self
-                .controller()
-                .map(|owner| format!("{} {}", &*owner.kind, &*owner.name).into()),
+            controller: owner.and_then(|owner| text(&owner.uid)),
+            controller_name: owner.map(|owner| format!("{} {}", &*owner.kind, &*owner.name).into()),
             created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
-            nominated: status.and_then(|status| text(&status.nominated_node_name)),
+            nominated: text(&status.nominated_node_name),
             request: self.charged_request(status).amounts(),
             priority: self.spec.priority.unwrap_or(0),
             slo: intent
@@ -143,12 +131,12 @@ impl<'a> Pod<'a> {
                 .filter(|intent| intent.class_known)
                 .map(|intent| (intent.slo.class, intent.slo.priority)),
             phase,
-            failed: status.and_then(|status| status.phase.as_deref()) == Some("Failed"),
-            finished: status.and_then(|status| self.finished_with(status)),
+            failed: status.phase.as_deref() == Some("Failed"),
+            finished: self.finished_with(status),
             terminating: metadata.deletion_timestamp.as_deref().map(|at| at.parse().ok()),
-            disrupted: status.is_some_and(Status::is_disrupted),
-            gated: self.spec.scheduling_gates.iter().flatten().next().is_some(),
-            unschedulable: status.and_then(Status::unschedulable),
+            disrupted: status.is_disrupted(),
+            gated: self.gates().next().is_some(),
+            unschedulable: status.unschedulable(),
             decision: self.annotation(&keys.decision_id).map(Box::from),
             decided: self.decided(intent.as_ref(), keys).map(Box::new),
             placement: node.is_none().then(|| Arc::new(self.placement())),
@@ -172,10 +160,7 @@ impl<'a> Pod<'a> {
     ///
     /// Source: `component-helpers/resource.PodRequests` of 1.36 with `UseStatusResources`, as kube-scheduler's
     /// `NodeInfo` calls it.
-    fn charged_request(&self, status: Option<&Status<'a>>) -> ResourceList<'a> {
-        let Some(status) = status else {
-            return self.request();
-        };
+    fn charged_request(&self, status: &Status<'a>) -> ResourceList<'a> {
         let of_pod = self.spec.resources.as_ref().and_then(Resources::requests);
         self.spec.total(
             |container| match status.container(container) {
