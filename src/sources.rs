@@ -13,6 +13,7 @@ pub(crate) mod replicas;
 pub mod secret;
 pub(crate) mod sites;
 pub(crate) mod watch;
+mod watcher;
 
 use std::sync::Arc;
 
@@ -155,7 +156,7 @@ impl Observer {
 
     fn apply(&self, engine: &mut Engine, change: &Change, at: Now) {
         if let Change::Replicas(ready) = change {
-            self.metrics.view().replicas(*ready);
+            self.metrics.view.replicas(*ready);
         }
         engine.apply(change, at);
     }
@@ -166,14 +167,14 @@ impl Observer {
         if let Some(plan) = publication.plan {
             let age = plan.oldest.map(|since| now.moment.since(since));
             self.metrics
-                .waitlist()
+                .waitlist
                 .held(plan.held, age.map(|age| seconds_before(now, age)));
             self.plans.send_replace(Arc::new(plan));
         }
         if let Some(report) = publication.report {
             self.backstop_reports.send_replace(Arc::new(report));
         }
-        let (view, cache) = (self.metrics.view(), engine.cache());
+        let (view, cache) = (&self.metrics.view, engine.cache());
         view.cache(cache.pods(), cache.faults().count());
         for kind in Kind::ALL {
             if let Some(heard) = cache.last_event(kind) {

@@ -148,7 +148,7 @@ impl Certificates {
             let stepped = timeout(TIMEOUT, self.step(&mut known, term)).await;
             match stepped.unwrap_or_else(|_| bail_out()) {
                 Ok(Outcome::Wrote(what, rival)) => {
-                    self.metrics.tls().kept(what);
+                    self.metrics.tls.kept(what);
                     known.hindrance = Once::default();
                     // Somebody else may want the same object otherwise.
                     let pause = known.pace.wrote(self.clock.moment());
@@ -164,7 +164,7 @@ impl Certificates {
                 Ok(Outcome::Waits) => {}
                 Ok(Outcome::Rests) => known.hindrance = Once::default(),
                 Err(error) => {
-                    self.metrics.tls().kept(Kept::Nothing);
+                    self.metrics.tls.kept(Kept::Nothing);
                     let is_skewed = error.is::<Skewed>();
                     known.hindrance.say(format!("{error:#}"), |error| match is_skewed {
                         true => tracing::error!(error, "the certificates are not renewed"),

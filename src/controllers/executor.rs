@@ -183,7 +183,7 @@ impl Executor {
                 Outcome::Outdated => ReleaseOutcome::Outdated,
                 Outcome::Refused(_) | Outcome::Unavailable(_) => ReleaseOutcome::Refused,
             };
-            metrics.waitlist().change(change.reason.as_str(), counted);
+            metrics.waitlist.change(change.reason.as_str(), counted);
             if matches!(outcome, Outcome::Changed) {
                 let held_s = clock.moment().since(since).0 / 1_000_000;
                 let (namespace, name, reason) = (&*pod.workload.namespace, &*pod.name, change.reason.as_str());

@@ -243,7 +243,7 @@ impl Election {
         if std::mem::replace(&mut self.is_leader, is_held) == is_held {
             return;
         }
-        self.metrics.controllers().leader(is_held);
+        self.metrics.controllers.leader(is_held);
         let (lease, identity) = (&self.name, self.candidate.identity());
         match is_held {
             true => tracing::info!(lease, identity, "holds the Lease"),
@@ -254,7 +254,7 @@ impl Election {
     async fn hand_over(&mut self) {
         let lapses = self.leadership.remaining();
         self.held_until.send_replace(None);
-        self.metrics.controllers().leader(false);
+        self.metrics.controllers.leader(false);
         let Some(lapses) = lapses else { return };
         if timeout(lapses, self.leadership.terms.closed()).await.is_err() {
             tracing::warn!(lease = self.name, "work goes on, so the Lease is not handed over");

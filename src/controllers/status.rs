@@ -12,7 +12,6 @@ use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::Site;
 use edgeward_core::placement::policy::{Policies, PolicyOverlaps, Seen};
 use edgeward_core::queue::Plan;
-use edgeward_core::resources::Amounts;
 use edgeward_core::units::{Now, Permille};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
@@ -158,16 +157,7 @@ fn has_changed(written: &SiteStatus, status: &SiteStatus) -> bool {
 
 /// What a person wants to know of a site. Cost: a pass over its nodes.
 fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> SiteStatus {
-    let usable = || {
-        site.into_iter()
-            .flat_map(Site::nodes)
-            .filter(|node| node.ready && !node.cordoned)
-    };
-    let free = |of: fn(&Amounts) -> i64| {
-        let each = usable().map(|node| of(&node.allocatable).saturating_sub(of(&node.used)).max(0));
-        each.fold(0, i64::saturating_add)
-    };
-    let nodes = usable().count();
+    let nodes = site.map_or(0, |site| site.usable_nodes().count());
     let link = site.and_then(|site| site.link);
     let is_cloud = site.is_some_and(|site| site.kind() == SiteKind::Cloud);
     let percent = |loss: Permille| f64::from(loss.0) / 10.0;
@@ -212,13 +202,11 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
         reason: Some(reason).filter(|reason| !reason.is_empty()),
         nodes: site.map(|_| whole(nodes)),
         // In tenths of a core and in Mi, so that not every pod changes it.
-        free_cpu: site.map(|_| format!("{}m", free(|amounts| amounts.cpu.0) / 100 * 100)),
-        free_memory: site.map(|_| format!("{}Mi", free(|amounts| amounts.memory.0) >> 20)),
+        free_cpu: site.map(|site| format!("{}m", site.uncharged(|amounts| amounts.cpu.0) / 100 * 100)),
+        free_memory: site.map(|site| format!("{}Mi", site.uncharged(|amounts| amounts.memory.0) >> 20)),
         queue: site.map(|site| i64::try_from(waiting(site)).unwrap_or(i64::MAX)),
         // Every held pod may run at the edge, or it would not be held.
-        held: site
-            .filter(|site| site.kind() == SiteKind::Edge)
-            .map(|_| i64::try_from(held).unwrap_or(i64::MAX)),
+        held: site.filter(|site| site.kind() == SiteKind::Edge).map(|_| whole(held)),
         rtt_ms: link
             .and_then(|link| link.rtt)
             .map(|rtt| (rtt.as_millis_f64() * 10.0).round() / 10.0),

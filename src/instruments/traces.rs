@@ -98,7 +98,7 @@ impl Spans {
             attributes,
         };
         if self.queue.try_send(span).is_err() {
-            self.metrics.spans().count(SpanResult::Dropped, 1);
+            self.metrics.spans.count(SpanResult::Dropped, 1);
         }
     }
 }

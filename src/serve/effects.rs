@@ -41,7 +41,7 @@ impl EffectHandler {
                     pause_s = closed.pause.0 / 1_000_000,
                     "pods of a controller fail over and over; they are left as they are for a while"
                 );
-                self.metrics.aftermath().paused();
+                self.metrics.aftermath.paused();
                 self.events.record(loop_paused(&closed, now()));
             }
             Effect::HeldByAnotherDomain(pod) => {
@@ -49,7 +49,7 @@ impl EffectHandler {
                 self.events.record(PodEvent::another_domain(*pod, keys, now()));
             }
             Effect::OtherDomains { any, new } => {
-                self.metrics.configuration().other_domains(any);
+                self.metrics.configuration.other_domains(any);
                 let domain = &*self.config.load().keys.domain;
                 for (gate_domain, pods) in new {
                     tracing::error!(

@@ -153,7 +153,7 @@ impl Configuration {
                 self.current.store(Arc::clone(&config));
                 self.versions.send_replace(Some(config));
                 self.in_use = true;
-                let metrics = self.metrics.configuration();
+                let metrics = &self.metrics.configuration;
                 metrics.reload(Reload::Loaded);
                 metrics.version(version);
                 metrics.faults(std::iter::empty());
@@ -164,7 +164,7 @@ impl Configuration {
                 Ok(())
             }
             Err(faults) => {
-                let metrics = self.metrics.configuration();
+                let metrics = &self.metrics.configuration;
                 metrics.reload(Reload::Refused);
                 metrics.faults(faults.0.iter().map(|fault| &*fault.path));
                 Err(faults)
@@ -175,7 +175,7 @@ impl Configuration {
     /// There is nothing to read; what was in use stays, and the next version is new whatever it says.
     fn lost(&mut self) {
         self.seen = None;
-        self.metrics.configuration().reload(Reload::Unreadable);
+        self.metrics.configuration.reload(Reload::Unreadable);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The world into the snapshot. Its one source so far is a fleet file.
+//! A fleet file, and what becomes of it, into the snapshot that reviews read.
 
 use std::path::PathBuf;
 use std::sync::Arc;

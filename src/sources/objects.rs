@@ -3,27 +3,22 @@
 //! An installation without the definitions asks once in a while whether they are there, and says nothing.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::runtime::reflector::Lookup;
-use kube::runtime::watcher::{Config, Error, Event};
+use kube::runtime::watcher::{Config, Error};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::instruments::metrics::Metrics;
 use crate::sources::raw::Raw;
-use crate::sources::watch::{count_and_log, events};
+use crate::sources::watcher::{self, Key, Known};
 
 /// How often it is asked whether a definition is installed.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Namespace and name.
-pub(super) type Key = (String, String);
-
-/// Calls `on_change` with all objects of the kind `K`, by its plural, each as `read` has it, whenever they are others; with `None` while
-/// the definition is not installed, for the first time when that is known. For ever; a failure is logged, counted and tried again after a pause.
+/// Calls `on_change` with all objects of the kind `K`, by its plural, each as `read` has it, whenever they are others; with `None` while the definition is not
+/// installed, for the first time when that is known. For ever; a failure is logged, counted and tried again after a pause.
 pub(super) async fn follow<K, T: PartialEq>(
     kind: &'static str,
     client: Client,
@@ -49,7 +44,7 @@ pub(super) async fn follow<K, T: PartialEq>(
                 on_change(None);
             }
             Err(error) => {
-                metrics.view().failure(kind);
+                metrics.view.failure(kind);
                 let error = format!("{:#}", anyhow::Error::from(error));
                 if error != last_error {
                     tracing::warn!(kind, error, "cannot tell whether the custom resource is installed");
@@ -81,48 +76,20 @@ async fn watch<K, T: PartialEq>(
     K: Resource<DynamicType = ()> + 'static,
     Raw<K>: DeserializeOwned,
 {
-    let mut events = pin!(events(Api::<Raw<K>>::all(client.clone()), Config::default()));
-    let mut objects = BTreeMap::new();
-    let mut listing = BTreeMap::new();
+    let all = Api::<Raw<K>>::all(client.clone());
+    let mut events = watcher::events(all, Config::default());
+    let mut known = Known::nothing();
     while let Some(event) = events.next().await {
-        let has_changed = match event {
-            Ok(Event::Init) => {
-                listing.clear();
-                false
-            }
-            Ok(Event::InitApply(object)) => {
-                if let Some(read) = read(&object) {
-                    listing.insert(key(&object), read);
+        match event {
+            Ok(event) => {
+                if known.apply(event, &read) {
+                    on_change(Some(known.objects()));
                 }
-                false
             }
-            Ok(Event::InitDone) => {
-                objects = std::mem::take(&mut listing);
-                true
-            }
-            Ok(Event::Apply(object)) => match read(&object) {
-                Some(read) if objects.get(&key(&object)) != Some(&read) => {
-                    objects.insert(key(&object), read);
-                    true
-                }
-                _ => false,
-            },
-            Ok(Event::Delete(object)) => objects.remove(&key(&object)).is_some(),
             Err(error) if is_not_found(&error) => return,
-            Err(error) => {
-                count_and_log(kind, error, metrics);
-                false
-            }
-        };
-        if has_changed {
-            on_change(Some(&objects));
+            Err(error) => watcher::count_and_log(kind, error, metrics),
         }
     }
-}
-
-fn key<K: Resource<DynamicType = ()>>(object: &Raw<K>) -> Key {
-    let text = |text: Option<std::borrow::Cow<'_, str>>| text.map(std::borrow::Cow::into_owned).unwrap_or_default();
-    (text(Lookup::namespace(object)), text(Lookup::name(object)))
 }
 
 /// Whether the API server does not know the kind.

@@ -1,10 +1,9 @@
 //! WAN probes: what is sent, when, and where the outcomes go. What they mean is `wan`'s business.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use edgeward_core::cluster::wan::{LinkHealth, RUN, Statistics};
+use edgeward_core::cluster::wan::{LinkHealth, Links, RUN, SiteLink};
 use edgeward_core::config::{Config, Probing};
 use edgeward_core::engine::Change;
 use edgeward_core::model::endpoint::Endpoint;
@@ -36,18 +35,6 @@ const FIRST_ROUND_STEP: Duration = Duration::from_millis(50);
 /// Timeout of a probe of the first round at most: the last one starts 200 ms after the first, and all are over in 3 s.
 const FIRST_ROUND_TIMEOUT: Micros = Micros::from_millis(2_500);
 
-/// What is known of the links, by site.
-pub type Links = BTreeMap<String, SiteLink>;
-
-/// What probes say of one site.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SiteLink {
-    /// What a decision reads; `None` until the first round is over.
-    pub link: Option<Link>,
-    /// The numbers of each endpoint, in the order of the configuration.
-    pub endpoints: Vec<(Endpoint, Statistics)>,
-}
-
 /// Probes every cloud site that has endpoints, as the configuration in use says, and tells what is found, for ever. Calls
 /// `first_round` when the first is over.
 pub async fn follow(
@@ -60,10 +47,10 @@ pub async fn follow(
     let mut first_round = Some(first_round);
     let mut in_use = Some(versions.next().await);
     let (thresholds, judged_by) = watch::channel(Thresholds::from(&Config::default()));
-    let probers = Probers::new(judged_by, clock, Arc::clone(&metrics));
+    let probers = Probers::new(judged_by, clock, metrics);
     let mut links = probers.links();
     while let Some(config) = in_use {
-        metrics.wan().forget();
+        probers.forget_links();
         thresholds.send_replace(Thresholds::from(&*config));
         let mut sites = probers_of(&config, &probers);
         // What an earlier version has found is told until this one's first round is over.
@@ -145,10 +132,12 @@ impl Probers {
     /// No probers yet. Each outcome is judged by the thresholds of that moment.
     #[must_use]
     pub fn new(thresholds: watch::Receiver<Thresholds>, clock: Clock, metrics: Arc<Metrics>) -> Self {
+        let links = watch::Sender::default();
+        metrics.wan.follow(links.subscribe(), clock);
         Self {
             icmp: Arc::default(),
             thresholds,
-            links: watch::Sender::default(),
+            links,
             clock,
             metrics,
         }
@@ -160,12 +149,17 @@ impl Probers {
         self.links.subscribe()
     }
 
+    /// Other links are probed from now on, or the same ones otherwise.
+    fn forget_links(&self) {
+        self.links.send_replace(Links::new());
+    }
+
     /// A prober of this site. It sends nothing until [`Prober::first_round`] or [`Prober::run`]. It replaces what an
     /// earlier prober of the site has published.
     #[must_use]
     pub fn prober(&self, site: &str, endpoints: Vec<Endpoint>, probing: Probing) -> Prober {
         for endpoint in &endpoints {
-            self.metrics.wan().endpoint(site, &endpoint.to_string());
+            self.metrics.wan.endpoint(site, &endpoint.to_string());
         }
         let (health, resolving) = (LinkHealth::new(endpoints.len()), vec![false; endpoints.len()]);
         let targets = endpoints
@@ -301,17 +295,8 @@ impl Prober {
         self.log(endpoint, &outcome, was_silent, before);
 
         let name = self.targets[endpoint].endpoint().to_string();
-        let wan = self.metrics.wan();
-        match outcome {
-            Ok(_) => wan.answered(&self.site, &name, self.clock.wall()),
-            Err(lost) => wan.lost(&self.site, &name, lost.cause),
-        }
-        if let Some(statistics) = self.health.statistics(endpoint) {
-            wan.statistics(&self.site, &name, statistics);
-        }
-        if let Some(link) = self.health.link() {
-            wan.link(&self.site, &link);
-        }
+        let lost = outcome.err().map(|lost| lost.cause);
+        self.metrics.wan.probed(&self.site, &name, lost);
         self.publish();
     }
 

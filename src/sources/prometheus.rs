@@ -34,7 +34,7 @@ const REOPEN: Duration = Duration::from_secs(15);
 pub async fn follow(mut versions: Versions, clock: Clock, metrics: Arc<Metrics>, changes: Changes) {
     let mut in_use = Some(versions.next().await);
     while let Some(config) = in_use {
-        metrics.prometheus().forget();
+        metrics.prometheus.forget();
         let asking = ask_by(&config, clock, &metrics, &changes);
         in_use = versions.until_other(&config, |_, _| false, asking).await;
     }
@@ -74,12 +74,8 @@ async fn send_telemetry(mut telemetry: watch::Receiver<Telemetry>, changes: &Cha
 
 /// Asks the questions of the section `prometheus` and publishes the answers.
 pub struct Poller {
-    queries: Vec<Query>,
     connection: Connection,
-    config: Arc<Config>,
-    clock: Clock,
-    metrics: Arc<Metrics>,
-    telemetry: watch::Sender<Telemetry>,
+    runner: QueryRunner,
 }
 
 impl Poller {
@@ -93,62 +89,50 @@ impl Poller {
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
-        let (telemetry, _) = watch::channel(Telemetry::new(prometheus.required_inputs()));
-        Ok(Self {
+        let connection = Connection::open(prometheus).await?;
+        let runner = QueryRunner {
+            client: connection.client(),
             queries: prometheus.queries.clone(),
-            connection: Connection::open(prometheus).await?,
             config,
             clock,
             metrics,
-            telemetry,
-        })
+            telemetry: watch::Sender::new(Telemetry::new(prometheus.required_inputs())),
+        };
+        Ok(Self { connection, runner })
     }
 
     /// What was answered, always the newest. It is marked as changed after every answer and every failure, so that who
     /// follows it sees a value turn stale.
     #[must_use]
     pub fn telemetry(&self) -> watch::Receiver<Telemetry> {
-        self.telemetry.subscribe()
+        self.runner.telemetry.subscribe()
     }
 
     /// Asks, for ever.
-    pub async fn follow(self) {
-        let Self {
-            queries,
-            mut connection,
-            config,
-            clock,
-            metrics,
-            telemetry,
-        } = self;
-        let runner = QueryRunner {
-            client: connection.client(),
-            config: &config,
-            clock,
-            metrics: &metrics,
-            telemetry: &telemetry,
-        };
-        let asking = queries.iter().map(|query| runner.ask_on(query));
-        tokio::join!(futures::future::join_all(asking), connection.follow());
+    pub async fn follow(mut self) {
+        let queries = self.runner.queries.iter();
+        let asking = queries.map(|query| self.runner.ask_on(query));
+        tokio::join!(futures::future::join_all(asking), self.connection.follow());
     }
 }
 
 /// What all questions share.
-struct QueryRunner<'p> {
+struct QueryRunner {
     client: Arc<client::Current>,
-    config: &'p Config,
+    queries: Vec<Query>,
+    config: Arc<Config>,
     clock: Clock,
-    metrics: &'p Metrics,
-    telemetry: &'p watch::Sender<Telemetry>,
+    metrics: Arc<Metrics>,
+    telemetry: watch::Sender<Telemetry>,
 }
 
-impl QueryRunner<'_> {
+impl QueryRunner {
     async fn ask_on(&self, query: &Query) {
         let mut before = Outcome::Ok;
         loop {
             let asked = self.ask(query).await;
             let outcome = asked.as_ref().err().map_or(Outcome::Ok, |failure| failure.outcome);
-            self.metrics.prometheus().asked(query.input, outcome.as_str());
+            self.metrics.prometheus.asked(query.input, outcome.as_str());
             let name = query.input.as_str();
             match asked {
                 _ if outcome == before => {}
@@ -178,12 +162,12 @@ impl QueryRunner<'_> {
         };
         if let Some(youngest) = readings.iter().map(|reading| reading.age).min() {
             let at = received.wall.as_microsecond().saturating_sub_unsigned(youngest.0);
-            self.metrics.prometheus().sample(query.input, at as f64 / 1e6);
+            self.metrics.prometheus.sample(query.input, at as f64 / 1e6);
         }
         self.telemetry.send_modify(|telemetry| {
             for Reading { measurement, age } in readings {
                 let as_of = received.moment.before(age).min(asked_at);
-                telemetry.record(measurement, as_of, as_of.after(query.staleness), self.config);
+                telemetry.record(measurement, as_of, as_of.after(query.staleness), &self.config);
             }
         });
         faults

@@ -1,18 +1,18 @@
 //! How many replicas of us are ready, by the EndpointSlices of our own Service.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::pin::pin;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use edgeward_core::engine::Change;
 use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
-use kube::runtime::watcher::{Config, Event};
+use kube::runtime::watcher::Config;
 
 use crate::instruments::metrics::Metrics;
 use crate::sources::configuration::Versions;
-use crate::sources::watch::{Cluster, events};
+use crate::sources::watch::Cluster;
+use crate::sources::watcher::{self, Known};
 
 /// Our own Service.
 #[derive(Debug, Clone)]
@@ -46,28 +46,21 @@ impl Cluster {
     /// Watches the EndpointSlices of a Service and sends how many of its endpoints are ready, for ever. That there is no
     /// such Service is logged; that it may not be seen is logged and counted, and nothing is sent.
     async fn watch_replicas(&self, namespace: &str, service: &str, metrics: &Metrics) {
-        let only = Config::default().labels(&format!("kubernetes.io/service-name={service}"));
+        let of_service = Config::default().labels(&format!("kubernetes.io/service-name={service}"));
         let slices = Api::<EndpointSlice>::namespaced(self.client(), namespace);
-        let mut events = pin!(events(slices, only));
-        let (mut known, mut listed) = (HashMap::new(), HashMap::new());
+        let mut events = watcher::events(slices, of_service);
+        let mut known = Known::nothing();
         let mut sent = None;
         let mut has_failed = false;
         while let Some(event) = events.next().await {
             match event {
-                // Nothing is known before the list is complete.
-                Ok(Event::Init) => {
-                    listed = HashMap::new();
-                    continue;
+                Ok(event) => {
+                    if !known.apply(event, |slice| Some(slice.clone())) {
+                        continue;
+                    }
                 }
-                Ok(Event::InitApply(slice)) => {
-                    listed.insert(name(&slice), slice);
-                    continue;
-                }
-                Ok(Event::InitDone) => known = std::mem::take(&mut listed),
-                Ok(Event::Apply(slice)) => drop(known.insert(name(&slice), slice)),
-                Ok(Event::Delete(slice)) => drop(known.remove(&name(&slice))),
                 Err(error) => {
-                    metrics.view().failure("endpointslices");
+                    metrics.view.failure("endpointslices");
                     // Once: outside of a cluster there may be no such right, and it is tried again all the time.
                     if !std::mem::replace(&mut has_failed, true) {
                         let error = format!("{:#}", anyhow::Error::from(error));
@@ -85,10 +78,10 @@ impl Cluster {
                 }
             }
             has_failed = false;
-            let ready = count(known.values());
+            let ready = count(known.objects().values());
             if sent.replace(ready) != Some(ready) {
                 tracing::info!(ready, "replicas");
-                if known.is_empty() {
+                if known.objects().is_empty() {
                     tracing::warn!(
                         namespace,
                         service,
@@ -113,10 +106,6 @@ fn count<'s>(slices: impl Iterator<Item = &'s EndpointSlice>) -> u32 {
     }
     let most = families.values().map(BTreeSet::len).max().unwrap_or(0);
     u32::try_from(most).unwrap_or(u32::MAX)
-}
-
-fn name(slice: &EndpointSlice) -> String {
-    slice.metadata.name.clone().unwrap_or_default()
 }
 
 /// The first addresses of the endpoints that take requests; one whose condition is not known does.

@@ -17,6 +17,7 @@ use crate::instruments::metrics::Metrics;
 use crate::sources::configuration::Versions;
 use crate::sources::objects;
 use crate::sources::raw::Raw;
+use crate::sources::watcher::Key;
 
 /// How long to wait for more after a change: several Sites are applied one after another, and mean something together.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -95,11 +96,7 @@ impl Sites {
     }
 
     /// Reads the Sites there are. False while there never were good ones.
-    fn take(
-        &self,
-        objects: &BTreeMap<objects::Key, Object>,
-        definitions: &mut Option<Vec<Arc<SiteDefinition>>>,
-    ) -> bool {
+    fn take(&self, objects: &BTreeMap<Key, Object>, definitions: &mut Option<Vec<Arc<SiteDefinition>>>) -> bool {
         let specs = objects
             .iter()
             .map(|((_, name), (_, spec))| (name.clone(), spec.clone()));

@@ -1,11 +1,8 @@
 //! Watches of nodes, pods and namespaces.
 //!
-//! An object is read by the core's readers and sent on as a [`Change`]; nothing of it is kept here. Each watch is
-//! opened for 20 to 30 seconds: that it could be opened again is how a quiet cluster is told from a dead connection.
+//! An object is read by the core's readers and sent on as a [`Change`]; nothing of it is kept here.
 
 use std::fmt::Debug;
-use std::ops::RangeInclusive;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,13 +18,11 @@ use edgeward_core::model::site::are_same_places;
 use edgeward_core::wire::pod::StringMap;
 use edgeward_core::wire::{node, pod};
 use futures::future::BoxFuture;
-use futures::{FutureExt as _, Stream, StreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _};
 use http::{Request, Response, Uri};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::client::{Body, ClientBuilder};
-use kube::runtime::utils::{Backoff, ResetTimerBackoff};
-use kube::runtime::watcher::{Config, Error, Event, ExponentialBackoff, InitialListStrategy};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher::{Config, Error, Event, InitialListStrategy};
 use kube::{Api, Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -38,16 +33,11 @@ use crate::instruments::metrics::Metrics;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 use crate::sources::raw::Raw;
-
-/// The seconds for which a watch is opened; each picks one, so that those of several kinds and replicas do not end together.
-const OPEN_SECONDS: RangeInclusive<u32> = 20..=30;
+use crate::sources::watcher;
 
 /// How many lists may break off before pages are tried instead of a stream: a list that takes longer than a watch is open
 /// would never end.
 const BROKEN_LISTS: u32 = 2;
-
-/// The first and the longest pause after a failure.
-const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
 pub(crate) const NO_CLUSTER: &str = "neither a kubeconfig nor a pod's service account leads to a cluster";
 
@@ -178,12 +168,12 @@ impl Cluster {
                 initial_list_strategy: strategy.clone(),
                 ..Config::default()
             };
-            let mut events = pin!(events(Api::<Raw<K>>::all(self.client()), config));
+            let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), config);
             let mut broken_lists = 0_u32;
             while let Some(event) = events.next().await {
                 match event {
                     Ok(Event::Init) => {
-                        metrics.view().list(kind);
+                        metrics.view.list(kind);
                         broken_lists = broken_lists.saturating_add(1);
                         self.changes.send(Change::ListBegan(kind)).await;
                     }
@@ -207,7 +197,7 @@ impl Cluster {
                     Err(error) => {
                         // A server without streamed lists refuses to begin one.
                         broken_lists = if is_refused(&error) { u32::MAX } else { broken_lists };
-                        count_and_log(kind.as_str(), error, metrics);
+                        watcher::count_and_log(kind.as_str(), error, metrics);
                         self.changes.send(Change::WatchLost(kind)).await;
                     }
                 }
@@ -224,42 +214,6 @@ impl Cluster {
     }
 }
 
-/// The events of what `config` selects, for ever. A failure is one of them, and the watch is tried again after a pause. Where what it
-/// would go on from is gone, it begins again with a list: a watcher alone would ask for the same for ever, for it expects to be
-/// told by an event of the watch, as the API server mostly does.
-pub(super) fn events<K>(api: Api<K>, config: Config) -> impl Stream<Item = Result<Event<K>, Error>> + Send
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let begin = move || {
-        watcher(api.clone(), config.clone().timeout(open_seconds()))
-            .backoff(pauses())
-            .boxed()
-    };
-    stream::unfold((begin(), begin, false), async |(mut events, begin, has_gone)| {
-        if has_gone {
-            tokio::time::sleep(PAUSES[0]).await;
-            events = begin();
-        }
-        let event = events.next().await?;
-        let has_gone = event.as_ref().is_err_and(is_gone);
-        Some((event, (events, begin, has_gone)))
-    })
-}
-
-/// For how long to open a watch.
-fn open_seconds() -> u32 {
-    let choice = uuid::Uuid::new_v4().as_u128() % (OPEN_SECONDS.count() as u128);
-    OPEN_SECONDS.start() + u32::try_from(choice).unwrap_or(0)
-}
-
-/// Counts and logs a failure of [`events`].
-pub(super) fn count_and_log(kind: &'static str, error: Error, metrics: &Metrics) {
-    metrics.view().failure(kind);
-    let error = format!("{:#}", anyhow::Error::from(error));
-    tracing::warn!(kind, error, "watch failed; it is tried again");
-}
-
 /// A client of the cluster of the pod that we run in, or of the current context of the kubeconfig. Does not connect yet.
 ///
 /// # Errors
@@ -269,24 +223,9 @@ pub async fn client() -> anyhow::Result<Client> {
     Client::try_from(config).context(NO_CLUSTER)
 }
 
-/// The pauses after failures.
-fn pauses() -> impl Backoff {
-    let [first, longest] = PAUSES;
-    let builder = backon::ExponentialBuilder::new()
-        .with_min_delay(first)
-        .with_max_delay(longest);
-    let pauses = ExponentialBackoff::from(builder.without_max_times().with_jitter());
-    ResetTimerBackoff::new(pauses, 2 * longest)
-}
-
 /// Whether the API server takes the request to open a watch for an invalid one.
 fn is_refused(error: &Error) -> bool {
     matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
-}
-
-/// Whether a watch could not be opened because what it would go on from is gone.
-fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
 }
 
 /// A node, unless it cannot be read.

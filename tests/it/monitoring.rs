@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use edgeward::instruments::metrics::{Kind, LIST};
+use edgeward::instruments::metrics::{self, Kind};
 use edgeward_core::placement::verdict::Reason;
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ fn labels_of(series: &str) -> Option<BTreeSet<&'static str>> {
     if let Some((_, labels)) = API_SERVER.iter().find(|(name, _)| *name == series) {
         return Some(labels.iter().copied().collect());
     }
-    let metric = LIST.iter().find(|metric| match metric.kind {
+    let metric = metrics::list().find(|metric| match metric.kind {
         Kind::Histogram => ["_bucket", "_sum", "_count"]
             .iter()
             .any(|part| series.strip_suffix(part) == Some(metric.name)),

@@ -4,6 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`units`], [`resources`] | integer newtypes for every quantity; resource names to amounts |
+//! | [`words!`] | declares enums each of whose values has a word |
 //! | [`keys`] | annotation and label keys under the configured domain |
 //! | [`document`] | a reader of documents that names every fault |
 //! | [`model`] | plain data: what is asked and what exists |
@@ -60,3 +61,4 @@ pub mod resources;
 pub mod testkit;
 pub mod units;
 pub mod wire;
+mod words;

@@ -15,49 +15,33 @@ use serde_json::{Map, Value};
 
 use super::{Content, cut};
 
-/// Why an Event is written on a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PodReason {
-    /// It was sent to a cloud.
-    PlacedCloud,
-    /// It was kept at the edge. Told only where the configuration says so.
-    PlacedEdge,
-    /// A gate of ours keeps it from kube-scheduler.
-    Held,
-    /// That gate is gone.
-    Released,
-    /// Its SLO has faults.
-    InvalidSlo,
-    /// It was placed where it is not expected to keep its SLO.
-    SloAtRisk,
-    /// kube-scheduler finds no node for it, and another site would take it.
-    Unschedulable,
-    /// The API server does not let us change it, and so its gate stays.
-    ReleaseRefused,
-    /// It is behind the gate of another domain than ours.
-    GateOfAnotherDomain,
-    /// Pods of its controller fail over and over, and are left as they are for a while.
-    LoopGuard,
+edgeward_core::words! {
+    /// Why an Event is written on a pod.
+    pub enum PodReason {
+        /// It was sent to a cloud.
+        PlacedCloud = "PlacedCloud",
+        /// It was kept at the edge. Told only where the configuration says so.
+        PlacedEdge = "PlacedEdge",
+        /// A gate of ours keeps it from kube-scheduler.
+        Held = "Held",
+        /// That gate is gone.
+        Released = "Released",
+        /// Its SLO has faults.
+        InvalidSlo = "InvalidSlo",
+        /// It was placed where it is not expected to keep its SLO.
+        SloAtRisk = "SloAtRisk",
+        /// kube-scheduler finds no node for it, and another site would take it.
+        Unschedulable = "Unschedulable",
+        /// The API server does not let us change it, and so its gate stays.
+        ReleaseRefused = "ReleaseRefused",
+        /// It is behind the gate of another domain than ours.
+        GateOfAnotherDomain = "GateOfAnotherDomain",
+        /// Pods of its controller fail over and over, and are left as they are for a while.
+        LoopGuard = "LoopGuard",
+    }
 }
 
 impl PodReason {
-    /// The `reason` of the Event.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::PlacedCloud => "PlacedCloud",
-            Self::PlacedEdge => "PlacedEdge",
-            Self::Held => "Held",
-            Self::Released => "Released",
-            Self::InvalidSlo => "InvalidSlo",
-            Self::SloAtRisk => "SloAtRisk",
-            Self::Unschedulable => "Unschedulable",
-            Self::ReleaseRefused => "ReleaseRefused",
-            Self::GateOfAnotherDomain => "GateOfAnotherDomain",
-            Self::LoopGuard => "LoopGuard",
-        }
-    }
-
     /// `type` and `action` of the Event.
     const fn type_and_action(self) -> [&'static str; 2] {
         match self {

@@ -62,7 +62,7 @@ impl Events {
 
     fn send(&self, report: Report, reason: &'static str) {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(report) {
-            self.metrics.controllers().event(reason, EventResult::Dropped);
+            self.metrics.controllers.event(reason, EventResult::Dropped);
         }
     }
 }
@@ -167,7 +167,7 @@ impl Recorder {
                 EventResult::Dropped
             };
             if let Some(Waiting { event, .. }) = self.waiting.pop_front() {
-                self.metrics.controllers().event(event.reason.as_str(), result);
+                self.metrics.controllers.event(event.reason.as_str(), result);
             }
         }
     }
@@ -185,7 +185,7 @@ impl Recorder {
                 && let Some(Waiting { event, .. }) = self.waiting.pop_front()
             {
                 self.metrics
-                    .controllers()
+                    .controllers
                     .event(event.reason.as_str(), EventResult::Dropped);
             }
             self.waiting.push_back(Waiting {

@@ -1,74 +1,36 @@
 //! What becomes of pods after they were created.
 
-use std::sync::atomic::AtomicU64;
-
-use prometheus_client::encoding::EncodeLabelSet;
+use edgeward_core::words;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
-use crate::instruments::metrics::{Description, Kind, register};
+use crate::instruments::metrics::count;
+use crate::instruments::metrics::declaration::{Counters, Gauges, metrics};
 
-pub(super) const FOUND: Description = Description {
-    name: "edgeward_backstop_pods",
-    kind: Kind::Gauge,
-    labels: &["finding"],
-    help: "Pods that the backstop finds: Unschedulable for 30 s though another site would take them (misplaced, or undecided where they carry no decision), and bound without a decision (bound)",
-};
-pub(super) const RECREATIONS: Description = Description {
-    name: "edgeward_backstop_recreations_total",
-    kind: Kind::Counter,
-    labels: &["result"],
-    help: "Deletions of pods so that their owner creates them anew, by what became of them",
-};
-pub(super) const PAUSES: Description = Description {
-    name: "edgeward_loop_guard_pauses_total",
-    kind: Kind::Counter,
-    labels: &[],
-    help: "How often a controller's pods began to be left as they are because they fail over and over",
-};
-pub(super) const PAUSED: Description = Description {
-    name: "edgeward_loop_guard_paused_controllers",
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "Controllers whose pods are left as they are at the moment because they fail over and over",
-};
-
-/// What became of the deletion of a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecreationOutcome {
-    /// The pod is deleted.
-    Deleted,
-    /// The pod had changed meanwhile, or was gone, and is looked at again.
-    Outdated,
-    /// The API server refused it, or did not answer.
-    Refused,
-}
-
-impl RecreationOutcome {
-    /// Everything that can become of it.
-    pub const ALL: [Self; 3] = [Self::Deleted, Self::Outdated, Self::Refused];
-
-    /// The value of the label `result`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Deleted => "deleted",
-            Self::Outdated => "outdated",
-            Self::Refused => "refused",
-        }
+metrics! {
+    /// The metrics of backstop and loop guard.
+    pub struct AftermathMetrics {
+        found: Gauges<1> = "edgeward_backstop_pods" ["finding"]
+            "Pods that the backstop finds: Unschedulable for 30 s though another site would take them (misplaced, or undecided where they carry no decision), and bound without a decision (bound)";
+        recreations: Counters<1> = "edgeward_backstop_recreations_total" ["result"]
+            "Deletions of pods so that their owner creates them anew, by what became of them";
+        pauses: Counter = "edgeward_loop_guard_pauses_total" []
+            "How often a controller's pods began to be left as they are because they fail over and over";
+        paused: Gauge = "edgeward_loop_guard_paused_controllers" []
+            "Controllers whose pods are left as they are at the moment because they fail over and over";
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FindingLabel {
-    finding: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabel {
-    result: &'static str,
+words! {
+    /// What became of the deletion of a pod: the label `result`.
+    pub enum RecreationOutcome {
+        /// The pod is deleted.
+        Deleted = "deleted",
+        /// The pod had changed meanwhile, or was gone, and is looked at again.
+        Outdated = "outdated",
+        /// The API server refused it, or did not answer.
+        Refused = "refused",
+    }
 }
 
 /// How many pods the backstop finds.
@@ -82,30 +44,12 @@ pub struct Found {
     pub bound: usize,
 }
 
-/// The metrics of backstop and loop guard.
-#[derive(Debug)]
-pub struct AftermathMetrics {
-    found: Family<FindingLabel, Gauge<u64, AtomicU64>>,
-    recreations: Family<ResultLabel, Counter>,
-    pauses: Counter,
-    paused: Gauge<u64, AtomicU64>,
-}
-
 impl AftermathMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            found: register(registry, &FOUND, Family::default()),
-            recreations: register(registry, &RECREATIONS, Family::default()),
-            pauses: register(registry, &PAUSES, Counter::default()),
-            paused: register(registry, &PAUSED, Gauge::default()),
-        };
-        metrics.found(Found::default());
+    pub(super) fn start_at_zero(&self) {
+        self.found(Found::default());
         for outcome in RecreationOutcome::ALL {
-            drop(metrics.recreations.get_or_create(&ResultLabel {
-                result: outcome.as_str(),
-            }));
+            self.recreations.of([outcome.as_str().into()]);
         }
-        metrics
     }
 
     /// So many pods are found now.
@@ -116,14 +60,13 @@ impl AftermathMetrics {
             ("bound", found.bound),
         ];
         for (finding, pods) in values {
-            self.found.get_or_create(&FindingLabel { finding }).set(pods as u64);
+            self.found.of([finding.into()]).set(count(pods));
         }
     }
 
     /// The deletion of a pod came to this.
     pub fn recreation(&self, outcome: RecreationOutcome) {
-        let result = outcome.as_str();
-        self.recreations.get_or_create(&ResultLabel { result }).inc();
+        self.recreations.of([outcome.as_str().into()]).inc();
     }
 
     /// Another controller's pods are left as they are from now on.
@@ -133,6 +76,6 @@ impl AftermathMetrics {
 
     /// Those of so many controllers are.
     pub(super) fn paused_controllers(&self, controllers: usize) {
-        self.paused.set(controllers as u64);
+        self.paused.set(count(controllers));
     }
 }

@@ -2,15 +2,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use edgeward_core::cluster::cache;
-use edgeward_core::cluster::wan::LinkHealth;
+use edgeward_core::cluster::wan::{LinkHealth, Links, SiteLink};
 use edgeward_core::config::{Config, Input};
+use edgeward_core::model::endpoint::Endpoint;
 use edgeward_core::model::link::Thresholds;
 use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::model::snapshot::{Site, Snapshot};
 use edgeward_core::units::{Micros, Moment};
-use jiff::Timestamp;
+use tokio::sync::watch;
 
 use super::*;
+use crate::platform::clock::Clock;
 
 fn published(sites: Vec<Site>) -> Arc<Snapshot> {
     Arc::new(Snapshot {
@@ -44,34 +46,36 @@ fn every_metric_touched() -> String {
         "edge",
         Duration::from_micros(70),
     );
-    metrics.controllers().leader(true);
-    metrics.controllers().event("PlacedCloud", EventResult::Written);
+    metrics.controllers.leader(true);
+    metrics.controllers.event("PlacedCloud", EventResult::Written);
     metrics.connection("http/1.1");
     metrics.connection_refused("admission");
     metrics.handshake_failure(HandshakeFailure::Rejected);
     metrics.http_error(413);
-    metrics.tls().certificate_not_after(1_800_000_000);
-    metrics.tls().ca_not_after(TlsCa::Serving, Some(1_800_000_000));
+    metrics.tls.certificate_not_after(1_800_000_000);
+    metrics.tls.ca_not_after(TlsCa::Serving, Some(1_800_000_000));
     let edge = Site::new(Arc::new(SiteDefinition::edge()));
     metrics.follow(Arc::new(SharedState::new(published(vec![edge]), Micros(0))));
-    metrics.view().heard(cache::Kind::Nodes, 1_800_000_000);
-    metrics.view().list(cache::Kind::Nodes);
-    metrics.view().failure("nodes");
+    metrics.view.heard(cache::Kind::Nodes, 1_800_000_000);
+    metrics.view.list(cache::Kind::Nodes);
+    metrics.view.failure("nodes");
     let mut health = LinkHealth::new(1);
     let thresholds = Thresholds::from(&Config::default());
     (0..5).for_each(|us| health.record(0, Some(Micros(us)), Moment(0), thresholds));
-    metrics.wan().answered("cloud", "icmp://gw", Timestamp::UNIX_EPOCH);
-    metrics
-        .wan()
-        .statistics("cloud", "icmp://gw", health.statistics(0).unwrap());
-    metrics.wan().link("cloud", &health.link().unwrap());
-    metrics.aftermath().recreation(RecreationOutcome::Deleted);
-    metrics.aftermath().paused();
-    metrics.waitlist().change("released_edge", ReleaseOutcome::Changed);
-    metrics.configuration().version(7);
-    metrics.configuration().faults(["explain"].into_iter());
-    metrics.prometheus().asked(Input::WanRtt, "ok");
-    metrics.prometheus().sample(Input::WanRtt, 1.8e9);
+    metrics.wan.probed("cloud", "icmp://gw", None);
+    let known = SiteLink {
+        link: health.link(),
+        endpoints: vec![(Endpoint::parse("icmp://gw").unwrap(), *health.statistics(0).unwrap())],
+    };
+    let links = watch::Sender::new(Links::from([("cloud".to_owned(), known)]));
+    metrics.wan.follow(links.subscribe(), Clock::start());
+    metrics.aftermath.recreation(RecreationOutcome::Deleted);
+    metrics.aftermath.paused();
+    metrics.waitlist.change("released_edge", ReleaseOutcome::Changed);
+    metrics.configuration.version(7);
+    metrics.configuration.faults(["explain"].into_iter());
+    metrics.prometheus.asked(Input::WanRtt, "ok");
+    metrics.prometheus.sample(Input::WanRtt, 1.8e9);
     metrics.encode()
 }
 
@@ -95,8 +99,7 @@ fn the_exposition_is_the_list() {
             .or_default()
             .extend(names.map(|(label, _)| label.to_owned()).filter(|label| label != "le"));
     }
-    let expected: BTreeMap<String, BTreeSet<String>> = LIST
-        .iter()
+    let expected: BTreeMap<String, BTreeSet<String>> = list()
         .map(|metric| {
             (
                 metric.name.to_owned(),
@@ -105,8 +108,8 @@ fn the_exposition_is_the_list() {
         })
         .collect();
     assert_eq!(labels, expected);
-    for metric in LIST {
-        let base = registered_name(metric);
+    for metric in list() {
+        let base = metric.registered_name();
         assert!(
             page.contains(&format!("# TYPE {base} {}\n", metric.kind.as_str())),
             "{base}: type\n{page}"
@@ -121,8 +124,7 @@ fn the_exposition_is_the_list() {
 
 #[test]
 fn the_documentation_is_the_list() {
-    let table: Vec<String> = LIST
-        .iter()
+    let table: Vec<String> = list()
         .map(|metric| {
             let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
             let labels = if labels.is_empty() {

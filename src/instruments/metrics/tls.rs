@@ -1,158 +1,79 @@
 //! Certificates, ours and those of clients.
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
+use edgeward_core::words;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
-use crate::instruments::metrics::{Description, Kind, Reload, register};
+use crate::instruments::metrics::Reload;
+use crate::instruments::metrics::declaration::{Counters, Gauges, metrics};
 
-pub(super) const RELOADS: Description = Description {
-    name: "edgeward_tls_reloads_total",
-    kind: Kind::Counter,
-    labels: &["of", "result"],
-    help: "Changes of the certificate (its files or its Secret) and of --client-ca, by what became of them (anything but loaded keeps what there was)",
-};
-pub(super) const NOT_AFTER: Description = Description {
-    name: "edgeward_tls_certificate_not_after_seconds",
-    kind: Kind::Gauge,
-    labels: &[],
-    help: "When the certificate being served expires, in seconds since the Unix epoch (0: there is none yet)",
-};
-pub(super) const KEPT: Description = Description {
-    name: "edgeward_tls_self_managed_steps_total",
-    kind: Kind::Counter,
-    labels: &["wrote"],
-    help: "What the leader did for self-managed certificates, by what it wrote (nothing: it failed)",
-};
-pub(super) const CA_NOT_AFTER: Description = Description {
-    name: "edgeward_tls_ca_not_after_seconds",
-    kind: Kind::Gauge,
-    labels: &["ca"],
-    help: "When a CA that edgeward knows expires, in seconds since the Unix epoch (serving, next: of a self-managed certificate; clients: the last of --client-ca)",
-};
-
-/// What is read again when it changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TlsMaterial {
-    /// The certificate that is served, with its key.
-    Certificate,
-    /// The authorities of clients.
-    ClientCa,
-}
-
-impl TlsMaterial {
-    /// The value of the label `of`.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Certificate => "certificate",
-            Self::ClientCa => "client_ca",
-        }
+metrics! {
+    /// The metrics of certificates.
+    pub struct TlsMetrics {
+        reloads: Counters<2> = "edgeward_tls_reloads_total" ["of", "result"]
+            "Changes of the certificate (its files or its Secret) and of --client-ca, by what became of them (anything but loaded keeps what there was)";
+        not_after: Gauge = "edgeward_tls_certificate_not_after_seconds" []
+            "When the certificate being served expires, in seconds since the Unix epoch (0: there is none yet)";
+        cas: Gauges<1> = "edgeward_tls_ca_not_after_seconds" ["ca"]
+            "When a CA that edgeward knows expires, in seconds since the Unix epoch (serving, next: of a self-managed certificate; clients: the last of --client-ca)";
+        kept: Counters<1> = "edgeward_tls_self_managed_steps_total" ["wrote"]
+            "What the leader did for self-managed certificates, by what it wrote (nothing: it failed)";
     }
 }
 
-/// A CA that is known here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TlsCa {
-    /// The one of ours that signs.
-    Serving,
-    /// The one of ours that is to follow.
-    Next,
-    /// Those that clients must have a certificate of; the last that is over counts.
-    Clients,
-}
-
-impl TlsCa {
-    /// The value of the label `ca`.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Serving => "serving",
-            Self::Next => "next",
-            Self::Clients => "clients",
-        }
+words! {
+    /// What is read again when it changes: the label `of`.
+    pub enum TlsMaterial {
+        /// The certificate that is served, with its key.
+        Certificate = "certificate",
+        /// The authorities of clients.
+        ClientCa = "client_ca",
     }
 }
 
-/// What the leader wrote for certificates of our own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
-    /// The Secret.
-    Secret,
-    /// `caBundle`.
-    CaBundle,
-    /// It failed.
-    Nothing,
-}
-
-impl Kept {
-    const ALL: [Self; 3] = [Self::Secret, Self::CaBundle, Self::Nothing];
-
-    /// The value of the label `wrote`.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Secret => "secret",
-            Self::CaBundle => "ca_bundle",
-            Self::Nothing => "nothing",
-        }
+words! {
+    /// A CA that is known here: the label `ca`.
+    pub enum TlsCa {
+        /// The one of ours that signs.
+        Serving = "serving",
+        /// The one of ours that is to follow.
+        Next = "next",
+        /// Those that clients must have a certificate of; the last that is over counts.
+        Clients = "clients",
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KeptLabel {
-    wrote: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReloadLabels {
-    of: &'static str,
-    result: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CaLabel {
-    ca: &'static str,
-}
-
-/// The metrics of certificates.
-#[derive(Debug)]
-pub struct TlsMetrics {
-    reloads: Family<ReloadLabels, Counter>,
-    not_after: Gauge,
-    cas: Family<CaLabel, Gauge>,
-    kept: Family<KeptLabel, Counter>,
+words! {
+    /// What the leader wrote for certificates of our own: the label `wrote`.
+    pub enum Kept {
+        /// The Secret.
+        Secret = "secret",
+        /// `caBundle`.
+        CaBundle = "ca_bundle",
+        /// It failed.
+        Nothing = "nothing",
+    }
 }
 
 impl TlsMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
-        let reloads = Family::<ReloadLabels, Counter>::default();
-        for of in [TlsMaterial::Certificate, TlsMaterial::ClientCa].map(TlsMaterial::as_str) {
-            for result in Reload::ALL.map(Reload::as_str) {
-                drop(reloads.get_or_create(&ReloadLabels { of, result }));
+    pub(super) fn start_at_zero(&self) {
+        for of in TlsMaterial::ALL {
+            for result in Reload::ALL {
+                self.reloads.of([of.as_str().into(), result.as_str().into()]);
             }
         }
-        let kept = Family::<KeptLabel, Counter>::default();
-        for wrote in Kept::ALL.map(Kept::as_str) {
-            drop(kept.get_or_create(&KeptLabel { wrote }));
-        }
-        Self {
-            reloads: register(registry, &RELOADS, reloads),
-            not_after: register(registry, &NOT_AFTER, Gauge::default()),
-            cas: register(registry, &CA_NOT_AFTER, Family::default()),
-            kept: register(registry, &KEPT, kept),
+        for wrote in Kept::ALL {
+            self.kept.of([wrote.as_str().into()]);
         }
     }
 
     /// The leader wrote this, or failed.
     pub fn kept(&self, wrote: Kept) {
-        let wrote = wrote.as_str();
-        self.kept.get_or_create(&KeptLabel { wrote }).inc();
+        self.kept.of([wrote.as_str().into()]).inc();
     }
 
     /// Something changed, and this became of it.
     pub fn reload(&self, of: TlsMaterial, result: Reload) {
-        let (of, result) = (of.as_str(), result.as_str());
-        self.reloads.get_or_create(&ReloadLabels { of, result }).inc();
+        self.reloads.of([of.as_str().into(), result.as_str().into()]).inc();
     }
 
     /// The certificate now served expires at this moment, in seconds since the Unix epoch.
@@ -162,10 +83,10 @@ impl TlsMetrics {
 
     /// This CA expires at this moment, in seconds since the Unix epoch; `None` while there is none.
     pub fn ca_not_after(&self, of: TlsCa, unix_seconds: Option<i64>) {
-        let label = CaLabel { ca: of.as_str() };
+        let label = [of.as_str().into()];
         match unix_seconds {
-            Some(unix_seconds) => drop(self.cas.get_or_create(&label).set(unix_seconds)),
-            None => drop(self.cas.remove(&label)),
+            Some(unix_seconds) => drop(self.cas.of(label).set(unix_seconds)),
+            None => self.cas.remove(label),
         }
     }
 }

@@ -1,220 +1,137 @@
 //! What probes say of the WAN. Sites and endpoints are named as in the configuration.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::OnceLock;
 
-use edgeward_core::cluster::wan::{Cause, Statistics};
-use edgeward_core::model::link::{Link, LinkState};
-use edgeward_core::units::{Micros, Permille};
-use jiff::Timestamp;
-use prometheus_client::encoding::EncodeLabelSet;
+use edgeward_core::cluster::wan::{Cause, Links, Statistics};
+use edgeward_core::model::link::LinkState;
+use edgeward_core::units::{Micros, Now, Permille};
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 
-use crate::instruments::metrics::{Description, Kind, register};
+use crate::instruments::metrics::declaration::{Counters, Decimals, Gauges, metrics};
+use crate::platform::clock::Clock;
 
-pub(super) const STATE: Description = Description {
-    name: "edgeward_wan_state",
-    kind: Kind::Gauge,
-    labels: &["site", "state"],
-    help: "1 for the state that the link to the site is in, 0 for the others; absent before the first round of probes",
-};
-pub(super) const RTT: Description = Description {
-    name: "edgeward_wan_rtt_seconds",
-    kind: Kind::Gauge,
-    labels: &["site"],
-    help: "Round-trip time to the site that decisions read: of its best endpoint, the mean of the last 5 answers",
-};
-pub(super) const LOSS: Description = Description {
-    name: "edgeward_wan_loss_ratio",
-    kind: Kind::Gauge,
-    labels: &["site"],
-    help: "Loss towards the site that decisions read: of its best endpoint, over the last 100 probes",
-};
-pub(super) const PROBES: Description = Description {
-    name: "edgeward_wan_probes_total",
-    kind: Kind::Counter,
-    labels: &["site", "endpoint", "outcome"],
-    help: "Probes that came to an end, by outcome: answered, or why they were lost",
-};
-pub(super) const PROBE_RTT: Description = Description {
-    name: "edgeward_wan_probe_rtt_seconds",
-    kind: Kind::Gauge,
-    labels: &["site", "endpoint", "statistic"],
-    help: "Round-trip times of the answered among the last 100 probes",
-};
-pub(super) const PROBE_JITTER: Description = Description {
-    name: "edgeward_wan_probe_jitter_seconds",
-    kind: Kind::Gauge,
-    labels: &["site", "endpoint"],
-    help: "Mean absolute difference of consecutive round-trip times among the last 100 probes",
-};
-pub(super) const PROBE_LOSS: Description = Description {
-    name: "edgeward_wan_probe_loss_ratio",
-    kind: Kind::Gauge,
-    labels: &["site", "endpoint"],
-    help: "Lost ones among the last 100 probes",
-};
-pub(super) const LAST_ANSWER: Description = Description {
-    name: "edgeward_wan_last_answer_timestamp_seconds",
-    kind: Kind::Gauge,
-    labels: &["site", "endpoint"],
-    help: "When a probe was last answered, in seconds since the Unix epoch",
-};
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SiteLabel {
-    site: String,
+metrics! {
+    pub(super) struct LinkMetrics {
+        state: Gauges<2> = "edgeward_wan_state" ["site", "state"]
+            "1 for the state that the link to the site is in, 0 for the others; absent before the first round of probes";
+        rtt: Decimals<1> = "edgeward_wan_rtt_seconds" ["site"]
+            "Round-trip time to the site that decisions read: of its best endpoint, the mean of the last 5 answers";
+        loss: Decimals<1> = "edgeward_wan_loss_ratio" ["site"]
+            "Loss towards the site that decisions read: of its best endpoint, over the last 100 probes";
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabels {
-    site: String,
-    state: &'static str,
+metrics! {
+    pub(super) struct ProbeMetrics {
+        outcomes: Counters<3> = "edgeward_wan_probes_total" ["site", "endpoint", "outcome"]
+            "Probes that came to an end, by outcome: answered, or why they were lost";
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EndpointLabels {
-    site: String,
-    endpoint: String,
+metrics! {
+    pub(super) struct EndpointMetrics {
+        rtt: Decimals<3> = "edgeward_wan_probe_rtt_seconds" ["site", "endpoint", "statistic"]
+            "Round-trip times of the answered among the last 100 probes";
+        jitter: Decimals<2> = "edgeward_wan_probe_jitter_seconds" ["site", "endpoint"]
+            "Mean absolute difference of consecutive round-trip times among the last 100 probes";
+        loss: Decimals<2> = "edgeward_wan_probe_loss_ratio" ["site", "endpoint"]
+            "Lost ones among the last 100 probes";
+        last_answer: Gauges<2> = "edgeward_wan_last_answer_timestamp_seconds" ["site", "endpoint"]
+            "When a probe was last answered, in seconds since the Unix epoch";
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabels {
-    site: String,
-    endpoint: String,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StatisticLabels {
-    site: String,
-    endpoint: String,
-    statistic: &'static str,
-}
-
-type Decimal = Gauge<f64, AtomicU64>;
-
-/// The WAN's part of the process's metrics. Every method costs a few microseconds: labels are strings.
+/// The WAN's part of the process's metrics.
 #[derive(Debug)]
 pub struct WanMetrics {
-    state: Family<StateLabels, Gauge>,
-    rtt: Family<SiteLabel, Decimal>,
-    loss: Family<SiteLabel, Decimal>,
-    probes: Family<OutcomeLabels, Counter>,
-    probe_rtt: Family<StatisticLabels, Decimal>,
-    probe_jitter: Family<EndpointLabels, Decimal>,
-    probe_loss: Family<EndpointLabels, Decimal>,
-    last_answer: Family<EndpointLabels, Gauge>,
+    probes: ProbeMetrics,
+    links: OnceLock<(watch::Receiver<Links>, Clock)>,
 }
 
 impl WanMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         Self {
-            state: register(registry, &STATE, Family::default()),
-            rtt: register(registry, &RTT, Family::default()),
-            loss: register(registry, &LOSS, Family::default()),
-            probes: register(registry, &PROBES, Family::default()),
-            probe_rtt: register(registry, &PROBE_RTT, Family::default()),
-            probe_jitter: register(registry, &PROBE_JITTER, Family::default()),
-            probe_loss: register(registry, &PROBE_LOSS, Family::default()),
-            last_answer: register(registry, &LAST_ANSWER, Family::default()),
+            probes: ProbeMetrics::new(registry),
+            links: OnceLock::new(),
         }
     }
 
-    /// Other links are probed from now on, or the same ones otherwise: what is known of them is told anew.
-    pub fn forget(&self) {
-        self.state.clear();
-        self.last_answer.clear();
-        self.probe_rtt.clear();
-        for family in [&self.rtt, &self.loss] {
-            family.clear();
-        }
-        for family in [&self.probe_jitter, &self.probe_loss] {
-            family.clear();
-        }
+    /// What is shown of links is read here when it is asked for; their moments are of this clock. Only the first such place
+    /// counts.
+    pub fn follow(&self, links: watch::Receiver<Links>, clock: Clock) {
+        // There is one in a process.
+        let _ = self.links.set((links, clock));
     }
 
     /// This endpoint will be probed: its counters begin at zero.
     pub fn endpoint(&self, site: &str, endpoint: &str) {
-        drop(self.outcomes(site, endpoint, None));
+        self.outcomes(site, endpoint, None);
         for cause in Cause::ALL {
-            drop(self.outcomes(site, endpoint, Some(cause)));
+            self.outcomes(site, endpoint, Some(cause));
         }
     }
 
-    /// A probe was answered at this moment.
-    pub fn answered(&self, site: &str, endpoint: &str, at: Timestamp) {
-        self.outcomes(site, endpoint, None).inc();
-        self.last_answer
-            .get_or_create(&endpoint_labels(site, endpoint))
-            .set(at.as_second());
+    /// A probe was answered, or lost for this cause.
+    pub fn probed(&self, site: &str, endpoint: &str, lost: Option<Cause>) {
+        self.outcomes(site, endpoint, lost).inc();
     }
 
-    /// A probe was lost.
-    pub fn lost(&self, site: &str, endpoint: &str, cause: Cause) {
-        self.outcomes(site, endpoint, Some(cause)).inc();
+    fn outcomes(&self, site: &str, endpoint: &str, lost: Option<Cause>) -> Counter {
+        let outcome = lost.map_or("answered", Cause::as_str);
+        let labels = [site.to_owned().into(), endpoint.to_owned().into(), outcome.into()];
+        self.probes.outcomes.of(labels)
     }
 
-    /// The numbers of an endpoint are these now.
-    pub fn statistics(&self, site: &str, endpoint: &str, statistics: &Statistics) {
-        let labels = endpoint_labels(site, endpoint);
+    /// Registers what is known of the links now.
+    pub(super) fn show(&self, registry: &mut Registry) {
+        let Some((links, clock)) = self.links.get() else { return };
+        let (of_links, of_endpoints) = (LinkMetrics::new(registry), EndpointMetrics::new(registry));
+        for (site, known) in &*links.borrow() {
+            let name = || site.clone().into();
+            for (endpoint, statistics) in &known.endpoints {
+                of_endpoints.show(site, &endpoint.to_string(), statistics, clock.now());
+            }
+            let Some(link) = known.link else { continue };
+            for state in LinkState::ALL {
+                let is_in = state == link.state;
+                of_links.state.of([name(), state.as_str().into()]).set(is_in.into());
+            }
+            if let Some(rtt) = link.rtt {
+                of_links.rtt.of([name()]).set(seconds(rtt));
+            }
+            if let Some(loss) = link.loss {
+                of_links.loss.of([name()]).set(ratio(loss));
+            }
+        }
+    }
+}
+
+impl EndpointMetrics {
+    fn show(&self, site: &str, endpoint: &str, statistics: &Statistics, now: Now) {
+        let labels = || [site.to_owned().into(), endpoint.to_owned().into()];
         if let Some(loss) = statistics.loss {
-            self.probe_loss.get_or_create(&labels).set(ratio(loss));
+            self.loss.of(labels()).set(ratio(loss));
+        }
+        if let Some(answered) = statistics.last_answer {
+            let ago = now.moment.since(answered);
+            let at = now.wall.as_microsecond().saturating_sub_unsigned(ago.0);
+            self.last_answer.of(labels()).set(at / 1_000_000);
         }
         let Some(round_trips) = statistics.round_trips else {
             return;
         };
-        self.probe_jitter
-            .get_or_create(&labels)
-            .set(seconds(round_trips.jitter));
+        self.jitter.of(labels()).set(seconds(round_trips.jitter));
         for (statistic, time) in [
             ("last5", round_trips.decision),
             ("mean", round_trips.mean),
             ("p50", round_trips.p50),
             ("p95", round_trips.p95),
         ] {
-            let labels = StatisticLabels {
-                site: site.to_owned(),
-                endpoint: endpoint.to_owned(),
-                statistic,
-            };
-            self.probe_rtt.get_or_create(&labels).set(seconds(time));
+            let [site, endpoint] = labels();
+            self.rtt.of([site, endpoint, statistic.into()]).set(seconds(time));
         }
-    }
-
-    /// The link to a site is this now.
-    pub fn link(&self, site: &str, link: &Link) {
-        for state in LinkState::ALL {
-            let labels = StateLabels {
-                site: site.to_owned(),
-                state: state.as_str(),
-            };
-            self.state.get_or_create(&labels).set(i64::from(state == link.state));
-        }
-        let labels = SiteLabel { site: site.to_owned() };
-        if let Some(rtt) = link.rtt {
-            self.rtt.get_or_create(&labels).set(seconds(rtt));
-        }
-        if let Some(loss) = link.loss {
-            self.loss.get_or_create(&labels).set(ratio(loss));
-        }
-    }
-
-    fn outcomes(&self, site: &str, endpoint: &str, lost: Option<Cause>) -> impl std::ops::Deref<Target = Counter> {
-        self.probes.get_or_create(&OutcomeLabels {
-            site: site.to_owned(),
-            endpoint: endpoint.to_owned(),
-            outcome: lost.map_or("answered", Cause::as_str),
-        })
-    }
-}
-
-fn endpoint_labels(site: &str, endpoint: &str) -> EndpointLabels {
-    EndpointLabels {
-        site: site.to_owned(),
-        endpoint: endpoint.to_owned(),
     }
 }
 
@@ -228,6 +145,10 @@ fn ratio(ratio: Permille) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use edgeward_core::cluster::wan::SiteLink;
+    use edgeward_core::model::endpoint::Endpoint;
+    use edgeward_core::model::link::Link;
+
     use super::*;
     use crate::instruments::metrics::Metrics;
     use edgeward_core::units::Moment;
@@ -235,13 +156,27 @@ mod tests {
     #[test]
     fn one_state_at_a_time_and_base_units() {
         let metrics = Metrics::new();
+        let links = watch::Sender::<Links>::default();
+        metrics.wan.follow(links.subscribe(), Clock::start());
+        let publish = |link: Link| {
+            let endpoint = Endpoint::parse("tcp://gw:1").unwrap();
+            let statistics = Statistics {
+                last_answer: Some(link.as_of),
+                ..Statistics::default()
+            };
+            let known = SiteLink {
+                link: Some(link),
+                endpoints: vec![(endpoint, statistics)],
+            };
+            links.send_replace(Links::from([("cloud".to_owned(), known)]));
+        };
         let mut link = Link {
             state: LinkState::Unreachable,
             rtt: None,
             loss: None,
             as_of: Moment(0),
         };
-        metrics.wan().link("cloud", &link);
+        publish(link);
         assert!(!metrics.encode().contains("edgeward_wan_rtt_seconds{"));
         link = Link {
             state: LinkState::Degraded,
@@ -249,8 +184,8 @@ mod tests {
             loss: Some(Permille(25)),
             ..link
         };
-        metrics.wan().link("cloud", &link);
-        metrics.wan().endpoint("cloud", "tcp://gw:1");
+        publish(link);
+        metrics.wan.endpoint("cloud", "tcp://gw:1");
         let page = metrics.encode();
         for line in [
             "edgeward_wan_state{site=\"cloud\",state=\"healthy\"} 0",
@@ -258,12 +193,12 @@ mod tests {
             "edgeward_wan_state{site=\"cloud\",state=\"unreachable\"} 0",
             "edgeward_wan_rtt_seconds{site=\"cloud\"} 0.0125",
             "edgeward_wan_loss_ratio{site=\"cloud\"} 0.025",
+            "edgeward_wan_last_answer_timestamp_seconds{site=\"cloud\",endpoint=\"tcp://gw:1\"} ",
             "edgeward_wan_probes_total{site=\"cloud\",endpoint=\"tcp://gw:1\",outcome=\"refused\"} 0",
         ] {
             assert!(page.contains(line), "{line}\n{page}");
         }
-        metrics.wan().answered("cloud", "tcp://gw:1", Timestamp::UNIX_EPOCH);
-        metrics.wan().forget();
+        links.send_replace(Links::new());
         let page = metrics.encode();
         let mut left = page.lines().filter(|line| line.contains("{site=\"cloud\""));
         assert!(left.all(|line| line.starts_with("edgeward_wan_probes_total")), "{page}");

@@ -72,7 +72,7 @@ impl Exporter {
             } else {
                 SpanResult::Lost
             };
-            self.metrics.spans().count(result, batch.len() as u64);
+            self.metrics.spans.count(result, batch.len() as u64);
             batch.clear();
             if let (Err(error), false) = (&sent, is_told) {
                 tracing::warn!(

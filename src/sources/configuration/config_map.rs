@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::pin::pin;
 
 use edgeward_core::config::map::Refused;
 use futures::StreamExt as _;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1;
-use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client};
 use tokio::sync::watch;
 
 use crate::sources::configuration::{Configuration, Outcome, Versions, of, read_keys, version};
-use crate::sources::watch::events;
+use crate::sources::watcher;
 
 /// Which ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,19 +73,12 @@ impl ConfigMap {
     /// Takes every good version, for ever. A bad version, the deletion of the ConfigMap and an API server that does not
     /// answer leave the last good one in use, and are logged and counted.
     pub async fn follow(mut self) {
-        let api: Api<v1::ConfigMap> = Api::namespaced(self.client.clone(), &self.name.namespace);
-        let only = Config::default().fields(&format!("metadata.name={}", self.name.name));
-        let mut events = pin!(events(api, only));
-        let mut exists = false;
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(Event::Init) => exists = false,
-                Ok(Event::InitApply(map) | Event::Apply(map)) => {
-                    exists = true;
-                    self.offer(map);
-                }
-                Ok(Event::InitDone) if exists => {}
-                Ok(Event::InitDone | Event::Delete(_)) => {
+        let maps = Api::<v1::ConfigMap>::namespaced(self.client.clone(), &self.name.namespace);
+        let mut maps = watcher::object(maps, &self.name.name);
+        while let Some(map) = maps.next().await {
+            match map {
+                Ok(Some(map)) => self.offer(map),
+                Ok(None) => {
                     self.configuration.lost();
                     tracing::warn!(config_map = %self.name, "the ConfigMap does not exist; {}", self.instead());
                 }

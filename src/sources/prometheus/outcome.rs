@@ -2,56 +2,37 @@
 
 use std::fmt;
 
-/// What became of a question. Whatever is not `Ok` leaves the last value as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Every series was used.
-    Ok,
-    /// No series.
-    Empty,
-    /// A value is NaN or infinite.
-    NotANumber,
-    /// A value is negative, or more than its unit can mean.
-    OutOfRange,
-    /// More than one series for one place.
-    Ambiguous,
-    /// A series names no site, or a site or class that there is not.
-    Label,
-    /// A scalar, a string or a range.
-    NotAVector,
-    /// A sample is older than a value may be.
-    Stale,
-    /// HTTP status 3xx or 4xx: most often PromQL that is not right, or rights that are missing.
-    Rejected,
-    /// HTTP status 5xx.
-    ServerError,
-    /// No answer in time.
-    Timeout,
-    /// No connection, or it ended early.
-    Unreachable,
-    /// Not what Prometheus answers.
-    Malformed,
-}
+use edgeward_core::words;
 
-impl Outcome {
-    /// The word for logs and metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Empty => "empty",
-            Self::NotANumber => "not_a_number",
-            Self::OutOfRange => "out_of_range",
-            Self::Ambiguous => "ambiguous",
-            Self::Label => "label",
-            Self::NotAVector => "not_a_vector",
-            Self::Stale => "stale",
-            Self::Rejected => "rejected",
-            Self::ServerError => "server_error",
-            Self::Timeout => "timeout",
-            Self::Unreachable => "unreachable",
-            Self::Malformed => "malformed",
-        }
+words! {
+    /// What became of a question. Whatever is not `Ok` leaves the last value as it is.
+    pub enum Outcome {
+        /// Every series was used.
+        Ok = "ok",
+        /// No series.
+        Empty = "empty",
+        /// A value is NaN or infinite.
+        NotANumber = "not_a_number",
+        /// A value is negative, or more than its unit can mean.
+        OutOfRange = "out_of_range",
+        /// More than one series for one place.
+        Ambiguous = "ambiguous",
+        /// A series names no site, or a site or class that there is not.
+        Label = "label",
+        /// A scalar, a string or a range.
+        NotAVector = "not_a_vector",
+        /// A sample is older than a value may be.
+        Stale = "stale",
+        /// HTTP status 3xx or 4xx: most often PromQL that is not right, or rights that are missing.
+        Rejected = "rejected",
+        /// HTTP status 5xx.
+        ServerError = "server_error",
+        /// No answer in time.
+        Timeout = "timeout",
+        /// No connection, or it ended early.
+        Unreachable = "unreachable",
+        /// Not what Prometheus answers.
+        Malformed = "malformed",
     }
 }
 

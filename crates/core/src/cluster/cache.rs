@@ -23,6 +23,7 @@ use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::resources::Amounts;
 use crate::units::Moment;
+use crate::words;
 
 pub use contribution::Contribution;
 pub use delta::RoomDelta;
@@ -32,28 +33,15 @@ use queues::Queues;
 use request_sum::RequestSum;
 use scheduling_state::UnboundPods;
 
-/// What is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Nodes.
-    Nodes,
-    /// Pods.
-    Pods,
-    /// Namespaces, for their opt-in label.
-    Namespaces,
-}
-
-impl Kind {
-    /// Every kind.
-    pub const ALL: [Kind; 3] = [Kind::Nodes, Kind::Pods, Kind::Namespaces];
-
-    /// The name in metrics, logs and readiness.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Kind::Nodes => "nodes",
-            Kind::Pods => "pods",
-            Kind::Namespaces => "namespaces",
-        }
+words! {
+    /// What is watched.
+    pub enum Kind {
+        /// Nodes.
+        Nodes = "nodes",
+        /// Pods.
+        Pods = "pods",
+        /// Namespaces, for their opt-in label.
+        Namespaces = "namespaces",
     }
 }
 
@@ -68,7 +56,7 @@ pub struct NodeFault {
 
 /// Nodes and pods as the watches show them. Every change costs as much as it changes; a [`publication`](Self::publish)
 /// costs a pointer for each node of a site in which something changed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Cache {
     sites: Vec<SiteEntry>,
     nodes: HashMap<NodeId, NodeEntry>,
@@ -118,7 +106,7 @@ struct SiteEntry {
     changed: Option<Moment>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct NodeEntry {
     /// As it would be published now.
     node: Arc<Node>,
@@ -224,22 +212,9 @@ impl Cache {
         };
         Self {
             sites: config.sites.iter().map(entry).collect(),
-            nodes: HashMap::new(),
-            names: HashMap::new(),
-            next_node: 0,
-            assumed_nodes: BTreeSet::new(),
-            pods: HashMap::new(),
-            managed: HashSet::new(),
-            queues: Queues::default(),
             measured: Measured::new(config),
-            unbound_pods: UnboundPods::default(),
-            names_seen: HashSet::new(),
-            lists: BTreeMap::new(),
-            faults: BTreeSet::new(),
             priority_caps: config.priority_caps.clone(),
-            delta: RoomDelta::default(),
-            before: BTreeMap::new(),
-            revision: 0,
+            ..Self::default()
         }
     }
 
@@ -456,15 +431,7 @@ impl Cache {
         };
         let entry = NodeEntry {
             node: Arc::new(node),
-            known: false,
-            listed: 0,
-            site: None,
-            used: RequestSum::default(),
-            by_priority: BTreeMap::new(),
-            terminating: BTreeMap::new(),
-            assumed: BTreeSet::new(),
-            assumed_sum: RequestSum::default(),
-            step: Amounts::default(),
+            ..NodeEntry::default()
         };
         self.nodes.insert(id, entry);
         self.names.insert(name, id);

@@ -6,6 +6,7 @@ use crate::config::declaration::{Kind, Read};
 use crate::document::Field;
 use crate::model::endpoint::without_user;
 use crate::units::Micros;
+use crate::words;
 
 /// A Prometheus server and what it is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,43 +49,23 @@ pub struct Query {
     pub staleness: Micros,
 }
 
-/// What a query asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Input {
-    /// CPU that is free at the edge as a whole, in cores.
-    EdgeFreeCpu,
-    /// Memory that is free at the edge as a whole, in bytes.
-    EdgeFreeMemory,
-    /// Mean processing time in seconds, by the labels `site` and `class`.
-    Processing,
-    /// RTT to a cloud site in seconds, by the label `site`.
-    WanRtt,
-    /// Loss on the way to a cloud site from 0 to 1, by the label `site`.
-    WanLoss,
+words! {
+    /// What a query asks for.
+    pub enum Input {
+        /// CPU that is free at the edge as a whole, in cores.
+        EdgeFreeCpu = "edgeFreeCpuCores",
+        /// Memory that is free at the edge as a whole, in bytes.
+        EdgeFreeMemory = "edgeFreeMemoryBytes",
+        /// Mean processing time in seconds, by the labels `site` and `class`.
+        Processing = "processingSeconds",
+        /// RTT to a cloud site in seconds, by the label `site`.
+        WanRtt = "wanRttSeconds",
+        /// Loss on the way to a cloud site from 0 to 1, by the label `site`.
+        WanLoss = "wanLossRatio",
+    }
 }
 
 impl Input {
-    /// Every input.
-    pub const ALL: [Self; 5] = [
-        Self::EdgeFreeCpu,
-        Self::EdgeFreeMemory,
-        Self::Processing,
-        Self::WanRtt,
-        Self::WanLoss,
-    ];
-
-    /// The name of its query, in the configuration, metrics and logs. It ends in the unit.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::EdgeFreeCpu => "edgeFreeCpuCores",
-            Self::EdgeFreeMemory => "edgeFreeMemoryBytes",
-            Self::Processing => "processingSeconds",
-            Self::WanRtt => "wanRttSeconds",
-            Self::WanLoss => "wanLossRatio",
-        }
-    }
-
     /// Whether `prometheus.required` speaks of it. That no work was observed lately is no failure.
     #[must_use]
     pub const fn can_be_required(self) -> bool {

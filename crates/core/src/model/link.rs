@@ -1,6 +1,7 @@
 //! The WAN towards a cloud site, as it is and as it should be.
 
 use crate::units::{Micros, Moment, Permille};
+use crate::words;
 
 /// The WAN towards a cloud site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,31 +16,19 @@ pub struct Link {
     pub as_of: Moment,
 }
 
-/// Health of a link, best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LinkState {
-    /// Reachable, RTT and loss below their thresholds.
-    Healthy,
-    /// Reachable, but RTT or loss is not.
-    Degraded,
-    /// Nothing answers.
-    Unreachable,
+words! {
+    /// Health of a link, best first.
+    pub enum LinkState {
+        /// Reachable, RTT and loss below their thresholds.
+        Healthy = "healthy",
+        /// Reachable, but RTT or loss is not.
+        Degraded = "degraded",
+        /// Nothing answers.
+        Unreachable = "unreachable",
+    }
 }
 
 impl LinkState {
-    /// Every state.
-    pub const ALL: [Self; 3] = [Self::Healthy, Self::Degraded, Self::Unreachable];
-
-    /// The word for metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Healthy => "healthy",
-            Self::Degraded => "degraded",
-            Self::Unreachable => "unreachable",
-        }
-    }
-
     /// The state that these numbers stand for by the thresholds alone, without history. A number that is missing is
     /// never a good one.
     pub fn judge(reachable: bool, rtt: Option<Micros>, loss: Option<Permille>, thresholds: Thresholds) -> Self {

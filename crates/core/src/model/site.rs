@@ -7,23 +7,15 @@ use super::endpoint::Endpoint;
 use super::link::OwnThresholds;
 use crate::model::ties::Ties;
 use crate::units::Permille;
+use crate::words;
 
-/// Edge or cloud.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SiteKind {
-    /// The nodes of the local cluster.
-    Edge,
-    /// A remote cluster behind virtual nodes.
-    Cloud,
-}
-
-impl SiteKind {
-    /// The value of the `decision` annotation.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            SiteKind::Edge => "edge",
-            SiteKind::Cloud => "cloud",
-        }
+words! {
+    /// Edge or cloud.
+    pub enum SiteKind {
+        /// The nodes of the local cluster.
+        Edge = "edge",
+        /// A remote cluster behind virtual nodes.
+        Cloud = "cloud",
     }
 }
 

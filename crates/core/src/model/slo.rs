@@ -4,31 +4,21 @@ use std::fmt;
 
 use crate::keys::Keys;
 use crate::units::Micros;
+use crate::words;
 
-/// Workload class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
-    /// Interactive: the user waits.
-    Latency,
-    /// Steady work where the rate counts.
-    Throughput,
-    /// Work that only has to be done in time.
-    Batch,
+words! {
+    /// Workload class.
+    pub enum Class {
+        /// Interactive: the user waits.
+        Latency = "latency",
+        /// Steady work where the rate counts.
+        Throughput = "throughput",
+        /// Work that only has to be done in time.
+        Batch = "batch",
+    }
 }
 
 impl Class {
-    /// Every class, in the order in which tables are indexed.
-    pub const ALL: [Class; 3] = [Class::Latency, Class::Throughput, Class::Batch];
-
-    /// The name in annotations, files and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Class::Latency => "latency",
-            Class::Throughput => "throughput",
-            Class::Batch => "batch",
-        }
-    }
-
     /// The class of that name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.as_str() == text)

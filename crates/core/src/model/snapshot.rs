@@ -9,6 +9,7 @@ use super::node::{AssumedPods, Node};
 use super::site::{SiteDefinition, SiteKind};
 use super::slo::{Class, PerClass};
 use super::workload::Workload;
+use crate::resources::Amounts;
 use crate::units::{Bytes, Micros, Millicores, Moment};
 
 /// All sites at one moment, immutable. Read by many reviews at once, written by none.
@@ -97,6 +98,17 @@ impl Site {
     /// Its nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> + Clone {
         self.nodes.iter().map(|node| &**node)
+    }
+
+    /// Those of its nodes that are Ready and not cordoned.
+    pub fn usable_nodes(&self) -> impl Iterator<Item = &Node> + Clone {
+        self.nodes().filter(|node| node.ready && !node.cordoned)
+    }
+
+    /// What charges leave free of this, summed over its usable nodes.
+    pub fn uncharged(&self, amount: fn(&Amounts) -> i64) -> i64 {
+        let free = |node: &Node| amount(&node.allocatable).saturating_sub(amount(&node.used)).max(0);
+        self.usable_nodes().map(free).fold(0, i64::saturating_add)
     }
 
     /// Its name.

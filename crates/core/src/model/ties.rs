@@ -1,48 +1,25 @@
 //! What ties a pod to the cluster it is created in.
 
-/// Something a pod uses that exists only in the cluster it is created in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Tie {
-    /// A PersistentVolumeClaim, or an ephemeral volume that becomes one.
-    PersistentVolumeClaim,
-    /// A hostPath volume.
-    HostPath,
-    /// The host's network namespace.
-    HostNetwork,
-    /// The host's process namespace.
-    HostPid,
-    /// The host's IPC namespace.
-    HostIpc,
-    /// A port of the host.
-    HostPort,
-    /// Dynamic resource claims.
-    ResourceClaims,
-}
+use crate::words;
 
-impl Tie {
-    /// Every tie.
-    pub const ALL: [Tie; 7] = [
-        Tie::PersistentVolumeClaim,
-        Tie::HostPath,
-        Tie::HostNetwork,
-        Tie::HostPid,
-        Tie::HostIpc,
-        Tie::HostPort,
-        Tie::ResourceClaims,
-    ];
-
-    /// The name used in files and messages.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Tie::PersistentVolumeClaim => "persistentVolumeClaim",
-            Tie::HostPath => "hostPath",
-            Tie::HostNetwork => "hostNetwork",
-            Tie::HostPid => "hostPID",
-            Tie::HostIpc => "hostIPC",
-            Tie::HostPort => "hostPort",
-            Tie::ResourceClaims => "resourceClaims",
-        }
+words! {
+    /// Something a pod uses that exists only in the cluster it is created in.
+    #[repr(u8)]
+    pub enum Tie {
+        /// A PersistentVolumeClaim, or an ephemeral volume that becomes one.
+        PersistentVolumeClaim = "persistentVolumeClaim",
+        /// A hostPath volume.
+        HostPath = "hostPath",
+        /// The host's network namespace.
+        HostNetwork = "hostNetwork",
+        /// The host's process namespace.
+        HostPid = "hostPID",
+        /// The host's IPC namespace.
+        HostIpc = "hostIPC",
+        /// A port of the host.
+        HostPort = "hostPort",
+        /// Dynamic resource claims.
+        ResourceClaims = "resourceClaims",
     }
 }
 

@@ -7,32 +7,11 @@ use crate::model::node::{Node, NodeId};
 use crate::model::slo::SloFault;
 use crate::model::snapshot::Site;
 use crate::units::Micros;
+use crate::words;
 
-macro_rules! codes {
-    ($(#[$doc:meta])* $name:ident { $($(#[$code_doc:meta])* $variant:ident = $code:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum $name {
-            $($(#[$code_doc])* $variant,)*
-        }
-
-        impl $name {
-            /// Every code.
-            pub const ALL: &'static [$name] = &[$($name::$variant),*];
-
-            /// The code as it is written on pods, in metrics and in logs.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $($name::$variant => $code,)*
-                }
-            }
-        }
-    };
-}
-
-codes! {
+words! {
     /// Why a verdict is what it is. A closed set: the same string in annotation, metric label and log.
-    Reason {
+    pub enum Reason {
         /// The edge fits and meets the time.
         EdgeFeasibleSloMet = "edge_feasible_slo_met",
         /// The edge fits and the pod states no time.
@@ -132,9 +111,9 @@ impl Reason {
     }
 }
 
-codes! {
+words! {
     /// Why a site is refused.
-    RefusalCode {
+    pub enum RefusalCode {
         /// No node there is allowed by the pod's constraints and tolerations.
         NoMatchingNode = "no_matching_node",
         /// The nodes that would do are cordoned or not ready.

@@ -1,0 +1,26 @@
+//! Enums each of whose values has a word.
+
+/// Declares an enum whose values are written as words: in annotations, files, metrics and logs. `ALL` has them in order.
+#[macro_export]
+macro_rules! words {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$value_meta:meta])* $value:ident = $word:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        $vis enum $name {
+            $($(#[$value_meta])* $value,)*
+        }
+
+        impl $name {
+            /// Every value, in order.
+            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$value),*];
+
+            /// Its word.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$value => $word,)*
+                }
+            }
+        }
+    };
+}
