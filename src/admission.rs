@@ -11,7 +11,7 @@ mod ticket;
 
 pub use body::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
 pub use connections::{AGE_LIMIT, Connections, FIRST_REQUEST_TIMEOUT, HEAD_LIMIT, HEAD_TIMEOUT, IDLE_TIMEOUT};
-pub(crate) use connections::{HEALTH, bounded};
+pub(crate) use connections::{HEALTH, serve};
 pub use ticket::Ticket;
 
 use std::time::Duration;

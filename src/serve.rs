@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use axum_server::Handle;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -77,14 +76,13 @@ pub struct ServeOptions<A> {
 }
 
 /// A running server. [`Server::shutdown`] is the way to end it; dropping it stops the listeners and the background
-/// tasks and leaves open connections to their clients.
+/// tasks and drops open connections.
 pub struct Server {
     admission: SocketAddr,
     health: SocketAddr,
     ca_bundle: Option<String>,
     readiness: Readiness,
     shutdown_delay: Duration,
-    admission_handle: Handle<SocketAddr>,
     connections: Connections,
     supervisor: Supervisor,
 }
@@ -120,7 +118,6 @@ impl Server {
         let ca_bundle = certificates.ca_bundle().map(str::to_owned);
 
         let mut supervisor = Supervisor::default();
-        let admission_handle = Handle::new();
         let connections = Connections::of_admission(clock, Arc::clone(&metrics));
         let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock, spans);
         let listener = server::listen(
@@ -130,9 +127,8 @@ impl Server {
             connections.clone(),
             Arc::clone(&metrics),
             clock,
-            admission_handle.clone(),
         );
-        supervisor.spawn(Task::new(ADMISSION, async { Ok(listener.await?) }));
+        supervisor.spawn(Task::endless(ADMISSION, listener));
         let listener = health::serve(health_socket, readiness.clone(), metrics, clock, debug)?;
         supervisor.spawn(Task::new(HEALTH, listener));
         let loaded = move || awaited.into_iter().for_each(Requirement::met);
@@ -147,7 +143,6 @@ impl Server {
             ca_bundle,
             readiness,
             shutdown_delay,
-            admission_handle,
             connections,
             supervisor,
         })
@@ -238,7 +233,6 @@ impl Server {
                 Err(error) => tracing::warn!(task = name, error = format!("{error:#}"), "failed while draining"),
             }
         };
-        self.admission_handle.shutdown();
         self.supervisor.stop().await;
         if cut_off > 0 {
             tracing::warn!(requests = cut_off, "still in flight at the end of the drain, cut off");

@@ -29,12 +29,14 @@ mod pair;
 mod self_signed;
 mod served;
 pub mod stored;
+mod verification;
 
 pub use authority::{Authority, Pem, Service};
 pub use clients::ClientCaFault;
 pub use pair::{Fault, Pair};
 pub use served::{Chain, served, shown};
 pub use stored::{Contents, Stored};
+pub(crate) use verification::{validity, verify};
 
 use authorities::Authorities;
 use clients::{ClientCa, Clients};

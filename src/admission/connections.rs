@@ -3,22 +3,30 @@
 //! The API server does not send a review again once it has written it. So a connection that has had an answer is
 //! closed behind another one, which says so, and while it idles only after the API server has dropped it itself.
 
+use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum_server::accept::Accept;
-use axum_server::{Handle, Server};
+use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tower::ServiceExt as _;
 
-mod guarded;
-mod seats;
+mod slots;
+mod staged;
 
-pub use seats::Connections;
+pub use slots::Connections;
+pub(super) use slots::Slot;
 
-use guarded::{Attended, Guarded};
-use seats::Stage;
+use slots::Stage;
+use staged::Staged;
 
 /// The longest that a new connection may take to begin its first request, handshake included.
 pub const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,6 +47,9 @@ pub const AGE_LIMIT: Duration = Duration::from_secs(3 * 60);
 /// size of one read from the socket.
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
+/// How long to wait where no connection can be accepted, since there are no files left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
 /// A port as metrics name it, how many connections it takes, and for how long. Both ports together stay below 1,024, the
 /// number of files that a process commonly may open.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +60,7 @@ pub(crate) struct Port {
     head: Duration,
     idle: Duration,
     age: Duration,
-    /// Whether a connection that was answered with success keeps its seat, whoever wants it.
+    /// Whether a connection that was answered with success keeps its slot, whoever wants it.
     keeps_answered: bool,
 }
 
@@ -64,7 +75,7 @@ pub(crate) const ADMISSION: Port = Port {
     keeps_answered: true,
 };
 
-/// The port of health and metrics. Anybody gets an answer there, so it earns no seat; and nothing that is asked is lost where
+/// The port of health and metrics. Anybody gets an answer there, so it earns no slot; and nothing that is asked is lost where
 /// an idle connection is closed.
 pub(crate) const HEALTH: Port = Port {
     name: "health",
@@ -74,53 +85,63 @@ pub(crate) const HEALTH: Port = Port {
     ..ADMISSION
 };
 
-/// HTTP/1 only, with bounds on what `connections` may take.
-pub(crate) fn bounded<A>(
-    server: Server<SocketAddr, A>,
+/// Serves HTTP/1 on every connection that `listener` accepts and `handshake` lets through, with bounds on what
+/// `connections` may take. Never ends; dropped, it drops every connection.
+pub(crate) async fn serve<S, F>(
+    listener: TcpListener,
     connections: Connections,
-    handle: Handle<SocketAddr>,
-) -> Server<SocketAddr, Capped<A>> {
-    let capped = |inner| Capped { inner, connections };
-    let mut server = server.map(capped).handle(handle).http1_only();
-    // No timer: the time that a head may take is counted here.
-    server.http_builder().http1().max_buf_size(HEAD_LIMIT);
-    server
-}
-
-/// Gives each connection a seat, and what watches over it.
-#[derive(Debug, Clone)]
-pub(crate) struct Capped<A> {
-    inner: A,
-    connections: Connections,
-}
-
-impl<A, I, S> Accept<I, S> for Capped<A>
-where
-    A: Accept<I, S>,
-    A::Future: Send + 'static,
-    A::Stream: Send,
-    A::Service: Send,
+    handshake: impl Fn(TcpStream) -> F,
+    router: Router,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = io::Result<S>> + Send + 'static,
 {
-    type Stream = Guarded<A::Stream>;
-    type Service = Attended<A::Service>;
-    type Future = Pin<Box<dyn Future<Output = io::Result<(Self::Stream, Self::Service)>> + Send>>;
-
-    fn accept(&self, stream: I, service: S) -> Self::Future {
-        let Some((seat, mut eviction)) = self.connections.seat() else {
-            return Box::pin(async { Err(io::Error::other("too many connections")) });
+    let mut tasks = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = tasks.join_next() => continue,
         };
-        let accepting = self.inner.accept(stream, service);
-        Box::pin(async move {
-            let (stream, service) = tokio::select! {
-                biased;
-                accepted = accepting => accepted?,
-                () = eviction.evicted() => return Err(seats::evicted()),
-            };
-            seat.enter(Stage::New);
-            let seat = Arc::new(seat);
-            let service = Attended::new(service, Arc::clone(&seat));
-            Ok((Guarded::new(stream, seat, eviction), service))
-        })
+        match accepted {
+            Ok((stream, _)) => {
+                if let Some(slot) = connections.open() {
+                    tasks.spawn(serve_one(handshake(stream), slot, router.clone()));
+                }
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// Serves one connection until it ends, a [`Stage`] of it has lasted too long, or it has to make room.
+async fn serve_one<S>(handshake: impl Future<Output = io::Result<S>>, slot: Slot, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let slot = Arc::new(slot);
+    let serving = async {
+        let Ok(stream) = handshake.await else { return };
+        slot.enter(Stage::New);
+        let service = service_fn(|mut request: Request<Incoming>| {
+            slot.enter(Stage::Request);
+            request.extensions_mut().insert(Arc::clone(&slot));
+            let (slot, answering) = (Arc::clone(&slot), router.clone().oneshot(request));
+            async move {
+                let mut answer = answering.await?;
+                slot.answered(&mut answer);
+                Ok::<_, Infallible>(answer)
+            }
+        });
+        // No timer: the time that a head may take is counted here.
+        let mut http = http1::Builder::new();
+        let stream = TokioIo::new(Staged::new(stream, Arc::clone(&slot)));
+        // An error is the client's, or that it is gone.
+        let _ = http.max_buf_size(HEAD_LIMIT).serve_connection(stream, service).await;
+    };
+    tokio::select! {
+        biased;
+        () = slot.over() => {}
+        () = serving => {}
     }
 }
 

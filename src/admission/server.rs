@@ -2,7 +2,6 @@
 //! panics or takes long costs its own opinion and nothing else.
 
 use std::io;
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -16,17 +15,16 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum_server::accept::{Accept, NoDelayAcceptor};
-use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use axum_server::{Handle, Server};
 use rustls::{AlertDescription, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::Sleep;
+use tokio::time::{Sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::admission::body::{Buffered, Fault};
-use crate::admission::connections::{Connections, bounded};
+use crate::admission::connections;
+use crate::admission::connections::{Connections, Slot};
 use crate::admission::deadline::answer_within;
 use crate::admission::review::{NoOpinion, NotAReview};
 use crate::admission::{Answer, Phase, Ticket, body};
@@ -101,11 +99,8 @@ pub fn router<A: Answer>(
         .with_state(endpoint)
 }
 
-/// Serves `router` over TLS until `handle` shuts it down, which drops every connection: wait until `connections` are at
-/// rest. (A graceful end would close those that idle, and one of them may just be getting a review.)
-///
-/// # Errors
-/// The socket can no longer accept.
+/// Serves `router` over TLS. Never ends; dropped, it drops every connection: wait until `connections` are at rest. (A
+/// graceful end would close those that idle, and one of them may just be getting a review.)
 pub async fn listen(
     socket: TcpListener,
     tls: Arc<ServerConfig>,
@@ -113,12 +108,10 @@ pub async fn listen(
     connections: Connections,
     metrics: Arc<Metrics>,
     clock: Clock,
-    handle: Handle<SocketAddr>,
-) -> io::Result<()> {
-    let server = Server::from_listener(socket).acceptor(acceptor(tls, metrics, clock));
-    bounded(server, connections, handle)
-        .serve(router.into_make_service())
-        .await
+) {
+    let handshakes = Arc::new(Handshakes::new(tls, metrics, clock));
+    let handshake = |stream| Arc::clone(&handshakes).accept(stream);
+    connections::serve(socket, connections, handshake, router).await;
 }
 
 /// Every answer passes here: errors are counted, spans end, and a draining server closes its connections.
@@ -152,6 +145,7 @@ struct Traced;
 async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Request) -> Response {
     let mut deadline = pin!(tokio::time::sleep(answer_within(request.uri())));
     let is_traced = request.extensions().get::<Traced>().is_some();
+    let slot = request.extensions().get::<Arc<Slot>>().cloned();
     if !is_json(request.headers()) {
         return refuse(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -171,6 +165,9 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
             return refuse(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}\n"));
         }
     };
+    if let Some(slot) = slot {
+        slot.review_arrived();
+    }
     let ticket = Ticket::new(endpoint.clock);
     let ticket = Arc::new(if is_traced { ticket.traced() } else { ticket });
     let mut response = answer(&endpoint, body, &ticket, deadline).await;
@@ -254,28 +251,6 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// The handshake, counted.
-#[derive(Debug, Clone)]
-struct CountedAcceptor {
-    inner: RustlsAcceptor<NoDelayAcceptor>,
-    metrics: Arc<Metrics>,
-    clock: Clock,
-    rejected: Arc<LogLimit>,
-}
-
-/// `TCP_NODELAY`, then the handshake within [`HANDSHAKE_TIMEOUT`].
-fn acceptor(tls: Arc<ServerConfig>, metrics: Arc<Metrics>, clock: Clock) -> CountedAcceptor {
-    let inner = RustlsAcceptor::new(RustlsConfig::from_config(tls))
-        .handshake_timeout(HANDSHAKE_TIMEOUT)
-        .acceptor(NoDelayAcceptor::new());
-    CountedAcceptor {
-        inner,
-        metrics,
-        clock,
-        rejected: Arc::default(),
-    }
-}
-
 /// Says when a line that anybody can cause is due: once a second.
 #[derive(Debug, Default)]
 struct LogLimit {
@@ -302,42 +277,57 @@ impl LogLimit {
     }
 }
 
-impl<S: Send + 'static> Accept<TcpStream, S> for CountedAcceptor {
-    type Stream = TlsStream<TcpStream>;
-    type Service = S;
-    type Future = Pin<Box<dyn Future<Output = io::Result<(Self::Stream, S)>> + Send>>;
+/// The handshakes of a port, counted.
+struct Handshakes {
+    acceptor: TlsAcceptor,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    rejected: LogLimit,
+}
 
-    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let accepting = self.inner.accept(stream, service);
-        let metrics = Arc::clone(&self.metrics);
-        let (clock, rejected) = (self.clock, Arc::clone(&self.rejected));
-        Box::pin(async move {
-            let accepted = accepting.await;
-            match &accepted {
-                Ok((stream, _)) => {
-                    let protocol = stream.get_ref().1.alpn_protocol();
-                    metrics.connection(if protocol == Some(ALPN) { "http/1.1" } else { "none" });
-                }
-                Err(error) => {
-                    let cause = cause(error);
-                    metrics.handshake_failure(cause);
-                    let words = match cause {
-                        HandshakeFailure::Rejected => {
-                            Some("a client does not trust our certificate; is its caBundle ours?")
-                        }
-                        HandshakeFailure::Client => Some("a client showed no certificate that --client-ca vouches for"),
-                        _ => None,
-                    };
-                    let due = words.and_then(|words| Some((words, rejected.due(clock.monotonic_us())?)));
-                    if let Some((words, held_back)) = due {
-                        tracing::warn!(%error, held_back, "{words}");
-                    } else {
-                        tracing::debug!(%error, cause = cause.as_str(), "handshake failed");
-                    }
-                }
+impl Handshakes {
+    fn new(tls: Arc<ServerConfig>, metrics: Arc<Metrics>, clock: Clock) -> Self {
+        Self {
+            acceptor: tls.into(),
+            metrics,
+            clock,
+            rejected: LogLimit::default(),
+        }
+    }
+
+    /// `TCP_NODELAY`, then the handshake within [`HANDSHAKE_TIMEOUT`].
+    async fn accept(self: Arc<Self>, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let handshake = async {
+            stream.set_nodelay(true)?;
+            self.acceptor.accept(stream).await
+        };
+        let timed_out = |_| Err(io::ErrorKind::TimedOut.into());
+        let accepted = timeout(HANDSHAKE_TIMEOUT, handshake).await.unwrap_or_else(timed_out);
+        match &accepted {
+            Ok(stream) => {
+                let protocol = stream.get_ref().1.alpn_protocol();
+                self.metrics
+                    .connection(if protocol == Some(ALPN) { "http/1.1" } else { "none" });
             }
-            accepted
-        })
+            Err(error) => self.failed(error),
+        }
+        accepted
+    }
+
+    fn failed(&self, error: &io::Error) {
+        let cause = cause(error);
+        self.metrics.handshake_failure(cause);
+        let words = match cause {
+            HandshakeFailure::Rejected => Some("a client does not trust our certificate; is its caBundle ours?"),
+            HandshakeFailure::Client => Some("a client showed no certificate that --client-ca vouches for"),
+            _ => None,
+        };
+        let due = words.and_then(|words| Some((words, self.rejected.due(self.clock.monotonic_us())?)));
+        if let Some((words, held_back)) = due {
+            tracing::warn!(%error, held_back, "{words}");
+        } else {
+            tracing::debug!(%error, cause = cause.as_str(), "handshake failed");
+        }
     }
 }
 

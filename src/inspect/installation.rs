@@ -19,7 +19,7 @@ use crate::api::Site;
 use crate::inspect::Connection;
 use crate::sources::raw::Raw;
 
-pub use bundle::{Bundle, Mistrust, Serving};
+pub use bundle::{Bundle, Serving, VerificationError};
 pub use leader::{Lead, Leaderless};
 pub use pair_secret::{PairSecret, SELF_MANAGED};
 

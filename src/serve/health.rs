@@ -1,6 +1,5 @@
 //! `/livez`, `/readyz` and `/metrics`, perhaps `/debug/…`, which answer whatever reviews are doing.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
@@ -10,7 +9,6 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use axum_server::Handle;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -38,15 +36,14 @@ pub(super) fn serve(
         .build()
         .context(context)?;
     let debug = debug.map(Debug::router).unwrap_or_default();
-    let service = router(readiness, Arc::clone(&metrics)).merge(debug).into_make_service();
+    let service = router(readiness, Arc::clone(&metrics)).merge(debug);
     let (stop, stopped) = oneshot::channel::<()>();
     let (end, ended) = oneshot::channel();
     let listener = async move {
-        let plain = axum_server::Server::<SocketAddr>::from_listener(TcpListener::from_std(socket)?);
+        let socket = TcpListener::from_std(socket)?;
         let connections = Connections::new(admission::HEALTH, clock, metrics);
-        admission::bounded(plain, connections, Handle::new())
-            .serve(service)
-            .await
+        admission::serve(socket, connections, |stream| std::future::ready(Ok(stream)), service).await;
+        std::io::Result::Ok(())
     };
     let thread = move || {
         runtime.block_on(async {

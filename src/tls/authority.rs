@@ -1,6 +1,5 @@
 //! An authority of our own, and the leaves it signs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use edgeward_core::certificates::{Certificate, Der};
@@ -9,13 +8,11 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{Error as TlsError, RootCertStore};
+use rustls::Error as TlsError;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::pair::{Fault, Pair};
+use super::verification::validity;
 
 /// How much earlier than it was made a certificate begins: clients whose clock is behind ours must not see one from the future.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
@@ -61,20 +58,18 @@ impl Service {
     pub(super) fn authority(&self, der: &[u8]) -> Option<Certificate> {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;
         let is_ours = parsed.is_ca() && self.is_subject_of(&parsed);
-        is_ours.then(|| certificate(der, &parsed)).flatten()
+        is_ours.then(|| certificate(der, &parsed))
     }
 }
 
 /// The certificate and its times.
-fn certificate(der: &[u8], parsed: &X509Certificate<'_>) -> Option<Certificate> {
-    let at = |second: i64| Timestamp::from_second(second).ok();
-    Some(Certificate {
+fn certificate(der: &[u8], parsed: &X509Certificate<'_>) -> Certificate {
+    let (from, ends) = validity(parsed);
+    Certificate {
         der: Der::from(der),
-        made: at(parsed.validity().not_before.timestamp())?
-            .checked_add(BACKDATED)
-            .ok()?,
-        ends: at(parsed.validity().not_after.timestamp())?,
-    })
+        made: from.saturating_add(BACKDATED).unwrap_or(from),
+        ends,
+    }
 }
 
 impl Pair {
@@ -83,7 +78,7 @@ impl Pair {
     pub fn certificate(&self) -> Option<Certificate> {
         let der = self.key.cert.first()?;
         let (_, parsed) = X509Certificate::from_der(der).ok()?;
-        certificate(der, &parsed)
+        Some(certificate(der, &parsed))
     }
 }
 
@@ -179,33 +174,11 @@ fn params(
     Ok(params)
 }
 
-/// Whether an authority vouches for a chain, leaf first, under this name at this time, as a client would say.
-///
-/// # Errors
-/// What the client would say.
-pub(super) fn vouches(
-    authority: &[u8],
-    chain: &[CertificateDer<'_>],
-    name: &str,
-    now: Timestamp,
-) -> Result<(), TlsError> {
-    let (leaf, intermediates) = chain.split_first().ok_or(TlsError::NoCertificatesPresented)?;
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from(authority))?;
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), super::provider())
-        .build()
-        .map_err(|error| TlsError::General(error.to_string()))?;
-    let name = ServerName::try_from(name).map_err(|error| TlsError::General(error.to_string()))?;
-    let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0)));
-    verifier
-        .verify_server_cert(leaf, intermediates, &name, &[], now)
-        .map(drop)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testkit::service;
+    use crate::tls::verification::vouches;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()

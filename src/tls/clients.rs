@@ -15,6 +15,7 @@ use rustls::{
 };
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::verification::validity;
 use crate::platform::files::Content;
 
 /// Why a file with authorities of clients is not used.
@@ -71,14 +72,14 @@ impl ClientCa {
             };
             let (_, parsed) =
                 X509Certificate::from_der(&der).map_err(|error| unusable(TlsError::General(error.to_string())))?;
-            let ends = Timestamp::from_second(parsed.validity().not_after.timestamp());
+            let (_, not_after) = validity(&parsed);
             let subject = parsed.subject().to_string();
             let mut roots = RootCertStore::empty();
             roots.add(der.clone()).map_err(unusable)?;
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), super::provider()).build()?;
             authorities.push(Authority {
                 subject,
-                not_after: ends.unwrap_or(Timestamp::MAX),
+                not_after,
                 verifier,
             });
         }

@@ -1,5 +1,6 @@
 //! A certificate and its private key, read from PEM and checked before anybody is served with it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -9,6 +10,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
+use super::verification::validity;
 use crate::platform::files::Content;
 
 /// How far in the future a certificate may begin: the issuer's clock may be ahead of ours.
@@ -97,52 +99,23 @@ impl Pair {
     /// # Errors
     /// [`Fault`] names the first thing that is wrong.
     pub fn from_pem(cert: &[u8], key: &[u8], now: Timestamp) -> Result<Self, Fault> {
-        let chain = CertificateDer::pem_slice_iter(cert)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|source| Fault::Pem {
-                part: "certificate",
-                source,
-            })?;
+        let not_pem = |part| move |source| Fault::Pem { part, source };
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
+        let chain = chain.map_err(not_pem("certificate"))?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
             pem::Error::NoItemsFound => Fault::NoKey,
-            source => Fault::Pem {
-                part: "private key",
-                source,
-            },
+            error => not_pem("private key")(error),
         })?;
-        Self::from_der(chain, key, now)
-    }
-
-    /// The same from the contents of two watched files, certificate first.
-    ///
-    /// # Errors
-    /// As [`Pair::from_pem`].
-    pub(super) fn from_contents(contents: &[Content], now: Timestamp) -> Result<Self, Fault> {
-        match contents {
-            [cert, key] => Self::from_pem(&cert.bytes, &key.bytes, now),
-            _ => Err(Fault::NoCertificate),
-        }
-    }
-
-    pub(super) fn from_der(
-        chain: Vec<CertificateDer<'static>>,
-        key: PrivateKeyDer<'static>,
-        now: Timestamp,
-    ) -> Result<Self, Fault> {
-        let mut parsed = Vec::with_capacity(chain.len());
-        for (index, der) in chain.iter().enumerate() {
-            let fault = |reason: String| Fault::NotACertificate {
+        let parsed = chain.iter().enumerate().map(|(index, der)| {
+            let parsed = X509Certificate::from_der(der).map(|(_, certificate)| certificate);
+            parsed.map_err(|error| Fault::NotACertificate {
                 position: index + 1,
-                reason,
-            };
-            let (rest, certificate) = X509Certificate::from_der(der).map_err(|error| fault(error.to_string()))?;
-            if !rest.is_empty() {
-                return Err(fault(format!("{} bytes follow it", rest.len())));
-            }
-            parsed.push(certificate);
-        }
+                reason: error.to_string(),
+            })
+        });
+        let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
         let leaf = parsed.first().ok_or(Fault::NoCertificate)?;
-        let (not_before, not_after) = validity(leaf)?;
+        let (not_before, not_after) = validity(leaf);
         let names = names(leaf);
         drop(parsed);
         let key = CertifiedKey::from_der(chain, key, &super::provider()).map_err(|error| match error {
@@ -161,34 +134,27 @@ impl Pair {
             names,
         })
     }
-}
 
-fn validity(leaf: &X509Certificate<'_>) -> Result<(Timestamp, Timestamp), Fault> {
-    let second = |seconds| {
-        Timestamp::from_second(seconds).map_err(|error| Fault::NotACertificate {
-            position: 1,
-            reason: error.to_string(),
-        })
-    };
-    let validity = leaf.validity();
-    Ok((
-        second(validity.not_before.timestamp())?,
-        second(validity.not_after.timestamp())?,
-    ))
+    /// The same from the contents of two watched files, certificate first.
+    ///
+    /// # Errors
+    /// As [`Pair::from_pem`].
+    pub(super) fn from_contents(contents: &[Content], now: Timestamp) -> Result<Self, Fault> {
+        match contents {
+            [cert, key] => Self::from_pem(&cert.bytes, &key.bytes, now),
+            _ => Err(Fault::NoCertificate),
+        }
+    }
 }
 
 fn names(leaf: &X509Certificate<'_>) -> Vec<String> {
     let Ok(Some(extension)) = leaf.subject_alternative_name() else {
         return Vec::new();
     };
-    let address = |bytes: &[u8]| match bytes.len() {
-        4 => <[u8; 4]>::try_from(bytes)
-            .ok()
-            .map(|octets| std::net::Ipv4Addr::from(octets).to_string()),
-        16 => <[u8; 16]>::try_from(bytes)
-            .ok()
-            .map(|octets| std::net::Ipv6Addr::from(octets).to_string()),
-        _ => None,
+    let address = |bytes: &[u8]| {
+        let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+        let address = v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
+        address.ok().map(|address| address.to_string())
     };
     let name = |name: &GeneralName<'_>| match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),

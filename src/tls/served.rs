@@ -12,7 +12,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error as TlsError, SignatureSc
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::authority::vouches;
+use super::verification::vouches;
 
 /// How long a connection and its handshake may take.
 const TIMEOUT: Duration = Duration::from_secs(3);

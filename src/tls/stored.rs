@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 use edgeward_core::certificates;
 use jiff::Timestamp;
 
-use super::authority::{Authority, Pem, Service, vouches};
+use super::authority::{Authority, Pem, Service};
 use super::pair::{Fault, Pair};
+use super::verification::vouches;
 
 /// What is in a Secret, by key.
 pub type Contents = BTreeMap<String, Vec<u8>>;

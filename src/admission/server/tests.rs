@@ -1,4 +1,4 @@
-//! The router without a port, and the acceptor on a socket pair.
+//! The router without a port, and the handshake on a socket pair.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -329,11 +329,8 @@ async fn accepted_connections_have_nodelay() {
     let certificates = Certificates::load(&source, Clock::start(), Arc::clone(&metrics))
         .await
         .expect("made");
-    let acceptor = acceptor(
-        certificates.server_config().expect("a configuration"),
-        Arc::clone(&metrics),
-        Clock::start(),
-    );
+    let tls = certificates.server_config().expect("a configuration");
+    let handshakes = Arc::new(Handshakes::new(tls, Arc::clone(&metrics), Clock::start()));
 
     let socket = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = socket.local_addr().expect("an address");
@@ -359,7 +356,7 @@ async fn accepted_connections_have_nodelay() {
     let accept = async {
         let (stream, _) = socket.accept().await.expect("accepted");
         stream.set_nodelay(false).expect("set");
-        acceptor.accept(stream, ()).await.expect("handshake").0
+        handshakes.accept(stream).await.expect("handshake")
     };
     let (_client, server) = tokio::join!(connect, accept);
     assert!(server.get_ref().0.nodelay().expect("get"));

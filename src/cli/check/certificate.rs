@@ -8,6 +8,7 @@ use std::cmp::min;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
+use rustls::pki_types::CertificateDer;
 
 use self::authorities::Authorities;
 use super::finding::Finding;
@@ -15,8 +16,8 @@ use super::leader;
 use super::webhook::{host, replace};
 use crate::cli::sentence;
 use crate::inspect::Connection;
-use crate::inspect::installation::{Bundle, Mistrust, PairSecret, Serving, Target, Webhook};
-use crate::tls::{self, Chain, Contents, Pair, Service, shown};
+use crate::inspect::installation::{Bundle, PairSecret, Serving, Target, VerificationError, Webhook};
+use crate::tls::{Chain, Contents, Pair, Service, shown};
 
 const AREA: &str = "certificate";
 
@@ -34,8 +35,8 @@ const AT_ONCE: usize = 32;
 pub(super) enum Behind {
     /// What was found at each address, and in each Secret that is served from, or why that is not known.
     Answers(Vec<Answer>, Result<Vec<Stored>, String>),
-    /// There is no such Service.
-    NoService,
+    /// There is no such Service, of which this port is called.
+    NoService(Service, i32),
     /// The URL cannot be called.
     NoUrl(String),
     /// Nobody says; why.
@@ -93,7 +94,7 @@ pub(super) async fn ask(connection: &Connection, webhook: &Webhook) -> Behind {
             let server = service.dns_name();
             let addresses = match connection.endpoints(namespace, name, *port).await {
                 Ok(Some(addresses)) => addresses,
-                Ok(None) => return Behind::NoService,
+                Ok(None) => return Behind::NoService(service, *port),
                 Err(error) => return Behind::Unknown(format!("{error:#}")),
             };
             let answers = stream::iter(addresses).map(|address| answer(address, &server));
@@ -135,7 +136,7 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, around: &Around<'_>) -> 
     };
     if webhook.ca_bundle.is_empty() {
         let text = format!("{entry} has no caBundle: the API server believes its own authorities only");
-        let fix = keeper.fix(|| authorities.known(false));
+        let fix = keeper.fix(|| authorities.known());
         return vec![match webhook.target {
             // Nobody else signs for a name like this.
             Target::Service { .. } => Finding::fault(AREA, text, fix),
@@ -146,41 +147,32 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, around: &Around<'_>) -> 
         Ok(bundle) => bundle,
         Err(words) => {
             let text = format!("{entry}: caBundle {words}: the API server believes nobody");
-            return vec![Finding::fault(AREA, text, keeper.fix(|| authorities.known(false)))];
+            return vec![Finding::fault(AREA, text, keeper.fix(|| authorities.known()))];
         }
     };
-    let (answers, stored) = match (behind, &webhook.target) {
-        (Behind::Answers(answers, stored), _) => (answers, stored),
-        (
-            Behind::NoService,
-            Target::Service {
-                namespace,
-                name: service,
-                port,
-            },
-        ) => {
-            let text = format!("{entry} calls the Service {namespace}/{service}, which does not exist");
+    let (answers, stored) = match behind {
+        Behind::Answers(answers, stored) => (answers, stored),
+        Behind::NoService(Service { namespace, name }, port) => {
+            let text = format!("{entry} calls the Service {namespace}/{name}, which does not exist");
             let fix = format!(
-                "kubectl -n {namespace} expose deployment edgeward --name={service} --port={port} --target-port=8443"
+                "kubectl -n {namespace} expose deployment edgeward --name={name} --port={port} --target-port=8443"
             );
             return vec![Finding::fault(AREA, text, fix)];
         }
-        (Behind::NoService, Target::Url(url)) | (Behind::NoUrl(url), _) => {
+        Behind::NoUrl(url) => {
             let text = format!("{entry} calls {url:?}, which is no https:// URL with a host");
             let fix = replace(webhook, "clientConfig/url", "\"https://HOST:8443/mutate\"");
             return vec![Finding::fault(AREA, text, fix)];
         }
-        (Behind::Unknown(why), _) => {
+        Behind::Unknown(why) => {
             let text = format!("who answers {entry} is not checked: {why}");
             return vec![Finding::warning(AREA, text, None)];
         }
     };
     let judge = Judge {
-        webhook,
         bundle,
         keeper,
         authorities,
-        now,
     };
     let mut findings: Vec<_> = answers.iter().map(|answer| judge.answer(answer)).collect();
     if let (true, Target::Service { namespace, .. }) = (answers.is_empty(), &webhook.target) {
@@ -190,7 +182,7 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, around: &Around<'_>) -> 
         findings.push(Finding::fault(AREA, text, fix));
     }
     match stored {
-        Ok(stored) => findings.extend(stored.iter().flat_map(|stored| judge.stored(stored))),
+        Ok(stored) => findings.extend(stored.iter().map(|stored| judge.stored(stored))),
         Err(why) => {
             let text = format!("what replicas serve from is not checked: {why}");
             findings.push(Finding::warning(AREA, text, None));
@@ -201,52 +193,34 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, around: &Around<'_>) -> 
 
 /// By what is judged.
 struct Judge<'w> {
-    webhook: &'w Webhook,
     bundle: Bundle,
     keeper: Keeper<'w>,
     authorities: Authorities<'w>,
-    now: Timestamp,
 }
 
 impl Judge<'_> {
     fn answer(&self, answer: &Answer) -> Finding {
         let Answer { address, name, shown } = answer;
-        let entry = &self.webhook.name;
-        let renew = || {
-            let by_hand =
-                || format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself");
-            self.keeper.fix(by_hand)
-        };
-        let chain = match shown {
-            Ok(chain) => chain,
+        match shown {
+            Ok(chain) => {
+                let by_hand = || {
+                    format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself")
+                };
+                let at = format!("at {address}");
+                self.chain(chain, name, [&at, address], false, || self.keeper.fix(by_hand))
+            }
             Err(words) => {
                 let text =
                     format!("{address} cannot be looked at from here, so nothing is known of what it serves: {words}");
                 // The API server's own answer.
                 let ask = "edgeward review --live -n NAMESPACE -f POD.yaml".to_owned();
-                return Finding::warning(AREA, text, Some(ask));
-            }
-        };
-        match self.bundle.vouches(chain, name) {
-            Ok(serving) => self.believed(serving, &format!("{entry}: that at {address}"), name, renew),
-            Err(mistrust) => {
-                let text = |words: &str| {
-                    format!("{entry}: the API server does not believe {address} to be {name}: its certificate {words}")
-                };
-                match mistrust {
-                    Mistrust::Authority(words) => {
-                        let add = || self.authorities.add(self.authorities.of(chain, name), true);
-                        Finding::fault(AREA, text(&words), self.keeper.fix(add))
-                    }
-                    // Of an authority in the bundle: another bundle mends nothing.
-                    Mistrust::Certificate(words) => Finding::fault(AREA, text(&words), renew()),
-                }
+                Finding::warning(AREA, text, Some(ask))
             }
         }
     }
 
     /// What replicas serve once they have read it. A replica that refused it serves on what it has.
-    fn stored(&self, stored: &Stored) -> Vec<Finding> {
+    fn stored(&self, stored: &Stored) -> Finding {
         let secret = &stored.secret;
         let place = format!("Secret {}/{}", secret.namespace, secret.name);
         let put = || self.keeper.fix(|| stored.put());
@@ -257,61 +231,19 @@ impl Judge<'_> {
                     true => "no leader has made it, and replicas have nothing to serve",
                     false => "replicas that mount it do not start",
                 };
-                return vec![Finding::fault(AREA, format!("{place} does not exist: {what}"), put())];
+                return Finding::fault(AREA, format!("{place} does not exist: {what}"), put());
             }
             Err(why) => {
                 let text = format!("what is in {place} is not checked: {why}");
-                return vec![Finding::warning(AREA, text, None)];
+                return Finding::warning(AREA, text, None);
             }
         };
-        let service = &stored.service;
-        let mut findings = Vec::new();
-        if secret.is_self_managed {
-            let faults = tls::Stored::read(contents, service, self.now).faults;
-            // What is served is judged below.
-            let of_authorities = faults.into_iter().filter(|(key, _)| *key != secret.cert);
-            findings.extend(of_authorities.map(|(key, fault)| {
-                let text = format!("{place}: {key} cannot be used, and the leader has to make another: {fault}");
-                Finding::fault(AREA, text, put())
-            }));
-        }
-        findings.push(self.pair(secret, contents, &place, &service.dns_name(), put));
-        findings
-    }
-
-    fn pair(
-        &self,
-        secret: &PairSecret,
-        contents: &Contents,
-        place: &str,
-        name: &str,
-        put: impl FnOnce() -> String,
-    ) -> Finding {
-        let entry = &self.webhook.name;
         let pem = |key: &String| contents.get(key).map_or(&[][..], |pem| pem);
-        let pair = Pair::from_pem(pem(&secret.cert), pem(&secret.key), self.now);
-        let believed = pair.map(|pair| {
-            let chain = &pair.key.cert;
-            self.bundle
-                .vouches(chain, name)
-                .map_err(|mistrust| (mistrust, chain.clone()))
-        });
-        match believed {
-            Ok(Ok(serving)) => self.believed(serving, &format!("{entry}: that in {place}"), name, put),
-            Ok(Err((mistrust, chain))) => {
-                // Where its authority is known, it is the bundle that lacks it.
-                let (words, source) = match mistrust {
-                    Mistrust::Authority(words) => (words, self.authorities.of(&chain, name)),
-                    Mistrust::Certificate(words) => (words, None),
-                };
-                let text = format!(
-                    "{entry}: the API server does not believe who serves from {place} to be {name}: its certificate {words}"
-                );
-                let fix = match source {
-                    Some(source) => self.keeper.fix(|| self.authorities.add(Some(source), true)),
-                    None => put(),
-                };
-                Finding::fault(AREA, text, fix)
+        match Pair::from_pem(pem(&secret.cert), pem(&secret.key), self.authorities.around.now) {
+            Ok(pair) => {
+                let (at, server) = (format!("in {place}"), format!("who serves from {place}"));
+                let name = stored.service.dns_name();
+                self.chain(&pair.key.cert, &name, [&at, &server], true, put)
             }
             Err(fault) => {
                 let text = format!(
@@ -322,13 +254,42 @@ impl Judge<'_> {
         }
     }
 
+    /// Whether a chain is believed that was found `at` a place, and is shown by `server` or, if it is stored, will be. `renew` is
+    /// the command that puts another in its place.
+    fn chain(
+        &self,
+        chain: &[CertificateDer<'static>],
+        name: &str,
+        [at, server]: [&str; 2],
+        is_stored: bool,
+        renew: impl FnOnce() -> String,
+    ) -> Finding {
+        let entry = &self.authorities.webhook.name;
+        let error = match self.bundle.vouches(chain, name) {
+            Ok(serving) => return self.believed(serving, &format!("{entry}: that {at}"), name, renew),
+            Err(error) => error,
+        };
+        let text = format!("{entry}: the API server does not believe {server} to be {name}: its certificate {error}");
+        let fix = match &error {
+            // Of an authority in the bundle: another bundle fixes nothing.
+            VerificationError::Certificate(_) => renew(),
+            VerificationError::Authority(_) => match self.authorities.of(chain, name) {
+                // Nobody knows its authority: then it may be the certificate.
+                None if is_stored => renew(),
+                source => self.keeper.fix(|| self.authorities.add(source, true)),
+            },
+        };
+        Finding::fault(AREA, text, fix)
+    }
+
     fn believed(&self, serving: Serving, what: &str, name: &str, renew: impl FnOnce() -> String) -> Finding {
         let Serving {
             life,
             not_after,
             authority_not_after,
         } = serving;
-        let is_late = |end: Timestamp| end.duration_since(self.now) < min(LATE, life / 4);
+        let now = self.authorities.around.now;
+        let is_late = |end: Timestamp| end.duration_since(now) < min(LATE, life / 4);
         // A new leaf of it would help no longer.
         if authority_not_after < not_after && is_late(authority_not_after) {
             let text = format!("{what} is of an authority in caBundle that ends before it, at {authority_not_after}");

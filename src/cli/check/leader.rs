@@ -51,8 +51,7 @@ impl Replicas {
                 is_installed.then(|| fault(&format!("in {home}: there is no Lease {LEASE}")))
             }
             Ok(Some(Lead::Nobody(Leaderless { since: Some(since), .. }))) => {
-                let since = second(*since);
-                Some(fault(&format!("by the Lease {home}/{LEASE}, since {since}")))
+                Some(fault(&format!("by the Lease {home}/{LEASE}, since {since:.0}")))
             }
         }
     }
@@ -67,14 +66,10 @@ impl Replicas {
         let (limit, oldest) = overdue.iter().min_by_key(|(limit, _)| *limit)?;
         let name = format!("{}/{}", oldest.workload.namespace, oldest.name);
         let text = match overdue.len() {
-            1 => format!(
-                "pod {name} is held beyond its limit, which was over at {}",
-                second(*limit)
-            ),
-            count => format!(
-                "{count} pods are held beyond their limits, {name} longest: its was over at {}",
-                second(*limit)
-            ),
+            1 => format!("pod {name} is held beyond its limit, which was over at {limit:.0}"),
+            count => {
+                format!("{count} pods are held beyond their limits, {name} longest: its was over at {limit:.0}")
+            }
         };
         let domain = &config.keys.domain;
         let is_led = matches!(self.lead, Ok(Some(Lead::By(_))));
@@ -123,10 +118,6 @@ fn way_out(first: &str, domain: &str) -> String {
         domain => format!(" --domain={domain}"),
     };
     format!("   # {first}; `edgeward release --all{of_domain}` lets held pods go without")
-}
-
-fn second(at: Timestamp) -> Timestamp {
-    Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
 #[cfg(test)]

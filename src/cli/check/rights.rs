@@ -33,122 +33,101 @@ enum Scope {
     Registration,
 }
 
-/// Rights that are needed together.
+/// Rights that are needed together: of which resource of a group, to do what, where, and for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Need {
-    group: &'static str,
-    resource: &'static str,
-    verbs: &'static [&'static str],
-    scope: Scope,
-    purpose: &'static str,
-}
-
-const fn need(
-    [group, resource]: [&'static str; 2],
-    verbs: &'static [&'static str],
-    scope: Scope,
-    purpose: &'static str,
-) -> Need {
-    Need {
-        group,
-        resource,
-        verbs,
-        scope,
-        purpose,
-    }
-}
+struct Need([&'static str; 2], &'static [&'static str], Scope, &'static str);
 
 const VIEW: &[&str] = &["list", "watch"];
 
 /// Those of docs/live-view.md and, of the ConfigMap, the backstop and certificates, docs/operations.md.
 const NEEDS: [Need; 17] = [
-    need(["", "nodes"], VIEW, Scope::Everywhere, "it decides nothing without"),
-    need(["", "pods"], VIEW, Scope::Everywhere, "it decides nothing without"),
-    need(
+    Need(["", "nodes"], VIEW, Scope::Everywhere, "it decides nothing without"),
+    Need(["", "pods"], VIEW, Scope::Everywhere, "it decides nothing without"),
+    Need(
         ["", "namespaces"],
         VIEW,
         Scope::Everywhere,
         "it decides nothing without",
     ),
-    need(
+    Need(
         ["", "pods"],
         &["get", "patch"],
         Scope::Everywhere,
         "held pods are never released without",
     ),
-    need(
+    Need(
         ["events.k8s.io", "events"],
         &["create"],
         Scope::Everywhere,
         "no Event tells of a decision without",
     ),
-    need(
+    Need(
         ["discovery.k8s.io", "endpointslices"],
         VIEW,
         Scope::Home,
         "its replicas cannot count each other without",
     ),
-    need(
+    Need(
         ["coordination.k8s.io", "leases"],
         &["get", "update"],
         Scope::Lease,
         "nobody leads, and held pods are never released without",
     ),
-    need(
+    Need(
         ["coordination.k8s.io", "leases"],
         &["create"],
         Scope::Home,
         "nobody leads, and held pods are never released without",
     ),
-    need(
+    Need(
         ["", "configmaps"],
         VIEW,
         Scope::Configuration,
         "`serve --config-map` is never ready without",
     ),
-    need(
+    Need(
         ["edgeward.io", "sites"],
         VIEW,
         Scope::Sites,
         "it is never ready without",
     ),
-    need(
+    Need(
         ["edgeward.io", "sites/status"],
         &["patch"],
         Scope::Sites,
         "`kubectl get sites` shows nothing of them without",
     ),
-    need(
+    Need(
         ["edgeward.io", "slopolicies"],
         VIEW,
         Scope::Policies,
         "it is never ready without",
     ),
-    need(
+    Need(
         ["edgeward.io", "slopolicies/status"],
         &["patch"],
         Scope::Policies,
         "no policy says why it is not in force without",
     ),
-    need(
+    Need(
         ["", "pods"],
         &["delete"],
         Scope::Recreation,
         "the backstop has no pod created again without",
     ),
-    need(
+    Need(
         ["", "secrets"],
         &["get", "list", "watch", "update"],
         Scope::Certificates,
         "`serve --self-managed` serves no certificate, or renews none, without",
     ),
-    need(
+    Need(
         ["", "secrets"],
         &["create"],
         Scope::NewCertificates,
         "`serve --self-managed` makes no certificate without",
     ),
-    need(
+    Need(
         ["admissionregistration.k8s.io", "mutatingwebhookconfigurations"],
         &["get", "list", "watch", "patch"],
         Scope::Registration,
@@ -234,14 +213,15 @@ async fn held_against_needs(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     for need in &NEEDS {
-        let Some((namespace, name)) = installation.applies(need.scope) else {
+        let Need([group, resource], verbs, scope, _) = need;
+        let Some((namespace, name)) = installation.applies(*scope) else {
             continue;
         };
         let mut refused = Vec::new();
-        for verb in need.verbs {
+        for verb in *verbs {
             let right = Right {
-                group: need.group,
-                resource: need.resource,
+                group,
+                resource,
                 verb,
                 namespace,
                 name,
@@ -287,11 +267,12 @@ fn unknown(user: &str, error: &anyhow::Error) -> Finding {
 }
 
 fn lacks(need: &Need, verbs: &[&str], user: &str, namespace: Option<&str>, name: Option<&str>) -> Finding {
-    let resource = match need.group {
-        "" => need.resource.to_owned(),
-        group => match need.resource.split_once('/') {
+    let Need([group, resource], .., purpose) = need;
+    let resource = match *group {
+        "" => (*resource).to_owned(),
+        group => match resource.split_once('/') {
             Some((resource, sub)) => format!("{resource}.{group}/{sub}"),
-            None => format!("{}.{group}", need.resource),
+            None => format!("{resource}.{group}"),
         },
     };
     let place = match namespace {
@@ -300,9 +281,8 @@ fn lacks(need: &Need, verbs: &[&str], user: &str, namespace: Option<&str>, name:
     };
     let object = name.map(|name| format!(" {name}")).unwrap_or_default();
     let text = format!(
-        "{user} may not {} {resource}{object}{place}: {}",
-        verbs.join(", "),
-        need.purpose
+        "{user} may not {} {resource}{object}{place}: {purpose}",
+        verbs.join(", ")
     );
     Finding::fault(AREA, text, grant(&resource, verbs, user, namespace, name))
 }
@@ -371,9 +351,9 @@ mod tests {
         expected.extend(documented(OPERATIONS, "[configmaps]"));
         expected.extend(documented(OPERATIONS, "verbs: [delete]"));
         expected.extend(documented(OPERATIONS, "resourceNames: [edgeward-certificates]"));
-        let reviewed = NEEDS.iter().flat_map(|need| {
-            let verbs = need.verbs.iter();
-            verbs.map(|verb| [need.group, need.resource, verb].map(str::to_owned))
+        let reviewed = NEEDS.iter().flat_map(|Need([group, resource], verbs, ..)| {
+            let verbs = verbs.iter();
+            verbs.map(|verb| [*group, *resource, *verb].map(str::to_owned))
         });
         assert_eq!(reviewed.collect::<BTreeSet<_>>(), expected);
     }

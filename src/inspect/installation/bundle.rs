@@ -1,17 +1,14 @@
 //! Whom the API server believes by a `caBundle`.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
-use rustls::client::danger::ServerCertVerifier as _;
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::aws_lc_rs;
+use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error as TlsError, RootCertStore};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::tls::verify;
 
 /// A certificate that the bundle and the name vouch for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +22,13 @@ pub struct Serving {
 }
 
 /// Why the API server would not believe a server; in words that complete "it will not, because it …".
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mistrust {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VerificationError {
     /// The certificate is of no authority in the bundle.
+    #[error("{0}")]
     Authority(String),
     /// The certificate itself does not stand: name, time or purpose.
+    #[error("{0}")]
     Certificate(String),
 }
 
@@ -79,20 +78,21 @@ impl Bundle {
     /// the certificate's alternative names.
     ///
     /// # Errors
-    /// [`Mistrust`].
-    pub fn vouches(&self, chain: &[CertificateDer<'static>], name: &str) -> Result<Serving, Mistrust> {
-        let certificate = |words: &str| Mistrust::Certificate(words.to_owned());
-        let (leaf, intermediates) = chain.split_first().ok_or_else(|| certificate("is not there"))?;
-        let (from, to) = validity(leaf).ok_or_else(|| certificate("cannot be parsed"))?;
+    /// [`VerificationError`].
+    pub fn vouches(&self, chain: &[CertificateDer<'static>], name: &str) -> Result<Serving, VerificationError> {
+        use VerificationError as Fault;
+        let not_there = || Fault::Certificate("is not there".to_owned());
+        let leaf = chain.first().ok_or_else(not_there)?;
+        let (from, to) = validity(leaf).ok_or_else(|| Fault::Certificate("cannot be parsed".to_owned()))?;
         // Before anything else, and with the times in words.
         if to < self.now {
-            return Err(Mistrust::Certificate(format!("expired at {to}")));
+            return Err(Fault::Certificate(format!("expired at {to}")));
         }
         if from > self.now {
-            return Err(Mistrust::Certificate(format!("is not valid before {from}")));
+            return Err(Fault::Certificate(format!("is not valid before {from}")));
         }
         let server = ServerName::try_from(name.to_owned());
-        let server = server.map_err(|error| Mistrust::Certificate(format!("cannot be for {name:?}: {error}")))?;
+        let server = server.map_err(|error| Fault::Certificate(format!("cannot be for {name:?}: {error}")))?;
         let mut serving = Serving {
             life: to.duration_since(from),
             not_after: to,
@@ -101,32 +101,27 @@ impl Bundle {
         // The API server, unlike our library, takes a certificate that is in the bundle itself.
         if self.authorities.iter().any(|(authority, _)| authority == leaf) {
             let verified = ParsedCertificate::try_from(leaf).and_then(|leaf| verify_server_name(&leaf, &server));
-            return verified.map(|()| serving).map_err(|error| self.mistrust(&error, name));
+            return verified.map(|()| serving).map_err(|error| self.fault(&error, name));
         }
-        let now = u64::try_from(self.now.as_second()).unwrap_or_default();
-        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-        let verify = |authorities: &[(CertificateDer<'static>, Timestamp)]| {
+        let verified_by = |authorities: &[(CertificateDer<'static>, Timestamp)]| {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(authorities.iter().map(|(authority, _)| authority.clone()));
             if roots.is_empty() {
-                return Err(Mistrust::Authority("is of no authority that can be read".to_owned()));
+                return Err(Fault::Authority("is of no authority that can be read".to_owned()));
             }
-            let provider = Arc::new(aws_lc_rs::default_provider());
-            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            let verifier = verifier.map_err(|error| Mistrust::Authority(error.to_string()))?;
-            let verified = verifier.verify_server_cert(leaf, intermediates, &server, &[], now);
-            verified.map(drop).map_err(|error| self.mistrust(&error, name))
+            verify(roots, chain, &server, self.now).map_err(|error| self.fault(&error, name))
         };
-        verify(&self.authorities)?;
-        let vouching = self.authorities.chunks(1).filter(|one| verify(one).is_ok());
+        verified_by(&self.authorities)?;
+        let vouching = self.authorities.chunks(1).filter(|one| verified_by(one).is_ok());
         serving.authority_not_after = vouching.map(|one| one[0].1).max().unwrap_or(to);
         Ok(serving)
     }
 
-    fn mistrust(&self, error: &TlsError, name: &str) -> Mistrust {
+    fn fault(&self, error: &TlsError, name: &str) -> VerificationError {
         use CertificateError as Fault;
+        use VerificationError::{Authority, Certificate};
         let TlsError::InvalidCertificate(fault) = error else {
-            return Mistrust::Certificate(error.to_string());
+            return Certificate(error.to_string());
         };
         match fault {
             Fault::UnknownIssuer | Fault::BadSignature => {
@@ -134,18 +129,18 @@ impl Bundle {
                     0 => String::new(),
                     some => format!(" (not valid now: {some})"),
                 };
-                Mistrust::Authority(format!("is of none of the authorities in caBundle{others}"))
+                Authority(format!("is of none of the authorities in caBundle{others}"))
             }
             Fault::NotValidForName | Fault::NotValidForNameContext { .. } => {
-                Mistrust::Certificate(format!("has no alternative name {name}"))
+                Certificate(format!("has no alternative name {name}"))
             }
             Fault::Expired | Fault::ExpiredContext { .. } => {
-                Mistrust::Authority("is of an authority whose certificate expired".to_owned())
+                Authority("is of an authority whose certificate expired".to_owned())
             }
             Fault::InvalidPurpose | Fault::InvalidPurposeContext { .. } => {
-                Mistrust::Certificate("is not for servers: its extended key usage lacks serverAuth".to_owned())
+                Certificate("is not for servers: its extended key usage lacks serverAuth".to_owned())
             }
-            fault => Mistrust::Certificate(format!("does not stand: {fault}")),
+            fault => Certificate(format!("does not stand: {fault}")),
         }
     }
 }
@@ -153,12 +148,7 @@ impl Bundle {
 /// From when to when a certificate is valid.
 fn validity(certificate: &CertificateDer<'_>) -> Option<(Timestamp, Timestamp)> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let validity = certificate.validity();
-    let second = |seconds| Timestamp::from_second(seconds).ok();
-    Some((
-        second(validity.not_before.timestamp())?,
-        second(validity.not_after.timestamp())?,
-    ))
+    Some(crate::tls::validity(&certificate))
 }
 
 #[cfg(test)]
@@ -202,20 +192,20 @@ mod tests {
         vec![params.signed_by(&key, authority).unwrap().der().clone()]
     }
 
-    fn judged(bundle: &str, chain: &Chain, name: &str) -> Result<Serving, Mistrust> {
+    fn judged(bundle: &str, chain: &Chain, name: &str) -> Result<Serving, VerificationError> {
         Bundle::read(bundle.as_bytes(), now()).unwrap().vouches(chain, name)
     }
 
-    fn authority_words(judged: Result<Serving, Mistrust>) -> String {
+    fn authority_words(judged: Result<Serving, VerificationError>) -> String {
         match judged {
-            Err(Mistrust::Authority(words)) => words,
+            Err(VerificationError::Authority(words)) => words,
             other => panic!("{other:?}"),
         }
     }
 
-    fn certificate_words(judged: Result<Serving, Mistrust>) -> String {
+    fn certificate_words(judged: Result<Serving, VerificationError>) -> String {
         match judged {
-            Err(Mistrust::Certificate(words)) => words,
+            Err(VerificationError::Certificate(words)) => words,
             other => panic!("{other:?}"),
         }
     }

@@ -83,10 +83,10 @@ fn find(namespace: &str, pod: &PodSpec) -> anyhow::Result<Option<PairSecret>> {
             .iter()
             .filter_map(move |container| option(container, name))
     };
-    if let Some(name) = all("--self-managed").next() {
+    if let Some((name, _)) = all("--self-managed").next() {
         return Ok(Some(PairSecret {
             namespace: namespace.to_owned(),
-            name: name.inline().unwrap_or(SELF_MANAGED).to_owned(),
+            name: name.unwrap_or(SELF_MANAGED).to_owned(),
             cert: "tls.crt".to_owned(),
             key: "tls.key".to_owned(),
             is_self_managed: true,
@@ -100,7 +100,8 @@ fn find(namespace: &str, pod: &PodSpec) -> anyhow::Result<Option<PairSecret>> {
         bail!("no container has --tls-cert, --self-managed or --self-signed among its arguments");
     };
     let at = |option_name: &str| {
-        let path = option(container, option_name)?.value()?;
+        let (inline, next) = option(container, option_name)?;
+        let path = inline.or(next)?;
         let (directory, file) = (Path::new(path).parent()?, Path::new(path).file_name()?.to_str()?);
         let mut mounts = container.volume_mounts.iter().flatten();
         let is_whole = |mount: &VolumeMount| mount.sub_path.is_none() && mount.sub_path_expr.is_none();
@@ -130,48 +131,16 @@ fn find(namespace: &str, pod: &PodSpec) -> anyhow::Result<Option<PairSecret>> {
     }))
 }
 
-/// An option on a container's command line, and what follows it.
-#[derive(Clone, Copy)]
-enum Given<'c> {
-    /// `--option=value`
-    Inline(&'c str),
-    /// `--option`, and the next word if there is one.
-    Apart(Option<&'c str>),
-}
-
-impl<'c> Given<'c> {
-    /// Of an option that has a value in either form.
-    fn value(self) -> Option<&'c str> {
-        match self {
-            Self::Inline(value) => Some(value),
-            Self::Apart(next) => next,
-        }
-    }
-
-    /// Of one that may have none.
-    fn inline(self) -> Option<&'c str> {
-        match self {
-            Self::Inline(value) => Some(value),
-            Self::Apart(_) => None,
-        }
-    }
-}
-
-fn option<'c>(container: &'c Container, name: &str) -> Option<Given<'c>> {
-    let words = container
-        .command
-        .iter()
-        .flatten()
-        .chain(container.args.iter().flatten());
-    let mut words = words.map(String::as_str);
-    while let Some(word) = words.next() {
-        match word.strip_prefix(name) {
-            Some("") => return Some(Given::Apart(words.next())),
-            Some(rest) if rest.starts_with('=') => return Some(Given::Inline(&rest[1..])),
-            _ => {}
-        }
-    }
-    None
+/// An option on a container's command line: its value behind a `=`, and the word after it.
+fn option<'c>(container: &'c Container, name: &str) -> Option<(Option<&'c str>, Option<&'c str>)> {
+    let words = [&container.command, &container.args].into_iter().flatten().flatten();
+    let words: Vec<_> = words.map(String::as_str).collect();
+    let found = words.iter().enumerate().find_map(|(at, word)| {
+        let rest = word.strip_prefix(name)?;
+        let inline = rest.strip_prefix('=');
+        (rest.is_empty() || inline.is_some()).then_some((at, inline))
+    });
+    found.map(|(at, inline)| (inline, words.get(at + 1).copied()))
 }
 
 #[cfg(test)]

@@ -39,10 +39,10 @@ impl Authorities<'_> {
         of_secret.or_else(|| other.map(get_bundle))
     }
 
-    /// [`Self::add`] for whatever is shown or stored, where nothing is known of it by a bundle.
-    pub(super) fn known(&self, keeps: bool) -> String {
+    /// [`Self::add`] for whatever is shown or stored, where no bundle is worth keeping.
+    pub(super) fn known(&self) -> String {
         let Behind::Answers(answers, _) = self.behind else {
-            return self.add(None, keeps);
+            return self.add(None, false);
         };
         let shown = answers.iter().filter_map(|answer| {
             let chain = answer.shown.as_ref().ok()?;
@@ -54,7 +54,7 @@ impl Authorities<'_> {
             let pair = Pair::from_pem(contents.get(cert)?, contents.get(key)?, self.around.now).ok()?;
             self.of(&pair.key.cert, &stored.service.dns_name())
         });
-        self.add(shown.chain(stored).next(), keeps)
+        self.add(shown.chain(stored).next(), false)
     }
 
     fn stored(&self) -> impl Iterator<Item = &Stored> {
