@@ -12,7 +12,7 @@ demo:
 test *args:
     cargo xtask test {{args}}
 
-# The long trials of the end-to-end tests alone, which `test` leaves out: `just soak load`.
+# The long tests on a control plane alone, which `test` leaves out: `just soak load`.
 soak *args:
     cargo xtask soak {{args}}
 
@@ -44,7 +44,7 @@ prometheus *args:
 helm:
     cargo xtask helm
 
-# Write the goldens of the end-to-end tests anew.
+# Write the goldens of the end-to-end tests again.
 bless:
     EDGEWARD_BLESS=1 cargo test --locked --test e2e placement
 

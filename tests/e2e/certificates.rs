@@ -6,23 +6,21 @@ pub(crate) mod shown;
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-
-use crate::fleet_command::command;
-use crate::installed::{Installed, NAME, SECRET, secret};
-use crate::load::Pace;
-use crate::load::replicas::stage;
-use crate::patience::{BOUND, eventually};
-use crate::pki::{Authority, Pair};
-use crate::rights::NAMESPACE;
-use crate::scene::Scene;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::installed::{Installed, NAME, SECRET, finds, secret};
+use edgeward_harness::load::Pace;
+use edgeward_harness::load::replicas::nodes;
+use edgeward_harness::pki::{Authority, Pair};
+use edgeward_harness::rights::NAMESPACE;
+use edgeward_harness::wait::{BOUND, eventually};
 
 /// An expired and a mismatched pair are not taken over: edgeward serves on with the one before, says so, and
-/// `edgeward check` names what is wrong with the Secret, and mends it. Every pod is decided meanwhile.
-pub(crate) fn bad_pairs_are_refused(scene: &Scene<'_>) -> Result<()> {
-    let stage = stage(scene)?;
+/// `edgeward check` names what is wrong with the Secret, and fixes it. Every pod is decided meanwhile.
+pub(crate) fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = nodes(fixture)?;
     let authority = Authority::new()?;
-    let installed = Installed::with_files(scene, &stage, Pace::Adaptive, 1, &authority)?;
-    finds(scene, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
+    let installed = Installed::with_files(fixture, &nodes, Pace::Adaptive, 1, &authority)?;
+    finds(fixture, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
     let edgeward = installed.members.first().context("no replica")?;
     let reloads = |result: &str| edgeward.count("edgeward_tls_reloads_total", &[("result", result)]);
 
@@ -54,7 +52,7 @@ pub(crate) fn bad_pairs_are_refused(scene: &Scene<'_>) -> Result<()> {
                 .context("it is not said")?;
             ensure!(error.contains(words), "{error}");
             ensure!(installed.shown()? == good, "another certificate is served");
-            fix = finds(scene, "FAULT", words)?;
+            fix = finds(fixture, "FAULT", words)?;
             installed.is_used(load, words)
         })?;
         println!("files: {words}: {report}");
@@ -62,58 +60,48 @@ pub(crate) fn bad_pairs_are_refused(scene: &Scene<'_>) -> Result<()> {
     }
 
     // As the check says; where the files are not there, nothing happens.
-    let elsewhere = scene.dir.join("elsewhere");
+    let elsewhere = fixture.dir.join("elsewhere");
     fs::create_dir_all(&elsewhere)?;
-    let before = scene.kubectl_in(NAMESPACE).get("secret", SECRET)?["data"].take();
-    let pasted = scene.kubectl.in_shell(&fix, &scene.kubeconfig(), &elsewhere).output()?;
+    let before = fixture.kubectl_in(NAMESPACE).get("secret", SECRET)?["data"].take();
+    let pasted = fixture
+        .kubectl
+        .in_shell(&fix, &fixture.kubeconfig(), &elsewhere)
+        .output()?;
     ensure!(!pasted.status.success(), "{fix}");
     ensure!(
-        scene.kubectl_in(NAMESPACE).get("secret", SECRET)?["data"] == before,
+        fixture.kubectl_in(NAMESPACE).get("secret", SECRET)?["data"] == before,
         "{fix}"
     );
-    let last = authority.server(&[NAME])?.write(&scene.dir, "tls")?;
+    let last = authority.server(&[NAME])?.write(&fixture.dir, "tls")?;
     ensure!(fs::exists(&last.0)?);
     let report = installed.under_load(|load| {
-        scene.shell(&fix)?;
+        fixture.shell(&fix)?;
         installed.is_renewed(&good)?;
-        installed.is_used(load, "the pair that mends it")
+        installed.is_used(load, "the pair that fixes it")
     })?;
-    println!("files: mended: {report}");
+    println!("files: fixed: {report}");
     report.is_clean()?;
-    finds(scene, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
+    finds(fixture, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
 
-    // Where the Secret has the authority of its certificate, the bundle is at fault, and is mended by that.
+    // Where the Secret has the authority of its certificate, the bundle is at fault, and is fixed by that.
     let stranger = Authority::new()?.certificate;
     installed.trust(&stranger)?;
     for entry in ["pods.edgeward.io", "policies.edgeward.io"] {
         let place = "Secret edgeward-system/edgeward-tls";
         let words = format!("{entry}: the API server does not believe who serves from {place} to be");
-        let fix = finds(scene, "FAULT", &words)?;
+        let fix = finds(fixture, "FAULT", &words)?;
         ensure!(fix.contains("get secret edgeward-tls -o jsonpath='{.data.ca"), "{fix}");
-        scene.shell(&fix)?;
+        fixture.shell(&fix)?;
     }
     let bundle = installed.ca_bundle()?;
     ensure!(
         bundle.contains(stranger.trim()) && bundle.contains(authority.certificate.trim()),
         "{bundle}"
     );
-    finds(scene, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
+    finds(fixture, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
 
     // Without the Secret, no other replica starts.
     let args = ["delete", "secret", SECRET];
-    scene.kubectl_in(NAMESPACE).run(&args, "")?;
-    finds(scene, "FAULT", "Secret edgeward-system/edgeward-tls does not exist").map(drop)
-}
-
-/// Waits until `edgeward check` has a line of this level about the certificate with these words, and returns its fix.
-pub(crate) fn finds(scene: &Scene<'_>, level: &str, words: &str) -> Result<String> {
-    eventually(&format!("{level}: {words}"), BOUND, || {
-        let said = command(&scene.kubeconfig(), &["check"])?;
-        let mut lines = said.stdout.lines();
-        let found =
-            lines.find(|line| line.starts_with(level) && line.contains(" certificate ") && line.contains(words));
-        ensure!(found.is_some(), "{}{}", said.stdout, said.stderr);
-        let fix = lines.next().and_then(|line| line.trim_start().strip_prefix("fix: "));
-        Ok(fix.unwrap_or_default().to_owned())
-    })
+    fixture.kubectl_in(NAMESPACE).run(&args, "")?;
+    finds(fixture, "FAULT", "Secret edgeward-system/edgeward-tls does not exist").map(drop)
 }

@@ -1,27 +1,33 @@
 //! The configuration from a ConfigMap, watched through the API.
 
+pub(crate) mod custom_resources;
+pub(crate) mod validation;
+
 use anyhow::{Context, Result, ensure};
+use edgeward_harness::control_plane::EDGE_NODES;
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
-use crate::control_plane::EDGE_NODES;
-use crate::edgeward::Edgeward;
-use crate::patience::{BOUND, eventually};
-use crate::scene::Scene;
-use crate::{fleet, workloads};
+use crate::placement::fleet;
 
 /// Name of the ConfigMap.
 const NAME: &str = "edgeward-config";
 
 /// A change is taken; a bad version keeps the last good one and is told by metric and Event; repair heals; deletion keeps
 /// the last good one.
-pub(crate) fn follows_its_config_map(scene: &Scene<'_>) -> Result<()> {
-    create(scene)?;
-    let edgeward = scene
+pub(crate) fn follows_its_config_map(fixture: &Fixture<'_>) -> Result<()> {
+    create(fixture)?;
+    let edgeward = fixture
         .edgeward_of_config_map(Some(&fleet::overloaded()), NAME)?
         .ready()?;
-    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let decision = || -> Result<Value> {
-        let pod = scene.kubectl.dry_run(&workloads::pod("asking", workloads::latency()))?;
+        let pod = fixture
+            .kubectl
+            .dry_run(&workloads::pod("asking", workloads::latency()))?;
         Ok(pod["metadata"]["annotations"]["scheduling.example.io/decision"].clone())
     };
     let becomes = |expected: &str| {
@@ -33,22 +39,22 @@ pub(crate) fn follows_its_config_map(scene: &Scene<'_>) -> Result<()> {
     };
     becomes("cloud")?;
 
-    patch(scene, &json!({"enableOffload": "false"}))?;
+    patch(fixture, &json!({"enableOffload": "false"}))?;
     becomes("edge")?;
-    ensure!(refusals(scene)?.is_empty(), "{:?}", refusals(scene)?);
+    ensure!(refusals(fixture)?.is_empty(), "{:?}", refusals(fixture)?);
 
     patch(
-        scene,
+        fixture,
         &json!({"enableOffload": "true", "rttThresholdMs": "fast", "config.yaml": "explain: loud"}),
     )?;
     let faults = [
         "config.yaml.explain: \"loud\" is not one of off, short, full",
         "rttThresholdMs: \"fast\" is not a number from 0.001 to 60000 with at most three decimals",
     ];
-    let event = refusal(scene)?;
+    let event = refusal(fixture)?;
     ensure!(event["note"] == faults.join("\n"), "{event:#}");
     ensure!(event["type"] == "Warning", "{event:#}");
-    let described = scene.kubectl.run(&["describe", "configmap", NAME], "")?.stdout;
+    let described = fixture.kubectl.run(&["describe", "configmap", NAME], "")?.stdout;
     ensure!(described.contains("ConfigRefused"), "{described}");
     for path in ["config.yaml.explain", "rttThresholdMs"] {
         let count = edgeward.count("edgeward_config_faults", &[("path", path)])?;
@@ -57,12 +63,15 @@ pub(crate) fn follows_its_config_map(scene: &Scene<'_>) -> Result<()> {
     let kept = decision()?;
     ensure!(kept == "edge", "the last good one stays: {kept}");
 
-    patch(scene, &json!({"rttThresholdMs": "100", "config.yaml": "explain: full"}))?;
+    patch(
+        fixture,
+        &json!({"rttThresholdMs": "100", "config.yaml": "explain: full"}),
+    )?;
     becomes("cloud")?;
     let count = edgeward.count("edgeward_config_faults", &[])?;
     ensure!(count == 0, "{count} faults after the repair");
 
-    scene.kubectl.run(&["delete", "configmap", NAME], "")?;
+    fixture.kubectl.run(&["delete", "configmap", NAME], "")?;
     eventually("the deletion is noticed", BOUND, || {
         let count = edgeward.count("edgeward_config_reloads_total", &[("result", "unreadable")])?;
         ensure!(count == 1, "{count}");
@@ -70,7 +79,7 @@ pub(crate) fn follows_its_config_map(scene: &Scene<'_>) -> Result<()> {
     })?;
     let kept = decision()?;
     ensure!(kept == "cloud", "the last good one stays: {kept}");
-    create(scene)?;
+    create(fixture)?;
     eventually("it is read again", BOUND, || {
         let count = edgeward.count("edgeward_config_reloads_total", &[("result", "loaded")])?;
         ensure!(count == 4, "{count}");
@@ -80,7 +89,7 @@ pub(crate) fn follows_its_config_map(scene: &Scene<'_>) -> Result<()> {
 
 /// Without a good version edgeward is not ready and says so, however often it starts, in one Event; repair makes it
 /// ready.
-pub(crate) fn bad_at_the_start_is_not_ready(scene: &Scene<'_>) -> Result<()> {
+pub(crate) fn bad_at_the_start_is_not_ready(fixture: &Fixture<'_>) -> Result<()> {
     let waits = |edgeward: &Edgeward<'_>, result: &str| {
         eventually("it waits for a configuration", BOUND, || {
             let count = edgeward.count("edgeward_config_reloads_total", &[("result", result)])?;
@@ -90,32 +99,32 @@ pub(crate) fn bad_at_the_start_is_not_ready(scene: &Scene<'_>) -> Result<()> {
             Ok(())
         })
     };
-    let mut edgeward = scene.edgeward_of_config_map(Some(&fleet::relaxed()), NAME)?;
+    let mut edgeward = fixture.edgeward_of_config_map(Some(&fleet::relaxed()), NAME)?;
     waits(&edgeward, "unreadable")?;
-    create(scene)?;
+    create(fixture)?;
     edgeward = edgeward.ready()?;
     edgeward.kill()?;
 
-    patch(scene, &json!({"lossThresholdPct": "many"}))?;
+    patch(fixture, &json!({"lossThresholdPct": "many"}))?;
     for _ in 0..2 {
-        edgeward = scene.edgeward_of_config_map(Some(&fleet::relaxed()), NAME)?;
+        edgeward = fixture.edgeward_of_config_map(Some(&fleet::relaxed()), NAME)?;
         waits(&edgeward, "refused")?;
-        refusal(scene)?;
+        refusal(fixture)?;
         edgeward.kill()?;
     }
-    edgeward = scene.edgeward_of_config_map(Some(&fleet::relaxed()), NAME)?;
+    edgeward = fixture.edgeward_of_config_map(Some(&fleet::relaxed()), NAME)?;
     waits(&edgeward, "refused")?;
-    patch(scene, &json!({"lossThresholdPct": "2.0"}))?;
+    patch(fixture, &json!({"lossThresholdPct": "2.0"}))?;
     edgeward.ready()?;
-    let events = refusals(scene)?;
+    let events = refusals(fixture)?;
     ensure!(events.len() == 1, "{events:#?}");
     Ok(())
 }
 
 /// The view of the cluster is that of the first good version, also where that comes late; its probes are those of the
 /// newest.
-pub(crate) fn live_view_waits_for_it(scene: &Scene<'_>) -> Result<()> {
-    let edgeward = scene.edgeward_of_config_map(None, NAME)?;
+pub(crate) fn live_view_waits_for_it(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = fixture.edgeward_of_config_map(None, NAME)?;
     eventually("it waits for everything", BOUND, || {
         let said = edgeward.readiness()?;
         let missing = "configuration\nnodes\npods\nnamespaces\nsites\nfirst round of WAN probes\n";
@@ -125,7 +134,7 @@ pub(crate) fn live_view_waits_for_it(scene: &Scene<'_>) -> Result<()> {
     let node = EDGE_NODES[0];
     let here = json!({"name": "here", "kind": "edge", "nodeSelector": {"kubernetes.io/hostname": node}});
     let sites = json!([here, {"name": "cloud", "kind": "cloud"}]);
-    scene.kubectl.create(&json!({
+    fixture.kubectl.create(&json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": NAME},
@@ -133,12 +142,12 @@ pub(crate) fn live_view_waits_for_it(scene: &Scene<'_>) -> Result<()> {
     }))?;
     let edgeward = edgeward.ready()?;
     let pod = workloads::pod("asking", json!({"slo.acme.dev/class": "latency"}));
-    let answer = edgeward.ask(&scene.namespace, &pod)?;
+    let answer = edgeward.ask(&fixture.namespace, &pod)?;
     let site = &answer["response"]["auditAnnotations"]["site"];
     ensure!(site == "here", "{answer:#}");
 
     for endpoint in ["127.0.0.1:1", "127.0.0.1:2"] {
-        patch(scene, &json!({"cloudEndpoint": endpoint}))?;
+        patch(fixture, &json!({"cloudEndpoint": endpoint}))?;
         let probed = format!("tcp://{endpoint}");
         eventually("the endpoint is probed", BOUND, || {
             let probes = edgeward.count("edgeward_wan_probes_total", &[("site", "cloud"), ("endpoint", &probed)])?;
@@ -150,27 +159,27 @@ pub(crate) fn live_view_waits_for_it(scene: &Scene<'_>) -> Result<()> {
 }
 
 /// The ConfigMap of the first design, but for its name's namespace.
-fn create(scene: &Scene<'_>) -> Result<()> {
+fn create(fixture: &Fixture<'_>) -> Result<()> {
     let mut map: Value = serde_saphyr::from_str(include_str!("../golden/config/first-design.yaml"))?;
     map["metadata"] = json!({"name": NAME});
-    scene.kubectl.create(&map).map(drop)
+    fixture.kubectl.create(&map).map(drop)
 }
 
-fn patch(scene: &Scene<'_>, data: &Value) -> Result<()> {
+fn patch(fixture: &Fixture<'_>, data: &Value) -> Result<()> {
     let patch = json!({"data": data}).to_string();
     let args = ["patch", "configmap", NAME, "--type=merge", "-p", &patch];
-    scene.kubectl.run(&args, "").map(drop)
+    fixture.kubectl.run(&args, "").map(drop)
 }
 
 /// The Event that says that a version was refused, once there is one.
-fn refusal(scene: &Scene<'_>) -> Result<Value> {
+fn refusal(fixture: &Fixture<'_>) -> Result<Value> {
     eventually("an Event names the faults", BOUND, || {
-        refusals(scene)?.pop().context("there is none")
+        refusals(fixture)?.pop().context("there is none")
     })
 }
 
-fn refusals(scene: &Scene<'_>) -> Result<Vec<Value>> {
-    let mut events = scene.kubectl.list("events.events.k8s.io", "")?;
+fn refusals(fixture: &Fixture<'_>) -> Result<Vec<Value>> {
+    let mut events = fixture.kubectl.list("events.events.k8s.io", "")?;
     events.retain(|event| event["reason"] == "ConfigRefused" && event["regarding"]["name"] == NAME);
     Ok(events)
 }

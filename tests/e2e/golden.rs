@@ -1,11 +1,12 @@
 //! Pods as `kubectl get pod -o yaml` shows them, kept in `tests/e2e/golden`.
 //!
-//! What differs from run to run is masked as `<key>`. `EDGEWARD_BLESS=1` writes the files anew.
+//! What differs from run to run is masked as `<key>`. `EDGEWARD_BLESS=1` writes the files again.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
+use edgeward_harness::checkout::workspace;
 use serde_json::{Value, json};
 
 /// Keys whose value is another one in every run.
@@ -38,14 +39,14 @@ pub(crate) fn check(name: &str, yaml: &str, random: &[(&str, &str)]) -> Result<(
         fs::read_to_string(&path).with_context(|| format!("no golden {name}: EDGEWARD_BLESS=1 writes it"))?;
     if expected != masked {
         bail!(
-            "golden {name} differs (EDGEWARD_BLESS=1 writes it anew)\n{}",
+            "golden {name} differs (EDGEWARD_BLESS=1 writes it again)\n{}",
             difference(&expected, &masked)
         );
     }
     Ok(())
 }
 
-/// Whether goldens are written anew.
+/// Whether goldens are written again.
 fn is_recording() -> Result<bool> {
     let is_recording = env::var_os("EDGEWARD_BLESS").is_some();
     let in_ci = env::var_os("CI").is_some_and(|ci| ci == "true");
@@ -56,7 +57,7 @@ fn is_recording() -> Result<bool> {
     Ok(is_recording)
 }
 
-/// Keeps what an edgeward with this configuration was asked, for a test of the engine, if goldens are written anew.
+/// Keeps what an edgeward with this configuration was asked, for a test of the engine, if goldens are written again.
 pub(crate) fn keep_run(config: &Value, recording: &Path) -> Result<()> {
     let run = fs::read_to_string(recording).with_context(|| recording.display().to_string())?;
     ensure!(run.lines().count() > 50, "only {} steps", run.lines().count());
@@ -69,9 +70,7 @@ pub(crate) fn keep_run(config: &Value, recording: &Path) -> Result<()> {
 }
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/e2e/golden")
-        .join(format!("{name}.yaml"))
+    workspace().join("tests/e2e/golden").join(format!("{name}.yaml"))
 }
 
 fn mask(yaml: &str, random: &[(&str, &str)]) -> String {

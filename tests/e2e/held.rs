@@ -1,41 +1,28 @@
 //! Pods that are held behind our gate, and what becomes of them.
 //!
-//! Whoever holds the Lease releases every pod behind the gate of its domain, so these trials have domains of their own.
+//! Whoever holds the Lease releases every pod behind the gate of its domain, so these tests have domains of their own.
+
+pub(crate) mod gate;
+pub(crate) mod history;
+pub(crate) mod queue;
+pub(crate) mod release;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
+use edgeward_harness::decision::{annotation, is_gated, slo};
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::{Fixture, MANAGED};
+use edgeward_harness::nodes::{Nodes, for_long};
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
-use crate::decision::{annotation, is_gated, slo};
-use crate::edgeward::Edgeward;
-use crate::events;
 use crate::golden;
-use crate::patience::{BOUND, eventually};
-use crate::scene::{MANAGED, Scene};
-use crate::stage::Stage;
-use crate::workloads;
-
-/// The stage's configuration, by which pods are held, for so long.
-pub(crate) fn holding(stage: &Stage<'_>, limits: &Value) -> Value {
-    let mut config = stage.config();
-    for setting in ["onNoCapacity", "waitForTerminating", "foreignGates"] {
-        config
-            .as_object_mut()
-            .into_iter()
-            .for_each(|config| drop(config.remove(setting)));
-    }
-    config["holdLimits"] = limits.clone();
-    config["reservationTTL"] = json!("1h");
-    config
-}
-
-pub(crate) fn for_long() -> Value {
-    json!({"latency": "1h", "throughput": "1h", "batch": "1h"})
-}
+use crate::leader::events;
 
 /// A pod of class batch that asks for so many millicores.
-pub(crate) fn pod(scene: &Scene<'_>, name: &str, millicores: u32, slo_priority: u32) -> Value {
+pub(crate) fn pod(fixture: &Fixture<'_>, name: &str, millicores: u32, slo_priority: u32) -> Value {
     let slo = json!({
         "slo.example.io/class": "batch",
         "slo.example.io/deadlineMs": "600000",
@@ -44,26 +31,26 @@ pub(crate) fn pod(scene: &Scene<'_>, name: &str, millicores: u32, slo_priority: 
     let mut pod = workloads::pod(name, slo);
     pod["metadata"]["labels"] = json!({"app": "held"});
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
-    scene.in_its_domain(pod)
+    fixture.in_its_domain(pod)
 }
 
 /// Creates the pod that takes the whole of an edge node of one core, and waits until it runs there.
-pub(crate) fn fill(scene: &Scene<'_>, stage: &Stage<'_>) -> Result<()> {
-    let pod = pod(scene, "filler", 1000, 5);
-    ends(scene, stage, &pod, "edge", "edge_feasible_slo_met")
+pub(crate) fn fill(fixture: &Fixture<'_>, nodes: &Nodes<'_>) -> Result<()> {
+    let pod = pod(fixture, "filler", 1000, 5);
+    ends(fixture, nodes, &pod, "edge", "edge_feasible_slo_met")
 }
 
 /// Creates a pod and waits until it runs at this site for this reason.
-pub(crate) fn ends(scene: &Scene<'_>, stage: &Stage<'_>, pod: &Value, site: &str, reason: &str) -> Result<()> {
+pub(crate) fn ends(fixture: &Fixture<'_>, nodes: &Nodes<'_>, pod: &Value, site: &str, reason: &str) -> Result<()> {
     let name = pod["metadata"]["name"].as_str().context("a name")?;
-    scene.kubectl.create(pod)?;
-    goes(scene, stage, name, site, reason)
+    fixture.kubectl.create(pod)?;
+    goes(fixture, nodes, name, site, reason)
 }
 
-pub(crate) fn goes(scene: &Scene<'_>, stage: &Stage<'_>, name: &str, site: &str, reason: &str) -> Result<()> {
+pub(crate) fn goes(fixture: &Fixture<'_>, nodes: &Nodes<'_>, name: &str, site: &str, reason: &str) -> Result<()> {
     eventually(&format!("{name} runs: {site}: {reason}"), BOUND, || {
-        let pod = scene.kubectl.get("pod", name)?;
-        let found = (stage.site_of(&pod), annotation(&pod, "reason"));
+        let pod = fixture.kubectl.get("pod", name)?;
+        let found = (nodes.site_of(&pod), annotation(&pod, "reason"));
         ensure!(found == (Some(site), Some(reason)), "{found:?} {}", pod["status"]);
         ensure!(
             annotation(&pod, "site") == Some(site),
@@ -75,9 +62,9 @@ pub(crate) fn goes(scene: &Scene<'_>, stage: &Stage<'_>, name: &str, site: &str,
 }
 
 /// Waits until a pod is held for this reason, and the API server says so.
-pub(crate) fn is_held(scene: &Scene<'_>, name: &str, reason: &str) -> Result<()> {
+pub(crate) fn is_held(fixture: &Fixture<'_>, name: &str, reason: &str) -> Result<()> {
     eventually(&format!("{name} is held"), BOUND, || {
-        let pod = scene.kubectl.get("pod", name)?;
+        let pod = fixture.kubectl.get("pod", name)?;
         ensure!(is_gated(&pod) && annotation(&pod, "reason") == Some(reason), "{pod}");
         ensure!(
             annotation(&pod, "timestamp").is_some() && annotation(&pod, "site").is_none(),
@@ -94,28 +81,28 @@ pub(crate) fn is_held(scene: &Scene<'_>, name: &str, reason: &str) -> Result<()>
 
 /// The edge is full and no cloud answers: 50 pods are held. Room appears step by step, and is given in the order of their
 /// priority and age, to as many as fit. Who releases them is killed in the middle, and another goes on.
-pub(crate) fn in_turn(scene: &Scene<'_>) -> Result<()> {
+pub(crate) fn in_turn(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: u32 = 50;
-    let stage = Stage::new(scene)?;
-    let node = stage.edge_node("edge-0", "1")?;
-    stage.cloud_node("cloud-0")?;
-    stage.wan.close();
-    let config = holding(&stage, &for_long());
+    let nodes = Nodes::new(fixture)?;
+    let node = nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.wan.close();
+    let config = nodes.holding(&for_long());
     let mut pair = vec![
-        scene.live_edgeward_as("first", &config)?,
-        scene.live_edgeward_as("second", &config)?,
+        fixture.live_edgeward_as("first", &config)?,
+        fixture.live_edgeward_as("second", &config)?,
     ];
-    let _registered = scene.register(&pair[0].url, &pair[0].ca)?;
-    fill(scene, &stage)?;
+    let _registered = fixture.register(&pair[0].url, &pair[0].ca)?;
+    fill(fixture, &nodes)?;
 
     for i in 0..PODS {
-        scene
+        fixture
             .kubectl
-            .create(&pod(scene, &format!("held-{i}"), 100, i * 7 % 11))?;
+            .create(&pod(fixture, &format!("held-{i}"), 100, i * 7 % 11))?;
     }
-    tells(scene, "Held", PODS)?;
+    tells(fixture, "Held", PODS)?;
     eventually("all are held, and every replica knows", BOUND, || {
-        let pods = scene.kubectl.list("pods", "app=held")?;
+        let pods = fixture.kubectl.list("pods", "app=held")?;
         let held = pods
             .iter()
             .filter(|pod| is_gated(pod) && annotation(pod, "reason") == Some("held_no_capacity"));
@@ -134,7 +121,7 @@ pub(crate) fn in_turn(scene: &Scene<'_>) -> Result<()> {
             pair[leader].kill()?;
             pair.remove(leader);
         }
-        stage.resize(&node, cpu)?;
+        nodes.resize(&node, cpu)?;
         let released = match step {
             0 => 5,
             1 => 10,
@@ -145,7 +132,7 @@ pub(crate) fn in_turn(scene: &Scene<'_>) -> Result<()> {
             &format!("{released} have run since there are {cpu} cores"),
             BOUND,
             || {
-                let pods = scene.kubectl.list("pods", "app=held")?;
+                let pods = fixture.kubectl.list("pods", "app=held")?;
                 let pods = pods.iter().filter(|pod| pod["metadata"]["name"] != "filler");
                 let (held, free): (Vec<&Value>, Vec<&Value>) = pods.partition(|pod| is_gated(pod));
                 let running = free.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
@@ -158,14 +145,14 @@ pub(crate) fn in_turn(scene: &Scene<'_>) -> Result<()> {
             },
         )?;
     }
-    tells(scene, "Released", PODS)?;
-    tells(scene, "Held", PODS)
+    tells(fixture, "Released", PODS)?;
+    tells(fixture, "Held", PODS)
 }
 
 /// Waits until there is an Event of this reason for so many pods, one for each.
-fn tells(scene: &Scene<'_>, reason: &str, pods: u32) -> Result<()> {
+fn tells(fixture: &Fixture<'_>, reason: &str, pods: u32) -> Result<()> {
     eventually(&format!("{reason} is told of {pods}"), BOUND, || {
-        let events = events::ours(scene)?;
+        let events = events::ours(fixture)?;
         let told = events.iter().filter(|event| event["reason"] == reason);
         let told: Vec<_> = told.map(|event| event["regarding"]["name"].as_str()).collect();
         let distinct = told.iter().collect::<BTreeSet<_>>().len();
@@ -207,36 +194,36 @@ fn leader(edgewards: &[Edgeward<'_>]) -> Result<usize> {
 
 /// Held while the WAN is down, and sent to the cloud when it is back; or to the edge all the same, when the class has waited
 /// long enough. What waiting is not for is not held at all.
-pub(crate) fn until_the_wan_is_back(scene: &Scene<'_>) -> Result<()> {
-    let stage = Stage::new(scene)?;
-    stage.edge_node("edge-0", "1")?;
-    stage.cloud_node("cloud-0")?;
-    stage.wan.close();
+pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.wan.close();
     let limits = json!({"latency": "2s", "throughput": "1h", "batch": "1h"});
-    let config = holding(&stage, &limits);
-    let (edgeward, recording) = scene.recorded_edgeward(&config)?;
-    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    fill(scene, &stage)?;
+    let config = nodes.holding(&limits);
+    let (edgeward, recording) = fixture.recorded_edgeward(&config)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    fill(fixture, &nodes)?;
 
-    scene.kubectl.create(&pod(scene, "patient", 500, 5))?;
-    is_held(scene, "patient", "held_no_capacity")?;
-    let mut urgent = pod(scene, "urgent", 300, 5);
-    urgent["metadata"]["annotations"][scene.key("slo.example.io/class")] = json!("latency");
-    scene.kubectl.create(&urgent)?;
+    fixture.kubectl.create(&pod(fixture, "patient", 500, 5))?;
+    is_held(fixture, "patient", "held_no_capacity")?;
+    let mut urgent = pod(fixture, "urgent", 300, 5);
+    urgent["metadata"]["annotations"][fixture.key("slo.example.io/class")] = json!("latency");
+    fixture.kubectl.create(&urgent)?;
     eventually("its time is over", BOUND, || {
-        let pod = scene.kubectl.get("pod", "urgent")?;
+        let pod = fixture.kubectl.get("pod", "urgent")?;
         ensure!(annotation(&pod, "reason") == Some("released_timeout"), "{pod}");
         ensure!(annotation(&pod, "site") == Some("edge") && !is_gated(&pod), "{pod}");
         Ok(())
     })?;
 
-    let never = |name: &str| pod(scene, name, 500, 5);
+    let never = |name: &str| pod(fixture, name, 500, 5);
     let mut local = never("local");
-    local["metadata"]["annotations"][scene.key("slo.example.io/offloadAllowed")] = json!("false");
+    local["metadata"]["annotations"][fixture.key("slo.example.io/offloadAllowed")] = json!("false");
     let mut large = never("large");
     large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2000");
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "held-important"}, "value": 1000});
-    scene.kubectl.create(&class)?;
+    fixture.kubectl.create(&class)?;
     let mut important = never("important");
     important["spec"]["priorityClassName"] = json!("held-important");
     for (pod, reason) in [
@@ -245,21 +232,23 @@ pub(crate) fn until_the_wan_is_back(scene: &Scene<'_>) -> Result<()> {
         (important, "edge_wan_unreachable"),
     ] {
         // The API server may not know the PriorityClass yet.
-        let created = eventually("it would be created", BOUND, || scene.kubectl.dry_run(&pod))?;
+        let created = eventually("it would be created", BOUND, || fixture.kubectl.dry_run(&pod))?;
         ensure!(!is_gated(&created), "{created}");
         ensure!(annotation(&created, "reason") == Some(reason), "{created}");
     }
-    scene.kubectl.run(&["delete", "priorityclass", "held-important"], "")?;
+    fixture
+        .kubectl
+        .run(&["delete", "priorityclass", "held-important"], "")?;
 
-    stage.wan.reopen()?;
-    goes(scene, &stage, "patient", "cloud", "released_cloud")?;
-    let pod = scene.kubectl.get("pod", "patient")?;
+    nodes.wan.reopen()?;
+    goes(fixture, &nodes, "patient", "cloud", "released_cloud")?;
+    let pod = fixture.kubectl.get("pod", "patient")?;
     let cost = &pod["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"];
     ensure!(cost == "-100", "{pod}");
 
     let told = |pod: &str, reason: &str, parts: &[&str]| {
         let what = format!("{reason} is told of {pod}");
-        let event = eventually(&what, BOUND, || events::one(scene, pod, reason))?;
+        let event = eventually(&what, BOUND, || events::one(fixture, pod, reason))?;
         let note = event["note"].as_str().unwrap_or_default();
         ensure!(parts.iter().all(|part| note.contains(part)), "{note}");
         Ok(())
@@ -281,7 +270,7 @@ pub(crate) fn until_the_wan_is_back(scene: &Scene<'_>) -> Result<()> {
         "SloAtRisk",
         &["may miss its SLO at site edge", "released_timeout"],
     )?;
-    let at_risk = events::ours(scene)?;
+    let at_risk = events::ours(fixture)?;
     let at_risk = at_risk.iter().filter(|event| event["reason"] == "SloAtRisk").count();
     ensure!(at_risk == 1, "{at_risk}");
     golden::keep_run(&config, &recording)
@@ -289,45 +278,45 @@ pub(crate) fn until_the_wan_is_back(scene: &Scene<'_>) -> Result<()> {
 
 /// A pod that waits for others too is decided when ours is its last gate, and what it says of nodes itself stays. Without its
 /// namespace's label, it loses our gate and gets nothing else.
-pub(crate) fn behind_other_gates(scene: &Scene<'_>) -> Result<()> {
-    let stage = Stage::new(scene)?;
-    stage.edge_node("edge-0", "1")?;
-    stage.cloud_node("cloud-0")?;
-    let edgeward = scene.live_edgeward(&holding(&stage, &for_long()))?;
-    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
-    let mut queued = pod(scene, "queued", 500, 5);
+pub(crate) fn behind_other_gates(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    let edgeward = fixture.live_edgeward(&nodes.holding(&for_long()))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let mut queued = pod(fixture, "queued", 500, 5);
     queued["spec"]["schedulingGates"] = json!([{"name": "queue.example/admission"}]);
-    queued["spec"]["affinity"] = stage.affinity();
-    let stored = scene.kubectl.create(&queued)?;
-    is_held(scene, "queued", "held_foreign_gate")?;
+    queued["spec"]["affinity"] = nodes.affinity();
+    let stored = fixture.kubectl.create(&queued)?;
+    is_held(fixture, "queued", "held_foreign_gate")?;
     let gates = &stored["spec"]["schedulingGates"];
     ensure!(
         *gates
-            == json!([{"name": "queue.example/admission"}, {"name": scene.key("scheduling.example.io/awaiting-capacity")}]),
+            == json!([{"name": "queue.example/admission"}, {"name": fixture.key("scheduling.example.io/awaiting-capacity")}]),
         "{gates}"
     );
 
     let admit = json!([{"op": "remove", "path": "/spec/schedulingGates/0"}]).to_string();
     let remove_first_gate = |name: &str| {
-        scene
+        fixture
             .kubectl
             .run(&["patch", "pod", name, "--type=json", "-p", &admit], "")
     };
     remove_first_gate("queued")?;
-    goes(scene, &stage, "queued", "edge", "released_edge")?;
-    let pod_now = scene.kubectl.get("pod", "queued")?;
+    goes(fixture, &nodes, "queued", "edge", "released_edge")?;
+    let pod_now = fixture.kubectl.get("pod", "queued")?;
     ensure!(pod_now["spec"]["affinity"] == stored["spec"]["affinity"], "{pod_now}");
 
     let mut left = queued.clone();
     left["metadata"]["name"] = json!("left");
-    let before = scene.kubectl.create(&left)?;
-    is_held(scene, "left", "held_foreign_gate")?;
-    let unmanaged = format!("{}-", scene.key(MANAGED));
-    scene
+    let before = fixture.kubectl.create(&left)?;
+    is_held(fixture, "left", "held_foreign_gate")?;
+    let unmanaged = format!("{}-", fixture.key(MANAGED));
+    fixture
         .kubectl
-        .run(&["label", "namespace", &scene.namespace, &unmanaged], "")?;
+        .run(&["label", "namespace", &fixture.namespace, &unmanaged], "")?;
     let after = eventually("our gate is gone", BOUND, || {
-        let pod = scene.kubectl.get("pod", "left")?;
+        let pod = fixture.kubectl.get("pod", "left")?;
         ensure!(!is_gated(&pod), "{pod}");
         Ok(pod)
     })?;

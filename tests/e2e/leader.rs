@@ -1,13 +1,16 @@
 //! Which of several replicas does what only one may do.
 
+pub(crate) mod backstop;
+pub(crate) mod events;
+pub(crate) mod loop_guard;
+
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
-
-use crate::edgeward::Edgeward;
-use crate::patience::{BOUND, eventually};
-use crate::scene::Scene;
 
 /// Name of the Lease.
 const LEASE: &str = "edgeward";
@@ -17,67 +20,64 @@ const DURATION_SECONDS: u64 = 15;
 
 /// Two replicas: one holds the Lease. It is asked to stop, and the other
 /// holds it at once, while the first still serves. That one is killed, and a third holds it before the Lease is over.
-pub(crate) fn one_of_two(scene: &Scene<'_>) -> Result<()> {
-    let start = |name: &str| scene.live_edgeward_as(name, &json!({}));
+pub(crate) fn one_of_two(fixture: &Fixture<'_>) -> Result<()> {
+    let start = |name: &str| fixture.live_edgeward_as(name, &json!({}));
     let mut pair = vec![start("first")?, start("second")?];
-    let (leader, holder) = eventually("one holds the Lease", BOUND, || one_leads(scene, &pair))?;
+    let (leader, holder) = eventually("one holds the Lease", BOUND, || one_leads(fixture, &pair))?;
     let mut other = pair.remove(1 - leader);
     let first = pair.remove(0);
 
     let before = Instant::now();
     first.terminate()?;
-    let next = eventually("the other holds it", BOUND, || holder_but(scene, &holder))?;
+    let next = eventually("the other holds it", BOUND, || holder_but(fixture, &holder))?;
     println!("leader: handed over in {:.2} s", before.elapsed().as_secs_f64());
-    eventually("the other knows", BOUND, || leads(&other))?;
+    eventually("the other knows", BOUND, || other.leads())?;
     drop(first);
-    let spec = lease(scene)?;
+    let spec = lease(fixture)?;
     ensure!(spec["leaseTransitions"] == 1, "{spec}");
     ensure!(spec["leaseDurationSeconds"] == DURATION_SECONDS, "{spec}");
 
     let third = start("third")?;
-    ensure!(lease(scene)?["holderIdentity"] == next.as_str(), "it is not taken away");
+    ensure!(
+        lease(fixture)?["holderIdentity"] == next.as_str(),
+        "it is not taken away"
+    );
     let before = Instant::now();
     other.kill()?;
     // The machine may be busy; that nobody takes it sooner is for the unit tests.
-    eventually("the third holds it", BOUND, || holder_but(scene, &next))?;
+    eventually("the third holds it", BOUND, || holder_but(fixture, &next))?;
     println!("leader: taken over in {:.2} s", before.elapsed().as_secs_f64());
-    eventually("it knows", BOUND, || leads(&third))
+    eventually("it knows", BOUND, || third.leads())
 }
 
 /// Which of them holds the Lease for certain, and under what name.
-fn one_leads(scene: &Scene<'_>, edgewards: &[Edgeward<'_>]) -> Result<(usize, String)> {
-    let leading = edgewards.iter().map(leads).collect::<Vec<_>>();
+fn one_leads(fixture: &Fixture<'_>, edgewards: &[Edgeward<'_>]) -> Result<(usize, String)> {
+    let leading = edgewards.iter().map(Edgeward::leads).collect::<Vec<_>>();
     let leaders: Vec<usize> = (0..leading.len()).filter(|&i| leading[i].is_ok()).collect();
     ensure!(leaders.len() == 1, "{leaders:?}");
-    let spec = lease(scene)?;
+    let spec = lease(fixture)?;
     let holder = spec["holderIdentity"].as_str().unwrap_or_default();
     ensure!(!holder.is_empty(), "{spec}");
     Ok((leaders[0], holder.to_owned()))
 }
 
-pub(crate) fn leads(edgeward: &Edgeward<'_>) -> Result<()> {
-    let leader = edgeward.count("edgeward_leader", &[])?;
-    ensure!(leader == 1, "{leader}");
-    Ok(())
-}
-
 /// Who holds the Lease, once that is somebody else.
-fn holder_but(scene: &Scene<'_>, before: &str) -> Result<String> {
-    let spec = lease(scene)?;
+fn holder_but(fixture: &Fixture<'_>, before: &str) -> Result<String> {
+    let spec = lease(fixture)?;
     let holder = spec["holderIdentity"].as_str().unwrap_or_default();
     ensure!(!holder.is_empty() && holder != before, "{spec}");
     Ok(holder.to_owned())
 }
 
-fn lease(scene: &Scene<'_>) -> Result<Value> {
-    let kubectl = scene.kubectl_in(&scene.home()?);
+fn lease(fixture: &Fixture<'_>) -> Result<Value> {
+    let kubectl = fixture.kubectl_in(&fixture.home()?);
     Ok(kubectl.get("lease", LEASE)?["spec"].take())
 }
 
 /// Gives a user what `docs/live-view.md` says that edgeward needs.
-pub(crate) fn allow_user(scene: &Scene<'_>, user: &str) -> Result<()> {
-    let home = scene.home()?;
-    let name = &scene.namespace;
+pub(crate) fn allow_user(fixture: &Fixture<'_>, user: &str) -> Result<()> {
+    let home = fixture.home()?;
+    let name = &fixture.namespace;
     let user = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]);
     let page = include_str!("../../docs/live-view.md");
     let manifests = page.split("```yaml\n").find_map(|block| {
@@ -95,7 +95,7 @@ pub(crate) fn allow_user(scene: &Scene<'_>, user: &str) -> Result<()> {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
             "subjects": user,
         });
-        let kubectl = scene.kubectl_in(&home);
+        let kubectl = fixture.kubectl_in(&home);
         kubectl.create(&role)?;
         kubectl.create(&binding)?;
     }

@@ -1,238 +1,210 @@
 //! edgeward on a real control plane: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as processes on
 //! loopback, and kwok for nodes that run pods without running anything.
 //!
-//! Each trial has a namespace, a registration of the webhook and edgeward processes of its own. Most run side by side in one
-//! cluster; those that need a cluster for themselves take turns in two others. `EDGEWARD_CONTROL_PLANE=<dir>` uses
-//! ready-made binaries; `EDGEWARD_BLESS=1` rewrites the goldens; `EDGEWARD_SOAK=1` runs what takes long instead.
+//! `EDGEWARD_CONTROL_PLANE=<dir>` uses ready-made binaries; `EDGEWARD_BLESS=1` rewrites the goldens.
 
-mod api_server;
-mod backstop;
-mod balancer;
-mod burst;
-mod cert_manager;
 mod certificates;
-mod chart;
-mod check;
-mod clients;
+mod commands;
 mod configuration;
-mod connection;
-mod constraints;
-mod control_plane;
-mod custom_resources;
-mod decision;
-mod edgeward;
-mod events;
-mod failure;
-mod fleet;
-mod fleet_command;
-mod folder;
-mod gate;
 mod golden;
 mod held;
-mod history;
-mod hook;
 mod install;
-mod installed;
-mod invalid_slo;
-mod kubectl;
 mod leader;
 mod live;
 mod load;
-mod loop_guard;
-mod mount;
-mod patience;
-mod pki;
 mod placement;
-mod process;
-#[path = "../helm/program.rs"]
-#[allow(dead_code, reason = "those that only render need more of it")]
-mod program;
-mod proxy;
-mod queue;
-mod quick_start;
-mod reinvocation;
-mod release;
-mod rights;
-mod rollout;
-mod scene;
-mod side_by_side;
-mod stage;
-mod tables;
-mod timing;
-mod trials;
-mod untouched;
-mod validation;
-#[allow(clippy::expect_used)]
-#[path = "../it/volume.rs"]
-mod volume;
-mod why;
-mod workloads;
 
-use std::collections::BTreeSet;
-use std::env;
-use std::iter;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result};
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use tokio::runtime::Runtime;
+use edgeward_harness::clusters::{self, Test};
+use edgeward_harness::side_by_side::Needs::{Cluster, Domain, Nodes};
 
-use crate::control_plane::ControlPlane;
-use crate::load::TooBusy;
-use crate::program::NoHelm;
-use crate::scene::{Domain, Scene};
-use crate::side_by_side::{CLUSTERS, Needs, SideBySide};
-use crate::timing::timed;
-use crate::trials::{Row, SOAK, Script, TRIALS};
+use crate::commands::{check, fleet_command, why};
+use crate::configuration::{custom_resources, validation};
+use crate::held::{gate, queue, release};
+use crate::install::{chart, quick_start};
+use crate::leader::{backstop, events, loop_guard};
+use crate::load::{burst, rollout};
+use crate::placement::{connection, constraints, failure, invalid_slo, reinvocation, untouched};
 
-/// What the trials share.
-struct Run {
-    // First, so that the servers of the trials are gone before the control planes are.
-    runtime: Runtime,
-    shared: ControlPlane,
-    /// For those that need a cluster, where there are any.
-    own: Vec<ControlPlane>,
-    side_by_side: SideBySide,
-    /// Trials that the machine was too busy for, with their figures.
-    too_busy: Mutex<Vec<String>>,
-}
+/// What `cargo xtask test` runs, each by the name it is listed under, and with what it needs. Those that take longest are listed
+/// first.
+const TESTS: &[Test] = &[
+    (
+        "certificates::self_managed",
+        Nodes,
+        certificates::self_managed::self_managed,
+    ),
+    ("backstop::finds_and_recreates", Domain, backstop::finds_and_recreates),
+    ("live::silent_connection", Nodes, live::connection::silent_connection),
+    ("queue::without_edgeward", Domain, queue::without_edgeward),
+    ("live::restart", Domain, live::restart::restart),
+    ("gate::placement_is_refused", Domain, gate::placement_is_refused),
+    ("rollout::stays_at_the_edge", Domain, rollout::stays_at_the_edge),
+    ("live::cut_connection", Nodes, live::connection::cut_connection),
+    ("live::history_is_gone", Nodes, live::connection::history_is_gone),
+    ("load::rolling_restart", Domain, load::rolling_restart),
+    ("loop_guard::ends_a_loop", Domain, loop_guard::ends_a_loop),
+    ("held::in_turn", Domain, held::in_turn),
+    ("burst::fills_the_edge", Domain, burst::fills_the_edge),
+    ("queue::no_newcomer_first", Domain, queue::no_newcomer_first),
+    ("live::quota", Nodes, live::controllers::quota),
+    ("events::told_once", Nodes, events::told_once),
+    ("gate::may_not_be_removed", Domain, gate::may_not_be_removed),
+    ("leader::one_of_two", Nodes, leader::one_of_two),
+    (
+        "placement::good_wan_and_low_load",
+        Nodes,
+        placement::good_wan_and_low_load,
+    ),
+    (
+        "placement::overloaded_edge_and_good_wan",
+        Nodes,
+        placement::overloaded_edge_and_good_wan,
+    ),
+    (
+        "placement::overloaded_edge_and_bad_wan",
+        Nodes,
+        placement::overloaded_edge_and_bad_wan,
+    ),
+    (
+        "placement::fleet_file_is_read_again",
+        Nodes,
+        placement::fleet_file_is_read_again,
+    ),
+    (
+        "untouched::conditions_of_the_manifest",
+        Nodes,
+        untouched::conditions_of_the_manifest,
+    ),
+    ("untouched::pods_of_nobody_here", Nodes, untouched::pods_of_nobody_here),
+    ("untouched::daemon_sets", Nodes, untouched::daemon_sets),
+    (
+        "constraints::own_constraints_survive",
+        Nodes,
+        constraints::own_constraints_survive,
+    ),
+    (
+        "constraints::new_fields_survive",
+        Nodes,
+        constraints::new_fields_survive,
+    ),
+    (
+        "constraints::unknown_fields_survive",
+        Nodes,
+        constraints::unknown_fields_survive,
+    ),
+    (
+        "constraints::stale_annotations_are_replaced",
+        Nodes,
+        constraints::stale_annotations_are_replaced,
+    ),
+    (
+        "reinvocation::after_a_later_injector",
+        Nodes,
+        reinvocation::after_a_later_injector,
+    ),
+    (
+        "reinvocation::not_after_an_earlier_injector",
+        Nodes,
+        reinvocation::not_after_an_earlier_injector,
+    ),
+    (
+        "reinvocation::after_the_token_was_mounted",
+        Nodes,
+        reinvocation::after_the_token_was_mounted,
+    ),
+    ("failure::frozen_and_killed", Nodes, failure::frozen_and_killed),
+    ("failure::edge_label_missing", Nodes, failure::edge_label_missing),
+    ("invalid_slo::warns", Nodes, invalid_slo::warns),
+    ("invalid_slo::denies", Nodes, invalid_slo::denies),
+    (
+        "validation::in_the_parsers_words",
+        Nodes,
+        validation::in_the_parsers_words,
+    ),
+    (
+        "validation::only_what_makes_other_pods",
+        Nodes,
+        validation::only_what_makes_other_pods,
+    ),
+    ("validation::refuses", Nodes, validation::refuses),
+    (
+        "validation::where_policies_fill_in",
+        Nodes,
+        validation::where_policies_fill_in,
+    ),
+    (
+        "configuration::follows_its_config_map",
+        Nodes,
+        configuration::follows_its_config_map,
+    ),
+    (
+        "configuration::bad_at_the_start_is_not_ready",
+        Nodes,
+        configuration::bad_at_the_start_is_not_ready,
+    ),
+    (
+        "configuration::live_view_waits_for_it",
+        Nodes,
+        configuration::live_view_waits_for_it,
+    ),
+    ("connection::speaks_http_1_1", Nodes, connection::speaks_http_1_1),
+    (
+        "certificates::shown_by_the_api_server",
+        Nodes,
+        certificates::shown::shown_by_the_api_server,
+    ),
+    ("live::capacity_comes_and_goes", Nodes, live::capacity_comes_and_goes),
+    ("live::nodes_change", Nodes, live::nodes::nodes_change),
+    ("live::cloud_node_states", Nodes, live::nodes::cloud_node_states),
+    ("live::anti_affinity", Nodes, live::controllers::anti_affinity),
+    ("live::lists_in_pages", Nodes, live::connection::lists_in_pages),
+    (
+        "fleet_command::a_cluster_becomes_a_file",
+        Nodes,
+        fleet_command::a_cluster_becomes_a_file,
+    ),
+    ("fleet_command::the_real_answer", Nodes, fleet_command::the_real_answer),
+    ("release::uninstall", Nodes, release::uninstall),
+    ("release::with_kubectl_alone", Nodes, release::with_kubectl_alone),
+    ("held::until_the_wan_is_back", Domain, held::until_the_wan_is_back),
+    ("held::behind_other_gates", Domain, held::behind_other_gates),
+    ("live::quiet_cluster", Cluster, live::connection::quiet_cluster),
+    ("why::pods_of_every_fate", Cluster, why::pods_of_every_fate),
+    ("check::each_fault_and_its_fix", Cluster, check::each_fault_and_its_fix),
+    (
+        "custom_resources::bad_ones_are_refused",
+        Cluster,
+        custom_resources::bad_ones_are_refused,
+    ),
+    ("gate::of_another_domain", Cluster, gate::of_another_domain),
+    (
+        "custom_resources::policies_decide",
+        Cluster,
+        custom_resources::policies_decide,
+    ),
+    (
+        "custom_resources::sites_change",
+        Cluster,
+        custom_resources::sites_change,
+    ),
+    ("install::with_cert_manager", Cluster, install::with_cert_manager),
+    ("install::with_self_managed", Cluster, install::with_self_managed),
+    ("install::with_files", Cluster, install::with_files),
+    ("install::under_another_domain", Cluster, install::under_another_domain),
+    (
+        "certificates::bad_pairs_are_refused",
+        Cluster,
+        certificates::bad_pairs_are_refused,
+    ),
+    ("quick_start::with_kwok", Cluster, quick_start::with_kwok),
+    ("load::rotation_files", Cluster, load::rotation_files),
+    ("install::by_helm", Cluster, chart::by_helm),
+    ("install::by_helm_self_managed", Cluster, chart::by_helm_self_managed),
+    ("install::by_helm_with_files", Cluster, chart::by_helm_with_files),
+];
 
 fn main() -> ExitCode {
-    let is_soak = env::var_os("EDGEWARD_SOAK").is_some_and(|soak| soak == "1");
-    let rows = if is_soak { SOAK } else { TRIALS };
-    let mut args = Arguments::from_args();
-    // Each waits for its turn by itself.
-    args.test_threads.get_or_insert(rows.len());
-
-    let is_wanted = |(name, ..): &&Row| !args.is_filtered_out(&Trial::test(*name, || Ok(())));
-    let wanted: Vec<_> = rows
-        .iter()
-        .filter(is_wanted)
-        .map(|&(name, needs, _)| (name, needs))
-        .collect();
-    let run = if args.list || wanted.is_empty() {
-        Ok(None)
-    } else {
-        start(wanted)
-    };
-    let run = match run {
-        Ok(run) => run.map(Arc::new),
-        Err(error) => {
-            eprintln!("e2e: {error:#}");
-            return ExitCode::FAILURE;
-        }
-    };
-
-    let trials = rows.iter().map(|row| trial(row, run.clone())).collect();
-    let conclusion = libtest_mimic::run(&args, trials);
-
-    // The trials are gone, so this is the last owner: everything ends here.
-    let Some(mut run) = run.and_then(Arc::into_inner) else {
-        return conclusion.exit_code();
-    };
-    for told in run.too_busy.get_mut().unwrap_or_else(PoisonError::into_inner) {
-        println!("too busy to tell: {told}");
-    }
-    if is_soak {
-        tables::print();
-    }
-    let everything = !is_soak && conclusion.num_passed == TRIALS.len() as u64;
-    let proven = run.rights_are_proven(everything);
-    if let Err(error) = &proven {
-        eprintln!("rights: {error:#}");
-    }
-    if conclusion.has_failed() || proven.is_err() {
-        run.planes_mut().for_each(ControlPlane::keep);
-        return ExitCode::FAILURE;
-    }
-    conclusion.exit_code()
-}
-
-/// `None`: there is no control plane to be had and nobody insists.
-fn start(wanted: Vec<(&'static str, Needs)>) -> Result<Option<Run>> {
-    let Some(binaries) = control_plane::binaries()? else {
-        anyhow::ensure!(
-            env::var_os("CI").is_none_or(|ci| ci != "true"),
-            "there is no Go to build the control plane with, and CI runs every test"
-        );
-        println!("e2e: skipped, there is no Go to build the control plane with and EDGEWARD_CONTROL_PLANE is not set");
-        return Ok(None);
-    };
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    provider
-        .install_default()
-        .ok()
-        .context("another TLS provider is installed")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let shared = ControlPlane::start(&runtime, &binaries)?;
-    let own = wanted.iter().filter(|(_, needs)| *needs == Needs::Cluster).count();
-    let own = (0..own.min(CLUSTERS)).map(|_| ControlPlane::start(&runtime, &binaries));
-    let own = own.collect::<Result<Vec<_>>>()?;
-    Ok(Some(Run {
-        runtime,
-        shared,
-        own,
-        side_by_side: SideBySide::of(wanted),
-        too_busy: Mutex::default(),
-    }))
-}
-
-fn trial(&(name, needs, script): &Row, run: Option<Arc<Run>>) -> Trial {
-    Trial::ignorable_test(name, move || {
-        let Some(run) = run else {
-            return Ok(Completion::ignored_with("no control plane"));
-        };
-        let turn = run.side_by_side.turn(name, needs);
-        let plane = turn.cluster.map_or(&run.shared, |own| &run.own[own]);
-        let error = match timed(name, || tried(plane, &run.runtime, name, needs, script)) {
-            Ok(()) => return Ok(Completion::Completed),
-            Err(error) => error,
-        };
-        if let Some(TooBusy(figures)) = error.downcast_ref() {
-            let mut too_busy = run.too_busy.lock().unwrap_or_else(PoisonError::into_inner);
-            too_busy.push(format!("{name}: {figures}"));
-            return Ok(Completion::ignored_with("too busy to tell"));
-        }
-        if error.is::<NoHelm>() && env::var_os("CI").is_none_or(|ci| ci != "true") {
-            return Ok(Completion::ignored_with("no Helm"));
-        }
-        Err(Failed::from(format!("{error:#}")))
-    })
-}
-
-/// Plays a trial, and leaves nothing of its pods.
-fn tried(plane: &ControlPlane, runtime: &Runtime, name: &str, needs: Needs, script: Script) -> Result<()> {
-    let domain = match needs {
-        Needs::Domain => Domain::Own,
-        Needs::Nodes | Needs::Cluster | Needs::Machine => Domain::Shared,
-    };
-    let scene = Scene::open(plane, runtime, name, domain)?;
-    let ended = script(&scene).and_then(|()| scene.kept_to_its_domain());
-    let ended = ended.map_err(|error| scene.with_logs(error));
-    let cleared = scene.clear();
-    ended.and(cleared)
-}
-
-impl Run {
-    fn planes(&self) -> impl Iterator<Item = &ControlPlane> {
-        iter::once(&self.shared).chain(&self.own)
-    }
-
-    fn planes_mut(&mut self) -> impl Iterator<Item = &mut ControlPlane> {
-        iter::once(&mut self.shared).chain(&mut self.own)
-    }
-
-    /// Fails unless edgeward has done what the manifests allow and nothing else and, if every trial was run, needs all of it.
-    fn rights_are_proven(&self, everything: bool) -> Result<()> {
-        let (mut calls, mut homes) = (Vec::new(), BTreeSet::new());
-        for plane in self.planes() {
-            calls.extend(plane.calls_of_edgeward()?);
-            homes.extend(plane.rights.homes());
-        }
-        self.shared.rights.prove(&calls, &homes, everything)
-    }
+    clusters::run("e2e", env!("CARGO_BIN_EXE_edgeward"), TESTS, true)
 }

@@ -1,23 +1,32 @@
 //! The three scenarios of the first design: pods of a Deployment and of a Job go where the fleet says, and
 //! kube-scheduler binds them there.
 
+pub(crate) mod connection;
+pub(crate) mod constraints;
+pub(crate) mod failure;
+pub(crate) mod fleet;
+pub(crate) mod invalid_slo;
+pub(crate) mod reinvocation;
+pub(crate) mod untouched;
+
 use anyhow::{Context, Result, ensure};
+use edgeward_harness::control_plane::{CLOUD_NODE, EDGE_NODES};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
 use serde_json::Value;
 
-use crate::control_plane::{CLOUD_NODE, EDGE_NODES};
-use crate::patience::{BOUND, eventually};
-use crate::scene::Scene;
-use crate::{fleet, golden, workloads};
+use crate::golden;
 
 /// Good WAN, low load: the edge.
-pub(crate) fn good_wan_and_low_load(scene: &Scene<'_>) -> Result<()> {
-    play(scene, &fleet::relaxed(), "edge", "edge_feasible_slo_met", &EDGE_NODES)
+pub(crate) fn good_wan_and_low_load(fixture: &Fixture<'_>) -> Result<()> {
+    play(fixture, &fleet::relaxed(), "edge", "edge_feasible_slo_met", &EDGE_NODES)
 }
 
 /// The edge is full and behind, the WAN is good: the cloud.
-pub(crate) fn overloaded_edge_and_good_wan(scene: &Scene<'_>) -> Result<()> {
+pub(crate) fn overloaded_edge_and_good_wan(fixture: &Fixture<'_>) -> Result<()> {
     play(
-        scene,
+        fixture,
         &fleet::overloaded(),
         "cloud",
         "cloud_edge_no_capacity",
@@ -26,9 +35,9 @@ pub(crate) fn overloaded_edge_and_good_wan(scene: &Scene<'_>) -> Result<()> {
 }
 
 /// The edge is full and behind, and so is the WAN: the edge.
-pub(crate) fn overloaded_edge_and_bad_wan(scene: &Scene<'_>) -> Result<()> {
+pub(crate) fn overloaded_edge_and_bad_wan(fixture: &Fixture<'_>) -> Result<()> {
     play(
-        scene,
+        fixture,
         &fleet::overloaded_behind_a_bad_wan(),
         "edge",
         "edge_wan_degraded",
@@ -37,11 +46,13 @@ pub(crate) fn overloaded_edge_and_bad_wan(scene: &Scene<'_>) -> Result<()> {
 }
 
 /// Another fleet file changes the next decision, without a restart.
-pub(crate) fn fleet_file_is_read_again(scene: &Scene<'_>) -> Result<()> {
-    let edgeward = scene.edgeward(&fleet::relaxed())?;
-    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+pub(crate) fn fleet_file_is_read_again(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = fixture.edgeward(&fleet::relaxed())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let decision = || -> Result<Value> {
-        let pod = scene.kubectl.dry_run(&workloads::pod("asking", workloads::latency()))?;
+        let pod = fixture
+            .kubectl
+            .dry_run(&workloads::pod("asking", workloads::latency()))?;
         Ok(pod["metadata"]["annotations"]["scheduling.example.io/decision"].clone())
     };
     let first = decision()?;
@@ -55,30 +66,30 @@ pub(crate) fn fleet_file_is_read_again(scene: &Scene<'_>) -> Result<()> {
     })
 }
 
-fn play(scene: &Scene<'_>, fleet: &Value, decision: &str, reason: &str, nodes: &[&str]) -> Result<()> {
-    let edgeward = scene.edgeward(fleet)?;
-    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+fn play(fixture: &Fixture<'_>, fleet: &Value, decision: &str, reason: &str, nodes: &[&str]) -> Result<()> {
+    let edgeward = fixture.edgeward(fleet)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 
-    scene
+    fixture
         .kubectl
         .apply(&workloads::deployment("answers", 2, workloads::latency()))?;
-    scene.kubectl.apply(&workloads::job("piles", workloads::batch()))?;
+    fixture.kubectl.apply(&workloads::job("piles", workloads::batch()))?;
     for (app, replicas, phase) in [("answers", 2, "Running"), ("piles", 1, "Succeeded")] {
-        let pods = settled(scene, app, replicas, phase)?;
+        let pods = settled(fixture, app, replicas, phase)?;
         for pod in &pods {
             placed(pod, decision, reason, nodes).with_context(|| format!("{pod:#}"))?;
         }
         let pod = pods.first().context("no pod")?;
-        check_golden(scene, pod, &format!("{}-{app}", scene.namespace))?;
+        check_golden(fixture, pod, &format!("{}-{app}", fixture.namespace))?;
     }
     Ok(())
 }
 
 /// The pods of a workload, once all of them are in `phase` and no controller has anything left to write: that of a Job
 /// takes its finalizer off a pod that it has counted.
-fn settled(scene: &Scene<'_>, app: &str, replicas: usize, phase: &str) -> Result<Vec<Value>> {
+fn settled(fixture: &Fixture<'_>, app: &str, replicas: usize, phase: &str) -> Result<Vec<Value>> {
     eventually(&format!("{replicas} pods of {app} are {phase}"), BOUND, || {
-        let pods = scene.kubectl.list("pods", &format!("app={app}"))?;
+        let pods = fixture.kubectl.list("pods", &format!("app={app}"))?;
         let states: Vec<_> = pods
             .iter()
             .map(|pod| (&pod["status"]["phase"], &pod["metadata"]["finalizers"]))
@@ -113,7 +124,7 @@ fn placed(pod: &Value, decision: &str, reason: &str, nodes: &[&str]) -> Result<(
     Ok(())
 }
 
-fn check_golden(scene: &Scene<'_>, pod: &Value, name: &str) -> Result<()> {
+fn check_golden(fixture: &Fixture<'_>, pod: &Value, name: &str) -> Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let pod_name = text(&pod["metadata"]["name"]);
     let node = text(&pod["spec"]["nodeName"]);
@@ -134,6 +145,9 @@ fn check_golden(scene: &Scene<'_>, pod: &Value, name: &str) -> Result<()> {
     if !token.is_empty() {
         random.push((token.as_str(), "<token volume>"));
     }
-    let yaml = scene.kubectl.run(&["get", "pod", &pod_name, "-o", "yaml"], "")?.stdout;
+    let yaml = fixture
+        .kubectl
+        .run(&["get", "pod", &pod_name, "-o", "yaml"], "")?
+        .stdout;
     golden::check(name, &yaml, &random)
 }

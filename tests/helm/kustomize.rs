@@ -1,16 +1,17 @@
 //! Installed by Helm or by kustomize, the objects are the same.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use edgeward::sources::configuration::read;
 use edgeward_core::config::Config;
+use edgeward_harness::chart;
+use edgeward_harness::checkout::workspace;
+use edgeward_harness::folder::copy;
 use serde_json::{Value, json};
 
 use crate::Tools;
-use crate::folder::copy;
 use crate::rendered::{NAMESPACE, Objects, least, objects};
 
 /// Stands for three PEM files: who renders does not read them.
@@ -35,7 +36,7 @@ fn of_source(source: &str) -> Value {
 }
 
 impl Tools {
-    /// What kustomize makes of these folders of a checkout, with the image and domain of a trial.
+    /// What kustomize makes of these folders of a checkout, with the image and domain of a test.
     fn kustomized(&self, resources: &[&str], components: &[&str], domain: &str) -> Result<Objects> {
         self.customized(&json!({}), resources, components, domain)
     }
@@ -45,7 +46,7 @@ impl Tools {
         let dir = tempfile::tempdir_in(&self.dir)?;
         let (ours, mine) = (dir.path().join("edgeward"), dir.path().join("mine"));
         for folder in ["deploy", "webhook", "certs"] {
-            copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &ours.join(folder))?;
+            copy(&workspace().join(folder), &ours.join(folder))?;
         }
         for ((_, text), file) in PEM.iter().zip(["ca.crt", "tls.crt", "tls.key"]) {
             fs::write(ours.join("certs/files").join(file), text)?;
@@ -231,7 +232,7 @@ pub(crate) fn in_another_namespace(tools: &Tools) -> Result<()> {
     for switch in ["serviceMonitor", "prometheusRule", "dashboard"] {
         values["monitoring"][switch]["enabled"] = json!(true);
     }
-    let text = tools.template_of(crate::CHART, "placement", &values)?;
+    let text = tools.template_of(&chart::folder(), "placement", &values)?;
     ensure!(!text.contains(NAMESPACE), "{text}");
     ensure!(
         text.contains("edgeward.placement.svc") && text.contains("placement/edgeward-ca"),

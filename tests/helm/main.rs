@@ -2,35 +2,20 @@
 //!
 //! `EDGEWARD_HELM=<program>` and `EDGEWARD_CONTROL_PLANE=<dir>`, for its kubectl, use ready-made ones.
 
-// A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
-#![allow(clippy::expect_used)]
-
-#[path = "../e2e/folder.rs"]
-mod folder;
 mod kustomize;
-#[path = "../e2e/process.rs"]
-#[allow(dead_code, reason = "the end-to-end tests need more of it")]
-mod process;
-#[allow(dead_code, reason = "the end-to-end tests need more of it")]
-mod program;
 mod refusals;
 mod rendered;
-#[path = "../e2e/timing.rs"]
-mod timing;
-#[allow(dead_code, reason = "the integration tests compare more of it")]
-mod values;
 
-use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
+use edgeward_harness::checkout::{is_ci, xtask};
+use edgeward_harness::helm::{Helm, NoHelm};
+use edgeward_harness::timing::timed;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tempfile::TempDir;
-
-use crate::program::{Helm, NoHelm, xtask};
-use crate::timing::timed;
 
 type Script = fn(&Tools) -> Result<()>;
 
@@ -47,10 +32,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("wrong_values_are_named", refusals::wrong_values_are_named),
 ];
 
-/// The folder of the chart.
-pub(crate) const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/helm/edgeward");
-
-/// What the trials share.
+/// What the tests share.
 pub(crate) struct Tools {
     pub(crate) helm: Helm,
     pub(crate) kubectl: PathBuf,
@@ -68,7 +50,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let trial = |&(name, script): &(&'static str, Script)| {
+    let test = |&(name, script): &(&'static str, Script)| {
         let tools = tools.clone();
         Trial::ignorable_test(name, move || {
             let Some(tools) = tools else {
@@ -78,7 +60,7 @@ fn main() -> ExitCode {
             Ok(Completion::Completed)
         })
     };
-    libtest_mimic::run(&args, SCRIPTS.iter().map(trial).collect()).exit_code()
+    libtest_mimic::run(&args, SCRIPTS.iter().map(test).collect()).exit_code()
 }
 
 /// `None`: they are not to be had and nobody insists.
@@ -90,7 +72,7 @@ fn tools() -> Result<Option<Tools>> {
     };
     let Some((helm, binaries)) = helm.zip(xtask("control-plane")?) else {
         ensure!(
-            env::var_os("CI").is_none_or(|ci| ci != "true"),
+            !is_ci(),
             "there is no Go to build Helm and kubectl with, and CI runs every test"
         );
         println!("helm: skipped, there is no Go to build Helm and kubectl with");

@@ -1,10 +1,11 @@
 //! Values that contradict each other, or that nobody knows.
 
 use anyhow::{Result, bail, ensure};
+use edgeward_harness::chart;
 use serde_json::{Value, json};
 
+use crate::Tools;
 use crate::rendered::least;
-use crate::{CHART, Tools};
 
 /// Helm's words have the name of each.
 pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
@@ -94,7 +95,7 @@ pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
         };
         ensure!(format!("{refused:#}").contains(words), "{more}: {refused:#}");
     }
-    let Err(refused) = tools.template_of(CHART, "default", &least()) else {
+    let Err(refused) = tools.template_of(&chart::folder(), "default", &least()) else {
         bail!("the namespace default is taken");
     };
     ensure!(format!("{refused:#}").contains("namespace default: "), "{refused:#}");

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
+use edgeward_harness::chart::{documented, folder};
 use serde_json::{Value, json};
 
-use crate::values::documented;
-use crate::{CHART, Tools};
+use crate::Tools;
 
 /// Objects by kind, namespace and name.
 pub(crate) type Objects = BTreeMap<String, Value>;
 
-/// Where the chart is installed, unless a trial says otherwise.
+/// Where the chart is installed, unless a test says otherwise.
 pub(crate) const NAMESPACE: &str = "edgeward-system";
 
 impl Tools {
@@ -27,7 +27,7 @@ impl Tools {
 
     /// The same of ours.
     pub(crate) fn template(&self, values: &Value) -> Result<String> {
-        self.template_of(CHART, NAMESPACE, values)
+        self.template_of(&folder(), NAMESPACE, values)
     }
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn objects(text: &str) -> Result<Objects> {
     Ok(objects)
 }
 
-/// CEL and PromQL are the same however they are broken into lines, and kustomize breaks them anew.
+/// CEL and PromQL are the same however they are broken into lines, and kustomize breaks them again.
 fn fold(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(fold),
@@ -76,7 +76,8 @@ pub(crate) fn least() -> Value {
 
 fn everything() -> Result<Value> {
     Ok(serde_saphyr::from_str(&fs::read_to_string(format!(
-        "{CHART}/ci/everything-values.yaml"
+        "{}/ci/everything-values.yaml",
+        folder()
     ))?)?)
 }
 
@@ -97,7 +98,7 @@ fn instead(path: &str, given: &Value) -> Option<(String, Value)> {
 pub(crate) fn every_value_has_an_effect(tools: &Tools) -> Result<()> {
     let (least, everything) = (least(), everything()?);
     let renderings = [tools.template(&least)?, tools.template(&everything)?];
-    for value in documented() {
+    for value in documented()? {
         let pointer = format!("/{}", value.path.replace('.', "/"));
         let (parent, key) = pointer.rsplit_once('/').context("a pointer")?;
         let (mut values, plain) = match everything.pointer(&pointer) {
@@ -140,9 +141,9 @@ pub(crate) fn every_value_has_an_effect(tools: &Tools) -> Result<()> {
 /// As chart repositories look at it, with all values that are given in ci/.
 pub(crate) fn lint_has_nothing_to_say(tools: &Tools) -> Result<()> {
     let mut files = 0;
-    for entry in fs::read_dir(format!("{CHART}/ci"))? {
+    for entry in fs::read_dir(format!("{}/ci", folder()))? {
         let file = entry?.path().display().to_string();
-        let said = tools.helm.run(&["lint", "--strict", CHART, "--values", &file])?;
+        let said = tools.helm.run(&["lint", "--strict", &folder(), "--values", &file])?;
         let faults: Vec<_> = said
             .lines()
             .filter(|line| line.starts_with('[') && !line.contains("icon is recommended"))
@@ -159,7 +160,7 @@ pub(crate) fn packed_it_is_the_same(tools: &Tools) -> Result<()> {
     let into = tools.dir.path().join("packed");
     fs::create_dir(&into)?;
     let into = into.display().to_string();
-    tools.helm.run(&["package", CHART, "--destination", &into])?;
+    tools.helm.run(&["package", &folder(), "--destination", &into])?;
     let chart = format!("{into}/edgeward-{}.tgz", env!("CARGO_PKG_VERSION"));
     let packed = tools.template_of(&chart, NAMESPACE, &everything()?)?;
     ensure!(packed == tools.template(&everything()?)?, "{packed}");

@@ -2,15 +2,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use edgeward_harness::volume::Volume;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
-use crate::volume::Volume;
-
-impl Volume {
-    /// Publishes `tls.crt` and `tls.key`.
-    pub(crate) fn publish(&mut self, cert: &str, key: &str) {
-        self.swap(&[("tls.crt", cert), ("tls.key", key)]);
-    }
+/// Publishes `tls.crt` and `tls.key`.
+pub(crate) fn publish(volume: &mut Volume, cert: &str, key: &str) {
+    let files = [("tls.crt", cert), ("tls.key", key)];
+    volume.swap(&files).expect("published");
 }
 
 /// A certificate authority for one test.

@@ -5,15 +5,14 @@ use std::fs;
 use std::path::Path;
 
 use edgeward_core::config::Config;
+use edgeward_harness::chart::{Documented, defaults, documented, folder};
+use edgeward_harness::checkout::workspace;
 use serde_json::{Value, json};
 
 use crate::program::{edgeward, is_recorded};
-use crate::values::{defaults, documented, leaves};
-
-const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/helm/edgeward");
 
 fn file(name: &str) -> String {
-    fs::read_to_string(Path::new(CHART).join(name)).unwrap()
+    fs::read_to_string(Path::new(&folder()).join(name)).unwrap()
 }
 
 fn yaml(name: &str) -> Value {
@@ -22,9 +21,12 @@ fn yaml(name: &str) -> Value {
 
 #[test]
 fn every_value_is_documented() {
-    let documented = documented();
+    let documented = documented().unwrap();
     let known: BTreeSet<_> = documented.iter().map(|value| value.path.clone()).collect();
-    assert_eq!(BTreeSet::from_iter(leaves(&defaults(), "", &documented)), known);
+    assert_eq!(
+        BTreeSet::from_iter(leaves(&defaults().unwrap(), "", &documented)),
+        known
+    );
 
     let mut page = String::new();
     for value in &documented {
@@ -39,7 +41,7 @@ fn every_value_is_documented() {
     let expected = format!("{before}|---|---|---|\n{page}\n{after}");
     assert!(
         is_recorded("deploy/helm/edgeward/README.md".as_ref(), &expected),
-        "deploy/helm/edgeward/README.md lags values.yaml; EDGEWARD_BLESS=1 writes it anew"
+        "deploy/helm/edgeward/README.md lags values.yaml; EDGEWARD_BLESS=1 writes it again"
     );
 }
 
@@ -48,8 +50,8 @@ fn every_value_is_documented() {
 #[test]
 fn the_schema_knows_every_value_and_no_other() {
     let schema: Value = serde_json::from_str(&file("values.schema.json")).unwrap();
-    let documented = documented();
-    let mut maps = vec![(String::new(), defaults(), schema.clone())];
+    let documented = documented().unwrap();
+    let mut maps = vec![(String::new(), defaults().unwrap(), schema.clone())];
     while let Some((path, values, schema)) = maps.pop() {
         let properties = schema["properties"].as_object().unwrap();
         let mut known: BTreeSet<_> = properties.keys().map(String::as_str).collect();
@@ -88,8 +90,8 @@ fn the_schema_of_the_configuration_is_the_programs() {
     let config = format!("{settings:#}").replace('\n', "\n    ");
     let expected = format!("{before}    \"config\": {config},\n    \"certificates\": {after}");
     assert!(
-        is_recorded(&Path::new(CHART).join("values.schema.json"), &expected),
-        "the schema of the chart's values lags the configuration's; EDGEWARD_BLESS=1 writes it anew"
+        is_recorded(&Path::new(&folder()).join("values.schema.json"), &expected),
+        "the schema of the chart's values lags the configuration's; EDGEWARD_BLESS=1 writes it again"
     );
 }
 
@@ -128,9 +130,9 @@ fn the_chart_is_of_this_version_and_of_these_definitions() {
 /// No manifest is there twice: what the templates read are links to what kustomize reads.
 #[test]
 fn the_manifests_are_those_of_kustomize() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).canonicalize().unwrap();
+    let root = workspace().canonicalize().unwrap();
     let mut folders = BTreeSet::new();
-    for entry in fs::read_dir(Path::new(CHART).join("files")).unwrap() {
+    for entry in fs::read_dir(Path::new(&folder()).join("files")).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
         if entry.file_type().unwrap().is_symlink() {
@@ -150,4 +152,22 @@ fn the_manifests_are_those_of_kustomize() {
         "webhook/base",
     ];
     assert_eq!(folders, expected.map(str::to_owned).into());
+}
+
+/// The paths of all values that are no maps, or are documented as a whole.
+fn leaves(value: &Value, path: &str, documented: &[Documented]) -> Vec<String> {
+    match value {
+        Value::Object(fields) if !documented.iter().any(|value| value.path == path) => {
+            let prefix = if path.is_empty() {
+                String::new()
+            } else {
+                format!("{path}.")
+            };
+            let fields = fields.iter();
+            fields
+                .flat_map(|(key, value)| leaves(value, &format!("{prefix}{key}"), documented))
+                .collect()
+        }
+        _ => vec![path.to_owned()],
+    }
 }

@@ -1,16 +1,16 @@
 //! The command line as its users meet it: outputs, errors, exit codes.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Output, Stdio};
 
+use edgeward_harness::checkout::workspace;
 use serde_json::Value;
 
 use crate::program::{self, is_recorded};
 
 fn edgeward(arguments: &[&str], stdin: &str) -> Output {
     let mut child = program::edgeward()
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(workspace())
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -322,7 +322,7 @@ fn a_cluster_that_does_not_answer_is_named() {
         let output = program::edgeward()
             .args(arguments)
             .env("KUBECONFIG", kubeconfig.path())
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .current_dir(workspace())
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(1));
@@ -394,7 +394,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     let review = ["review", "-f", "examples/pods.yaml", "--fleet", "examples/fleet.yaml"];
     for arguments in [&["demo"][..], &review] {
         let mut child = program::edgeward()
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .current_dir(workspace())
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -490,9 +490,9 @@ fn the_help_is_the_one_in_the_documentation() {
             lines.join("\n")
         );
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli.md");
+    let path = workspace().join("docs/cli.md");
     let recorded = is_recorded(&path, &found);
-    assert!(recorded, "docs/cli.md lags; EDGEWARD_BLESS=1 writes it anew");
+    assert!(recorded, "docs/cli.md lags; EDGEWARD_BLESS=1 writes it again");
 }
 
 /// Whether a program says that this is right; `None` where there is no such program.

@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// How long a condition may take to come true before a test gives up. No test passes or fails by less.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
 /// The smallest review there is.
 const REVIEW: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u"}}"#;
@@ -192,7 +192,7 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting)
+    tokio::time::timeout(BOUND, waiting)
         .await
         .unwrap_or_else(|_| panic!("never happened: {what}"));
 }

@@ -1,20 +1,20 @@
 //! The configuration: the ConfigMap of the first design, and a mounted one that changes under a running server.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use edgeward::sources::configuration::read;
 use edgeward_core::config::Config;
 use edgeward_core::model::endpoint::Endpoint;
+use edgeward_harness::checkout::workspace;
+use edgeward_harness::volume::Volume;
 use serde_json::{Value, json};
 
 use crate::client::{Client, eventually, get};
 use crate::process::Process;
-use crate::volume::Volume;
 
 #[test]
 fn the_config_map_of_the_first_design_is_read_as_it_stands() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/config/first-design.yaml");
+    let path = workspace().join("tests/golden/config/first-design.yaml");
     let mut expected = Config::default();
     let cloud = expected.sites.iter_mut().find(|site| site.name == "cloud").unwrap();
     let endpoint = Endpoint::parse("https://cloud.example.com:6443").unwrap();
@@ -41,8 +41,8 @@ async fn is_denied(client: &Client) -> bool {
 
 #[tokio::test]
 async fn a_mounted_config_map_changes_under_a_running_server() {
-    let mut volume = Volume::new();
-    volume.swap(&[("config.yaml", "")]);
+    let mut volume = Volume::new().unwrap();
+    volume.swap(&[("config.yaml", "")]).unwrap();
     let directory = volume.path("").display().to_string();
     let mut process = Process::start_with(&["--config", &directory]);
     let client = process.client();
@@ -58,19 +58,25 @@ async fn a_mounted_config_map_changes_under_a_running_server() {
     };
     assert!(!is_denied(&client).await);
 
-    volume.swap(&[("config.yaml", "invalidSlo: deny"), ("rttThresholdMs", "80")]);
+    volume
+        .swap(&[("config.yaml", "invalidSlo: deny"), ("rttThresholdMs", "80")])
+        .unwrap();
     eventually("it is denied", async || is_denied(&client).await).await;
 
-    volume.swap(&[("config.yaml", "invalidSlo: perhaps"), ("rttThresholdMs", "fast")]);
+    volume
+        .swap(&[("config.yaml", "invalidSlo: perhaps"), ("rttThresholdMs", "fast")])
+        .unwrap();
     counted("edgeward_config_faults{path=\"config.yaml.invalidSlo\"} 1\n").await;
     counted("edgeward_config_faults{path=\"rttThresholdMs\"} 1\n").await;
     assert!(is_denied(&client).await, "the last good one stays");
 
-    volume.swap(&[("config.yaml", "domain: acme.dev")]);
+    volume.swap(&[("config.yaml", "domain: acme.dev")]).unwrap();
     counted("edgeward_config_faults{path=\"domain\"} 1\n").await;
     assert!(is_denied(&client).await, "the last good one stays");
 
-    volume.swap(&[("config.yaml", "invalidSlo: warn"), ("pollingIntervalMs", "5000\n")]);
+    volume
+        .swap(&[("config.yaml", "invalidSlo: warn"), ("pollingIntervalMs", "5000\n")])
+        .unwrap();
     eventually("it is repaired", async || !is_denied(&client).await).await;
     let page = get(process.health, "/metrics").await.expect("answered").body;
     assert!(!page.contains("edgeward_config_faults{"), "{page}");

@@ -18,7 +18,7 @@ fn the_files_are_what_is_printed() {
         let path = format!("deploy/crds/{file}.yaml");
         assert!(
             is_recorded(path.as_ref(), document),
-            "{path} lags; EDGEWARD_BLESS=1 writes it anew"
+            "{path} lags; EDGEWARD_BLESS=1 writes it again"
         );
     }
 }

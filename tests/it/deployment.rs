@@ -2,18 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use edgeward::serve::{DEFAULT_SHUTDOWN_DELAY, DRAIN_LIMIT};
 use edgeward::sources::configuration::read;
 use edgeward_core::config::Config;
+use edgeward_harness::checkout::workspace;
 use serde_json::{Value, json};
 
 use crate::manifests::{default_of, webhook};
 use crate::program::edgeward;
 
 fn path(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
+    workspace().join(file)
 }
 
 fn objects(file: &str) -> Vec<Value> {

@@ -4,13 +4,14 @@
 use std::fs;
 use std::path::Path;
 
+use edgeward_harness::checkout::workspace;
 use serde_json::Value;
 
 use crate::program::{edgeward, is_recorded};
 
 #[test]
 fn every_case_is_decided_as_recorded() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let root = workspace().join("tests/golden");
     let mut cases = 0;
     for entry in fs::read_dir(root).unwrap() {
         let case = entry.unwrap().path();

@@ -1,8 +1,9 @@
 //! Where logs go is nothing that a review depends on.
 
+use edgeward_harness::checkout::workspace;
 use serde_json::{Value, json};
 
-use crate::client::{Connection, PATIENCE, eventually, get};
+use crate::client::{BOUND, Connection, eventually, get};
 use crate::process::Process;
 use crate::program::edgeward;
 
@@ -12,7 +13,7 @@ pub(crate) const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"A
 "object":{"metadata":{"name":"camera"},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
 
 async fn create(connection: &mut Connection) {
-    let answered = tokio::time::timeout(PATIENCE, connection.post_to("/mutate", CREATE))
+    let answered = tokio::time::timeout(BOUND, connection.post_to("/mutate", CREATE))
         .await
         .expect("in time")
         .expect("answered");
@@ -146,7 +147,7 @@ async fn no_line_says_what_a_pod_contains() {
 fn a_word_that_is_no_log_level_is_refused() {
     let mut command = edgeward();
     let output = command
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(workspace())
         .env("EDGEWARD_LOG", "verbose")
         .args(["serve", "--fleet", "examples/fleet.yaml", "--self-signed", "unused"])
         .output()

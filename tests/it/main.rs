@@ -19,8 +19,6 @@ mod monitoring;
 mod pages;
 mod process;
 mod program;
-#[path = "../e2e/rights/proof.rs"]
-mod proof;
 mod rights;
 mod server;
 mod settings;
@@ -31,6 +29,3 @@ mod tls_reload;
 mod traces;
 mod transport;
 mod upstream;
-#[path = "../helm/values.rs"]
-mod values;
-mod volume;

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+use edgeward_harness::checkout::workspace;
 
 /// Every page of ours by its path from the root of the repository.
 fn pages() -> BTreeMap<PathBuf, String> {
@@ -18,10 +16,10 @@ fn pages() -> BTreeMap<PathBuf, String> {
         "tests/golden/upstream".into(),
     ];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(root().join(&folder)).unwrap() {
+        for entry in fs::read_dir(workspace().join(&folder)).unwrap() {
             let path = folder.join(entry.unwrap().file_name());
             if path.extension().is_some_and(|extension| extension == "md") {
-                let text = fs::read_to_string(root().join(&path)).unwrap();
+                let text = fs::read_to_string(workspace().join(&path)).unwrap();
                 pages.insert(path, text);
             }
         }
@@ -100,7 +98,7 @@ fn target(from: &Path, link: &str) -> Option<(PathBuf, Option<String>)> {
             part => target.push(part),
         }
     }
-    if root().join(&target).join("README.md").exists() {
+    if workspace().join(&target).join("README.md").exists() {
         target.push("README.md");
     }
     Some((target, anchor))
@@ -118,7 +116,7 @@ fn every_link_leads_somewhere() {
             let leads = match (pages.get(&target), anchor) {
                 (Some(page), Some(anchor)) => anchors(page).contains(&anchor),
                 (None, Some(_)) => false,
-                (_, None) => root().join(&target).exists(),
+                (_, None) => workspace().join(&target).exists(),
             };
             if !leads {
                 astray.push(format!("{}: {link}", path.display()));
@@ -162,7 +160,7 @@ fn what_is_named_is_where_it_is_said_to_be() {
                 continue;
             }
             found += 1;
-            if !is_in(name, &root().join(place)) {
+            if !is_in(name, &workspace().join(place)) {
                 missing.push(format!("{}: `{name}` in `{place}`", path.display()));
             }
         }
@@ -171,10 +169,13 @@ fn what_is_named_is_where_it_is_said_to_be() {
     assert!(found > 100, "only {found} names");
 }
 
+/// Where tests run on a control plane.
+const CLUSTERS: [&str; 2] = ["tests/e2e", "tests/soak"];
+
 fn is_in(name: &str, place: &Path) -> bool {
-    // Trials have the names that the list of all of them gives them.
-    if place.ends_with("tests/e2e") && name.contains("::") {
-        let list = fs::read_to_string(place.join("trials.rs")).unwrap();
+    // Tests on a control plane have the names that the list of all of them gives them.
+    if CLUSTERS.iter().any(|folder| place.ends_with(folder)) && name.contains("::") {
+        let list = fs::read_to_string(place.join("main.rs")).unwrap();
         return list.contains(&format!("\"{name}\""));
     }
     let (module, item) = name
@@ -204,7 +205,7 @@ fn is_in(name: &str, place: &Path) -> bool {
 
 #[test]
 fn every_threat_is_answered() {
-    let page = fs::read_to_string(root().join("docs/threat-model.md")).unwrap();
+    let page = fs::read_to_string(workspace().join("docs/threat-model.md")).unwrap();
     let answers: Vec<_> = page.split("\n### ").skip(1).collect();
     let numbers: Vec<_> = answers
         .iter()
@@ -227,10 +228,10 @@ fn every_threat_is_answered() {
     }
 }
 
-/// A test, a trial, what the end-to-end tests do at their end, or words of a manifest.
+/// A test, what the end-to-end tests do at their end, or words of a manifest.
 #[test]
 fn what_holds_a_threat_is_a_test_or_a_manifest() {
-    let page = fs::read_to_string(root().join("docs/threat-model.md")).unwrap();
+    let page = fs::read_to_string(workspace().join("docs/threat-model.md")).unwrap();
     let mut others = Vec::new();
     let mut found = 0;
     for holders in page.split("**Held by** ").skip(1) {
@@ -239,7 +240,7 @@ fn what_holds_a_threat_is_a_test_or_a_manifest() {
         let mut next = 1;
         while let Some(&name) = parts.get(next) {
             let place = parts.get(next + 2).filter(|_| parts[next + 1] == " in ");
-            let holds = place.map_or_else(|| root().join(name).is_file(), |place| holds(name, place));
+            let holds = place.map_or_else(|| workspace().join(name).is_file(), |place| holds(name, place));
             if !holds {
                 others.push(format!("`{name}` in `{}`", place.unwrap_or(&"")));
             }
@@ -256,18 +257,20 @@ fn holds(name: &str, place: &str) -> bool {
         .extension()
         .is_some_and(|extension| extension == "yaml")
     {
-        return is_in(name, &root().join(place));
+        return is_in(name, &workspace().join(place));
     }
-    if let Some(file) = place.strip_prefix("tests/e2e") {
+    if let Some(folder) = CLUSTERS.into_iter().find(|folder| place.starts_with(folder)) {
         let name = name.rsplit("::").next().unwrap();
-        let text = |file: &str| fs::read_to_string(root().join("tests/e2e").join(file)).unwrap();
-        let is_there = file.is_empty() || is_in(name, &root().join(place));
-        let is_run =
-            text("trials.rs").contains(&format!("::{name}\"")) || text("main.rs").contains(&format!(".{name}("));
-        return is_there && is_run;
+        let list = fs::read_to_string(workspace().join(folder).join("main.rs")).unwrap();
+        let is_there = place == folder || is_in(name, &workspace().join(place));
+        return is_there && list.contains(&format!("::{name}\""));
+    }
+    if place == "tests/harness/src/clusters.rs" {
+        let text = fs::read_to_string(workspace().join(place)).unwrap();
+        return text.contains(&format!(".{name}("));
     }
     // Its attributes, and what it says of itself, are above it.
-    let text = fs::read_to_string(root().join(place)).unwrap_or_default();
+    let text = fs::read_to_string(workspace().join(place)).unwrap_or_default();
     let Some((above, _)) = text.split_once(&format!("fn {name}(")) else {
         return false;
     };

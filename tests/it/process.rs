@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Lines};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
+use edgeward_harness::checkout::workspace;
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -36,7 +37,7 @@ impl Process {
     pub(crate) fn start_logging(filter: &str, arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("tempdir");
         let mut child = edgeward()
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .current_dir(workspace())
             .env("EDGEWARD_LOG", filter)
             .args([
                 "serve",

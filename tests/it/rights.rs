@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use edgeward_harness::rights::proof::{Proof, granted_by, prove};
 use serde_json::{Value, json};
-
-use crate::proof::{Proof, granted_by, prove};
 
 const HOME: &str = "edgeward-system";
 
@@ -31,7 +30,7 @@ fn call(group: &str, resource: &str, verb: &str, namespace: Option<&str>, name: 
 }
 
 fn proof(roles: &[Value], calls: &[Value]) -> Proof {
-    let homes = BTreeSet::from([HOME.to_owned(), "trial-system".to_owned()]);
+    let homes = BTreeSet::from([HOME.to_owned(), "test-system".to_owned()]);
     prove(&granted_by(roles), &calls.iter().collect::<Vec<_>>(), &homes, true)
 }
 
@@ -50,7 +49,7 @@ fn what_is_needed_is_no_fault() {
         call("", "nodes", "list", None, None),
     ];
     for verb in ["get", "create", "update"] {
-        calls.extend([lease(verb, HOME), lease(verb, "trial-system")]);
+        calls.extend([lease(verb, HOME), lease(verb, "test-system")]);
     }
     let proof = proof(&roles, &calls);
     assert_eq!(proof.complaints, [""; 0]);
@@ -65,7 +64,7 @@ fn a_right_is_no_wider_than_its_uses() {
         assert_eq!(complaints.len(), 1, "{complaints:?}");
         complaints.concat()
     };
-    let calls = [lease("get", HOME), lease("get", "trial-system")];
+    let calls = [lease("get", HOME), lease("get", "test-system")];
     let moved = role("ClusterRole", GROUP, "leases", &["get"], Some("edgeward"));
     assert_eq!(
         complaint(moved, &calls),

@@ -13,12 +13,12 @@ use edgeward::platform::clock::Clock;
 use edgeward::serve;
 use edgeward::serve::{Readiness, ServeOptions, Server, Task};
 use edgeward::tls::Source;
+use edgeward_harness::volume::Volume;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
-use crate::authority::Authority;
+use crate::authority::{Authority, publish};
 use crate::client::{Client, eventually, get};
-use crate::volume::Volume;
 
 /// Tells which way it was asked.
 pub(crate) struct Told;
@@ -168,8 +168,8 @@ async fn a_chain_is_served_whole() {
     let root = Authority::new();
     let intermediate = root.intermediate();
     let leaf = intermediate.leaf();
-    let mut volume = Volume::new();
-    volume.publish(&format!("{}{}", leaf.cert, intermediate.pem()), &leaf.key);
+    let mut volume = Volume::new().unwrap();
+    publish(&mut volume, &format!("{}{}", leaf.cert, intermediate.pem()), &leaf.key);
     let files = Source::Files {
         cert: volume.path("tls.crt"),
         key: volume.path("tls.key"),
@@ -188,7 +188,7 @@ async fn a_chain_is_served_whole() {
 #[tokio::test]
 async fn a_bad_pair_at_the_start_is_an_error_that_names_the_file() {
     let authority = Authority::new();
-    let mut volume = Volume::new();
+    let mut volume = Volume::new().unwrap();
     let files = || Source::Files {
         cert: volume.path("tls.crt"),
         key: volume.path("tls.key"),
@@ -203,7 +203,7 @@ async fn a_bad_pair_at_the_start_is_an_error_that_names_the_file() {
         "{missing}"
     );
     let source = files();
-    volume.publish(&authority.leaf().cert, &authority.leaf().key);
+    publish(&mut volume, &authority.leaf().cert, &authority.leaf().key);
     let mismatch = Server::start(options(source)).await.err().expect("refused").to_string();
     assert!(
         mismatch.contains("tls.crt") && mismatch.contains("does not belong"),

@@ -1,9 +1,8 @@
 //! The settings' declarations say what is accepted, and the page and the schema say what is declared.
 
-use std::path::Path;
-
 use edgeward_core::config::{Assumed, Config, Kind, Setting};
 use edgeward_core::model::slo::Class;
+use edgeward_harness::checkout::workspace;
 use serde_json::{Value, json};
 
 use crate::program::{edgeward, is_recorded};
@@ -357,7 +356,7 @@ fn rows(place: &str, kind: &Kind) -> String {
     }
 }
 
-/// The page with its tables made anew, each between a comment that names it and the end of the table.
+/// The page with its tables made again, each between a comment that names it and the end of the table.
 fn remade(page: &str) -> String {
     let head = |what: &str| format!("| {what} | type | default | meaning |\n|---|---|---|---|\n");
     let settings: String = Config::SETTINGS
@@ -390,10 +389,10 @@ fn remade(page: &str) -> String {
 
 #[test]
 fn the_page_is_made_of_the_declarations() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let path = workspace().join("docs/configuration.md");
     let made = remade(&std::fs::read_to_string(&path).unwrap());
     assert!(
         is_recorded(&path, &made),
-        "docs/configuration.md lags; EDGEWARD_BLESS=1 writes it anew"
+        "docs/configuration.md lags; EDGEWARD_BLESS=1 writes it again"
     );
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use edgeward::instruments::metrics::Metrics;
 use edgeward::serve::Server;
 use edgeward::tls::Source;
+use edgeward_harness::volume::Volume;
 
-use crate::authority::{Authority, Leaf};
+use crate::authority::{Authority, Leaf, publish};
 use crate::client::{Client, eventually};
 use crate::server::options;
-use crate::volume::Volume;
 
 struct Running {
     server: Server,
@@ -23,8 +23,8 @@ struct Running {
 async fn start(leaf: impl FnOnce(&Authority) -> Leaf) -> Running {
     let authority = Authority::new();
     let leaf = leaf(&authority);
-    let mut volume = Volume::new();
-    volume.publish(&leaf.cert, &leaf.key);
+    let mut volume = Volume::new().unwrap();
+    publish(&mut volume, &leaf.cert, &leaf.key);
     let options = options(Source::Files {
         cert: volume.path("tls.crt"),
         key: volume.path("tls.key"),
@@ -57,7 +57,7 @@ async fn a_data_swap_changes_the_certificate_and_open_connections_stay() {
     let mut open = running.client.connect().await.expect("handshake");
     for year in [3001, 3002] {
         let next = running.authority.leaf_until(year);
-        running.volume.publish(&next.cert, &next.key);
+        publish(&mut running.volume, &next.cert, &next.key);
         eventually("the new certificate is served", async || {
             running.served().await == next.der
         })
@@ -90,7 +90,7 @@ async fn a_bad_pair_is_refused_counted_and_followed_by_a_good_one() {
         (String::new(), String::new()),
     ];
     for (index, (cert, key)) in bad.iter().enumerate() {
-        running.volume.publish(cert, key);
+        publish(&mut running.volume, cert, key);
         running
             .counted(&format!(
                 "edgeward_tls_reloads_total{{of=\"certificate\",result=\"refused\"}} {}\n",
@@ -99,7 +99,7 @@ async fn a_bad_pair_is_refused_counted_and_followed_by_a_good_one() {
             .await;
         assert_eq!(running.served().await, first);
     }
-    running.volume.publish(&good.cert, &good.key);
+    publish(&mut running.volume, &good.cert, &good.key);
     eventually("the good pair is served", async || running.served().await == good.der).await;
     running.server.shutdown().await.expect("stopped");
 }
@@ -109,7 +109,7 @@ async fn a_pair_that_is_not_valid_yet_is_served_once_it_is() {
     let mut running = start(Authority::leaf).await;
     // Three seconds more than clocks may differ. Our own client allows no difference, so it is not asked.
     let next = running.authority.leaf_in(Duration::from_secs(5 * 60 + 3));
-    running.volume.publish(&next.cert, &next.key);
+    publish(&mut running.volume, &next.cert, &next.key);
     running
         .counted("edgeward_tls_reloads_total{of=\"certificate\",result=\"loaded\"} 1\n")
         .await;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::client::{PATIENCE, eventually, get};
+use crate::client::{BOUND, eventually, get};
 use crate::logs::{CREATE, ends};
 use crate::process::Process;
 
@@ -46,7 +46,7 @@ impl Collector {
     async fn spans(&mut self, count: usize) -> Vec<Value> {
         let mut spans = Vec::new();
         while spans.len() < count {
-            let request = tokio::time::timeout(PATIENCE, self.requests.recv()).await;
+            let request = tokio::time::timeout(BOUND, self.requests.recv()).await;
             let request = request.expect("in time").expect("it runs");
             let resource = &request["resourceSpans"][0];
             assert_eq!(

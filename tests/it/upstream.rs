@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 use edgeward_core::config::Config;
 use edgeward_core::placement::decide::decide;
@@ -11,6 +10,7 @@ use edgeward_core::placement::room::Room;
 use edgeward_core::units::{Moment, Now, Quantity};
 use edgeward_core::wire::fleet_file;
 use edgeward_core::wire::pod::Pod;
+use edgeward_harness::checkout::workspace;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ struct Fitting {
 }
 
 fn golden<T: DeserializeOwned>(name: &str) -> Vec<T> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/upstream");
+    let root = workspace().join("tests/golden/upstream");
     serde_json::from_str(&fs::read_to_string(root.join(name)).unwrap()).unwrap()
 }
 

@@ -5,40 +5,33 @@
 
 mod alerts;
 mod exporter;
-#[path = "../e2e/patience.rs"]
-mod patience;
-#[path = "../e2e/process.rs"]
-#[allow(dead_code, reason = "the end-to-end tests need more of it")]
-mod process;
+mod fixture;
 mod proxy;
-mod scene;
-#[path = "../e2e/timing.rs"]
-mod timing;
-mod trials;
+mod queries;
 
-use std::env;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::checkout::{is_ci, xtask};
+use edgeward_harness::timing::timed;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::Runtime;
 
-use crate::scene::Scene;
-use crate::timing::timed;
+use crate::fixture::Fixture;
 
-type Script = fn(&mut Scene) -> Result<()>;
+type Script = fn(&mut Fixture) -> Result<()>;
 type Question = fn(&Path) -> Result<()>;
 
-/// Every trial, with a server of its own.
+/// Every test, with a server of its own.
 const SCRIPTS: &[(&str, Script)] = &[
-    ("values_arrive_in_their_units", trials::values_arrive_in_their_units),
-    ("a_wrong_exporter", trials::a_wrong_exporter),
-    ("the_documented_questions", trials::the_documented_questions),
-    ("wrong_questions", trials::wrong_questions),
-    ("stopped_and_started_again", trials::stopped_and_started_again),
-    ("slow_broken_and_right_again", trials::slow_broken_and_right_again),
+    ("values_arrive_in_their_units", queries::values_arrive_in_their_units),
+    ("a_wrong_exporter", queries::a_wrong_exporter),
+    ("the_documented_questions", queries::the_documented_questions),
+    ("wrong_questions", queries::wrong_questions),
+    ("stopped_and_started_again", queries::stopped_and_started_again),
+    ("slow_broken_and_right_again", queries::slow_broken_and_right_again),
 ];
 
 /// What promtool is asked, which is beside Prometheus.
@@ -51,7 +44,7 @@ const QUESTIONS: &[(&str, Question)] = &[
     ("the_dashboard_asks_in_promql", alerts::the_dashboard_asks_in_promql),
 ];
 
-/// What the trials share.
+/// What the tests share.
 struct Run {
     runtime: Runtime,
     program: PathBuf,
@@ -69,18 +62,18 @@ fn main() -> ExitCode {
         }
     };
     let scripts = SCRIPTS.iter().map(|&(name, script)| {
-        trial(&run, name, move |run| {
-            let mut scene = Scene::open(&run.program, run.runtime.handle().clone())?;
-            script(&mut scene).with_context(|| scene.tail())
+        test(&run, name, move |run| {
+            let mut fixture = Fixture::open(&run.program, run.runtime.handle().clone())?;
+            script(&mut fixture).with_context(|| fixture.tail())
         })
     });
     let questions = QUESTIONS
         .iter()
-        .map(|&(name, question)| trial(&run, name, move |run| question(&run.program)));
+        .map(|&(name, question)| test(&run, name, move |run| question(&run.program)));
     libtest_mimic::run(&args, scripts.chain(questions).collect()).exit_code()
 }
 
-fn trial(run: &Option<Arc<Run>>, name: &'static str, body: impl FnOnce(&Run) -> Result<()> + Send + 'static) -> Trial {
+fn test(run: &Option<Arc<Run>>, name: &'static str, body: impl FnOnce(&Run) -> Result<()> + Send + 'static) -> Trial {
     let run = run.clone();
     Trial::ignorable_test(name, move || match run {
         None => Ok(Completion::ignored_with("no Prometheus")),
@@ -93,11 +86,8 @@ fn trial(run: &Option<Arc<Run>>, name: &'static str, body: impl FnOnce(&Run) -> 
 
 /// `None`: there is no Prometheus to be had and nobody insists.
 fn start() -> Result<Option<Run>> {
-    let Some(program) = program()? else {
-        ensure!(
-            env::var_os("CI").is_none_or(|ci| ci != "true"),
-            "there is no Prometheus to be had, and CI runs every test"
-        );
+    let Some(program) = xtask("prometheus")? else {
+        ensure!(!is_ci(), "there is no Prometheus to be had, and CI runs every test");
         println!("prometheus: skipped, there is none to be had and EDGEWARD_PROMETHEUS is not set");
         return Ok(None);
     };
@@ -106,20 +96,4 @@ fn start() -> Result<Option<Run>> {
         .enable_all()
         .build()?;
     Ok(Some(Run { runtime, program }))
-}
-
-/// `cargo xtask prometheus` knows where it is, brings it once and says on stderr what it does.
-fn program() -> Result<Option<PathBuf>> {
-    const NO_TOOL: i32 = 3;
-    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["xtask", "prometheus"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start `cargo xtask prometheus`")?;
-    match output.status.code() {
-        Some(0) => Ok(Some(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))),
-        Some(NO_TOOL) => Ok(None),
-        _ => bail!("`cargo xtask prometheus`: {}", output.status),
-    }
 }

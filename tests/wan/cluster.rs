@@ -1,6 +1,6 @@
 //! A cluster where nothing happens: what an API server says of it to those who watch.
 //!
-//! The WAN is on trial here, and its trials have edgeward's view of nodes and pods stand still.
+//! The WAN is tested here, and its tests have edgeward's view of nodes and pods stand still.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

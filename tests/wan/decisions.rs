@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::wan::Wan;
 use reqwest::{Certificate, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::cluster::{self, CLOUD_ONLY, NAMESPACE};
-use crate::patience::{BOUND, eventually};
 use crate::program::Edgeward;
 use crate::story::{DWELL, Story};
-use crate::wan::Wan;
 
 const CLOUD: &str = "cloud: cloud_edge_no_capacity";
 const DEGRADED: &str = "edge: edge_wan_degraded";

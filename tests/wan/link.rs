@@ -1,4 +1,4 @@
-//! The link itself: what the other trials stand on.
+//! The link itself: what the other tests stand on.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -6,12 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::wan::Wan;
 use edgeward_link::link::losses;
 use edgeward_link::relay::CLOUD;
 use surge_ping::{Client, Config, PingIdentifier, PingSequence};
-
-use crate::patience::{BOUND, eventually};
-use crate::wan::Wan;
 
 /// Datagrams sent without reading any: the receiving socket holds so many for certain, and of 300 not all.
 const BURST: usize = 25;

@@ -1,43 +1,31 @@
 //! edgeward over a WAN: two network namespaces, edge and cloud, and between them a link of ours that delays, drops and
 //! breaks as it is told. `cargo run -p edgeward-link` is the same link by hand.
 //!
-//! Each trial has namespaces and a link of its own. They are made in a sandbox that ends with this process, so nothing
-//! has to be cleaned up, whatever ends it; where no sandbox can be had the trials are skipped, by name of what is
+//! Each test has namespaces and a link of its own. They are made in a sandbox that ends with this process, so nothing
+//! has to be cleaned up, whatever ends it; where no sandbox can be had the tests are skipped, by name of what is
 //! missing, and under `CI=true` that is a failure.
 
 mod cluster;
 mod decisions;
-mod lateness;
 mod link;
-// The end-to-end tests need all of these two; here a part is used.
-#[path = "../e2e/patience.rs"]
-#[allow(dead_code)]
-mod patience;
 mod probes;
-#[path = "../e2e/process.rs"]
-#[allow(dead_code)]
-mod process;
 mod program;
-mod sandbox;
 mod story;
-#[path = "../e2e/timing.rs"]
-mod timing;
-mod wan;
 
 use std::env;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use edgeward_harness::checkout::is_ci;
+use edgeward_harness::process::Ended;
+use edgeward_harness::timing::timed;
+use edgeward_harness::wan::lateness::{Lateness, TOO_LATE};
+use edgeward_harness::wan::{self, Wan, icmp, sandbox, tcp};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-
-use crate::lateness::{Lateness, TOO_LATE};
-use crate::process::Ended;
-use crate::timing::timed;
-use crate::wan::{Wan, icmp, tcp};
 
 type Script = fn(&mut Wan) -> Result<()>;
 
-/// Every trial, by the name it is listed under.
+/// Every test, by the name it is listed under.
 const SCRIPTS: &[(&str, Script)] = &[
     ("link::rtt_is_seen_by_tcp_and_icmp", link::rtt_is_seen_by_tcp_and_icmp),
     ("link::loses_what_its_schedule_says", link::loses_what_its_schedule_says),
@@ -84,14 +72,14 @@ fn main() -> ExitCode {
     }
 
     let mut arguments = Arguments::from_iter(&args);
-    // Trials mostly wait: all of them at once are as long as the longest.
+    // Tests mostly wait: all of them at once are as long as the longest.
     arguments.test_threads.get_or_insert(SCRIPTS.len());
     let wanted = SCRIPTS
         .iter()
         .any(|(name, _)| !arguments.is_filtered_out(&Trial::test(*name, || Ok(()))));
     if !inside && wanted && !arguments.list {
         let missing = sandbox::enter(&args[1..]);
-        if env::var_os("CI").is_some_and(|ci| ci == "true") {
+        if is_ci() {
             eprintln!("wan: CI runs every test, and {missing:#}");
             return ExitCode::FAILURE;
         }
@@ -99,21 +87,21 @@ fn main() -> ExitCode {
     }
 
     edgeward::tls::install_crypto_provider();
-    let trials = SCRIPTS
+    let tests = SCRIPTS
         .iter()
-        .map(|&(name, script)| trial(name, script, inside))
+        .map(|&(name, script)| test(name, script, inside))
         .collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    libtest_mimic::run(&arguments, tests).exit_code()
 }
 
-/// Why a trial does not pass.
+/// Why a test does not pass.
 enum Untold {
     Failed(Failed),
     /// It failed while the machine was late.
     Late(String),
 }
 
-fn trial(name: &'static str, script: Script, inside: bool) -> Trial {
+fn test(name: &'static str, script: Script, inside: bool) -> Trial {
     Trial::ignorable_test(name, move || {
         if !inside {
             return Ok(Completion::ignored_with("no network namespaces"));

@@ -13,12 +13,12 @@ use edgeward_core::config::Probing;
 use edgeward_core::model::endpoint::Endpoint;
 use edgeward_core::model::link::{Link, LinkState, Thresholds};
 use edgeward_core::units::{Micros, Permille};
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::wan::Wan;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::patience::{BOUND, eventually};
 use crate::story::{DWELL, Story};
-use crate::wan::Wan;
 
 /// Those of the default configuration.
 const THRESHOLDS: Thresholds = Thresholds {
@@ -27,7 +27,7 @@ const THRESHOLDS: Thresholds = Thresholds {
 };
 
 /// Twenty a second: a full window in five. The timeout is less than the second after which TCP sends its first packet
-/// anew, so that a lost packet is a lost probe.
+/// again, so that a lost packet is a lost probe.
 const FAST: Probing = Probing {
     probes: 20,
     period: Micros::from_secs(1),

@@ -6,12 +6,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use edgeward_harness::checkout::workspace;
+use edgeward_harness::process::Process;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::wan::Wan;
 use edgeward_link::namespace::Namespace;
 use tempfile::TempDir;
-
-use crate::patience::{BOUND, eventually};
-use crate::process::Process;
-use crate::wan::Wan;
 
 /// A running `edgeward serve` in a namespace.
 pub(crate) struct Edgeward {
@@ -96,8 +96,8 @@ impl Edgeward {
 }
 
 pub(crate) fn lives_at_the_edge(wan: &mut Wan) -> Result<()> {
-    let fleet = concat!("--fleet=", env!("CARGO_MANIFEST_DIR"), "/examples/fleet.yaml");
-    let edgeward = Edgeward::start(&wan.edge, &[fleet], &[])?;
+    let fleet = format!("--fleet={}/examples/fleet.yaml", workspace().display());
+    let edgeward = Edgeward::start(&wan.edge, &[&fleet], &[])?;
     let answer = edgeward.get(&wan.edge, "/metrics")?;
     ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}\n{}", edgeward.tail());
     ensure!(

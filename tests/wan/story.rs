@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-
-use crate::patience::eventually;
+use edgeward_harness::wait::eventually;
 
 /// How long a link stays healthy or degraded at least, and with it what is decided.
 pub(crate) const DWELL: Duration = Duration::from_secs(30);

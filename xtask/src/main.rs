@@ -36,8 +36,8 @@ Commands:
                    included; says how long each stage and each long test took
   test ARGS        some: `cargo test --workspace --locked ARGS`
   test core [NAME] the unit tests of edgeward-core alone
-  soak [NAME]      the long trials of the end-to-end tests alone, which `test` leaves out
-  wan [TRIAL]      the tests over an emulated WAN alone; they need network namespaces and /dev/net/tun
+  soak [NAME]      the long tests on a control plane alone, which `test` leaves out
+  wan [NAME]       the tests over an emulated WAN alone; they need network namespaces and /dev/net/tun
   check            formatting, lints, documentation, dependencies, also of the core; runs no test
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
                    cache; prints their directory. --kubernetes 1.33: of that minor, not the newest
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     let outcome = match (command.as_deref(), rest.as_slice()) {
         (Some("test"), args) => suite::test(args),
         (Some("soak"), filters) => suite::soak(filters),
-        (Some("wan"), trials) => suite::wan(trials),
+        (Some("wan"), filters) => suite::wan(filters),
         (Some("check"), []) => checks::check(),
         (Some("control-plane"), []) => control_plane::obtain().map(|dir| println!("{}", dir.display())),
         (Some("control-plane"), [option, minor]) if option == "--kubernetes" => {

@@ -55,7 +55,7 @@ fn context(into: &Path) -> Result<&Path> {
     fs::create_dir_all(into)?;
     let ignored = fs::read_to_string(workspace().join(".dockerignore")).context(".dockerignore")?;
     for admitted in ignored.lines().filter_map(|line| line.strip_prefix('!')) {
-        // With its times, or it would all be compiled anew.
+        // With its times, or it would all be compiled again.
         run(Command::new("cp").arg("-a").arg(workspace().join(admitted)).arg(into))?;
     }
     Ok(into)

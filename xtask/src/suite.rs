@@ -14,7 +14,10 @@ use crate::tools::Tools;
 /// The tests that mostly wait: they have a lane of their own.
 const E2E: &str = "e2e";
 
-/// It waits as well, and is the last of the other lane: what needs the processor is over when e2e comes to its long trials.
+/// Those that take long, on a machine that does nothing else. `cargo test` does not run them, unless they are named.
+pub(crate) const SOAK: &str = "soak";
+
+/// It waits as well, and is the last of the other lane: what needs the processor is over when e2e comes to its last tests.
 const WAN: &str = "wan";
 
 /// `core [FILTER...]`: the unit tests of edgeward-core. Nothing: everything. Else what `cargo test` is given.
@@ -29,18 +32,18 @@ pub(crate) fn test(args: &[String]) -> Result<()> {
     result
 }
 
-/// The long trials alone.
+/// The long tests on a control plane alone, which nothing else runs.
 pub(crate) fn soak(filters: &[String]) -> Result<()> {
     let mut report = Report::new();
-    let result = long_trials(&mut report, filters);
+    let result = long_tests(&mut report, filters);
     println!("{report}");
     result
 }
 
 /// The tests over an emulated WAN, a part of [`test()`]. Where the system has no place for one, they say what is missing
 /// and are skipped, or under `CI=true` fail.
-pub(crate) fn wan(trials: &[String]) -> Result<()> {
-    run(cargo(["test", "--locked", "--test", WAN, "--"]).args(trials))
+pub(crate) fn wan(filters: &[String]) -> Result<()> {
+    run(cargo(["test", "--locked", "--test", WAN, "--"]).args(filters))
 }
 
 /// Two lanes at once, each of which runs its targets one after the other: e2e, and all others.
@@ -94,17 +97,14 @@ fn some(report: &mut Report, args: &[String]) -> Result<()> {
     report.stage("cargo test", || run(&mut tests))
 }
 
-fn long_trials(report: &mut Report, filters: &[String]) -> Result<()> {
-    let (tools, targets) = prepare(report, &["--workspace", "--test", E2E])?;
+fn long_tests(report: &mut Report, filters: &[String]) -> Result<()> {
+    let (tools, targets) = prepare(report, &["--workspace", "--test", SOAK])?;
     let target = targets.first().context("cargo built no tests")?;
     let mut soak = Run::of(target, &tools)?.live();
-    soak.command.env(SOAK, "1").arg("--nocapture").args(filters);
+    soak.command.arg("--nocapture").args(filters);
     report.add([soak.finish()]);
     report.verdict()
 }
-
-/// Has the end-to-end tests run their long trials, and no others.
-const SOAK: &str = "EDGEWARD_SOAK";
 
 /// The run of a test program.
 struct Run {
@@ -122,7 +122,7 @@ impl Run {
 
     fn of(target: &Target, tools: &Tools) -> Result<Self> {
         let mut command = target.command()?;
-        tools.tell(&mut command).env_remove(SOAK);
+        tools.tell(&mut command);
         Ok(Self::new(&target.name, command))
     }
 

@@ -67,7 +67,7 @@ fn text<'a>(json: &'a str, before: &str) -> Option<&'a str> {
 
 impl Target {
     /// The command that runs its tests. libtest is asked for the time of each; that is unstable, and allowed to this process
-    /// alone, since cargo would compile everything anew for it.
+    /// alone, since cargo would compile everything again for it.
     pub(crate) fn command(&self) -> Result<Command> {
         let help = output(Command::new(&self.program).arg("--help"))?;
         let mut command = Command::new(&self.program);

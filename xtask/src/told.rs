@@ -1,6 +1,6 @@
 //! What test programs say of their tests, line by line: libtest with `--report-time`, and our own that use libtest-mimic.
 
-/// Seconds from which on a test's time is told. `tests/e2e/timing.rs` has the same.
+/// Seconds from which on a test's time is told. `tests/harness/src/timing.rs` has the same.
 pub(crate) const LONG: f64 = 10.0;
 
 /// What is worth repeating at the end of a run.
@@ -22,8 +22,8 @@ impl Told {
             if seconds >= LONG {
                 self.long.push((seconds, name.to_owned()));
             }
-        } else if let Some((_, trial)) = line.split_once("too busy to tell: ") {
-            self.too_busy.push(trial.trim_end().to_owned());
+        } else if let Some((_, test)) = line.split_once("too busy to tell: ") {
+            self.too_busy.push(test.trim_end().to_owned());
         } else if let Some(result) = line.strip_prefix("test result: ") {
             // Of "ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s".
             let counts = result.split("; 0 measured").next().unwrap_or(result);

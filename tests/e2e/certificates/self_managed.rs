@@ -8,22 +8,21 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use edgeward_harness::checkout::workspace;
+use edgeward_harness::clients::client;
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::installation::WEBHOOK;
+use edgeward_harness::installed::{decode, endpoint_slice};
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::pki::Authority;
+use edgeward_harness::rights::NAMESPACE;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
 use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-
-use crate::clients::client;
-use crate::edgeward::Edgeward;
-use crate::install::WEBHOOK;
-use crate::installed::{decode, endpoint_slice};
-use crate::leader::leads;
-use crate::patience::{BOUND, eventually};
-use crate::pki::Authority;
-use crate::rights::NAMESPACE;
-use crate::scene::Scene;
-use crate::stage::Stage;
-use crate::workloads;
 
 const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-edgeward";
 const SECRET: &str = "edgeward-certificates";
@@ -39,16 +38,16 @@ const ROTATION: Duration = Duration::from_secs(240);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Three replicas, each called for every pod, over new connections all the time. The leaf is renewed, the CA is, its leader is
-/// killed on the way, and nobody fails open. What is written by hand in between is mended.
-pub(crate) fn self_managed(scene: &Scene<'_>) -> Result<()> {
-    let stage = Stage::new(scene)?;
-    stage.edge_node("edge-0", "64")?;
-    stage.cloud_node("cloud-0")?;
-    let overlay = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/overlays/self-managed");
-    let args = ["apply", "--dry-run=server", "--validate=strict", "-k", overlay];
-    scene.kubectl_in(NAMESPACE).run(&args, "")?;
-    let home = Home::open(scene)?;
-    let mut config = stage.config();
+/// killed on the way, and nobody fails open. What is written by hand in between is fixed.
+pub(crate) fn self_managed(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "64")?;
+    nodes.cloud_node("cloud-0")?;
+    let overlay = workspace().join("deploy/overlays/self-managed").display().to_string();
+    let args = ["apply", "--dry-run=server", "--validate=strict", "-k", &overlay];
+    fixture.kubectl_in(NAMESPACE).run(&args, "")?;
+    let home = Home::open(fixture)?;
+    let mut config = nodes.config();
     config["replicas"] = json!(3);
 
     let start = |name: &str| home.replica(name, &config);
@@ -65,7 +64,7 @@ pub(crate) fn self_managed(scene: &Scene<'_>) -> Result<()> {
     })?;
     let first_ca = home.secret()?["ca.crt"].take();
     let first_leaf = home.secret()?["tls.crt"].take();
-    let mut load = Load::start(scene)?;
+    let mut load = Load::start(fixture)?;
     load.goes_on()?;
 
     eventually("the certificate is renewed, by the same CA", ROTATION, || {
@@ -81,13 +80,13 @@ pub(crate) fn self_managed(scene: &Scene<'_>) -> Result<()> {
     })?;
     let leading = eventually("one leads", BOUND, || {
         let mut leading = replicas.iter();
-        leading.position(|replica| leads(replica).is_ok()).context("nobody")
+        leading.position(|replica| replica.leads().is_ok()).context("nobody")
     })?;
     let mut leader = replicas.remove(leading);
     // As a Service would, no later than it is gone.
     let rest: Vec<_> = replicas.iter().map(|replica| replica.admission().port()).collect();
     home.lead_to(&rest)?;
-    eventually("it is not called any more", BOUND, || load.calls(scene, rest.len()))?;
+    eventually("it is not called any more", BOUND, || load.calls(fixture, rest.len()))?;
     let hand_shaken = handshakes(&leader)?;
     leader.kill()?;
     drop(leader);
@@ -118,8 +117,8 @@ pub(crate) fn self_managed(scene: &Scene<'_>) -> Result<()> {
         connections > creations as u64 / 2,
         "{connections} handshakes for {creations} pods"
     );
-    let failed_open: usize = scene
-        .creations(&scene.namespace)?
+    let failed_open: usize = fixture
+        .creations(&fixture.namespace)?
         .iter()
         .map(|creation| creation.failed_open())
         .sum();
@@ -148,7 +147,7 @@ pub(crate) fn self_managed(scene: &Scene<'_>) -> Result<()> {
         ensure!(certificate != json!(STANDARD.encode("rubbish")));
         Ok(())
     })?;
-    let mut load = Load::start(scene)?;
+    let mut load = Load::start(fixture)?;
     load.goes_on()?;
     load.end().map(drop)
 }
@@ -163,14 +162,14 @@ fn cas(bundle: &str) -> usize {
 
 /// The namespace of the replicas, with what leads to them.
 struct Home<'s, 'run> {
-    scene: &'s Scene<'run>,
+    fixture: &'s Fixture<'run>,
     namespace: String,
 }
 
 impl<'s, 'run> Home<'s, 'run> {
-    fn open(scene: &'s Scene<'run>) -> Result<Self> {
-        let namespace = scene.home()?;
-        scene.allow_self_management(&namespace)?;
+    fn open(fixture: &'s Fixture<'run>) -> Result<Self> {
+        let namespace = fixture.home()?;
+        fixture.allow_self_management(&namespace)?;
         // Nothing routes to a Service here: it leads to this machine, where each port is a replica.
         let service = json!({
             "apiVersion": "v1",
@@ -178,12 +177,12 @@ impl<'s, 'run> Home<'s, 'run> {
             "metadata": {"name": "edgeward"},
             "spec": {"type": "ExternalName", "externalName": "localhost"},
         });
-        scene.kubectl_in(&namespace).create(&service)?;
-        Ok(Self { scene, namespace })
+        fixture.kubectl_in(&namespace).create(&service)?;
+        Ok(Self { fixture, namespace })
     }
 
     fn replica(&self, name: &str, config: &Value) -> Result<Edgeward<'run>> {
-        let dir = self.scene.dir.join(name);
+        let dir = self.fixture.dir.join(name);
         fs::create_dir_all(dir.join("tls"))?;
         // Nobody asks it past the API server.
         fs::write(dir.join("tls/ca.crt"), Authority::new()?.certificate)?;
@@ -195,24 +194,24 @@ impl<'s, 'run> Home<'s, 'run> {
             "--self-managed".to_owned(),
         ];
         args.extend(LIVES.map(str::to_owned));
-        self.scene.edgeward_of_arguments(&dir, args)
+        self.fixture.edgeward_of_arguments(&dir, args)
     }
 
     /// Has API servers call each of these ports for every pod, and has the EndpointSlices of the Service name them.
     fn lead_to(&self, ports: &[u16]) -> Result<()> {
-        let kubectl = self.scene.kubectl_in(&self.namespace);
+        let kubectl = self.fixture.kubectl_in(&self.namespace);
         let slices: Vec<_> = ports.iter().map(|port| endpoint_slice(*port)).collect();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": slices}).to_string();
         let prune = ["--prune", "-l", "kubernetes.io/service-name=edgeward"];
         let allow = "--prune-allowlist=discovery.k8s.io/v1/EndpointSlice";
         kubectl.run(&[&["apply", "-f", "-", allow], &prune[..]].concat(), &list)?;
 
-        let mut manifest = crate::scene::manifest()?;
+        let mut manifest = edgeward_harness::fixture::manifest()?;
         let mut entry = manifest["webhooks"][0].clone();
         entry["timeoutSeconds"] = json!(30);
         entry["reinvocationPolicy"] = json!("Never");
         let expressions = entry["namespaceSelector"]["matchExpressions"].as_array_mut();
-        let ours = [&self.scene.namespace];
+        let ours = [&self.fixture.namespace];
         expressions
             .context("no expressions")?
             .push(json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ours}));
@@ -230,12 +229,12 @@ impl<'s, 'run> Home<'s, 'run> {
     }
 
     fn secret(&self) -> Result<Value> {
-        let kubectl = self.scene.kubectl_in(&self.namespace);
+        let kubectl = self.fixture.kubectl_in(&self.namespace);
         Ok(kubectl.get("secret", SECRET)?["data"].take())
     }
 
     fn bundles(&self) -> Result<Vec<String>> {
-        let configuration = self.scene.kubectl.get("mutatingwebhookconfiguration", WEBHOOK)?;
+        let configuration = self.fixture.kubectl.get("mutatingwebhookconfiguration", WEBHOOK)?;
         let entries = configuration["webhooks"].as_array().context("no entries")?.iter();
         entries.map(|entry| bundle(&entry["clientConfig"])).collect()
     }
@@ -253,12 +252,12 @@ impl<'s, 'run> Home<'s, 'run> {
             "-p",
             &patch,
         ];
-        self.scene.kubectl.run(&args, "").map(drop)
+        self.fixture.kubectl.run(&args, "").map(drop)
     }
 
     fn spoil(&self) -> Result<()> {
         let patch = json!({"data": {"tls.crt": STANDARD.encode("rubbish")}}).to_string();
-        let kubectl = self.scene.kubectl_in(&self.namespace);
+        let kubectl = self.fixture.kubectl_in(&self.namespace);
         kubectl.run(&["patch", "secret", SECRET, "-p", &patch], "").map(drop)
     }
 }
@@ -266,7 +265,7 @@ impl<'s, 'run> Home<'s, 'run> {
 impl Drop for Home<'_, '_> {
     fn drop(&mut self) {
         let args = ["delete", "mutatingwebhookconfiguration", WEBHOOK, "--ignore-not-found"];
-        if let Err(error) = self.scene.kubectl.run(&args, "") {
+        if let Err(error) = self.fixture.kubectl.run(&args, "") {
             eprintln!("{error:#}");
         }
     }
@@ -299,14 +298,14 @@ impl Run {
 }
 
 impl Load {
-    fn start(scene: &Scene<'_>) -> Result<Self> {
-        let client = scene.runtime.block_on(client(scene))?;
+    fn start(fixture: &Fixture<'_>) -> Result<Self> {
+        let client = fixture.runtime.block_on(client(fixture))?;
         let run = Arc::<Run>::default();
-        let task = create(Arc::clone(&run), client, scene.namespace.clone());
+        let task = create(Arc::clone(&run), client, fixture.namespace.clone());
         Ok(Self {
             run,
-            task: scene.runtime.spawn(task),
-            runtime: scene.runtime.handle().clone(),
+            task: fixture.runtime.spawn(task),
+            runtime: fixture.runtime.handle().clone(),
         })
     }
 
@@ -329,9 +328,9 @@ impl Load {
     }
 
     /// For the last pod so many replicas were called.
-    fn calls(&self, scene: &Scene<'_>, replicas: usize) -> Result<()> {
+    fn calls(&self, fixture: &Fixture<'_>, replicas: usize) -> Result<()> {
         let last = self.run.last().clone();
-        let creation = scene.creation_of(&scene.namespace, &last)?;
+        let creation = fixture.creation_of(&fixture.namespace, &last)?;
         let called = creation.rounds(WEBHOOK).len();
         ensure!(called == replicas, "{called}");
         Ok(())
@@ -351,7 +350,7 @@ async fn create(run: Arc<Run>, client: Client, namespace: String) -> Result<()> 
         if run.ends.load(Ordering::Relaxed) {
             break;
         }
-        // The API server has a client for each bundle: with another comment in it, it connects anew.
+        // The API server has a client for each bundle: with another comment in it, it connects again.
         comment(&client, i).await?;
         let mut pod = workloads::pod("", workloads::batch());
         pod["metadata"]["generateName"] = json!("pod-");

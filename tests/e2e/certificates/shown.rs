@@ -1,72 +1,28 @@
 //! The certificate that the API server shows to edgeward, as `docs/operations.md` has both of them told.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use edgeward_harness::balancer::Balancer;
+use edgeward_harness::documentation::documented;
+use edgeward_harness::edgeward::{Edgeward, view};
+use edgeward_harness::fixture::{Fixture, Registration};
+use edgeward_harness::pki::Authority;
+use edgeward_harness::rights::NAMESPACE;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::webhook_credentials::SERVICE;
+use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
-use crate::balancer::Balancer;
-use crate::edgeward::{Edgeward, view};
-use crate::install::{Source, check_out, documented};
-use crate::installed::NAME;
-use crate::patience::{BOUND, eventually};
-use crate::pki::Authority;
-use crate::rights::NAMESPACE;
-use crate::scene::{Registration, Scene};
-use crate::untouched::undecided;
-use crate::{fleet, workloads};
-
-/// Where the documentation has what the API server reads.
-const FOLDER: &str = "/etc/kubernetes/pki/edgeward";
-
-/// To whom the run's API server shows its certificate: the Service of the trial.
-const SERVICE: &str = "edgeward.shown-by-the-api-server.svc";
+use crate::install::{Source, check_out};
+use crate::placement::fleet;
+use crate::placement::untouched::undecided;
 
 /// What edgeward says of a client that it does not let in.
 const REFUSED: &str = "a client showed no certificate that --client-ca vouches for";
-
-/// What the run's API server is told of client certificates: one for [`SERVICE`], which is not there before the trial makes
-/// it, and none for anybody else.
-pub(crate) struct WebhookCredentials {
-    /// Instead of [`FOLDER`].
-    folder: PathBuf,
-    /// The port of the Service, held from the start, for the API server must know it then.
-    listener: TcpListener,
-}
-
-impl WebhookCredentials {
-    pub(crate) fn write(dir: &Path) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let folder = dir.join("webhook-credentials");
-        fs::create_dir(&folder)?;
-        let here = |text: &str| text.replace(FOLDER, &folder.display().to_string());
-        let configuration = documented("yaml", "kind: AdmissionConfiguration")?;
-        fs::write(folder.join("admission.yaml"), here(configuration))?;
-        let known = documented("yaml", "kind: Config\n")?;
-        let service = format!("- name: {SERVICE}:{}\n", listener.local_addr()?.port());
-        let ours = known.replace(&format!("- name: {NAME}\n"), &service);
-        ensure!(ours != known, "{known}");
-        fs::write(folder.join("webhooks.kubeconfig"), here(&ours))?;
-        Ok(Self { folder, listener })
-    }
-
-    /// For `--admission-control-config-file`.
-    pub(crate) fn configuration(&self) -> PathBuf {
-        self.folder.join("admission.yaml")
-    }
-
-    /// Has the API server show this certificate from now on.
-    fn set(&self, clients: &Clients) -> Result<()> {
-        for file in ["client.crt", "client.key"] {
-            fs::copy(clients.dir.join(file), self.folder.join(file))?;
-        }
-        Ok(())
-    }
-}
 
 /// A CA of clients, and a certificate of it. All have the same name.
 struct Clients {
@@ -76,11 +32,11 @@ struct Clients {
 
 impl Clients {
     /// By the lines of docs/operations.md.
-    fn make(scene: &Scene<'_>, name: &str) -> Result<Self> {
-        let dir = scene.dir.join(name);
+    fn make(fixture: &Fixture<'_>, name: &str) -> Result<Self> {
+        let dir = fixture.dir.join(name);
         fs::create_dir(&dir)?;
         let script = documented("sh", "extendedKeyUsage=clientAuth")?;
-        scene.kubectl.shell(script, &scene.kubeconfig(), &dir)?;
+        fixture.kubectl.shell(script, &fixture.kubeconfig(), &dir)?;
         let authority = fs::read_to_string(dir.join("clients.crt"))?;
         Ok(Self { dir, authority })
     }
@@ -88,30 +44,30 @@ impl Clients {
 
 /// Without a certificate of the CA that edgeward was told, neither the API server nor anybody else gets an answer, and it is
 /// said why; with one, every pod is decided. Both sides take up another without a restart.
-pub(crate) fn shown_by_the_api_server(scene: &Scene<'_>) -> Result<()> {
-    let (ours, next) = (Clients::make(scene, "ours")?, Clients::make(scene, "next")?);
-    let credentials = scene.webhook_credentials();
-    credentials.set(&ours)?;
-    let trial = Trial::open(scene, &ours)?;
+pub(crate) fn shown_by_the_api_server(fixture: &Fixture<'_>) -> Result<()> {
+    let (ours, next) = (Clients::make(fixture, "ours")?, Clients::make(fixture, "next")?);
+    let credentials = fixture.webhook_credentials();
+    credentials.set(&ours.dir)?;
+    let setup = Setup::open(fixture, &ours)?;
 
     // By an address that its kubeconfig does not have.
-    trial.is_refused("unnamed", "peer sent no certificates")?;
-    trial.call_by_service()?;
-    trial.is_let_in("named")?;
+    setup.is_refused("unnamed", "peer sent no certificates")?;
+    setup.call_by_service()?;
+    setup.is_let_in("named")?;
 
-    trial.trust(&[&next])?;
-    trial.is_refused("of-another", "invalid peer certificate: BadSignature")?;
+    setup.trust(&[&next])?;
+    setup.is_refused("of-another", "invalid peer certificate: BadSignature")?;
 
     // In the order of the documentation.
-    trial.trust(&[&ours, &next])?;
-    trial.is_let_in("of-the-first")?;
-    credentials.set(&next)?;
-    trial.trust(&[&next])?;
-    trial.is_let_in("of-the-next")
+    setup.trust(&[&ours, &next])?;
+    setup.is_let_in("of-the-first")?;
+    credentials.set(&next.dir)?;
+    setup.trust(&[&next])?;
+    setup.is_let_in("of-the-next")
 }
 
-struct Trial<'s, 'run> {
-    scene: &'s Scene<'run>,
+struct Setup<'s, 'run> {
+    fixture: &'s Fixture<'run>,
     registered: Registration,
     balancer: Balancer<'run>,
     edgeward: Edgeward<'run>,
@@ -119,31 +75,31 @@ struct Trial<'s, 'run> {
     client_ca: PathBuf,
 }
 
-impl<'s, 'run> Trial<'s, 'run> {
+impl<'s, 'run> Setup<'s, 'run> {
     /// An edgeward that lets these clients in, called by its address.
-    fn open(scene: &'s Scene<'run>, clients: &Clients) -> Result<Self> {
-        let (tls, mounted) = (scene.dir.join("tls"), scene.dir.join("mounted"));
+    fn open(fixture: &'s Fixture<'run>, clients: &Clients) -> Result<Self> {
+        let (tls, mounted) = (fixture.dir.join("tls"), fixture.dir.join("mounted"));
         fs::create_dir(&tls)?;
         fs::create_dir(&mounted)?;
-        let (argument, client_ca) = told(scene, clients, &mounted)?;
+        let (argument, client_ca) = told(fixture, clients, &mounted)?;
         let authority = Authority::new()?;
         fs::write(tls.join("ca.crt"), &authority.certificate)?;
         let (certificate, key) = authority.server(&[SERVICE])?.write(&tls, "tls")?;
-        let edgeward = scene.edgeward_of_arguments(
-            &scene.dir,
+        let edgeward = fixture.edgeward_of_arguments(
+            &fixture.dir,
             vec![
-                view(&scene.dir, &fleet::relaxed())?,
+                view(&fixture.dir, &fleet::relaxed())?,
                 format!("--tls-cert={}", certificate.display()),
                 format!("--tls-key={}", key.display()),
                 argument,
             ],
         )?;
 
-        let balancer = Balancer::open_on(scene, scene.webhook_credentials().listener.try_clone()?)?;
+        let balancer = Balancer::open_on(fixture, fixture.webhook_credentials().listener()?)?;
         balancer.add(&edgeward)?;
-        let registered = scene.register(&balancer.url(), &edgeward.ca)?;
+        let registered = fixture.register(&balancer.url(), &edgeward.ca)?;
         Ok(Self {
-            scene,
+            fixture,
             registered,
             balancer,
             edgeward,
@@ -157,9 +113,9 @@ impl<'s, 'run> Trial<'s, 'run> {
             .strip_suffix(".svc")
             .and_then(|service| service.split_once('.'))
             .context(SERVICE)?;
-        ensure!(namespace == self.scene.namespace, "{namespace}");
+        ensure!(namespace == self.fixture.namespace, "{namespace}");
         // Nothing routes to a Service here.
-        self.scene.kubectl.create(&json!({
+        self.fixture.kubectl.create(&json!({
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": name},
@@ -180,7 +136,7 @@ impl<'s, 'run> Trial<'s, 'run> {
             "-p",
             &patch,
         ];
-        self.scene.kubectl.run(&args, "").map(drop)
+        self.fixture.kubectl.run(&args, "").map(drop)
     }
 
     /// Has edgeward let in these clients alone. What is open would stay.
@@ -198,7 +154,7 @@ impl<'s, 'run> Trial<'s, 'run> {
             ensure!(loaded()? == before + 1, "{before}");
             Ok(())
         })?;
-        self.scene.runtime.block_on(self.balancer.connections().cut());
+        self.fixture.runtime.block_on(self.balancer.connections().cut());
         Ok(())
     }
 
@@ -206,12 +162,15 @@ impl<'s, 'run> Trial<'s, 'run> {
     fn is_let_in(&self, name: &str) -> Result<()> {
         let decision = |pod: &Value| pod["metadata"]["annotations"]["scheduling.example.io/decision"].clone();
         eventually("edgeward answers the API server", BOUND, || {
-            let decided = decision(&self.scene.kubectl.dry_run(&probe())?);
+            let decided = decision(&self.fixture.kubectl.dry_run(&probe())?);
             ensure!(decided == "edge", "{decided}");
             Ok(())
         })?;
         let refused = self.failures()?;
-        let created = self.scene.kubectl.create(&workloads::pod(name, workloads::latency()))?;
+        let created = self
+            .fixture
+            .kubectl
+            .create(&workloads::pod(name, workloads::latency()))?;
         ensure!(decision(&created) == "edge", "{created:#}");
         ensure!(self.failures()? == refused, "the API server was refused as well");
         self.nobody_else_is()
@@ -221,19 +180,19 @@ impl<'s, 'run> Trial<'s, 'run> {
     fn is_refused(&self, name: &str, reason: &str) -> Result<()> {
         let (refused, reviews) = (self.failures()?, self.edgeward.reviews()?);
         let pod = workloads::pod(name, workloads::latency());
-        undecided(&self.scene.kubectl.create(&pod)?)?;
-        let failed_open = self.scene.creation_of(&self.scene.namespace, name)?.failed_open();
+        undecided(&self.fixture.kubectl.create(&pod)?)?;
+        let failed_open = self.fixture.creation_of(&self.fixture.namespace, name)?.failed_open();
         ensure!(failed_open == 1, "{failed_open}");
         // Where others of its namespace were decided, every leader would find that this one runs undecided.
         let args = ["delete", "pod", name, "--grace-period=0", "--force", "--wait=false"];
-        self.scene.kubectl.run(&args, "")?;
+        self.fixture.kubectl.run(&args, "")?;
         eventually("it is counted", BOUND, || {
             ensure!(self.failures()? > refused, "{refused}");
             Ok(())
         })?;
         // One line a second is said.
         eventually(reason, BOUND, || {
-            self.scene.kubectl.dry_run(&probe())?;
+            self.fixture.kubectl.dry_run(&probe())?;
             let said = self.edgeward.said(REFUSED);
             let named = said.iter().any(|line| line["error"] == reason);
             ensure!(named, "{said:?}");
@@ -246,7 +205,7 @@ impl<'s, 'run> Trial<'s, 'run> {
     /// Who has no certificate is not answered on the admission port, and is, as kubelet is, on the health port.
     fn nobody_else_is(&self) -> Result<()> {
         let (refused, reviews) = (self.failures()?, self.edgeward.reviews()?);
-        let answer = self.edgeward.ask(&self.scene.namespace, &probe());
+        let answer = self.edgeward.ask(&self.fixture.namespace, &probe());
         ensure!(answer.is_err(), "{answer:?}");
         eventually("it is counted", BOUND, || {
             ensure!(self.failures()? > refused, "{refused}");
@@ -271,16 +230,16 @@ fn probe() -> Value {
 
 /// What `mine` has edgeward told, and the API server takes of its Deployment: the argument, and the file of the ConfigMap,
 /// mounted here.
-fn told(scene: &Scene<'_>, clients: &Clients, mounted: &Path) -> Result<(String, PathBuf)> {
-    check_out(scene, Source::CertManager)?;
-    let mine = scene.dir.join("mine");
+fn told(fixture: &Fixture<'_>, clients: &Clients, mounted: &Path) -> Result<(String, PathBuf)> {
+    check_out(fixture, Source::CertManager)?;
+    let mine = fixture.dir.join("mine");
     fs::create_dir(&mine)?;
     fs::copy(clients.dir.join("clients.crt"), mine.join("clients.crt"))?;
     let render = |overlay: &str| -> Result<[Value; 2]> {
         let mut kustomization: Value = serde_saphyr::from_str(documented("yaml", "configMapGenerator:")?)?;
         kustomization["resources"] = json!([format!("../edgeward/deploy/overlays/{overlay}")]);
         fs::write(mine.join("kustomization.yaml"), kustomization.to_string())?;
-        let objects = scene.kubectl.render(&mine.display().to_string())?;
+        let objects = fixture.kubectl.render(&mine)?;
         let object = |kind: &str, name: &str| {
             let mut objects = objects.iter();
             let object = objects.find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
@@ -288,7 +247,7 @@ fn told(scene: &Scene<'_>, clients: &Clients, mounted: &Path) -> Result<(String,
         };
         let deployment = object("Deployment", "edgeward")?;
         let args = ["create", "--dry-run=server", "--validate=strict", "-f", "-"];
-        scene.kubectl_in(NAMESPACE).run(&args, &deployment.to_string())?;
+        fixture.kubectl_in(NAMESPACE).run(&args, &deployment.to_string())?;
         Ok([deployment, object("ConfigMap", "edgeward-clients")?])
     };
     render("cert-manager")?;

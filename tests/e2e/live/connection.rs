@@ -1,18 +1,17 @@
 //! The connection to the API server: cut, silent, quiet; and a history that is gone.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::{Fixture, Registration};
+use edgeward_harness::live::{EDGE, is_now, is_quiet, pod};
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::proxy::{Gone, Proxy};
+use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::json;
 
-use super::pod;
-use super::{CLOUD, EDGE, is_now, runs, would_be, would_be_within};
-use crate::edgeward::Edgeward;
-use crate::patience::{BOUND, eventually};
-use crate::proxy::{Gone, Proxy};
-use crate::scene::{Registration, Scene};
-use crate::stage::Stage;
+use super::{CLOUD, runs, would_be, would_be_within};
 
 const STALE: &str = "edge: edge_telemetry_stale";
 
@@ -20,33 +19,33 @@ const STALE: &str = "edge: edge_telemetry_stale";
 const TTL: &str = "45s";
 
 /// edgeward behind a proxy, and a cluster that changes back and forth.
-struct Behind<'scene, 'run> {
-    scene: &'scene Scene<'run>,
-    stage: Stage<'run>,
+struct Behind<'fixture, 'run> {
+    fixture: &'fixture Fixture<'run>,
+    nodes: Nodes<'run>,
     proxy: Proxy<'run>,
     _registered: Registration,
     edgeward: Edgeward<'run>,
 }
 
-impl<'scene, 'run> Behind<'scene, 'run> {
+impl<'fixture, 'run> Behind<'fixture, 'run> {
     /// A node of 2 cores, of which 1.9 are taken, and an empty one of 1 core.
-    fn new(scene: &'scene Scene<'run>) -> Result<Self> {
-        Self::with(scene, scene.proxy()?)
+    fn new(fixture: &'fixture Fixture<'run>) -> Result<Self> {
+        Self::with(fixture, fixture.proxy()?)
     }
 
-    fn with(scene: &'scene Scene<'run>, proxy: Proxy<'run>) -> Result<Self> {
-        let stage = Stage::new(scene)?;
-        let node = stage.edge_node("edge-0", "2")?;
-        stage.edge_node("edge-1", "1")?;
-        stage.cloud_node("cloud-0")?;
-        let mut config = stage.config();
+    fn with(fixture: &'fixture Fixture<'run>, proxy: Proxy<'run>) -> Result<Self> {
+        let nodes = Nodes::new(fixture)?;
+        let node = nodes.edge_node("edge-0", "2")?;
+        nodes.edge_node("edge-1", "1")?;
+        nodes.cloud_node("cloud-0")?;
+        let mut config = nodes.config();
         config["telemetryCacheTTL"] = json!(TTL);
-        let edgeward = scene.live_edgeward_behind(&proxy, &config)?;
-        let registered = scene.register(&edgeward.url, &edgeward.ca)?;
-        bound(scene, "leaves", 1900, &node)?;
+        let edgeward = fixture.live_edgeward_behind(&proxy, &config)?;
+        let registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+        bound(fixture, "leaves", 1900, &node)?;
         let behind = Self {
-            scene,
-            stage,
+            fixture,
+            nodes,
             proxy,
             _registered: registered,
             edgeward,
@@ -57,29 +56,29 @@ impl<'scene, 'run> Behind<'scene, 'run> {
 
     /// A node goes, a pod goes, and a pod of 1.5 cores comes.
     fn change(&self) -> Result<()> {
-        self.stage.remove(&self.node(1))?;
-        self.scene.kubectl.run(&["delete", "pod", "leaves"], "")?;
-        bound(self.scene, "comes", 1500, &self.node(0))
+        self.nodes.remove(&self.node(1))?;
+        self.fixture.kubectl.run(&["delete", "pod", "leaves"], "")?;
+        bound(self.fixture, "comes", 1500, &self.node(0))
     }
 
     /// The reverse.
     fn change_back(&self) -> Result<()> {
-        self.stage.edge_node("edge-1", "1")?;
-        self.scene.kubectl.run(&["delete", "pod", "comes"], "")?;
-        bound(self.scene, "leaves", 1900, &self.node(0))
+        self.nodes.edge_node("edge-1", "1")?;
+        self.fixture.kubectl.run(&["delete", "pod", "comes"], "")?;
+        bound(self.fixture, "leaves", 1900, &self.node(0))
     }
 
     /// Decisions are right for what is there before the change; none of what it changes may be missed.
     fn sees_the_old(&self) -> Result<()> {
-        would_be(self.scene, 900, EDGE)?;
-        would_be(self.scene, 1100, CLOUD)
+        would_be(self.fixture, 900, EDGE)?;
+        would_be(self.fixture, 1100, CLOUD)
     }
 
     /// Decisions are right for what is there after it.
     fn sees_the_new(&self) -> Result<()> {
         let bound = 2 * BOUND;
-        would_be_within(self.scene, 900, CLOUD, bound)?;
-        would_be_within(self.scene, 400, EDGE, bound)
+        would_be_within(self.fixture, 900, CLOUD, bound)?;
+        would_be_within(self.fixture, 400, EDGE, bound)
     }
 
     /// The cluster changes unseen: decisions go on from what was seen last, until it is too old. The API server is back:
@@ -87,9 +86,9 @@ impl<'scene, 'run> Behind<'scene, 'run> {
     fn decides_on(&self) -> Result<()> {
         self.change()?;
         for (millicores, outcome) in [(900, EDGE), (1100, CLOUD)] {
-            is_now(self.scene, &pod(self.scene, "asking", millicores), outcome).context("it was seen")?;
+            is_now(self.fixture, &pod(self.fixture, "asking", millicores), outcome).context("it was seen")?;
         }
-        would_be_within(self.scene, 1100, STALE, 2 * BOUND)?;
+        would_be_within(self.fixture, 1100, STALE, 2 * BOUND)?;
         self.proxy.heal()?;
         self.sees_the_new()
     }
@@ -100,36 +99,36 @@ impl<'scene, 'run> Behind<'scene, 'run> {
     }
 
     fn node(&self, number: u32) -> String {
-        format!("{}-edge-{number}", self.scene.namespace)
+        format!("{}-edge-{number}", self.fixture.namespace)
     }
 }
 
 /// A pod that nobody decides runs on this node.
-fn bound(scene: &Scene<'_>, name: &str, millicores: u32, node: &str) -> Result<()> {
-    let mut pod = pod(scene, name, millicores);
+fn bound(fixture: &Fixture<'_>, name: &str, millicores: u32, node: &str) -> Result<()> {
+    let mut pod = pod(fixture, name, millicores);
     pod["spec"]["nodeName"] = json!(node);
-    scene.kubectl.create(&pod)?;
-    runs(scene, name)
+    fixture.kubectl.create(&pod)?;
+    runs(fixture, name)
 }
 
 /// Connections end, and new ones are refused.
-pub(crate) fn cut_connection(scene: &Scene<'_>) -> Result<()> {
-    let behind = Behind::new(scene)?;
+pub(crate) fn cut_connection(fixture: &Fixture<'_>) -> Result<()> {
+    let behind = Behind::new(fixture)?;
     behind.proxy.cut()?;
     behind.decides_on()
 }
 
 /// Connections stay open and nothing comes through; not even later, through those that were there.
-pub(crate) fn silent_connection(scene: &Scene<'_>) -> Result<()> {
-    let behind = Behind::new(scene)?;
+pub(crate) fn silent_connection(fixture: &Fixture<'_>) -> Result<()> {
+    let behind = Behind::new(fixture)?;
     behind.proxy.fall_silent();
     behind.decides_on()
 }
 
 /// Connections end, and what happened meanwhile is not told any more: everything is listed again, and nothing is lost
 /// or counted twice.
-pub(crate) fn history_is_gone(scene: &Scene<'_>) -> Result<()> {
-    let behind = Behind::new(scene)?;
+pub(crate) fn history_is_gone(fixture: &Fixture<'_>) -> Result<()> {
+    let behind = Behind::new(fixture)?;
     let before = behind.lists()?;
     // A list that breaks off begins again.
     ensure!(
@@ -168,40 +167,16 @@ pub(crate) fn history_is_gone(scene: &Scene<'_>) -> Result<()> {
 }
 
 /// An API server that sends no list as a stream is asked for pages, and the view is the same.
-pub(crate) fn lists_in_pages(scene: &Scene<'_>) -> Result<()> {
-    let proxy = scene.proxy()?;
+pub(crate) fn lists_in_pages(fixture: &Fixture<'_>) -> Result<()> {
+    let proxy = fixture.proxy()?;
     proxy.refuse_streams();
-    let behind = Behind::with(scene, proxy)?;
+    let behind = Behind::with(fixture, proxy)?;
     behind.change()?;
     behind.sees_the_new()
 }
 
 /// Nothing happens for longer than the view may be old, and it is not stale.
-pub(crate) fn quiet_cluster(scene: &Scene<'_>) -> Result<()> {
+pub(crate) fn quiet_cluster(fixture: &Fixture<'_>) -> Result<()> {
     // More than two watches.
-    is_quiet(scene, Duration::from_secs(75), TTL)
-}
-
-/// Nothing happens for five minutes, with the default.
-pub(crate) fn five_quiet_minutes(scene: &Scene<'_>) -> Result<()> {
-    is_quiet(scene, Duration::from_secs(300), "60s")
-}
-
-fn is_quiet(scene: &Scene<'_>, duration: Duration, ttl: &str) -> Result<()> {
-    const PAUSE: Duration = Duration::from_secs(5);
-    let stage = Stage::new(scene)?;
-    stage.edge_node("edge-0", "1")?;
-    stage.cloud_node("cloud-0")?;
-    let mut config = stage.config();
-    config["telemetryCacheTTL"] = json!(ttl);
-    let edgeward = scene.live_edgeward(&config)?;
-    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
-
-    let begun = Instant::now();
-    while begun.elapsed() < duration {
-        let asked = begun.elapsed();
-        is_now(scene, &pod(scene, "asking", 900), EDGE).with_context(|| format!("after {asked:?}"))?;
-        thread::sleep(PAUSE);
-    }
-    Ok(())
+    is_quiet(fixture, Duration::from_secs(75), TTL)
 }

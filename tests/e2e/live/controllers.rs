@@ -4,33 +4,33 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use edgeward_harness::fixture::{Fixture, MANAGED};
+use edgeward_harness::live::{EDGE, is_now, outcome, pod};
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
-use super::pod;
-use super::{CLOUD, EDGE, is_now, outcome, would_be};
-use crate::patience::{BOUND, eventually};
-use crate::scene::{MANAGED, Scene};
-use crate::stage::Stage;
-use crate::workloads;
+use super::{CLOUD, would_be};
 
 /// A pod per node, and fewer nodes than pods: one waits for what we do not evaluate, and closes the edge to those of its
 /// controller that come after it. Nobody else is affected, and when it is gone the edge is open again.
-pub(crate) fn anti_affinity(scene: &Scene<'_>) -> Result<()> {
-    let stage = Stage::new(scene)?;
-    stage.edge_node("edge-0", "4")?;
-    stage.edge_node("edge-1", "4")?;
-    stage.cloud_node("cloud-0")?;
-    let edgeward = scene.live_edgeward(&stage.config())?;
-    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+pub(crate) fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "4")?;
+    nodes.edge_node("edge-1", "4")?;
+    nodes.cloud_node("cloud-0")?;
+    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let closed = || edgeward.count("edgeward_closed_controllers", &[("site", "edge")]);
 
     let mut deployment = workloads::deployment("spread", 3, workloads::latency());
     let apart = json!([{"labelSelector": {"matchLabels": {"app": "spread"}}, "topologyKey": "kubernetes.io/hostname"}]);
     deployment["spec"]["template"]["spec"]["affinity"] =
         json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}});
-    scene.kubectl.apply(&deployment)?;
+    fixture.kubectl.apply(&deployment)?;
     let surplus = eventually("two pods run, and one is Unschedulable", BOUND, || {
-        let pods = scene.kubectl.list("pods", "app=spread")?;
+        let pods = fixture.kubectl.list("pods", "app=spread")?;
         let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
         let mut unschedulable = pods.into_iter().filter(is_unschedulable);
         let surplus = unschedulable.next().with_context(|| format!("{running} run"))?;
@@ -41,14 +41,14 @@ pub(crate) fn anti_affinity(scene: &Scene<'_>) -> Result<()> {
 
     let sibling = with_owner(&surplus);
     eventually("the edge is closed to its controller", BOUND, || {
-        is_now(scene, &sibling, CLOUD)
+        is_now(fixture, &sibling, CLOUD)
     })?;
     ensure!(closed()? == 1, "{} controllers", closed()?);
-    would_be(scene, 200, EDGE).context("another controller's")?;
+    would_be(fixture, 200, EDGE).context("another controller's")?;
 
-    scale(scene, 4)?;
+    scale(fixture, 4)?;
     let offloaded = eventually("the next pod runs in the cloud", BOUND, || {
-        let pods = scene.kubectl.list("pods", "app=spread")?;
+        let pods = fixture.kubectl.list("pods", "app=spread")?;
         let mut offloaded = pods
             .into_iter()
             .filter(|pod| outcome(pod).is_ok_and(|outcome| outcome == CLOUD));
@@ -61,32 +61,32 @@ pub(crate) fn anti_affinity(scene: &Scene<'_>) -> Result<()> {
     ensure!(explained["edge"]["no"] == json!(["closed_by_scheduler"]), "{explained}");
 
     // Of its pods, a ReplicaSet deletes first the one that has no node.
-    scale(scene, 3)?;
-    eventually("the edge is open again", BOUND, || is_now(scene, &sibling, EDGE))?;
+    scale(fixture, 3)?;
+    eventually("the edge is open again", BOUND, || is_now(fixture, &sibling, EDGE))?;
     ensure!(closed()? == 0, "{} controllers", closed()?);
-    // Else its pods would be created anew on other trials' nodes when ours are gone.
-    scene.kubectl.run(&["delete", "deployment", "spread"], "").map(drop)
+    // Else its pods would be created again on other tests' nodes when ours are gone.
+    fixture.kubectl.run(&["delete", "deployment", "spread"], "").map(drop)
 }
 
 /// A Deployment that cannot create a pod reserves room for pods that never come, but not for long: it changes no verdict
 /// in another namespace.
-pub(crate) fn quota(scene: &Scene<'_>) -> Result<()> {
+pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
     // Longer than a reservation lasts.
     const RESERVED: Duration = Duration::from_secs(5);
     const WATCHED: Duration = Duration::from_secs(10);
     const PACE: Duration = Duration::from_millis(200);
-    let stage = Stage::new(scene)?;
-    stage.edge_node("edge-0", "1")?;
-    stage.cloud_node("cloud-0")?;
-    let (blocked, kubectl) = scene.another_namespace("blocked", json!({MANAGED: "true"}))?;
-    let edgeward = scene.live_edgeward(&stage.config())?;
-    let _registered = scene.register_as(
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    let (blocked, kubectl) = fixture.another_namespace("blocked", json!({MANAGED: "true"}))?;
+    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let _registered = fixture.register_as(
         "zz-edgeward",
-        &[&scene.namespace, &blocked],
+        &[&fixture.namespace, &blocked],
         &edgeward.url,
         &edgeward.ca,
     )?;
-    would_be(scene, 600, EDGE)?;
+    would_be(fixture, 600, EDGE)?;
 
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
     kubectl.create(&quota)?;
@@ -114,7 +114,7 @@ pub(crate) fn quota(scene: &Scene<'_>) -> Result<()> {
         if begun.elapsed() >= RESERVED {
             asked += 1;
             let since = begun.elapsed();
-            is_now(scene, &pod(scene, "asking", 600), EDGE).with_context(|| format!("{since:?} later"))?;
+            is_now(fixture, &pod(fixture, "asking", 600), EDGE).with_context(|| format!("{since:?} later"))?;
         }
         thread::sleep(PACE);
     }
@@ -125,9 +125,9 @@ pub(crate) fn quota(scene: &Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-fn scale(scene: &Scene<'_>, replicas: u32) -> Result<()> {
+fn scale(fixture: &Fixture<'_>, replicas: u32) -> Result<()> {
     let replicas = format!("--replicas={replicas}");
-    scene
+    fixture
         .kubectl
         .run(&["scale", "deployment", "spread", &replicas], "")
         .map(drop)

@@ -3,15 +3,16 @@
 use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::{Result, bail, ensure};
+use edgeward_harness::clients::{LABEL, PODS, create, millicores};
+use edgeward_harness::decision::annotation;
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::live::EDGE;
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
-use super::{CLOUD, EDGE, would_be};
-use crate::clients::{LABEL, PODS, create, millicores};
-use crate::decision::annotation;
-use crate::edgeward::Edgeward;
-use crate::patience::{BOUND, eventually};
-use crate::scene::Scene;
-use crate::stage::Stage;
+use super::{CLOUD, would_be};
 
 /// Edge nodes that hold all pods together.
 const NODES: usize = 6;
@@ -23,25 +24,25 @@ const HALF: usize = PODS / 2;
 
 /// Killed in the middle of a burst, with reservations open: each pod carries a whole decision or none, and who comes
 /// after charges what is there. The rest of the burst is decided by that one, which keeps no reservation too long.
-pub(crate) fn restart(scene: &Scene<'_>) -> Result<()> {
-    let stage = Stage::new(scene)?;
+pub(crate) fn restart(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
     let cpu = format!("{NODE_MILLICORES}m");
-    let nodes = (0..NODES).map(|i| stage.edge_node(&format!("edge-{i}"), &cpu));
-    let nodes = nodes.collect::<Result<Vec<_>>>()?;
-    stage.cloud_node("cloud-0")?;
-    let mut config = stage.config();
+    let edge = (0..NODES).map(|i| nodes.edge_node(&format!("edge-{i}"), &cpu));
+    let edge = edge.collect::<Result<Vec<_>>>()?;
+    nodes.cloud_node("cloud-0")?;
+    let mut config = nodes.config();
     // For so long that none ends but by the sight of its pod.
     config["reservationTTL"] = json!("1h");
-    let mut edgeward = scene.live_edgeward(&config)?;
-    let _registered = scene.register(&edgeward.url, &edgeward.ca)?;
+    let mut edgeward = fixture.live_edgeward(&config)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
-    let slo = scene.in_its_domain(slo);
-    // Also a pod that nobody decides stays on this stage.
-    let spec = json!({"affinity": stage.affinity(), "tolerations": [stage.toleration()]});
+    let slo = fixture.in_its_domain(slo);
+    // Also a pod that nobody decides stays on these nodes.
+    let spec = json!({"affinity": nodes.affinity(), "tolerations": [nodes.toleration()]});
     let before = edgeward.reviews()?;
     thread::scope(|scope| {
-        let creating = scope.spawn(|| create(scene, 0..HALF, &slo, &spec));
+        let creating = scope.spawn(|| create(fixture, 0..HALF, &slo, &spec));
         eventually("it is in the middle, with reservations open", BOUND, || {
             let (reviews, open) = (edgeward.reviews()? - before, open(&edgeward)?);
             ensure!(
@@ -53,7 +54,7 @@ pub(crate) fn restart(scene: &Scene<'_>) -> Result<()> {
         edgeward.kill()?;
         joined(creating)
     })?;
-    let pods = all_bound(scene, HALF)?;
+    let pods = all_bound(fixture, HALF)?;
     let decided = decided(&pods)?;
     ensure!(
         (1..HALF).contains(&decided),
@@ -64,7 +65,7 @@ pub(crate) fn restart(scene: &Scene<'_>) -> Result<()> {
     charges(&edgeward, &pods)?;
 
     let most = thread::scope(|scope| {
-        let creating = scope.spawn(|| create(scene, HALF..PODS, &slo, &spec));
+        let creating = scope.spawn(|| create(fixture, HALF..PODS, &slo, &spec));
         let mut most = 0;
         while !creating.is_finished() {
             most = open(&edgeward)?.max(most);
@@ -73,7 +74,7 @@ pub(crate) fn restart(scene: &Scene<'_>) -> Result<()> {
         anyhow::Ok(most)
     })?;
     ensure!(most > 0, "nothing was reserved");
-    let pods = all_bound(scene, PODS)?;
+    let pods = all_bound(fixture, PODS)?;
     let undecided = PODS - self::decided(&pods)?;
     ensure!(
         undecided == HALF - decided,
@@ -91,10 +92,10 @@ pub(crate) fn restart(scene: &Scene<'_>) -> Result<()> {
         let there = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node.as_str());
         there.map(millicores).sum::<u64>()
     };
-    let gap = nodes.iter().map(|node| NODE_MILLICORES - on(node)).max();
+    let gap = edge.iter().map(|node| NODE_MILLICORES - on(node)).max();
     let gap = u32::try_from(gap.unwrap_or_default())?;
-    would_be(scene, gap, EDGE)?;
-    would_be(scene, gap + 1, CLOUD)
+    would_be(fixture, gap, EDGE)?;
+    would_be(fixture, gap + 1, CLOUD)
 }
 
 /// Reservations that nobody has confirmed.
@@ -110,9 +111,9 @@ fn joined(creating: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
 }
 
 /// So many pods, once each has a node.
-fn all_bound(scene: &Scene<'_>, count: usize) -> Result<Vec<Value>> {
+fn all_bound(fixture: &Fixture<'_>, count: usize) -> Result<Vec<Value>> {
     eventually("every pod has a node", 2 * BOUND, || {
-        let pods = scene.kubectl.list("pods", LABEL)?;
+        let pods = fixture.kubectl.list("pods", LABEL)?;
         let bound = pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count();
         ensure!((pods.len(), bound) == (count, count), "{bound} of {}", pods.len());
         Ok(pods)

@@ -57,7 +57,7 @@ impl Weather {
 /// | `cut` | nothing passes any more, not even what is on its way |
 /// | `flap 3s` | cut for 3 s from now on, whole for 3 s, and so on |
 /// | `heal` | ends `cut` and `flap` |
-/// | `seed 7` | starts the schedules of losses and jitter anew |
+/// | `seed 7` | starts the schedules of losses and jitter again |
 /// | `counts` | answers with [`Counts`](crate::link::Counts) of both ways |
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Command {

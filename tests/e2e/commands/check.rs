@@ -1,0 +1,386 @@
+//! `edgeward check`: a healthy installation has no fault; what is broken is named, and fixed by the fix that is shown.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use edgeward_harness::checkout::workspace;
+use edgeward_harness::fixture::{Fixture, manifest};
+use edgeward_harness::installed::decode;
+use edgeward_harness::kubectl::{Kubectl, Said};
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::pki::Authority;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+use crate::leader::allow_user;
+
+/// A domain of its own: namespaces of other tests did not opt in to it.
+const DOMAIN: &str = "check.example";
+
+const LABEL: &str = "scheduling.check.example/managed";
+
+const MAP: &str = "edgeward-config";
+
+/// An installation of the test's own.
+struct Installation<'s, 'run> {
+    fixture: &'s Fixture<'run>,
+    home: String,
+    kubectl: Kubectl,
+    webhook: String,
+}
+
+impl Installation<'_, '_> {
+    fn check(&self) -> Result<Said> {
+        let map = format!("--config-map={}/{MAP}", self.home);
+        let webhook = format!("--webhook={}", self.webhook);
+        let user = format!("--as={}", self.user());
+        self.fixture.command(&["check", &map, &webhook, &user])
+    }
+
+    fn user(&self) -> &str {
+        &self.fixture.namespace
+    }
+
+    fn is_healthy(&self) -> Result<()> {
+        eventually("nothing is wrong", BOUND, || {
+            let said = self.check()?;
+            ensure!(said.succeeded, "{}{}", said.stdout, said.stderr);
+            ensure!(said.stdout.ends_with("\nno fault, no warning\n"), "{}", said.stdout);
+            Ok(())
+        })
+    }
+
+    /// Waits until a line of this level has these words, and nothing else is a fault; returns the fixes.
+    fn finds(&self, level: &str, words: &str) -> Result<Vec<String>> {
+        eventually(&format!("{level}: {words}"), BOUND, || {
+            let said = self.check()?;
+            let lines: Vec<_> = said.stdout.lines().collect();
+            let at = lines
+                .iter()
+                .position(|line| line.starts_with(level) && line.contains(words));
+            ensure!(at.is_some(), "{}{}", said.stdout, said.stderr);
+            ensure!(said.succeeded == (level != "FAULT"), "{}", said.stdout);
+            let fixes = lines.iter().filter_map(|line| line.trim_start().strip_prefix("fix: "));
+            Ok(fixes.map(str::to_owned).collect())
+        })
+    }
+
+    /// Runs the fixes as they stand, but for what a person fills in.
+    fn fix(&self, fixes: &[String], blank: &str, filled: &str) -> Result<()> {
+        ensure!(!fixes.is_empty(), "no fix");
+        for fix in fixes {
+            let script = format!("cd {}; {}", self.fixture.dir.display(), fix.replace(blank, filled));
+            self.kubectl
+                .shell(&script, &self.fixture.kubeconfig(), &self.fixture.dir)?;
+        }
+        self.is_healthy()
+    }
+
+    /// `caBundle` of the first entry.
+    fn bundle(&self) -> Result<String> {
+        let found = self
+            .fixture
+            .kubectl
+            .get("mutatingwebhookconfiguration", &self.webhook)?;
+        decode(&found["webhooks"][0]["clientConfig"]["caBundle"])
+    }
+
+    fn patch(&self, kind: &str, name: &str, patch: &Value) -> Result<()> {
+        let args = ["patch", kind, name, "--type=json", "-p", &patch.to_string()];
+        self.kubectl.run(&args, "").map(drop)
+    }
+}
+
+/// The role of docs/operations.md by which the ConfigMap is read.
+fn allow_map(kubectl: &Kubectl, user: &str) -> Result<()> {
+    let map = format!("--resource-name={MAP}");
+    kubectl.run(
+        &[
+            "create",
+            "role",
+            "config",
+            "--verb=list,watch",
+            "--resource=configmaps",
+            &map,
+        ],
+        "",
+    )?;
+    let user = format!("--user={user}");
+    kubectl
+        .run(&["create", "rolebinding", "config", "--role=config", &user], "")
+        .map(drop)
+}
+
+/// Broken one at a time, and fixed by what the check says.
+pub(crate) fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    let edge = nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    let mut config = nodes.config();
+    config["domain"] = json!(DOMAIN);
+    let mut edgeward = fixture.live_edgeward(&config)?;
+    let home = fixture.home()?;
+    let installation = Installation {
+        fixture,
+        kubectl: fixture.kubectl_in(&home),
+        webhook: format!("zz-edgeward-{}", fixture.namespace),
+        home,
+    };
+    let map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": MAP},
+        "data": {"config.yaml": config.to_string()},
+    });
+    installation.kubectl.create(&map)?;
+    allow_user(fixture, installation.user())?;
+    allow_map(&installation.kubectl, installation.user())?;
+    let registered = fixture.register_under(DOMAIN, &manifest()?, &edgeward.url, &edgeward.ca)?;
+    fs::write(fixture.dir.join("ca.crt"), &edgeward.ca)?;
+    installation.is_healthy()?;
+
+    // A verb.
+    let verbs = json!([{"op": "replace", "path": "/rules/0/verbs", "value": ["list"]}]);
+    installation.patch("clusterrole", &fixture.namespace, &verbs)?;
+    let fixes = installation.finds("FAULT", &format!("{} may not watch pods: ", installation.user()))?;
+    ensure!(fixes.len() == 3, "{fixes:?}");
+    installation.fix(&fixes, "", "")?;
+    // The role is there by now; the binding alone is lost.
+    let binding = ["delete", "clusterrolebinding", "edgeward-pods-watch"];
+    fixture.kubectl.run(&binding, "")?;
+    let fixes = installation.finds("FAULT", &format!("{} may not watch pods: ", installation.user()))?;
+    installation.fix(&fixes, "", "")?;
+    what_may_not_be_reviewed(&installation)?;
+    nobody_is_installed(&installation)?;
+
+    // The authority.
+    let webhook = &installation.webhook;
+    let bundle = |pem: &str| json!([{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": STANDARD.encode(pem)}]);
+    let stranger = Authority::new()?;
+    let of_nobody = "its certificate is of none of the authorities in caBundle";
+    installation.patch("mutatingwebhookconfiguration", webhook, &bundle(&stranger.certificate))?;
+    // The other entry has it, and the stranger stays: somebody may be served by that.
+    let fixes = installation.finds("FAULT", of_nobody)?;
+    installation.fix(&fixes, "", "")?;
+    let both = installation.bundle()?;
+    ensure!(
+        both.contains(stranger.certificate.trim()) && both.contains(edgeward.ca.trim()),
+        "{both}"
+    );
+    // Where no entry has it, it is a file's; and where there is no file, nothing happens.
+    for entry in [0, 1] {
+        let path = format!("/webhooks/{entry}/clientConfig/caBundle");
+        let replace = json!([{"op": "replace", "path": path, "value": STANDARD.encode(&stranger.certificate)}]);
+        installation.patch("mutatingwebhookconfiguration", webhook, &replace)?;
+    }
+    let fixes = installation.finds("FAULT", of_nobody)?;
+    ensure!(fixes.len() == 2, "{fixes:?}");
+    let elsewhere = fixture.dir.join("elsewhere");
+    fs::create_dir_all(&elsewhere)?;
+    for fix in &fixes {
+        let pasted = installation
+            .kubectl
+            .in_shell(fix, &fixture.kubeconfig(), &elsewhere)
+            .output()?;
+        ensure!(!pasted.status.success(), "{fix}");
+    }
+    ensure!(
+        installation.bundle()? == stranger.certificate,
+        "{}",
+        installation.bundle()?
+    );
+    installation.fix(&fixes, "", "")?;
+
+    // The registration, and whom it calls.
+    drop(registered);
+    let fixes = installation.finds("FAULT", &format!("there is no MutatingWebhookConfiguration {webhook}"))?;
+    let repository = format!("cd {}; ", workspace().display());
+    for fix in &fixes {
+        let script = format!("{repository}{fix}");
+        installation
+            .kubectl
+            .shell(&script, &fixture.kubeconfig(), &fixture.dir)?;
+    }
+    installation.finds("FAULT", "pods.edgeward.io has no caBundle")?;
+    fixture
+        .kubectl
+        .run(&["delete", "mutatingwebhookconfiguration", webhook], "")?;
+    let registered = fixture.register_under(DOMAIN, &manifest()?, &edgeward.url, &edgeward.ca)?;
+    installation.is_healthy()?;
+    let service = json!({"namespace": installation.home, "name": "edgeward", "path": "/mutate"});
+    let client = json!({"service": service, "caBundle": STANDARD.encode(&edgeward.ca)});
+    let replace = |value: &Value| json!([{"op": "replace", "path": "/webhooks/0/clientConfig", "value": value}]);
+    installation.patch("mutatingwebhookconfiguration", webhook, &replace(&client))?;
+    installation.finds(
+        "FAULT",
+        &format!("calls the Service {}/edgeward, which does not exist", installation.home),
+    )?;
+    let client = json!({"url": edgeward.url, "caBundle": STANDARD.encode(&edgeward.ca)});
+    installation.patch("mutatingwebhookconfiguration", webhook, &replace(&client))?;
+    installation.is_healthy()?;
+
+    // A domain that was changed in one place only; what else was changed in the registration stays.
+    let changed = json!([
+        {"op": "replace", "path": "/webhooks/0/namespaceSelector/matchExpressions/0/key", "value": "scheduling.old.example/managed"},
+        {"op": "replace", "path": "/webhooks/0/matchConditions/1/expression",
+         "value": "object.metadata.?labels[?'scheduling.old.example/managed'].orValue('') != 'false'"},
+        {"op": "add", "path": "/webhooks/0/namespaceSelector/matchExpressions/-",
+         "value": {"key": "team", "operator": "NotIn", "values": ["theirs"]}},
+    ]);
+    installation.patch("mutatingwebhookconfiguration", webhook, &changed)?;
+    let fixes = installation.finds("FAULT", &format!("but no webhook of {webhook} selects it"))?;
+    installation.fix(&fixes, "", "")?;
+    let entry = &fixture.kubectl.get("mutatingwebhookconfiguration", webhook)?["webhooks"][0];
+    let fixed = entry.to_string();
+    ensure!(
+        fixed.contains("theirs") && fixed.contains(LABEL) && !fixed.contains("old.example"),
+        "{fixed}"
+    );
+
+    // Labels.
+    fixture
+        .kubectl
+        .run(&["label", "namespace", &fixture.namespace, &format!("{LABEL}-")], "")?;
+    let fixes = installation.finds("warning", &format!("none is labelled {LABEL}=true"))?;
+    installation.fix(&fixes, "NAMESPACE", &fixture.namespace)?;
+    let label = nodes.edge_label();
+    let (key, _) = label.split_once('=').context("a label")?;
+    fixture.kubectl.run(&["label", "node", &edge, &format!("{key}-")], "")?;
+    let fixes = installation.finds("FAULT", &format!("site edge: no node carries {label}"))?;
+    installation.fix(&fixes, "NODE", &edge)?;
+    fixture.kubectl.run(&["cordon", &edge], "")?;
+    let fixes = installation.finds("warning", &format!("none is Ready and not cordoned: {edge}"))?;
+    installation.fix(&fixes, "", "")?;
+
+    // The configuration, of which every fault is named.
+    let broken = json!([
+        {"op": "add", "path": "/data/lossThresholdPct", "value": "many"},
+        {"op": "add", "path": "/data/enableOffload", "value": "perhaps"},
+    ]);
+    installation.patch("configmap", MAP, &broken)?;
+    for fault in ["lossThresholdPct: \"many\"", "enableOffload: \"perhaps\""] {
+        installation.finds("FAULT", fault)?;
+    }
+    installation.kubectl.run(&["replace", "-f", "-"], &map.to_string())?;
+    installation.is_healthy()?;
+
+    custom_resources(&installation)?;
+
+    // What cannot be seen from here is not taken for good.
+    nodes.wan.close();
+    installation.finds("warning", "site cloud does not answer, seen from here")?;
+    nodes.wan.reopen()?;
+    edgeward.kill()?;
+    nobody_leads(&installation)?;
+    let report = installation.check()?.stdout;
+    ensure!(report.contains("cannot be looked at from here"), "{report}");
+    drop(registered);
+    Ok(())
+}
+
+/// What is not there is one fault, and not as many as it would need rights.
+fn nobody_is_installed(installation: &Installation<'_, '_>) -> Result<()> {
+    let map = format!("--config-map={}/{MAP}", installation.home);
+    let said = installation.fixture.command(&["check", &map])?;
+    let rights: Vec<_> = said.stdout.lines().filter(|line| line.contains(" rights ")).collect();
+    let account = format!("there is no ServiceAccount {}/edgeward. ", installation.home);
+    ensure!(
+        matches!(rights[..], [only] if only.starts_with("FAULT") && only.contains(&account)),
+        "{}",
+        said.stdout
+    );
+    // By a group alone.
+    let somebody = [
+        "check",
+        &map,
+        "--as=somebody",
+        "--as-group=others",
+        "--as-group=system:masters",
+    ];
+    let said = installation.fixture.command(&somebody)?;
+    ensure!(
+        said.stdout.contains("somebody has every right that edgeward needs"),
+        "{}",
+        said.stdout
+    );
+    Ok(())
+}
+
+/// That nobody leads is seen by the Lease, and the pods that stay held are named.
+fn nobody_leads(installation: &Installation<'_, '_>) -> Result<()> {
+    let home = &installation.home;
+    let since = format!("nobody leads by the Lease {home}/edgeward, since 20");
+    let look = format!("kubectl -n {home} get deployments,pods ");
+    let scale = format!("kubectl -n {home} scale deployment edgeward --replicas=2 ");
+    let fixes = installation.finds("FAULT", &since)?;
+    ensure!(fixes.iter().any(|fix| fix.starts_with(&look)), "{fixes:?}");
+    let mut deployment = workloads::deployment("edgeward", 0, json!({}));
+    deployment["metadata"]["namespace"] = json!(home);
+    installation.kubectl.create(&deployment)?;
+    let mut pod = workloads::pod("held", json!({"slo.check.example/class": "latency"}));
+    pod["metadata"]["annotations"]["scheduling.check.example/reason"] = json!("held_no_capacity");
+    pod["metadata"]["annotations"]["scheduling.check.example/timestamp"] = json!("2026-01-01T00:00:00Z");
+    pod["spec"]["schedulingGates"] = json!([{"name": "scheduling.check.example/awaiting-capacity"}]);
+    installation.fixture.kubectl.create(&pod)?;
+    let held = format!("pod {}/held is held beyond its limit, ", installation.fixture.namespace);
+    let fixes = installation.finds("FAULT", &held)?;
+    let scaled = fixes
+        .iter()
+        .filter(|fix| fix.starts_with(&scale) && fix.contains("release --all --domain=check.example"));
+    ensure!(scaled.count() == 2, "{fixes:?}");
+    let gone = ["delete", "pod", "held", "--grace-period=0", "--force"];
+    installation.fixture.kubectl.run(&gone, "").map(drop)
+}
+
+/// Who may not review the rights of others learns nothing of them, and is not told to take them.
+fn what_may_not_be_reviewed(installation: &Installation<'_, '_>) -> Result<()> {
+    let fixture = installation.fixture;
+    fixture.kubectl.run(&["create", "serviceaccount", "nobody"], "")?;
+    let token = fixture.kubectl.run(&["create", "token", "nobody"], "")?.stdout;
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(fixture.edgeward_kubeconfig())?)?;
+    config["users"][0]["user"] = json!({"token": token.trim_end()});
+    let kubeconfig = fixture.dir.join("nobody");
+    fs::write(&kubeconfig, config.to_string())?;
+    let map = format!("--config-map={}/{MAP}", installation.home);
+    let said = fixture.command_as(&kubeconfig, &["check", &map, "-o", "json"])?;
+    let report: Value = serde_json::from_str(&said.stdout)?;
+    let findings = report["findings"].as_array().context("findings")?;
+    let rights: Vec<_> = findings.iter().filter(|found| found["area"] == "rights").collect();
+    let [only] = &*rights else {
+        anyhow::bail!("{report:#}");
+    };
+    let fix = only["fix"].as_str().context("a fix")?;
+    ensure!(
+        only["level"] == "warning" && fix.contains("--as=system:serviceaccount:"),
+        "{only:#}"
+    );
+    Ok(())
+}
+
+/// Policies that nobody asks for, and Sites that cannot be in use.
+fn custom_resources(installation: &Installation<'_, '_>) -> Result<()> {
+    let fixture = installation.fixture;
+    fixture.install_custom_resources()?;
+    installation.is_healthy()?;
+    let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "edgeward.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let policy = object("SloPolicy", "all", json!({"selector": {}, "slo": {"class": "batch"}}));
+    fixture.kubectl.create(&policy)?;
+    let words = format!("namespace {} has 1 SloPolicies and not both labels", fixture.namespace);
+    let fixes = installation.finds("warning", &words)?;
+    installation.fix(&fixes, "", "")?;
+    for name in ["one", "two"] {
+        fixture.kubectl.create(&object(
+            "Site",
+            name,
+            json!({"kind": "edge", "nodeSelector": {"site": name}}),
+        ))?;
+    }
+    installation.finds("FAULT", "no Site is in use: ")?;
+    fixture.kubectl.run(&["delete", "sites.edgeward.io", "--all"], "")?;
+    installation.is_healthy()?;
+    fixture.remove_custom_resources()?;
+    installation.is_healthy()
+}

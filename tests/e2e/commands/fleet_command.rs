@@ -1,0 +1,246 @@
+//! `edgeward fleet` and `edgeward review --live`: what people ask a live cluster with.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::kubectl::Said;
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+/// Runs edgeward as a command, with this configuration and the rights of a cluster administrator.
+pub(crate) fn edgeward(fixture: &Fixture<'_>, config: &Value, args: &[&str]) -> Result<Said> {
+    edgeward_as(&fixture.kubeconfig(), fixture, config, args)
+}
+
+fn edgeward_as(kubeconfig: &Path, fixture: &Fixture<'_>, config: &Value, args: &[&str]) -> Result<Said> {
+    let file = fixture.dir.join("command.yaml");
+    fs::write(&file, config.to_string())?;
+    fixture.command_as(kubeconfig, &[args, &[&format!("--config={}", file.display())]].concat())
+}
+
+/// The only item of a review of this object.
+fn review(fixture: &Fixture<'_>, config: &Value, view: &[&str], object: &Value) -> Result<Value> {
+    let file = fixture.dir.join("object.json");
+    fs::write(&file, object.to_string())?;
+    let file = format!("--filename={}", file.display());
+    let namespace = format!("--namespace={}", fixture.namespace);
+    let args = [&["review", &file, &namespace, "--output=json"], view].concat();
+    let said = edgeward(fixture, config, &args)?;
+    let mut list: Value = serde_json::from_str(&said.stdout).with_context(|| said.stderr.clone())?;
+    ensure!(list["items"].as_array().map(Vec::len) == Some(1), "{list}");
+    Ok(list["items"][0].take())
+}
+
+/// Verdict, site and reason of an item.
+fn outcome(item: &Value) -> Value {
+    json!([item["verdict"], item["site"], item["reason"]])
+}
+
+fn pod(name: &str, millicores: u32) -> Value {
+    let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"});
+    let mut pod = workloads::pod(name, slo);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
+    pod
+}
+
+/// The file of a live cluster says what kubectl says, and a review on it what the API server's own answer says.
+pub(crate) fn a_cluster_becomes_a_file(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    let edge = nodes.edge_node("edge-0", "2")?;
+    let small = nodes.edge_node("edge-1", "1")?;
+    let cloud = nodes.cloud_node("cloud-0")?;
+    let config = nodes.config();
+    let running = fixture.live_edgeward(&config)?;
+    let _registered = fixture.register(&running.url, &running.ca)?;
+    for (name, millicores) in [("first", 1_500), ("second", 700)] {
+        fixture.kubectl.create(&pod(name, millicores))?;
+        eventually("it runs", BOUND, || {
+            let pod = fixture.kubectl.get("pod", name)?;
+            ensure!(pod["status"]["phase"] == "Running", "{}", pod["status"]);
+            Ok(())
+        })?;
+    }
+    fixture.kubectl.run(&["cordon", &small], "")?;
+    wait_for_nobody(fixture)?;
+
+    let said = edgeward(fixture, &config, &["fleet", "--output=yaml"])?;
+    ensure!(said.succeeded, "{}", said.stderr);
+    let file = fixture.dir.join("seen.yaml");
+    fs::write(&file, &said.stdout)?;
+    let fleet: Value = serde_saphyr::from_str(&said.stdout)?;
+    for name in [&edge, &small, &cloud] {
+        compare(fixture, &fleet, name)?;
+    }
+    // kube-scheduler's word counts at once, and not only after the 15 s in which it may change its mind.
+    let closed = &fleet["sites"][0]["closed"];
+    ensure!(
+        closed[0]["namespace"] == fixture.namespace && closed[0]["pods"] == 1,
+        "{closed}"
+    );
+    let wan = &fleet["sites"][1]["wan"];
+    ensure!(wan["health"] == "healthy" && wan["rttMs"].is_number(), "{wan}");
+    let table = edgeward(fixture, &config, &["fleet"])?.stdout;
+    for name in ["edge  ", "cloud  ", &edge, &small, &cloud, "cordoned", "healthy, "] {
+        ensure!(table.contains(name), "no {name} in\n{table}");
+    }
+
+    for millicores in [400, 700] {
+        let asking = pod("asking", millicores);
+        let offline = review(fixture, &config, &[&format!("--fleet={}", file.display())], &asking)?;
+        eventually("both reviews agree", BOUND, || {
+            let live = review(fixture, &config, &["--live"], &asking)?;
+            ensure!(
+                outcome(&live) == outcome(&offline),
+                "live {live:#}, offline {offline:#}"
+            );
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Creates a pod that waits for the company of one that never comes.
+fn wait_for_nobody(fixture: &Fixture<'_>) -> Result<()> {
+    let mut job = workloads::job("lonely", workloads::batch());
+    let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nobody"}}});
+    job["spec"]["template"]["spec"]["affinity"] =
+        json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    fixture.kubectl.create(&job)?;
+    eventually("kube-scheduler finds no node", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "app=lonely")?;
+        let conditions = pods.first().map(|pod| pod["status"]["conditions"].to_string());
+        ensure!(
+            conditions
+                .as_ref()
+                .is_some_and(|conditions| conditions.contains("Unschedulable")),
+            "{conditions:?}"
+        );
+        Ok(())
+    })
+}
+
+/// Holds a node of the fleet file against what kubectl says of it and of the pods on it.
+fn compare(fixture: &Fixture<'_>, fleet: &Value, name: &str) -> Result<()> {
+    let nodes = fleet["nodes"].as_array().context("nodes")?;
+    let seen = nodes.iter().find(|node| node["name"] == name);
+    let seen = seen.with_context(|| format!("{name} is not in the file"))?;
+    let node = fixture.kubectl.get("node", name)?;
+    ensure!(seen["labels"] == node["metadata"]["labels"], "{name}: {seen}");
+    let cordoned = node["spec"]["unschedulable"] == true;
+    ensure!(
+        seen["unschedulable"] == cordoned && seen["ready"] == true,
+        "{name}: {seen}"
+    );
+    let said = fixture.kubectl.run(
+        &[
+            "get",
+            "pods",
+            "--all-namespaces",
+            "-o",
+            "json",
+            "--field-selector",
+            &format!("spec.nodeName={name}"),
+        ],
+        "",
+    )?;
+    let pods: Value = serde_json::from_str(&said.stdout)?;
+    let pods = pods["items"].as_array().context("items")?;
+    let requested = pods.iter().map(|pod| {
+        let cpu = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].as_str();
+        cpu.and_then(|cpu| cpu.strip_suffix('m')?.parse::<u64>().ok())
+            .unwrap_or(0)
+    });
+    let used = json!(format!("{}m", requested.sum::<u64>()));
+    ensure!(seen["used"]["cpu"] == used, "{name}: {} and not {used}", seen["used"]);
+    ensure!(
+        seen["used"]["pods"] == pods.len(),
+        "{name}: {} and not {}",
+        seen["used"],
+        pods.len()
+    );
+    Ok(())
+}
+
+/// What the API server says, warnings and refusals included, and why it may say nothing of ours.
+pub(crate) fn the_real_answer(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "2")?;
+    nodes.cloud_node("cloud-0")?;
+    let config = nodes.config();
+    let running = fixture.live_edgeward(&config)?;
+    let _registered = fixture.register(&running.url, &running.ca)?;
+    let live = |object: &Value| review(fixture, &config, &["--live"], object);
+
+    // A template has no name, and its controller is not there.
+    let item = live(&workloads::deployment("web", 1, workloads::latency()))?;
+    ensure!(
+        outcome(&item) == json!(["edge", "edge", "edge_feasible_slo_met"]),
+        "{item:#}"
+    );
+    ensure!(
+        item["answer"]["nodeSelector"]
+            .to_string()
+            .contains(&nodes.label("edge")),
+        "{item:#}"
+    );
+
+    let item = live(&workloads::pod("faulty", json!({"slo.example.io/class": "fast"})))?;
+    ensure!(
+        outcome(&item) == json!(["edge", "edge", "edge_invalid_slo"]),
+        "{item:#}"
+    );
+    ensure!(
+        item["warnings"][0]
+            .as_str()
+            .is_some_and(|text| text.contains("\"fast\"")),
+        "{item:#}"
+    );
+
+    // A name that is taken is no obstacle.
+    fixture.kubectl.create(&pod("taken", 100))?;
+    let item = live(&pod("taken", 100))?;
+    ensure!(item["verdict"] == "edge", "{item:#}");
+
+    let mut impossible = pod("impossible", 100);
+    impossible["spec"]["containers"] = json!([]);
+    let item = live(&impossible)?;
+    ensure!(
+        item["verdict"] == "refused" && item["answer"]["refusal"].is_string(),
+        "{item:#}"
+    );
+
+    let causes = |item: &Value| item["answer"]["causes"].to_string();
+    let item = live(&workloads::pod("no-slo", json!({})))?;
+    ensure!(causes(&item).contains("passthrough_not_managed"), "{item:#}");
+    let (unmanaged, _) = fixture.another_namespace("unmanaged", json!({}))?;
+    let mut elsewhere = pod("elsewhere", 100);
+    elsewhere["metadata"]["namespace"] = json!(unmanaged);
+    let item = live(&elsewhere)?;
+    ensure!(item["verdict"] == "passthrough" && item["reason"].is_null(), "{item:#}");
+    let expected = format!("namespace {unmanaged} is not labelled scheduling.example.io/managed=true");
+    ensure!(causes(&item).contains(&expected), "{item:#}");
+
+    forbidden(fixture, &config)
+}
+
+/// Who may not list is told what is missing.
+fn forbidden(fixture: &Fixture<'_>, config: &Value) -> Result<()> {
+    let token = fixture.kubectl.run(&["create", "token", "default"], "")?.stdout;
+    let mut nobody: Value = serde_saphyr::from_str(&fs::read_to_string(fixture.kubeconfig())?)?;
+    nobody["users"] = json!([{"name": "nobody", "user": {"token": token.trim()}}]);
+    nobody["contexts"][0]["context"]["user"] = json!("nobody");
+    let file = fixture.dir.join("nobody.yaml");
+    fs::write(&file, nobody.to_string())?;
+    let said = edgeward_as(&file, fixture, config, &["fleet"])?;
+    ensure!(!said.succeeded, "{}", said.stdout);
+    let expected = format!(
+        "\"system:serviceaccount:{}:default\" cannot list resource",
+        fixture.namespace
+    );
+    ensure!(said.stderr.contains(&expected), "{}", said.stderr);
+    Ok(())
+}

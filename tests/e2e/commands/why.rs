@@ -1,0 +1,266 @@
+//! `kubectl edgeward why`: why a pod is where it is, or does not run.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::fixture::{Fixture, manifest, with_long_timeout};
+use edgeward_harness::kubectl::Said;
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+/// A domain of its own, so that no other test's edgeward releases what is held here.
+const DOMAIN: &str = "why.example";
+
+const GATE: &str = "scheduling.why.example/awaiting-capacity";
+
+fn pod(name: &str) -> Value {
+    let slo = json!({"slo.why.example/class": "batch", "slo.why.example/deadlineMs": "600000"});
+    let mut pod = workloads::pod(name, slo);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("900m");
+    pod
+}
+
+/// The nodes' configuration under that domain, by which pods are held.
+fn config(nodes: &Nodes<'_>) -> Value {
+    let mut config = nodes.config();
+    config["domain"] = json!(DOMAIN);
+    config["onNoCapacity"] = json!("hold");
+    config["holdLimits"] = json!({"latency": "1h", "throughput": "1h", "batch": "1h"});
+    config
+}
+
+/// Asks as a user would: kubectl finds edgeward under its other name, which finds the configuration in its ConfigMap, and
+/// its Lease beside that.
+struct Asking<'s, 'run> {
+    fixture: &'s Fixture<'run>,
+    config: String,
+}
+
+impl<'s, 'run> Asking<'s, 'run> {
+    fn new(fixture: &'s Fixture<'run>, config: &Value) -> Result<Self> {
+        fs::create_dir(fixture.dir.join("bin"))?;
+        symlink(fixture.program, fixture.dir.join("bin/kubectl-edgeward"))?;
+        let home = fixture.home()?;
+        fixture.kubectl_in(&home).create(&json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "edgeward-config"},
+            "data": {"config.yaml": config.to_string()},
+        }))?;
+        Ok(Self {
+            fixture,
+            config: format!("{home}/edgeward-config"),
+        })
+    }
+
+    fn why(&self, namespace: &str, args: &str) -> Result<String> {
+        let (bin, config) = (self.fixture.dir.join("bin"), &self.config);
+        let script = format!(
+            "PATH={}:$PATH; kubectl edgeward why {args} -n {namespace} --config-map {config}",
+            bin.display()
+        );
+        self.fixture
+            .kubectl
+            .shell(&script, &self.fixture.kubeconfig(), &self.fixture.dir)
+    }
+
+    /// Fails unless the answer begins with these words and has these lines.
+    fn says(&self, pod: &str, first: &str, others: &[&str]) -> Result<()> {
+        let namespace = &self.fixture.namespace;
+        let text = self.why(namespace, &format!("pod/{pod}"))?;
+        let expected = format!("{namespace}/{pod} {first}");
+        ensure!(text.starts_with(&expected), "not {expected:?} in\n{text}");
+        for line in others {
+            ensure!(text.contains(line), "no {line:?} in\n{text}");
+        }
+        Ok(())
+    }
+}
+
+/// Creates a pod and waits until it runs.
+fn run(fixture: &Fixture<'_>, name: &str) -> Result<()> {
+    fixture.kubectl.create(&pod(name))?;
+    eventually(&format!("{name} runs"), BOUND, || {
+        let pod = fixture.kubectl.get("pod", name)?;
+        ensure!(pod["status"]["phase"] == "Running", "{}", pod["status"]);
+        Ok(())
+    })
+}
+
+/// One at the edge, one in the cloud, one that is held, one that nobody decided, and one that does not exist.
+pub(crate) fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    let edge = nodes.edge_node("edge-0", "1")?;
+    let cloud = nodes.cloud_node("cloud-0")?;
+    let config = config(&nodes);
+    let mut edgeward = fixture.live_edgeward(&config)?;
+    let _registered = fixture.register_under(DOMAIN, &with_long_timeout(manifest()?), &edgeward.url, &edgeward.ca)?;
+    let outcome = |expected: &str| {
+        eventually(&format!("a pod: {expected}"), BOUND, || {
+            let pod = fixture.kubectl.dry_run(&pod("asking"))?;
+            let reason = &pod["metadata"]["annotations"]["scheduling.why.example/reason"];
+            ensure!(reason == expected, "{reason}");
+            Ok(())
+        })
+    };
+    let asking = Asking::new(fixture, &config)?;
+
+    outcome("edge_feasible_slo_met")?;
+    run(fixture, "near")?;
+    let first = format!("runs on node {edge} of site edge: it fits and meets its SLO (edge_feasible_slo_met)\n");
+    // Its own room counts as free.
+    asking.says(
+        "near",
+        &first,
+        &[
+            "asks for  batch, deadline 600000 ms, priority 5, cpu 900m",
+            "now       site edge: ",
+        ],
+    )?;
+
+    outcome("cloud_edge_no_capacity")?;
+    run(fixture, "far")?;
+    let first = format!("runs on node {cloud} of site cloud: the edge has no room");
+    let then = "edge: ETA 1900 ms, fits 0 nodes, refused: no_room\n";
+    asking.says(
+        "far",
+        &first,
+        &[then, "now       site cloud: ", "no_room (largestFree {\"cpu\":100,"],
+    )?;
+    fixture.kubectl.run(&["delete", "pod", "near", "--now"], "")?;
+    let changed = ["changed   site cloud → edge\n", "edge: nodes that it fits 0 → 1\n"];
+    eventually("it would be decided otherwise", BOUND, || {
+        asking.says("far", &first, &changed)
+    })?;
+    let json: Value = serde_json::from_str(&asking.why(&fixture.namespace, "far -o json")?)?;
+    ensure!(
+        json["kind"] == "PodExplanation" && json["decided"]["site"] == "cloud" && json["now"]["site"] == "edge",
+        "{json:#}"
+    );
+    ensure!(json["standing"]["node"] == *cloud, "{json:#}");
+
+    run(fixture, "near-again")?;
+    nodes.wan.close();
+    outcome("held_no_capacity")?;
+    for name in ["first", "second"] {
+        let created = fixture.kubectl.create(&pod(name))?;
+        let gates = &created["spec"]["schedulingGates"];
+        ensure!(gates[0]["name"] == GATE, "{gates}");
+    }
+    let said = [
+        "decided   hold: ",
+        "now       hold: ",
+        "refused: unreachable",
+        "kube-scheduler: ",
+    ];
+    let mut ahead = Vec::new();
+    for name in ["first", "second"] {
+        eventually("it is told for how long it is held", BOUND, || {
+            let json: Value = serde_json::from_str(&asking.why(&fixture.namespace, &format!("{name} -o json"))?)?;
+            ensure!(json["standing"]["heldSeconds"].as_u64() > Some(0), "{json:#}");
+            let before = format!("{}/{name} does not run: held by edgeward for ", fixture.namespace);
+            let after = ": no site has room for it; it waits behind our scheduling gate (held_no_capacity)";
+            let answer = json["answer"].as_str().context("no answer")?;
+            let waited = answer.strip_prefix(&before).and_then(|rest| rest.strip_suffix(after));
+            let number = waited.and_then(|waited| waited.strip_suffix(" s").or(waited.strip_suffix(" min")));
+            ensure!(number.is_some_and(|number| number.parse::<u64>().is_ok()), "{answer}");
+            Ok(())
+        })?;
+        asking.says(name, "does not run: held by edgeward for ", &said)?;
+        let json: Value = serde_json::from_str(&asking.why(&fixture.namespace, &format!("{name} -o json"))?)?;
+        ensure!(json["queue"]["held"] == 2, "{json:#}");
+        ahead.push(json["queue"]["ahead"].as_u64());
+    }
+    // Of the same second, in an order of their uids.
+    ahead.sort_unstable();
+    ensure!(ahead == [Some(0), Some(1)], "{ahead:?}");
+
+    let mut named = pod("named");
+    named["spec"]["nodeName"] = json!(cloud);
+    fixture.kubectl.create(&named)?;
+    let text = asking.why(&fixture.namespace, "named")?;
+    let cause = ": edgeward did not decide it: it was created with its nodeName, which edgeward leaves alone (";
+    let first = text.lines().next().context("an answer")?;
+    ensure!(
+        first.contains(cause) && first.contains("; or edgeward did not answer"),
+        "{text}"
+    );
+
+    let (namespace, kubectl) = fixture.another_namespace("unlabelled", json!({}))?;
+    let mut stranger = pod("stranger");
+    stranger["spec"]["nodeSelector"] = json!({"why.example/nowhere": "true"});
+    kubectl.create(&stranger)?;
+    let text = eventually("kube-scheduler finds no node", BOUND, || {
+        let text = asking.why(&namespace, "stranger")?;
+        ensure!(text.contains("kube-scheduler finds no node for it: "), "{text}");
+        Ok(text)
+    })?;
+    let cause = format!("namespace {namespace} is not labelled scheduling.why.example/managed=true");
+    let first = text.lines().next().context("an answer")?;
+    ensure!(
+        first.ends_with(&format!(": edgeward did not decide it: {cause}")),
+        "{text}"
+    );
+
+    let nobody = asking
+        .why(&fixture.namespace, "pod/nobody")
+        .err()
+        .context("an answer about nobody")?;
+    let expected = format!("there is no pod {}/nobody", fixture.namespace);
+    ensure!(nobody.to_string().contains(&expected), "{nobody}");
+
+    edgeward.kill()?;
+    without_anybody(fixture, &asking, "first")
+}
+
+/// With every replica dead, whoever asks about a held pod is told so, and whoever lets all go under the wrong domain, too.
+fn without_anybody(fixture: &Fixture<'_>, asking: &Asking<'_, '_>, held: &str) -> Result<()> {
+    let namespace = &fixture.namespace;
+    let first = eventually("nobody leads", BOUND, || {
+        let text = asking.why(namespace, held)?;
+        let first = text.lines().next().context("an answer")?;
+        let expected = ": nobody releases it: no replica of edgeward has led since 2";
+        ensure!(first.contains(expected), "{text}");
+        Ok(first.to_owned())
+    })?;
+    let command = format!("edgeward release {held} -n {namespace} --domain {DOMAIN}");
+    ensure!(
+        first.ends_with(&format!("; start a replica, or let it go: {command}")),
+        "{first}"
+    );
+
+    let text = kubeconfig_alone(fixture, &["why", held, "-n", namespace])?;
+    let cause =
+        format!(": its gate {GATE} is that of an edgeward with the domain {DOMAIN}, and example.io was asked about");
+    let first = text.stdout.lines().next().unwrap_or_default();
+    ensure!(text.succeeded && first.contains(&cause), "{text:?}");
+
+    // The default is assumed: an emergency is not over.
+    let all = format!("edgeward release --all --domain {DOMAIN}");
+    let assumed = kubeconfig_alone(fixture, &["release", "--all"])?;
+    ensure!(
+        !assumed.succeeded && assumed.stderr.contains(&format!(" to release them: {all}\n")),
+        "{assumed:?}"
+    );
+    // Whoever names a domain may have two of them.
+    let named = kubeconfig_alone(fixture, &["release", "--all", "--domain", "nobody.example"])?;
+    ensure!(named.succeeded && named.stderr.contains(&all), "{named:?}");
+
+    let args: Vec<_> = command.split(' ').skip(1).collect();
+    let one = kubeconfig_alone(fixture, &args)?;
+    ensure!(one.succeeded && one.stdout.contains(" released\n"), "{one:?}");
+    let args: Vec<_> = all.split(' ').skip(1).collect();
+    let rest = kubeconfig_alone(fixture, &args)?;
+    ensure!(rest.succeeded && rest.stdout.contains("1 released"), "{rest:?}");
+    let again = kubeconfig_alone(fixture, &["release", "--all"])?;
+    ensure!(again.succeeded && !again.stderr.contains(DOMAIN), "{again:?}");
+    Ok(())
+}
+
+/// With the rights of a cluster administrator, and nothing said of the configuration.
+fn kubeconfig_alone(fixture: &Fixture<'_>, args: &[&str]) -> Result<Said> {
+    fixture.command(args)
+}

@@ -1,0 +1,415 @@
+//! Our custom resources on a real API server.
+
+use anyhow::{Result, ensure};
+use edgeward_harness::fixture::{Fixture, MANAGED, POLICIES};
+use edgeward_harness::kubectl::Kubectl;
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Map, Value, json};
+
+use crate::commands::fleet_command;
+
+fn policy(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "edgeward.io/v1alpha1", "kind": "SloPolicy", "metadata": {"name": name}, "spec": spec})
+}
+
+fn site(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "edgeward.io/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec})
+}
+
+/// The API server takes the definitions and good objects, and refuses bad ones by a message that names field and value.
+pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
+    fixture.install_custom_resources()?;
+    let slo = |slo: Value| policy("p", &json!({"selector": {}, "slo": slo}));
+    let selector = |selector: Value| policy("p", &json!({"selector": selector, "slo": {"class": "batch"}}));
+    let bad = [
+        (slo(json!({})), "spec.slo.class: Required value"),
+        (
+            slo(json!({"class": "fast"})),
+            "spec.slo.class: Unsupported value: \"fast\": supported values: \"latency\", \"throughput\", \"batch\"",
+        ),
+        (
+            slo(json!({"class": "batch", "deadlineMs": 0})),
+            "spec.slo.deadlineMs: Invalid value: 0: is not a whole number of milliseconds from 1 to 31536000000",
+        ),
+        (
+            slo(json!({"class": "batch", "latencyTargetMs": 31_536_000_001_i64})),
+            "spec.slo.latencyTargetMs: Invalid value: 31536000001: is not",
+        ),
+        (
+            slo(json!({"class": "batch", "priority": 11})),
+            "spec.slo.priority: Invalid value: 11: is not a whole number from 0 to 10",
+        ),
+        (
+            slo(json!({"class": "batch", "offloadAllowed": "no"})),
+            "spec.slo.offloadAllowed: Invalid value: \"string\"",
+        ),
+        (
+            policy(
+                "p",
+                &json!({"selector": {}, "precedence": 2_000_000, "slo": {"class": "batch"}}),
+            ),
+            "spec.precedence: Invalid value: 2000000: is not a whole number from -1000000 to 1000000",
+        ),
+        (selector(json!({"matchLabels": {"a b": "c"}})), "a b is not a label key"),
+        (
+            selector(json!({"matchLabels": {"a": "c d"}})),
+            "c d is not a label value",
+        ),
+        (
+            selector(json!({"matchExpressions": [{"key": "a", "operator": "In"}]})),
+            "values must be stated with operator In",
+        ),
+        (
+            selector(json!({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]})),
+            "values must be empty with operator Exists",
+        ),
+        (
+            selector(json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]})),
+            "spec.selector.matchExpressions[0].operator: Unsupported value: \"Gt\"",
+        ),
+        (
+            site("s", &json!({"kind": "moon"})),
+            "spec.kind: Unsupported value: \"moon\": supported values: \"edge\", \"cloud\", \"liqo\"",
+        ),
+        (
+            site("s", &json!({"kind": "cloud", "nodeSelector": {}})),
+            "spec.nodeSelector: Invalid value: 0: spec.nodeSelector in body should have at least 1 properties",
+        ),
+        (
+            site("s", &json!({"kind": "cloud", "nodeSelector": {"zone": "b c"}})),
+            "b c is not a label value",
+        ),
+        (
+            site("s", &json!({"kind": "cloud", "probes": ["a:6443"]})),
+            "a:6443 is not a WAN endpoint",
+        ),
+        (
+            site("s", &json!({"kind": "cloud", "probes": ["icmp://a", "icmp://a"]})),
+            "an endpoint is listed twice",
+        ),
+        (
+            site("s", &json!({"kind": "edge", "probes": ["icmp://a"]})),
+            "probes are not for a site of kind edge",
+        ),
+        (
+            site("s", &json!({"kind": "edge", "rttThresholdMs": 5})),
+            "thresholds are not for a site of kind edge",
+        ),
+        (
+            site("s", &json!({"kind": "cloud", "rttThresholdMs": 0})),
+            "spec.rttThresholdMs: Invalid value: 0: is not a number from 0.001 to 60000 with at most three decimals",
+        ),
+        (
+            site("s", &json!({"kind": "cloud", "lossThresholdPct": 2.25})),
+            "spec.lossThresholdPct: Invalid value: 2.25: is not a number from 0.1 to 100 with at most one decimal",
+        ),
+        (
+            site("s", &json!({"kind": "cloud", "speedFactor": -1.5})),
+            "spec.speedFactor: Invalid value: -1.5",
+        ),
+        (
+            site("s", &json!({"kind": "cloud", "runtimeClassName": "A_b"})),
+            "spec.runtimeClassName: Invalid value: \"A_b\": A_b is not the name of a RuntimeClass",
+        ),
+        (
+            site("s", &json!({"kind": "cloud", "supports": ["gpu"]})),
+            "spec.supports[0]: Unsupported value: \"gpu\"",
+        ),
+        (
+            site(
+                "s",
+                &json!({"kind": "cloud", "tolerations": [{"operator": "Equal", "value": "x"}]}),
+            ),
+            "key may be empty only with operator Exists",
+        ),
+        (
+            site(
+                "s",
+                &json!({"kind": "cloud", "tolerations": [{"key": "a", "operator": "Exists", "value": "x"}]}),
+            ),
+            "value must be empty with operator Exists",
+        ),
+        (
+            site(
+                "s",
+                &json!({"kind": "cloud", "tolerations": [{"key": "a", "effect": "Never"}]}),
+            ),
+            "spec.tolerations[0].effect: Unsupported value: \"Never\"",
+        ),
+        (
+            site(&"s".repeat(64), &json!({"kind": "cloud"})),
+            "is longer than 63 characters",
+        ),
+    ];
+    // Of what a rule refuses, an older API server says the type.
+    let says_values = fixture.kubectl.minor()? >= 36;
+    let mut wrong = Vec::new();
+    for (object, expected) in bad {
+        let said = fixture
+            .kubectl
+            .attempt(&["create", "--dry-run=server", "-f", "-"], &object.to_string())?;
+        let mut found = said.stderr.contains(expected);
+        if let (false, Some((field, fault))) = (says_values, expected.split_once(" Invalid value: ")) {
+            let (_, fault) = fault.split_once(": ").unwrap_or_default();
+            found = said.stderr.contains(field) && said.stderr.contains(fault);
+        }
+        if said.succeeded || !found {
+            wrong.push(format!(
+                "{object}\n  expected {expected}\n  {}{}",
+                said.stdout, said.stderr
+            ));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+    let good = [
+        slo(json!({"class": "batch"})),
+        policy(
+            "p",
+            &json!({
+                "selector": {"matchLabels": {"app.kubernetes.io/name": "web", "empty": ""}, "matchExpressions": [
+                    {"key": "tier", "operator": "NotIn", "values": ["a", ""]}, {"key": "x", "operator": "DoesNotExist"}]},
+                "precedence": -5,
+                "slo": {"class": "latency", "deadlineMs": 1, "latencyTargetMs": 31_536_000_000_i64, "priority": 10, "offloadAllowed": false},
+            }),
+        ),
+        site("edge-of.town", &json!({"kind": "edge"})),
+        site(
+            "s",
+            &json!({
+                "kind": "cloud", "nodeSelector": {"zone": "b"}, "tolerations": [{"key": "cloud", "value": "b", "effect": "NoSchedule"}, {"operator": "Exists"}],
+                "runtimeClassName": "kata.b", "probes": ["icmp://a", "tcp://[::1]:1", "https://a/b?c"], "rttThresholdMs": 60000,
+                "lossThresholdPct": 0.1, "speedFactor": 1.125, "supports": ["hostPID", "persistentVolumeClaim"],
+            }),
+        ),
+    ];
+    for object in good {
+        fixture.kubectl.dry_run(&object)?;
+    }
+    Ok(())
+}
+
+/// A pod without annotations.
+fn plain(name: &str, app: &str) -> Value {
+    let mut pod = workloads::pod(name, json!({}));
+    pod["metadata"]["labels"] = json!({"app": app});
+    pod
+}
+
+/// The annotations of a pod that we read or write, by their names.
+fn annotations(pod: &Value) -> Map<String, Value> {
+    let all = pod["metadata"]["annotations"].as_object().into_iter().flatten();
+    let ours = all.filter_map(|(key, value)| {
+        let name = ["slo.example.io/", "scheduling.example.io/"]
+            .iter()
+            .find_map(|prefix| key.strip_prefix(prefix))?;
+        let is_stable = !["timestamp", "decision-id", "explain", "wanRttMs"].contains(&name);
+        is_stable.then(|| (name.to_owned(), value.clone()))
+    });
+    ours.collect()
+}
+
+/// Waits until such a pod would be created with exactly these annotations of ours.
+fn becomes(kubectl: &Kubectl, pod: &Value, expected: &Value) -> Result<()> {
+    eventually(&format!("{pod} gets {expected}"), BOUND, || {
+        let created = kubectl.dry_run(pod)?;
+        let found = Value::from(annotations(&created));
+        ensure!(found == *expected, "{found}");
+        Ok(())
+    })
+}
+
+/// Pods that state nothing are decided by policies, from the moment the definitions are there; annotations override single
+/// fields; of several policies one counts; who is selected by none, and when all are gone, is left alone.
+pub(crate) fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
+    fixture.remove_custom_resources()?;
+    let (namespace, kubectl) = fixture.another_namespace("shop", json!({MANAGED: "true", POLICIES: "true"}))?;
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "8")?;
+    nodes.cloud_node("cloud-0")?;
+    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let _registration = fixture.register_as(
+        "zz-edgeward",
+        &[&fixture.namespace, &namespace],
+        &edgeward.url,
+        &edgeward.ca,
+    )?;
+
+    // Without the definitions all is as it was.
+    let nothing = json!({});
+    let stated = json!({"class": "batch", "deadlineMs": "5000", "decision": "edge", "site": "edge", "reason": "edge_feasible_slo_met"});
+    becomes(&kubectl, &workloads::pod("stated", workloads::batch()), &stated)?;
+    becomes(&kubectl, &plain("web", "web"), &nothing)?;
+    let failures = edgeward.count("edgeward_watch_failures_total", &[("kind", "slopolicies")])?;
+    ensure!(failures == 0, "{failures}");
+
+    fixture.install_custom_resources()?;
+    let for_web = |name: &str, precedence: i64, slo: Value| {
+        policy(
+            name,
+            &json!({"selector": {"matchLabels": {"app": "web"}}, "precedence": precedence, "slo": slo}),
+        )
+    };
+    kubectl.create(&for_web(
+        "web",
+        0,
+        json!({"class": "batch", "deadlineMs": 60_000, "priority": 8}),
+    ))?;
+    let by_web = json!({"class": "batch", "deadlineMs": "60000", "priority": "8", "decision": "edge", "site": "edge",
+        "reason": "edge_feasible_slo_met"});
+    becomes(&kubectl, &plain("web", "web"), &by_web)?;
+    becomes(&kubectl, &plain("api", "api"), &nothing)?;
+    kubectl.create(&plain("stays", "web"))?;
+
+    // Single fields.
+    let mut own = plain("own", "web");
+    own["metadata"]["annotations"] = json!({"slo.example.io/priority": "2", "slo.example.io/offloadAllowed": "false"});
+    let mut by_both = by_web.clone();
+    by_both["priority"] = json!("2");
+    by_both["offloadAllowed"] = json!("false");
+    becomes(&kubectl, &own, &by_both)?;
+    let mut out = plain("out", "web");
+    out["metadata"]["labels"][MANAGED] = json!("false");
+    becomes(&kubectl, &out, &nothing)?;
+
+    // By name, then by precedence.
+    kubectl.create(&for_web("first", 0, json!({"class": "throughput"})))?;
+    let by_first = json!({"class": "throughput", "decision": "edge", "site": "edge", "reason": "edge_no_slo_target"});
+    becomes(&kubectl, &plain("web", "web"), &by_first)?;
+    kubectl.create(&for_web("strict", 10, json!({"class": "latency", "deadlineMs": 9_000})))?;
+    let by_strict = json!({"class": "latency", "deadlineMs": "9000", "decision": "edge", "site": "edge", "reason": "edge_feasible_slo_met"});
+    becomes(&kubectl, &plain("web", "web"), &by_strict)?;
+    for (name, overridden_by, overrides) in [
+        ("strict", json!([]), json!(["first", "web"])),
+        ("first", json!(["strict"]), json!(["web"])),
+        ("web", json!(["strict", "first"]), json!([])),
+    ] {
+        eventually("each policy says where it stands", BOUND, || {
+            let status = kubectl.get("slopolicy", name)?["status"].take();
+            let expected =
+                json!({"observedGeneration": 1, "faults": [], "overriddenBy": overridden_by, "overrides": overrides});
+            ensure!(status == expected, "{name}: {status}");
+            Ok(())
+        })?;
+    }
+
+    // What was decided stays as it was decided.
+    let stays = kubectl.get("pod", "stays")?;
+    ensure!(Value::from(annotations(&stays)) == by_web, "{stays:#}");
+
+    for name in ["strict", "first"] {
+        kubectl.run(&["delete", "slopolicy", name], "")?;
+    }
+    becomes(&kubectl, &plain("web", "web"), &by_web)?;
+    fixture.remove_custom_resources()?;
+    becomes(&kubectl, &plain("web", "web"), &nothing)?;
+    becomes(&kubectl, &workloads::pod("stated", workloads::batch()), &stated)
+}
+
+/// Sites replace those of the configuration while edgeward runs, and no decision in between is a wrong one; bad ones leave
+/// the good ones in use; `kubectl get sites` shows how they are; without any, the configuration's are in use again.
+pub(crate) fn sites_change(fixture: &Fixture<'_>) -> Result<()> {
+    fixture.remove_custom_resources()?;
+    fixture.install_custom_resources()?;
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let _registration = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let kubectl = &fixture.kubectl;
+    let asked = |millicores: u32| -> Result<Value> {
+        let mut pod = workloads::pod("asking", workloads::batch());
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
+        kubectl.dry_run(&pod)
+    };
+    // Every answer until then is one of the configuration before.
+    let change_to = |before: [&str; 2], after: [&str; 2]| {
+        let mut wrong = Vec::new();
+        eventually(&format!("{after:?} are in use"), BOUND, || {
+            let mut are_new = true;
+            for (millicores, before, after) in [(200, before[0], after[0]), (1_200, before[1], after[1])] {
+                let pod = asked(millicores)?;
+                let site = &annotations(&pod)["site"];
+                if site != before && site != after {
+                    wrong.push(format!("{millicores} m went to {site}, neither {before} nor {after}"));
+                }
+                are_new &= site == after;
+            }
+            ensure!(are_new, "not yet");
+            Ok(())
+        })?;
+        ensure!(wrong.is_empty(), "{wrong:?}");
+        Ok(())
+    };
+    change_to(["edge", "cloud"], ["edge", "cloud"])?;
+
+    kubectl.create(&json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sandboxed"}, "handler": "runc"}))?;
+    let mut specs = nodes.config()["sites"].clone();
+    for spec in specs.as_array_mut().into_iter().flatten() {
+        spec.as_object_mut().map(|spec| spec.remove("name"));
+    }
+    let [here, mut away] = [specs[0].take(), specs[1].take()];
+    away["runtimeClassName"] = json!("sandboxed");
+    kubectl.create(&site("away", &away))?;
+    kubectl.create(&site("here", &here))?;
+    change_to(["edge", "cloud"], ["here", "away"])?;
+    let [small, large] = [asked(200)?, asked(1_200)?].map(|mut pod| pod["spec"]["runtimeClassName"].take());
+    ensure!(small == Value::Null && large == "sandboxed", "{small} {large}");
+
+    let fleet = fleet_command::edgeward(fixture, &nodes.config(), &["fleet"])?.stdout;
+    let named: Vec<_> = fleet
+        .lines()
+        .skip(1)
+        .take(2)
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    ensure!(named == ["here", "away"], "{fleet}");
+
+    let shows = |name: &str, expected: &[&str]| {
+        eventually(&format!("{name} is {expected:?}"), BOUND, || {
+            let said = kubectl.run(&["get", "sites"], "")?.stdout;
+            let header: Vec<_> = said.lines().next().unwrap_or_default().split_whitespace().collect();
+            let columns = "NAME KIND HEALTH NODES FREE-CPU FREE-MEMORY QUEUE HELD RTT-MS LOSS-PCT LAST-PROBE AGE";
+            ensure!(header == columns.split(' ').collect::<Vec<_>>(), "{said}");
+            let row = said.lines().find(|line| line.split_whitespace().next() == Some(name));
+            let row: Vec<_> = row.unwrap_or_default().split_whitespace().collect();
+            ensure!(
+                row.len() > expected.len() && row[1..=expected.len()] == *expected,
+                "{said}"
+            );
+            Ok(())
+        })
+    };
+    shows("here", &["edge", "Ready", "1", "1000m", "65536Mi", "0"])?;
+    shows("away", &["cloud", "Ready", "1", "1000000m", "4194304Mi", "0"])?;
+    let status = kubectl.get("site", "away")?["status"].take();
+    ensure!(
+        status["lossPct"] == 0.0 && status["rttMs"].is_number() && status["lastProbe"].is_string(),
+        "{status}"
+    );
+    ensure!(status["observedGeneration"] == 1, "{status}");
+    nodes.wan.close();
+    shows("away", &["cloud", "Unreachable", "1"])?;
+    nodes.wan.reopen()?;
+    shows("away", &["cloud", "Ready", "1"])?;
+
+    // One edge too many: all as before, and every Site says why.
+    kubectl.create(&site(
+        "there",
+        &json!({"kind": "edge", "nodeSelector": {"there": "yes"}}),
+    ))?;
+    shows("there", &["edge", "Refused"])?;
+    let reason = kubectl.get("site", "there")?["status"]["reason"].take();
+    ensure!(
+        reason == "refused with the others: Sites: has 2 sites of kind edge; there must be exactly one",
+        "{reason}"
+    );
+    change_to(["here", "away"], ["here", "away"])?;
+    kubectl.run(&["delete", "site", "there"], "")?;
+    shows("here", &["edge", "Ready"])?;
+
+    fixture.remove_custom_resources()?;
+    change_to(["here", "away"], ["edge", "cloud"])
+}

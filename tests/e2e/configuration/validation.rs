@@ -1,0 +1,503 @@
+//! The ValidatingAdmissionPolicies of `webhook/`: what they say of a manifest is what edgeward's own parser says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use edgeward::platform::yaml;
+use edgeward_core::keys::Keys;
+use edgeward_core::model::slo::parse;
+use edgeward_harness::checkout::workspace;
+use edgeward_harness::fixture::{Fixture, MANAGED, POLICIES};
+use edgeward_harness::folder::copy;
+use edgeward_harness::kubectl::Kubectl;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use http::header::{CONTENT_TYPE, WARNING};
+use http::{HeaderValue, Request};
+use kube::Client;
+use kube::client::Body;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::commands::fleet_command::edgeward;
+
+/// The two policies, as their manifests call them.
+const FAULTS: &str = "edgeward-slo";
+const HINTS: &str = "edgeward-slo-hints";
+
+/// What makes pods: kind, resource, and where its pods' template is.
+const KINDS: [(&str, &str, &str); 7] = [
+    ("Pod", "/api/v1/{}/pods", ""),
+    ("Deployment", "/apis/apps/v1/{}/deployments", "/spec/template"),
+    ("StatefulSet", "/apis/apps/v1/{}/statefulsets", "/spec/template"),
+    ("DaemonSet", "/apis/apps/v1/{}/daemonsets", "/spec/template"),
+    ("ReplicaSet", "/apis/apps/v1/{}/replicasets", "/spec/template"),
+    ("Job", "/apis/batch/v1/{}/jobs", "/spec/template"),
+    (
+        "CronJob",
+        "/apis/batch/v1/{}/cronjobs",
+        "/spec/jobTemplate/spec/template",
+    ),
+];
+
+/// A row of the table.
+#[derive(Debug, Deserialize)]
+struct Row {
+    managed: Option<String>,
+    says: BTreeMap<String, String>,
+}
+
+fn table() -> Result<Vec<Row>> {
+    Ok(serde_saphyr::from_str(include_str!("../../golden/slo/table.yaml"))?)
+}
+
+impl Row {
+    fn annotations(&self) -> BTreeMap<String, &str> {
+        let said = self.says.iter();
+        said.map(|(name, value)| (format!("slo.example.io/{name}"), value.as_str()))
+            .collect()
+    }
+
+    /// An object of this kind that makes such pods.
+    fn object(&self, kind: &str) -> Value {
+        let labels = self.managed.iter().map(|value| (MANAGED, value.as_str()));
+        let labels: BTreeMap<_, _> = labels.chain([("app", "row")]).collect();
+        let metadata = json!({"annotations": self.annotations(), "labels": labels});
+        let pod = workloads::pod("row", json!({}));
+        let mut template = json!({"metadata": metadata, "spec": pod["spec"]});
+        if kind.ends_with("Job") {
+            template["spec"]["restartPolicy"] = json!("Never");
+        }
+        let selector = json!({"matchLabels": {"app": "row"}});
+        let (version, spec) = match kind {
+            "Pod" => ("v1", template["spec"].clone()),
+            "Job" => ("batch/v1", json!({"template": template})),
+            "CronJob" => (
+                "batch/v1",
+                json!({"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": template}}}),
+            ),
+            _ => ("apps/v1", json!({"selector": selector, "template": template})),
+        };
+        let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "row"}, "spec": spec});
+        if kind == "Pod" {
+            object["metadata"] = template["metadata"].take();
+            object["metadata"]["name"] = json!("row");
+        }
+        object
+    }
+
+    /// The faults and the keys nothing reads, in the parser's words.
+    fn parsed(&self) -> (String, BTreeSet<String>) {
+        let annotations = self.annotations();
+        let annotations = annotations.iter().map(|(key, value)| (key.as_str(), *value));
+        let (_, intent) = parse(annotations, self.managed.as_deref(), &Keys::new("example.io"));
+        let Some(intent) = intent else {
+            return Default::default();
+        };
+        let faults: Vec<_> = intent.faults.iter().map(ToString::to_string).collect();
+        let unknown = intent.unknown_keys.iter();
+        (
+            // CEL cannot spell a control character out.
+            faults.join("; ").replace("\\u{1b}", "\u{fffd}"),
+            unknown
+                .map(|key| format!("{key} is not an annotation that edgeward reads"))
+                .collect(),
+        )
+    }
+}
+
+/// The policies of `webhook/`, for one namespace; dropped with the test.
+struct Policies {
+    namespace: String,
+    kubectl: Kubectl,
+}
+
+impl Policies {
+    /// Renders `webhook/base` with these components as `kubectl apply -k` does, creates what of it are policies under names of
+    /// this test's own, and waits until they are in force.
+    fn install(fixture: &Fixture<'_>, components: &[&str]) -> Result<Self> {
+        copy(&workspace().join("webhook"), &fixture.dir.join("webhook"))?;
+        let kustomization = json!({"resources": ["../webhook/base"], "components": components});
+        let mine = fixture.dir.join("mine");
+        fs::create_dir(&mine)?;
+        fs::write(mine.join("kustomization.yaml"), kustomization.to_string())?;
+        let folder = mine.display().to_string();
+        let rendered = fixture.kubectl.run(&["kustomize", &folder], "")?.stdout;
+        let policies = Self {
+            namespace: fixture.namespace.clone(),
+            kubectl: fixture.kubectl.clone(),
+        };
+        let mut created = 0;
+        for mut object in yaml::parse_all(&rendered, &folder)? {
+            let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            object["metadata"]["name"] = json!(policies.named(name));
+            if kind == "ValidatingAdmissionPolicyBinding" {
+                let policy = object["spec"]["policyName"].as_str().unwrap_or_default();
+                object["spec"]["policyName"] = json!(policies.named(policy));
+                let selector = &mut object["spec"]["matchResources"]["namespaceSelector"];
+                let own =
+                    json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": [fixture.namespace]});
+                let expressions = selector["matchExpressions"].as_array_mut();
+                expressions.context("the binding selects namespaces")?.push(own);
+            } else if kind != "ValidatingAdmissionPolicy" {
+                continue;
+            }
+            fixture.kubectl.create(&object)?;
+            created += 1;
+        }
+        ensure!(created == 4, "{created} objects for two policies and their bindings");
+
+        let api = Api::open(fixture)?;
+        let bad = Row {
+            managed: None,
+            says: [("class".to_owned(), "fast".to_owned()), ("x".to_owned(), String::new())].into(),
+        };
+        eventually("both policies are in force", BOUND, || {
+            let answer = api.create("Pod", &bad.object("Pod"))?;
+            let refusal = answer.refusal.as_deref().unwrap_or_default();
+            let told = |name| {
+                let name = policies.named(name);
+                answer.message(&name).is_some() || refusal.contains(&format!("'{name}' denied"))
+            };
+            ensure!(told(FAULTS) && told(HINTS), "{answer:?}");
+            Ok(())
+        })?;
+        Ok(policies)
+    }
+
+    fn named(&self, name: &str) -> String {
+        format!("{name}-{}", self.namespace)
+    }
+
+    /// The API server found nothing to say about the expressions, for any of the kinds.
+    fn are_well_typed(&self) -> Result<()> {
+        for name in [FAULTS, HINTS].map(|name| self.named(name)) {
+            eventually("the expressions were checked", BOUND, || {
+                let policy = self.kubectl.get("validatingadmissionpolicy", &name)?;
+                let (status, generation) = (&policy["status"], &policy["metadata"]["generation"]);
+                ensure!(status["observedGeneration"] == *generation, "{name}: {status}");
+                Ok(())
+            })?;
+            let status = self.kubectl.get("validatingadmissionpolicy", &name)?["status"].take();
+            ensure!(status["typeChecking"] == json!({}), "{name}: {status:#}");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Policies {
+    fn drop(&mut self) {
+        for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+            let (faults, hints) = (self.named(FAULTS), self.named(HINTS));
+            let args = ["delete", "--ignore-not-found", kind, &faults, &hints];
+            if let Err(error) = self.kubectl.run(&args, "") {
+                eprintln!("{error:#}");
+            }
+        }
+    }
+}
+
+/// The API server, asked for creations that store nothing.
+struct Api<'s> {
+    fixture: &'s Fixture<'s>,
+    client: Client,
+}
+
+/// Its answer: warnings, and the message of a refusal.
+#[derive(Debug)]
+struct Answer {
+    warnings: Vec<String>,
+    refusal: Option<String>,
+}
+
+impl<'s> Api<'s> {
+    fn open(fixture: &'s Fixture<'s>) -> Result<Self> {
+        let client = fixture.runtime.block_on(async {
+            let kubeconfig = Kubeconfig::read_from(fixture.kubeconfig())?;
+            let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+            anyhow::Ok(Client::try_from(config)?)
+        })?;
+        Ok(Self { fixture, client })
+    }
+
+    fn create(&self, kind: &str, object: &Value) -> Result<Answer> {
+        let (_, path, _) = KINDS.iter().find(|(name, ..)| *name == kind).context("the kind")?;
+        let path = path.replace("{}", &format!("namespaces/{}", self.fixture.namespace));
+        let request = Request::post(format!("{path}?dryRun=All"))
+            .header(CONTENT_TYPE, "application/json")
+            .body(Body::from(object.to_string().into_bytes()))?;
+        self.fixture.runtime.block_on(async {
+            let (head, body) = self.client.send(request).await?.into_parts();
+            let body: Value = serde_json::from_slice(&body.collect_bytes().await?)?;
+            let refusal = body["message"].as_str().unwrap_or_default().to_owned();
+            let warnings = head.headers.get_all(WARNING).iter().filter_map(warning);
+            Ok(Answer {
+                warnings: warnings.collect(),
+                refusal: (!head.status.is_success()).then_some(refusal),
+            })
+        })
+    }
+}
+
+impl Api<'_> {
+    /// The most that the API server stores, in one value and in many keys, does not exhaust what an expression may cost.
+    fn copes_with_a_lot(&self, policies: &Policies) -> Result<()> {
+        let mut long = Row {
+            managed: None,
+            says: [("class", "batch".to_owned()), ("priority", "9".repeat(200_000))]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+        };
+        let answer = self.create("Pod", &long.object("Pod"))?;
+        let expected = long.parsed().0;
+        ensure!(
+            answer.message(&policies.named(FAULTS)) == Some(&expected),
+            "{expected}: {answer:#?}"
+        );
+        long.says.insert("priority".to_owned(), "11".to_owned());
+        long.says.extend((0..8_000).map(|i| (format!("x{i}"), String::new())));
+        let answer = self.create("Deployment", &long.object("Deployment"))?;
+        let expected = long.parsed().0;
+        ensure!(
+            answer.message(&policies.named(FAULTS)) == Some(&expected),
+            "{expected}: {answer:#?}"
+        );
+        let hint = answer.message(&policies.named(HINTS));
+        ensure!(
+            hint == Some("keys under slo.example.io/ have no effect here"),
+            "{answer:#?}"
+        );
+        Ok(())
+    }
+}
+
+/// The text of `299 - "text"`.
+fn warning(header: &HeaderValue) -> Option<String> {
+    let header = String::from_utf8_lossy(header.as_bytes());
+    let text = header.split_once('"')?.1.strip_suffix('"')?;
+    Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
+}
+
+impl Answer {
+    /// What a policy says.
+    fn message(&self, policy: &str) -> Option<&str> {
+        message(self.warnings.iter().map(String::as_str), policy)
+    }
+}
+
+fn message<'w>(mut warnings: impl Iterator<Item = &'w str>, policy: &str) -> Option<&'w str> {
+    let start = format!("Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{policy}': ");
+    warnings.find_map(|warning| warning.strip_prefix(&start))
+}
+
+/// Every row of the table, in every kind: the faults are the parser's, in its words, and the hints are `review`'s.
+pub(crate) fn in_the_parsers_words(fixture: &Fixture<'_>) -> Result<()> {
+    let policies = Policies::install(fixture, &[])?;
+    policies.are_well_typed()?;
+    let api = Api::open(fixture)?;
+    let (faults, hints) = (policies.named(FAULTS), policies.named(HINTS));
+    let rows = table()?;
+    ensure!(
+        rows.iter().any(|row| !row.parsed().0.is_empty()),
+        "a table without faults"
+    );
+    for (kind, _, template) in KINDS {
+        let mut objects: Vec<_> = rows.iter().map(|row| row.object(kind)).collect();
+        let told = hints_of_review(fixture, &objects)?;
+        for ((row, object), mut expected) in rows.iter().zip(&objects).zip(told) {
+            let answer = api.create(kind, object)?;
+            let (wrong, unknown) = row.parsed();
+            let case = || format!("{kind} {row:?}: {answer:#?}");
+            ensure!(answer.refusal.is_none(), case());
+            ensure!(
+                answer.message(&faults).unwrap_or_default() == wrong,
+                "{wrong:?} expected: {}",
+                case()
+            );
+            expected.extend(unknown);
+            ensure!(
+                set(answer.message(&hints)) == expected,
+                "{expected:?} expected: {}",
+                case()
+            );
+        }
+
+        // What is in the wrong place: on labels, and on the workload.
+        let object = &mut objects[0];
+        let pod = object.pointer_mut(template).context("the template")?;
+        pod["metadata"]["labels"]["slo.example.io/class"] = json!("batch");
+        if kind != "Pod" {
+            object["metadata"]["annotations"] = json!({"slo.example.io/priority": "3"});
+        }
+        let expected = hints_of_review(fixture, &objects[..1])?;
+        let answer = api.create(kind, &objects[0])?;
+        ensure!(expected[0].len() == if kind == "Pod" { 1 } else { 2 }, "{expected:?}");
+        ensure!(
+            set(answer.message(&hints)) == expected[0],
+            "{expected:?} expected: {answer:#?}"
+        );
+    }
+    api.copes_with_a_lot(&policies)
+}
+
+fn set(message: Option<&str>) -> BTreeSet<String> {
+    let parts = message.into_iter().flat_map(|message| message.split("; "));
+    // One hint has the separator itself.
+    let mut hints = BTreeSet::new();
+    let mut begun = String::new();
+    for part in parts {
+        if part.starts_with("edgeward reads") {
+            hints.remove(&begun);
+            hints.insert(format!("{begun}; {part}"));
+        } else {
+            hints.insert(part.to_owned());
+            begun = part.to_owned();
+        }
+    }
+    hints
+}
+
+/// What `edgeward review` hints at, of each object.
+fn hints_of_review(fixture: &Fixture<'_>, objects: &[Value]) -> Result<Vec<BTreeSet<String>>> {
+    let file = fixture.dir.join("objects.json");
+    fs::write(&file, json!({"kind": "List", "items": objects}).to_string())?;
+    let file = format!("--filename={}", file.display());
+    let fleet = format!("--fleet={}/examples/fleet.yaml", workspace().display());
+    let said = edgeward(fixture, &json!({}), &["review", &file, &fleet, "--output=json"])?;
+    let list: Value = serde_json::from_str(&said.stdout).with_context(|| said.stderr.clone())?;
+    let items = list["items"].as_array().context("items")?;
+    ensure!(items.len() == objects.len(), "{} of {}", items.len(), objects.len());
+    let hints = items.iter().map(|item| item["hints"].as_array().into_iter().flatten());
+    Ok(hints
+        .map(|hints| hints.filter_map(|hint| hint.as_str().map(str::to_owned)).collect())
+        .collect())
+}
+
+/// Where SloPolicies count, nothing is missing: one of them may state it. What is wrong stays so.
+pub(crate) fn where_policies_fill_in(fixture: &Fixture<'_>) -> Result<()> {
+    let label = format!("{POLICIES}=true");
+    fixture
+        .kubectl
+        .run(&["label", "namespace", &fixture.namespace, &label], "")?;
+    let policies = Policies::install(fixture, &[])?;
+    policies.are_well_typed()?;
+    let api = Api::open(fixture)?;
+    let says = |says: &[(&str, &str)], managed: Option<&str>| Row {
+        managed: managed.map(str::to_owned),
+        says: says
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+    };
+    let soon = r#"slo.example.io/deadlineMs: "soon" is not a whole number of milliseconds from 1 to 31536000000"#;
+    let idle = "slo.example.io/soon is not an annotation that edgeward reads";
+    for (row, fault, hint) in [
+        (says(&[], None), None, None),
+        (says(&[("deadlineMs", "100")], None), None, None),
+        (says(&[], Some("true")), None, None),
+        (says(&[("deadlineMs", "soon")], None), Some(soon), None),
+        (says(&[("deadlineMs", "soon")], Some("false")), None, None),
+        (says(&[("soon", "")], None), None, Some(idle)),
+    ] {
+        for kind in ["Pod", "Deployment"] {
+            let answer = api.create(kind, &row.object(kind))?;
+            let told = [FAULTS, HINTS].map(|name| answer.message(&policies.named(name)));
+            ensure!(told == [fault, hint], "{kind} {row:?}: {answer:#?}");
+        }
+    }
+    Ok(())
+}
+
+fn faulty() -> Value {
+    json!({"slo.example.io/class": "fast"})
+}
+
+const FAULT: &str = r#"slo.example.io/class: "fast" is not latency, throughput or batch"#;
+
+/// Warned is whoever states something, once: not who scales, not the controller that repeats it, and not in namespaces
+/// that did not opt in. The audit log has it too.
+pub(crate) fn only_what_makes_other_pods(fixture: &Fixture<'_>) -> Result<()> {
+    let policies = Policies::install(fixture, &[])?;
+    let policy = policies.named(FAULTS);
+    let applied = |kubectl: &Kubectl, object: &Value| -> Result<Option<String>> {
+        let said = kubectl.apply(object)?;
+        Ok(message(said.warnings().into_iter(), &policy).map(str::to_owned))
+    };
+
+    let mut web = workloads::deployment("web", 1, faulty());
+    let (_, elsewhere) = fixture.another_namespace("elsewhere", json!({}))?;
+    ensure!(applied(&elsewhere, &web)?.is_none(), "warned in a namespace of nobody");
+    ensure!(applied(&fixture.kubectl, &web)?.as_deref() == Some(FAULT));
+    web["spec"]["replicas"] = json!(2);
+    ensure!(
+        applied(&fixture.kubectl, &web)?.is_none(),
+        "warned of a change of scale"
+    );
+    web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("registry.example/app:2");
+    ensure!(applied(&fixture.kubectl, &web)?.as_deref() == Some(FAULT));
+
+    let bare = workloads::pod("bare", faulty());
+    ensure!(applied(&fixture.kubectl, &bare)?.as_deref() == Some(FAULT));
+    let said = fixture.kubectl.run(&["annotate", "pod", "bare", "more=words"], "")?;
+    ensure!(said.warnings().is_empty(), "{said:?}");
+
+    // The audit log has every creation of a pod.
+    let noted = |pod: &str| -> Result<bool> {
+        let creation = fixture.creation_of(&fixture.namespace, pod)?;
+        Ok(creation.violation().is_some_and(|violation| violation.contains("fast")))
+    };
+    ensure!(noted("bare")?, "not in the audit log");
+    let owned = eventually("the controller has made a pod", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "app=web")?;
+        let name = pods.first().and_then(|pod| pod["metadata"]["name"].as_str());
+        Ok(name.context("none")?.to_owned())
+    })?;
+    ensure!(!noted(&owned)?, "the pod of a controller was judged again");
+    Ok(())
+}
+
+/// The component refuses what has faults, and every fault is named; what merely has no effect it lets pass. Workloads that
+/// are there already still get their pods.
+pub(crate) fn refuses(fixture: &Fixture<'_>) -> Result<()> {
+    fixture.kubectl.create(&workloads::deployment("early", 0, faulty()))?;
+    let mut early = workloads::pod("early", faulty());
+    early["metadata"]["finalizers"] = json!(["edgeward.test/stay"]);
+    fixture.kubectl.create(&early)?;
+
+    let policies = Policies::install(fixture, &["../webhook/deny"])?;
+    let api = Api::open(fixture)?;
+    for kind in ["Pod", "Deployment", "CronJob"] {
+        for row in table()? {
+            let answer = api.create(kind, &row.object(kind))?;
+            let wrong = row.parsed().0;
+            let case = || format!("{kind} {row:?}: {answer:#?}");
+            match &answer.refusal {
+                None => ensure!(wrong.is_empty(), "{wrong:?} expected: {}", case()),
+                Some(message) => {
+                    let ending = format!("'{}' denied request: {wrong}", policies.named(FAULTS));
+                    ensure!(
+                        !wrong.is_empty() && message.ends_with(&ending),
+                        "{wrong:?} expected: {}",
+                        case()
+                    );
+                }
+            }
+        }
+    }
+
+    fixture
+        .kubectl
+        .run(&["scale", "deployment", "early", "--replicas=1"], "")?;
+    eventually("the Deployment from before has its pod", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "app=early")?;
+        ensure!(pods.len() == 1, "{} pods", pods.len());
+        Ok(())
+    })?;
+    fixture.kubectl.run(&["delete", "pod", "early", "--wait=false"], "")?;
+    let unblock = json!({"metadata": {"finalizers": null}}).to_string();
+    fixture.kubectl.run(&["patch", "pod", "early", "-p", &unblock], "")?;
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! A gate that stays: because the API server does not let us remove it, or because it is that of another domain.
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::decision::is_gated;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::nodes::{Nodes, for_long};
+use edgeward_harness::wait::{BOUND, eventually};
+use serde_json::{Value, json};
+
+use crate::held::{fill, goes, is_held, pod};
+use crate::leader::events;
+
+/// A policy of the cluster forbids that gates are removed. The refusal is counted, and told on the pod in the API server's words;
+/// once the policy is gone, the pod is released.
+pub(crate) fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
+    const WORDS: &str = "gates are not removed on Fridays";
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.wan.close();
+    let edgeward = fixture.live_edgeward(&nodes.holding(&for_long()))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    fill(fixture, &nodes)?;
+    fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
+    is_held(fixture, "waiting", "held_no_capacity")?;
+
+    let policy = Policy::forbid(fixture, WORDS)?;
+    let remove = json!([{"op": "remove", "path": "/spec/schedulingGates"}]).to_string();
+    let args = [
+        "patch",
+        "pod",
+        "waiting",
+        "--type=json",
+        "--dry-run=server",
+        "-p",
+        &remove,
+    ];
+    eventually("the policy is in force", BOUND, || {
+        let said = fixture.kubectl.attempt(&args, "")?;
+        ensure!(said.stderr.contains(WORDS), "{said:?}");
+        Ok(())
+    })?;
+    nodes.wan.reopen()?;
+    let event = eventually("the refusal is told", BOUND, || {
+        events::one(fixture, "waiting", "ReleaseRefused")
+    })?;
+    let note = event["note"].as_str().unwrap_or_default();
+    ensure!(event["type"] == "Warning" && note.contains(WORDS), "{event:#}");
+    let refused = [("reason", "released_cloud"), ("result", "refused")];
+    eventually("it is tried again", BOUND, || {
+        let count = edgeward.count("edgeward_held_pod_changes_total", &refused)?;
+        ensure!(count >= 2, "{count}");
+        Ok(())
+    })?;
+    ensure!(is_gated(&fixture.kubectl.get("pod", "waiting")?), "it is free");
+    drop(policy);
+    goes(fixture, &nodes, "waiting", "cloud", "released_cloud")?;
+    events::one(fixture, "waiting", "ReleaseRefused").map(drop)
+}
+
+/// A policy of the cluster forbids the toleration that a cloud needs. A pod that has waited for as long as it may is let go
+/// without a placement, or it would keep its room for ever.
+pub(crate) fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
+    const WORDS: &str = "tolerations are not for you";
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.wan.close();
+    let edgeward = fixture.live_edgeward(&nodes.holding(&json!({"batch": "20s"})))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    fill(fixture, &nodes)?;
+    let _policy = Policy::forbid_fewer_or_more(fixture, "tolerations", "<=", WORDS)?;
+    let more = json!({"key": "any", "operator": "Exists"});
+    let add = json!([{"op": "add", "path": "/spec/tolerations/-", "value": more}]).to_string();
+    let args = ["patch", "pod", "filler", "--type=json", "--dry-run=server", "-p", &add];
+    eventually("the policy is in force", BOUND, || {
+        let said = fixture.kubectl.attempt(&args, "")?;
+        ensure!(said.stderr.contains(WORDS), "{said:?}");
+        Ok(())
+    })?;
+    fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
+    is_held(fixture, "waiting", "held_no_capacity")?;
+    nodes.wan.reopen()?;
+    eventually("it is let go", BOUND, || {
+        let pod = fixture.kubectl.get("pod", "waiting")?;
+        ensure!(!is_gated(&pod), "{pod:#}");
+        ensure!(pod["spec"].get("nodeSelector").is_none(), "{pod:#}");
+        Ok(())
+    })?;
+    let refused = [("reason", "released_cloud"), ("result", "refused")];
+    let count = edgeward.count("edgeward_held_pod_changes_total", &refused)?;
+    ensure!(count >= 3, "{count}");
+    let event = events::one(fixture, "waiting", "ReleaseRefused")?;
+    ensure!(event["note"].as_str().unwrap_or_default().contains(WORDS), "{event:#}");
+    Ok(())
+}
+
+/// A policy that forbids to change a list of the test's pods.
+struct Policy<'s, 'run>(&'s Fixture<'run>);
+
+impl<'s, 'run> Policy<'s, 'run> {
+    /// Gates may not be removed.
+    fn forbid(fixture: &'s Fixture<'run>, words: &str) -> Result<Self> {
+        Self::forbid_fewer_or_more(fixture, "schedulingGates", ">=", words)
+    }
+
+    /// An update must leave the list at so many entries, compared with those before.
+    fn forbid_fewer_or_more(fixture: &'s Fixture<'run>, list: &str, comparison: &str, words: &str) -> Result<Self> {
+        let name = &fixture.namespace;
+        let entries = |object: &str| format!("{object}.spec.?{list}.orValue([]).size()");
+        let rules =
+            json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}]);
+        fixture.kubectl.create(&json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "matchConstraints": {"resourceRules": rules},
+                "validations": [{
+                    "expression": format!("{} {comparison} {}", entries("object"), entries("oldObject")),
+                    "message": words,
+                }],
+            },
+        }))?;
+        let policy = Self(fixture);
+        fixture.kubectl.create(&json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {
+                "policyName": name,
+                "validationActions": ["Deny"],
+                "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}},
+            },
+        }))?;
+        Ok(policy)
+    }
+}
+
+impl Drop for Policy<'_, '_> {
+    fn drop(&mut self) {
+        for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+            let deleted = self
+                .0
+                .kubectl
+                .run(&["delete", kind, "--ignore-not-found", &self.0.namespace], "");
+            if let Err(error) = deleted {
+                eprintln!("{error:#}");
+            }
+        }
+    }
+}
+
+/// The domain is changed while a pod is held: whoever has the new one names the fault in metrics and on the pod, and leaves it
+/// alone. Changed back, the pod is released.
+pub(crate) fn of_another_domain(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.wan.close();
+    let config = nodes.holding(&for_long());
+    let mut edgeward = fixture.live_edgeward(&config)?;
+    {
+        let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+        fill(fixture, &nodes)?;
+        fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
+        is_held(fixture, "waiting", "held_no_capacity")?;
+    }
+    let faults = [("path", "domain")];
+    let count = edgeward.count("edgeward_config_faults", &faults)?;
+    ensure!(count == 0, "{count}");
+
+    edgeward.terminate()?;
+    let mut changed: Value = config;
+    changed["domain"] = json!("acme.dev");
+    let renamed = fixture.live_edgeward_as("renamed", &changed)?;
+    eventually("the fault is counted", BOUND, || {
+        let count = renamed.count("edgeward_config_faults", &faults)?;
+        ensure!(count == 1, "{count}");
+        Ok(())
+    })?;
+    let event = eventually("it is told", BOUND, || {
+        events::one(fixture, "waiting", "GateOfAnotherDomain")
+    })?;
+    let note = event["note"].as_str().unwrap_or_default();
+    for part in ["scheduling.example.io/awaiting-capacity", "the domain acme.dev"] {
+        ensure!(event["type"] == "Warning" && note.contains(part), "{event:#}");
+    }
+    const SAID: &str = "pods are behind the gate of another domain, and nobody releases them; was the domain changed?";
+    let said = renamed
+        .said(SAID)
+        .into_iter()
+        .next()
+        .context("the log does not say so")?;
+    ensure!(said["gate_domain"] == "example.io" && said["pods"] == 1, "{said}");
+    ensure!(is_gated(&fixture.kubectl.get("pod", "waiting")?), "it is free");
+
+    edgeward.kill()?;
+    renamed.terminate()?;
+    edgeward.start_again()?;
+    eventually("the first leads again", BOUND, || edgeward.leads())?;
+    nodes.wan.reopen()?;
+    goes(fixture, &nodes, "waiting", "cloud", "released_cloud")
+}

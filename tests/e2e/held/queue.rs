@@ -1,0 +1,298 @@
+//! The queue of held pods while others come, and while edgeward goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::balancer::Balancer;
+use edgeward_harness::clients;
+use edgeward_harness::decision::{annotation, is_gated};
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::nodes::{Nodes, for_long};
+use edgeward_harness::wait::{BOUND, eventually};
+use http::Request;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::held::history::History;
+use crate::held::{ends, in_order, pod};
+
+/// How many pods of a high priority are held before others come.
+const HELD: usize = 20;
+
+/// Between two newcomers.
+const PACE: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// 20 pods of priority 8 are held, and pods of priority 2 come all the time, through two replicas. Room appears step by step,
+/// as pods are deleted and as the node grows. In the order of the API server's writes, no newcomer is placed while a pod of
+/// priority 8 is held; afterwards they are.
+pub(crate) fn no_newcomer_first(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    let node = nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.wan.close();
+    let config = nodes.holding(&for_long());
+    let replicas = ["first", "second"].map(|name| fixture.live_edgeward_as(name, &config));
+    let replicas = replicas.into_iter().collect::<Result<Vec<_>>>()?;
+    let balancer = Balancer::open(fixture)?;
+    replicas.iter().try_for_each(|replica| balancer.add(replica))?;
+    let authorities: String = replicas.iter().map(|replica| replica.ca.as_str()).collect();
+    let _registered = fixture.register(&balancer.url(), &authorities)?;
+
+    let fillers = (0..10).map(|i| format!("filler-{i}")).collect::<Vec<_>>();
+    for filler in &fillers {
+        let mut filler = pod(fixture, filler, 100, 5);
+        filler["metadata"]["labels"] = json!({"app": "filler"});
+        ends(fixture, &nodes, &filler, "edge", "edge_feasible_slo_met")?;
+    }
+    let history = History::begin(fixture)?;
+    for i in 0..HELD {
+        fixture.kubectl.create(&pod(fixture, &format!("held-{i}"), 100, 8))?;
+    }
+    eventually("every replica knows of all", BOUND, || {
+        replicas.iter().try_for_each(|replica| {
+            let known = replica.count("edgeward_held_pods", &[])?;
+            ensure!(known == HELD as u64, "{known}");
+            Ok(())
+        })
+    })?;
+
+    let mut newcomer = pod(fixture, "newcomer", 100, 2);
+    newcomer["metadata"]["labels"] = json!({"app": "newcomer"});
+    let newcomers = fixture.runtime.spawn(newcomers(
+        fixture.runtime.block_on(clients::client(fixture))?,
+        fixture.namespace.clone(),
+        newcomer,
+    ));
+    let stop = Stopping(newcomers.abort_handle());
+    let delete = |fillers: &[String]| {
+        let mut args = vec!["delete", "pod", "--wait=false"];
+        args.extend(fillers.iter().map(String::as_str));
+        fixture.kubectl.run(&args, "").map(drop)
+    };
+    let came = || fixture.kubectl.list("pods", "app=newcomer").map(|pods| pods.len());
+    let mut before = 0;
+    for released in [0, 5, 10, 15, HELD] {
+        match released {
+            5 => delete(&fillers[..5])?,
+            10 => nodes.resize(&node, "1500m")?,
+            15 => delete(&fillers[5..])?,
+            HELD => nodes.resize(&node, "2")?,
+            _ => {}
+        }
+        let what = format!("{released} have run, and others have come since");
+        before = eventually(&what, 2 * BOUND, || {
+            ensure!(!newcomers.is_finished(), "nobody comes any more");
+            if let Err(out_of_turn) = placed_in_turn(&history.so_far()) {
+                return Ok(Err(out_of_turn));
+            }
+            let pods = fixture.kubectl.list("pods", "app=held")?;
+            let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
+            let came = came()?;
+            ensure!(running == released && came >= before + 10, "{running} run, {came} came");
+            Ok(Ok(came))
+        })??;
+    }
+    nodes.resize(&node, "4")?;
+    eventually("newcomers run as well", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "app=newcomer")?;
+        let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
+        ensure!(running >= 10, "{running}");
+        Ok(())
+    })?;
+    drop(stop);
+    let placed = placed_in_turn(&history.whole()?)?;
+    println!("queue: {placed} newcomers were placed, each after all {HELD} that were held");
+    Ok(())
+}
+
+/// Creates such pods, one after the other, every second of them smaller.
+async fn newcomers(client: kube::Client, namespace: String, mut pod: Value) -> Result<()> {
+    let path = format!("/api/v1/namespaces/{namespace}/pods");
+    let mut pace = tokio::time::interval(PACE);
+    for i in 0.. {
+        pace.tick().await;
+        pod["metadata"]["name"] = json!(format!("newcomer-{i}"));
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(["50m", "100m"][i % 2]);
+        let request = Request::post(&path)
+            .header("content-type", "application/json")
+            .body(pod.to_string().into_bytes())?;
+        client.request::<Value>(request).await?;
+    }
+    Ok(())
+}
+
+/// Ends a task when it is dropped.
+struct Stopping(tokio::task::AbortHandle);
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// How many newcomers were placed; fails if one was while a pod of those that came first was held.
+fn placed_in_turn(versions: &[Value]) -> Result<usize> {
+    let (mut held, mut placed) = (BTreeSet::new(), BTreeSet::new());
+    for pod in versions {
+        let name = pod["metadata"]["name"].as_str().context("a name")?;
+        match (pod["metadata"]["labels"]["app"].as_str(), is_gated(pod)) {
+            (Some("held"), true) => drop(held.insert(name)),
+            (Some("held"), false) => drop(held.remove(name)),
+            (Some("newcomer"), false) => {
+                ensure!(annotation(pod, "site") == Some("edge"), "{name} was passed over: {pod}");
+                let is_new = placed.insert(name);
+                ensure!(
+                    !is_new || held.is_empty(),
+                    "{name} was placed while {held:?} were held: {pod}"
+                );
+            }
+            _ => {}
+        }
+    }
+    Ok(placed.len())
+}
+
+/// edgeward is killed while 30 pods are held, and again in the middle of their release. Nothing is written without need, nobody
+/// is released early, in the wrong order or twice, and in the end all run.
+pub(crate) fn without_edgeward(fixture: &Fixture<'_>) -> Result<()> {
+    const PODS: usize = 30;
+    const LIMIT_SECONDS: i64 = 20;
+    let nodes = Nodes::new(fixture)?;
+    let node = nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.wan.close();
+    let limits = json!({"latency": "1h", "throughput": format!("{LIMIT_SECONDS}s"), "batch": "1h"});
+    let mut edgeward = fixture.live_edgeward(&nodes.holding(&limits))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let mut filler = pod(fixture, "filler", 1000, 5);
+    filler["metadata"]["labels"] = json!({"app": "filler"});
+    ends(fixture, &nodes, &filler, "edge", "edge_feasible_slo_met")?;
+
+    let history = History::begin(fixture)?;
+    for i in 0..PODS {
+        fixture
+            .kubectl
+            .create(&pod(fixture, &format!("held-{i}"), 100, i as u32 * 7 % 11))?;
+    }
+    let mut timed = pod(fixture, "timed", 100, 5);
+    timed["metadata"]["labels"] = json!({"app": "timed"});
+    timed["metadata"]["annotations"][fixture.key("slo.example.io/class")] = json!("throughput");
+    fixture.kubectl.create(&timed)?;
+    let versions = || -> Result<BTreeMap<String, Value>> {
+        let pods = fixture.kubectl.list("pods", "app=held")?;
+        ensure!(pods.len() == PODS && pods.iter().all(is_gated), "{pods:?}");
+        let version = |pod: Value| {
+            (
+                pod["metadata"]["name"].to_string(),
+                pod["metadata"]["resourceVersion"].clone(),
+            )
+        };
+        Ok(pods.into_iter().map(version).collect())
+    };
+    let knows_all = |edgeward: &Edgeward<'_>, pods: usize| {
+        eventually("it knows of all", BOUND, || {
+            let known = edgeward.count("edgeward_held_pods", &[])?;
+            ensure!(known == pods as u64, "{known}");
+            Ok(())
+        })
+    };
+    knows_all(&edgeward, PODS + 1)?;
+    eventually("kube-scheduler has looked at all", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "app=held")?;
+        let conditions = pods.iter().map(|pod| &pod["status"]["conditions"][0]["reason"]);
+        let seen = conditions.filter(|reason| **reason == "SchedulingGated").count();
+        ensure!(seen == PODS, "{seen}");
+        Ok(())
+    })?;
+    let before = versions()?;
+
+    edgeward.kill()?;
+    edgeward.start_again()?;
+    eventually("it releases, so it has looked at the others", 2 * BOUND, || {
+        let pod = fixture.kubectl.get("pod", "timed")?;
+        ensure!(annotation(&pod, "reason") == Some("released_timeout"), "{pod}");
+        Ok(())
+    })?;
+    ensure!(versions()? == before, "held pods were written to");
+    fixture.kubectl.run(&["delete", "pod", "timed"], "")?;
+    knows_all(&edgeward, PODS)?;
+
+    // Room appears while nobody is there.
+    edgeward.kill()?;
+    nodes.resize(&node, "2")?;
+    edgeward.start_again()?;
+    let released = |count: usize| {
+        eventually(&format!("{count} run"), 2 * BOUND, || {
+            let pods = fixture.kubectl.list("pods", "app=held")?;
+            let (held, free): (Vec<&Value>, Vec<&Value>) = pods.iter().partition(|pod| is_gated(pod));
+            let running = free.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
+            ensure!(
+                (free.len(), running) == (count, count),
+                "{} free, {running} run",
+                free.len()
+            );
+            in_order(&free, &held)
+        })
+    };
+    released(10)?;
+
+    // It dies with the first release that is seen, while others are due or have no room yet.
+    nodes.resize(&node, "3")?;
+    eventually("one more is released", BOUND, || {
+        let free = freed(&history.so_far())?.len();
+        ensure!(free > 11, "{free}");
+        Ok(())
+    })?;
+    edgeward.kill()?;
+    let left = fixture
+        .kubectl
+        .list("pods", "app=held")?
+        .iter()
+        .filter(|pod| is_gated(pod))
+        .count();
+    println!("queue: killed with {left} of {PODS} held");
+    ensure!(left >= 10, "there was no room for them: {left}");
+    nodes.resize(&node, "4")?;
+    edgeward.start_again()?;
+    eventually("it leads", BOUND, || edgeward.leads())?;
+    released(PODS)?;
+
+    let freed = freed(&history.whole()?)?;
+    ensure!(freed.len() == PODS + 1, "{freed:?}");
+    let held_for = freed["timed"];
+    ensure!(held_for >= LIMIT_SECONDS, "released after {held_for} s");
+    println!("queue: held {held_for} s of {LIMIT_SECONDS} s, over a restart");
+    Ok(())
+}
+
+/// The pods that lost our gate, and for how many seconds they carried it by their own word. Fails if one got it back, was
+/// decided again after it lost it, or began to wait again.
+fn freed(versions: &[Value]) -> Result<BTreeMap<String, i64>> {
+    let at = |pod: &Value| -> Result<Timestamp> { Ok(annotation(pod, "timestamp").context("a time")?.parse()?) };
+    let mut since = BTreeMap::new();
+    let mut decided = BTreeMap::new();
+    let mut freed = BTreeMap::new();
+    for pod in versions {
+        let name = pod["metadata"]["name"].as_str().context("a name")?;
+        if pod["metadata"]["labels"]["app"] == "filler" {
+            continue;
+        }
+        if is_gated(pod) {
+            ensure!(!freed.contains_key(name), "{name} is held again");
+            ensure!(
+                *since.entry(name.to_owned()).or_insert(at(pod)?) == at(pod)?,
+                "{name} begins again: {pod}"
+            );
+            continue;
+        }
+        let id = annotation(pod, "decision-id").context("a decision")?.to_owned();
+        ensure!(
+            *decided.entry(name.to_owned()).or_insert_with(|| id.clone()) == id,
+            "{name} is decided again: {pod}"
+        );
+        let held = at(pod)?.duration_since(*since.get(name).context("held first")?);
+        freed.insert(name.to_owned(), held.as_secs());
+    }
+    Ok(freed)
+}

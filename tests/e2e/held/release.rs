@@ -1,0 +1,168 @@
+//! `edgeward release` and its equivalent with kubectl: uninstalled, edgeward leaves no pod behind its gate.
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::kubectl::Kubectl;
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+use crate::commands::fleet_command::edgeward;
+
+/// A domain of its own, so that pods which other tests hold are left alone.
+const GATE: &str = "scheduling.release.example/awaiting-capacity";
+
+/// The gate of somebody else.
+const FOREIGN: &str = "queue.example/admitted";
+
+/// Where pods are held.
+const NAMESPACES: usize = 2;
+
+/// How many pods are held in each.
+const PODS: usize = 25;
+
+fn config() -> Value {
+    json!({"domain": "release.example"})
+}
+
+/// Pod `i`: no node is for it, so that nothing changes when it is released. Every third has a foreign gate, before or
+/// behind ours; the first an affinity.
+fn pod(i: usize) -> Value {
+    let mut pod = workloads::pod(&format!("held-{i}"), json!({}));
+    let gates: &[&str] = match i % 6 {
+        0 => &[FOREIGN, GATE],
+        3 => &[GATE, FOREIGN],
+        _ => &[GATE],
+    };
+    pod["spec"]["schedulingGates"] = gates.iter().map(|name| json!({"name": name})).collect();
+    pod["spec"]["nodeSelector"] = json!({"release.example/nowhere": "true"});
+    if i == 0 {
+        let term = json!({"matchExpressions": [{"key": "disk", "operator": "In", "values": ["fast"]}]});
+        let required = json!({"nodeSelectorTerms": [term]});
+        pod["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
+    }
+    pod
+}
+
+/// Creates the held pods of a namespace, and one that is held by others only.
+fn hold(kubectl: &Kubectl) -> Result<()> {
+    let mut pods: Vec<_> = (0..PODS).map(pod).collect();
+    let mut other = pod(0);
+    other["metadata"]["name"] = json!("foreign");
+    other["spec"]["schedulingGates"] = json!([{"name": FOREIGN}]);
+    pods.push(other);
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": pods});
+    kubectl.run(&["create", "-f", "-"], &list.to_string()).map(drop)
+}
+
+/// What people wrote of each pod, by name.
+fn pods(kubectl: &Kubectl) -> Result<Vec<Value>> {
+    let pods = kubectl.list("pods", "")?.into_iter();
+    let written = pods.map(|pod| {
+        json!({
+            "name": pod["metadata"]["name"],
+            "labels": pod["metadata"]["labels"],
+            "annotations": pod["metadata"]["annotations"],
+            "spec": pod["spec"],
+        })
+    });
+    Ok(written.collect())
+}
+
+/// The same without our gate.
+fn without_gate(pods: &[Value]) -> Vec<Value> {
+    let mut pods = pods.to_vec();
+    for spec in pods.iter_mut().filter_map(|pod| pod["spec"].as_object_mut()) {
+        if let Some(gates) = spec.get_mut("schedulingGates").and_then(Value::as_array_mut) {
+            gates.retain(|gate| gate["name"] != GATE);
+            if gates.is_empty() {
+                spec.remove("schedulingGates");
+            }
+        }
+    }
+    pods
+}
+
+fn ensure_same(after: &[Value], expected: &[Value]) -> Result<()> {
+    ensure!(after.len() == expected.len(), "{} pods", after.len());
+    for (after, expected) in after.iter().zip(expected) {
+        ensure!(after == expected, "{after:#}\nand not\n{expected:#}");
+    }
+    Ok(())
+}
+
+/// Every held pod of every namespace loses our gate and nothing else; then there is nothing to do.
+pub(crate) fn uninstall(fixture: &Fixture<'_>) -> Result<()> {
+    let (other, in_other) = fixture.another_namespace("other", json!({}))?;
+    let namespaces = [&fixture.kubectl, &in_other];
+    for kubectl in namespaces {
+        hold(kubectl)?;
+    }
+    let before = [pods(namespaces[0])?, pods(namespaces[1])?];
+    ensure!(before.iter().all(|pods| *pods != without_gate(pods)), "nothing is held");
+
+    let one = edgeward(fixture, &config(), &["release", "held-7", "foreign", "-n", &other])?;
+    ensure!(one.succeeded, "{}{}", one.stdout, one.stderr);
+    let expected =
+        format!("{other}/held-7 released\n{other}/foreign already free\n1 released, 1 already free, 0 failed: ");
+    ensure!(one.stdout.starts_with(&expected), "{}", one.stdout);
+    let missing = edgeward(fixture, &config(), &["release", "nobody", "-n", &other])?;
+    let expected = format!("{other}/nobody failed: there is no such pod\n");
+    ensure!(
+        !missing.succeeded && missing.stdout.starts_with(&expected),
+        "{}{}",
+        missing.stdout,
+        missing.stderr
+    );
+
+    // That of another edgeward, perhaps.
+    let mut elsewhere = pod(1);
+    elsewhere["metadata"]["name"] = json!("elsewhere");
+    elsewhere["spec"]["schedulingGates"] = json!([{"name": "scheduling.elsewhere.example/awaiting-capacity"}]);
+    in_other.create(&elsewhere)?;
+    let all = edgeward(fixture, &config(), &["release", "--all"])?;
+    ensure!(all.succeeded, "{}{}", all.stdout, all.stderr);
+    let said = "by the gate of the domain elsewhere.example; to release them, unless another edgeward has that domain: \
+                edgeward release --all --domain elsewhere.example\n";
+    ensure!(all.stderr.contains(said), "{}", all.stderr);
+    in_other.run(&["delete", "pod", "elsewhere", "--now"], "")?;
+    let released = all.stdout.lines().filter(|line| line.ends_with(" released")).count();
+    ensure!(released == NAMESPACES * PODS - 1, "{}", all.stdout);
+    let expected = format!("\n{released} released, 0 already free, 0 failed: https://");
+    ensure!(all.stdout.contains(&expected), "{}", all.stdout);
+    for (kubectl, before) in namespaces.iter().zip(&before) {
+        ensure_same(&pods(kubectl)?, &without_gate(before))?;
+    }
+
+    let again = edgeward(fixture, &config(), &["release", "--all"])?;
+    let expected = "0 released, 0 already free, 0 failed: ";
+    ensure!(again.succeeded && again.stdout.starts_with(expected), "{again:?}");
+    Ok(())
+}
+
+/// The lines of docs/operations.md do the same with kubectl alone.
+pub(crate) fn with_kubectl_alone(fixture: &Fixture<'_>) -> Result<()> {
+    const OURS: &str = "scheduling.kubectl.example/awaiting-capacity";
+    let page = include_str!("../../../docs/operations.md");
+    let mut blocks = page
+        .split("```sh\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let script = blocks.find(|block| block.contains("schedulingGates"));
+    let script = script.context("docs/operations.md shows no way to remove gates")?;
+    let script = script.replace("scheduling.example.io/awaiting-capacity", OURS);
+    ensure!(script.contains(OURS), "{script}");
+
+    let gates_before = [json!([{"name": FOREIGN}, {"name": OURS}]), json!([{"name": OURS}])];
+    let gates_after = [json!([{"name": FOREIGN}]), Value::Null];
+    for (i, gates) in gates_before.iter().enumerate() {
+        let mut pod = pod(i);
+        pod["spec"]["schedulingGates"] = gates.clone();
+        fixture.kubectl.create(&pod)?;
+    }
+    fixture.shell(&script)?;
+    for (i, gates) in gates_after.iter().enumerate() {
+        let spec = &fixture.kubectl.get("pod", &format!("held-{i}"))?["spec"];
+        ensure!(spec["schedulingGates"] == *gates, "{spec}");
+    }
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! Installed by Helm as `docs/operations.md` says, tested, upgraded and uninstalled: a pod is decided in between, and nothing
+//! is left.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::control_plane::EDGE_NODES;
+use edgeward_harness::documentation::documented;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::helm::Helm;
+use edgeward_harness::installation::Installation;
+use edgeward_harness::kubectl::Said;
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::rights::NAMESPACE;
+use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
+use serde_json::{Value, json};
+
+use crate::install::{Ground, Source, check_out, decides_and_holds, gates, is_as_it_was, is_restricted};
+
+/// Under a domain of its own, which one value brings everywhere.
+const DOMAIN: &str = "acme.dev";
+
+/// Label of the one node on which edgeward and the hooks may run.
+const HOME: &str = "edgeward.test/home";
+
+/// As the chart is by default.
+pub(crate) fn by_helm(fixture: &Fixture<'_>) -> Result<()> {
+    install_and_uninstall(fixture, Source::CertManager)
+}
+
+pub(crate) fn by_helm_self_managed(fixture: &Fixture<'_>) -> Result<()> {
+    install_and_uninstall(fixture, Source::SelfManaged)
+}
+
+pub(crate) fn by_helm_with_files(fixture: &Fixture<'_>) -> Result<()> {
+    install_and_uninstall(fixture, Source::Files)
+}
+
+fn install_and_uninstall(fixture: &Fixture<'_>, source: Source) -> Result<()> {
+    let helm = Helm::obtain(&fixture.dir)?;
+    let ground = Ground::clear(fixture, source, DOMAIN)?;
+
+    check_out(fixture, source)?;
+    let chart = Chart { fixture, helm, source };
+    chart.write_values(&ground.nodes)?;
+    let home = Home::of(fixture)?;
+    chart.install()?;
+    let manifest = chart.run("helm -n edgeward-system get manifest edgeward")?;
+    let installation = Installation {
+        fixture,
+        domain: DOMAIN,
+        objects: serde_saphyr::from_multiple(&manifest)?,
+    };
+    is_restricted(&installation)?;
+
+    let test = || {
+        chart.during_hook(
+            &home,
+            "helm -n edgeward-system test edgeward",
+            "edgeward-test",
+            |kubeconfig, args| fixture.command_as(kubeconfig, args),
+        )
+    };
+    // The pods that serve run nowhere, so whoever is at their addresses has not their certificate, and nobody leads; all else is
+    // as it should be.
+    let tested = test()?;
+    let faults = tested.stdout.lines().filter(|line| line.starts_with("FAULT"));
+    let others: Vec<_> = faults
+        .filter(|line| {
+            !["FAULT    certificate", "FAULT    leader"]
+                .iter()
+                .any(|area| line.starts_with(area))
+        })
+        .collect();
+    ensure!(
+        others.is_empty() && !tested.succeeded,
+        "{}{}",
+        tested.stdout,
+        tested.stderr
+    );
+
+    let replica = decides_and_holds(&installation)?;
+    let tested = test()?;
+    ensure!(tested.succeeded, "{}{}", tested.stdout, tested.stderr);
+    for area in [
+        "configuration",
+        "resources",
+        "rights",
+        "leader",
+        "certificate",
+        "namespaces",
+        "nodes",
+    ] {
+        let fine = format!("ok       {area}");
+        ensure!(tested.stdout.contains(&fine), "{}{}", tested.stdout, tested.stderr);
+    }
+
+    let uninstall = documented("sh", "helm -n edgeward-system uninstall")?;
+    let released = chart.during_hook(&home, uninstall, "edgeward-uninstall", |kubeconfig, args| {
+        let released = fixture.command_as(kubeconfig, args)?;
+        // It reads a pod that has changed since it was listed. None has; but one that is named is read as well.
+        let domain = format!("--domain={DOMAIN}");
+        let named = fixture.command_as(kubeconfig, &["release", "held", "-n", &fixture.namespace, &domain])?;
+        ensure!(named.stdout.contains("/held already free\n"), "{named:?}");
+        // It runs until the Deployment goes, which is next.
+        drop(replica);
+        Ok(released)
+    })?;
+    let expected = format!(
+        "mutatingwebhookconfiguration zz-edgeward deleted\n{}/held released\n1 released, 0 already free, 0 failed: ",
+        fixture.namespace
+    );
+    ensure!(released.stdout.starts_with(&expected), "{released:?}");
+    ensure!(gates(fixture, "held")? == Value::Null, "{}", gates(fixture, "held")?);
+    drop(home);
+    is_as_it_was(fixture, &ground.before)
+}
+
+struct Chart<'s, 'run> {
+    fixture: &'s Fixture<'run>,
+    helm: Helm,
+    source: Source,
+}
+
+impl Chart<'_, '_> {
+    /// mine.yaml, as the documentation has it, but for the certificate and the sites, which are the test's.
+    fn write_values(&self, nodes: &Nodes<'_>) -> Result<()> {
+        let mut values: Value = serde_saphyr::from_str(documented("yaml", "repository: IMAGE")?)?;
+        values["certificates"] = json!({"source": self.source.name()});
+        if self.source == Source::Files {
+            let pem = |file: &str| fs::read_to_string(self.fixture.dir.join("edgeward/certs/files").join(file));
+            let files = json!({"ca": pem("ca.crt")?, "certificate": pem("tls.crt")?, "key": pem("tls.key")?});
+            values["certificates"]["files"] = files;
+        }
+        values["config"] = json!({"sites": nodes.config()["sites"]});
+        values["image"] = json!({"repository": "registry.example/edgeward"});
+        values["domain"] = json!(DOMAIN);
+        values["nodeSelector"] = json!({HOME: "true"});
+        Ok(fs::write(self.fixture.dir.join("mine.yaml"), values.to_string())?)
+    }
+
+    /// A script whose `helm` is ours, and whose `edgeward` is the program under test.
+    fn script(&self, script: &str) -> String {
+        let home = self.fixture.dir.join("helm");
+        let (folder, home) = (self.helm.folder().display(), home.display());
+        format!(
+            "export PATH=\"{folder}:$PATH\" HELM_CACHE_HOME={home} HELM_CONFIG_HOME={home} HELM_DATA_HOME={home}\n{script}"
+        )
+    }
+
+    fn run(&self, script: &str) -> Result<String> {
+        self.fixture.shell(&self.script(script))
+    }
+
+    /// By the lines of the documentation. Doing it again replaces no pod.
+    fn install(&self) -> Result<()> {
+        let notes = self.run(documented("sh", "helm install edgeward")?)?;
+        let opt_in = format!("kubectl label namespace NAMESPACE scheduling.{DOMAIN}/managed=true\n");
+        ensure!(notes.contains(&opt_in), "{notes}");
+        let upgrade = documented("sh", "helm upgrade edgeward")?;
+        self.run(upgrade)?;
+        let deployment = self.fixture.kubectl_in(NAMESPACE).get("deployment", "edgeward")?;
+        ensure!(deployment["metadata"]["generation"] == 1, "{deployment:#}");
+        ensure!(
+            deployment["spec"]["template"]["spec"]["nodeSelector"][HOME] == "true",
+            "{deployment:#}"
+        );
+        let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
+        let args = ["wait", "--for=condition=Established", TIMEOUT];
+        self.fixture
+            .kubectl
+            .run(&[&args[..], &names[..]].concat(), "")
+            .map(drop)
+    }
+
+    /// Runs a script of Helm's that runs the Job `name` as a hook, and meanwhile `run` with the kubeconfig and the arguments
+    /// of that Job; returns what that does.
+    ///
+    /// No kubelet runs containers here: kwok calls a Job's pod completed as soon as it has a node. So it is kept from having
+    /// one while the test runs its command, with the arguments of the Job as it is in the cluster and the rights of its
+    /// ServiceAccount, and Helm waits as it would.
+    fn during_hook(
+        &self,
+        home: &Home<'_, '_>,
+        script: &str,
+        name: &str,
+        run: impl FnOnce(&Path, &[&str]) -> Result<Said>,
+    ) -> Result<Said> {
+        let kubectl = self.fixture.kubectl_in(NAMESPACE);
+        home.close()?;
+        let mut helm =
+            self.fixture
+                .kubectl
+                .in_shell(&self.script(script), &self.fixture.kubeconfig(), &self.fixture.dir);
+        let mut helm = helm.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let ran = eventually("the hook waits for a node", BOUND, || {
+            if let Some(status) = helm.try_wait()? {
+                anyhow::bail!("helm has ended: {status}");
+            }
+            let pods = kubectl.list("pods", &format!("job-name={name}"))?;
+            ensure!(pods.len() == 1 && pods[0]["spec"]["nodeName"].is_null(), "{pods:?}");
+            kubectl.get("job", name)
+        })
+        .and_then(|job| {
+            let container = &job["spec"]["template"]["spec"]["containers"][0];
+            let args = container["args"].as_array().context("arguments")?.iter();
+            let args: Vec<_> = args.filter_map(Value::as_str).collect();
+            run(&self.fixture.kubeconfig_of(name)?, &args)
+        });
+        home.open()?;
+        let output = helm.wait_with_output()?;
+        let ran = ran.with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(ran)
+    }
+}
+
+/// The node that has the label. Dropped, it has not.
+struct Home<'s, 'run>(&'s Fixture<'run>);
+
+impl<'s, 'run> Home<'s, 'run> {
+    fn of(fixture: &'s Fixture<'run>) -> Result<Self> {
+        let home = Self(fixture);
+        home.open()?;
+        Ok(home)
+    }
+
+    fn label(&self, label: &str) -> Result<()> {
+        let args = ["label", "node", EDGE_NODES[0], &format!("{HOME}{label}"), "--overwrite"];
+        self.0.kubectl.run(&args, "").map(drop)
+    }
+
+    fn open(&self) -> Result<()> {
+        self.label("=true")
+    }
+
+    /// Pods that run stay; none comes.
+    fn close(&self) -> Result<()> {
+        self.label("-")
+    }
+}
+
+impl Drop for Home<'_, '_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            eprintln!("{error:#}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The quick start with kwok, in the words of `docs/quick-start.md`.
+
+use std::fs;
+use std::net::TcpListener;
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::checkout::workspace;
+use edgeward_harness::fixture::Fixture;
+
+/// What is undone when it is over, or has failed. Other tests have nodes with these labels, too.
+const CLEANUP: &str = "kill $EDGEWARD; kubectl delete --ignore-not-found --wait=false -k webhook/base; \
+    kubectl delete --ignore-not-found --force --grace-period=0 -f examples/pods.yaml; \
+    kubectl delete --ignore-not-found --wait=false namespace/shop; kubectl delete --ignore-not-found node edge-0 cloud-0; \
+    kubectl uncordon -l node.role/edge=true";
+
+const BOUNDED: &str =
+    "ROUND=$((${ROUND:-0} + 1)); [ $ROUND -lt 120 ] || { kubectl get nodes; edgeward fleet; exit 1; } >&2";
+
+/// Two nodes, edgeward as a process, and pods that go to the edge and then to the cloud.
+pub(crate) fn with_kwok(fixture: &Fixture<'_>) -> Result<()> {
+    let checkout = workspace();
+    for file in [
+        "examples/pods.yaml",
+        "webhook/base/kustomization.yaml",
+        "webhook/base/mutatingwebhookconfiguration.yaml",
+        "webhook/base/validatingadmissionpolicy.yaml",
+        "webhook/base/validatingadmissionpolicy-hints.yaml",
+    ] {
+        let to = fixture.dir.join(file);
+        fs::create_dir_all(to.parent().context("a folder")?)?;
+        // However busy the machine is, it is decided.
+        let text = fs::read_to_string(checkout.join(file))?;
+        fs::write(to, text.replace("timeoutSeconds: 1\n", "timeoutSeconds: 30\n"))?;
+    }
+    let steps: Vec<_> = ["cluster", "edgeward", "decisions"]
+        .into_iter()
+        .map(documented)
+        .collect::<Result<_>>()?;
+    // Both are bound until both are known, so that they are two.
+    let ports = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+    let [admission, health] = [ports[0].local_addr()?.port(), ports[1].local_addr()?.port()];
+    drop(ports);
+    let steps = steps
+        .join("\n")
+        .replace("127.0.0.1:8443", &format!("127.0.0.1:{admission}"))
+        .replace("127.0.0.1:8080", &format!("127.0.0.1:{health}"))
+        // A person sees that it does not end.
+        .replace("do sleep 1; done", &format!("do {BOUNDED}; sleep 1; done"));
+    let programs = fixture.program.parent().context("a folder")?;
+    let said = fixture.shell(&format!(
+        "PATH=\"{}:$PATH\"; EDGEWARD=; trap '{CLEANUP}' EXIT\n{steps}",
+        programs.display()
+    ))?;
+    let place = |text: &str| said.find(text).with_context(|| format!("{text:?} is not in {said}"));
+    let (before, after) = (
+        place("scheduling.example.io/reason: edge_feasible_slo_met")?,
+        place("scheduling.example.io/reason: cloud_edge_no_capacity")?,
+    );
+    let why = said
+        .lines()
+        .find(|line| line.starts_with("shop/camera-inference "))
+        .with_context(|| said.clone())?;
+    ensure!(before < after && why.contains("cloud"), "{said}");
+    Ok(())
+}
+
+/// The block after the comment that names this test and `step`.
+fn documented(step: &str) -> Result<&'static str> {
+    let page = include_str!("../../../docs/quick-start.md");
+    let mark = format!("<!-- run by tests/e2e/install/quick_start.rs: {step} -->\n```sh\n");
+    let block = page.split(&mark).nth(1).and_then(|rest| rest.split("\n```").next());
+    block.with_context(|| format!("docs/quick-start.md has no step {step}"))
+}

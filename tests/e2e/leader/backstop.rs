@@ -1,0 +1,263 @@
+//! Pods that were created while the webhook was away, and one that was sent where it cannot run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::decision::annotation;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::leader::events::ours;
+
+/// Owners that create two pods each while nobody decides, and pods that nobody owns.
+const OWNERS: usize = 10;
+const BARE: usize = 5;
+
+/// So many of the pods fit the edge.
+const AT_THE_EDGE: usize = 4;
+
+/// What is stuck and would be sent away: the pods of the owners that do not fit, those without one, and a Job's.
+const STUCK: usize = 2 * OWNERS - AT_THE_EDGE + BARE + 1;
+
+/// The time in which an owner of a few pods loses one at most.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// What an answer of the API server takes at most.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// A stuck pod is found after 30 s; and each owner loses two pods, one after the other.
+const LONG: Duration = Duration::from_secs(120);
+
+fn slo(fixture: &Fixture<'_>) -> Value {
+    fixture.in_its_domain(json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"}))
+}
+
+/// The workload with this request, on these nodes also where nobody decides.
+fn on_stage(mut workload: Value, nodes: &Nodes<'_>, millicores: u32) -> Value {
+    let spec = match workload["kind"] == "Pod" {
+        true => &mut workload["spec"],
+        false => &mut workload["spec"]["template"]["spec"],
+    };
+    spec["affinity"] = nodes.affinity();
+    spec["tolerations"] = json!([nodes.toleration()]);
+    spec["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
+    workload
+}
+
+/// Twenty owned pods, five bare ones and a Job's are created while the webhook is away, at an edge that has room for four of
+/// them; before, one was sent to the edge for want of a cloud. All that are stuck are found and told of, and none is touched.
+/// Then those whose owner creates another are recreated, one of an owner in a minute, and run in the cloud; the others stay.
+pub(crate) fn finds_and_recreates(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "2")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.wan.close();
+    let mut config = nodes.config();
+    // Where gated pods pass through, no pod without a decision is recreated.
+    config["foreignGates"] = json!("wait");
+    let mut edgeward = fixture.live_edgeward_as("one", &config)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    eventually("it leads", BOUND, || edgeward.leads())?;
+
+    let filler = fixture
+        .kubectl
+        .create(&on_stage(workloads::pod("filler", slo(fixture)), &nodes, 1600))?;
+    eventually("the filler runs", BOUND, || {
+        let pod = fixture.kubectl.get("pod", "filler")?;
+        ensure!(nodes.site_of(&pod) == Some("edge"), "{}", pod["status"]);
+        Ok(())
+    })?;
+    fixture
+        .kubectl
+        .create(&on_stage(workloads::deployment("sent", 1, slo(fixture)), &nodes, 500))?;
+    eventually("one is sent to an edge that is full", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "app=sent")?;
+        let pod = pods.first().context("there is none")?;
+        let reason = annotation(pod, "reason");
+        ensure!(
+            reason == Some("edge_wan_unreachable") && is_unschedulable(pod),
+            "{pod:#}"
+        );
+        Ok(())
+    })?;
+
+    edgeward.kill()?;
+    nodes.wan.reopen()?;
+    // Times of creation are in seconds.
+    let decided: Timestamp = filler["metadata"]["creationTimestamp"]
+        .as_str()
+        .context("a time")?
+        .parse()?;
+    eventually("it is later", BOUND, || {
+        ensure!(Timestamp::now().as_second() > decided.as_second() + 1, "it is not");
+        Ok(())
+    })?;
+    for i in 0..OWNERS {
+        let deployment = workloads::deployment(&format!("owner-{i}"), 2, slo(fixture));
+        fixture.kubectl.create(&on_stage(deployment, &nodes, 100))?;
+    }
+    let settled = |pods: &[Value], bound: usize, stuck: usize| {
+        let found = pods.iter().filter(|pod| nodes.site_of(pod).is_some()).count();
+        let refused = pods.iter().filter(|pod| is_unschedulable(pod)).count();
+        ensure!(
+            (found, refused) == (bound, stuck),
+            "{found} bound, {refused} Unschedulable"
+        );
+        Ok(())
+    };
+    eventually("the edge is full", BOUND, || {
+        let owned = 2 * OWNERS;
+        settled(
+            &fixture.kubectl.list("pods", "")?,
+            1 + AT_THE_EDGE,
+            1 + owned - AT_THE_EDGE,
+        )
+    })?;
+    for i in 0..BARE {
+        fixture.kubectl.create(&on_stage(
+            workloads::pod(&format!("bare-{i}"), slo(fixture)),
+            &nodes,
+            100,
+        ))?;
+    }
+    let mut job = on_stage(workloads::job("job", slo(fixture)), &nodes, 100);
+    job["spec"]["backoffLimit"] = json!(0);
+    fixture.kubectl.create(&job)?;
+    let before = eventually("the others have no place", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "")?;
+        settled(&pods, 1 + AT_THE_EDGE, 1 + STUCK)?;
+        Ok(pods)
+    })?;
+
+    edgeward.start_again()?;
+    let shows = |name: &str, label: (&str, &str), expected: usize| {
+        let count = edgeward.count(name, &[label])?;
+        ensure!(count == expected as u64, "{name}{label:?}: {count}");
+        Ok(())
+    };
+    let found = |finding: &str, pods: usize| shows("edgeward_backstop_pods", ("finding", finding), pods);
+    eventually("all of them are found", LONG, || {
+        found("undecided", STUCK)?;
+        found("misplaced", 1)?;
+        found("bound", AT_THE_EDGE)
+    })?;
+    let told = eventually("all of them are told of", BOUND, || {
+        let events = ours(fixture)?
+            .into_iter()
+            .filter(|event| event["reason"] == "Unschedulable");
+        let events: BTreeMap<String, Value> = events
+            .map(|event| {
+                (
+                    event["regarding"]["name"].as_str().unwrap_or_default().to_owned(),
+                    event,
+                )
+            })
+            .collect();
+        ensure!(events.len() == STUCK + 1, "{:?}", events.keys());
+        Ok(events)
+    })?;
+    let stuck: BTreeSet<String> = before.iter().filter(|pod| is_unschedulable(pod)).map(name).collect();
+    ensure!(
+        told.keys().cloned().collect::<BTreeSet<_>>() == stuck,
+        "{:?}",
+        told.keys()
+    );
+    let note = told["bare-0"]["note"].as_str().unwrap_or_default();
+    for part in ["created without a decision", "site cloud", "cloud_edge_no_capacity"] {
+        ensure!(note.contains(part), "no {part}: {note}");
+    }
+    let after = fixture.kubectl.list("pods", "")?;
+    ensure!(uids(&after) == uids(&before), "something was deleted");
+
+    fixture.allow_recreation()?;
+    let mut recreating = config.clone();
+    recreating["backstop"] = json!({"recreate": true});
+    edgeward.set_config(&recreating)?;
+    let owned = STUCK - BARE - 1 + 1;
+    eventually("every owned pod runs", LONG + WINDOW, || {
+        let pods = fixture.kubectl.list("pods", "app")?;
+        let pods: Vec<&Value> = pods
+            .iter()
+            .filter(|pod| pod["metadata"]["labels"]["app"] != "job")
+            .collect();
+        let at = |site: &str| pods.iter().filter(|pod| nodes.site_of(pod) == Some(site)).count();
+        ensure!(
+            (at("edge"), at("cloud")) == (AT_THE_EDGE, owned),
+            "{} and {}",
+            at("edge"),
+            at("cloud")
+        );
+        for pod in pods.iter().filter(|pod| nodes.site_of(pod) == Some("cloud")) {
+            let reason = annotation(pod, "reason");
+            ensure!(reason == Some("cloud_edge_no_capacity"), "{reason:?}");
+        }
+        Ok(())
+    })?;
+    eventually("nothing is found but what nobody would create again", BOUND, || {
+        found("undecided", BARE + 1)?;
+        found("misplaced", 0)
+    })?;
+    shows("edgeward_backstop_recreations_total", ("result", "deleted"), owned)?;
+    let uids_before = uids(&before);
+    for pod in fixture
+        .kubectl
+        .list("pods", "")?
+        .iter()
+        .filter(|pod| !owned_by_replica_set(pod))
+    {
+        ensure!(
+            uids_before.get(&name(pod)) == Some(&pod["metadata"]["uid"]),
+            "{}",
+            name(pod)
+        );
+    }
+    let job = fixture.kubectl.get("job", "job")?;
+    ensure!(
+        job["status"]["failed"].is_null() && job["status"]["active"] == 1,
+        "{}",
+        job["status"]
+    );
+
+    let mut last: BTreeMap<String, Timestamp> = BTreeMap::new();
+    let deleted = edgeward.said("deleted a pod for which there is room elsewhere, for its owner to create it again");
+    ensure!(deleted.len() == owned, "{} deletions", deleted.len());
+    for line in &deleted {
+        let at: Timestamp = line["timestamp"].as_str().context("a time")?.parse()?;
+        let pod = line["name"].as_str().context("a name")?;
+        // A Deployment's pods are named after it, with two words behind.
+        let owner = pod.rsplitn(3, '-').last().unwrap_or_default().to_owned();
+        if let Some(last) = last.insert(owner.clone(), at) {
+            let between = at.duration_since(last).unsigned_abs();
+            // The log says when the API server had answered; the first answer may have taken longer than the second.
+            ensure!(between + ANSWER >= WINDOW, "{owner} lost two pods within {between:?}");
+        }
+    }
+    // Else its pods would be created again on other tests' nodes when ours are gone.
+    fixture.kubectl.run(&["delete", "deployment", "--all"], "").map(drop)
+}
+
+fn name(pod: &Value) -> String {
+    pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+fn uids(pods: &[Value]) -> BTreeMap<String, Value> {
+    pods.iter()
+        .map(|pod| (name(pod), pod["metadata"]["uid"].clone()))
+        .collect()
+}
+
+fn owned_by_replica_set(pod: &Value) -> bool {
+    pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
+}
+
+fn is_unschedulable(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions
+        .into_iter()
+        .any(|condition| condition["reason"] == "Unschedulable")
+}

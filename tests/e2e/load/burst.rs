@@ -1,0 +1,23 @@
+//! Many clients create pods at once, far more than the edge has room for.
+
+use anyhow::{Result, ensure};
+use edgeward_harness::burst::{Timing, capacity, decided, nodes};
+use edgeward_harness::fixture::Fixture;
+
+/// One replica fills the edge, and sends few pods there in vain. However busy the machine is: the API server waits as long as it
+/// can, and no reservation ends before its pod is seen.
+pub(crate) fn fills_the_edge(fixture: &Fixture<'_>) -> Result<()> {
+    const PODS: usize = 250;
+    let nodes = nodes(fixture)?;
+    let outcome = decided(fixture, &nodes, PODS, 1, Timing::LongTimeout, 0)?;
+    let capacity = capacity();
+    println!("burst: {PODS} pods, {capacity} millicores at the edge: {outcome:?}");
+    ensure!(
+        outcome.undecided == 0
+            && outcome.edge_millicores * 100 >= capacity * 95
+            && outcome.unschedulable <= PODS / 100
+            && outcome.cloud_pods > PODS / 3,
+        "{outcome:?}"
+    );
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! What the user wrote stays as it was written.
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use edgeward_harness::control_plane::EDGE_NODES;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+use crate::placement::fleet;
+
+/// Own nodeSelector, affinity and tolerations are kept, completed, and obeyed by kube-scheduler.
+pub(crate) fn own_constraints_survive(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = fixture.edgeward(&fleet::relaxed())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    let mut pod = workloads::pod("particular", workloads::latency());
+    let rule =
+        |operator: &str, values: Value| json!([{"key": "node.role/edge", "operator": operator, "values": values}]);
+    pod["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": EDGE_NODES[1]});
+    pod["spec"]["affinity"] = json!({"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution":
+            {"nodeSelectorTerms": [{"matchExpressions": rule("In", json!(["true"]))}]},
+        "preferredDuringSchedulingIgnoredDuringExecution":
+            [{"weight": 5, "preference": {"matchExpressions": rule("NotIn", json!(["false"]))}}],
+    }});
+    pod["spec"]["tolerations"] = json!([{"key": "site.example/quiet", "operator": "Exists", "effect": "NoExecute"}]);
+    let stored = created_like_its_twin(fixture, &pod)?;
+
+    let selector = json!({"kubernetes.io/hostname": EDGE_NODES[1], "node.role/edge": "true"});
+    ensure!(
+        stored["spec"]["nodeSelector"] == selector,
+        "nodeSelector {}",
+        stored["spec"]["nodeSelector"]
+    );
+    eventually("bound to the node its user chose", BOUND, || {
+        let pod = fixture.kubectl.get("pod", "particular")?;
+        ensure!(pod["spec"]["nodeName"] == EDGE_NODES[1], "{}", pod["status"]);
+        Ok(())
+    })
+}
+
+/// Fields that are newer than most clients' types: a webhook that reads the pod into such types and writes the
+/// difference would remove them.
+pub(crate) fn new_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = fixture.edgeward(&fleet::overloaded())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    let mut pod = workloads::pod("modern", workloads::latency());
+    let spec = &mut pod["spec"];
+    spec["initContainers"] = json!([{
+        "name": "sidecar", "image": "registry.example/sidecar:1", "restartPolicy": "Always",
+        "resources": {"requests": {"cpu": "50m"}},
+    }]);
+    spec["containers"][0]["resizePolicy"] = json!([{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]);
+    let mut fields = vec![
+        "/spec/initContainers/0/restartPolicy",
+        "/spec/containers/0/resizePolicy",
+    ];
+    // By default since 1.34 and 1.35; an older API server drops or refuses them.
+    if fixture.kubectl.minor()? >= 35 {
+        spec["resources"] = json!({"requests": {"cpu": "400m"}, "limits": {"cpu": "1"}});
+        spec["hostnameOverride"] = json!("modern.example");
+        spec["containers"][0]["restartPolicyRules"] =
+            json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
+        spec["containers"][0]["restartPolicy"] = json!("Never");
+        fields.extend([
+            "/spec/resources/requests/cpu",
+            "/spec/hostnameOverride",
+            "/spec/containers/0/restartPolicyRules",
+        ]);
+    }
+    let stored = created_like_its_twin(fixture, &pod)?;
+
+    ensure!(
+        stored["spec"]["nodeSelector"] == json!({"node.role/cloud": "true"}),
+        "{}",
+        stored["spec"]
+    );
+    // Not only as in the twin: really there.
+    for pointer in fields {
+        ensure!(
+            stored.pointer(pointer) == pod.pointer(pointer),
+            "{pointer}: {:?}",
+            stored.pointer(pointer)
+        );
+    }
+    Ok(())
+}
+
+/// Fields that this API server does not know are dropped before a webhook sees them; one that does know them sends
+/// them, so the endpoint is asked directly.
+pub(crate) fn unknown_fields_survive(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = fixture.edgeward(&fleet::overloaded())?;
+    let mut pod = workloads::pod("from-the-future", workloads::latency());
+    pod["spec"]["placementIntent"] = json!({"of": ["a", {"future": null}], "exact": 12345678901234567890_u64});
+    pod["spec"]["containers"][0]["teleport"] = json!(true);
+    pod["spec"]["tolerations"] = json!([{"key": "a", "operator": "Sometimes", "since": "1.50"}]);
+    pod["metadata"]["origin"] = json!("elsewhere");
+
+    let answer = edgeward.post(&json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "5f2c8f0e-9d1b-4f66-8a53-6a1e1a1f0b11",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "namespace": fixture.namespace,
+            "name": "from-the-future",
+            "operation": "CREATE",
+            "userInfo": {"username": "somebody"},
+            "object": pod,
+            "dryRun": false,
+            "futureField": {"a": 1},
+        },
+    }))?;
+    let response = &answer["response"];
+    ensure!(
+        response["allowed"] == true && response["uid"] == "5f2c8f0e-9d1b-4f66-8a53-6a1e1a1f0b11",
+        "{answer}"
+    );
+    let patch = STANDARD.decode(
+        response["patch"]
+            .as_str()
+            .with_context(|| format!("no patch in {answer}"))?,
+    )?;
+    let mut patched = pod.clone();
+    json_patch::patch(&mut patched, &serde_json::from_slice::<json_patch::Patch>(&patch)?)?;
+
+    ensure!(
+        patched["spec"]["nodeSelector"] == json!({"node.role/cloud": "true"}),
+        "{patched:#}"
+    );
+    same_but_for_the_placement(&pod, &patched)
+}
+
+/// A manifest copied from a running pod brings the old decision with it.
+pub(crate) fn stale_annotations_are_replaced(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = fixture.edgeward(&fleet::overloaded())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    let mut pod = workloads::pod("copied", workloads::latency());
+    let stale = [
+        ("decision", "edge"),
+        ("site", "elsewhere"),
+        ("reason", "edge_feasible_slo_met"),
+        ("timestamp", "2020-02-02T02:02:02Z"),
+        ("wanRttMs", "9999"),
+        ("decision-id", "stale"),
+        ("explain", "{\"stale\":true}"),
+    ];
+    for (name, value) in stale {
+        pod["metadata"]["annotations"][format!("scheduling.example.io/{name}")] = json!(value);
+    }
+    let stored = fixture.kubectl.create(&pod)?;
+    let annotations = &stored["metadata"]["annotations"];
+    for (name, value) in stale {
+        let now = &annotations[format!("scheduling.example.io/{name}")];
+        ensure!(now.is_string() && now != value, "{name} is {now}");
+    }
+    ensure!(
+        annotations["scheduling.example.io/decision"] == "cloud",
+        "{annotations}"
+    );
+    Ok(())
+}
+
+/// Creates the pod and compares it with what the API server makes of the same pod in a namespace that did not opt in.
+fn created_like_its_twin(fixture: &Fixture<'_>, pod: &Value) -> Result<Value> {
+    let (_, elsewhere) = fixture.another_namespace("plain", json!({}))?;
+    let mut twin = elsewhere.create(pod)?;
+    let mut stored = fixture.kubectl.create(pod)?;
+    ensure!(
+        stored["metadata"]["annotations"]["scheduling.example.io/decision"].is_string(),
+        "undecided: {stored:#}"
+    );
+    let whole = stored.clone();
+    for pod in [&mut twin, &mut stored] {
+        let metadata = pod["metadata"].as_object_mut().context("metadata")?;
+        for volatile in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "namespace",
+            "managedFields",
+        ] {
+            metadata.remove(volatile);
+        }
+        // The service account's token volume has a random name.
+        let name = pod
+            .pointer("/spec/volumes/0/name")
+            .and_then(Value::as_str)
+            .unwrap_or("<none>")
+            .to_owned();
+        *pod = serde_json::from_str(&pod.to_string().replace(&name, "token"))?;
+    }
+    same_but_for_the_placement(&twin, &stored)?;
+    Ok(whole)
+}
+
+/// `after` is `before` with entries added to nodeSelector, tolerations and our own annotations.
+fn same_but_for_the_placement(before: &Value, after: &Value) -> Result<()> {
+    let entries = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let selector = entries(&after["spec"]["nodeSelector"]);
+    for (key, value) in entries(&before["spec"]["nodeSelector"]) {
+        ensure!(
+            selector.get(&key) == Some(&value),
+            "nodeSelector lost {key}: {selector:?}"
+        );
+    }
+    let (old, new) = (
+        items(&before["spec"]["tolerations"]),
+        items(&after["spec"]["tolerations"]),
+    );
+    ensure!(new.starts_with(&old), "tolerations {old:?} became {new:?}");
+    let annotations = entries(&after["metadata"]["annotations"]);
+    for (key, value) in entries(&before["metadata"]["annotations"]) {
+        ensure!(
+            annotations.get(&key) == Some(&value),
+            "annotation {key}: {annotations:?}"
+        );
+    }
+    ensure!(
+        rest(before) == rest(after),
+        "changed elsewhere: {:#}\nbecame {:#}",
+        rest(before),
+        rest(after)
+    );
+    Ok(())
+}
+
+fn rest(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    if let Some(spec) = pod["spec"].as_object_mut() {
+        spec.remove("nodeSelector");
+        spec.remove("tolerations");
+    }
+    if let Some(annotations) = pod["metadata"]["annotations"].as_object_mut() {
+        annotations.retain(|key, _| {
+            !key.starts_with("scheduling.example.io/") && key != "controller.kubernetes.io/pod-deletion-cost"
+        });
+    }
+    pod
+}

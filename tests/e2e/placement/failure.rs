@@ -1,0 +1,86 @@
+//! When edgeward is not there, or cannot know: pods are created as they were written.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::json;
+
+use crate::placement::fleet;
+use crate::placement::untouched::undecided;
+
+/// The webhook's `timeoutSeconds`.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Stopped, it costs each pod the webhook's timeout; dead, nothing. Every pod is created, unmodified, and bound.
+pub(crate) fn frozen_and_killed(fixture: &Fixture<'_>) -> Result<()> {
+    let mut edgeward = fixture.edgeward(&fleet::overloaded())?;
+    let _registered = fixture.register_with_its_timeout(&edgeward.url, &edgeward.ca)?;
+
+    edgeward.freeze()?;
+    let took = created_unmodified(fixture, "while-frozen")?;
+    ensure!(took >= TIMEOUT, "created in {took:?}, without waiting for the answer");
+    edgeward.thaw()?;
+    eventually("it decides again", BOUND, || {
+        let pod = fixture
+            .kubectl
+            .dry_run(&workloads::pod("thawed", workloads::latency()))?;
+        let decision = &pod["metadata"]["annotations"]["scheduling.example.io/decision"];
+        ensure!(decision == "cloud", "{decision}");
+        Ok(())
+    })?;
+
+    edgeward.kill()?;
+    created_unmodified(fixture, "while-dead")?;
+    fixture
+        .kubectl
+        .apply(&workloads::deployment("replicas", 3, workloads::latency()))?;
+    let timeout = format!("--timeout={}s", BOUND.as_secs());
+    let wait = ["wait", "--for=condition=Available", "deployment/replicas", &timeout];
+    fixture.kubectl.run(&wait, "")?;
+    fixture
+        .kubectl
+        .list("pods", "app=replicas")?
+        .iter()
+        .try_for_each(undecided)
+}
+
+/// A verdict that no node could satisfy would leave the pod Pending for ever; it is left to kube-scheduler instead.
+pub(crate) fn edge_label_missing(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = fixture.edgeward(&fleet::without_edge_labels())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    let said = fixture
+        .kubectl
+        .apply(&workloads::pod("unlabelled", workloads::latency()))?;
+    let warned = said.warnings().iter().any(|warning| warning.contains("node.role/edge"));
+    ensure!(warned, "no warning names the label: {said:?}");
+    let creation = fixture.creation_of(&fixture.namespace, "unlabelled")?;
+    ensure!(
+        creation.annotation("reason") == Some("passthrough_edge_site_missing"),
+        "{creation:?}"
+    );
+    bound_undecided(fixture, "unlabelled")
+}
+
+/// Creates a pod that edgeward would have decided; returns how long its creation took.
+fn created_unmodified(fixture: &Fixture<'_>, name: &str) -> Result<Duration> {
+    let started = Instant::now();
+    fixture.kubectl.create(&workloads::pod(name, workloads::latency()))?;
+    let took = started.elapsed();
+    bound_undecided(fixture, name)?;
+    let creation = fixture.creation_of(&fixture.namespace, name)?;
+    ensure!(creation.failed_open() == 1, "it did not fail open: {creation:?}");
+    Ok(took)
+}
+
+fn bound_undecided(fixture: &Fixture<'_>, name: &str) -> Result<()> {
+    let pod = eventually(&format!("{name} is bound"), BOUND, || {
+        let pod = fixture.kubectl.get("pod", name)?;
+        ensure!(pod["spec"]["nodeName"].is_string(), "{}", pod["status"]);
+        Ok(pod)
+    })?;
+    undecided(&pod).with_context(|| json!(pod).to_string())
+}

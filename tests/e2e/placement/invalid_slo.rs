@@ -1,0 +1,66 @@
+//! Annotations that say something impossible. Every fault is named, not the first alone.
+
+use anyhow::{Result, ensure};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+use crate::placement::fleet;
+
+/// The keys that are at fault in [`faulty`].
+const FAULTS: [&str; 3] = [
+    "slo.example.io/class",
+    "slo.example.io/deadlineMs",
+    "slo.example.io/priority",
+];
+
+fn faulty(name: &str) -> Value {
+    let slo = json!({
+        "slo.example.io/class": "fastest",
+        "slo.example.io/deadlineMs": "-5",
+        "slo.example.io/priority": "11",
+    });
+    workloads::pod(name, slo)
+}
+
+/// By default the pod is created at the edge, and kubectl shows a warning.
+pub(crate) fn warns(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = fixture.edgeward(&fleet::overloaded())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    let said = fixture.kubectl.apply(&faulty("warned"))?;
+    let warnings = said.warnings();
+    for key in FAULTS {
+        ensure!(
+            warnings.iter().any(|warning| warning.contains(key)),
+            "no warning names {key}: {warnings:#?}"
+        );
+    }
+    ensure!(warnings.iter().all(|warning| warning.len() <= 120), "{warnings:#?}");
+    let pod = fixture.kubectl.get("pod", "warned")?;
+    let annotations = &pod["metadata"]["annotations"];
+    ensure!(annotations["scheduling.example.io/decision"] == "edge", "{annotations}");
+    ensure!(
+        annotations["scheduling.example.io/reason"] == "edge_invalid_slo",
+        "{annotations}"
+    );
+    Ok(())
+}
+
+/// Configured to, it refuses the pod.
+pub(crate) fn denies(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = fixture.edgeward_with(&fleet::overloaded(), &json!({"invalidSlo": "deny"}))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    let said = fixture
+        .kubectl
+        .attempt(&["apply", "-f", "-"], &faulty("denied").to_string())?;
+    ensure!(!said.succeeded, "created: {said:?}");
+    ensure!(said.stderr.contains("denied the request"), "{}", said.stderr);
+    for key in FAULTS {
+        ensure!(said.stderr.contains(key), "{key} is not named: {}", said.stderr);
+    }
+    let gone = fixture.kubectl.attempt(&["get", "pod", "denied"], "")?;
+    ensure!(gone.stderr.contains("NotFound"), "{gone:?}");
+    Ok(())
+}

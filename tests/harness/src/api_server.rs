@@ -1,0 +1,133 @@
+//! The API server over connections that stay open: for what tests read again and again, and for what they create. A kubectl
+//! process for each of these takes more CPU than all that is under test.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use http::Request;
+use kube::api::{DynamicObject, GetParams, ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, Resource as _};
+use kube::discovery::{Discovery, Scope};
+use kube::{Client, Config};
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
+
+/// A client with the rights of a cluster administrator. It connects when it is first used.
+pub(crate) struct ApiServer {
+    runtime: Handle,
+    kubeconfig: Kubeconfig,
+    client: OnceCell<Client>,
+    /// The kinds of objects that were served when an unknown one was last asked for.
+    kinds: Mutex<Arc<Vec<(ApiResource, Scope)>>>,
+}
+
+impl ApiServer {
+    pub(crate) fn new(runtime: Handle, kubeconfig: &Path) -> Result<Self> {
+        Ok(Self {
+            runtime,
+            kubeconfig: Kubeconfig::read_from(kubeconfig)?,
+            client: OnceCell::new(),
+            kinds: Mutex::default(),
+        })
+    }
+
+    /// `kind` is singular or plural, perhaps with its group, as for kubectl: `pod`, `events.events.k8s.io`.
+    pub(crate) fn get(&self, namespace: &str, kind: &str, name: &str) -> Result<Value> {
+        let resource = self.kind(|resource| is_called(resource, kind), kind)?;
+        self.send(resource.at(namespace).get(name, &GetParams::default())?)
+    }
+
+    /// The items of the list.
+    pub(crate) fn list(&self, namespace: &str, kind: &str, selector: &str) -> Result<Vec<Value>> {
+        let resource = self.kind(|resource| is_called(resource, kind), kind)?;
+        let params = ListParams::default().labels(selector);
+        match self.send(resource.at(namespace).list(&params)?)?["items"].take() {
+            Value::Array(items) => Ok(items),
+            other => anyhow::bail!("{kind}: no items in {other}"),
+        }
+    }
+
+    /// Returns what was stored, or on a dry run would be.
+    pub(crate) fn create(&self, namespace: &str, object: &Value, dry_run: bool) -> Result<Value> {
+        let text = |field: &str| {
+            object[field]
+                .as_str()
+                .with_context(|| format!("no {field} in {object}"))
+        };
+        let (version, kind) = (text("apiVersion")?, text("kind")?);
+        let resource = self.kind(|known| known.api_version == version && known.kind == kind, kind)?;
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or(namespace);
+        let params = PostParams {
+            dry_run,
+            field_manager: Some("e2e".to_owned()),
+        };
+        let mut request = resource
+            .at(namespace)
+            .create(&params, object.to_string().into_bytes())?;
+        // As kubectl does: a field that nobody knows is an error.
+        let uri = format!("{}&fieldValidation=Strict", request.uri());
+        *request.uri_mut() = uri.parse()?;
+        self.send(request)
+    }
+
+    fn send(&self, request: Request<Vec<u8>>) -> Result<Value> {
+        self.runtime
+            .block_on(async { Ok(self.client().await?.request(request).await?) })
+    }
+
+    async fn client(&self) -> Result<&Client> {
+        let connect = async || {
+            let config = Config::from_custom_kubeconfig(self.kubeconfig.clone(), &KubeConfigOptions::default()).await?;
+            anyhow::Ok(Client::try_from(config)?)
+        };
+        self.client.get_or_try_init(connect).await
+    }
+
+    /// The first kind that is the one. Custom resources come and go: where none is known, it asks again what is served.
+    fn kind(&self, is_it: impl Fn(&ApiResource) -> bool, name: &str) -> Result<Kind> {
+        let find = |kinds: &[(ApiResource, Scope)]| {
+            let found = kinds.iter().find(|(resource, _)| is_it(resource));
+            found.map(|(resource, scope)| Kind(resource.clone(), scope.clone()))
+        };
+        let known = Arc::clone(&self.kinds.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(kind) = find(&known) {
+            return Ok(kind);
+        }
+        let served = Arc::new(self.runtime.block_on(self.served())?);
+        let found = find(&served).with_context(|| format!("the API server does not serve {name}"));
+        *self.kinds.lock().unwrap_or_else(PoisonError::into_inner) = served;
+        found
+    }
+
+    /// In kubectl's order: the core group first, then by name.
+    async fn served(&self) -> Result<Vec<(ApiResource, Scope)>> {
+        let discovery = Discovery::new(self.client().await?.clone()).run_aggregated().await?;
+        let groups = discovery.groups_alphabetical().into_iter();
+        let resources = groups.flat_map(|group| group.recommended_resources());
+        Ok(resources
+            .map(|(resource, capabilities)| (resource, capabilities.scope))
+            .collect())
+    }
+}
+
+/// A kind of objects that the API server has.
+struct Kind(ApiResource, Scope);
+
+impl Kind {
+    /// Where its objects are: in the namespace, if it has any.
+    fn at(&self, namespace: &str) -> kube::core::Request {
+        let namespace = (self.1 == Scope::Namespaced).then_some(namespace);
+        kube::core::Request::new(DynamicObject::url_path(&self.0, namespace))
+    }
+}
+
+fn is_called(resource: &ApiResource, name: &str) -> bool {
+    let (name, group) = name
+        .split_once('.')
+        .map_or((name, None), |(name, group)| (name, Some(group)));
+    let is_named = resource.plural == name || resource.kind.to_lowercase() == name;
+    is_named && group.is_none_or(|group| resource.group == group)
+}

@@ -1,0 +1,145 @@
+//! Many clients create pods at once, far more than the edge has room for: how much of it is used, and how many pods are
+//! sent to an edge that is full already.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::balancer::Balancer;
+use crate::clients::{LABEL, create, millicores};
+use crate::decision::is_decided;
+use crate::fixture::Fixture;
+use crate::nodes::Nodes;
+use crate::wait::{BOUND, eventually};
+
+/// CPU of the edge nodes, in cores: room for about 120 pods of 200 m on average.
+const EDGE: [&str; 5] = ["2", "3", "4", "7", "8"];
+
+/// Millicores that the edge nodes have.
+pub fn capacity() -> u64 {
+    EDGE.iter().flat_map(|cores| cores.parse::<u64>()).sum::<u64>() * 1_000
+}
+
+/// What became of a burst.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What the pods at the edge ask for.
+    pub edge_millicores: u64,
+    /// Pods in the cloud.
+    pub cloud_pods: usize,
+    /// Pods that kube-scheduler finds no node for.
+    pub unschedulable: usize,
+    /// Pods without a decision.
+    pub undecided: usize,
+}
+
+/// An edge with room for some of the pods, and a cloud with room for all.
+pub fn nodes<'run>(fixture: &Fixture<'run>) -> Result<Nodes<'run>> {
+    let nodes = Nodes::new(fixture)?;
+    for (i, cpu) in EDGE.iter().enumerate() {
+        nodes.edge_node(&format!("edge-{i}"), cpu)?;
+    }
+    nodes.cloud_node("cloud-0")?;
+    Ok(nodes)
+}
+
+/// A burst of so many managed pods with so many replicas deciding; `turn` tells their logs apart.
+pub fn decided(
+    fixture: &Fixture<'_>,
+    nodes: &Nodes<'_>,
+    pods: usize,
+    replicas: usize,
+    timing: Timing,
+    turn: usize,
+) -> Result<Outcome> {
+    let mut config = nodes.config();
+    config["reservationTTL"] = json!(timing.reservations());
+    config["replicas"] = json!(replicas);
+    let name = |i: usize| format!("replica-{i}-of-{replicas}-{}-{turn}", timing.reservations());
+    let started = (0..replicas).map(|i| fixture.live_edgeward_as(&name(i), &config));
+    let replicas = started.collect::<Result<Vec<_>>>()?;
+    let balancer = Balancer::open(fixture)?;
+    replicas.iter().try_for_each(|replica| balancer.add(replica))?;
+    // Each has an authority of its own.
+    let authorities: String = replicas.iter().map(|replica| replica.ca.as_str()).collect();
+    let _registered = match timing {
+        Timing::LongTimeout => fixture.register(&balancer.url(), &authorities)?,
+        Timing::Manifest(_) => fixture.register_with_its_timeout(&balancer.url(), &authorities)?,
+    };
+    let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
+    burst(fixture, nodes, pods, &fixture.in_its_domain(slo), &json!({}))
+}
+
+/// How long the API server waits for an answer, and a reservation for its pod.
+#[derive(Clone, Copy)]
+pub enum Timing {
+    /// Longer than it takes on any machine.
+    LongTimeout,
+    /// The API server as the manifest says, a reservation so long.
+    Manifest(&'static str),
+}
+
+impl Timing {
+    fn reservations(self) -> &'static str {
+        match self {
+            Self::LongTimeout => "1h",
+            Self::Manifest(reservations) => reservations,
+        }
+    }
+}
+
+/// Creates so many pods, waits until each is bound or said to be unschedulable, counts, and deletes them.
+pub fn burst(
+    fixture: &Fixture<'_>,
+    nodes: &Nodes<'_>,
+    count: usize,
+    annotations: &Value,
+    spec: &Value,
+) -> Result<Outcome> {
+    create(fixture, 0..count, annotations, spec)?;
+    let settled = || -> Result<Vec<Value>> {
+        let pods = fixture.kubectl.list("pods", LABEL)?;
+        let open = pods
+            .iter()
+            .filter(|pod| pod["spec"]["nodeName"].is_null() && !is_unschedulable(pod));
+        let open = open.count();
+        ensure!(
+            pods.len() == count && open == 0,
+            "{} pods, {open} still open",
+            pods.len()
+        );
+        Ok(pods)
+    };
+    let pods = eventually("every pod is bound or unschedulable", 4 * BOUND, settled)?;
+
+    let at = |site: &'static str| pods.iter().filter(move |pod| nodes.site_of(pod) == Some(site));
+    let outcome = Outcome {
+        edge_millicores: at("edge").map(millicores).sum(),
+        cloud_pods: at("cloud").count(),
+        unschedulable: pods.iter().filter(|pod| is_unschedulable(pod)).count(),
+        undecided: pods.iter().filter(|pod| !is_decided(pod)).count(),
+    };
+    fixture.kubectl.run(
+        &[
+            "delete",
+            "pods",
+            "-l",
+            LABEL,
+            "--grace-period=0",
+            "--force",
+            "--wait=false",
+        ],
+        "",
+    )?;
+    eventually("the pods are gone", 4 * BOUND, || {
+        let left = fixture.kubectl.list("pods", LABEL)?.len();
+        ensure!(left == 0, "{left} left");
+        Ok(())
+    })?;
+    Ok(outcome)
+}
+
+fn is_unschedulable(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "Unschedulable")
+}

@@ -1,0 +1,136 @@
+//! Certificates of the real cert-manager: its controllers issue what edgeward serves, and its CA injector fills in
+//! `caBundle`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::checkout::xtask;
+use crate::fixture::Fixture;
+use crate::installation::WEBHOOK;
+use crate::installed::decode;
+use crate::kubectl::Kubectl;
+use crate::process::Process;
+use crate::rights::NAMESPACE;
+use crate::wait::{BOUND, TIMEOUT, eventually};
+
+/// The names of the Certificates in `certs/cert-manager`.
+pub const CA: &str = "edgeward-ca";
+/// Of the certificate that edgeward serves.
+pub const LEAF: &str = "edgeward";
+
+/// A running cert-manager. Dropping it ends the program, and removes its definitions with all that is of them.
+pub struct CertManager {
+    process: Process,
+    kubectl: Kubectl,
+    definitions: PathBuf,
+}
+
+impl CertManager {
+    /// With its definitions, in a cluster that has none.
+    pub fn start(fixture: &Fixture<'_>) -> Result<Self> {
+        let dir = xtask("cert-manager")?;
+        let dir = dir.context("there is no Go to build cert-manager with and EDGEWARD_CERT_MANAGER is not set")?;
+        let definitions = dir.join("crds");
+        let kubectl = fixture.kubectl_in(NAMESPACE);
+        let folder = definitions.display().to_string();
+        kubectl.run(&["apply", "--server-side", "-f", &folder], "")?;
+        let args = ["wait", "--for=condition=Established", TIMEOUT, "-f", &folder];
+        kubectl.run(&args, "")?;
+        let args = [format!("--kubeconfig={}", fixture.kubeconfig().display())];
+        let program = dir.join("cert-manager");
+        Ok(Self {
+            process: Process::start("cert-manager", &program, &args, &fixture.dir)?,
+            kubectl,
+            definitions,
+        })
+    }
+
+    /// Has a Certificate issued again, as `cmctl renew` does, and waits until it is.
+    pub fn renew(&self, certificate: &str) -> Result<()> {
+        let revision = self.revision(certificate)?;
+        let condition = json!({
+            "type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "for a test",
+            "lastTransitionTime": Timestamp::from_second(Timestamp::now().as_second())?.to_string(),
+        });
+        let patch = json!([{"op": "add", "path": "/status/conditions/-", "value": condition}]).to_string();
+        let args = [
+            "patch",
+            "certificate",
+            certificate,
+            "--subresource=status",
+            "--type=json",
+        ];
+        // While it is being issued already, the condition is there.
+        eventually("it can be asked for", BOUND, || {
+            self.kubectl.run(&[&args[..], &["-p", &patch]].concat(), "")
+        })?;
+        self.is_renewed(certificate, revision)
+    }
+
+    /// Says by whose Certificate cainjector fills in `caBundle`; by none, it leaves it as it is.
+    pub fn inject(&self, certificate: Option<&str>) -> Result<()> {
+        let annotation = match certificate {
+            Some(certificate) => format!("cert-manager.io/inject-ca-from={NAMESPACE}/{certificate}"),
+            None => "cert-manager.io/inject-ca-from-".to_owned(),
+        };
+        let args = ["annotate", "mutatingwebhookconfiguration", WEBHOOK, &annotation];
+        self.kubectl.run(&args, "").map(drop)
+    }
+
+    /// The CA of the moment, PEM.
+    pub fn authority(&self) -> Result<String> {
+        let secret = self.kubectl.get("secret", CA)?;
+        decode(&secret["data"]["tls.crt"])
+    }
+
+    /// Waits until a Certificate was issued once more than so often.
+    fn is_renewed(&self, certificate: &str, revision: u64) -> Result<()> {
+        eventually(&format!("{certificate} is issued again"), 2 * BOUND, || {
+            let now = self.revision(certificate)?;
+            ensure!(now > revision, "revision {now}");
+            Ok(())
+        })
+    }
+
+    fn revision(&self, certificate: &str) -> Result<u64> {
+        let found = self.kubectl.get("certificate", certificate)?;
+        found["status"]["revision"]
+            .as_u64()
+            .with_context(|| found["status"].to_string())
+    }
+}
+
+impl Drop for CertManager {
+    fn drop(&mut self) {
+        let ended = self.process.kill();
+        let folder = self.definitions.display().to_string();
+        let args = ["delete", "--ignore-not-found", TIMEOUT, "-f", &folder];
+        if let Err(error) = ended.and_then(|()| self.kubectl.run(&args, "").map(drop)) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// `edgeward check` finds what is served and what is in the Secret to be of an authority in the bundle.
+pub fn all_is_well(fixture: &Fixture<'_>) -> Result<()> {
+    eventually("edgeward check finds both good", BOUND, || {
+        let said = fixture.command(&["check"])?;
+        let about: Vec<_> = said
+            .stdout
+            .lines()
+            .filter(|line| line.contains(" certificate "))
+            .collect();
+        let is_good = |line: &&str| line.starts_with("ok") && line.contains(" of an authority in caBundle");
+        // For each of the two entries.
+        ensure!(
+            about.len() == 4 && about.iter().all(is_good),
+            "{}{}",
+            said.stdout,
+            said.stderr
+        );
+        Ok(())
+    })
+}

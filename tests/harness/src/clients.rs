@@ -1,0 +1,90 @@
+//! Many clients that create pods at once.
+
+use std::ops::Range;
+
+use anyhow::{Context, Result};
+use futures::future::try_join_all;
+use http::Request;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::fixture::Fixture;
+
+/// How many pods a burst has, and how many clients create them.
+pub const PODS: usize = 500;
+const CLIENTS: usize = 50;
+
+/// What they ask for, in millicores.
+const SIZES: [u32; 3] = [100, 200, 300];
+
+/// Selects the pods of a burst.
+pub const LABEL: &str = "burst=yes";
+
+/// Creates those of the pods, each with these annotations and more of a spec. Every client creates its share one after
+/// the other; half of the pods let the API server choose their names.
+pub fn create(fixture: &Fixture<'_>, pods: Range<usize>, annotations: &Value, spec: &Value) -> Result<()> {
+    fixture.runtime.block_on(created(fixture, pods, annotations, spec))
+}
+
+/// A client with the rights of a cluster administrator.
+pub async fn client(fixture: &Fixture<'_>) -> Result<Client> {
+    Ok(Client::try_from(config(fixture).await?)?)
+}
+
+async fn config(fixture: &Fixture<'_>) -> Result<Config> {
+    let kubeconfig = Kubeconfig::read_from(fixture.kubeconfig())?;
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+}
+
+async fn created(fixture: &Fixture<'_>, pods: Range<usize>, annotations: &Value, spec: &Value) -> Result<()> {
+    let config = config(fixture).await?;
+    let path = format!("/api/v1/namespaces/{}/pods", fixture.namespace);
+    let clients = (0..CLIENTS).map(|client| {
+        let (config, path, pods) = (config.clone(), path.clone(), pods.clone());
+        async move {
+            let connection = Client::try_from(config)?;
+            for i in pods.skip(client).step_by(CLIENTS) {
+                let body = pod(i, annotations, spec).to_string().into_bytes();
+                let request = Request::post(&path)
+                    .header("content-type", "application/json")
+                    .body(body)?;
+                connection
+                    .request::<Value>(request)
+                    .await
+                    .with_context(|| format!("pod {i}"))?;
+            }
+            anyhow::Ok(())
+        }
+    });
+    try_join_all(clients).await.map(drop)
+}
+
+fn pod(i: usize, annotations: &Value, spec: &Value) -> Value {
+    let nameless = i.is_multiple_of(2);
+    let name = if nameless { "generateName" } else { "name" };
+    let text = if nameless {
+        "burst-".to_owned()
+    } else {
+        format!("burst-{i}")
+    };
+    let requests = json!({"cpu": format!("{}m", SIZES[i % SIZES.len()]), "memory": "64Mi"});
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {name: text, "labels": {"burst": "yes"}, "annotations": annotations},
+        "spec": {"containers": [{"name": "app", "image": "registry.example/app:1", "resources": {"requests": requests}}]},
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        pod["spec"][key] = value.clone();
+    }
+    pod
+}
+
+/// What a pod asks for.
+pub fn millicores(pod: &Value) -> u64 {
+    let request = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].as_str();
+    request
+        .and_then(|text| text.strip_suffix('m')?.parse().ok())
+        .unwrap_or(0)
+}

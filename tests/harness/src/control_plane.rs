@@ -1,0 +1,423 @@
+//! etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as processes on loopback, with certificates
+//! and ports of their own. It takes seconds to start, so most tests share one.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::checkout::xtask;
+use crate::kubectl::Kubectl;
+use crate::pki::Authority;
+use crate::process::{Process, free_addresses};
+use crate::rights::{self, Rights};
+use crate::wait::{BOUND, eventually};
+use crate::webhook_credentials::WebhookCredentials;
+
+/// Nodes of the cluster, run by kwok: labelled and tainted as edgeward's documentation tells operators to.
+pub const EDGE_NODES: [&str; 2] = ["edge-1", "edge-2"];
+/// The one in the cloud.
+pub const CLOUD_NODE: &str = "cloud-1";
+
+/// The label of a node that kwok lets alone, as if its kubelet had stopped.
+pub(crate) const STOPPED: &str = "edgeward.test/stopped";
+
+/// The label of a pod that takes 2 s to terminate. Others are gone at once.
+pub const SLOW: &str = "edgeward.test/terminates-slowly";
+const SLOW_END: Duration = Duration::from_secs(2);
+
+const KUBECONFIG: &str = "kubeconfig";
+const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
+
+/// A running control plane. Dropping it ends every process and removes its files.
+pub(crate) struct ControlPlane {
+    pub(crate) kubectl: Kubectl,
+    pub(crate) rights: Rights,
+    pub(crate) credentials: WebhookCredentials,
+    processes: Vec<Process>,
+    dir: TempDir,
+}
+
+/// The directory with the binaries; `None` when they have to be built and there is no Go that could.
+pub(crate) fn binaries() -> Result<Option<PathBuf>> {
+    xtask("control-plane")
+}
+
+impl ControlPlane {
+    /// Starts everything and waits until the nodes are Ready.
+    ///
+    /// Call it from the main thread: the processes end with the thread that started them.
+    pub(crate) fn start(runtime: &Runtime, binaries: &Path) -> Result<Self> {
+        remove_forgotten_runs();
+        let dir = tempfile::Builder::new().prefix(RUN).tempdir()?;
+        let ports = Ports::free()?;
+        let files = Files::write(dir.path(), ports.api)?;
+        let kubectl = Kubectl::new(runtime, binaries, &files.kubeconfig, &dir.path().join("kubectl-cache"))?;
+
+        let mut plane = Self {
+            rights: Rights::read(&kubectl)?,
+            kubectl,
+            credentials: WebhookCredentials::write(dir.path())?,
+            processes: Vec::new(),
+            dir,
+        };
+        if let Err(error) = plane.start_processes(binaries, &files, &ports) {
+            eprintln!("{}", plane.tails());
+            plane.keep();
+            return Err(error);
+        }
+        Ok(plane)
+    }
+
+    fn start_processes(&mut self, binaries: &Path, files: &Files, ports: &Ports) -> Result<()> {
+        let dir = self.dir.path().to_owned();
+        let start = |name: &str, args: Vec<String>| Process::start(name, &binaries.join(name), &args, &dir);
+
+        self.processes.push(start("etcd", etcd_args(&dir, ports))?);
+        let mut args = api_server_args(files, ports);
+        args.push(flag("admission-control-config-file", self.credentials.configuration()));
+        self.processes.push(start("kube-apiserver", args)?);
+        eventually("kube-apiserver is ready", BOUND, || {
+            self.processes.iter_mut().try_for_each(Process::ensure_running)?;
+            self.kubectl.run(&["get", "--raw", "/readyz"], "")
+        })?;
+
+        self.processes.push(start(
+            "kube-controller-manager",
+            controller_manager_args(&dir, files, ports),
+        )?);
+        self.processes
+            .push(start("kube-scheduler", component_args(&dir, files, ports.scheduler))?);
+        self.processes.push(start("kwok", kwok_args(binaries, files, ports)?)?);
+        self.grant()?;
+
+        for node in EDGE_NODES {
+            self.kubectl.create(&edge_node(node))?;
+        }
+        self.kubectl.create(&cloud_node(CLOUD_NODE))?;
+        let timeout = format!("--timeout={}s", BOUND.as_secs());
+        self.kubectl
+            .run(&["wait", "--for=condition=Ready", "node", "--all", &timeout], "")?;
+        self.processes.iter_mut().try_for_each(Process::ensure_running)
+    }
+
+    /// A kubeconfig with the rights of a cluster administrator.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join(KUBECONFIG)
+    }
+
+    /// Gives edgeward the rights of the manifests.
+    pub(crate) fn grant(&self) -> Result<()> {
+        self.rights.grant(&self.kubectl)?;
+        self.sign_in()
+    }
+
+    /// Writes the kubeconfig of edgeward's ServiceAccount as it is now.
+    pub(crate) fn sign_in(&self) -> Result<()> {
+        self.sign_in_as("edgeward", &self.edgeward_kubeconfig())
+    }
+
+    /// Writes a kubeconfig of a ServiceAccount of edgeward's namespace.
+    pub(crate) fn sign_in_as(&self, account: &str, file: &Path) -> Result<()> {
+        let token = rights::token(&self.kubectl, account)?;
+        let mut config: Value = serde_json::from_str(&fs::read_to_string(self.kubeconfig())?)?;
+        config["users"][0]["user"] = json!({"token": token});
+        Ok(fs::write(file, config.to_string())?)
+    }
+
+    /// The kubeconfig of edgeward's ServiceAccount, which may do what the manifests say and nothing else.
+    pub(crate) fn edgeward_kubeconfig(&self) -> PathBuf {
+        self.dir.path().join(EDGEWARD_KUBECONFIG)
+    }
+
+    /// Where the run keeps its files.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// How long the audit log is by now.
+    pub(crate) fn audited(&self) -> Result<u64> {
+        match fs::metadata(self.dir.path().join(AUDIT_LOG)) {
+            Ok(log) => Ok(log.len()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The creations of pods, as the API server saw them, in order, that name this namespace; from this length of the audit log
+    /// on.
+    pub(crate) fn creations(&self, namespace: &str, from: u64) -> Result<Vec<Value>> {
+        let namespace = format!("\"namespace\":\"{namespace}\"");
+        self.audit_log(from, |line| line.contains(&namespace) && !is_of_edgeward(line))
+    }
+
+    /// Every call of edgeward.
+    pub(crate) fn calls_of_edgeward(&self) -> Result<Vec<Value>> {
+        self.audit_log(0, is_of_edgeward)
+    }
+
+    fn audit_log(&self, from: u64, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Value>> {
+        let mut log = File::open(self.dir.path().join(AUDIT_LOG))?;
+        log.seek(SeekFrom::Start(from))?;
+        let mut text = String::new();
+        log.read_to_string(&mut text)?;
+        let lines = text.lines().filter(|line| is_wanted(line));
+        // The last line may still be on its way.
+        Ok(lines.filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// Leaves the files of the run, with every log, for a person to read.
+    pub(crate) fn keep(&mut self) {
+        self.dir.disable_cleanup(true);
+        eprintln!("e2e: logs are kept in {}", self.dir.path().display());
+    }
+
+    fn tails(&self) -> String {
+        self.processes.iter().map(Process::tail).collect::<Vec<_>>().join("\n")
+    }
+}
+
+const AUDIT_LOG: &str = "audit.log";
+
+/// Whether a line of the audit log is a call by one of edgeward's ServiceAccounts.
+fn is_of_edgeward(line: &str) -> bool {
+    line.contains(&format!("\"username\":\"{}", rights::USER))
+}
+
+/// How the directories of runs begin.
+const RUN: &str = "edgeward-e2e-";
+
+/// Removes what runs that failed or were killed left behind more than a day ago.
+fn remove_forgotten_runs() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let entries = fs::read_dir(env::temp_dir()).into_iter().flatten().flatten();
+    for run in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(RUN)) {
+        let modified = run.metadata().and_then(|metadata| metadata.modified()).ok();
+        if modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > DAY) {
+            // Perhaps another user's: it is theirs to remove.
+            let _ = fs::remove_dir_all(run.path());
+        }
+    }
+}
+
+struct Ports {
+    etcd: SocketAddr,
+    etcd_peer: SocketAddr,
+    api: SocketAddr,
+    controllers: SocketAddr,
+    scheduler: SocketAddr,
+    kwok: SocketAddr,
+}
+
+impl Ports {
+    fn free() -> Result<Self> {
+        let [etcd, etcd_peer, api, controllers, scheduler, kwok] = free_addresses()?;
+        Ok(Self {
+            etcd,
+            etcd_peer,
+            api,
+            controllers,
+            scheduler,
+            kwok,
+        })
+    }
+}
+
+/// Certificates, keys and configuration of one run.
+struct Files {
+    ca: PathBuf,
+    serving: (PathBuf, PathBuf),
+    service_accounts: (PathBuf, PathBuf),
+    kubeconfig: PathBuf,
+    audit_policy: PathBuf,
+    audit_log: PathBuf,
+    slow_end: PathBuf,
+}
+
+impl Files {
+    fn write(dir: &Path, api: SocketAddr) -> Result<Self> {
+        let authority = Authority::new()?;
+        let ca = dir.join("ca.crt");
+        fs::write(&ca, &authority.certificate)?;
+        let serving = authority
+            .server(&["kubernetes.default.svc"])?
+            .write(dir, "kube-apiserver")?;
+        let admin = authority.client("admin", "system:masters")?.write(dir, "admin")?;
+        // Any key pair will do; the public half is read from its certificate.
+        let service_accounts = authority
+            .client("service-accounts", "none")?
+            .write(dir, "service-accounts")?;
+
+        let named = |kind: &str, body: Value| json!([{ "name": "e2e", kind: body }]);
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "e2e",
+            "contexts": named("context", json!({"cluster": "e2e", "user": "e2e"})),
+            "clusters": named("cluster", json!({"server": format!("https://{api}"), "certificate-authority": ca})),
+            "users": named("user", json!({"client-certificate": admin.0, "client-key": admin.1})),
+        });
+        let kubeconfig = dir.join(KUBECONFIG);
+        fs::write(&kubeconfig, config.to_string())?;
+
+        // The API server's own account of which webhooks it called for a pod and in which round, and of what edgeward does.
+        let audit_policy = dir.join("audit-policy.yaml");
+        let policy = json!({
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "rules": [
+                {"level": "Metadata", "users": rights::users()},
+                {"level": "RequestResponse", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
+                {"level": "None"},
+            ],
+        });
+        fs::write(&audit_policy, policy.to_string())?;
+        let slow_end = dir.join("slow-end.json");
+        fs::write(&slow_end, slow_end_stage().to_string())?;
+        Ok(Self {
+            ca,
+            serving,
+            service_accounts,
+            kubeconfig,
+            audit_policy,
+            slow_end,
+            audit_log: dir.join(AUDIT_LOG),
+        })
+    }
+}
+
+fn flag(name: &str, value: impl AsRef<Path>) -> String {
+    format!("--{name}={}", value.as_ref().display())
+}
+
+fn etcd_args(dir: &Path, ports: &Ports) -> Vec<String> {
+    let (client, peer) = (ports.etcd, ports.etcd_peer);
+    vec![
+        flag("data-dir", dir.join("etcd")),
+        format!("--listen-client-urls=http://{client}"),
+        format!("--advertise-client-urls=http://{client}"),
+        format!("--listen-peer-urls=http://{peer}"),
+        format!("--initial-advertise-peer-urls=http://{peer}"),
+        format!("--initial-cluster=default=http://{peer}"),
+        "--unsafe-no-fsync".to_owned(),
+    ]
+}
+
+fn api_server_args(files: &Files, ports: &Ports) -> Vec<String> {
+    vec![
+        format!("--etcd-servers=http://{}", ports.etcd),
+        format!("--bind-address={}", ports.api.ip()),
+        format!("--secure-port={}", ports.api.port()),
+        flag("tls-cert-file", &files.serving.0),
+        flag("tls-private-key-file", &files.serving.1),
+        flag("client-ca-file", &files.ca),
+        // Without it the controller manager and the scheduler report an error for ever. No certificate has the name, as
+        // no proxy stands in front.
+        flag("requestheader-client-ca-file", &files.ca),
+        "--requestheader-allowed-names=front-proxy".to_owned(),
+        "--authorization-mode=RBAC".to_owned(),
+        flag("service-account-key-file", &files.service_accounts.0),
+        flag("service-account-signing-key-file", &files.service_accounts.1),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        flag("audit-policy-file", &files.audit_policy),
+        flag("audit-log-path", &files.audit_log),
+        // In MiB: more than a run writes, so that it stays one file.
+        "--audit-log-maxsize=4096".to_owned(),
+    ]
+}
+
+/// What the scheduler and the controller manager have in common.
+fn component_args(dir: &Path, files: &Files, address: SocketAddr) -> Vec<String> {
+    vec![
+        flag("kubeconfig", &files.kubeconfig),
+        flag("authentication-kubeconfig", &files.kubeconfig),
+        flag("authorization-kubeconfig", &files.kubeconfig),
+        format!("--bind-address={}", address.ip()),
+        format!("--secure-port={}", address.port()),
+        flag("cert-dir", dir.join(format!("certificates-{}", address.port()))),
+        "--leader-elect=false".to_owned(),
+    ]
+}
+
+fn controller_manager_args(dir: &Path, files: &Files, ports: &Ports) -> Vec<String> {
+    let mut args = component_args(dir, files, ports.controllers);
+    args.push(flag("service-account-private-key-file", &files.service_accounts.1));
+    args.push(flag("root-ca-file", &files.ca));
+    args.push("--controllers=*,-node-ipam-controller".to_owned());
+    args
+}
+
+fn kwok_args(binaries: &Path, files: &Files, ports: &Ports) -> Result<Vec<String>> {
+    let mut args = vec![
+        flag("kubeconfig", &files.kubeconfig),
+        format!("--manage-nodes-with-label-selector=!{STOPPED}"),
+        // Without leases, whose holder renews them every 10 s, a node is taken for lost 50 s after its last heartbeat.
+        "--node-lease-duration-seconds=40".to_owned(),
+        format!("--server-address={}", ports.kwok),
+    ];
+    let stages = binaries.join("stages");
+    for stage in fs::read_dir(&stages).with_context(|| format!("{}", stages.display()))? {
+        args.push(flag("config", stage?.path()));
+    }
+    args.push(flag("config", &files.slow_end));
+    Ok(args)
+}
+
+/// How long a pod takes to terminate that is labelled [`SLOW`].
+fn slow_end_stage() -> Value {
+    let exists = |key: &str| json!({"key": key, "operator": "Exists"});
+    let label = format!(".metadata.labels[\"{SLOW}\"]");
+    json!({
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": "pod-slow-end"},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
+            "selector": {"matchExpressions": [exists(".metadata.deletionTimestamp"), exists(&label)]},
+            // Of stages that match, those with a weight come before those without.
+            "weight": 1,
+            "delay": {"durationMilliseconds": SLOW_END.as_millis()},
+            "next": {"delete": true},
+        },
+    })
+}
+
+fn edge_node(name: &str) -> Value {
+    node(
+        name,
+        json!({"node.role/edge": "true"}),
+        json!([]),
+        json!({"cpu": "4", "memory": "8Gi", "pods": "110"}),
+    )
+}
+
+fn cloud_node(name: &str) -> Value {
+    let taints = json!([{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}]);
+    node(
+        name,
+        json!({"node.role/cloud": "true"}),
+        taints,
+        json!({"cpu": "64", "memory": "256Gi", "pods": "500"}),
+    )
+}
+
+/// A node that kwok runs.
+pub(crate) fn node(name: &str, mut labels: Value, taints: Value, resources: Value) -> Value {
+    labels["kubernetes.io/hostname"] = json!(name);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        "spec": {"taints": taints},
+        "status": {"allocatable": resources, "capacity": resources},
+    })
+}

@@ -1,0 +1,36 @@
+//! What a pod says of its decision, under whichever domain.
+
+use serde_json::Value;
+
+/// One of the annotations that edgeward writes: `reason`, `site`.
+pub fn annotation<'p>(pod: &'p Value, name: &str) -> Option<&'p str> {
+    find(pod, "scheduling.", name)
+}
+
+/// One of the annotations that edgeward reads: `class`, `priority`.
+pub fn slo<'p>(pod: &'p Value, name: &str) -> Option<&'p str> {
+    find(pod, "slo.", name)
+}
+
+fn find<'p>(pod: &'p Value, group: &str, name: &str) -> Option<&'p str> {
+    let mut annotations = pod["metadata"]["annotations"].as_object()?.iter();
+    annotations.find_map(|(key, value)| {
+        let (prefix, found) = key.split_once('/')?;
+        (prefix.starts_with(group) && found == name).then(|| value.as_str())?
+    })
+}
+
+/// Whether it carries a gate of edgeward's.
+pub fn is_gated(pod: &Value) -> bool {
+    let mut gates = pod["spec"]["schedulingGates"].as_array().into_iter().flatten();
+    gates.any(|gate| {
+        gate["name"]
+            .as_str()
+            .is_some_and(|name| name.ends_with("/awaiting-capacity"))
+    })
+}
+
+/// Placed or held.
+pub fn is_decided(pod: &Value) -> bool {
+    annotation(pod, "decision").is_some() || is_gated(pod)
+}

@@ -1,0 +1,368 @@
+//! The program under test, as a process of its own.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use anyhow::{Context, Result, ensure};
+use reqwest::Certificate;
+use reqwest::header::CONTENT_TYPE;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::pki::Authority;
+use crate::process::Process;
+use crate::wait::{BOUND, eventually};
+
+/// The program under test, and where its clients run.
+#[derive(Clone, Copy)]
+pub(crate) struct Program<'run> {
+    pub(crate) path: &'run Path,
+    pub(crate) runtime: &'run Runtime,
+}
+
+/// A running `edgeward serve`.
+pub struct Edgeward<'run> {
+    launch: Launch,
+    process: Process,
+    program: Program<'run>,
+    client: reqwest::Client,
+    serving: Serving,
+    fleet: PathBuf,
+    /// Where the API server calls it.
+    pub url: String,
+    /// PEM; what a registration's `caBundle` needs.
+    pub ca: String,
+}
+
+/// How it is started.
+struct Launch {
+    dir: PathBuf,
+    args: Vec<String>,
+    kubeconfig: Option<PathBuf>,
+}
+
+/// Where it serves.
+#[derive(Clone, Copy)]
+struct Serving {
+    admission: SocketAddr,
+    health: SocketAddr,
+}
+
+/// Name of the CA bundle that `--self-signed` writes.
+const BUNDLE: &str = "ca.crt";
+
+impl<'run> Edgeward<'run> {
+    /// With a fleet file for its view, and a certificate of its own making; ready.
+    pub(crate) fn start(program: Program<'run>, dir: &Path, fleet: &Value, config: &Value) -> Result<Self> {
+        let args = vec![
+            view(dir, fleet)?,
+            settings(dir, config)?,
+            option("self-signed", &tls(dir)?),
+        ];
+        Self::launch(program, dir, args, None)?.ready()
+    }
+
+    /// With the live view of the cluster that this kubeconfig leads to, and a certificate that outlives a restart; ready.
+    /// `namespace` is its own, `authority` signs.
+    pub(crate) fn start_live(
+        program: Program<'run>,
+        dir: &Path,
+        kubeconfig: PathBuf,
+        namespace: &str,
+        config: &Value,
+        authority: &Authority,
+        more: &[String],
+    ) -> Result<Self> {
+        let tls = tls(dir)?;
+        fs::write(tls.join(BUNDLE), &authority.certificate)?;
+        let (certificate, key) = authority.server(&[])?.write(&tls, "tls")?;
+        let mut args = vec![
+            settings(dir, config)?,
+            format!("--namespace={namespace}"),
+            option("tls-cert", &certificate),
+            option("tls-key", &key),
+        ];
+        args.extend_from_slice(more);
+        Self::launch(program, dir, args, Some(kubeconfig))?.ready()
+    }
+
+    /// With the configuration of the ConfigMap `namespace/name`, which this kubeconfig leads to; perhaps not ready yet.
+    /// Without a fleet it has the live view.
+    pub(crate) fn start_of_config_map(
+        program: Program<'run>,
+        dir: &Path,
+        kubeconfig: PathBuf,
+        name: &str,
+        fleet: Option<&Value>,
+    ) -> Result<Self> {
+        let mut args = vec![format!("--config-map={name}"), option("self-signed", &tls(dir)?)];
+        if let Some(fleet) = fleet {
+            args.push(view(dir, fleet)?);
+        }
+        Self::launch(program, dir, args, Some(kubeconfig))
+    }
+
+    /// With these arguments, and the CA of its certificate in `tls/ca.crt`; ready.
+    pub(crate) fn start_of_arguments(
+        program: Program<'run>,
+        dir: &Path,
+        kubeconfig: PathBuf,
+        args: Vec<String>,
+    ) -> Result<Self> {
+        Self::launch(program, dir, args, Some(kubeconfig))?.ready()
+    }
+
+    fn launch(program: Program<'run>, dir: &Path, args: Vec<String>, kubeconfig: Option<PathBuf>) -> Result<Self> {
+        let launch = Launch {
+            dir: dir.to_owned(),
+            args,
+            kubeconfig,
+        };
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let anywhere = Serving {
+            admission: any,
+            health: any,
+        };
+        let (process, serving) = launch.run("edgeward", program.path, anywhere)?;
+
+        let ca = fs::read_to_string(tls(dir)?.join(BUNDLE))?;
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(BOUND)
+            .tls_certs_only([Certificate::from_pem(ca.as_bytes())?])
+            .build()?;
+        Ok(Self {
+            launch,
+            process,
+            program,
+            client,
+            serving,
+            fleet: dir.join("fleet.yaml"),
+            url: format!("https://{}/mutate", serving.admission),
+            ca,
+        })
+    }
+
+    /// Waits until it is ready.
+    pub fn ready(mut self) -> Result<Self> {
+        self.await_readiness()?;
+        Ok(self)
+    }
+
+    fn await_readiness(&mut self) -> Result<()> {
+        eventually("edgeward is ready", BOUND, || {
+            self.process.ensure_running()?;
+            let (code, text) = self.readiness()?;
+            ensure!(code == 200, "{code}: {text}");
+            Ok(())
+        })
+    }
+
+    /// What it says at `/readyz`, and with which status code.
+    pub fn readiness(&self) -> Result<(u16, String)> {
+        self.program.runtime.block_on(async {
+            let request = self.client.get(format!("http://{}/readyz", self.serving.health));
+            let response = request.send().await?;
+            Ok((response.status().as_u16(), response.text().await?))
+        })
+    }
+
+    /// Where it takes reviews.
+    pub fn admission(&self) -> SocketAddr {
+        self.serving.admission
+    }
+
+    /// Where it says whether it is ready.
+    pub fn health(&self) -> SocketAddr {
+        self.serving.health
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
+        self.process.exit_status()
+    }
+
+    /// A number of its `/proc/<pid>/status`, in KiB.
+    pub fn memory_kib(&self, field: &str) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        number.with_context(|| format!("no {field}: {status}"))
+    }
+
+    /// Starts it again where it served, and waits until it is ready. Kill it first.
+    pub fn start_again(&mut self) -> Result<()> {
+        self.process = self.launch.run("edgeward-again", self.program.path, self.serving)?.0;
+        self.await_readiness()
+    }
+
+    /// Puts another fleet file in place, at once.
+    pub fn set_fleet(&self, fleet: &Value) -> Result<()> {
+        replace(&self.fleet, fleet)
+    }
+
+    /// Puts another configuration in place, at once. It was started with one in a file.
+    pub fn set_config(&self, config: &Value) -> Result<()> {
+        settings(&self.launch.dir, config).map(drop)
+    }
+
+    /// What its log has of this message since it was last started.
+    pub fn said(&self, message: &str) -> Vec<Value> {
+        self.process.all_said(message)
+    }
+
+    /// Sum of a metric over all series that carry these labels; of none, 0.
+    pub fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
+        let text = self.program.runtime.block_on(async {
+            let response = self
+                .client
+                .get(format!("http://{}/metrics", self.serving.health))
+                .send()
+                .await?;
+            response.error_for_status()?.text().await
+        })?;
+        let wanted: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
+        let series = text.lines().filter_map(|line| {
+            let (series, value) = line.rsplit_once(' ')?;
+            let labels = series.strip_prefix(name)?;
+            let ours = labels.is_empty() || labels.starts_with('{');
+            (ours && wanted.iter().all(|label| labels.contains(label))).then(|| value.parse::<f64>().ok())?
+        });
+        Ok(series.sum())
+    }
+
+    /// The same of a metric that counts.
+    pub fn count(&self, name: &str, labels: &[(&str, &str)]) -> Result<u64> {
+        // Counts stay far below 2^53.
+        Ok(self.metric(name, labels)? as u64)
+    }
+
+    /// Fails unless it holds the Lease for certain.
+    pub fn leads(&self) -> Result<()> {
+        let leader = self.count("edgeward_leader", &[])?;
+        ensure!(leader == 1, "{leader}");
+        Ok(())
+    }
+
+    /// Reviews answered so far, whatever the verdict.
+    pub fn reviews(&self) -> Result<u64> {
+        self.count("edgeward_reviews_total", &[])
+    }
+
+    /// Asks past the API server what would become of a pod if it were created.
+    pub fn ask(&self, namespace: &str, pod: &Value) -> Result<Value> {
+        self.post(&json!({
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "u",
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "operation": "CREATE",
+                "namespace": namespace,
+                "dryRun": true,
+                "object": pod,
+            },
+        }))
+    }
+
+    /// Sends an AdmissionReview past the API server.
+    pub fn post(&self, review: &Value) -> Result<Value> {
+        let answer = self.program.runtime.block_on(async {
+            let request = self.client.post(&self.url).header(CONTENT_TYPE, "application/json");
+            request
+                .body(review.to_string())
+                .send()
+                .await?
+                .error_for_status()?
+                .text()
+                .await
+        })?;
+        Ok(serde_json::from_str(&answer)?)
+    }
+
+    /// SIGSTOP: it neither answers nor closes anything.
+    pub fn freeze(&self) -> Result<()> {
+        self.process.signal(Signal::STOP)
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&self) -> Result<()> {
+        self.process.signal(Signal::CONT)
+    }
+
+    /// SIGTERM. It goes on serving for a while.
+    pub fn terminate(&self) -> Result<()> {
+        self.process.signal(Signal::TERM)
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill()
+    }
+}
+
+impl Launch {
+    /// Starts it to serve there, and waits until it does.
+    fn run(&self, name: &str, program: &Path, listen: Serving) -> Result<(Process, Serving)> {
+        let mut args = vec![
+            "serve".to_owned(),
+            format!("--listen={}", listen.admission),
+            format!("--health-listen={}", listen.health),
+            "--log-format=json".to_owned(),
+        ];
+        args.extend_from_slice(&self.args);
+        let environment: Vec<_> = self
+            .kubeconfig
+            .iter()
+            .map(|file| ("KUBECONFIG", file.as_path()))
+            .collect();
+        let mut process = Process::start_with(name, program, &args, &self.dir, &environment)?;
+
+        let serving = eventually("edgeward says where it serves", BOUND, || {
+            process.ensure_running()?;
+            let said = process.said("serving").context("it has not")?;
+            let address = |field: &str| said[field].as_str().and_then(|text| text.parse().ok());
+            let addresses = address("admission").zip(address("health"));
+            let (admission, health) = addresses.with_context(|| said.to_string())?;
+            Ok(Serving { admission, health })
+        })?;
+        Ok((process, serving))
+    }
+}
+
+/// The directory with its certificates.
+fn tls(dir: &Path) -> Result<PathBuf> {
+    let tls = dir.join("tls");
+    fs::create_dir_all(&tls)?;
+    Ok(tls)
+}
+
+/// Writes the fleet file and names it.
+pub fn view(dir: &Path, fleet: &Value) -> Result<String> {
+    let file = dir.join("fleet.yaml");
+    replace(&file, fleet)?;
+    Ok(option("fleet", &file))
+}
+
+/// Writes the configuration file and names it.
+fn settings(dir: &Path, config: &Value) -> Result<String> {
+    let file = dir.join("config.yaml");
+    replace(&file, config)?;
+    Ok(option("config", &file))
+}
+
+fn option(name: &str, path: &Path) -> String {
+    format!("--{name}={}", path.display())
+}
+
+/// JSON is YAML, so serde_json can write what is read as that.
+fn replace(file: &Path, content: &Value) -> Result<()> {
+    let new = file.with_extension("new");
+    fs::write(&new, format!("{content:#}\n"))?;
+    fs::rename(&new, file).with_context(|| format!("cannot replace {}", file.display()))
+}

@@ -1,0 +1,597 @@
+//! What a test gets: a namespace that opted in, a directory, and the means to start edgeward and register webhooks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Error, Result, anyhow, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::checkout::workspace;
+use crate::control_plane::ControlPlane;
+use crate::edgeward::{Edgeward, Program};
+use crate::helm::NoHelm;
+use crate::hook::{Answer, Hook};
+use crate::kubectl::{Kubectl, Said};
+use crate::load::TooBusy;
+use crate::pki::Authority;
+use crate::process::{on_loopback, tail};
+use crate::proxy::Proxy;
+use crate::rights::Granted;
+use crate::wait::{BOUND, TIMEOUT, eventually};
+use crate::webhook_credentials::WebhookCredentials;
+use crate::workloads;
+
+/// Label by which policies speak for the pods of a namespace.
+pub const POLICIES: &str = "scheduling.example.io/policies";
+
+/// Label by which a namespace opts in.
+pub const MANAGED: &str = "scheduling.example.io/managed";
+
+/// The domain of edgeward's keys that is the default.
+const SHARED_DOMAIN: &str = "example.io";
+
+/// The domain under which a test's edgeward has its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Domain {
+    /// The default, which it shares with other tests: whoever leads in one of them would release every pod behind the gate.
+    Shared,
+    /// Of its own.
+    Own,
+}
+
+/// What a test has for itself.
+pub struct Fixture<'run> {
+    plane: &'run ControlPlane,
+    /// Where clients and servers inside the test run.
+    pub runtime: &'run Runtime,
+    /// The program under test.
+    pub program: &'run Path,
+    /// Name of the test's own namespace, which opted in.
+    pub namespace: String,
+    /// The domain of edgeward's keys.
+    domain: String,
+    /// kubectl in that namespace.
+    pub kubectl: Kubectl,
+    /// The directory of the test.
+    pub dir: PathBuf,
+    /// How long the audit log was when the test began.
+    audited: u64,
+    /// The test's namespaces.
+    namespaces: Mutex<Vec<String>>,
+    /// What edgeward may do besides until the test is over, however it ends.
+    granted: Mutex<Vec<Granted>>,
+}
+
+impl<'run> Fixture<'run> {
+    /// For the test of this name, under this domain.
+    pub(crate) fn open(
+        plane: &'run ControlPlane,
+        runtime: &'run Runtime,
+        program: &'run Path,
+        name: &str,
+        domain: Domain,
+    ) -> Result<Self> {
+        let namespace = name.rsplit("::").next().unwrap_or(name).replace('_', "-");
+        let dir = plane.dir().join(&namespace);
+        fs::create_dir(&dir)?;
+        let kubectl = plane.kubectl.in_namespace(&namespace);
+        let fixture = Self {
+            plane,
+            runtime,
+            program,
+            domain: match domain {
+                Domain::Shared => SHARED_DOMAIN.to_owned(),
+                Domain::Own => format!("{namespace}.test"),
+            },
+            namespace,
+            kubectl,
+            dir,
+            audited: plane.audited()?,
+            namespaces: Mutex::default(),
+            granted: Mutex::default(),
+        };
+        fixture.create_namespace(&fixture.namespace, json!({fixture.key(MANAGED): "true"}))?;
+        Ok(fixture)
+    }
+
+    /// A key of the contract, such as `slo.example.io/class`, under the test's domain.
+    pub fn key(&self, key: &str) -> String {
+        key.replace(SHARED_DOMAIN, &self.domain)
+    }
+
+    /// An object with its keys under the test's domain.
+    pub fn in_its_domain(&self, object: Value) -> Value {
+        match &*self.domain {
+            SHARED_DOMAIN => object,
+            // A domain has no character that JSON escapes.
+            _ => self.key(&object.to_string()).parse().unwrap_or_default(),
+        }
+    }
+
+    /// kubectl in another namespace of this test, created with `labels`.
+    pub fn another_namespace(&self, suffix: &str, labels: Value) -> Result<(String, Kubectl)> {
+        let name = format!("{}-{suffix}", self.namespace);
+        self.create_namespace(&name, labels)?;
+        let kubectl = self.plane.kubectl.in_namespace(&name);
+        Ok((name, kubectl))
+    }
+
+    /// Creates a namespace and waits until pods can be created in it.
+    pub(crate) fn create_namespace(&self, name: &str, labels: Value) -> Result<()> {
+        let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        namespaces.push(name.to_owned());
+        drop(namespaces);
+        let metadata = json!({"name": name, "labels": labels});
+        let kubectl = self.plane.kubectl.in_namespace(name);
+        kubectl.run(
+            &["create", "-f", "-"],
+            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}).to_string(),
+        )?;
+        eventually(
+            "the controller manager has made the default service account",
+            BOUND,
+            || kubectl.run(&["get", "serviceaccount", "default"], ""),
+        )
+        .map(drop)
+    }
+
+    /// kubectl in a namespace that exists already.
+    pub fn kubectl_in(&self, namespace: &str) -> Kubectl {
+        self.plane.kubectl.in_namespace(namespace)
+    }
+
+    /// Installs the definitions of our custom resources, or finds them installed, and waits until they are served.
+    pub fn install_custom_resources(&self) -> Result<()> {
+        let folder = workspace().join("deploy/crds").display().to_string();
+        self.kubectl
+            .run(&["apply", "--server-side", "--force-conflicts", "-k", &folder], "")?;
+        let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
+        let args = ["wait", "--for=condition=Established", TIMEOUT];
+        self.kubectl.run(&[&args[..], &names[..]].concat(), "")?;
+        eventually("they are served", BOUND, || {
+            let kinds = ["sites", "slopolicies"].iter();
+            kinds
+                .map(|kind| self.kubectl.list(kind, ""))
+                .collect::<Result<Vec<_>>>()
+        })
+        .map(drop)
+    }
+
+    /// Removes the definitions of our custom resources, and with them all that there are.
+    pub fn remove_custom_resources(&self) -> Result<()> {
+        let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
+        let args = ["delete", "--ignore-not-found", TIMEOUT];
+        self.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
+    }
+
+    fn program(&self) -> Program<'run> {
+        Program {
+            path: self.program,
+            runtime: self.runtime,
+        }
+    }
+
+    /// Runs edgeward with these arguments and the rights of a cluster administrator.
+    pub fn command(&self, args: &[&str]) -> Result<Said> {
+        self.command_as(&self.kubeconfig(), args)
+    }
+
+    /// The same with the rights of this kubeconfig.
+    pub fn command_as(&self, kubeconfig: &Path, args: &[&str]) -> Result<Said> {
+        let output = on_loopback(&mut Command::new(self.program))
+            .args(args)
+            .env("KUBECONFIG", kubeconfig)
+            .output()?;
+        Ok(Said {
+            succeeded: output.status.success(),
+            stdout: String::from_utf8(output.stdout)?,
+            stderr: String::from_utf8(output.stderr)?,
+        })
+    }
+
+    /// Starts edgeward with this view of the fleet and waits until it is ready.
+    pub fn edgeward(&self, fleet: &Value) -> Result<Edgeward<'run>> {
+        self.edgeward_with(fleet, &json!({}))
+    }
+
+    /// The same with a configuration.
+    pub fn edgeward_with(&self, fleet: &Value, config: &Value) -> Result<Edgeward<'run>> {
+        Edgeward::start(self.program(), &self.dir, fleet, config)
+    }
+
+    /// Starts edgeward with the configuration in this ConfigMap of the test's namespace, and waits until it serves, ready
+    /// or not. Without a fleet it looks at the cluster.
+    pub fn edgeward_of_config_map(&self, fleet: Option<&Value>, name: &str) -> Result<Edgeward<'run>> {
+        self.plane.rights.grant_in(&self.namespace, &self.kubectl)?;
+        let kubeconfig = self.plane.edgeward_kubeconfig();
+        let name = format!("{}/{name}", self.namespace);
+        Edgeward::start_of_config_map(self.program(), &self.dir, kubeconfig, &name, fleet)
+    }
+
+    /// Starts edgeward with the live view of the cluster, and waits until it is ready.
+    pub fn live_edgeward(&self, config: &Value) -> Result<Edgeward<'run>> {
+        self.start_live(&self.dir, self.plane.edgeward_kubeconfig(), config)
+    }
+
+    /// One of several that live side by side, by name.
+    pub fn live_edgeward_as(&self, name: &str, config: &Value) -> Result<Edgeward<'run>> {
+        let dir = self.dir.join(name);
+        fs::create_dir_all(&dir)?;
+        self.start_live(&dir, self.plane.edgeward_kubeconfig(), config)
+    }
+
+    /// One of several whose certificates one authority signs.
+    pub fn replica(&self, name: &str, config: &Value, authority: &Authority) -> Result<Edgeward<'run>> {
+        let dir = self.dir.join(name);
+        fs::create_dir_all(&dir)?;
+        let kubeconfig = self.plane.edgeward_kubeconfig();
+        Edgeward::start_live(self.program(), &dir, kubeconfig, &self.home()?, config, authority, &[])
+    }
+
+    /// One with the API server behind a proxy.
+    pub fn live_edgeward_behind(&self, proxy: &Proxy<'_>, config: &Value) -> Result<Edgeward<'run>> {
+        let kubeconfig = self.dir.join("kubeconfig");
+        fs::write(&kubeconfig, proxy.kubeconfig().to_string())?;
+        self.start_live(&self.dir, kubeconfig, config)
+    }
+
+    /// One that records what its engine is asked, and where.
+    pub fn recorded_edgeward(&self, config: &Value) -> Result<(Edgeward<'run>, PathBuf)> {
+        let recording = self.dir.join("run.jsonl");
+        let record = format!("--record={}", recording.display());
+        let (kubeconfig, home) = (self.plane.edgeward_kubeconfig(), self.home()?);
+        let authority = Authority::new()?;
+        let edgeward = Edgeward::start_live(
+            self.program(),
+            &self.dir,
+            kubeconfig,
+            &home,
+            config,
+            &authority,
+            &[record],
+        )?;
+        Ok((edgeward, recording))
+    }
+
+    fn start_live(&self, dir: &Path, kubeconfig: PathBuf, config: &Value) -> Result<Edgeward<'run>> {
+        let home = self.home()?;
+        Edgeward::start_live(self.program(), dir, kubeconfig, &home, config, &Authority::new()?, &[])
+    }
+
+    /// The namespace of this test's edgewards, where they elect one of them.
+    pub fn home(&self) -> Result<String> {
+        let name = format!("{}-system", self.namespace);
+        let said = self.kubectl.attempt(&["create", "namespace", &name], "")?;
+        ensure!(
+            said.succeeded || said.stderr.contains("AlreadyExists"),
+            "{}",
+            said.stderr
+        );
+        if said.succeeded {
+            self.plane.rights.grant_in(&name, &self.kubectl)?;
+        }
+        Ok(name)
+    }
+
+    /// Starts edgeward in this directory with these arguments and the rights of the manifests, and waits until it is ready.
+    /// The CA of its certificate is `tls/ca.crt` there.
+    pub fn edgeward_of_arguments(&self, dir: &Path, args: Vec<String>) -> Result<Edgeward<'run>> {
+        Edgeward::start_of_arguments(self.program(), dir, self.plane.edgeward_kubeconfig(), args)
+    }
+
+    /// Lets edgewards of this namespace keep their certificate themselves, as `certs/self-managed` does, for as long as the
+    /// test goes on.
+    pub fn allow_self_management(&self, namespace: &str) -> Result<()> {
+        self.allow(
+            self.plane
+                .rights
+                .grant_certificates_in(namespace, &self.plane.kubectl)?,
+        );
+        Ok(())
+    }
+
+    /// Lets edgeward have pods created again, as `deploy/recreate` does, for as long as the test goes on.
+    pub fn allow_recreation(&self) -> Result<()> {
+        self.allow(self.plane.rights.grant_recreation(&self.plane.kubectl)?);
+        Ok(())
+    }
+
+    fn allow(&self, granted: Granted) {
+        let mut all = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(granted);
+    }
+
+    /// Takes from edgeward its namespace and the rights that the run has given it, as if it had never been there. Other
+    /// edgewards must not run.
+    pub fn revoke(&self) -> Result<Revoked<'run>> {
+        self.plane.rights.revoke(&self.plane.kubectl)?;
+        Ok(Revoked(self.plane))
+    }
+
+    /// Takes up the rights that the manifests have given edgeward meanwhile.
+    pub fn sign_in(&self) -> Result<()> {
+        self.plane.sign_in()
+    }
+
+    /// A kubeconfig of a ServiceAccount that the manifests have made meanwhile in edgeward's namespace.
+    pub fn kubeconfig_of(&self, account: &str) -> Result<PathBuf> {
+        let file = self.dir.join(format!("{account}.kubeconfig"));
+        self.plane.sign_in_as(account, &file)?;
+        Ok(file)
+    }
+
+    /// Starts a proxy in front of the API server.
+    pub fn proxy(&self) -> Result<Proxy<'run>> {
+        Proxy::start(self.runtime, &self.plane.edgeward_kubeconfig())
+    }
+
+    /// A kubeconfig with the rights of a cluster administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.plane.kubeconfig()
+    }
+
+    /// The kubeconfig of edgeward, with the rights of the manifests.
+    pub fn edgeward_kubeconfig(&self) -> PathBuf {
+        self.plane.edgeward_kubeconfig()
+    }
+
+    /// Runs a script of the documentation in the test's directory.
+    pub fn shell(&self, script: &str) -> Result<String> {
+        self.kubectl.shell(script, &self.kubeconfig(), &self.dir)
+    }
+
+    /// The certificate that the API server shows to webhooks.
+    pub fn webhook_credentials(&self) -> &WebhookCredentials {
+        &self.plane.credentials
+    }
+
+    /// Starts a webhook inside the test.
+    pub fn hook(&self, answer: Answer) -> Result<Hook> {
+        Hook::start(self.runtime, answer)
+    }
+
+    /// Registers a webhook as `webhook/base` says, for this test's namespace, and waits until it is called. The API server waits
+    /// for its answer as long as it can, however busy the machine is.
+    pub fn register(&self, url: &str, ca: &str) -> Result<Registration> {
+        self.register_as("zz-edgeward", &[&self.namespace], url, ca)
+    }
+
+    /// The same, with the timeout of the manifest.
+    pub fn register_with_its_timeout(&self, url: &str, ca: &str) -> Result<Registration> {
+        self.registered("zz-edgeward", &[&self.namespace], manifest()?, url, ca)
+    }
+
+    /// As [`register`](Self::register) does, under another name, which decides the order, and for more namespaces. The first is
+    /// the one whose pods show that the webhook is in force.
+    pub fn register_as(&self, prefix: &str, namespaces: &[&str], url: &str, ca: &str) -> Result<Registration> {
+        self.registered(prefix, namespaces, with_long_timeout(manifest()?), url, ca)
+    }
+
+    /// The namespaces stand beside the selector that the manifest has.
+    fn registered(
+        &self,
+        prefix: &str,
+        namespaces: &[&str],
+        manifest: Value,
+        url: &str,
+        ca: &str,
+    ) -> Result<Registration> {
+        let mut manifest = self.in_its_domain(manifest);
+        let name = format!("{prefix}-{}", self.namespace);
+        manifest["metadata"]["name"] = json!(name);
+        for webhook in manifest["webhooks"].as_array_mut().into_iter().flatten() {
+            webhook["clientConfig"] = json!({"url": url, "caBundle": STANDARD.encode(ca)});
+            webhook["namespaceSelector"]["matchExpressions"]
+                .as_array_mut()
+                .context("the manifest selects namespaces by expressions")?
+                .push(json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}));
+        }
+
+        let registration = Registration {
+            name,
+            kubectl: self.plane.kubectl.clone(),
+        };
+        registration.kubectl.create(&manifest)?;
+
+        // The API server reads configurations and namespaces through caches of its own.
+        let first = namespaces.first().context("no namespace")?;
+        let kubectl = self.kubectl_in(first);
+        let probe = self.in_its_domain(workloads::pod("probe", workloads::latency()));
+        eventually("the API server calls the webhook", BOUND, || {
+            kubectl.dry_run(&probe)?;
+            let creations = self.creations(first)?;
+            let called = creations
+                .iter()
+                .any(|creation| !creation.rounds(&registration.name).is_empty());
+            ensure!(called, "{} dry runs, no call of {}", creations.len(), registration.name);
+            Ok(())
+        })?;
+        Ok(registration)
+    }
+
+    /// Registers a manifest under a domain of the test's own, which no other test's edgeward knows, and opts its namespace in.
+    /// Nobody waits until it is called.
+    pub fn register_under(&self, domain: &str, manifest: &Value, url: &str, ca: &str) -> Result<Registration> {
+        let mut manifest: Value = manifest.to_string().replace(SHARED_DOMAIN, domain).parse()?;
+        let name = format!("zz-edgeward-{}", self.namespace);
+        manifest["metadata"]["name"] = json!(name);
+        for webhook in manifest["webhooks"].as_array_mut().into_iter().flatten() {
+            webhook["clientConfig"] = json!({"url": url, "caBundle": STANDARD.encode(ca)});
+        }
+        let label = format!("scheduling.{domain}/managed=true");
+        let args = ["label", "namespace", &self.namespace, &label, "--overwrite"];
+        self.kubectl.run(&args, "")?;
+        let registration = Registration {
+            name,
+            kubectl: self.plane.kubectl.clone(),
+        };
+        registration.kubectl.create(&manifest)?;
+        Ok(registration)
+    }
+
+    /// The pods created in a namespace since the test began, as the API server's audit log has them.
+    pub fn creations(&self, namespace: &str) -> Result<Vec<Creation>> {
+        let events = self.plane.creations(namespace, self.audited)?.into_iter();
+        let events = events.filter(|event| event["objectRef"]["namespace"] == namespace);
+        Ok(events.map(Creation).collect())
+    }
+
+    /// The creation of this pod, once the audit log has it.
+    pub fn creation_of(&self, namespace: &str, pod: &str) -> Result<Creation> {
+        eventually(&format!("the audit log has pod {pod}"), BOUND, || {
+            let mut creations = self.creations(namespace)?.into_iter();
+            creations
+                .find(|creation| creation.pod() == pod && !creation.is_dry_run())
+                .context("it has not")
+        })
+    }
+
+    /// Fails if a pod was created here with keys of another domain than the test's.
+    pub(crate) fn kept_to_its_domain(&self) -> Result<()> {
+        if self.domain == SHARED_DOMAIN {
+            return Ok(());
+        }
+        for creation in self.creations(&self.namespace)? {
+            let created = creation.0["responseObject"].to_string();
+            ensure!(!created.contains(&format!("{SHARED_DOMAIN}/")), "{created}");
+        }
+        Ok(())
+    }
+
+    /// Removes the pods of the test's namespaces and what would make them again, so that nobody counts or schedules them.
+    pub(crate) fn clear(&self) -> Result<()> {
+        const ALL: &str = "daemonsets,deployments,replicasets,jobs,pods";
+        let namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for namespace in namespaces {
+            let kubectl = self.kubectl_in(&namespace);
+            let args = ["delete", ALL, "--all", "--grace-period=0", "--force", "--wait=false"];
+            kubectl.run(&args, "")?;
+            eventually("the test's pods are gone", BOUND, || {
+                let left = kubectl.list("pods", "")?.len();
+                ensure!(left == 0, "{left}");
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// An error with the ends of the logs of this test's processes; one that is no failure stays as it is.
+    pub(crate) fn with_logs(&self, error: Error) -> Error {
+        if error.is::<TooBusy>() || error.is::<NoHelm>() {
+            return error;
+        }
+        anyhow!("{error:#}\n{}", self.tails())
+    }
+
+    fn tails(&self) -> String {
+        let logs = fs::read_dir(&self.dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
+        let logs = logs.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.map(|log| tail(&log)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// `webhook/base/mutatingwebhookconfiguration.yaml`.
+pub fn manifest() -> Result<Value> {
+    Ok(serde_saphyr::from_str(include_str!(
+        "../../../webhook/base/mutatingwebhookconfiguration.yaml"
+    ))?)
+}
+
+/// A webhook configuration by which the API server waits for an answer as long as it can.
+pub fn with_long_timeout(mut configuration: Value) -> Value {
+    for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
+        webhook["timeoutSeconds"] = json!(30);
+    }
+    configuration
+}
+
+/// A registered webhook; dropped with the test.
+pub struct Registration {
+    /// Of the configuration.
+    pub name: String,
+    kubectl: Kubectl,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let deleted = self
+            .kubectl
+            .run(&["delete", "mutatingwebhookconfiguration", &self.name], "");
+        if let Err(error) = deleted {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// A cluster without edgeward. Dropped, the edgewards of other tests get their rights again.
+pub struct Revoked<'run>(&'run ControlPlane);
+
+impl Drop for Revoked<'_> {
+    fn drop(&mut self) {
+        let again = eventually("edgeward has its rights again", BOUND, || {
+            self.0.rights.revoke(&self.0.kubectl).and_then(|()| self.0.grant())
+        });
+        if let Err(error) = again {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// One event of the audit log: a pod was created, or would have been.
+#[derive(Debug)]
+pub struct Creation(Value);
+
+impl Creation {
+    /// The pod's name, also when the API server made it up.
+    pub fn pod(&self) -> &str {
+        self.0["responseObject"]["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.0["requestURI"].as_str().is_some_and(|uri| uri.contains("dryRun"))
+    }
+
+    /// The rounds in which the API server called this configuration, and whether the pod was changed by it.
+    pub fn rounds(&self, configuration: &str) -> Vec<(u32, bool)> {
+        let calls = self.annotations("mutation.webhook.admission.k8s.io/");
+        calls
+            .filter_map(|(round, call)| {
+                let call: Value = serde_json::from_str(call).ok()?;
+                let round = round.strip_prefix("round_")?.split('_').next()?.parse().ok()?;
+                (call["configuration"] == configuration).then(|| (round, call["mutated"] == true))
+            })
+            .collect()
+    }
+
+    /// The webhooks that could not be called and were passed over.
+    pub fn failed_open(&self) -> usize {
+        self.annotations("failed-open.mutation.webhook.admission.k8s.io/")
+            .count()
+    }
+
+    /// An audit annotation that edgeward's answer carried.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.0["annotations"][format!("pods.edgeward.io/{key}")].as_str()
+    }
+
+    /// What a ValidatingAdmissionPolicy had to say that is to be audited.
+    pub fn violation(&self) -> Option<&str> {
+        self.0["annotations"]["validation.policy.admission.k8s.io/validation_failure"].as_str()
+    }
+
+    fn annotations<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let all = self.0["annotations"].as_object().into_iter().flatten();
+        all.filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value.as_str()?)))
+    }
+}

@@ -1,0 +1,62 @@
+//! Helm, as `cargo xtask helm` has it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::checkout::xtask;
+use crate::process::on_loopback;
+
+/// The program, with a home of its own: nothing of the user's is read or written.
+#[derive(Debug, Clone)]
+pub struct Helm {
+    program: PathBuf,
+    home: PathBuf,
+}
+
+/// There is no Helm, and no Go to build it with.
+#[derive(Debug)]
+pub struct NoHelm;
+
+impl fmt::Display for NoHelm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is no Go to build Helm with and EDGEWARD_HELM is not set")
+    }
+}
+
+impl std::error::Error for NoHelm {}
+
+impl Helm {
+    /// With its home in this directory; built if need be. Fails with [`NoHelm`].
+    pub fn obtain(home: &Path) -> Result<Self> {
+        let program = xtask("helm")?.context(NoHelm)?;
+        let home = home.to_owned();
+        Ok(Self { program, home })
+    }
+
+    /// The command `helm ARGS`.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        on_loopback(&mut command).args(args).stdin(Stdio::null());
+        for (variable, folder) in ["CACHE", "CONFIG", "DATA"].map(|name| (format!("HELM_{name}_HOME"), name)) {
+            command.env(variable, self.home.join("helm").join(folder));
+        }
+        command
+    }
+
+    /// What it printed, or an error in its words.
+    pub fn run(&self, args: &[&str]) -> Result<String> {
+        let output = self.command(args).output().context("cannot start helm")?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        self.program.parent().unwrap_or(&self.program)
+    }
+}

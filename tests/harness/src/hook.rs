@@ -1,0 +1,112 @@
+//! Webhooks that run inside the test: one that only watches, one that injects a sidecar as service meshes do.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result};
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::post;
+use axum_server::Handle;
+use axum_server::tls_rustls::RustlsConfig;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::pki::Authority;
+
+/// What a hook answers: operations of a JSON patch, for the pod as it arrived.
+pub type Answer = fn(&Value) -> Vec<Value>;
+
+/// A webhook that remembers what it was asked.
+pub struct Hook {
+    /// Where the API server calls it.
+    pub url: String,
+    /// PEM; what a registration's `caBundle` needs.
+    pub ca: String,
+    seen: Seen,
+    server: Handle<SocketAddr>,
+}
+
+type Seen = Arc<Mutex<Vec<Value>>>;
+
+impl Hook {
+    pub(crate) fn start(runtime: &Runtime, answer: Answer) -> Result<Self> {
+        let authority = Authority::new()?;
+        let pair = authority.server(&[])?;
+        let seen = Seen::default();
+        let app = Router::new()
+            .route("/mutate", post(review))
+            .with_state((seen.clone(), answer));
+        let server = Handle::new();
+        let running = server.clone();
+        let address = runtime.block_on(async move {
+            let tls = RustlsConfig::from_pem(pair.certificate.into_bytes(), pair.key.into_bytes()).await?;
+            let bound = axum_server::bind_rustls(SocketAddr::from(([127, 0, 0, 1], 0)), tls).handle(running.clone());
+            tokio::spawn(bound.serve(app.into_make_service()));
+            running.listening().await.context("the hook does not listen")
+        })?;
+        Ok(Self {
+            url: format!("https://{address}/mutate"),
+            ca: authority.certificate,
+            seen,
+            server,
+        })
+    }
+
+    /// The requests so far, in order: `request` of each AdmissionReview.
+    pub fn seen(&self) -> Vec<Value> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        self.server.shutdown();
+    }
+}
+
+/// Changes nothing.
+pub fn watches(_pod: &Value) -> Vec<Value> {
+    Vec::new()
+}
+
+/// Writes the decision and nothing else, and decides nothing.
+pub(crate) fn answers_constantly(_pod: &Value) -> Vec<Value> {
+    let path = "/metadata/annotations/scheduling.example.io~1decision";
+    vec![json!({"op": "add", "path": path, "value": "edge"})]
+}
+
+/// Adds a container, once.
+pub fn injects_a_sidecar(pod: &Value) -> Vec<Value> {
+    let containers = pod["spec"]["containers"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    if containers.iter().any(|container| container["name"] == "mesh") {
+        return Vec::new();
+    }
+    let sidecar = json!({
+        "name": "mesh",
+        "image": "registry.example/mesh:1",
+        "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}},
+    });
+    vec![json!({"op": "add", "path": "/spec/containers/-", "value": sidecar})]
+}
+
+async fn review(State((seen, answer)): State<(Seen, Answer)>, body: String) -> impl IntoResponse {
+    let mut review: Value = serde_json::from_str(&body).unwrap_or_default();
+    let request = review["request"].take();
+    let mut response = json!({"uid": request["uid"], "allowed": true});
+    let patch = answer(&request["object"]);
+    if !patch.is_empty() {
+        response["patchType"] = json!("JSONPatch");
+        response["patch"] = json!(STANDARD.encode(Value::from(patch).to_string()));
+    }
+    seen.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+    ([(CONTENT_TYPE, "application/json")], answer.to_string())
+}

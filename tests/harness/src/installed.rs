@@ -1,0 +1,261 @@
+//! edgeward as it is installed, several replicas of it behind a balancer: what they serve, and what is trusted, changes.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::balancer::Balancer;
+use crate::checkout::workspace;
+use crate::edgeward::Edgeward;
+use crate::fixture::{Fixture, Revoked};
+use crate::installation::{Installation, WEBHOOK};
+use crate::load::{Load, Pace, Report, under_load_reconnecting};
+use crate::mount::Mount;
+use crate::nodes::Nodes;
+use crate::pki::{Authority, Pair};
+use crate::rights::NAMESPACE;
+use crate::served::{Chain, shown, vouch};
+use crate::wait::{BOUND, eventually};
+use crate::workloads;
+
+/// What the API server asks for.
+pub const NAME: &str = "edgeward.edgeward-system.svc";
+
+/// The Secret that the Deployment mounts.
+pub const SECRET: &str = "edgeward-tls";
+
+/// What is installed, and goes with this.
+pub struct Installed<'s, 'run> {
+    fixture: &'s Fixture<'run>,
+    nodes: &'s Nodes<'run>,
+    pace: Pace,
+    /// The replicas.
+    pub members: Vec<Edgeward<'run>>,
+    balancer: Balancer<'run>,
+    _mounts: Vec<Mount>,
+    installation: Installation<'s, 'run>,
+    _revoked: Revoked<'run>,
+}
+
+/// What these folders render to, without the definitions of our custom resources: other tests have those.
+pub fn render(fixture: &Fixture<'_>, folders: &[&str]) -> Result<Vec<Value>> {
+    let mut objects = vec![];
+    for folder in folders {
+        objects.extend(fixture.kubectl.render(&workspace().join(folder))?);
+    }
+    objects.retain(|object| object["kind"] != "CustomResourceDefinition");
+    Ok(objects)
+}
+
+/// The Secret of these files.
+pub fn secret(pair: &Pair, authority: &Authority) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": {"name": SECRET, "namespace": NAMESPACE},
+        "data": {
+            "tls.crt": STANDARD.encode(&pair.certificate), "tls.key": STANDARD.encode(&pair.key),
+            "ca.crt": STANDARD.encode(&authority.certificate),
+        },
+    })
+}
+
+impl<'s, 'run> Installed<'s, 'run> {
+    /// With a certificate in files, of this authority.
+    pub fn with_files(
+        fixture: &'s Fixture<'run>,
+        nodes: &'s Nodes<'run>,
+        pace: Pace,
+        replicas: usize,
+        authority: &Authority,
+    ) -> Result<Self> {
+        let mut objects = render(fixture, &["deploy/base", "webhook/base"])?;
+        objects.push(secret(&authority.server(&[NAME])?, authority));
+        let entries = objects
+            .iter_mut()
+            .filter_map(|object| object["webhooks"].as_array_mut());
+        for entry in entries.flatten() {
+            entry["clientConfig"]["caBundle"] = json!(STANDARD.encode(&authority.certificate));
+        }
+        Self::open(fixture, nodes, pace, replicas, objects, &[])
+    }
+
+    /// These objects, with the sites of these nodes, and so many replicas with more arguments than theirs. Returns when the API
+    /// server has them decide.
+    pub fn open(
+        fixture: &'s Fixture<'run>,
+        nodes: &'s Nodes<'run>,
+        pace: Pace,
+        replicas: usize,
+        mut objects: Vec<Value>,
+        more: &[&str],
+    ) -> Result<Self> {
+        let mut config = nodes.config();
+        config["replicas"] = json!(replicas);
+        for object in &mut objects {
+            match object["kind"].as_str() {
+                Some("ConfigMap") => object["data"] = json!({"config.yaml": config.to_string()}),
+                // From the start, for it would keep the endpoints that it had as another.
+                Some("Service") => {
+                    object["spec"]["type"] = json!("ExternalName");
+                    object["spec"]["externalName"] = json!("localhost");
+                }
+                _ => {}
+            }
+        }
+        let _revoked = fixture.revoke()?;
+        let installation = Installation::apply_objects(fixture, objects)?;
+        let balancer = Balancer::open(fixture)?;
+        let (mut members, mut _mounts) = (vec![], vec![]);
+        for i in 0..replicas {
+            let dir = fixture.dir.join(format!("replica-{i}"));
+            let replica = installation.replica(&dir, more)?;
+            balancer.add(&replica.edgeward)?;
+            members.push(replica.edgeward);
+            _mounts.extend(replica.mount);
+        }
+        let installed = Self {
+            fixture,
+            nodes,
+            pace,
+            members,
+            balancer,
+            _mounts,
+            installation,
+            _revoked,
+        };
+        installed.name_endpoints()?;
+        installed.installation.lead_to(installed.balancer.port())?;
+        if pace.has_long_timeout() {
+            installed.installation.set_long_timeout()?;
+        }
+        let probe = workloads::pod("probe", workloads::latency());
+        eventually("the API server calls the webhook", BOUND, || {
+            let answered = fixture.kubectl.dry_run(&probe)?["metadata"]["annotations"].take();
+            let decision = &answered["scheduling.example.io/decision"];
+            ensure!(decision.is_string(), "{answered}");
+            Ok(())
+        })?;
+        Ok(installed)
+    }
+
+    /// Has the EndpointSlices of the Service name the replicas, as they would.
+    fn name_endpoints(&self) -> Result<()> {
+        let slice = |member: &Edgeward<'_>| endpoint_slice(member.admission().port());
+        let kubectl = self.fixture.kubectl_in(NAMESPACE);
+        let mut members = self.members.iter();
+        members.try_for_each(|member| kubectl.create(&slice(member)).map(drop))
+    }
+
+    /// Creates pods while `event` happens, the connections to the replicas cut all the time.
+    pub fn under_load(&self, event: impl FnOnce(&Load) -> Result<()>) -> Result<Report> {
+        under_load_reconnecting(self.fixture, self.nodes, self.pace, &self.balancer, event)
+    }
+
+    /// Puts another pair where the replicas have theirs from.
+    pub fn put(&self, secret: &Value) -> Result<()> {
+        self.fixture.kubectl_in(NAMESPACE).apply(secret).map(drop)
+    }
+
+    /// Has API servers trust these authorities, PEM, and no other.
+    pub fn trust(&self, authorities: &str) -> Result<()> {
+        let replace = |entry| {
+            let path = format!("/webhooks/{entry}/clientConfig/caBundle");
+            json!({"op": "replace", "path": path, "value": STANDARD.encode(authorities)})
+        };
+        self.installation.patch_webhook(json!([replace(0), replace(1)]))
+    }
+
+    /// What both entries of the webhook configuration have, PEM.
+    pub fn ca_bundle(&self) -> Result<String> {
+        let configuration = self.fixture.kubectl.get("mutatingwebhookconfiguration", WEBHOOK)?;
+        let [first, second] = [0, 1].map(|entry: usize| &configuration["webhooks"][entry]["clientConfig"]["caBundle"]);
+        ensure!(first == second, "{first} is not {second}");
+        decode(first)
+    }
+
+    /// What each replica shows whoever connects.
+    pub fn shown(&self) -> Result<Vec<Chain>> {
+        let shown = |member: &Edgeward<'_>| self.fixture.runtime.block_on(shown(member.admission(), NAME));
+        self.members.iter().map(shown).collect()
+    }
+
+    /// Waits until each shows another than before.
+    pub fn is_renewed(&self, before: &[Chain]) -> Result<()> {
+        eventually("each replica serves another certificate", 2 * BOUND, || {
+            let shown = self.shown()?;
+            ensure!(shown.iter().zip(before).all(|(now, before)| now != before), "not yet");
+            Ok(())
+        })
+    }
+
+    /// Waits until each shows a certificate that these authorities, PEM, vouch for.
+    pub fn is_of(&self, authorities: &str) -> Result<()> {
+        eventually("each replica serves what is trusted", 2 * BOUND, || {
+            let shown = self.shown()?;
+            shown.iter().try_for_each(|chain| vouch(authorities, chain, NAME))
+        })
+    }
+
+    /// Waits until the API server has connected to each replica again and pods are created over that. Says how often it did.
+    pub fn is_used(&self, load: &Load, what: &str) -> Result<()> {
+        let opened = || self.members.iter().map(|member| self.balancer.opened(member));
+        let before: Vec<_> = opened().collect();
+        let connections = eventually("the API server connects to each replica", BOUND, || {
+            let more: Vec<_> = opened().zip(&before).map(|(now, before)| now - before).collect();
+            ensure!(more.iter().all(|more| *more > 0), "{more:?}");
+            Ok(more)
+        })?;
+        load.lasts(Duration::from_secs(1))?;
+        println!(
+            "load: {what}, {:.1} s: {connections:?} connections at once",
+            load.time().as_secs_f64()
+        );
+        Ok(())
+    }
+
+    /// Fails if an API server did not trust what it was shown. Returns how often it connected.
+    pub(crate) fn was_trusted(&self) -> Result<u64> {
+        let mut connections = 0;
+        for member in &self.members {
+            let rejected = member.count("edgeward_tls_handshake_failures_total", &[("cause", "rejected")])?;
+            ensure!(rejected == 0, "{rejected}");
+            connections += self.balancer.opened(member);
+        }
+        Ok(connections)
+    }
+}
+
+/// Waits until `edgeward check` has a line of this level about the certificate with these words, and returns its fix.
+pub fn finds(fixture: &Fixture<'_>, level: &str, words: &str) -> Result<String> {
+    eventually(&format!("{level}: {words}"), BOUND, || {
+        let said = fixture.command(&["check"])?;
+        let mut lines = said.stdout.lines();
+        let found =
+            lines.find(|line| line.starts_with(level) && line.contains(" certificate ") && line.contains(words));
+        ensure!(found.is_some(), "{}{}", said.stdout, said.stderr);
+        let fix = lines.next().and_then(|line| line.trim_start().strip_prefix("fix: "));
+        Ok(fix.unwrap_or_default().to_owned())
+    })
+}
+
+/// Of base64, as objects of the API have it.
+pub fn decode(text: &Value) -> Result<String> {
+    let text = text.as_str().context("nothing is there")?;
+    Ok(String::from_utf8(STANDARD.decode(text)?)?)
+}
+
+/// An EndpointSlice of edgeward's Service that names one replica of this machine.
+pub fn endpoint_slice(port: u16) -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": format!("edgeward-{port}"), "labels": {"kubernetes.io/service-name": "edgeward"}},
+        // Where it is an address, loopback is refused.
+        "addressType": "FQDN",
+        "ports": [{"name": "webhook", "port": port}],
+        "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],
+    })
+}

@@ -1,0 +1,168 @@
+//! The client is kubectl: what a test sees is what a user sees, warnings included. Single objects and lists are read, and objects
+//! created, without it.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::api_server::ApiServer;
+use crate::process::on_loopback;
+
+/// kubectl with the rights of a cluster administrator, in one namespace.
+#[derive(Clone)]
+pub struct Kubectl {
+    program: PathBuf,
+    options: Vec<String>,
+    /// Where none is told, kubectl goes by its default.
+    namespace: Option<String>,
+    api_server: Arc<ApiServer>,
+}
+
+/// What kubectl printed.
+#[derive(Debug)]
+pub struct Said {
+    /// Whether it exited with 0.
+    pub succeeded: bool,
+    /// All of it.
+    pub stdout: String,
+    /// All of it.
+    pub stderr: String,
+}
+
+impl Kubectl {
+    pub(crate) fn new(runtime: &Runtime, binaries: &Path, kubeconfig: &Path, cache: &Path) -> Result<Self> {
+        let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
+        Ok(Self {
+            program: binaries.join("kubectl"),
+            options: vec![option("kubeconfig", kubeconfig), option("cache-dir", cache)],
+            namespace: None,
+            api_server: Arc::new(ApiServer::new(runtime.handle().clone(), kubeconfig)?),
+        })
+    }
+
+    /// Of the API server's version 1.x.
+    pub fn minor(&self) -> Result<u32> {
+        let said = self.run(&["version", "-o", "json"], "")?;
+        let version: Value = serde_json::from_str(&said.stdout)?;
+        let minor = version["serverVersion"]["minor"].as_str().context("no version")?;
+        Ok(minor.trim_end_matches('+').parse()?)
+    }
+
+    pub(crate) fn in_namespace(&self, namespace: &str) -> Self {
+        Self {
+            namespace: Some(namespace.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or("default")
+    }
+
+    /// Runs kubectl with `stdin`, whatever comes of it.
+    pub fn attempt(&self, args: &[&str], stdin: &str) -> Result<Said> {
+        let mut child = on_loopback(&mut Command::new(&self.program))
+            .args(args)
+            .args(&self.options)
+            .args(self.namespace.iter().map(|name| format!("--namespace={name}")))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.program.display()))?;
+        // Small enough for the pipe; dropped at the end of the statement, which is the end of input.
+        child
+            .stdin
+            .take()
+            .context("kubectl's stdin is a pipe")?
+            .write_all(stdin.as_bytes())?;
+        let output = child.wait_with_output()?;
+        Ok(Said {
+            succeeded: output.status.success(),
+            stdout: String::from_utf8(output.stdout)?,
+            stderr: String::from_utf8(output.stderr)?,
+        })
+    }
+
+    /// Runs kubectl; a refusal is an error that repeats its words.
+    pub fn run(&self, args: &[&str], stdin: &str) -> Result<Said> {
+        let said = self.attempt(args, stdin)?;
+        if !said.succeeded {
+            bail!("kubectl {}: {}", args.join(" "), said.stderr.trim_end());
+        }
+        Ok(said)
+    }
+
+    /// Runs a script of the documentation in a shell, whose kubectl has the rights of this kubeconfig; returns what it
+    /// printed.
+    pub fn shell(&self, script: &str, kubeconfig: &Path, dir: &Path) -> Result<String> {
+        let output = self.in_shell(script, kubeconfig, dir).output()?;
+        if !output.status.success() {
+            bail!("{script}: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The shell of [`Self::shell`].
+    pub fn in_shell(&self, script: &str, kubeconfig: &Path, dir: &Path) -> Command {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut programs = self.program.parent().unwrap_or(Path::new("")).as_os_str().to_owned();
+        programs.push(":");
+        programs.push(path);
+        let mut shell = Command::new("sh");
+        on_loopback(&mut shell)
+            .args(["-euc", script])
+            .env("PATH", programs)
+            .env("KUBECONFIG", kubeconfig)
+            .env("KUBECACHEDIR", dir)
+            .current_dir(dir)
+            .stdin(Stdio::null());
+        shell
+    }
+
+    /// The objects of a kustomization.
+    pub fn render(&self, folder: &Path) -> Result<Vec<Value>> {
+        let rendered = self.run(&["kustomize", &folder.display().to_string()], "")?.stdout;
+        Ok(serde_saphyr::from_multiple(&rendered)?)
+    }
+
+    /// Creates the object or changes it, as `kubectl apply` does.
+    pub fn apply(&self, object: &Value) -> Result<Said> {
+        self.run(&["apply", "-f", "-"], &object.to_string())
+    }
+
+    /// Creates the object and returns it as stored (unlike `apply`, nothing of kubectl's is added to it).
+    pub fn create(&self, object: &Value) -> Result<Value> {
+        self.api_server.create(self.namespace(), object, false)
+    }
+
+    /// What would be stored: goes through all of admission, leaves nothing behind.
+    pub fn dry_run(&self, object: &Value) -> Result<Value> {
+        self.api_server.create(self.namespace(), object, true)
+    }
+
+    /// The object as stored.
+    pub fn get(&self, kind: &str, name: &str) -> Result<Value> {
+        self.api_server.get(self.namespace(), kind, name)
+    }
+
+    /// Of this kind, those with these labels; all of them where that is empty.
+    pub fn list(&self, kind: &str, selector: &str) -> Result<Vec<Value>> {
+        self.api_server.list(self.namespace(), kind, selector)
+    }
+}
+
+impl Said {
+    /// The admission warnings, as kubectl shows them.
+    pub fn warnings(&self) -> Vec<&str> {
+        self.stderr
+            .lines()
+            .filter_map(|line| line.strip_prefix("Warning: "))
+            .collect()
+    }
+}

@@ -1,0 +1,60 @@
+//! What would become of a pod by the live view.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::decision::annotation;
+use crate::fixture::Fixture;
+use crate::nodes::Nodes;
+use crate::wait::{BOUND, eventually};
+use crate::workloads;
+
+/// Outcome at an edge that has room.
+pub const EDGE: &str = "edge: edge_feasible_slo_met";
+
+/// A pod that asks for so many millicores and has a minute.
+pub fn pod(fixture: &Fixture<'_>, name: &str, millicores: u32) -> Value {
+    let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000"});
+    let mut pod = workloads::pod(name, slo);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
+    fixture.in_its_domain(pod)
+}
+
+/// Fails if this pod would not be placed like this now.
+pub fn is_now(fixture: &Fixture<'_>, pod: &Value, expected: &str) -> Result<()> {
+    // What was cut on its way is passed over.
+    let outcome = eventually("it is decided", BOUND, || outcome(&fixture.kubectl.dry_run(pod)?))?;
+    ensure!(outcome == expected, "{outcome}");
+    Ok(())
+}
+
+/// Site and reason of a pod that was decided.
+pub fn outcome(pod: &Value) -> Result<String> {
+    let (site, reason) = annotation(pod, "site")
+        .zip(annotation(pod, "reason"))
+        .context("not decided")?;
+    Ok(format!("{site}: {reason}"))
+}
+
+/// Nothing happens in the cluster for so long, and the view, which may be as old as `ttl`, is never stale.
+pub fn is_quiet(fixture: &Fixture<'_>, duration: Duration, ttl: &str) -> Result<()> {
+    const PAUSE: Duration = Duration::from_secs(5);
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    let mut config = nodes.config();
+    config["telemetryCacheTTL"] = json!(ttl);
+    let edgeward = fixture.live_edgeward(&config)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    let begun = Instant::now();
+    while begun.elapsed() < duration {
+        let asked = begun.elapsed();
+        is_now(fixture, &pod(fixture, "asking", 900), EDGE).with_context(|| format!("after {asked:?}"))?;
+        thread::sleep(PAUSE);
+    }
+    Ok(())
+}

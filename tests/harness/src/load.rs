@@ -1,0 +1,431 @@
+//! Pods created at a steady rate, whatever becomes of those before them, while something happens to edgeward.
+
+pub mod replicas;
+pub mod restarts;
+pub mod rotation;
+
+use std::fmt;
+use std::fs;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use http::Request;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::balancer::{Balancer, Connections};
+use crate::decision::is_decided;
+use crate::fixture::Fixture;
+use crate::nodes::Nodes;
+use crate::tables::Table;
+use crate::wait::{BOUND, eventually};
+use crate::{clients, hook, workloads};
+
+/// Pods a second that are tried for a steady pace.
+const RATES: [u32; 9] = [20, 30, 40, 60, 80, 100, 125, 150, 200];
+
+/// Pods a second that a pace which adapts never exceeds.
+const ADAPTIVE: u32 = 20;
+
+/// So many are created at the same time, as by a ReplicaSet, so that the API server needs as many connections.
+const GROUP: u32 = 5;
+
+/// What the machine has left at the rate that is used, with a constant handler in edgeward's place.
+const IDLE: f64 = 0.4;
+
+/// With less left than this, an answer that came too late may be the machine's doing.
+const BUSY: f64 = 0.2;
+
+/// How many times a second all connections are cut, where that is asked for.
+const CUTS: u32 = 2;
+
+/// How long each rate is tried.
+const TRIED: Duration = Duration::from_secs(4);
+
+/// How fast pods are created, and how long the API server waits for an answer.
+#[derive(Debug, Clone, Copy)]
+pub enum Pace {
+    /// 20 a second, and no faster than the machine can: a group comes when the last one was answered. The API server waits as
+    /// long as it can, so that what is undecided is edgeward's doing.
+    Adaptive,
+    /// So many a second, whatever becomes of those before them, and the timeout of the manifest.
+    Steady(u32),
+}
+
+/// The machine was too busy to tell whether edgeward does what it should: no failure, and no success.
+#[derive(Debug)]
+pub struct TooBusy(pub String);
+
+impl fmt::Display for TooBusy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TooBusy {}
+
+/// Pods are being created.
+pub struct Load {
+    pace: Pace,
+    begun: Instant,
+    tally: Tally,
+}
+
+type Tally = Arc<Mutex<Tallied>>;
+
+#[derive(Default)]
+struct Tallied {
+    /// How long each creation took that did not fail.
+    created: Vec<Duration>,
+    failed: Vec<String>,
+    undecided: Vec<Duration>,
+}
+
+/// What became of a load.
+#[derive(Debug)]
+pub struct Report {
+    pace: Pace,
+    /// How long it lasted.
+    pub lasted: Duration,
+    /// How many pods were created.
+    pub created: usize,
+    /// Why the others were not.
+    pub failed: Vec<String>,
+    /// Of each pod that was created and carries no decision: when its creation began, counted from the load's beginning.
+    pub undecided: Vec<Duration>,
+    /// Calls of a webhook that the API server passed over.
+    pub failed_open: u64,
+    /// Time from request to answer, of half of the creations and of 99 in 100.
+    took: [Duration; 2],
+    /// Share of the processors' time that nobody used.
+    idle: f64,
+}
+
+/// Creates pods on these nodes while `event` happens, at this pace: each with an SLO and small, and deleted as soon as
+/// it is seen to be decided. Pods without a decision stay.
+pub fn under_load(
+    fixture: &Fixture<'_>,
+    nodes: &Nodes<'_>,
+    pace: Pace,
+    event: impl FnOnce(&Load) -> Result<()>,
+) -> Result<Report> {
+    created_during(fixture, nodes, pace, None, event)
+}
+
+/// The same, and the API server's connections to this balancer are cut twice a second, when no review is on its way: what
+/// replicas show to new ones is what counts. Meanwhile creations wait, and are made up for.
+pub(crate) fn under_load_reconnecting(
+    fixture: &Fixture<'_>,
+    nodes: &Nodes<'_>,
+    pace: Pace,
+    balancer: &Balancer<'_>,
+    event: impl FnOnce(&Load) -> Result<()>,
+) -> Result<Report> {
+    created_during(fixture, nodes, pace, Some(balancer.connections()), event)
+}
+
+fn created_during(
+    fixture: &Fixture<'_>,
+    nodes: &Nodes<'_>,
+    pace: Pace,
+    cut: Option<Connections>,
+    event: impl FnOnce(&Load) -> Result<()>,
+) -> Result<Report> {
+    let (failed_open, idle) = (failed_open(fixture)?, Processors::now()?);
+    let client = fixture.runtime.block_on(clients::client(fixture))?;
+    let load = Load {
+        pace,
+        begun: Instant::now(),
+        tally: Tally::default(),
+    };
+    let path = format!("/api/v1/namespaces/{}/pods", fixture.namespace);
+    let pods = Pods {
+        client,
+        path,
+        pod: fixture.in_its_domain(pod(nodes)).to_string(),
+        cut,
+        begun: load.begun,
+        tally: Arc::clone(&load.tally),
+    };
+    let (stop, stopped) = oneshot::channel();
+    let creating = fixture.runtime.spawn(pods.create(pace, stopped));
+    let happened = load.lasts(Duration::from_secs(1)).and_then(|()| event(&load));
+    drop(stop);
+    fixture.runtime.block_on(creating)??;
+    happened?;
+
+    let lasted = load.begun.elapsed();
+    let tallied = std::mem::take(&mut *load.tally());
+    let mut created = tallied.created;
+    created.sort_unstable();
+    let share = |percent: usize| created.get(created.len() * percent / 100).copied().unwrap_or_default();
+    Ok(Report {
+        pace,
+        lasted,
+        created: created.len(),
+        failed: tallied.failed,
+        undecided: tallied.undecided,
+        failed_open: self::failed_open(fixture)? - failed_open,
+        took: [share(50), share(99)],
+        idle: Processors::now()?.idle_since(&idle),
+    })
+}
+
+/// The highest rate at which the machine keeps 40 % of its processors idle while a webhook that answers constantly is
+/// called, found once in a run. Call it before edgeward is registered. [`TooBusy`] where there is none.
+pub fn highest_steady(fixture: &Fixture<'_>, nodes: &Nodes<'_>) -> Result<Pace> {
+    static FOUND: Mutex<Option<Pace>> = Mutex::new(None);
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pace) = *found {
+        return Ok(pace);
+    }
+    let hook = fixture.hook(hook::answers_constantly)?;
+    let _registered = fixture.register_as("constant", &[&fixture.namespace], &hook.url, &hook.ca)?;
+    let mut highest = Err(String::new());
+    for rate in RATES {
+        let pace = Pace::Steady(rate);
+        let report = under_load(fixture, nodes, pace, |load| load.lasts(TRIED))?;
+        println!("load: a constant handler: {report}");
+        if report.idle < IDLE {
+            highest = highest.or(Err(report.to_string()));
+            break;
+        }
+        highest = Ok(pace);
+    }
+    let highest = highest.map_err(|report| TooBusy(format!("a constant handler: {report}")))?;
+    println!("load: from here on {highest:?}");
+    *found = Some(highest);
+    Ok(highest)
+}
+
+impl Pace {
+    /// Pods a second, at most.
+    fn rate(self) -> u32 {
+        match self {
+            Self::Adaptive => ADAPTIVE,
+            Self::Steady(rate) => rate,
+        }
+    }
+
+    /// Whether the API server waits for an answer as long as it can.
+    pub(crate) fn has_long_timeout(self) -> bool {
+        matches!(self, Self::Adaptive)
+    }
+}
+
+impl Load {
+    /// Waits until it has created as many pods more as it does in this time.
+    pub fn lasts(&self, time: Duration) -> Result<()> {
+        let wanted = self.created() + (time.as_secs_f64() * f64::from(self.pace.rate())) as usize;
+        eventually("pods are created", BOUND + 2 * time, || {
+            let created = self.created();
+            ensure!(created >= wanted, "{created} of {wanted}");
+            Ok(())
+        })
+    }
+
+    /// How long it has been going on.
+    pub fn time(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn created(&self) -> usize {
+        self.tally().created.len()
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tallied> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Report {
+    /// Adds it to the table of what happens to replicas.
+    pub fn tabulate(&self, of: &str) {
+        Table::Replicas.row(of, &[&self.created, &self.failed.len(), &self.undecided.len()]);
+    }
+
+    /// Fails unless every pod was created, and decided. [`TooBusy`] where some may have been decided too late for want of
+    /// processors.
+    pub fn is_clean(&self) -> Result<()> {
+        self.has_no_failure()?;
+        if self.undecided.is_empty() && self.failed_open == 0 {
+            return Ok(());
+        }
+        self.blame(format!("{self}: {:?}", self.undecided))
+    }
+
+    /// The failure that these words tell; [`TooBusy`] where it may be the machine's.
+    pub fn blame(&self, words: String) -> Result<()> {
+        match self.pace {
+            Pace::Steady(_) if self.idle < BUSY => Err(TooBusy(words).into()),
+            _ => bail!(words),
+        }
+    }
+
+    /// Fails unless every pod was created.
+    pub fn has_no_failure(&self) -> Result<()> {
+        ensure!(
+            self.failed.is_empty(),
+            "{self}: {:?}",
+            &self.failed[..self.failed.len().min(5)]
+        );
+        Ok(())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} for {:.0} s: {} created, {} failed, {} undecided, {} failed open; {} ms for half, {} ms for 99 %; {:.0} % idle",
+            self.pace,
+            self.lasted.as_secs_f64(),
+            self.created,
+            self.failed.len(),
+            self.undecided.len(),
+            self.failed_open,
+            self.took[0].as_millis(),
+            self.took[1].as_millis(),
+            100.0 * self.idle,
+        )
+    }
+}
+
+/// What creates them.
+struct Pods {
+    client: Client,
+    path: String,
+    pod: String,
+    cut: Option<Connections>,
+    begun: Instant,
+    tally: Tally,
+}
+
+/// Also a pod that nobody decides stays on these nodes.
+fn pod(nodes: &Nodes<'_>) -> Value {
+    let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
+    let mut pod = workloads::pod("", slo);
+    pod["metadata"]["name"] = Value::Null;
+    pod["metadata"]["generateName"] = json!("load-");
+    pod["spec"]["affinity"] = nodes.affinity();
+    pod["spec"]["tolerations"] = json!([nodes.toleration()]);
+    pod["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "1m", "memory": "1Mi"});
+    pod
+}
+
+impl Pods {
+    /// Until `stopped`, and until all were answered.
+    async fn create(self, pace: Pace, mut stopped: oneshot::Receiver<()>) -> Result<()> {
+        let pods = Arc::new(self);
+        let mut ticks = tokio::time::interval(Duration::from_secs(GROUP.into()) / pace.rate());
+        ticks.set_missed_tick_behavior(match pace {
+            Pace::Adaptive => MissedTickBehavior::Delay,
+            Pace::Steady(_) => MissedTickBehavior::Burst,
+        });
+        let mut creations = JoinSet::new();
+        let between_cuts = (pace.rate() / GROUP / CUTS).max(1);
+        for group in 0_u32.. {
+            tokio::select! {
+                biased;
+                _ = &mut stopped => break,
+                _ = ticks.tick() => {}
+            }
+            let cut = pods.cut.as_ref().filter(|_| group.is_multiple_of(between_cuts));
+            if cut.is_some() || pace.has_long_timeout() {
+                while let Some(created) = creations.join_next().await {
+                    created??;
+                }
+            }
+            if let Some(connections) = cut {
+                connections.cut().await;
+            }
+            for _ in 0..GROUP {
+                let pods = Arc::clone(&pods);
+                creations.spawn(async move { pods.create_one().await });
+            }
+            while let Some(created) = creations.try_join_next() {
+                created??;
+            }
+        }
+        while let Some(created) = creations.join_next().await {
+            created??;
+        }
+        Ok(())
+    }
+
+    async fn create_one(&self) -> Result<()> {
+        let request = Request::post(&self.path).header("content-type", "application/json");
+        let begun = self.begun.elapsed();
+        let created = self
+            .client
+            .request::<Value>(request.body(self.pod.clone().into_bytes())?)
+            .await;
+        let took = self.begun.elapsed() - begun;
+        let name = {
+            let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+            let pod = match created {
+                Ok(pod) => pod,
+                Err(error) => {
+                    tally.failed.push(error.to_string());
+                    return Ok(());
+                }
+            };
+            tally.created.push(took);
+            let name = pod["metadata"]["name"].as_str().context("a name")?.to_owned();
+            if !is_decided(&pod) {
+                tally.undecided.push(begun);
+                return Ok(());
+            }
+            name
+        };
+        let request = Request::delete(format!("{}/{name}?gracePeriodSeconds=0", self.path)).body(Vec::new())?;
+        match self.client.request::<Value>(request).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => bail!("{name} cannot be deleted: {error}"),
+        }
+    }
+}
+
+/// How many calls of webhooks the API server has passed over for pods of the test's namespace.
+fn failed_open(fixture: &Fixture<'_>) -> Result<u64> {
+    let creations = fixture.creations(&fixture.namespace)?;
+    Ok(creations.iter().map(|creation| creation.failed_open() as u64).sum())
+}
+
+/// What the processors have done since the machine was started.
+pub struct Processors {
+    idle: u64,
+    all: u64,
+}
+
+impl Processors {
+    /// Up to now.
+    pub fn now() -> Result<Self> {
+        let stat = fs::read_to_string("/proc/stat")?;
+        let times = stat.lines().next().context("a line of all processors")?;
+        // User, nice, system, idle, waiting for disks, interrupts (two kinds), stolen; then guests, which are users too.
+        let times: Vec<u64> = times.split_whitespace().skip(1).take(8).flat_map(str::parse).collect();
+        ensure!(times.len() == 8, "{stat}");
+        Ok(Self {
+            idle: times[3] + times[4],
+            all: times.iter().sum(),
+        })
+    }
+
+    /// Fails as [`TooBusy`] if, since then, so little was idle that the machine may be to blame for what these words tell.
+    pub fn excuse(&self, words: &str) -> Result<()> {
+        let idle = Self::now()?.idle_since(self);
+        ensure!(idle >= BUSY, TooBusy(format!("{:.0} % idle; {words}", 100.0 * idle)));
+        Ok(())
+    }
+
+    /// The share that was idle since `before`.
+    fn idle_since(&self, before: &Self) -> f64 {
+        (self.idle - before.idle) as f64 / (self.all - before.all).max(1) as f64
+    }
+}

@@ -1,0 +1,89 @@
+//! What is under load: three replicas behind a balancer.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::Pace;
+use crate::balancer::Balancer;
+use crate::edgeward::Edgeward;
+use crate::fixture::{Fixture, Registration};
+use crate::nodes::Nodes;
+use crate::pki::Authority;
+use crate::wait::{BOUND, eventually};
+
+/// How many they are.
+pub const REPLICAS: usize = 3;
+
+/// Live replicas behind a balancer, registered as webhook.
+pub struct Replicas<'s, 'run> {
+    fixture: &'s Fixture<'run>,
+    config: Value,
+    authority: Authority,
+    /// Those that are left.
+    pub members: Vec<Edgeward<'run>>,
+    /// In front of them.
+    pub balancer: Balancer<'run>,
+    _registered: Registration,
+}
+
+/// An edge and a cloud with room for everything.
+pub fn nodes<'run>(fixture: &Fixture<'run>) -> Result<Nodes<'run>> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.wide_edge_node("edge-0")?;
+    nodes.cloud_node("cloud-0")?;
+    Ok(nodes)
+}
+
+impl<'s, 'run> Replicas<'s, 'run> {
+    /// Each is ready, and the webhook is called.
+    pub fn open(fixture: &'s Fixture<'run>, nodes: &Nodes<'_>, pace: Pace) -> Result<Self> {
+        let mut config = nodes.config();
+        config["replicas"] = json!(REPLICAS);
+        let (authority, balancer) = (Authority::new()?, Balancer::open(fixture)?);
+        let names = (0..REPLICAS).map(|i| format!("replica-{i}"));
+        let members = names.map(|name| fixture.replica(&name, &config, &authority));
+        let members = members.collect::<Result<Vec<_>>>()?;
+        members.iter().try_for_each(|member| balancer.add(member))?;
+        let _registered = match pace.has_long_timeout() {
+            true => fixture.register(&balancer.url(), &authority.certificate)?,
+            false => fixture.register_with_its_timeout(&balancer.url(), &authority.certificate)?,
+        };
+        Ok(Self {
+            fixture,
+            config,
+            authority,
+            members,
+            balancer,
+            _registered,
+        })
+    }
+
+    /// One more, that is ready and gets connections.
+    pub fn add(&mut self, name: &str) -> Result<()> {
+        let replica = self.fixture.replica(name, &self.config, &self.authority)?;
+        self.balancer.add(&replica)?;
+        self.members.push(replica);
+        Ok(())
+    }
+
+    /// Takes out the one that leads, once there is one.
+    pub fn take_leader(&mut self) -> Result<Edgeward<'run>> {
+        let leader = eventually("one leads", BOUND, || {
+            let leads = |member: &Edgeward<'_>| member.leads().is_ok();
+            self.members.iter().position(leads).context("none does")
+        })?;
+        Ok(self.members.remove(leader))
+    }
+
+    /// Waits until the leader counts so many pods without a decision.
+    pub fn report(&self, undecided: usize) -> Result<()> {
+        eventually("the backstop reports each undecided pod", 2 * BOUND, || {
+            let leader = self.members.iter().find(|member| member.leads().is_ok());
+            let leader = leader.context("none leads")?;
+            let found = |finding: &str| leader.count("edgeward_backstop_pods", &[("finding", finding)]);
+            let found = found("bound")? + found("undecided")?;
+            ensure!(found == undecided as u64, "{found} of {undecided}");
+            Ok(())
+        })
+    }
+}

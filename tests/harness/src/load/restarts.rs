@@ -1,0 +1,42 @@
+//! Replicas that come and go under load, by their own will.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::replicas::{REPLICAS, Replicas};
+use super::{Pace, under_load};
+use crate::edgeward::Edgeward;
+use crate::fixture::Fixture;
+use crate::nodes::Nodes;
+use crate::wait::{BOUND, eventually};
+
+/// Each of three is replaced as a Deployment does with `maxSurge: 1` and `maxUnavailable: 0`: another is ready, then the old one
+/// is asked to stop, and nobody waits until it has.
+pub fn rolled(fixture: &Fixture<'_>, nodes: &Nodes<'_>, pace: Pace) -> Result<()> {
+    let mut replicas = Replicas::open(fixture, nodes, pace)?;
+    let report = under_load(fixture, nodes, pace, |load| {
+        let mut leaving = Vec::new();
+        for i in 0..REPLICAS {
+            replicas.add(&format!("new-{i}"))?;
+            let old = replicas.members.remove(0);
+            old.terminate()?;
+            leaving.push(old);
+            load.lasts(Duration::from_secs(1))?;
+        }
+        leaving.iter_mut().try_for_each(gone)?;
+        load.lasts(Duration::from_secs(2))
+    })?;
+    println!("load: rolling restart: {report}");
+    report.tabulate("each of three replaced, the next one ready before the last is asked to stop");
+    report.is_clean()
+}
+
+/// Waits until it has stopped by itself.
+pub fn gone(old: &mut Edgeward<'_>) -> Result<()> {
+    eventually("the old one is gone", BOUND, || {
+        let status = old.exit_status()?.context("it runs")?;
+        ensure!(status.success(), "{status}");
+        Ok(())
+    })
+}

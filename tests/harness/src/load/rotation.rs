@@ -1,0 +1,63 @@
+//! Certificates and their authorities are replaced under load. Every half second the API server must connect again, so that what a
+//! replica shows and what is trusted must fit all the time.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::replicas::REPLICAS;
+use super::{Pace, Report};
+use crate::fixture::Fixture;
+use crate::installed::{Installed, NAME, secret};
+use crate::nodes::Nodes;
+use crate::pki::Authority;
+use crate::tables::Table;
+
+/// How long API servers may take to hear of a `caBundle`; nobody tells when they have.
+pub const HEARD: Duration = Duration::from_secs(2);
+
+/// In the Secret that the replicas mount: a certificate, then one of another CA, which is trusted before and beside the old one.
+pub fn files_rotated(fixture: &Fixture<'_>, nodes: &Nodes<'_>, pace: Pace) -> Result<()> {
+    let (old, new) = (Authority::new()?, Authority::new()?);
+    let installed = Installed::with_files(fixture, nodes, pace, REPLICAS, &old)?;
+    let put = |authority: &Authority| -> Result<()> {
+        let before = installed.shown()?;
+        installed.put(&secret(&authority.server(&[NAME])?, authority))?;
+        installed.is_renewed(&before)?;
+        installed.is_of(&authority.certificate)
+    };
+    let report = installed.under_load(|load| {
+        put(&old)?;
+        installed.is_used(load, "a certificate of the same CA")?;
+        installed.trust(&[&*old.certificate, &*new.certificate].concat())?;
+        load.lasts(HEARD)?;
+        put(&new)?;
+        installed.is_used(load, "a certificate of the new CA")?;
+        installed.trust(&new.certificate)?;
+        load.lasts(HEARD)?;
+        installed.is_used(load, "the old CA is not trusted any more")
+    })?;
+    is_clean(
+        "files: a certificate; both CAs in `caBundle`, a certificate of the new one, the old CA out",
+        &report,
+        &installed,
+    )
+}
+
+/// Fails unless every pod was decided, and whatever was shown was trusted.
+pub fn is_clean(way: &str, report: &Report, installed: &Installed<'_, '_>) -> Result<()> {
+    println!("load: rotation, {way}: {report}");
+    report.is_clean()?;
+    let connections = installed.was_trusted()?;
+    println!("load: rotation, {way}: {connections} connections, each trusted");
+    tabulate(way, &connections, report);
+    Ok(())
+}
+
+/// Adds a row to the table of rotations.
+pub fn tabulate(of: &str, connections: &dyn fmt::Display, report: &Report) {
+    let seconds = report.lasted.as_secs();
+    let (failed, undecided) = (report.failed.len(), report.undecided.len());
+    Table::Certificates.row(of, &[&seconds, connections, &report.created, &failed, &undecided]);
+}

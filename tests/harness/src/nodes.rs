@@ -1,0 +1,292 @@
+//! Nodes of one test's own: an edge and a cloud that other tests neither fill nor see, and a WAN between them.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use crate::control_plane::{STOPPED, node};
+use crate::fixture::Fixture;
+use crate::kubectl::Kubectl;
+use crate::wait::{BOUND, eventually};
+
+/// The label by which a node is of a test's edge or cloud, and the taint that keeps other tests' pods from its edge.
+const LABEL: &str = "edgeward.test/site";
+
+/// Two sites of the test's own. Their nodes go with it.
+pub struct Nodes<'run> {
+    name: String,
+    domain: String,
+    kubectl: Kubectl,
+    nodes: RefCell<Vec<String>>,
+    /// What the probes of the cloud site reach.
+    pub wan: Wan<'run>,
+}
+
+impl<'run> Nodes<'run> {
+    /// None yet, and a WAN that is up.
+    pub fn new(fixture: &Fixture<'run>) -> Result<Self> {
+        Ok(Self {
+            name: fixture.namespace.clone(),
+            domain: fixture.key("example.io"),
+            kubectl: fixture.kubectl.clone(),
+            nodes: RefCell::default(),
+            wan: Wan::open(fixture.runtime)?,
+        })
+    }
+
+    /// A configuration with the two sites, `edge` and `cloud`, under the test's domain. By it no pod is held.
+    pub fn config(&self) -> Value {
+        let probe = format!("tcp://{}", self.wan.address);
+        let toleration = json!({"key": "cloud", "value": "cloud", "effect": "NoSchedule"});
+        json!({
+            "domain": self.domain,
+            "sites": [
+                {"name": "edge", "kind": "edge", "nodeSelector": {LABEL: self.label("edge")},
+                 "tolerations": [self.toleration()]},
+                {"name": "cloud", "kind": "cloud", "nodeSelector": {LABEL: self.label("cloud")},
+                 "tolerations": [toleration], "probes": [probe]},
+            ],
+            "onNoCapacity": "edge",
+            "waitForTerminating": 0,
+            "foreignGates": "passThrough",
+        })
+    }
+
+    /// The same, by which pods are held, for so long.
+    pub fn holding(&self, limits: &Value) -> Value {
+        let mut config = self.config();
+        for setting in ["onNoCapacity", "waitForTerminating", "foreignGates"] {
+            config
+                .as_object_mut()
+                .into_iter()
+                .for_each(|config| drop(config.remove(setting)));
+        }
+        config["holdLimits"] = limits.clone();
+        config["reservationTTL"] = json!("1h");
+        config
+    }
+
+    /// The value of the label of one of the sites' nodes.
+    pub fn label(&self, site: &str) -> String {
+        format!("{}-{site}", self.name)
+    }
+
+    /// The label of the edge site's nodes, as `kubectl label` takes it.
+    pub fn edge_label(&self) -> String {
+        format!("{LABEL}={}", self.label("edge"))
+    }
+
+    /// What lets a pod onto the edge nodes.
+    pub fn toleration(&self) -> Value {
+        json!({"key": LABEL, "value": self.name, "effect": "NoSchedule"})
+    }
+
+    /// The placement of the edge site, as a pod's spec has it.
+    pub fn edge_placement(&self) -> Value {
+        json!({"nodeSelector": {LABEL: self.label("edge")}, "tolerations": [self.toleration()]})
+    }
+
+    /// Whether a pod is bound to a node of the edge or of the cloud; neither, when it is not bound here.
+    pub fn site_of(&self, pod: &Value) -> Option<&'static str> {
+        let node = pod["spec"]["nodeName"].as_str()?.strip_prefix(&self.name)?;
+        ["edge", "cloud"].into_iter().find(|site| node[1..].starts_with(site))
+    }
+
+    /// Required node affinity for the nodes of both sites, which keeps a pod that nobody decides on these nodes.
+    pub fn affinity(&self) -> Value {
+        let values = [self.label("edge"), self.label("cloud")];
+        let expressions = json!([{"key": LABEL, "operator": "In", "values": values}]);
+        let terms = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+    }
+
+    /// The kubelet of a node stops: it is not Ready any more, for as long as nobody starts it again.
+    pub fn stop(&self, node: &str) -> Result<()> {
+        self.kubectl.run(&["label", "node", node, &format!("{STOPPED}=")], "")?;
+        let condition = json!({"type": "Ready", "status": "False", "reason": "Stopped", "message": "for a test"});
+        let patch = json!({"status": {"conditions": [condition]}}).to_string();
+        let args = [
+            "patch",
+            "node",
+            node,
+            "--subresource=status",
+            "--type=strategic",
+            "-p",
+            &patch,
+        ];
+        self.kubectl.run(&args, "").map(drop)
+    }
+
+    /// It is started again, and is Ready soon.
+    pub fn start_again(&self, node: &str) -> Result<()> {
+        self.kubectl
+            .run(&["label", "node", node, &format!("{STOPPED}-")], "")
+            .map(drop)
+    }
+
+    /// A node has so much CPU from now on.
+    pub fn resize(&self, node: &str, cpu: &str) -> Result<()> {
+        let resources = json!({"cpu": cpu});
+        let patch = json!({"status": {"allocatable": resources, "capacity": resources}}).to_string();
+        let args = [
+            "patch",
+            "node",
+            node,
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            &patch,
+        ];
+        self.kubectl.run(&args, "").map(drop)
+    }
+
+    /// Removes a node.
+    pub fn remove(&self, node: &str) -> Result<()> {
+        self.kubectl.run(&["delete", "node", node], "").map(drop)
+    }
+
+    /// Creates an edge node with so much CPU, and waits until it is Ready.
+    pub fn edge_node(&self, suffix: &str, cpu: &str) -> Result<String> {
+        let labels = json!({LABEL: self.label("edge")});
+        self.node(
+            suffix,
+            labels,
+            json!([{"key": LABEL, "value": self.name, "effect": "NoSchedule"}]),
+            json!({"cpu": cpu, "memory": "64Gi", "pods": "110"}),
+        )
+    }
+
+    /// Creates an edge node with room for everything, and waits until it is Ready.
+    pub(crate) fn wide_edge_node(&self, suffix: &str) -> Result<String> {
+        let taints = json!([{"key": LABEL, "value": self.name, "effect": "NoSchedule"}]);
+        self.node(suffix, json!({LABEL: self.label("edge")}), taints, everything())
+    }
+
+    /// Creates a cloud node with room for everything, and waits until it is Ready.
+    pub fn cloud_node(&self, suffix: &str) -> Result<String> {
+        let labels = json!({LABEL: self.label("cloud")});
+        let taints = json!([{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}]);
+        self.node(suffix, labels, taints, everything())
+    }
+
+    fn node(&self, suffix: &str, labels: Value, taints: Value, resources: Value) -> Result<String> {
+        let name = format!("{}-{suffix}", self.name);
+        self.kubectl.create(&node(&name, labels, taints, resources))?;
+        self.nodes.borrow_mut().push(name.clone());
+        let timeout = format!("--timeout={}s", BOUND.as_secs());
+        self.kubectl
+            .run(&["wait", "--for=condition=Ready", "node", &name, &timeout], "")?;
+        eventually("the node is not tainted any more", BOUND, || {
+            let taints = self.kubectl.get("node", &name)?["spec"]["taints"].to_string();
+            ensure!(!taints.contains("not-ready"), "{taints}");
+            Ok(())
+        })?;
+        Ok(name)
+    }
+}
+
+/// Limits of holding that no test reaches.
+pub fn for_long() -> Value {
+    json!({"latency": "1h", "throughput": "1h", "batch": "1h"})
+}
+
+/// What a node has that has room for everything.
+fn everything() -> Value {
+    json!({"cpu": "1000", "memory": "4Ti", "pods": "5000"})
+}
+
+impl Drop for Nodes<'_> {
+    fn drop(&mut self) {
+        let nodes = self.nodes.take();
+        let mut args = vec!["delete", "node", "--ignore-not-found", "--wait=false"];
+        args.extend(nodes.iter().map(String::as_str));
+        if let Err(error) = self.kubectl.run(&args, "") {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// The way to the cloud: an address of loopback that takes connections, or does not. It is nobody else's meanwhile.
+pub struct Wan<'run> {
+    runtime: &'run Runtime,
+    address: SocketAddr,
+    way: RefCell<Way>,
+}
+
+enum Way {
+    Open(JoinHandle<()>),
+    /// Bound, so that nobody else listens here, and refuses connections.
+    Closed(TcpSocket),
+    /// In between.
+    Neither,
+}
+
+impl<'run> Wan<'run> {
+    fn open(runtime: &'run Runtime) -> Result<Self> {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (address, way) = runtime.block_on(async { listen(bound(any)?) })?;
+        Ok(Self {
+            runtime,
+            address,
+            way: RefCell::new(way),
+        })
+    }
+
+    /// From now on connections are refused.
+    pub fn close(&self) {
+        if let Way::Open(accepting) = self.way.replace(Way::Neither) {
+            accepting.abort();
+            let socket = self.runtime.block_on(async {
+                // An error, for it was aborted; the listening socket is closed.
+                let _ = accepting.await;
+                bound(self.address)
+            });
+            match socket {
+                Ok(socket) => drop(self.way.replace(Way::Closed(socket))),
+                Err(error) => eprintln!("{}: {error:#}", self.address),
+            }
+        }
+    }
+
+    /// Connections are accepted again.
+    pub fn reopen(&self) -> Result<()> {
+        let way = self.runtime.block_on(async {
+            match self.way.replace(Way::Neither) {
+                Way::Closed(socket) => listen(socket),
+                Way::Open(_) | Way::Neither => listen(bound(self.address)?),
+            }
+        })?;
+        self.way.replace(way.1);
+        Ok(())
+    }
+}
+
+fn bound(address: SocketAddr) -> Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+/// Where it accepts connections from now on.
+fn listen(socket: TcpSocket) -> Result<(SocketAddr, Way)> {
+    let listener = socket.listen(128)?;
+    Ok((listener.local_addr()?, Way::Open(tokio::spawn(accept(listener)))))
+}
+
+impl Drop for Wan<'_> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+async fn accept(listener: TcpListener) {
+    loop {
+        let _ = listener.accept().await;
+    }
+}

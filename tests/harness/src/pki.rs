@@ -1,0 +1,94 @@
+//! A certificate authority that lives as long as the run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+
+/// It signs what is asked for.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    /// The CA certificate, PEM.
+    pub certificate: String,
+}
+
+/// A certificate and its key, PEM.
+pub struct Pair {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
+}
+
+impl Authority {
+    /// With a key of its own.
+    pub fn new() -> Result<Self> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = subject("edgeward e2e", None);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?.pem();
+        Ok(Self {
+            issuer: Issuer::new(params, key),
+            certificate,
+        })
+    }
+
+    /// For a server on loopback that is also known under `names`.
+    pub fn server(&self, names: &[&str]) -> Result<Pair> {
+        self.sign(of_server(names)?, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// The same, but it was over when 2001 began.
+    pub fn expired_server(&self, names: &[&str]) -> Result<Pair> {
+        let mut params = of_server(names)?;
+        params.not_after = date_time_ymd(2001, 1, 1);
+        self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// For a client of the API server: a user and a group.
+    pub fn client(&self, user: &str, group: &str) -> Result<Pair> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = subject(user, Some(group));
+        self.sign(params, ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    fn sign(&self, mut params: CertificateParams, usage: ExtendedKeyUsagePurpose) -> Result<Pair> {
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![usage];
+        let key = KeyPair::generate()?;
+        Ok(Pair {
+            certificate: params.signed_by(&key, &self.issuer)?.pem(),
+            key: key.serialize_pem(),
+        })
+    }
+}
+
+impl Pair {
+    /// Writes `<name>.crt` and `<name>.key`; returns their paths.
+    pub fn write(&self, dir: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
+        let (certificate, key) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
+        fs::write(&certificate, &self.certificate)?;
+        fs::write(&key, &self.key)?;
+        Ok((certificate, key))
+    }
+}
+
+fn of_server(names: &[&str]) -> Result<CertificateParams> {
+    let names = ["localhost", "127.0.0.1"].iter().chain(names).map(ToString::to_string);
+    Ok(CertificateParams::new(names.collect::<Vec<_>>())?)
+}
+
+fn subject(common_name: &str, organization: Option<&str>) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    if let Some(organization) = organization {
+        name.push(DnType::OrganizationName, organization);
+    }
+    name
+}

@@ -1,0 +1,198 @@
+//! Processes that cannot outlive the run: killed when dropped, and by the kernel when the runner itself is killed.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+
+/// A running program whose output goes to a file.
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `program`; its log is `<dir>/<name>.log`.
+    ///
+    /// The kernel kills it when the *thread* that called this ends, so call it from one that lives as long as the
+    /// process is needed: the main thread, or the one of the test that owns it.
+    pub fn start(name: &str, program: &Path, args: &[String], dir: &Path) -> Result<Self> {
+        Self::start_with(name, program, args, dir, &[])
+    }
+
+    /// The same with more in its environment.
+    pub fn start_with(
+        name: &str,
+        program: &Path,
+        args: &[String],
+        dir: &Path,
+        environment: &[(&str, &Path)],
+    ) -> Result<Self> {
+        let log = dir.join(format!("{name}.log"));
+        let output = File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
+
+        let mut command = if dies_with_parent() {
+            let mut command = Command::new("setpriv");
+            command
+                .args(["--pdeathsig", "KILL", "--"])
+                .arg(program)
+                .process_group(0);
+            command
+        } else {
+            // Stays in the runner's process group, so that at least Ctrl-C reaches it.
+            Command::new(program)
+        };
+        let child = on_loopback(&mut command)
+            .args(args)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            log,
+        })
+    }
+
+    /// Fails with [`Ended`] when it is not.
+    pub fn ensure_running(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => Err(Ended {
+                name: self.name.clone(),
+                status,
+            }
+            .into()),
+        }
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Its id, also behind setpriv, which becomes the program.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(self.pid()?, signal).with_context(|| format!("cannot send {signal:?} to {}", self.name))
+    }
+
+    /// The fields of the first event of its JSON log with this message, if it has said it.
+    pub fn said(&self, message: &str) -> Option<Value> {
+        self.all_said(message).into_iter().next()
+    }
+
+    /// The fields of every such event.
+    pub(crate) fn all_said(&self, message: &str) -> Vec<Value> {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events.filter(|event| event["message"] == message).collect()
+    }
+
+    /// The last lines of its log.
+    pub fn tail(&self) -> String {
+        tail(&self.log)
+    }
+
+    /// Kills the process and waits until it is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        // A child that was not reaped yet keeps its pid, so this cannot hit a stranger.
+        if self.child.try_wait()?.is_none() {
+            let pid = self.pid()?;
+            // The group first: it exists when setpriv does.
+            if kill_process_group(pid, Signal::KILL).is_err() {
+                kill_process(pid, Signal::KILL)?;
+            }
+            self.child.wait()?;
+        }
+        Ok(())
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("a child has a pid")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Err(error) = self.kill() {
+            eprintln!("cannot end {}: {error:#}", self.name);
+        }
+    }
+}
+
+/// A process ended that should be running.
+#[derive(Debug)]
+pub struct Ended {
+    name: String,
+    status: ExitStatus,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} has ended: {}", self.name, self.status)
+    }
+}
+
+impl std::error::Error for Ended {}
+
+/// Keeps from a program what the caller's environment would tell it: a proxy, which does not know our loopback, and
+/// edgeward's own settings.
+pub(crate) fn on_loopback(command: &mut Command) -> &mut Command {
+    for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        command.env_remove(proxy).env_remove(proxy.to_lowercase());
+    }
+    command.env_remove("EDGEWARD_LOG").env_remove("POD_NAMESPACE")
+}
+
+/// The last lines of a log file.
+pub fn tail(log: &Path) -> String {
+    const LINES: usize = 25;
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let end = &lines[lines.len().saturating_sub(LINES)..];
+    format!("--- {} ---\n{}", log.display(), end.join("\n"))
+}
+
+/// `N` different addresses of loopback on which nothing listens.
+pub fn free_addresses<const N: usize>() -> Result<[SocketAddr; N]> {
+    // All are held at the same time, so that no two are the same.
+    let mut listeners = Vec::with_capacity(N);
+    let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); N];
+    for address in &mut addresses {
+        let listener = TcpListener::bind(*address)?;
+        *address = listener.local_addr()?;
+        listeners.push(listener);
+    }
+    Ok(addresses)
+}
+
+/// Whether the kernel can be told to kill a child when its parent ends (util-linux' setpriv).
+fn dies_with_parent() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let probe = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--", "true"])
+            .stderr(Stdio::null())
+            .status();
+        probe.is_ok_and(|status| status.success())
+    })
+}

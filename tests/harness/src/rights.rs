@@ -1,0 +1,209 @@
+//! What edgeward may do: every edgeward of the run has the rights of `deploy/base` and no other. At the end of the run they
+//! are held against the API server's audit log.
+
+pub mod proof;
+
+use std::collections::BTreeSet;
+use std::iter;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+
+use self::proof::{Right, granted, granted_by, prove};
+use crate::checkout::workspace;
+use crate::kubectl::Kubectl;
+use crate::wait::TIMEOUT;
+
+/// Where `deploy/base` installs edgeward.
+pub const NAMESPACE: &str = "edgeward-system";
+
+/// How the users begin that its ServiceAccounts are.
+pub(crate) const USER: &str = "system:serviceaccount:edgeward-system:edgeward";
+
+/// What the chart grants to the ServiceAccounts of its hooks.
+const HOOKS: [(&str, &str); 2] = [
+    (
+        "-uninstall",
+        include_str!("../../../deploy/helm/edgeward/files/uninstall-rules.yaml"),
+    ),
+    (
+        "-test",
+        include_str!("../../../deploy/helm/edgeward/files/test-rules.yaml"),
+    ),
+];
+
+/// The users whose calls are held against the manifests.
+pub(crate) fn users() -> Vec<String> {
+    let hooks = HOOKS.iter().map(|(hook, _)| *hook);
+    iter::once("").chain(hooks).map(|of| format!("{USER}{of}")).collect()
+}
+
+/// The ServiceAccount of the manifests, and what they grant to it.
+pub(crate) struct Rights {
+    /// ServiceAccount, roles and bindings.
+    objects: Vec<Value>,
+    /// What `deploy/recreate` adds to them.
+    recreation: Vec<Value>,
+    /// What `certs/self-managed` adds to them.
+    certificates: Vec<Value>,
+    /// The namespaces that are edgeward's own.
+    homes: Mutex<BTreeSet<String>>,
+}
+
+/// Rights beside those of `deploy/base`. Dropped, they are taken back, so that the API server refuses what they are for.
+pub(crate) struct Granted {
+    kubectl: Kubectl,
+    objects: Vec<Value>,
+}
+
+impl Rights {
+    /// Of `deploy/base`, as `kubectl apply -k` reads it.
+    pub(crate) fn read(kubectl: &Kubectl) -> Result<Self> {
+        let mut objects = kubectl.render(&workspace().join("deploy/base"))?;
+        objects.retain(|object| {
+            object["kind"] == "ServiceAccount" || object["apiVersion"] == "rbac.authorization.k8s.io/v1"
+        });
+        ensure!(objects.len() == 5, "{objects:#?}");
+        let recreation = kubectl.render(&workspace().join("deploy/recreate"))?;
+        let certificates = kubectl.render(&workspace().join("certs/self-managed"))?;
+        // Each is granted in the namespaces of tests instead.
+        let mut roles = objects.iter().chain(&recreation).chain(&certificates);
+        ensure!(
+            roles.all(|object| object["kind"] != "Role" || object["metadata"]["namespace"] == NAMESPACE),
+            "a role of another namespace"
+        );
+        Ok(Self {
+            objects,
+            recreation,
+            certificates,
+            homes: Mutex::new(BTreeSet::from([NAMESPACE.to_owned()])),
+        })
+    }
+
+    /// Creates the ServiceAccount with its rights, in a namespace that has nothing else.
+    pub(crate) fn grant(&self, kubectl: &Kubectl) -> Result<()> {
+        kubectl.run(&["create", "namespace", NAMESPACE], "")?;
+        kubectl.run(&["create", "-f", "-"], &list(&self.objects)).map(drop)
+    }
+
+    /// Adds the right to have pods created again.
+    pub(crate) fn grant_recreation(&self, kubectl: &Kubectl) -> Result<Granted> {
+        Granted::apply(self.recreation.clone(), kubectl.clone())
+    }
+
+    /// Adds the right to keep certificates in another namespace.
+    pub(crate) fn grant_certificates_in(&self, namespace: &str, kubectl: &Kubectl) -> Result<Granted> {
+        let objects = self.at_home_in(namespace, &self.certificates);
+        Granted::apply(objects, kubectl.in_namespace(namespace))
+    }
+
+    /// Removes them, their namespace with all that is in it, and the ServiceAccount.
+    pub(crate) fn revoke(&self, kubectl: &Kubectl) -> Result<()> {
+        let args = ["delete", "--ignore-not-found", TIMEOUT];
+        kubectl.run(&[&args[..], &["-f", "-"]].concat(), &list(&self.objects))?;
+        let namespace = ["namespace", NAMESPACE];
+        kubectl.run(&[&args[..], &namespace].concat(), "").map(drop)
+    }
+
+    /// Makes another namespace edgeward's own: what it may do in that of the manifests, it may do there.
+    pub(crate) fn grant_in(&self, namespace: &str, kubectl: &Kubectl) -> Result<()> {
+        let mut objects = self.at_home_in(namespace, &self.objects);
+        objects.retain(|object| object["kind"] == "Role" || object["kind"] == "RoleBinding");
+        kubectl
+            .in_namespace(namespace)
+            .run(&["apply", "-f", "-"], &list(&objects))
+            .map(drop)
+    }
+
+    /// These, with what is for the namespace of the manifests for another, which is edgeward's own from now on.
+    fn at_home_in(&self, namespace: &str, objects: &[Value]) -> Vec<Value> {
+        let mut homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
+        homes.insert(namespace.to_owned());
+        let mut objects = objects.to_vec();
+        for object in &mut objects {
+            if object["kind"] == "Role" || object["kind"] == "RoleBinding" {
+                object["metadata"]["namespace"] = json!(namespace);
+            }
+        }
+        objects
+    }
+
+    fn granted(&self) -> BTreeSet<Right> {
+        let objects = self.objects.iter().chain(&self.recreation).chain(&self.certificates);
+        granted_by(objects)
+    }
+
+    /// The namespaces that are edgeward's own.
+    pub(crate) fn homes(&self) -> BTreeSet<String> {
+        self.homes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Holds them against the calls in the audit logs of clusters where edgeward has these namespaces: the API server has allowed
+    /// each, by a right of the manifests. If `everything` was tried, each right was used, and none could be narrower. Says on
+    /// stdout what was checked.
+    pub(crate) fn prove(&self, calls: &[Value], homes: &BTreeSet<String>, everything: bool) -> Result<()> {
+        let mut accounts = vec![(String::new(), "deploy/base", self.granted())];
+        for (hook, rules) in HOOKS {
+            let mut all = BTreeSet::new();
+            // The Secret of a self-managed certificate is another, also in the chart's template.
+            for rules in [rules, &rules.replace("edgeward-tls", "edgeward-certificates")] {
+                let rules: Value = serde_saphyr::from_str(rules)?;
+                all.extend(granted(&rules["everywhere"], true));
+                all.extend(granted(&rules["home"], false));
+            }
+            accounts.push((hook.to_owned(), "the chart", all));
+        }
+        let mut complaints = Vec::new();
+        for (of, by, granted) in &accounts {
+            let user = format!("{USER}{of}");
+            let calls = calls.iter().filter(|call| call["user"]["username"] == user);
+            let calls: Vec<_> = calls.collect();
+            let proof = prove(granted, &calls, homes, everything);
+            let of = format!("edgeward{of}");
+            println!(
+                "rights: {} calls of {of}, {} not allowed by {by}",
+                calls.len(),
+                proof.refused
+            );
+            match everything {
+                true => println!("rights: {} of {} that {by} grants were used", proof.used, granted.len()),
+                false => println!("rights: NOT checked whether each is used, for not every test was run and passed"),
+            }
+            complaints.extend(proof.complaints.iter().map(|complaint| format!("{of}: {complaint}")));
+        }
+        if !complaints.is_empty() {
+            bail!("{}", complaints.join("\n"));
+        }
+        Ok(())
+    }
+}
+
+impl Granted {
+    fn apply(objects: Vec<Value>, kubectl: Kubectl) -> Result<Self> {
+        // Also where only some of them were created.
+        let granted = Self { kubectl, objects };
+        granted.kubectl.run(&["apply", "-f", "-"], &list(&granted.objects))?;
+        Ok(granted)
+    }
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        let args = ["delete", "--ignore-not-found", TIMEOUT, "-f", "-"];
+        if let Err(error) = self.kubectl.run(&args, &list(&self.objects)) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// A token of a ServiceAccount of ours as it is now.
+pub(crate) fn token(kubectl: &Kubectl, account: &str) -> Result<String> {
+    let args = ["create", "token", account, "--duration=24h"];
+    let said = kubectl.in_namespace(NAMESPACE).run(&args, "")?;
+    Ok(said.stdout.trim_end().to_owned())
+}
+
+fn list(objects: &[Value]) -> String {
+    json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
+}

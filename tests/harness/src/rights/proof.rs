@@ -1,0 +1,170 @@
+//! Rights held against the calls that were made by them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+/// What tenants name: tests may have one name for all of them, and a right to that name alone would not do.
+const NAMED_BY_TENANTS: [&str; 1] = ["pods"];
+
+/// What a rule grants.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    action: Action,
+    /// In each namespace and outside of them; if not, in edgeward's own.
+    everywhere: bool,
+    /// To one object; if not, to all.
+    name: Option<String>,
+}
+
+/// API group, resource with its subresource, and verb.
+type Action = [String; 3];
+
+/// What a call takes.
+struct Call {
+    action: Action,
+    namespace: Option<String>,
+    /// None where something is created: a right to a name does not allow that.
+    name: Option<String>,
+}
+
+/// What came of it.
+pub struct Proof {
+    /// Calls that were refused, or are not by these rights.
+    pub refused: usize,
+    /// Rights that were used.
+    pub used: usize,
+    /// What is wrong, in words.
+    pub complaints: Vec<String>,
+}
+
+/// What is wrong with the calls of one ServiceAccount, as the audit log has them. `homes` are edgeward's own namespaces. If
+/// `everything` was tried, so is a right that was not used, or only where or for what a narrower one would do.
+pub fn prove(granted: &BTreeSet<Right>, calls: &[&Value], homes: &BTreeSet<String>, everything: bool) -> Proof {
+    let mut used = BTreeMap::<&Right, Vec<Call>>::new();
+    let mut faults = BTreeMap::<String, usize>::new();
+    for entry in calls {
+        let allowed = entry["annotations"]["authorization.k8s.io/decision"] == "allow";
+        // Of what is no resource, such as /version, everybody may know.
+        let Some(call) = call(entry) else {
+            if !allowed {
+                *faults.entry(told("not allowed", entry)).or_default() += 1;
+            }
+            continue;
+        };
+        // Where there are two, the wider one is not needed.
+        let rights = granted.iter().filter(|right| right.allows(&call, homes));
+        let right = rights.min_by_key(|right| (right.everywhere, right.name.is_none()));
+        match (allowed, right) {
+            (true, Some(right)) => used.entry(right).or_default().push(call),
+            (true, None) => {
+                *faults
+                    .entry(told("allowed, but not by the manifests", entry))
+                    .or_default() += 1
+            }
+            (false, _) => *faults.entry(told("not allowed", entry)).or_default() += 1,
+        }
+    }
+    let mut complaints: Vec<_> = faults
+        .iter()
+        .map(|(what, count)| format!("{what} ({count}x)"))
+        .collect();
+    if everything {
+        for right in granted {
+            let complaint = match used.get(right) {
+                None => Some("never used".to_owned()),
+                Some(calls) => right.wider_than(calls, homes),
+            };
+            let [group, resource, verb] = &right.action;
+            complaints.extend(complaint.map(|it| format!("granted and {it}: {verb} {resource} of group {group:?}")));
+        }
+    }
+    Proof {
+        refused: faults.values().sum(),
+        used: used.len(),
+        complaints,
+    }
+}
+
+impl Right {
+    fn allows(&self, call: &Call, homes: &BTreeSet<String>) -> bool {
+        self.action == call.action
+            && (self.everywhere || is_home(call, homes))
+            && (self.name.is_none() || self.name == call.name)
+    }
+
+    /// What of it none of its uses, of which there is one at least, needs.
+    fn wider_than(&self, uses: &[Call], homes: &BTreeSet<String>) -> Option<String> {
+        if self.everywhere && uses.iter().all(|call| is_home(call, homes)) {
+            return Some("wider than used, in edgeward's own namespace alone".to_owned());
+        }
+        let name = uses.first()?.name.as_ref()?;
+        let is_open = self.name.is_none() && !NAMED_BY_TENANTS.contains(&self.action[1].as_str());
+        let is_one = uses.iter().all(|call| call.name.as_ref() == Some(name));
+        (is_open && is_one).then(|| format!("wider than used, for {name} alone"))
+    }
+}
+
+fn is_home(call: &Call, homes: &BTreeSet<String>) -> bool {
+    call.namespace
+        .as_ref()
+        .is_some_and(|namespace| homes.contains(namespace))
+}
+
+fn told(how: &str, entry: &Value) -> String {
+    format!("{how}: {} {}", entry["verb"], entry["requestURI"])
+}
+
+/// `None` where it is about no resource.
+fn call(entry: &Value) -> Option<Call> {
+    let object = &entry["objectRef"];
+    let word = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
+    let given = |name: &str| object[name].as_str().map(str::to_owned);
+    let resource = match (word("resource"), word("subresource")) {
+        (resource, _) if resource.is_empty() => return None,
+        (resource, sub) if sub.is_empty() => resource,
+        (resource, sub) => format!("{resource}/{sub}"),
+    };
+    let verb = entry["verb"].as_str()?.to_owned();
+    Some(Call {
+        namespace: given("namespace"),
+        // The log has it from the body, which nobody asks for rights.
+        name: given("name").filter(|_| verb != "create"),
+        action: [word("apiGroup"), resource, verb],
+    })
+}
+
+/// What these roles grant: a ClusterRole everywhere, as its binding has it, and a Role in edgeward's own namespaces.
+pub fn granted_by<'o>(objects: impl IntoIterator<Item = &'o Value>) -> BTreeSet<Right> {
+    let objects = objects.into_iter();
+    objects
+        .flat_map(|object| granted(&object["rules"], object["kind"] == "ClusterRole"))
+        .collect()
+}
+
+/// What the rules of a role grant.
+pub fn granted(rules: &Value, everywhere: bool) -> BTreeSet<Right> {
+    let words = |value: &Value| -> Vec<String> {
+        let words = value.as_array().into_iter().flatten();
+        words.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let mut rights = BTreeSet::new();
+    for rule in rules.as_array().into_iter().flatten() {
+        let names = match &rule["resourceNames"] {
+            Value::Null => vec![None],
+            names => words(names).into_iter().map(Some).collect(),
+        };
+        for group in words(&rule["apiGroups"]) {
+            for resource in words(&rule["resources"]) {
+                for verb in words(&rule["verbs"]) {
+                    rights.extend(names.iter().map(|name| Right {
+                        action: [group.clone(), resource.clone(), verb.clone()],
+                        everywhere,
+                        name: name.clone(),
+                    }));
+                }
+            }
+        }
+    }
+    rights
+}

@@ -1,0 +1,151 @@
+//! Rolling updates at a nearly full edge, with a cloud that would take every pod.
+
+use std::fmt;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::control_plane::SLOW;
+use crate::decision::annotation;
+use crate::fixture::Fixture;
+use crate::nodes::{Nodes, for_long};
+use crate::tables::Table;
+use crate::wait::{BOUND, eventually};
+use crate::workloads;
+
+const REPLICAS: usize = 9;
+const NAME: &str = "shop";
+
+/// Each pod asks for a tenth of the edge.
+const MILLICORES: u32 = 100;
+
+/// What it is called, as a Deployment has it, and how many pods it has at once to do without or to have more.
+pub type Strategy = (&'static str, Value, usize);
+
+/// The ways in which a Deployment replaces its pods.
+pub fn strategies() -> [Strategy; 2] {
+    [
+        ("maxSurge 25 %", json!({"maxSurge": "25%", "maxUnavailable": 0}), 3),
+        ("maxUnavailable 1", json!({"maxSurge": 0, "maxUnavailable": 1}), 1),
+    ]
+}
+
+/// How many replicas are in the cloud after each of some rollouts of one kind.
+pub struct Rolled {
+    strategy: &'static str,
+    /// How many pods it has at once to do without or to have more.
+    pub step: usize,
+    /// With `waitForTerminating`.
+    pub waiting: Vec<usize>,
+    /// Without.
+    pub without: Vec<usize>,
+}
+
+impl fmt::Display for Rolled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            strategy,
+            waiting,
+            without,
+            ..
+        } = self;
+        write!(
+            f,
+            "{strategy}: in the cloud are {waiting:?} of {REPLICAS}, without waiting {without:?}"
+        )
+    }
+}
+
+/// So many rollouts of each kind, with `waitForTerminating` and without.
+pub fn roll_out(fixture: &Fixture<'_>, strategies: &[Strategy], count: usize) -> Result<Vec<Rolled>> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    let shares = |wait: &str| -> Result<Vec<Vec<usize>>> {
+        let mut config = nodes.holding(&for_long());
+        config["waitForTerminating"] = json!(wait);
+        let edgeward = fixture.live_edgeward_as(&format!("waits-{wait}"), &config)?;
+        let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+        let each = strategies.iter().map(|(name, strategy, _)| {
+            let (shares, held) = rollouts(fixture, &nodes, strategy, count)?;
+            println!(
+                "rollout: {name}, waitForTerminating {wait}: {shares:?} of {REPLICAS} in the cloud, {held} were held"
+            );
+            let found = format!("{shares:?}");
+            Table::Rollouts.row(&format!("{name}, `waitForTerminating: {wait}`"), &[&found]);
+            ensure!(wait != "0s" || held == 0, "{name}: {held} waited");
+            Ok(shares)
+        });
+        each.collect()
+    };
+    let all = strategies.iter().zip(shares("30s")?.into_iter().zip(shares("0s")?));
+    let rolled = all.map(|(&(strategy, _, step), (waiting, without))| Rolled {
+        strategy,
+        step,
+        waiting,
+        without,
+    });
+    Ok(rolled.collect())
+}
+
+/// How many replicas are in the cloud after each of so many rollouts, and how many were held in all of them.
+fn rollouts(fixture: &Fixture<'_>, nodes: &Nodes<'_>, strategy: &Value, count: usize) -> Result<(Vec<usize>, usize)> {
+    let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
+    let mut deployment = fixture.in_its_domain(workloads::deployment(NAME, REPLICAS as u32, slo));
+    deployment["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": strategy});
+    let template = &mut deployment["spec"]["template"];
+    template["metadata"]["labels"][SLOW] = json!("true");
+    template["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{MILLICORES}m"));
+    fixture.kubectl.create(&deployment)?;
+    let at_first = in_cloud(nodes, &settled(fixture, REPLICAS)?);
+    ensure!(at_first == 0, "{at_first} in the cloud at first");
+    let (mut shares, mut held) = (Vec::new(), 0);
+    for rollout in 0..count {
+        let patch = json!({"spec": {"template": {"metadata": {"labels": {"rollout": rollout.to_string()}}}}});
+        let args = ["patch", "deployment", NAME, "--type=merge", "-p", &patch.to_string()];
+        fixture.kubectl.run(&args, "")?;
+        let pods = settled(fixture, REPLICAS)?;
+        shares.push(in_cloud(nodes, &pods));
+        let was_held = |pod: &&Value| annotation(pod, "reason").is_some_and(|reason| reason.starts_with("released_"));
+        held += pods.iter().filter(was_held).count();
+    }
+    let cloud = shares.last().copied().unwrap_or_default();
+    let left = REPLICAS - cloud;
+    fixture
+        .kubectl
+        .run(&["scale", "deployment", NAME, &format!("--replicas={left}")], "")?;
+    let still = in_cloud(nodes, &settled(fixture, left)?);
+    ensure!(
+        still == 0,
+        "of {cloud} in the cloud, {still} are left, though {cloud} pods are gone"
+    );
+    fixture.kubectl.run(&["delete", "deployment", NAME], "")?;
+    eventually("its pods are gone", BOUND, || {
+        let left = fixture.kubectl.list("pods", &format!("app={NAME}"))?.len();
+        ensure!(left == 0, "{left}");
+        Ok(())
+    })?;
+    Ok((shares, held))
+}
+
+fn in_cloud(nodes: &Nodes<'_>, pods: &[Value]) -> usize {
+    pods.iter().filter(|pod| nodes.site_of(pod) == Some("cloud")).count()
+}
+
+/// The Deployment's pods, once so many of the newest template run and no other is there.
+fn settled(fixture: &Fixture<'_>, replicas: usize) -> Result<Vec<Value>> {
+    eventually("the rollout is over, and old pods are gone", 4 * BOUND, || {
+        let deployment = fixture.kubectl.get("deployment", NAME)?;
+        let status = &deployment["status"];
+        let is_seen = status["observedGeneration"] == deployment["metadata"]["generation"];
+        let counts = ["replicas", "updatedReplicas", "availableReplicas"];
+        let is_over = counts.iter().all(|count| status[count] == replicas);
+        let pods = fixture.kubectl.list("pods", &format!("app={NAME}"))?;
+        ensure!(
+            is_seen && is_over && pods.len() == replicas,
+            "{} pods, {status}",
+            pods.len()
+        );
+        Ok(pods)
+    })
+}

@@ -1,0 +1,132 @@
+//! Which tests run at the same time: what each needs decides it.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// What a test needs for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Nodes, at most: it shares a cluster with others, and the domain.
+    Nodes,
+    /// Nodes and a domain, for whoever leads under a domain releases every pod behind its gate and counts all undecided ones.
+    Domain,
+    /// A cluster: it installs edgeward or its custom resources, which speak to every edgeward there.
+    Cluster,
+    /// The machine: its figures are of one that does nothing else. Such rows are listed last.
+    Machine,
+}
+
+/// How many share a cluster at the same time. They mostly wait.
+const SHARING: usize = 8;
+
+/// How many clusters there are for those that need one.
+pub(crate) const CLUSTERS: usize = 2;
+
+/// Lets tests run as soon as nobody is in their way, in the order of their rows.
+pub(crate) struct SideBySide {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    waiting: Vec<(&'static str, Needs)>,
+    running: Vec<Needs>,
+    /// Which of the clusters for a test alone are free.
+    clusters: Vec<usize>,
+}
+
+/// While it lives, its test runs.
+pub(crate) struct Turn<'s> {
+    all: &'s SideBySide,
+    needs: Needs,
+    /// The cluster that the test has for itself, where it needs one.
+    pub(crate) cluster: Option<usize>,
+}
+
+impl SideBySide {
+    /// Of the tests that are to run.
+    pub(crate) fn of(waiting: Vec<(&'static str, Needs)>) -> Self {
+        let state = State {
+            waiting,
+            running: Vec::new(),
+            clusters: (0..CLUSTERS).rev().collect(),
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Waits until this test may run.
+    pub(crate) fn turn(&self, name: &str, needs: Needs) -> Turn<'_> {
+        let is_late = |state: &mut State| !state.lets(name, needs);
+        let state = self.changed.wait_while(self.state(), is_late);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.waiting.retain(|(waiting, _)| *waiting != name);
+        state.running.push(needs);
+        let cluster = match needs.lane() {
+            Lane::Cluster => state.clusters.pop(),
+            Lane::Shared | Lane::Alone => None,
+        };
+        drop(state);
+        // It may be the next one's turn as well.
+        self.changed.notify_all();
+        Turn {
+            all: self,
+            needs,
+            cluster,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn lets(&self, name: &str, needs: Needs) -> bool {
+        let mut equals = self.waiting.iter().filter(|(_, other)| other.lane() == needs.lane());
+        let is_first = equals.next().is_some_and(|(first, _)| *first == name);
+        let running = |lane: Lane| self.running.iter().filter(|other| other.lane() == lane).count();
+        is_first
+            && match needs.lane() {
+                Lane::Shared => running(Lane::Shared) < SHARING && running(Lane::Alone) == 0,
+                Lane::Cluster => !self.clusters.is_empty() && running(Lane::Alone) == 0,
+                Lane::Alone => {
+                    self.running.is_empty() && self.waiting.iter().all(|(_, other)| other.lane() == Lane::Alone)
+                }
+            }
+    }
+}
+
+/// Where a test runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    /// Beside others in the cluster that they share.
+    Shared,
+    /// In a cluster for itself.
+    Cluster,
+    /// When all others are over.
+    Alone,
+}
+
+impl Needs {
+    fn lane(self) -> Lane {
+        match self {
+            Self::Nodes | Self::Domain => Lane::Shared,
+            Self::Cluster => Lane::Cluster,
+            Self::Machine => Lane::Alone,
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.all.state();
+        if let Some(at) = state.running.iter().position(|needs| *needs == self.needs) {
+            state.running.swap_remove(at);
+        }
+        state.clusters.extend(self.cluster);
+        drop(state);
+        self.all.changed.notify_all();
+    }
+}

@@ -1,0 +1,69 @@
+//! What `cargo xtask soak` finds, as tables for `docs/reliability.md` and `docs/decision.md`.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+/// A table of the page, by what stands above its columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Table {
+    /// Many pods at once.
+    Burst,
+    /// Deployments that replace their pods.
+    Rollouts,
+    /// Replicas that come and go.
+    Replicas,
+    /// Certificates that are replaced.
+    Certificates,
+    /// Clients that mean harm.
+    Strangers,
+}
+
+static ROWS: Mutex<Vec<(Table, String)>> = Mutex::new(Vec::new());
+
+impl Table {
+    /// Adds what was found, beside what it was found of.
+    pub fn row(self, of: &str, found: &[&dyn fmt::Display]) {
+        let cells: String = found.iter().map(|cell| format!(" {cell} |")).collect();
+        let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.push((self, format!("| {of} |{cells}")));
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Burst => "A burst",
+            Self::Rollouts => "Replicas of nine in the cloud after each rollout",
+            Self::Replicas => "Replicas that come and go",
+            Self::Certificates => "Certificates that are replaced",
+            Self::Strangers => "Strangers",
+        }
+    }
+
+    fn columns(self) -> &'static [&'static str] {
+        match self {
+            Self::Burst => &["CPU bound at the edge", "unschedulable", "in the cloud"],
+            Self::Rollouts => &["in the cloud"],
+            Self::Replicas => &["created", "failed", "undecided"],
+            Self::Certificates => &["seconds", "connections", "created", "failed", "undecided"],
+            Self::Strangers => &["found"],
+        }
+    }
+}
+
+/// Prints what there is of each table.
+pub fn print() {
+    let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
+    rows.sort_by_key(|(table, _)| *table);
+    for of_one in rows.chunk_by(|(one, _), (other, _)| one == other) {
+        let Some((table, _)) = of_one.first() else { continue };
+        let columns = table.columns();
+        println!(
+            "\n## {}\n\n| | {} |\n|---|{}",
+            table.title(),
+            columns.join(" | "),
+            "---:|".repeat(columns.len())
+        );
+        for (_, row) in of_one {
+            println!("{row}");
+        }
+    }
+}

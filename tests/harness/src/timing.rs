@@ -1,0 +1,17 @@
+//! How long a test took, said where `cargo xtask test` reads it: libtest-mimic does not tell.
+
+use std::time::{Duration, Instant};
+
+/// Shorter ones are not worth a line.
+const LONG: Duration = Duration::from_secs(10);
+
+/// Runs the test of this name, and tells on stdout when it took long.
+pub fn timed<T>(name: &str, run: impl FnOnce() -> T) -> T {
+    let started = Instant::now();
+    let ended = run();
+    let took = started.elapsed();
+    if took >= LONG {
+        println!("time: {name} {:.1} s", took.as_secs_f64());
+    }
+    ended
+}

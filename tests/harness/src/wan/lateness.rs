@@ -1,0 +1,43 @@
+//! How late the machine is: a link of milliseconds cannot be judged by programs that wait longer than that for a processor.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// As late as this, a probe may be taken for one over a slower link.
+pub const TOO_LATE: Duration = Duration::from_millis(40);
+
+const SLEEP: Duration = Duration::from_millis(5);
+
+/// Sleeps again and again, and notes how late it is woken.
+pub struct Lateness {
+    ended: Arc<AtomicBool>,
+    sleeper: JoinHandle<Duration>,
+}
+
+impl Lateness {
+    /// From now on.
+    pub fn measure() -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let sleeper = thread::spawn({
+            let ended = Arc::clone(&ended);
+            move || {
+                let mut most = Duration::ZERO;
+                while !ended.load(Ordering::Relaxed) {
+                    let asleep = Instant::now();
+                    thread::sleep(SLEEP);
+                    most = most.max(asleep.elapsed().saturating_sub(SLEEP));
+                }
+                most
+            }
+        });
+        Self { ended, sleeper }
+    }
+
+    /// The most that it was.
+    pub fn most(self) -> Duration {
+        self.ended.store(true, Ordering::Relaxed);
+        self.sleeper.join().unwrap_or_default()
+    }
+}

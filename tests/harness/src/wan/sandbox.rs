@@ -1,0 +1,74 @@
+//! Namespaces of network and mounts around the whole run, which end with its last process: the machine's own
+//! interfaces, routes and settings cannot be reached from there, and the names of `ip netns` are private to it.
+
+use std::env;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use anyhow::{Context, Error, Result, anyhow, ensure};
+
+/// First argument of the run that is inside.
+pub const INSIDE: &str = "--inside-of-the-sandbox";
+
+/// As root, else as root of a user namespace, which needs no privilege where the kernel's settings allow it.
+const WAYS: [&[&str]; 2] = [&["--mount", "--net"], &["--map-root-user", "--mount", "--net"]];
+
+/// Where `ip netns` keeps its names.
+const PRIVATE_NAMES: &str = "mount -t tmpfs edgeward-wan /run";
+
+/// Everything the tests do to the system, tried once; each is named when it fails.
+const NEEDED: [(&str, &str); 3] = [
+    ("a mount of our own", PRIVATE_NAMES),
+    ("`ip netns` (Debian: iproute2)", "ip netns add test"),
+    ("a TUN device (/dev/net/tun)", "ip -n test tuntap add dev test mode tun"),
+];
+
+/// Continues this program in the sandbox. Comes back only where there is none, with the reason for every way.
+pub fn enter(args: &[String]) -> Error {
+    let mut reasons = Vec::new();
+    for way in WAYS {
+        match attempt(way) {
+            Err(reason) => reasons.push(format!("with `unshare {}`: {reason:#}", way.join(" "))),
+            Ok(()) => return start(way, args),
+        }
+    }
+    anyhow!("there is no place for a WAN; {}", reasons.join("; "))
+}
+
+fn attempt(way: &[&str]) -> Result<()> {
+    let run = |script: &str| {
+        let output = unshare(way).args(["sh", "-c", script]).output();
+        let output = output.context("there is no `unshare` (Debian: util-linux)")?;
+        let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', ", ");
+        ensure!(output.status.success(), said);
+        Ok(())
+    };
+    run("true").context("no network namespaces")?;
+    // Each with those before it: a sandbox ends with its command.
+    let mut script = String::from("true");
+    for (what, step) in NEEDED {
+        script = format!("{script} && {step}");
+        run(&script).with_context(|| format!("no {}", what.trim_start_matches("a ")))?;
+    }
+    Ok(())
+}
+
+fn start(way: &[&str], args: &[String]) -> Error {
+    let program = match env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error.into(),
+    };
+    let script = format!("{PRIVATE_NAMES} && exec \"$0\" {INSIDE} \"$@\"");
+    unshare(way)
+        .args(["sh", "-c", &script])
+        .arg(program)
+        .args(args)
+        .exec()
+        .into()
+}
+
+fn unshare(way: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(way).arg("--");
+    command
+}

@@ -1,0 +1,60 @@
+//! The certificate that the API server shows to webhooks.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+
+use crate::documentation::documented;
+use crate::installed::NAME;
+
+/// Where the documentation has what the API server reads.
+const FOLDER: &str = "/etc/kubernetes/pki/edgeward";
+
+/// To whom the run's API server shows its certificate: the Service of the test about it.
+pub const SERVICE: &str = "edgeward.shown-by-the-api-server.svc";
+
+/// What the run's API server is told of client certificates: one for [`SERVICE`], which is not there before the test makes
+/// it, and none for anybody else.
+pub struct WebhookCredentials {
+    /// Instead of [`FOLDER`].
+    folder: PathBuf,
+    /// The port of the Service, held from the start, for the API server must know it then.
+    listener: TcpListener,
+}
+
+impl WebhookCredentials {
+    pub(crate) fn write(dir: &Path) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let folder = dir.join("webhook-credentials");
+        fs::create_dir(&folder)?;
+        let here = |text: &str| text.replace(FOLDER, &folder.display().to_string());
+        let configuration = documented("yaml", "kind: AdmissionConfiguration")?;
+        fs::write(folder.join("admission.yaml"), here(configuration))?;
+        let known = documented("yaml", "kind: Config\n")?;
+        let service = format!("- name: {SERVICE}:{}\n", listener.local_addr()?.port());
+        let ours = known.replace(&format!("- name: {NAME}\n"), &service);
+        ensure!(ours != known, "{known}");
+        fs::write(folder.join("webhooks.kubeconfig"), here(&ours))?;
+        Ok(Self { folder, listener })
+    }
+
+    /// For `--admission-control-config-file`.
+    pub(crate) fn configuration(&self) -> PathBuf {
+        self.folder.join("admission.yaml")
+    }
+
+    /// Has the API server show `client.crt` of this directory, with its `client.key`, from now on.
+    pub fn set(&self, dir: &Path) -> Result<()> {
+        for file in ["client.crt", "client.key"] {
+            fs::copy(dir.join(file), self.folder.join(file))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the connections to the Service.
+    pub fn listener(&self) -> Result<TcpListener> {
+        Ok(self.listener.try_clone()?)
+    }
+}

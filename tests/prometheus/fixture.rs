@@ -1,0 +1,168 @@
+//! One Prometheus server with its exporter, the way to it, and those who ask.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, ensure};
+use edgeward::instruments::metrics::Metrics;
+use edgeward::platform::clock::Clock;
+use edgeward::sources::prometheus::{Outcome, Poller};
+use edgeward_core::cluster::telemetry::Telemetry;
+use edgeward_core::config::{Config, Input, Prometheus, Query};
+use edgeward_core::units::{Micros, Moment};
+use edgeward_harness::process::{Process, free_addresses, tail};
+use edgeward_harness::wait::{BOUND, eventually};
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::exporter::Exporter;
+use crate::proxy::Proxy;
+
+/// No test lasts as long.
+pub(crate) const LONG: Micros = Micros::from_secs(3_600);
+
+pub(crate) struct Fixture {
+    pub(crate) exporter: Exporter,
+    pub(crate) proxy: Proxy,
+    runtime: Handle,
+    program: PathBuf,
+    address: SocketAddr,
+    server: Option<Process>,
+    dir: TempDir,
+}
+
+impl Fixture {
+    pub(crate) fn open(program: &Path, runtime: Handle) -> Result<Self> {
+        let exporter = Exporter::start(&runtime)?;
+        let [address] = free_addresses()?;
+        let dir = tempfile::Builder::new().prefix("edgeward-prometheus-").tempdir()?;
+        let config = format!(
+            "global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}\n\
+             scrape_configs: [{{job_name: edge, honor_labels: true, static_configs: [{{targets: ['{}']}}]}}]\n",
+            exporter.address
+        );
+        fs::write(dir.path().join("prometheus.yml"), config)?;
+        let mut fixture = Self {
+            proxy: Proxy::start(&runtime, address)?,
+            exporter,
+            runtime,
+            program: program.to_owned(),
+            address,
+            server: None,
+            dir,
+        };
+        fixture.start_server()?;
+        Ok(fixture)
+    }
+
+    pub(crate) fn start_server(&mut self) -> Result<()> {
+        let dir = self.dir.path().display();
+        let args = [
+            format!("--config.file={dir}/prometheus.yml"),
+            format!("--storage.tsdb.path={dir}/data"),
+            format!("--web.listen-address={}", self.address),
+        ];
+        self.server = Some(Process::start("prometheus", &self.program, &args, self.dir.path())?);
+        Ok(())
+    }
+
+    /// Kills it.
+    pub(crate) fn stop_server(&mut self) {
+        self.server = None;
+    }
+
+    pub(crate) fn tail(&self) -> String {
+        tail(&self.dir.path().join("prometheus.log"))
+    }
+
+    /// Somebody who asks through the proxy, often, and takes values that are up to `staleness` old.
+    pub(crate) fn asker(&self, questions: &[(Input, &str)], staleness: Micros) -> Result<Asker> {
+        let query = |&(input, promql): &(Input, &str)| Query {
+            input,
+            promql: promql.to_owned(),
+            period: Micros::from_millis(100),
+            timeout: Micros::from_secs(2),
+            staleness,
+        };
+        let settings = Prometheus {
+            url: format!("http://{}", self.proxy.address),
+            required: true,
+            token_file: None,
+            ca_file: None,
+            queries: questions.iter().map(query).collect(),
+        };
+        let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new()));
+        let config = Arc::new(Config::default());
+        let poller = Poller::open(&settings, config, clock, Arc::clone(&metrics));
+        let poller = self.runtime.block_on(poller)?;
+        Ok(Asker {
+            telemetry: poller.telemetry(),
+            clock,
+            metrics,
+            task: self.runtime.spawn(poller.follow()),
+        })
+    }
+}
+
+/// A poller at work, until it is dropped.
+pub(crate) struct Asker {
+    telemetry: watch::Receiver<Telemetry>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Asker {
+    /// What it knows, now.
+    pub(crate) fn knows<T>(&self, read: impl FnOnce(&Telemetry, Moment) -> T) -> T {
+        read(&self.telemetry.borrow(), self.clock.moment())
+    }
+
+    /// Waits until it knows that.
+    pub(crate) fn learns(&self, what: &str, holds: impl Fn(&Telemetry, Moment) -> bool) -> Result<()> {
+        eventually(what, BOUND, || {
+            let telemetry = self.telemetry.borrow().clone();
+            ensure!(
+                holds(&telemetry, self.clock.moment()),
+                "{telemetry:#?}\n{}",
+                self.counts()
+            );
+            Ok(())
+        })
+    }
+
+    /// Waits until one more question ends so.
+    pub(crate) fn sees(&self, input: Input, outcome: Outcome) -> Result<()> {
+        let before = self.count(input, outcome);
+        eventually(outcome.as_str(), BOUND, || {
+            let count = self.count(input, outcome);
+            (count > before).then_some(()).ok_or_else(|| anyhow!(self.counts()))
+        })
+    }
+
+    fn count(&self, input: Input, outcome: Outcome) -> u64 {
+        let (query, result) = (input.as_str(), outcome.as_str());
+        let series = format!("edgeward_prometheus_queries_total{{query=\"{query}\",result=\"{result}\"}} ");
+        let counts = self.counts();
+        let count = counts.lines().find_map(|line| line.strip_prefix(&*series));
+        count.and_then(|count| count.parse().ok()).unwrap_or(0)
+    }
+
+    fn counts(&self) -> String {
+        let page = self.metrics.encode();
+        let lines = page
+            .lines()
+            .filter(|line| line.starts_with("edgeward_prometheus_queries_total"));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}

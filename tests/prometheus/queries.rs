@@ -1,0 +1,275 @@
+//! What happens between edgeward and a real server.
+
+use anyhow::{Context as _, Result, ensure};
+use edgeward::platform::yaml;
+use edgeward::sources::prometheus::Outcome;
+use edgeward_core::cluster::telemetry::Telemetry;
+use edgeward_core::config::{Config, Input, Query};
+use edgeward_core::model::link::LinkState;
+use edgeward_core::model::slo::Class;
+use edgeward_core::units::{Bytes, Micros, Millicores, Moment, Permille};
+
+use crate::fixture::{Asker, Fixture, LONG};
+use crate::proxy::Way;
+
+const CPU: (Input, &str) = (Input::EdgeFreeCpu, "sum(free_cores)");
+
+fn cpu(telemetry: &Telemetry, now: Moment) -> Option<Millicores> {
+    telemetry.edge_free_cpu(now).map(|sample| sample.value)
+}
+
+fn learns_cpu(asker: &Asker, millicores: Option<i64>) -> Result<()> {
+    let expected = millicores.map(Millicores);
+    asker.learns(&format!("free CPU is {expected:?}"), |telemetry, now| {
+        cpu(telemetry, now) == expected
+    })
+}
+
+pub(crate) fn values_arrive_in_their_units(fixture: &mut Fixture) -> Result<()> {
+    fixture.exporter.says(&[
+        "free_cores{node=\"e1\"} 1.5",
+        "free_cores{node=\"e2\"} 2.25",
+        "free_bytes 1073741824.9",
+        // What a histogram of seconds exports.
+        "work_seconds_sum{site=\"edge\",class=\"batch\"} 90",
+        "work_seconds_count{site=\"edge\",class=\"batch\"} 60",
+        "work_seconds_sum{site=\"cloud\",class=\"latency\"} 3",
+        "work_seconds_count{site=\"cloud\",class=\"latency\"} 40",
+        "wan_rtt_seconds{site=\"cloud\"} 0.0255",
+        "wan_lost{site=\"cloud\"} 1",
+        "wan_sent{site=\"cloud\"} 400",
+    ]);
+    let asker = fixture.asker(
+        &[
+            CPU,
+            (Input::EdgeFreeMemory, "free_bytes"),
+            (
+                Input::Processing,
+                "sum by (site, class) (work_seconds_sum) / sum by (site, class) (work_seconds_count)",
+            ),
+            (Input::WanRtt, "max by (site) (wan_rtt_seconds)"),
+            (Input::WanLoss, "sum by (site) (wan_lost) / sum by (site) (wan_sent)"),
+        ],
+        LONG,
+    )?;
+    learns_cpu(&asker, Some(3_750))?;
+    asker.learns("free memory", |telemetry, now| {
+        telemetry.edge_free_memory(now).map(|sample| sample.value) == Some(Bytes(1 << 30))
+    })?;
+    asker.learns("processing times", |telemetry, now| {
+        let [edge, cloud] = ["edge", "cloud"].map(|site| telemetry.processing(site, now));
+        edge[Class::Batch] == Some(Micros::from_millis(1_500)) && cloud[Class::Latency] == Some(Micros::from_millis(75))
+    })?;
+    asker.learns("a link", |telemetry, now| {
+        telemetry.link("cloud", None, now).is_some_and(|link| {
+            link.state == LinkState::Healthy
+                && link.rtt == Some(Micros(25_500))
+                && link.loss == Some(Permille(3))
+                && link.as_of <= now
+        })
+    })?;
+    // All of them answer, so what was seen of the cluster is as old as it is.
+    let ttl = Micros::from_secs(60);
+    asker.learns("a view that is not stale", |telemetry, now| {
+        telemetry.kubernetes_as_of(now, ttl) == now
+    })?;
+
+    fixture.exporter.says(&["free_cores 0"]);
+    learns_cpu(&asker, Some(0))
+}
+
+pub(crate) fn a_wrong_exporter(fixture: &mut Fixture) -> Result<()> {
+    let gauge = (Input::EdgeFreeCpu, "free_cores");
+    fixture.exporter.says(&["free_cores 4"]);
+    let asker = fixture.asker(&[gauge], LONG)?;
+    learns_cpu(&asker, Some(4_000))?;
+    let forgetful = fixture.asker(&[gauge], Micros::from_secs(3))?;
+    learns_cpu(&forgetful, Some(4_000))?;
+
+    for (lines, expected) in [
+        (&["free_cores NaN"][..], Outcome::NotANumber),
+        (&["free_cores +Inf"][..], Outcome::NotANumber),
+        (&["free_cores -3"][..], Outcome::OutOfRange),
+        (
+            &["free_cores{node=\"a\"} 1", "free_cores{node=\"b\"} 2"][..],
+            Outcome::Ambiguous,
+        ),
+        (&["something_else 1"][..], Outcome::Empty),
+    ] {
+        fixture.exporter.says(lines);
+        asker.sees(Input::EdgeFreeCpu, expected)?;
+        ensure!(
+            asker.knows(cpu) == Some(Millicores(4_000)),
+            "{expected:?} took the value away"
+        );
+    }
+    fixture.exporter.fails();
+    asker.sees(Input::EdgeFreeCpu, Outcome::Empty)?;
+    learns_cpu(&forgetful, None)?;
+
+    fixture.exporter.says(&["free_cores 5"]);
+    learns_cpu(&asker, Some(5_000))?;
+    learns_cpu(&forgetful, Some(5_000))
+}
+
+/// The queries of every configuration in `docs/prometheus.md`.
+fn documented() -> Result<Vec<Vec<Query>>> {
+    let page = include_str!("../../docs/prometheus.md");
+    let blocks = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let read = |block| {
+        let document = yaml::parse_one(block, "docs/prometheus.md")?;
+        let config = Config::read(&document)?;
+        Ok(config.prometheus.context("no section `prometheus`")?.queries)
+    };
+    blocks.map(read).collect()
+}
+
+pub(crate) fn the_documented_questions(fixture: &mut Fixture) -> Result<()> {
+    let documented = documented()?;
+    ensure!(documented.len() == 2);
+    let said = |work_seconds: u32, work: u32| {
+        let work = format!(
+            "work_seconds_sum{{site=\"edge\",class=\"batch\"}} {work_seconds}\n\
+             work_seconds_count{{site=\"edge\",class=\"batch\"}} {work}\n\
+             work_seconds_count{{site=\"edge\",class=\"latency\"}} 7"
+        );
+        fixture.exporter.says(&[
+            "node_cpu_seconds_total{mode=\"idle\",node=\"edge-1\",cpu=\"0\"} 5",
+            "node_memory_MemAvailable_bytes{node=\"edge-1\"} 4096",
+            "node_memory_MemAvailable_bytes{node=\"edge-2\"} 4096",
+            "node_memory_MemAvailable_bytes{node=\"cloud-1\"} 4096",
+            &work,
+            "probe_icmp_duration_seconds{phase=\"rtt\",job=\"wan\",site=\"cloud\"} 0.02",
+            "probe_icmp_duration_seconds{phase=\"setup\",job=\"wan\",site=\"cloud\"} 9",
+            "probe_success{job=\"wan\",site=\"cloud\"} 1",
+            "kube_node_status_allocatable{resource=\"cpu\",node=\"edge-1\"} 4",
+            "kube_node_status_allocatable{resource=\"cpu\",node=\"cloud-1\"} 64",
+            "kube_node_status_allocatable{resource=\"memory\",node=\"edge-1\"} 4096",
+            "kube_pod_container_resource_requests{resource=\"cpu\",node=\"edge-1\",namespace=\"n\",pod=\"a\",container=\"x\"} 1",
+            "kube_pod_container_resource_requests{resource=\"cpu\",node=\"edge-1\",namespace=\"n\",pod=\"a\",container=\"y\"} 0.5",
+            "kube_pod_container_resource_requests{resource=\"cpu\",node=\"edge-1\",namespace=\"n\",pod=\"done\",container=\"x\"} 2",
+            "kube_pod_container_resource_requests{resource=\"memory\",node=\"edge-1\",namespace=\"n\",pod=\"a\",container=\"x\"} 96",
+            "kube_pod_status_phase{namespace=\"n\",pod=\"a\",phase=\"Pending\"} 0",
+            "kube_pod_status_phase{namespace=\"n\",pod=\"a\",phase=\"Running\"} 1",
+            "kube_pod_status_phase{namespace=\"n\",pod=\"done\",phase=\"Running\"} 0",
+            "kube_pod_status_phase{namespace=\"n\",pod=\"done\",phase=\"Succeeded\"} 1",
+        ]);
+    };
+    let ask = |queries: &[Query]| {
+        let questions: Vec<_> = queries.iter().map(|query| (query.input, &*query.promql)).collect();
+        fixture.asker(&questions, LONG)
+    };
+    said(10, 5);
+    let memory = |bytes: i64| {
+        move |telemetry: &Telemetry, now: Moment| {
+            telemetry.edge_free_memory(now).map(|sample| sample.value) == Some(Bytes(bytes))
+        }
+    };
+    let measured = ask(&documented[0])?;
+    measured.learns("available memory", memory(8_192))?;
+    // A rate needs two scrapes, and the second to be another.
+    said(13, 7);
+    measured.learns("a mean time", |telemetry, now| {
+        telemetry.processing("edge", now).0 == [None, None, Some(Micros::from_millis(1_500))]
+    })?;
+    learns_cpu(&measured, Some(0))?;
+    measured.learns("a link", |telemetry, now| {
+        let link = telemetry.link("cloud", None, now);
+        link.is_some_and(|link| link.rtt == Some(Micros(20_000)) && link.loss == Some(Permille(0)))
+    })?;
+
+    let requested = ask(&documented[1])?;
+    learns_cpu(&requested, Some(2_500))?;
+    requested.learns("memory not requested", memory(4_000))
+}
+
+pub(crate) fn wrong_questions(fixture: &mut Fixture) -> Result<()> {
+    fixture.exporter.says(&[
+        "free_cores 4",
+        "wan_rtt_seconds{site=\"moon\"} 0.02",
+        "wan_lost_ratio 0.001",
+    ]);
+    // The server is up when this one is answered.
+    learns_cpu(&fixture.asker(&[CPU], LONG)?, Some(4_000))?;
+    for (input, promql, expected) in [
+        (Input::EdgeFreeCpu, "sum(free_cores", Outcome::Rejected),
+        (
+            Input::EdgeFreeCpu,
+            "up * on () {__name__=~'free_cores|wan_lost_ratio'}",
+            Outcome::Rejected,
+        ),
+        (Input::EdgeFreeCpu, "scalar(free_cores)", Outcome::NotAVector),
+        (Input::EdgeFreeCpu, "free_cores[1m]", Outcome::NotAVector),
+        (Input::EdgeFreeCpu, "'four'", Outcome::NotAVector),
+        (Input::WanRtt, "wan_rtt_seconds", Outcome::Label),
+        (Input::WanLoss, "wan_lost_ratio", Outcome::Label),
+        (Input::Processing, "free_cores", Outcome::Label),
+    ] {
+        let asker = fixture.asker(&[(input, promql)], LONG)?;
+        asker.sees(input, expected).map_err(|error| error.context(promql))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn stopped_and_started_again(fixture: &mut Fixture) -> Result<()> {
+    let ttl = Micros::from_secs(60);
+    let is_stale = |telemetry: &Telemetry, now: Moment| now.since(telemetry.kubernetes_as_of(now, ttl)) > ttl;
+    fixture.exporter.says(&["free_cores 4"]);
+    let asker = fixture.asker(&[CPU], LONG)?;
+    let forgetful = fixture.asker(&[CPU], Micros::from_secs(3))?;
+    learns_cpu(&asker, Some(4_000))?;
+    learns_cpu(&forgetful, Some(4_000))?;
+
+    fixture.stop_server();
+    fixture.exporter.says(&["free_cores 6"]);
+    asker.sees(Input::EdgeFreeCpu, Outcome::Unreachable)?;
+    ensure!(
+        asker.knows(cpu) == Some(Millicores(4_000)),
+        "the last value stays until it is stale"
+    );
+    forgetful.learns("nothing any more, though it is required", |telemetry, now| {
+        cpu(telemetry, now).is_none() && is_stale(telemetry, now)
+    })?;
+    ensure!(!asker.knows(is_stale));
+
+    fixture.start_server()?;
+    learns_cpu(&asker, Some(6_000))?;
+    forgetful.learns("free CPU, and is not stale", |telemetry, now| {
+        cpu(telemetry, now) == Some(Millicores(6_000)) && !is_stale(telemetry, now)
+    })
+}
+
+pub(crate) fn slow_broken_and_right_again(fixture: &mut Fixture) -> Result<()> {
+    fixture.exporter.says(&["free_cores 4"]);
+    let asker = fixture.asker(&[CPU], LONG)?;
+    learns_cpu(&asker, Some(4_000))?;
+    for (way, expected) in [
+        (Way::Slow, Outcome::Timeout),
+        (
+            Way::Answers("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\noops"),
+            Outcome::ServerError,
+        ),
+        (
+            Way::Answers("HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n<html>log in</ht"),
+            Outcome::Malformed,
+        ),
+        (
+            Way::Answers("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n"),
+            Outcome::Rejected,
+        ),
+        (Way::Answers("SSH-2.0-no\r\n"), Outcome::Unreachable),
+    ] {
+        fixture.proxy.leads(way);
+        asker.sees(Input::EdgeFreeCpu, expected)?;
+        ensure!(
+            asker.knows(cpu) == Some(Millicores(4_000)),
+            "{expected:?} took the value away"
+        );
+    }
+    fixture.exporter.says(&["free_cores 5"]);
+    fixture.proxy.leads(Way::Open);
+    learns_cpu(&asker, Some(5_000))
+}

@@ -1,0 +1,12 @@
+//! The live view of a cluster where nothing happens.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::live::is_quiet;
+
+/// Nothing happens for five minutes, and with the default the view is not stale.
+pub(crate) fn five_quiet_minutes(fixture: &Fixture<'_>) -> Result<()> {
+    is_quiet(fixture, Duration::from_secs(300), "60s")
+}

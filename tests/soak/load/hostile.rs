@@ -1,0 +1,275 @@
+//! Strangers who reach the port and mean harm, while reviews go on.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use edgeward_harness::checkout::is_ci;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::load::replicas::{Replicas, nodes};
+use edgeward_harness::load::{highest_steady, under_load};
+use edgeward_harness::tables::Table;
+use edgeward_harness::wait::BOUND;
+use futures::StreamExt as _;
+use futures::stream;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// What `deploy/base` allows the container.
+const MEMORY_KIB: u64 = 256 * 1024;
+
+const IDLE: usize = 10_000;
+const HALF_OPEN: usize = 2_000;
+const SLOW: usize = 300;
+const LARGE: usize = 60;
+const GARBAGE: usize = 500;
+
+/// How many of them connect at the same time.
+const AT_ONCE: usize = 8;
+
+/// Between two bytes of a slow client.
+const DRIP: Duration = Duration::from_millis(500);
+
+/// Strangers who know where every replica listens.
+#[derive(Clone)]
+struct Strangers {
+    connector: TlsConnector,
+    replicas: Vec<SocketAddr>,
+}
+
+/// One kind of attack after the other: reviews go on, and no replica takes more memory than its container has.
+pub(crate) fn hostile_clients(fixture: &Fixture<'_>) -> Result<()> {
+    let idle = IDLE.min(files()?);
+    if idle < IDLE {
+        let fewer = format!("only {idle} of {IDLE} idle connections are tried, for more files cannot be open");
+        ensure!(!is_ci(), "{fewer}");
+        println!("load: {fewer}");
+    }
+    let nodes = nodes(fixture)?;
+    let pace = highest_steady(fixture, &nodes)?;
+    let replicas = Replicas::open(fixture, &nodes, pace)?;
+    let strangers = Strangers::of(&replicas)?;
+    // Of their own, for they are no part of the load.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+
+    let memory = |field: &str| -> Result<Vec<u64>> {
+        let members = replicas.members.iter();
+        members.map(|member| Ok(member.memory_kib(field)? / 1024)).collect()
+    };
+    let before = memory("VmRSS")?;
+    println!("load: MiB resident before: {before:?}");
+    let report = under_load(fixture, &nodes, pace, |load| {
+        let during = |attack: &str, begun: Duration| -> Result<()> {
+            load.lasts(Duration::from_secs(1))?;
+            let seconds = (load.time() - begun).as_secs_f64();
+            println!("load: {attack}, {seconds:.0} s: MiB resident: {:?}", memory("VmRSS")?);
+            Ok(())
+        };
+        let begun = load.time();
+        let held = runtime.block_on(strangers.connected(idle));
+        ensure!(held.len() > idle / 2, "{} of {idle} connected", held.len());
+        during(&format!("{} idle connections", held.len()), begun)?;
+        drop(held);
+
+        let begun = load.time();
+        let held = runtime.block_on(strangers.half_open(HALF_OPEN));
+        let opened = held.len();
+        ensure!(opened > HALF_OPEN / 2, "{opened} of {HALF_OPEN} connected");
+        during(&format!("{opened} half-open handshakes"), begun)?;
+        runtime.block_on(closed(held)).context("half-open handshakes")?;
+
+        let begun = load.time();
+        let cut = runtime.block_on(strangers.all(SLOW, slow_head))?;
+        during(&format!("{cut} slow heads, each cut"), begun)?;
+
+        let begun = load.time();
+        let cut = runtime.block_on(strangers.all(SLOW, slow_body))?;
+        during(&format!("{cut} slow bodies, each cut"), begun)?;
+
+        let begun = load.time();
+        let refused = runtime.block_on(strangers.all(LARGE, large_body))?;
+        during(&format!("{refused} bodies of 8 MiB, each refused"), begun)?;
+
+        let begun = load.time();
+        let held = runtime.block_on(strangers.garbage(GARBAGE));
+        let sent = held.len();
+        ensure!(sent > GARBAGE / 2, "{sent} of {GARBAGE} connected");
+        runtime.block_on(closed(held)).context("garbage")?;
+        during(&format!("{sent} times garbage"), begun)
+    })?;
+    let most = memory("VmHWM")?;
+    println!("load: hostile clients: {report}; MiB resident at most: {most:?}");
+    let (failed, undecided) = (report.failed.len(), report.undecided.len());
+    let pods = format!("{}, {failed}, {undecided}", report.created);
+    Table::Strangers.row("pods created, failed, undecided", &[&pods]);
+    Table::Strangers.row("MiB resident of each replica before", &[&format!("{before:?}")]);
+    Table::Strangers.row("at most", &[&format!("{most:?}")]);
+    report.is_clean()?;
+    for (member, most) in replicas.members.iter().zip(most) {
+        ensure!(most < MEMORY_KIB / 1024, "{most} MiB");
+        let refused = member.count("edgeward_connections_refused_total", &[("port", "admission")])?;
+        ensure!(refused > 0, "it was never full");
+    }
+    Ok(())
+}
+
+/// How many connections the test may have beside its other files, which is raised to what the system allows.
+fn files() -> Result<usize> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    )?;
+    let files = limit.maximum.map_or(usize::MAX, |files| files as usize);
+    Ok(files.saturating_sub(2_000))
+}
+
+impl Strangers {
+    fn of(replicas: &Replicas<'_, '_>) -> Result<Self> {
+        let members = &replicas.members;
+        let mut roots = RootCertStore::empty();
+        let ca = &members.first().context("no replica")?.ca;
+        roots.add(rustls::pki_types::CertificateDer::from_pem_slice(ca.as_bytes())?)?;
+        let config = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self {
+            connector: TlsConnector::from(std::sync::Arc::new(config)),
+            replicas: members.iter().map(|member| member.admission()).collect(),
+        })
+    }
+
+    /// So many connections; those that were put out during their handshake are left out.
+    async fn connected(&self, count: usize) -> Vec<TlsStream<TcpStream>> {
+        let connecting = stream::iter(0..count).map(|i| self.connect(i));
+        let connected = connecting.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await;
+        connected.into_iter().flatten().collect()
+    }
+
+    /// So many are connected at the same time and do this, all of which must come to its end.
+    async fn all<F>(&self, count: usize, act: impl Fn(TlsStream<TcpStream>) -> F) -> Result<usize>
+    where
+        F: Future<Output = Result<()>>,
+    {
+        let strangers = self.connected(count).await;
+        let connected = strangers.len();
+        ensure!(connected > count / 2, "{connected} of {count} connected");
+        let acts = futures::future::join_all(strangers.into_iter().map(act));
+        let ends = tokio::time::timeout(BOUND, acts).await.context("some are not cut")?;
+        ends.into_iter().collect::<Result<Vec<_>>>()?;
+        Ok(connected)
+    }
+
+    async fn connect(&self, i: usize) -> Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(self.replicas[i % self.replicas.len()]).await?;
+        Ok(self
+            .connector
+            .connect(ServerName::try_from("localhost")?, stream)
+            .await?)
+    }
+
+    /// Connections that begin a handshake: the first bytes of a record that is longer.
+    async fn half_open(&self, count: usize) -> Vec<TcpStream> {
+        let mut held = Vec::new();
+        for i in 0..count {
+            let Ok(mut stream) = TcpStream::connect(self.replicas[i % self.replicas.len()]).await else {
+                continue;
+            };
+            // May have been put out already.
+            let _ = stream.write_all(&[22, 3, 1, 2, 0, 1, 0]).await;
+            held.push(stream);
+        }
+        held
+    }
+
+    /// Connections on which what is no TLS was sent.
+    async fn garbage(&self, count: usize) -> Vec<TcpStream> {
+        let garbage: Vec<u8> = (0..4096_u32)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
+        let mut held = Vec::new();
+        for i in 0..count {
+            if let Ok(mut stream) = TcpStream::connect(self.replicas[i % self.replicas.len()]).await {
+                // May have been refused on its way.
+                let _ = stream.write_all(&garbage[i % 2048..]).await;
+                held.push(stream);
+            }
+        }
+        held
+    }
+}
+
+/// Fails unless the other side closes all of them, for which it has the ten seconds of a handshake.
+async fn closed(held: Vec<TcpStream>) -> Result<()> {
+    let ends = held
+        .into_iter()
+        .map(async |mut stream| while stream.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {});
+    let ends = futures::future::join_all(ends);
+    tokio::time::timeout(BOUND, ends).await.context("some are not closed")?;
+    Ok(())
+}
+
+/// Sends a head byte by byte until it is cut off.
+async fn slow_head(mut stranger: TlsStream<TcpStream>) -> Result<()> {
+    let head = b"POST /mutate HTTP/1.1\r\nx: ".iter().chain([b'x'].iter().cycle());
+    dripped(&mut stranger, head.copied()).await;
+    Ok(())
+}
+
+/// Announces a body, and sends it byte by byte until it is cut off.
+async fn slow_body(mut stranger: TlsStream<TcpStream>) -> Result<()> {
+    let head = "POST /mutate?timeout=10s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000000\r\n\r\n";
+    if stranger.write_all(head.as_bytes()).await.is_ok() {
+        dripped(&mut stranger, std::iter::repeat(b' ')).await;
+    }
+    Ok(())
+}
+
+/// Sends these one after the other, until the other side says something or closes.
+async fn dripped(stranger: &mut TlsStream<TcpStream>, bytes: impl Iterator<Item = u8>) {
+    for byte in bytes {
+        let sent = async { stranger.write_all(&[byte]).await.is_ok() && stranger.flush().await.is_ok() };
+        if !sent.await {
+            return;
+        }
+        if let Ok(_said) = tokio::time::timeout(DRIP, stranger.read(&mut [0; 1])).await {
+            return;
+        }
+    }
+}
+
+/// Sends 8 MiB in chunks, without saying so before; fails when they are taken.
+async fn large_body(mut stranger: TlsStream<TcpStream>) -> Result<()> {
+    let head =
+        "POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+    let mut chunk = b"10000\r\n".to_vec();
+    chunk.resize(chunk.len() + 0x1_0000, b' ');
+    chunk.extend_from_slice(b"\r\n");
+    let sent = async {
+        stranger.write_all(head.as_bytes()).await?;
+        for _ in 0..128 {
+            stranger.write_all(&chunk).await?;
+        }
+        stranger.write_all(b"0\r\n\r\n").await?;
+        stranger.flush().await
+    };
+    // Cut off, or answered; then it is not to be a yes.
+    if sent.await.is_ok() {
+        let mut answer = [0; 12];
+        let read = stranger.read(&mut answer).await.unwrap_or(0);
+        ensure!(!answer[..read].ends_with(b"200"), "it was taken");
+    }
+    Ok(())
+}

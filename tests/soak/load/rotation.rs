@@ -1,0 +1,137 @@
+//! Certificates and their authorities are replaced under load, in each of the three ways to have them. Every half second the API
+//! server must connect again, so that what a replica shows and what is trusted must fit all the time.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use edgeward_harness::cert_manager::{CA, CertManager, LEAF, all_is_well};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::installed::{Installed, decode, finds, render};
+use edgeward_harness::load::highest_steady;
+use edgeward_harness::load::replicas::{REPLICAS, nodes};
+use edgeward_harness::load::rotation::{HEARD, files_rotated, is_clean, tabulate};
+use edgeward_harness::rights::NAMESPACE;
+use edgeward_harness::wait::{BOUND, eventually};
+use serde_json::{Value, json};
+
+/// In the Secret that the replicas mount.
+pub(crate) fn rotation_files_at_a_steady_rate(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = nodes(fixture)?;
+    files_rotated(fixture, &nodes, highest_steady(fixture, &nodes)?)
+}
+
+/// Lives of a CA and a certificate: certificates are renewed every 20 s, and the next CA is due at 64 s.
+const LIVES: [&str; 2] = ["--ca-life=96s", "--certificate-life=30s"];
+
+/// By the leader: a certificate, then the CA with another.
+pub(crate) fn rotation_self_managed(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = nodes(fixture)?;
+    let pace = highest_steady(fixture, &nodes)?;
+    let objects = render(fixture, &["deploy/overlays/self-managed"])?;
+    let installed = Installed::open(fixture, &nodes, pace, REPLICAS, objects, &LIVES)?;
+    let authority = || -> Result<String> {
+        let kubectl = fixture.kubectl_in(NAMESPACE);
+        decode(&kubectl.get("secret", "edgeward-certificates")?["data"]["ca.crt"])
+    };
+    let report = installed.under_load(|load| {
+        let (old, before) = (authority()?, installed.shown()?);
+        installed.is_renewed(&before)?;
+        installed.is_of(&old)?;
+        installed.is_used(load, "a certificate of the same CA")?;
+
+        let new = eventually("another CA signs", 4 * BOUND, || {
+            let new = authority()?;
+            ensure!(new != old, "not yet");
+            Ok(new)
+        })?;
+        installed.is_of(&new)?;
+        installed.is_used(load, "a certificate of the new CA")?;
+        eventually("the old CA is not trusted any more", BOUND, || {
+            let bundle = installed.ca_bundle()?;
+            ensure!(bundle.contains(&new) && !bundle.contains(&old), "{bundle}");
+            Ok(())
+        })?;
+        load.lasts(HEARD)?;
+        installed.is_used(load, "the old CA is not trusted any more")
+    })?;
+    is_clean(
+        "self-managed: certificates, then the CA with another, by the leader",
+        &report,
+        &installed,
+    )
+}
+
+/// How often cert-manager renews the certificate by itself.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// By cert-manager's controllers, and its cainjector: a certificate by time, then CA and certificate by hand, twice, in this order.
+/// Where `caBundle` stays behind, nothing is decided, and `edgeward check` says why.
+pub(crate) fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = nodes(fixture)?;
+    let pace = highest_steady(fixture, &nodes)?;
+    let cert_manager = CertManager::start(fixture)?;
+    let mut objects = render(fixture, &["deploy/overlays/cert-manager"])?;
+    let named = |object: &Value| object["kind"] == "Certificate" && object["metadata"]["name"] == LEAF;
+    let leaf = objects.iter_mut().find(|object| named(object)).context("no leaf")?;
+    // Longer than the machine may be busy with other things.
+    let life = Duration::from_secs(300);
+    leaf["spec"]["duration"] = json!(format!("{}s", life.as_secs()));
+    leaf["spec"]["renewBefore"] = json!(format!("{}s", (life - PERIOD).as_secs()));
+    let installed = Installed::open(fixture, &nodes, pace, REPLICAS, objects, &[])?;
+    all_is_well(fixture)?;
+
+    let report = installed.under_load(|load| {
+        installed.is_renewed(&installed.shown()?)?;
+        installed.is_used(load, "a certificate of the same CA, by time")?;
+        // By hand alone from here on.
+        let patch = json!({"spec": {"renewBefore": "60s"}}).to_string();
+        let args = ["patch", "certificate", LEAF, "--type=merge", "-p", &patch];
+        fixture.kubectl_in(NAMESPACE).run(&args, "")?;
+        cert_manager.renew(LEAF)?;
+        for _ in 0..2 {
+            let old = cert_manager.authority()?;
+            cert_manager.renew(CA)?;
+            let new = cert_manager.authority()?;
+            eventually("caBundle has the new CA beside the old one", BOUND, || {
+                let bundle = installed.ca_bundle()?;
+                let has = |authority: &str| bundle.contains(authority.trim());
+                ensure!(old != new && has(&old) && has(&new), "{bundle}");
+                Ok(())
+            })?;
+            // Both are trusted, and the certificate is of the old one still.
+            installed.is_of(&old)?;
+            installed.is_used(load, "the new CA is trusted beside the old one")?;
+            cert_manager.renew(LEAF)?;
+            installed.is_of(&new)?;
+            installed.is_used(load, "a certificate of the new CA")?;
+        }
+        Ok(())
+    })?;
+    is_clean(
+        "cert-manager and its cainjector: a certificate by time and one by hand, then twice the CA and a certificate of it",
+        &report,
+        &installed,
+    )?;
+    all_is_well(fixture)?;
+
+    // As while cainjector is away.
+    cert_manager.inject(None)?;
+    let report = installed.under_load(|_| {
+        cert_manager.renew(CA)?;
+        cert_manager.renew(LEAF)?;
+        let words = "its certificate is of none of the authorities in caBundle";
+        finds(fixture, "FAULT", words).map(drop)
+    })?;
+    println!("load: cert-manager: both renewed, and nobody fills in caBundle: {report}");
+    tabulate("cert-manager with cainjector away: CA and certificate", &"–", &report);
+    report.has_no_failure()?;
+    ensure!(
+        !report.undecided.is_empty() && report.failed_open > 0,
+        "the API server goes by another bundle than that of the webhook"
+    );
+    cert_manager.inject(Some(CA))?;
+    all_is_well(fixture)?;
+    eventually("pods are decided again", BOUND, || {
+        installed.under_load(|load| load.lasts(HEARD))?.is_clean()
+    })
+}

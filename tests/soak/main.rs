@@ -1,0 +1,52 @@
+//! edgeward on a real control plane, for minutes of load or of quiet. Run by `cargo xtask soak` alone.
+
+mod burst;
+mod live;
+mod load;
+mod rollout;
+
+use std::process::ExitCode;
+
+use edgeward_harness::clusters::{self, Test};
+use edgeward_harness::side_by_side::Needs::Machine;
+use edgeward_harness::tables;
+
+/// What takes long by nature, or tells something only of a machine that does nothing else.
+const TESTS: &[Test] = &[
+    ("live::five_quiet_minutes", Machine, live::five_quiet_minutes),
+    ("rollout::three_in_a_row", Machine, rollout::three_in_a_row),
+    (
+        "burst::fills_the_edge_again_and_again",
+        Machine,
+        burst::fills_the_edge_again_and_again,
+    ),
+    (
+        "load::rolling_restart_at_a_steady_rate",
+        Machine,
+        load::restarts::rolling_restart_at_a_steady_rate,
+    ),
+    ("load::leader_is_lost", Machine, load::restarts::leader_is_lost),
+    ("load::one_is_frozen", Machine, load::restarts::one_is_frozen),
+    (
+        "load::rotation_files_at_a_steady_rate",
+        Machine,
+        load::rotation::rotation_files_at_a_steady_rate,
+    ),
+    (
+        "load::rotation_self_managed",
+        Machine,
+        load::rotation::rotation_self_managed,
+    ),
+    (
+        "load::rotation_cert_manager",
+        Machine,
+        load::rotation::rotation_cert_manager,
+    ),
+    ("load::hostile_clients", Machine, load::hostile::hostile_clients),
+];
+
+fn main() -> ExitCode {
+    let ended = clusters::run("soak", env!("CARGO_BIN_EXE_edgeward"), TESTS, false);
+    tables::print();
+    ended
+}

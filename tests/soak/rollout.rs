@@ -1,0 +1,15 @@
+//! Rolling updates at a nearly full edge, with a cloud that would take every pod.
+
+use anyhow::{Result, ensure};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::rollout::{roll_out, strategies};
+
+/// Three of both kinds in a row, on a machine that does nothing else.
+pub(crate) fn three_in_a_row(fixture: &Fixture<'_>) -> Result<()> {
+    for rolled in roll_out(fixture, &strategies(), 3)? {
+        let step = rolled.step;
+        ensure!(rolled.waiting.iter().all(|share| *share <= step), "{rolled}");
+        ensure!(rolled.without[0] > step, "{rolled}; waiting makes no difference");
+    }
+    Ok(())
+}
