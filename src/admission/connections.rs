@@ -28,7 +28,7 @@ pub(super) use slots::Slot;
 use slots::Stage;
 use staged::Staged;
 
-/// The longest that a new connection may take to begin its first request, handshake included.
+/// The longest that a new connection may take to begin its first request, from the end of its handshake.
 pub const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest that a request's head may take to arrive, from its first byte on; and an answer to be taken.
@@ -99,8 +99,10 @@ pub(crate) async fn serve<S, F>(
     let mut tasks = JoinSet::new();
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            // What has ended is dropped first, so that it never piles up. There is never more of it than was accepted.
+            biased;
             Some(_) = tasks.join_next() => continue,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, _)) => {

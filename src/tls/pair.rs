@@ -107,11 +107,16 @@ impl Pair {
             error => not_pem("private key")(error),
         })?;
         let parsed = chain.iter().enumerate().map(|(index, der)| {
-            let parsed = X509Certificate::from_der(der).map(|(_, certificate)| certificate);
-            parsed.map_err(|error| Fault::NotACertificate {
+            let fault = |reason| Fault::NotACertificate {
                 position: index + 1,
-                reason: error.to_string(),
-            })
+                reason,
+            };
+            match X509Certificate::from_der(der) {
+                Ok(([], certificate)) => Ok(certificate),
+                // A client that parses the whole chain, as the API server does, gives up on it.
+                Ok((rest, _)) => Err(fault(format!("{} bytes follow it", rest.len()))),
+                Err(error) => Err(fault(error.to_string())),
+            }
         });
         let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
         let leaf = parsed.first().ok_or(Fault::NoCertificate)?;
@@ -229,6 +234,13 @@ mod tests {
             )
             .contains("certificate 2 of the chain cannot be parsed")
         );
+        let mut longer = CertificateDer::from_pem_slice(good.as_bytes())
+            .expect("a certificate")
+            .to_vec();
+        longer.extend([0; 3]);
+        let longer = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, longer);
+        let longer = format!("{good}-----BEGIN CERTIFICATE-----\n{longer}\n-----END CERTIFICATE-----\n");
+        assert!(refused(&longer, &pem).contains("certificate 2 of the chain cannot be parsed: 3 bytes follow it"));
         assert!(refused(&good, &other.serialize_pem()).contains("does not belong to the first certificate"));
         assert!(
             refused(&good, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")

@@ -99,7 +99,7 @@ impl Connections {
 
     /// A slot for a new connection, perhaps that of another, which is closed for it. `None` where there is none. Either way to
     /// be full is counted.
-    pub(super) fn open(&self) -> Option<Slot> {
+    pub(in crate::admission) fn open(&self) -> Option<Slot> {
         let shared = &self.0;
         let mut slots = shared.lock();
         if slots.taken.len() >= shared.port.connections {
@@ -198,11 +198,13 @@ impl Slot {
     }
 
     /// Resolves when a stage has lasted too long, or another connection has the slot.
-    pub(super) async fn over(&self) {
+    pub(in crate::admission) async fn over(&self) {
         let mut stage = self.stage.subscribe();
         loop {
             let limit = stage.borrow_and_update().limit(&self.shared.port);
             tokio::select! {
+                // Another stage first: the time of the one before it does not count any more.
+                biased;
                 // Cannot fail: the sender is ours.
                 _ = stage.changed() => {}
                 () = tokio::time::sleep(limit.unwrap_or_default()), if limit.is_some() => return,

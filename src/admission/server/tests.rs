@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Method;
+use futures::FutureExt as _;
 use http_body_util::BodyExt as _;
 use rustls::pki_types::ServerName;
 use tower::ServiceExt as _;
@@ -283,6 +284,20 @@ async fn reviews_without_a_slot_are_answered_in_time_and_served_again_afterwards
         1,
         "one more than had a slot, and only the last was in time"
     );
+}
+
+#[tokio::test]
+async fn a_review_that_has_arrived_keeps_its_connection() {
+    let connections = Connections::of_admission(Clock::start(), Arc::default());
+    let slot = Arc::new(connections.open().expect("the first"));
+    let younger: Vec<_> = std::iter::from_fn(|| connections.open()).take(767).collect();
+    let harness = harness(move |_| drop(connections.open().expect("that of a younger one")));
+    let mut review = review("/mutate", "{}");
+    review.extensions_mut().insert(Arc::clone(&slot));
+    let (_, _, body) = harness.send(review).await;
+    assert_eq!(body, "reviewed");
+    assert!(slot.over().now_or_never().is_none());
+    assert!(younger[0].over().now_or_never().is_some());
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use super::webhook::{host, replace};
 use crate::cli::sentence;
 use crate::inspect::Connection;
 use crate::inspect::installation::{Bundle, PairSecret, Serving, Target, VerificationError, Webhook};
-use crate::tls::{Chain, Contents, Pair, Service, shown};
+use crate::tls::{self, Chain, Contents, Pair, Service, shown};
 
 const AREA: &str = "certificate";
 
@@ -182,7 +182,7 @@ pub(super) fn judge(webhook: &Webhook, behind: &Behind, around: &Around<'_>) -> 
         findings.push(Finding::fault(AREA, text, fix));
     }
     match stored {
-        Ok(stored) => findings.extend(stored.iter().map(|stored| judge.stored(stored))),
+        Ok(stored) => findings.extend(stored.iter().flat_map(|stored| judge.stored(stored))),
         Err(why) => {
             let text = format!("what replicas serve from is not checked: {why}");
             findings.push(Finding::warning(AREA, text, None));
@@ -220,7 +220,7 @@ impl Judge<'_> {
     }
 
     /// What replicas serve once they have read it. A replica that refused it serves on what it has.
-    fn stored(&self, stored: &Stored) -> Finding {
+    fn stored(&self, stored: &Stored) -> Vec<Finding> {
         let secret = &stored.secret;
         let place = format!("Secret {}/{}", secret.namespace, secret.name);
         let put = || self.keeper.fix(|| stored.put());
@@ -231,15 +231,26 @@ impl Judge<'_> {
                     true => "no leader has made it, and replicas have nothing to serve",
                     false => "replicas that mount it do not start",
                 };
-                return Finding::fault(AREA, format!("{place} does not exist: {what}"), put());
+                return vec![Finding::fault(AREA, format!("{place} does not exist: {what}"), put())];
             }
             Err(why) => {
                 let text = format!("what is in {place} is not checked: {why}");
-                return Finding::warning(AREA, text, None);
+                return vec![Finding::warning(AREA, text, None)];
             }
         };
+        let now = self.authorities.around.now;
+        let mut findings = Vec::new();
+        if secret.is_self_managed {
+            let faults = tls::Stored::read(contents, &stored.service, now).faults;
+            // What is served is judged below.
+            let of_authorities = faults.into_iter().filter(|(key, _)| *key != secret.cert);
+            findings.extend(of_authorities.map(|(key, fault)| {
+                let text = format!("{place}: {key} cannot be used, and the leader has to make another: {fault}");
+                Finding::fault(AREA, text, put())
+            }));
+        }
         let pem = |key: &String| contents.get(key).map_or(&[][..], |pem| pem);
-        match Pair::from_pem(pem(&secret.cert), pem(&secret.key), self.authorities.around.now) {
+        findings.push(match Pair::from_pem(pem(&secret.cert), pem(&secret.key), now) {
             Ok(pair) => {
                 let (at, server) = (format!("in {place}"), format!("who serves from {place}"));
                 let name = stored.service.dns_name();
@@ -251,7 +262,8 @@ impl Judge<'_> {
                 );
                 Finding::fault(AREA, text, put())
             }
-        }
+        });
+        findings
     }
 
     /// Whether a chain is believed that was found `at` a place, and is shown by `server` or, if it is stored, will be. `renew` is

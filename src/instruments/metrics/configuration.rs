@@ -66,21 +66,27 @@ impl ConfigurationMetrics {
     /// Where the faults of the newest version are; empty when it is in use. The first 32 places are told apart, those of
     /// the rest are `...`.
     pub fn faults<'p>(&self, paths: impl Iterator<Item = &'p str>) {
-        self.change(|faults| faults.paths = paths.map(str::to_owned).collect());
+        self.change(|faults| {
+            faults.paths = paths.map(str::to_owned).collect();
+            true
+        });
     }
 
     /// Whether pods carry the gate of another domain than that in use.
     pub fn other_domains(&self, some: bool) {
-        self.change(|faults| faults.other_domains = some);
+        self.change(|faults| std::mem::replace(&mut faults.other_domains, some) != some);
     }
 
-    fn change(&self, change: impl FnOnce(&mut Faults)) {
+    /// Shows the faults as they are now, if `change` changed them.
+    fn change(&self, change: impl FnOnce(&mut Faults) -> bool) {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut faults);
+        if !change(&mut faults) {
+            return;
+        }
         self.series.faults.clear();
         let of_pods = faults.other_domains.then_some(DOMAIN);
         let mut told = HashSet::new();
-        for path in of_pods.into_iter().chain(faults.paths.iter().map(String::as_str)) {
+        for path in faults.paths.iter().map(String::as_str).chain(of_pods) {
             let is_told = told.len() < FAULT_PATHS || told.contains(path);
             let path = if is_told { path } else { "..." };
             told.insert(path);
