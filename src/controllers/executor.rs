@@ -256,3 +256,6 @@ fn change(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,15 @@
 //! The only reader of the system clocks. Everything else takes time as an argument.
 
-use std::time::{Duration, Instant};
-
-use jiff::Timestamp;
+use std::time::Duration;
 
 use edgeward_core::units::{Moment, Now};
+use jiff::Timestamp;
+use tokio::time::Instant;
 
 /// The process's clocks: a monotonic one for ages, dwell times and durations, and the wall clock for what is
 /// written down or compared with a certificate.
+///
+/// The monotonic clock is tokio's: a test that pauses tokio's time pauses it as well. The wall clock goes on.
 ///
 /// A copy is a copy of the origin, so times read through different copies compare. Reading either costs tens of
 /// nanoseconds and never blocks.
