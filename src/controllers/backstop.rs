@@ -55,7 +55,7 @@ impl Backstop {
                 () = term.over() => {}
             }
             // Whoever leads now says what there is.
-            self.metrics.aftermath.found(Found::default());
+            self.metrics.guards.found(Found::default());
         }
     }
 
@@ -88,7 +88,7 @@ impl Backstop {
         };
         known.learn(&report, &evaluation);
         let undecided = known.found.values().filter(|is_undecided| **is_undecided).count();
-        self.metrics.aftermath.found(Found {
+        self.metrics.guards.found(Found {
             misplaced: known.found.len() - undecided,
             undecided,
             bound: report.bound,
@@ -136,7 +136,7 @@ impl Backstop {
                 RecreationOutcome::Refused
             }
         };
-        self.metrics.aftermath.recreation(outcome);
+        self.metrics.guards.recreation(outcome);
         // What was refused may have been done all the same.
         if outcome != RecreationOutcome::Outdated {
             limits

@@ -75,7 +75,7 @@ pub struct Certificates {
     pub metrics: Arc<Metrics>,
 }
 
-/// What is known from one look to the next. Whoever leads anew knows nothing, and waits longer for it.
+/// What is known from one step to the next. Whoever leads again knows nothing, and waits longer for it.
 struct Known {
     published: Published,
     pace: Pace,
@@ -142,7 +142,7 @@ impl Certificates {
             faults: Once::default(),
             hindrance: Once::default(),
         };
-        let mut news = self.news();
+        let mut changes = self.changes();
         let period = Duration::from_micros(self.lives.period().0);
         loop {
             let stepped = timeout(TIMEOUT, self.step(&mut known, term)).await;
@@ -175,14 +175,14 @@ impl Certificates {
             tokio::time::sleep(pace::PAUSE).await;
             tokio::select! {
                 () = tokio::time::sleep(period) => {}
-                Some(()) = news.next() => {}
+                Some(()) = changes.next() => {}
                 changed = changed.changed() => if changed.is_err() { return },
             }
         }
     }
 
     /// That the webhook configuration is another. A failure is nothing: it is looked at now and then anyway.
-    fn news(&self) -> BoxStream<'static, ()> {
+    fn changes(&self) -> BoxStream<'static, ()> {
         let only = watcher::Config::default()
             .timeout(WATCH_SECONDS)
             .fields(&format!("metadata.name={}", self.webhook));
@@ -211,7 +211,7 @@ impl Certificates {
         let mut early = stored.faults.iter();
         if let Some((key, fault)) = early.find(|(_, fault)| matches!(fault, Fault::NotYetValid { .. })) {
             bail!(
-                "{key} of the Secret {}: {fault}; nothing is made anew for that",
+                "{key} of the Secret {}: {fault}; nothing is made again for that",
                 self.secret
             );
         }
@@ -225,7 +225,7 @@ impl Certificates {
                 tracing::warn!(
                     secret = self.secret,
                     error,
-                    "what is in the Secret cannot be used, and is made anew"
+                    "what is in the Secret cannot be used, and is made again"
                 );
             }
         });

@@ -17,10 +17,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-mod aftermath;
 mod configuration;
 mod controllers;
 mod declaration;
+mod guards;
 mod prometheus;
 mod sites;
 mod spans;
@@ -29,10 +29,10 @@ mod view;
 mod waitlist;
 mod wan;
 
-pub use aftermath::{AftermathMetrics, Found, RecreationOutcome};
 pub use configuration::ConfigurationMetrics;
 pub use controllers::{ControllerMetrics, EventResult};
 pub use declaration::{Description, Kind};
+pub use guards::{Found, GuardMetrics, RecreationOutcome};
 pub use prometheus::PrometheusMetrics;
 pub use spans::{SpanMetrics, SpanResult};
 pub use tls::{Kept, TlsCa, TlsMaterial, TlsMetrics};
@@ -110,7 +110,7 @@ pub fn list() -> impl Iterator<Item = Description> {
         &configuration::ConfigurationSeries::LIST,
         &PrometheusMetrics::LIST,
         &ControllerMetrics::LIST,
-        &AftermathMetrics::LIST,
+        &GuardMetrics::LIST,
         &SpanMetrics::LIST,
         &ProcessMetrics::LIST,
     ];
@@ -182,7 +182,7 @@ pub struct Metrics {
     /// What the writers to the API server do.
     pub controllers: ControllerMetrics,
     /// What becomes of pods after they were created.
-    pub aftermath: AftermathMetrics,
+    pub guards: GuardMetrics,
     /// What becomes of spans.
     pub spans: SpanMetrics,
     process: ProcessMetrics,
@@ -212,7 +212,7 @@ impl Metrics {
             configuration: ConfigurationMetrics::new(to),
             prometheus: PrometheusMetrics::new(to),
             controllers: ControllerMetrics::new(to),
-            aftermath: AftermathMetrics::new(to),
+            guards: GuardMetrics::new(to),
             spans: SpanMetrics::new(to),
             process: ProcessMetrics::new(to),
             registry,
@@ -220,7 +220,7 @@ impl Metrics {
         // A counter that is absent until it first counts hides its first increase from `rate()`.
         metrics.tls.start_at_zero();
         metrics.waitlist.start_at_zero();
-        metrics.aftermath.start_at_zero();
+        metrics.guards.start_at_zero();
         metrics.spans.start_at_zero();
         for result in Reload::ALL {
             metrics.fleet.reloads.of([result.as_str().into()]);
@@ -306,7 +306,7 @@ impl Metrics {
         if let Some(shared) = self.shared.get() {
             let snapshot = shared.snapshot();
             self.fleet.revision.set(count(snapshot.revision));
-            self.aftermath.paused_controllers(snapshot.paused.iter().count());
+            self.guards.paused_controllers(snapshot.paused.iter().count());
             SiteMetrics::new(&mut now).show(&snapshot);
             let ledger = shared.ledger();
             self.reservations.open.set(count(ledger.open()));

@@ -41,7 +41,7 @@ impl EffectHandler {
                     pause_s = closed.pause.0 / 1_000_000,
                     "pods of a controller fail over and over; they are left as they are for a while"
                 );
-                self.metrics.aftermath.paused();
+                self.metrics.guards.paused();
                 self.events.record(loop_paused(&closed, now()));
             }
             Effect::HeldByAnotherDomain(pod) => {

@@ -143,16 +143,16 @@ async fn the_oldest_unproven_connection_makes_room() {
     let mut slow = served.connect().await;
     slow.write_all(b"GET / HT").await.expect("sent");
     eventually(|| served.connections.in_flight() == 1).await;
-    let mut newcomer = served.asked().await;
+    let mut new = served.asked().await;
     is_closed(failed).await;
     assert!(served.refused());
-    for stream in [&mut known, &mut silent, &mut newcomer] {
+    for stream in [&mut known, &mut silent, &mut new] {
         assert!(ask(stream, "/").await.contains("200 OK"));
     }
     // That it was asked for something keeps it no longer than its answer.
-    let mut newcomer = served.asked().await;
+    let mut new = served.asked().await;
     is_closed(slow).await;
-    assert!(ask(&mut newcomer, "/").await.contains("200 OK"));
+    assert!(ask(&mut new, "/").await.contains("200 OK"));
 }
 
 #[tokio::test]
@@ -183,14 +183,14 @@ async fn a_review_in_progress_is_spared_until_it_was_answered() {
     let mut review = served.asking("/review").await;
     // Younger, and it has to go.
     let waiting = served.asking("/late").await;
-    let newcomer = served.asked().await;
+    let new = served.asked().await;
     is_closed(waiting).await;
     let mut refused = served.connect().await;
     assert_eq!(ask(&mut refused, "/").await, "");
     served.late.notify_one();
     assert!(answer(&mut review).await.contains("400 Bad Request"));
     // Which proves nothing.
-    let _newcomers = (newcomer, served.asked().await);
+    let _both = (new, served.asked().await);
     is_closed(review).await;
 }
 
@@ -203,16 +203,16 @@ async fn where_answers_do_not_count_the_oldest_makes_room() {
     })
     .await;
     let (first, mut second) = (served.asked().await, served.asked().await);
-    let mut newcomer = served.asked().await;
+    let mut new = served.asked().await;
     is_closed(first).await;
     assert!(served.refused());
-    for stream in [&mut second, &mut newcomer] {
+    for stream in [&mut second, &mut new] {
         assert!(ask(stream, "/").await.contains("200 OK"));
     }
 }
 
 #[tokio::test]
-async fn where_all_were_answered_a_newcomer_is_refused_until_one_goes() {
+async fn where_all_were_answered_a_new_one_is_refused_until_one_goes() {
     let served = serve(Port {
         connections: 2,
         ..UNLIMITED

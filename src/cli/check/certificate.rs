@@ -368,7 +368,7 @@ impl<'w> Keeper<'w> {
                 let (namespace, name) = certificate.split_once('/').unwrap_or(("NAMESPACE", certificate));
                 format!(
                     "kubectl -n {namespace} get certificates,certificaterequests   # cert-manager fills caBundle in from {name}: \
-                     its controller and cainjector must run; `cmctl renew` has a certificate issued anew"
+                     its controller and cainjector must run; `cmctl renew` has a certificate issued again"
                 )
             }
             Self::Leader(PairSecret { namespace, name, .. }) => format!(

@@ -256,10 +256,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_not_believed_whatever_its_name() {
+    fn a_foreign_authority_is_not_believed_whatever_its_name() {
         let ours = authority("ours", 2020..2030);
-        for stranger in [authority("other", 2020..2030), authority("ours", 2020..2030)] {
-            let words = authority_words(judged(&stranger.pem(), &leaf(&ours, |_| {}), NAME));
+        for foreign in [authority("other", 2020..2030), authority("ours", 2020..2030)] {
+            let words = authority_words(judged(&foreign.pem(), &leaf(&ours, |_| {}), NAME));
             assert_eq!(words, "is of none of the authorities in caBundle");
         }
         let below = CertifiedIssuer::signed_by(

@@ -9,7 +9,7 @@ use crate::instruments::metrics::declaration::{Counters, Gauges, metrics};
 
 metrics! {
     /// The metrics of backstop and loop guard.
-    pub struct AftermathMetrics {
+    pub struct GuardMetrics {
         found: Gauges<1> = "edgeward_backstop_pods" ["finding"]
             "Pods that the backstop finds: Unschedulable for 30 s though another site would take them (misplaced, or undecided where they carry no decision), and bound without a decision (bound)";
         recreations: Counters<1> = "edgeward_backstop_recreations_total" ["result"]
@@ -44,7 +44,7 @@ pub struct Found {
     pub bound: usize,
 }
 
-impl AftermathMetrics {
+impl GuardMetrics {
     pub(super) fn start_at_zero(&self) {
         self.found(Found::default());
         for outcome in RecreationOutcome::ALL {

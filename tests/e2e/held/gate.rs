@@ -81,7 +81,7 @@ pub(crate) fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
     is_held(fixture, "waiting", "held_no_capacity")?;
     nodes.wan.reopen()?;
-    eventually("it is let go", BOUND, || {
+    eventually("its gate is removed", BOUND, || {
         let pod = fixture.kubectl.get("pod", "waiting")?;
         ensure!(!is_gated(&pod), "{pod:#}");
         ensure!(pod["spec"].get("nodeSelector").is_none(), "{pod:#}");

@@ -17,7 +17,7 @@ const FAILURES: usize = 4;
 const MOST: usize = 40;
 
 /// The operator's pods fail as soon as they are created, and it creates others. After a few of them they are left as they are;
-/// an Event and metrics say so, and one that is held is let go as it was written. Then they are decided again. An operator
+/// an Event and metrics say so, and one that is held loses its gate and stays as it was written. Then they are decided again. An operator
 /// whose pods do their work, as quickly, is never in that case.
 pub(crate) fn ends_a_loop(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
@@ -62,7 +62,7 @@ pub(crate) fn ends_a_loop(fixture: &Fixture<'_>) -> Result<()> {
     ended(1)?;
     let left = edgeward.count("edgeward_reviews_total", &[("reason", "passthrough_loop_guard")])?;
     ensure!(left > 0, "no review says so");
-    let freed = eventually("the held one is let go", BOUND, || {
+    let freed = eventually("the held one has no gate", BOUND, || {
         let pod = fixture.kubectl.get("pod", "large")?;
         ensure!(!is_gated(&pod), "{}", pod["spec"]);
         Ok(pod)

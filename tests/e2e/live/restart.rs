@@ -31,7 +31,7 @@ pub(crate) fn restart(fixture: &Fixture<'_>) -> Result<()> {
     let edge = edge.collect::<Result<Vec<_>>>()?;
     nodes.cloud_node("cloud-0")?;
     let mut config = nodes.config();
-    // For so long that none ends but by the sight of its pod.
+    // For so long that none ends but by its pod being observed.
     config["reservationTTL"] = json!("1h");
     let mut edgeward = fixture.live_edgeward(&config)?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;

@@ -15,7 +15,7 @@ pub enum Table {
     /// Certificates that are replaced.
     Certificates,
     /// Clients that mean harm.
-    Strangers,
+    UnprovenConnections,
 }
 
 static ROWS: Mutex<Vec<(Table, String)>> = Mutex::new(Vec::new());
@@ -34,7 +34,7 @@ impl Table {
             Self::Rollouts => "Replicas of nine in the cloud after each rollout",
             Self::Replicas => "Replicas that come and go",
             Self::Certificates => "Certificates that are replaced",
-            Self::Strangers => "Strangers",
+            Self::UnprovenConnections => "Unproven connections",
         }
     }
 
@@ -44,7 +44,7 @@ impl Table {
             Self::Rollouts => &["in the cloud"],
             Self::Replicas => &["created", "failed", "undecided"],
             Self::Certificates => &["seconds", "connections", "created", "failed", "undecided"],
-            Self::Strangers => &["found"],
+            Self::UnprovenConnections => &["found"],
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Strangers who reach the port and mean harm, while reviews go on.
+//! Clients who reach the port and mean harm, while reviews go on.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -36,9 +36,9 @@ const AT_ONCE: usize = 8;
 /// Between two bytes of a slow client.
 const DRIP: Duration = Duration::from_millis(500);
 
-/// Strangers who know where every replica listens.
+/// Clients who know where every replica listens.
 #[derive(Clone)]
-struct Strangers {
+struct HostileClients {
     connector: TlsConnector,
     replicas: Vec<SocketAddr>,
 }
@@ -54,7 +54,7 @@ pub(crate) fn hostile_clients(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let pace = highest_steady(fixture, &nodes)?;
     let replicas = Replicas::open(fixture, &nodes, pace)?;
-    let strangers = Strangers::of(&replicas)?;
+    let clients = HostileClients::of(&replicas)?;
     // Of their own, for they are no part of the load.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -75,32 +75,32 @@ pub(crate) fn hostile_clients(fixture: &Fixture<'_>) -> Result<()> {
             Ok(())
         };
         let begun = load.time();
-        let held = runtime.block_on(strangers.connected(idle));
+        let held = runtime.block_on(clients.connected(idle));
         ensure!(held.len() > idle / 2, "{} of {idle} connected", held.len());
         during(&format!("{} idle connections", held.len()), begun)?;
         drop(held);
 
         let begun = load.time();
-        let held = runtime.block_on(strangers.half_open(HALF_OPEN));
+        let held = runtime.block_on(clients.half_open(HALF_OPEN));
         let opened = held.len();
         ensure!(opened > HALF_OPEN / 2, "{opened} of {HALF_OPEN} connected");
         during(&format!("{opened} half-open handshakes"), begun)?;
         runtime.block_on(closed(held)).context("half-open handshakes")?;
 
         let begun = load.time();
-        let cut = runtime.block_on(strangers.all(SLOW, slow_head))?;
+        let cut = runtime.block_on(clients.all(SLOW, slow_head))?;
         during(&format!("{cut} slow heads, each cut"), begun)?;
 
         let begun = load.time();
-        let cut = runtime.block_on(strangers.all(SLOW, slow_body))?;
+        let cut = runtime.block_on(clients.all(SLOW, slow_body))?;
         during(&format!("{cut} slow bodies, each cut"), begun)?;
 
         let begun = load.time();
-        let refused = runtime.block_on(strangers.all(LARGE, large_body))?;
+        let refused = runtime.block_on(clients.all(LARGE, large_body))?;
         during(&format!("{refused} bodies of 8 MiB, each refused"), begun)?;
 
         let begun = load.time();
-        let held = runtime.block_on(strangers.garbage(GARBAGE));
+        let held = runtime.block_on(clients.garbage(GARBAGE));
         let sent = held.len();
         ensure!(sent > GARBAGE / 2, "{sent} of {GARBAGE} connected");
         runtime.block_on(closed(held)).context("garbage")?;
@@ -110,9 +110,9 @@ pub(crate) fn hostile_clients(fixture: &Fixture<'_>) -> Result<()> {
     println!("load: hostile clients: {report}; MiB resident at most: {most:?}");
     let (failed, undecided) = (report.failed.len(), report.undecided.len());
     let pods = format!("{}, {failed}, {undecided}", report.created);
-    Table::Strangers.row("pods created, failed, undecided", &[&pods]);
-    Table::Strangers.row("MiB resident of each replica before", &[&format!("{before:?}")]);
-    Table::Strangers.row("at most", &[&format!("{most:?}")]);
+    Table::UnprovenConnections.row("pods created, failed, undecided", &[&pods]);
+    Table::UnprovenConnections.row("MiB resident of each replica before", &[&format!("{before:?}")]);
+    Table::UnprovenConnections.row("at most", &[&format!("{most:?}")]);
     report.is_clean()?;
     for (member, most) in replicas.members.iter().zip(most) {
         ensure!(most < MEMORY_KIB / 1024, "{most} MiB");
@@ -136,7 +136,7 @@ fn files() -> Result<usize> {
     Ok(files.saturating_sub(2_000))
 }
 
-impl Strangers {
+impl HostileClients {
     fn of(replicas: &Replicas<'_, '_>) -> Result<Self> {
         let members = &replicas.members;
         let mut roots = RootCertStore::empty();
@@ -163,10 +163,10 @@ impl Strangers {
     where
         F: Future<Output = Result<()>>,
     {
-        let strangers = self.connected(count).await;
-        let connected = strangers.len();
+        let clients = self.connected(count).await;
+        let connected = clients.len();
         ensure!(connected > count / 2, "{connected} of {count} connected");
-        let acts = futures::future::join_all(strangers.into_iter().map(act));
+        let acts = futures::future::join_all(clients.into_iter().map(act));
         let ends = tokio::time::timeout(BOUND, acts).await.context("some are not cut")?;
         ends.into_iter().collect::<Result<Vec<_>>>()?;
         Ok(connected)
@@ -222,53 +222,53 @@ async fn closed(held: Vec<TcpStream>) -> Result<()> {
 }
 
 /// Sends a head byte by byte until it is cut off.
-async fn slow_head(mut stranger: TlsStream<TcpStream>) -> Result<()> {
+async fn slow_head(mut client: TlsStream<TcpStream>) -> Result<()> {
     let head = b"POST /mutate HTTP/1.1\r\nx: ".iter().chain([b'x'].iter().cycle());
-    dripped(&mut stranger, head.copied()).await;
+    dripped(&mut client, head.copied()).await;
     Ok(())
 }
 
 /// Announces a body, and sends it byte by byte until it is cut off.
-async fn slow_body(mut stranger: TlsStream<TcpStream>) -> Result<()> {
+async fn slow_body(mut client: TlsStream<TcpStream>) -> Result<()> {
     let head = "POST /mutate?timeout=10s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000000\r\n\r\n";
-    if stranger.write_all(head.as_bytes()).await.is_ok() {
-        dripped(&mut stranger, std::iter::repeat(b' ')).await;
+    if client.write_all(head.as_bytes()).await.is_ok() {
+        dripped(&mut client, std::iter::repeat(b' ')).await;
     }
     Ok(())
 }
 
 /// Sends these one after the other, until the other side says something or closes.
-async fn dripped(stranger: &mut TlsStream<TcpStream>, bytes: impl Iterator<Item = u8>) {
+async fn dripped(client: &mut TlsStream<TcpStream>, bytes: impl Iterator<Item = u8>) {
     for byte in bytes {
-        let sent = async { stranger.write_all(&[byte]).await.is_ok() && stranger.flush().await.is_ok() };
+        let sent = async { client.write_all(&[byte]).await.is_ok() && client.flush().await.is_ok() };
         if !sent.await {
             return;
         }
-        if let Ok(_said) = tokio::time::timeout(DRIP, stranger.read(&mut [0; 1])).await {
+        if let Ok(_said) = tokio::time::timeout(DRIP, client.read(&mut [0; 1])).await {
             return;
         }
     }
 }
 
 /// Sends 8 MiB in chunks, without saying so before; fails when they are taken.
-async fn large_body(mut stranger: TlsStream<TcpStream>) -> Result<()> {
+async fn large_body(mut client: TlsStream<TcpStream>) -> Result<()> {
     let head =
         "POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
     let mut chunk = b"10000\r\n".to_vec();
     chunk.resize(chunk.len() + 0x1_0000, b' ');
     chunk.extend_from_slice(b"\r\n");
     let sent = async {
-        stranger.write_all(head.as_bytes()).await?;
+        client.write_all(head.as_bytes()).await?;
         for _ in 0..128 {
-            stranger.write_all(&chunk).await?;
+            client.write_all(&chunk).await?;
         }
-        stranger.write_all(b"0\r\n\r\n").await?;
-        stranger.flush().await
+        client.write_all(b"0\r\n\r\n").await?;
+        client.flush().await
     };
     // Cut off, or answered; then it is not to be a yes.
     if sent.await.is_ok() {
         let mut answer = [0; 12];
-        let read = stranger.read(&mut answer).await.unwrap_or(0);
+        let read = client.read(&mut answer).await.unwrap_or(0);
         ensure!(!answer[..read].ends_with(b"200"), "it was taken");
     }
     Ok(())

@@ -5,7 +5,7 @@ use crate::units::Micros;
 /// What is done about pods that kube-scheduler finds no node for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backstop {
-    /// Whether those that would go elsewhere now are deleted, so that their owner creates them anew.
+    /// Whether those that would go elsewhere now are deleted, so that their owner creates them again.
     pub recreate: bool,
 }
 

@@ -212,7 +212,7 @@ fn by_default(name: &str, kind: Kind) -> SiteDefinition {
 
 impl SiteDefinition {
     /// By which a fleet is sorted: the edge first, then the clouds by name.
-    pub(crate) fn rank(&self) -> (bool, &str) {
+    pub(crate) fn order(&self) -> (bool, &str) {
         (self.kind != SiteKind::Edge, &self.name)
     }
 

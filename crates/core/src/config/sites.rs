@@ -86,7 +86,7 @@ fn together(list: &Field<'_>, fields: Vec<Field<'_>>) -> Vec<Arc<SiteDefinition>
         }
     }
     let mut sites: Vec<_> = sites.into_iter().map(|(site, _)| Arc::new(site)).collect();
-    sites.sort_by(|a, b| a.rank().cmp(&b.rank()));
+    sites.sort_by(|a, b| a.order().cmp(&b.order()));
     sites
 }
 

@@ -101,7 +101,7 @@ fn plan(pods: &[Held], fleet: &Value) -> (Waitlist, Plan) {
     (waitlist, plan)
 }
 
-/// What is set aside, by pod: node and whether it comes at once.
+/// What is claimed, by pod: node and whether it comes at once.
 fn claims(waitlist: &Waitlist) -> BTreeMap<String, (u32, bool)> {
     let claims = waitlist.claims();
     let claims = claims.iter();

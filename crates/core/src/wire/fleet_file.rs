@@ -76,7 +76,7 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
     }
 
     let mut sites: Vec<Site> = sites.into_iter().map(|(_, site)| site).collect();
-    sites.sort_by(|a, b| a.definition.rank().cmp(&b.definition.rank()));
+    sites.sort_by(|a, b| a.definition.order().cmp(&b.definition.order()));
     Some(Snapshot {
         revision: 1,
         kubernetes_as_of: now.before(seconds(&age)),

@@ -312,7 +312,7 @@ fn added(position: usize) -> String {
     )
 }
 
-/// Another certificate for the replicas would mend nothing.
+/// Another certificate for the replicas would fix nothing.
 #[test]
 fn the_bundle_is_at_fault_where_its_authority_is_known() {
     let ours = trusted();
@@ -349,24 +349,24 @@ fn the_bundle_is_at_fault_where_its_authority_is_known() {
             })
             .collect()
     };
-    let stranger = trusted().pem();
+    let foreign = trusted().pem();
     let of_secret = "ca=$(kubectl -n edgeward-system get secret edgeward-tls -o jsonpath='{.data.ca\\.crt}')";
     let from_secret = format!("{of_secret} && {}", added(0));
     // What is shown, and what is stored.
     let expected = [from_secret.clone(), from_secret];
-    assert_eq!(fixes(&stranger, Some(&ours.pem()), other(&ours.pem())), expected);
-    assert_eq!(fixes(&stranger, Some(&ours.pem()), other(&stranger)), expected);
+    assert_eq!(fixes(&foreign, Some(&ours.pem()), other(&ours.pem())), expected);
+    assert_eq!(fixes(&foreign, Some(&ours.pem()), other(&foreign)), expected);
     let from_other = format!("ca=$({}) && {}", bundle_of(1), added(0));
     let expected = [from_other.clone(), from_other];
-    assert_eq!(fixes(&stranger, Some(&stranger), other(&ours.pem())), expected);
-    assert_eq!(fixes(&stranger, None, other(&ours.pem())), expected);
+    assert_eq!(fixes(&foreign, Some(&foreign), other(&ours.pem())), expected);
+    assert_eq!(fixes(&foreign, None, other(&ours.pem())), expected);
     // A bundle of which nothing counts is not kept.
     for bundle in ["", "pem", &authority(-9..-1).pem()] {
         let fix = format!("{of_secret} && test -n \"$ca\" && {}", patch("$ca"));
-        assert_eq!(fixes(bundle, Some(&ours.pem()), other(&stranger)), [fix], "{bundle}");
+        assert_eq!(fixes(bundle, Some(&ours.pem()), other(&foreign)), [fix], "{bundle}");
     }
     // Nobody knows the authority: then it may be the certificate.
-    let unknown = fixes(&stranger, Some(&stranger), other(&stranger));
+    let unknown = fixes(&foreign, Some(&foreign), other(&foreign));
     assert_eq!(unknown[0], format!("ca=$(base64 -w0 ca.crt) && {}", added(0)));
     assert!(
         unknown[1].starts_with("test -s tls.crt && test -s tls.key && kubectl "),
@@ -410,8 +410,8 @@ fn another_bundle_is_shown_only_where_that_helps() {
     let fix = |webhook: &Webhook, behind: &Behind| finding(webhook, behind).fix.unwrap();
     let bundle = format!("ca=$(base64 -w0 ca.crt) && test -n \"$ca\" && {}", patch("$ca"));
     let more = format!("ca=$(base64 -w0 ca.crt) && {}", added(0));
-    let stranger = webhook(&trusted().pem());
-    assert_eq!(fix(&stranger, &good), more);
+    let foreign = webhook(&trusted().pem());
+    assert_eq!(fix(&foreign, &good), more);
     assert_eq!(fix(&webhook("pem"), &good), bundle);
     let expired = shows(&leaf(&ours, NAME, -24..-12));
     assert_eq!(
@@ -430,8 +430,8 @@ fn another_bundle_is_shown_only_where_that_helps() {
         ..webhook
     };
     let cert_manager = "kubectl -n edgeward-system get certificates,certificaterequests   # cert-manager fills caBundle in from \
-                        edgeward-ca: its controller and cainjector must run; `cmctl renew` has a certificate issued anew";
-    for webhook in [stranger, webhook(""), webhook("pem")] {
+                        edgeward-ca: its controller and cainjector must run; `cmctl renew` has a certificate issued again";
+    for webhook in [foreign, webhook(""), webhook("pem")] {
         assert_eq!(fix(&injected(webhook), &good), cert_manager);
     }
     assert_eq!(fix(&injected(webhook(&ours.pem())), &expired), cert_manager);
@@ -473,7 +473,7 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
         good_one.text
     );
 
-    let (over, stranger) = (leaf(&ours, NAME, -24..-12), leaf(&trusted(), NAME, -24..24 * 60));
+    let (over, foreign) = (leaf(&ours, NAME, -24..-12), leaf(&trusted(), NAME, -24..24 * 60));
     let refused = "Secret edgeward-system/edgeward-tls cannot be used, so replicas keep the certificate they have, and none \
                    starts: ";
     let put = "test -s tls.crt && test -s tls.key && kubectl -n edgeward-system patch secret edgeward-tls -p '{\"data\": {\"tls.crt\": \"'$(base64 -w0 tls.crt)'\", \
@@ -482,15 +482,15 @@ fn what_is_stored_for_replicas_is_judged_as_they_will() {
         (&*over.cert, &*over.key, format!("{refused}the certificate expired at 2026-11-21T00:00:00Z")),
         (
             &good.cert,
-            &stranger.key,
+            &foreign.key,
             format!(
                 "{refused}the private key does not belong to the first certificate of the file, which must be the server's own"
             ),
         ),
         ("", "", format!("{refused}the key file holds no private key (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block)")),
         (
-            &stranger.cert,
-            &stranger.key,
+            &foreign.cert,
+            &foreign.key,
             "pods.edgeward.io: the API server does not believe who serves from Secret edgeward-system/edgeward-tls to be \
              edgeward.edgeward-system.svc: its certificate is of none of the authorities in caBundle"
                 .to_owned(),

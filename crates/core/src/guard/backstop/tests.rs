@@ -520,7 +520,7 @@ fn a_look_takes_so_many_decisions_and_the_next_one_goes_on() {
 }
 
 #[test]
-fn surveys_are_made_when_there_is_something_to_see_and_not_too_often() {
+fn reports_are_made_when_there_is_something_to_see_and_not_too_often() {
     let mut fixture = Fixture::new();
     let due_in = |fixture: &Fixture| fixture.backstop.next_change().map(|at| (at.0 - fixture.now.0) / SECOND);
     let candidates = |fixture: &mut Fixture| {
