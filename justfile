@@ -40,6 +40,14 @@ cert-manager:
 prometheus *args:
     cargo test --locked --test prometheus -- {{args}}
 
+# The chart as Helm renders it.
+helm-tests *args:
+    cargo test --locked --test helm -- {{args}}
+
+# What a review costs, part by part.
+bench *args:
+    cargo bench {{args}}
+
 # Build Helm for the tests of the chart into the cache.
 helm:
     cargo xtask helm

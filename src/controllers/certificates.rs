@@ -39,13 +39,13 @@ use pace::Pace;
 
 mod pace;
 
-/// How long a look with its step may take.
+/// How long one step may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How far our clock may be from the API server's.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// How many replicas are looked at at once.
+/// How many replicas are inspected at once.
 const AT_ONCE: usize = 16;
 
 /// For how long a watch is opened; a connection that is silent for longer is taken for dead.
@@ -98,7 +98,7 @@ impl Once {
     }
 }
 
-/// What became of a look.
+/// What became of a step.
 enum Outcome {
     /// Something was written; who else had written that object last.
     Wrote(Kept, Option<String>),
@@ -243,7 +243,7 @@ impl Certificates {
         let mut step = state.next_step();
         let replicas;
         if step == Step::InspectReplicas {
-            replicas = self.look(&in_short, &bundles, now).await?;
+            replicas = self.inspect_replicas(&in_short, &bundles, now).await?;
             state.replicas = Some(&replicas);
             step = state.next_step();
         }
@@ -334,7 +334,7 @@ impl Certificates {
     }
 
     /// Every endpoint of our Service, as API servers may be led to it.
-    async fn look(
+    async fn inspect_replicas(
         &self,
         stored: &certificates::Stored,
         bundles: &[Vec<Certificate>],

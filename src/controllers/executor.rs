@@ -215,7 +215,7 @@ fn is_overdue(step: &Step, config: &Config, now: Moment) -> bool {
     intent.is_some_and(|intent| now.since(step.since) >= config.holding.limits[intent.slo.class])
 }
 
-/// What to change on the pod; `None` if its turn has not come after all.
+/// What to change on the pod; `None` if there is nothing to change after all.
 fn change(
     held: &HeldPod,
     since: Moment,

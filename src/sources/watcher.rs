@@ -22,7 +22,7 @@ const OPEN_SECONDS: RangeInclusive<u32> = 20..=30;
 /// The first and the longest pause after a failure.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
-/// What there is and what becomes of it, for ever. A failure is told and tried again after a pause.
+/// What there is and what becomes of it, for ever. A failure is one of the events, and is tried again after a pause.
 pub(super) fn events<K>(api: Api<K>, config: Config) -> impl Stream<Item = Result<Event<K>, Error>> + Send + Unpin
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,

@@ -7,12 +7,14 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::fixture::Fixture;
-use edgeward_harness::installed::{Installed, NAME, SECRET, finds, secret};
+use edgeward_harness::installation::SECRET;
+use edgeward_harness::installed::{Installed, finds, secret};
 use edgeward_harness::load::Pace;
 use edgeward_harness::load::replicas::nodes;
 use edgeward_harness::pki::{Authority, Pair};
 use edgeward_harness::rights::NAMESPACE;
 use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::webhook_credentials::NAME;
 
 /// An expired and a mismatched pair are not taken over: edgeward serves on with the one before, says so, and
 /// `edgeward check` names what is wrong with the Secret, and fixes it. Every pod is decided meanwhile.

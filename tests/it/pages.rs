@@ -107,7 +107,7 @@ fn target(from: &Path, link: &str) -> Option<(PathBuf, Option<String>)> {
 #[test]
 fn every_link_leads_somewhere() {
     let pages = pages();
-    let mut astray = Vec::new();
+    let mut broken = Vec::new();
     for (path, text) in &pages {
         for link in links(text) {
             let Some((target, anchor)) = target(path, &link) else {
@@ -119,11 +119,11 @@ fn every_link_leads_somewhere() {
                 (_, None) => workspace().join(&target).exists(),
             };
             if !leads {
-                astray.push(format!("{}: {link}", path.display()));
+                broken.push(format!("{}: {link}", path.display()));
             }
         }
     }
-    assert!(astray.is_empty(), "{astray:#?}");
+    assert!(broken.is_empty(), "{broken:#?}");
 }
 
 #[test]

@@ -66,10 +66,20 @@ fn check(sbom: &str) -> Result<()> {
         ensure!(sbom.contains(&purl), "the bill of materials has no {purl}");
     }
     ensure!(
+        sbom.contains("pkg:cargo/edgeward-core@"),
+        "the bill of materials lacks the core"
+    );
+    ensure!(
         sbom.contains("\"CycloneDX\""),
         "this is no bill of materials of CycloneDX"
     );
-    for test_only in ["proptest", "criterion", "libtest-mimic"] {
+    for test_only in [
+        "proptest",
+        "criterion",
+        "libtest-mimic",
+        "axum-server",
+        "edgeward-harness",
+    ] {
         ensure!(
             !sbom.contains(&format!("pkg:cargo/{test_only}@")),
             "{test_only} is not linked into the program"

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use edgeward_harness::fixture::Fixture;
-use edgeward_harness::load::TooBusy;
 use edgeward_harness::rollout::{roll_out, strategies};
+use edgeward_harness::timing::TooBusy;
 
 /// A rollout of nine replicas that take nine tenths of the edge, and 2 s to terminate. With `waitForTerminating` it leaves no more
 /// in the cloud than one step of it; without, it leaves more than that, and no pod waits. What is in the cloud is the first to go

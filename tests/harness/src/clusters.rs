@@ -16,9 +16,8 @@ use crate::checkout::is_ci;
 use crate::control_plane::{self, ControlPlane};
 use crate::fixture::{Domain, Fixture};
 use crate::helm::NoHelm;
-use crate::load::TooBusy;
 use crate::side_by_side::{CLUSTERS, Needs, SideBySide};
-use crate::timing::timed;
+use crate::timing::{TooBusy, timed};
 
 /// A test: the name that it is listed under, the last part of which is its namespace, what it needs, and what it does.
 pub type Test = (&'static str, Needs, Script);

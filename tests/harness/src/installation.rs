@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 
 use crate::edgeward::Edgeward;
 use crate::fixture::Fixture;
-use crate::installed::SECRET;
 use crate::mount::Mount;
 use crate::pki::Authority;
 use crate::rights::NAMESPACE;
 use crate::wait::TIMEOUT;
+
+/// The Secret that the Deployment mounts.
+pub const SECRET: &str = "edgeward-tls";
 
 /// Name of the webhook configuration.
 pub const WEBHOOK: &str = "zz-edgeward";

@@ -11,7 +11,7 @@ use crate::balancer::Balancer;
 use crate::checkout::workspace;
 use crate::edgeward::Edgeward;
 use crate::fixture::{Fixture, Revoked};
-use crate::installation::{Installation, WEBHOOK};
+use crate::installation::{Installation, SECRET, WEBHOOK};
 use crate::load::{Load, Pace, Report, under_load_reconnecting};
 use crate::mount::Mount;
 use crate::nodes::Nodes;
@@ -19,13 +19,8 @@ use crate::pki::{Authority, Pair};
 use crate::rights::NAMESPACE;
 use crate::served::{Chain, shown, vouch};
 use crate::wait::{BOUND, eventually};
+use crate::webhook_credentials::NAME;
 use crate::workloads;
-
-/// What the API server asks for.
-pub const NAME: &str = "edgeward.edgeward-system.svc";
-
-/// The Secret that the Deployment mounts.
-pub const SECRET: &str = "edgeward-tls";
 
 /// What is installed, and goes with this.
 pub struct Installed<'s, 'run> {

@@ -22,6 +22,7 @@ use crate::decision::is_decided;
 use crate::fixture::Fixture;
 use crate::nodes::Nodes;
 use crate::tables::Table;
+use crate::timing::TooBusy;
 use crate::wait::{BOUND, eventually};
 use crate::{clients, hook, workloads};
 
@@ -55,18 +56,6 @@ pub enum Pace {
     /// So many a second, whatever becomes of those before them, and the timeout of the manifest.
     Steady(u32),
 }
-
-/// The machine was too busy to tell whether edgeward does what it should: no failure, and no success.
-#[derive(Debug)]
-pub struct TooBusy(pub String);
-
-impl fmt::Display for TooBusy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TooBusy {}
 
 /// Pods are being created.
 pub struct Load {

@@ -1,5 +1,6 @@
 //! How long a test took, said where `cargo xtask test` reads it: libtest-mimic does not tell.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Shorter ones are not worth a line.
@@ -15,3 +16,15 @@ pub fn timed<T>(name: &str, run: impl FnOnce() -> T) -> T {
     }
     ended
 }
+
+/// The machine was too busy to tell whether edgeward does what it should: no failure, and no success.
+#[derive(Debug)]
+pub struct TooBusy(pub String);
+
+impl fmt::Display for TooBusy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TooBusy {}

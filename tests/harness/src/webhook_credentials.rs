@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 
 use crate::documentation::documented;
-use crate::installed::NAME;
+
+/// What the API server asks for.
+pub const NAME: &str = "edgeward.edgeward-system.svc";
 
 /// Where the documentation has what the API server reads.
 const FOLDER: &str = "/etc/kubernetes/pki/edgeward";

@@ -9,10 +9,11 @@ use anyhow::Result;
 use super::replicas::REPLICAS;
 use super::{Pace, Report};
 use crate::fixture::Fixture;
-use crate::installed::{Installed, NAME, secret};
+use crate::installed::{Installed, secret};
 use crate::nodes::Nodes;
 use crate::pki::Authority;
 use crate::tables::Table;
+use crate::webhook_credentials::NAME;
 
 /// How long API servers may take to hear of a `caBundle`; nobody tells when they have.
 pub const HEARD: Duration = Duration::from_secs(2);

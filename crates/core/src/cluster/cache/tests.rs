@@ -13,7 +13,7 @@ use crate::wire::pod::Pod;
 
 const SECOND: i64 = 1_000_000;
 
-/// An index of an edge and a cloud, fed with JSON.
+/// A cache of an edge and a cloud, fed with JSON.
 struct Fixture {
     cache: Cache,
     now: Moment,

@@ -112,7 +112,7 @@ impl Call {
 enum Life {
     Answered,
     Created(Timestamp),
-    /// In the index, on the node that it charges there.
+    /// In the cache, on the node that it charges there.
     Visible(usize),
     /// Refused, or deleted.
     Gone,
