@@ -105,7 +105,7 @@ pub enum SiteKind {
 /// Something a pod uses that exists only in the cluster it is created in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-#[schemars(extend("enum" = ties::Tie::ALL.map(ties::Tie::as_str)))]
+#[schemars(extend("enum" = ties::Tie::WORDS))]
 pub struct Tie(pub String);
 
 /// A toleration as a pod has it.
@@ -237,7 +237,7 @@ pub struct SloDefaults {
 /// Workload class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-#[schemars(extend("enum" = slo::Class::ALL.map(slo::Class::as_str)))]
+#[schemars(extend("enum" = slo::Class::WORDS))]
 pub struct Class(pub String);
 
 /// Selects objects by their labels, as Kubernetes' own kinds do.

@@ -1,8 +1,8 @@
 //! What we measure. One registry per process, handed around by `Arc`; no global statics, so a test can hold two.
 //!
 //! A group declares its metrics by `metrics!`, from which each is registered and with which `docs/metrics.md` is compared.
-//! What others know anyway, of sites and of links, is read when the page is asked for. Label sets are closed: every value is
-//! a `&'static str` of ours or a name from the configuration, never anything a pod brings along.
+//! What is known anyway, of sites, links and the configuration, is read when the page is asked for. Label sets are closed:
+//! every value is a `&'static str` of ours or a name from the configuration, never anything a pod brings along.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -107,7 +107,9 @@ pub fn list() -> impl Iterator<Item = Description> {
         &wan::LinkMetrics::LIST,
         &wan::ProbeMetrics::LIST,
         &wan::EndpointMetrics::LIST,
-        &configuration::ConfigurationSeries::LIST,
+        &configuration::VersionMetrics::LIST,
+        &configuration::ReloadMetrics::LIST,
+        &configuration::FaultMetrics::LIST,
         &PrometheusMetrics::LIST,
         &ControllerMetrics::LIST,
         &GuardMetrics::LIST,
@@ -315,6 +317,7 @@ impl Metrics {
             expired.store(ledger.expired(), Ordering::Relaxed);
         }
         self.wan.show(&mut now);
+        self.configuration.show(&mut now);
         text::encode_registry(out, &self.registry)?;
         text::encode(out, &now)
     }

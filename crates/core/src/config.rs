@@ -14,7 +14,7 @@ pub mod sites;
 
 pub(crate) use declaration::parse_duration;
 pub use declaration::{Assumed, Kind, Setting};
-use declaration::{Read, words};
+use declaration::{Read, read_words};
 pub use guards::{Backstop, LoopGuard};
 pub use holding::{ForeignGates, Holding, OnNoCapacity};
 pub use probing::Probing;
@@ -32,6 +32,7 @@ use crate::model::site::SiteDefinition;
 use crate::model::slo::{Class, PerClass};
 use crate::model::workload::PriorityCaps;
 use crate::units::{Micros, Permille};
+use crate::words;
 
 /// Everything an operator can set about decisions. [`Config::default`] is the documented default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +87,7 @@ pub struct Config {
 
 words! {
     /// What becomes of a pod whose SLO is invalid.
-    InvalidSlo {
+    pub enum InvalidSlo {
         /// Decided without time bound and offload; kubectl shows a warning.
         Warn = "warn",
         /// Refused with a message that lists every fault.
@@ -94,9 +95,11 @@ words! {
     }
 }
 
+read_words!(InvalidSlo, Explain, QueueModel);
+
 words! {
     /// How much of a decision is written on the pod.
-    Explain {
+    pub enum Explain {
         /// Nothing.
         Off = "off",
         /// At most 256 bytes.
@@ -108,7 +111,7 @@ words! {
 
 words! {
     /// Which pods stand in a queue.
-    QueueModel {
+    pub enum QueueModel {
         /// Pods of the class that wait for room and stand ahead.
         Waiting = "waiting",
         /// Every pod of the class in phase Pending.

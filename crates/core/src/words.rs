@@ -14,6 +14,12 @@ macro_rules! words {
             /// Every value, in order.
             pub const ALL: [Self; [$($word),*].len()] = [$(Self::$value),*];
 
+            /// Every word, in order.
+            pub const WORDS: [&'static str; [$($word),*].len()] = [$($word),*];
+
+            /// Every value with its word, in order.
+            pub const BY_WORD: [(&'static str, Self); [$($word),*].len()] = [$(($word, Self::$value)),*];
+
             /// Its word.
             #[must_use]
             pub const fn as_str(self) -> &'static str {

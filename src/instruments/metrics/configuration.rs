@@ -1,7 +1,7 @@
 //! What becomes of the configuration. Its faults are named as in the log.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::registry::Registry;
 
@@ -15,11 +15,21 @@ const FAULT_PATHS: usize = 32;
 const DOMAIN: &str = "domain";
 
 metrics! {
-    pub(super) struct ConfigurationSeries {
+    pub(super) struct VersionMetrics {
         info: Gauges<1> = "edgeward_config_info" ["version"]
             "Always 1; the version, a hash of its content, of the configuration in use (absent while it is the default)";
+    }
+}
+
+metrics! {
+    pub(super) struct ReloadMetrics {
         reloads: Counters<1> = "edgeward_config_reloads_total" ["result"]
             "Versions of the configuration seen, by what became of them (anything but loaded keeps the old one)";
+    }
+}
+
+metrics! {
+    pub(super) struct FaultMetrics {
         faults: Gauges<1> = "edgeward_config_faults" ["path"]
             "Faults of the newest version of the configuration, by place; none while it is in use, but `domain` while pods carry the gate of another domain";
     }
@@ -28,70 +38,71 @@ metrics! {
 /// The metrics of the configuration.
 #[derive(Debug)]
 pub struct ConfigurationMetrics {
-    series: ConfigurationSeries,
-    faults: Mutex<Faults>,
+    reloads: ReloadMetrics,
+    known: Mutex<Known>,
 }
 
+/// What is shown when it is asked for.
 #[derive(Debug, Default)]
-struct Faults {
-    /// Where those of the newest version are.
-    paths: Vec<String>,
+struct Known {
+    /// The version in use.
+    version: Option<u64>,
+    /// Where the faults of the newest version are.
+    faults: Vec<String>,
     /// Whether pods carry the gate of another domain, whatever becomes of versions.
     other_domains: bool,
 }
 
 impl ConfigurationMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
-        let series = ConfigurationSeries::new(registry);
+        let reloads = ReloadMetrics::new(registry);
         for result in Reload::ALL {
-            series.reloads.of([result.as_str().into()]);
+            reloads.reloads.of([result.as_str().into()]);
         }
-        Self {
-            series,
-            faults: Mutex::default(),
-        }
+        let known = Mutex::default();
+        Self { reloads, known }
     }
 
     /// A version was seen.
     pub fn reload(&self, result: Reload) {
-        self.series.reloads.of([result.as_str().into()]).inc();
+        self.reloads.reloads.of([result.as_str().into()]).inc();
     }
 
     /// This version is in use.
     pub fn version(&self, version: u64) {
-        self.series.info.clear();
-        self.series.info.of([format!("{version:016x}").into()]).set(1);
+        self.known().version = Some(version);
     }
 
     /// Where the faults of the newest version are; empty when it is in use. The first 32 places are told apart, those of
     /// the rest are `...`.
     pub fn faults<'p>(&self, paths: impl Iterator<Item = &'p str>) {
-        self.change(|faults| {
-            faults.paths = paths.map(str::to_owned).collect();
-            true
-        });
+        self.known().faults = paths.map(str::to_owned).collect();
     }
 
     /// Whether pods carry the gate of another domain than that in use.
     pub fn other_domains(&self, some: bool) {
-        self.change(|faults| std::mem::replace(&mut faults.other_domains, some) != some);
+        self.known().other_domains = some;
     }
 
-    /// Shows the faults as they are now, if `change` changed them.
-    fn change(&self, change: impl FnOnce(&mut Faults) -> bool) {
-        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        if !change(&mut faults) {
-            return;
+    /// Registers what is known now.
+    pub(super) fn show(&self, registry: &mut Registry) {
+        let (versions, of_paths) = (VersionMetrics::new(registry), FaultMetrics::new(registry));
+        let known = self.known();
+        if let Some(version) = known.version {
+            versions.info.of([format!("{version:016x}").into()]).set(1);
         }
-        self.series.faults.clear();
-        let of_pods = faults.other_domains.then_some(DOMAIN);
+        let of_pods = known.other_domains.then_some(DOMAIN);
         let mut told = HashSet::new();
-        for path in faults.paths.iter().map(String::as_str).chain(of_pods) {
+        for path in known.faults.iter().map(String::as_str).chain(of_pods) {
             let is_told = told.len() < FAULT_PATHS || told.contains(path);
             let path = if is_told { path } else { "..." };
             told.insert(path);
-            self.series.faults.of([path.to_owned().into()]).inc();
+            of_paths.faults.of([path.to_owned().into()]).inc();
         }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

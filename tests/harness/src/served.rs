@@ -1,4 +1,7 @@
 //! What a server shows in a TLS handshake, and who vouches for it.
+//!
+//! The webhook has the like of it in `tls::served`. That is not used here: it would judge itself, and every unit test of
+//! the webhook would be built after the harness, and that after the webhook.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

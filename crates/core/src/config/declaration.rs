@@ -172,27 +172,17 @@ impl<T: Read + Default> Read for Option<T> {
     }
 }
 
-/// Declares an enum each of whose variants is a word in a document.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum $name {
-            $($(#[$of])* $variant,)+
-        }
-
-        impl $name {
-            pub(super) const KIND: Kind = Kind::Word(&[$($word),+]);
-        }
-
-        impl Read for $name {
+/// One of the words of an enum that `words!` declares.
+macro_rules! read_words {
+    ($($name:ident),+) => {
+        $(impl Read for $name {
             fn read(&mut self, field: &Field<'_>, _: &Kind) {
-                *self = field.word(&[$(($word, Self::$variant)),+]).unwrap_or(*self);
+                *self = field.word(&Self::BY_WORD).unwrap_or(*self);
             }
-        }
+        })+
     };
 }
-pub(super) use words;
+pub(super) use read_words;
 
 /// Declares the fields that a document may have for a type: the place that each is read into, its name, kind, default
 /// and meaning. Without places, they are declared for a reader of the type's own.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::declaration::{Kind, Read, words};
+use crate::config::declaration::{Kind, Read, read_words};
 use crate::config::is_namespace;
 use crate::document::Field;
 use crate::model::slo::{Class, PerClass};
 use crate::units::Micros;
+use crate::words;
 
 /// When a pod is held behind our gate, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub struct Holding {
 
 words! {
     /// What becomes of a pod that no site has room for.
-    OnNoCapacity {
+    pub enum OnNoCapacity {
         /// It is held until some site has room.
         Hold = "hold",
         /// It goes to the edge and is Pending there.
@@ -35,13 +36,15 @@ words! {
 
 words! {
     /// What becomes of a pod that arrives with the gates of others.
-    ForeignGates {
+    pub enum ForeignGates {
         /// It gets ours too, and is decided when ours is the last.
         Wait = "wait",
         /// It passes through.
         PassThrough = "passThrough",
     }
 }
+
+read_words!(OnNoCapacity, ForeignGates);
 
 impl Default for Holding {
     fn default() -> Self {
@@ -72,8 +75,7 @@ impl Read for PerClass<bool> {
     fn read(&mut self, field: &Field<'_>, _: &Kind) {
         let Some(names) = field.list() else { return };
         *self = Self::default();
-        let class = |name: &Field<'_>| name.word(&Class::ALL.map(|class| (class.as_str(), class)));
-        for class in names.iter().filter_map(class) {
+        for class in names.iter().filter_map(|name| name.word(&Class::BY_WORD)) {
             self[class] = true;
         }
     }
@@ -85,7 +87,7 @@ impl Read for PerClass<Micros> {
         match kind {
             Kind::Either(_, map) if field.is_object() => self.read(field, map),
             Kind::PerClass(to) => {
-                let fields = field.object(Class::ALL.map(Class::as_str)).into_iter().flatten();
+                let fields = field.object(Class::WORDS).into_iter().flatten();
                 for (own, field) in self.0.iter_mut().zip(fields) {
                     own.read(&field, to);
                 }

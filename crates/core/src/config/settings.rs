@@ -15,11 +15,7 @@ use Assumed::{Required, Value, Words};
 use Kind::{Boolean, Duration, Either, Integer, List, Map, Number, Object, PerClass, Sites, Text, Word};
 
 const NONE: Assumed = Words("none");
-const CLASS: Kind = Word(&[
-    Class::Latency.as_str(),
-    Class::Throughput.as_str(),
-    Class::Batch.as_str(),
-]);
+const CLASS: Kind = Word(&Class::WORDS);
 const NAMESPACE: Kind = Text {
     what: "name of a namespace",
     pattern: "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
@@ -56,9 +52,9 @@ settings! { Config:
         "How the [WAN](wan.md) towards cloud sites is probed";
     enable_offload = "enableOffload", Boolean, Value("true"),
         "Whether any pod may be sent to a cloud";
-    invalid_slo = "invalidSlo", InvalidSlo::KIND, Value("warn"),
+    invalid_slo = "invalidSlo", Word(&InvalidSlo::WORDS), Value("warn"),
         "`warn`: a pod with an invalid SLO goes to the edge, with warnings. `deny`: it is refused";
-    holding.on_no_capacity = "onNoCapacity", OnNoCapacity::KIND, Value("hold"),
+    holding.on_no_capacity = "onNoCapacity", Word(&OnNoCapacity::WORDS), Value("hold"),
         "What becomes of a pod that no site has room for. `hold`: it is [held](decision.md#7-held-pods) until one \
          has. `edge`: it goes to the edge and is Pending there. With `serve --fleet` nothing is ever held, for \
          nobody could release it, and this and the next four settings have no effect";
@@ -72,7 +68,7 @@ settings! { Config:
         "How long a pod waits for the room of pods that are [terminating](decision.md#waiting-for-terminating-pods) \
          at the edge. One duration is for every class; `0s` or `0`: not at all. It counts even where it is longer \
          than the class's limit";
-    holding.foreign_gates = "foreignGates", ForeignGates::KIND, Value("wait"),
+    holding.foreign_gates = "foreignGates", Word(&ForeignGates::WORDS), Value("wait"),
         "What becomes of a pod that arrives with scheduling gates of others. `wait`: it gets ours too, and is \
          decided when ours is the [last](decision.md#gates-of-others). `passThrough`: it passes through";
     priority_caps = "maxPriority", Map("namespace", &Integer(0, 10)), NONE,
@@ -80,7 +76,7 @@ settings! { Config:
     cloud_deletion_cost = "cloudPodDeletionCost", Integer(i32::MIN as i64, i32::MAX as i64), Value("-100"),
         "Value of `controller.kubernetes.io/pod-deletion-cost` that a cloud placement adds where the pod states \
          none: a ReplicaSet deletes the lowest first. `0`: none is added";
-    explain = "explain", Explain::KIND, Value("short"),
+    explain = "explain", Word(&Explain::WORDS), Value("short"),
         "How much of a decision is written on the pod; `short` is at most 256 bytes";
     rtt_threshold = "rttThresholdMs", RTT_THRESHOLD, Value("100"),
         "RTT from which on a cloud site is degraded";
@@ -99,7 +95,7 @@ settings! { Config:
         Value("{latency: {alpha: 0.5, beta: 20}, throughput: {alpha: 1, beta: 50}, batch: {alpha: 2, beta: 100}}"),
         "[Processing time](decision.md#5-how-long-it-would-take) in ms: `alpha` · millicores + `beta`. A class or \
          number that is not named keeps its default";
-    queue_model = "queueModel", QueueModel::KIND, Value("waiting"),
+    queue_model = "queueModel", Word(&QueueModel::WORDS), Value("waiting"),
         "Which pods stand in a queue: those that wait for room and stand ahead, or all of the class in phase Pending";
     min_observations = "minObservations", Integer(1, 1_000_000), Value("5"),
         "Finished pods of a class or controller from which on their [mean \

@@ -185,12 +185,11 @@ pub(crate) fn effect(field: &Field<'_>) -> Option<&'static str> {
 }
 
 fn ties(field: &Field<'_>) -> Ties {
-    let words = Tie::ALL.map(|tie| (tie.as_str(), tie));
     field
         .list()
         .into_iter()
         .flatten()
-        .filter_map(|field| field.word(&words))
+        .filter_map(|field| field.word(&Tie::BY_WORD))
         .collect()
 }
 

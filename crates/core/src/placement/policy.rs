@@ -51,9 +51,7 @@ impl Policy {
 fn read_slo(slo: &Field<'_>) -> Option<Vec<(&'static str, String)>> {
     let [class, deadline, target, priority, offload] =
         slo.object(["class", "deadlineMs", "latencyTargetMs", "priority", "offloadAllowed"])?;
-    let class = class
-        .required()
-        .word(&Class::ALL.map(|class| (class.as_str(), class.as_str())));
+    let class = class.required().word(&Class::BY_WORD).map(Class::as_str);
     let millis = |field: &Field<'_>| field.integer(1..=MAX_MILLIS as i64).map(|ms| ms.to_string());
     let fields = [
         ("class", class.map(str::to_owned)),

@@ -183,7 +183,6 @@ fn link(field: &Field<'_>, thresholds: Thresholds, now: Moment) -> Option<Link> 
 fn queue_group(field: &Field<'_>) -> Option<QueueGroup> {
     let [class, priority, slo_priority, waiting, pending] =
         field.object(["class", "priority", "sloPriority", "waiting", "pending"])?;
-    let words = Class::ALL.map(|class| (class.as_str(), class));
     let count = |field: &Field<'_>| field.integer(0..=1_000_000).map(|count| count as u64);
     let waiting = count(&waiting).unwrap_or(0);
     let stated_pending = count(&pending);
@@ -191,7 +190,7 @@ fn queue_group(field: &Field<'_>) -> Option<QueueGroup> {
         pending.fault("counts those that wait too, and must not be smaller than `waiting`".into());
     }
     Some(QueueGroup {
-        class: class.required().word(&words)?,
+        class: class.required().word(&Class::BY_WORD)?,
         priority: priority.integer(i64::from(i32::MIN)..=i64::from(i32::MAX)).unwrap_or(0) as i32,
         slo_priority: slo_priority
             .integer(0..=10)
