@@ -4,6 +4,7 @@
 
 pub(crate) mod gate;
 pub(crate) mod history;
+pub(crate) mod limits;
 pub(crate) mod queue;
 pub(crate) mod release;
 

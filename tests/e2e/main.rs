@@ -21,7 +21,7 @@ use edgeward_harness::side_by_side::Needs::{Cluster, Domain, Nodes};
 
 use crate::commands::{check, fleet_command, why};
 use crate::configuration::{custom_resources, validation};
-use crate::held::{gate, queue, release};
+use crate::held::{gate, limits, queue, release};
 use crate::install::{chart, quick_start};
 use crate::leader::{backstop, events, loop_guard};
 use crate::load::{burst, rollout};
@@ -30,6 +30,7 @@ use crate::placement::{connection, constraints, failure, invalid_slo, reinvocati
 /// What `cargo xtask test` runs, each by the name it is listed under, and with what it needs. Those that take longest are listed
 /// first.
 const TESTS: &[Test] = &[
+    ("limits::of_each_class", Domain, limits::of_each_class),
     (
         "certificates::self_managed",
         Nodes,

@@ -148,6 +148,11 @@ impl Claims {
         self.not_considered
     }
 
+    /// Whether nothing is claimed, and every node is open to every pod.
+    pub fn is_empty(&self) -> bool {
+        self.table.by_uid.is_empty() && self.gained.is_empty() && self.not_considered.is_none()
+    }
+
     /// Whether a pod with this key may go to this node at all. Cost: a search.
     pub fn is_open(&self, node: NodeId, queue_key: QueueKey) -> bool {
         let is_new = || self.gained.contains(&node);

@@ -188,9 +188,9 @@ impl Candidates<'_> {
     pub fn node_at(&self, site: &str, workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<NodeId> {
         let mut sites = self.snapshot.sites.iter().zip(&self.sites);
         let (_, found) = sites.find(|(known, _)| known.name() == site)?;
-        let nodes = found.nodes.iter().copied();
-        let fitting = nodes.filter(|node| room.fits(&workload.request, node));
-        room.best_node(&workload.request, fitting).map(|node| node.id)
+        let fitting = room.fitting(&workload.request, &found.nodes);
+        room.best_node(&workload.request, fitting.into_iter())
+            .map(|node| node.id)
     }
 }
 
@@ -287,8 +287,7 @@ fn assess<'s>(
         .map_or(Permille::ONE, |edge| edge.definition.speed);
     let assess = |(site, candidates): (&'s Site, &SiteCandidates<'s>)| {
         let estimate = estimate::estimate(workload, slo, site, edge_speed, config);
-        let nodes = candidates.nodes.iter().copied();
-        let fitting: Vec<_> = nodes.filter(|node| room.fits(&workload.request, node)).collect();
+        let fitting = room.fitting(&workload.request, &candidates.nodes);
         let mut refusals = Vec::new();
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
         refusals.extend(match fitting.is_empty() {

@@ -310,6 +310,11 @@ impl Ledger {
         }
     }
 
+    /// Whether nothing is reserved.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     /// What takes from `node` as a review sees it that reads the snapshot of `revision`: what nobody has confirmed, once
     /// for every replica, and, once, what that snapshot does not show yet. Cost: a search if anything is reserved at all.
     pub fn charges(&self, node: NodeId, revision: u64) -> impl Iterator<Item = Charge<'_>> {

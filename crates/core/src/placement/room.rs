@@ -81,13 +81,24 @@ impl Room<'_, '_> {
     /// Whether `request` fits on `node` now: a free pod slot, and enough of every resource it asks for. Taints,
     /// labels and readiness are not the room's matter.
     pub fn fits(&self, request: &Amounts, node: &Node) -> bool {
-        let fits = |used: &Amounts, pods| pods < node.slots && request.fits(&node.allocatable, used);
-        // A node that is full without reservations is not looked up, and one that has none is not summed up.
-        fits(&node.used, node.pods)
-            && self.claims.is_open(node.id, self.queue_key)
+        node.pods < node.slots && request.fits(&node.allocatable, &node.used) && self.still_fits(request, node)
+    }
+
+    /// Of nodes on which `request` fits by the snapshot, those on which it fits beside what is reserved and claimed. Cost: a search
+    /// for each if anything is.
+    pub fn fitting<'n>(&self, request: &Amounts, nodes: &[&'n Node]) -> Vec<&'n Node> {
+        if self.ledger.is_empty() && self.claims.is_empty() {
+            return nodes.to_vec();
+        }
+        let nodes = nodes.iter().copied();
+        nodes.filter(|node| self.still_fits(request, node)).collect()
+    }
+
+    fn still_fits(&self, request: &Amounts, node: &Node) -> bool {
+        self.claims.is_open(node.id, self.queue_key)
             && (!self.is_charged(node) || {
                 let taken = self.taken(node);
-                fits(&taken.amounts, taken.pods)
+                taken.pods < node.slots && request.fits(&node.allocatable, &taken.amounts)
             })
     }
 

@@ -1,0 +1,62 @@
+//! How long each class is held by default.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::decision::{annotation, is_gated};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::held::{fill, is_held, pod};
+
+/// The documented limits.
+const LIMITS: [(&str, SignedDuration); 3] = [
+    ("latency", SignedDuration::from_secs(30)),
+    ("throughput", SignedDuration::from_secs(120)),
+    ("batch", SignedDuration::from_secs(300)),
+];
+
+/// The edge is full and no cloud answers: a pod of each class is held for as long as its class may be, and not for less, and goes
+/// to the edge then. This waits for minutes, for nothing but the time.
+pub(crate) fn of_each_class(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.wan.close();
+    let mut config = nodes.holding(&json!(null));
+    config.as_object_mut().context("an object")?.remove("holdLimits");
+    let edgeward = fixture.live_edgeward(&config)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    fill(fixture, &nodes)?;
+
+    let mut held = vec![];
+    for (class, limit) in LIMITS {
+        let mut pod = pod(fixture, class, 500, 5);
+        pod["metadata"]["annotations"][fixture.key("slo.example.io/class")] = json!(class);
+        fixture.kubectl.create(&pod)?;
+        is_held(fixture, class, "held_no_capacity")?;
+        held.push((class, limit, timestamp(&fixture.kubectl.get("pod", class)?)?));
+    }
+    for (class, limit, since) in held {
+        let bound = Duration::try_from(limit)? + BOUND;
+        let until = eventually(&format!("{class} is released"), bound, || {
+            let pod = fixture.kubectl.get("pod", class)?;
+            ensure!(!is_gated(&pod), "{pod}");
+            ensure!(annotation(&pod, "reason") == Some("released_timeout"), "{pod}");
+            ensure!(annotation(&pod, "site") == Some("edge"), "{pod}");
+            timestamp(&pod)
+        })?;
+        let held = until.duration_since(since);
+        ensure!(held >= limit, "{class} was held for {held:#}, less than {limit:#}");
+    }
+    Ok(())
+}
+
+/// When a pod was held, or released.
+fn timestamp(pod: &Value) -> Result<Timestamp> {
+    let timestamp = annotation(pod, "timestamp").context("a timestamp")?;
+    timestamp.parse().with_context(|| timestamp.to_owned())
+}
