@@ -134,8 +134,10 @@ async fn start<A: Answer>(answer: A, clock: Clock, metrics: &Arc<Metrics>) -> Se
         health_listen: (Ipv4Addr::LOCALHOST, 0).into(),
         client_ca: None,
         tls: tls::Source::SelfSigned {
-            service: "edgeward".into(),
-            namespace: "edgeward-system".into(),
+            service: tls::Service {
+                name: "edgeward".into(),
+                namespace: "edgeward-system".into(),
+            },
             directory: None,
         },
         answer: Arc::new(answer),

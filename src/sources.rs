@@ -14,6 +14,7 @@ pub mod secret;
 pub(crate) mod sites;
 pub(crate) mod watch;
 mod watcher;
+pub mod webhook_configuration;
 
 use std::sync::Arc;
 
@@ -30,7 +31,6 @@ use crate::platform::clock::Clock;
 
 pub use fleet_file::FleetFile;
 pub use policies::SloPolicies;
-pub use replicas::Service;
 pub use sites::Sites;
 pub use watch::{Cluster, client};
 

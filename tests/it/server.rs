@@ -12,7 +12,7 @@ use edgeward::instruments::metrics::Metrics;
 use edgeward::platform::clock::Clock;
 use edgeward::serve;
 use edgeward::serve::{Readiness, ServeOptions, Server, Task};
-use edgeward::tls::Source;
+use edgeward::tls::{Service, Source};
 use edgeward_harness::volume::Volume;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
@@ -58,8 +58,10 @@ fn answering<A: Answer>(answer: A, tls: Source) -> ServeOptions<A> {
 pub(crate) fn self_signed() -> Source {
     Source::SelfSigned {
         directory: None,
-        service: "edgeward".into(),
-        namespace: "edgeward-system".into(),
+        service: Service {
+            name: "edgeward".into(),
+            namespace: "edgeward-system".into(),
+        },
     }
 }
 
@@ -74,8 +76,10 @@ async fn a_second_start_on_a_port_leaves_the_authority_of_the_first() {
     let start = |listen| {
         let source = Source::SelfSigned {
             directory: Some(directory.path().to_owned()),
-            service: "edgeward".into(),
-            namespace: "edgeward-system".into(),
+            service: Service {
+                name: "edgeward".into(),
+                namespace: "edgeward-system".into(),
+            },
         };
         Server::start(ServeOptions {
             listen,

@@ -14,7 +14,7 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::admission::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
 use crate::platform::clock::Clock;
-use crate::tls::{Certificates, Source};
+use crate::tls::{Certificates, Service, Source};
 
 /// Says which way it was asked; `review` does what the test wants first.
 struct Scripted<F>(F);
@@ -338,8 +338,10 @@ async fn accepted_connections_have_nodelay() {
     let metrics = Arc::new(Metrics::new());
     let source = Source::SelfSigned {
         directory: None,
-        service: "e".into(),
-        namespace: "n".into(),
+        service: Service {
+            name: "e".into(),
+            namespace: "n".into(),
+        },
     };
     let certificates = Certificates::load(&source, Clock::start(), Arc::clone(&metrics))
         .await
