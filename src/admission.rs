@@ -5,6 +5,7 @@
 mod body;
 mod connections;
 mod deadline;
+mod phase;
 pub mod review;
 pub mod server;
 mod ticket;
@@ -12,6 +13,7 @@ mod ticket;
 pub use body::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
 pub use connections::{AGE_LIMIT, Connections, FIRST_REQUEST_TIMEOUT, HEAD_LIMIT, HEAD_TIMEOUT, IDLE_TIMEOUT};
 pub(crate) use connections::{HEALTH, serve};
+pub use phase::Phase;
 pub use ticket::Ticket;
 
 use std::time::Duration;
@@ -46,15 +48,4 @@ impl Answer for Reviewer {
     fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
         Self::no_opinion(self, body, why, elapsed)
     }
-}
-
-/// What the admission endpoint does with a review; the runtime tells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Something that decisions need is missing: every review is answered without an opinion.
-    NotReady,
-    /// Reviews are decided.
-    Serving,
-    /// Reviews are decided, and every answer asks the client to take its next request elsewhere.
-    Draining,
 }

@@ -8,7 +8,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::installation::SECRET;
-use edgeward_harness::installed::{Installed, finds, secret};
+use edgeward_harness::installed_replicas::{InstalledReplicas, finds, secret};
 use edgeward_harness::load::Pace;
 use edgeward_harness::load::replicas::nodes;
 use edgeward_harness::pki::{Authority, Pair};
@@ -21,7 +21,7 @@ use edgeward_harness::webhook_credentials::NAME;
 pub(crate) fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let authority = Authority::new()?;
-    let installed = Installed::with_files(fixture, &nodes, Pace::Adaptive, 1, &authority)?;
+    let installed = InstalledReplicas::with_files(fixture, &nodes, Pace::Adaptive, 1, &authority)?;
     finds(fixture, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
     let edgeward = installed.members.first().context("no replica")?;
     let reloads = |result: &str| edgeward.count("edgeward_tls_reloads_total", &[("result", result)]);

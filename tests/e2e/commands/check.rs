@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward_harness::checkout::workspace;
 use edgeward_harness::fixture::{Fixture, manifest};
-use edgeward_harness::installed::decode;
+use edgeward_harness::installed_replicas::decode;
 use edgeward_harness::kubectl::{Kubectl, Said};
 use edgeward_harness::nodes::Nodes;
 use edgeward_harness::pki::Authority;

@@ -2,7 +2,6 @@
 
 pub mod replicas;
 pub mod restarts;
-pub mod rotation;
 
 use std::fmt;
 use std::fs;
