@@ -177,8 +177,8 @@ impl Observer {
         let (view, cache) = (&self.metrics.view, engine.cache());
         view.cache(cache.pods(), cache.faults().count());
         for kind in Kind::ALL {
-            if let Some(heard) = cache.last_event(kind) {
-                view.heard(kind, seconds_before(now, now.moment.since(heard)));
+            if let Some(at) = cache.last_event(kind) {
+                view.last_event(kind, seconds_before(now, now.moment.since(at)));
             }
         }
         publication.effects.into_iter().for_each(then);

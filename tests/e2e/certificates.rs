@@ -86,8 +86,8 @@ pub(crate) fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     finds(fixture, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
 
     // Where the Secret has the authority of its certificate, the bundle is at fault, and is fixed by that.
-    let stranger = Authority::new()?.certificate;
-    installed.trust(&stranger)?;
+    let foreign = Authority::new()?.certificate;
+    installed.trust(&foreign)?;
     for entry in ["pods.edgeward.io", "policies.edgeward.io"] {
         let place = "Secret edgeward-system/edgeward-tls";
         let words = format!("{entry}: the API server does not believe who serves from {place} to be");
@@ -97,7 +97,7 @@ pub(crate) fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     }
     let bundle = installed.ca_bundle()?;
     ensure!(
-        bundle.contains(stranger.trim()) && bundle.contains(authority.certificate.trim()),
+        bundle.contains(foreign.trim()) && bundle.contains(authority.certificate.trim()),
         "{bundle}"
     );
     finds(fixture, "ok", "in Secret edgeward-system/edgeward-tls is for")?;

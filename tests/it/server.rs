@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use edgeward::admission::review::{NoOpinion, NotAReview};
 use edgeward::admission::server::reviews_at_a_time;
-use edgeward::admission::{Answer, Ticket};
+use edgeward::admission::{Answer, Responder};
 use edgeward::instruments::metrics::Metrics;
 use edgeward::platform::clock::Clock;
 use edgeward::serve;
@@ -24,7 +24,7 @@ use crate::client::{Client, eventually, get};
 pub(crate) struct Told;
 
 impl Answer for Told {
-    fn review(&self, _: &[u8], _: &Ticket) -> Result<Vec<u8>, NotAReview> {
+    fn review(&self, _: &[u8], _: &Responder) -> Result<Vec<u8>, NotAReview> {
         Ok(b"reviewed".to_vec())
     }
 
@@ -266,12 +266,12 @@ struct Stuck {
 }
 
 impl Answer for Stuck {
-    fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview> {
+    fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
         if body == b"long" {
             self.begun.fetch_add(1, Ordering::Relaxed);
             let _ = self.released.lock().expect("not poisoned").recv();
         }
-        Told.review(body, ticket)
+        Told.review(body, responder)
     }
 
     fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {

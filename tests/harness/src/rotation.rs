@@ -15,8 +15,8 @@ use crate::pki::Authority;
 use crate::tables::Table;
 use crate::webhook_credentials::NAME;
 
-/// How long API servers may take to hear of a `caBundle`; nobody tells when they have.
-pub const HEARD: Duration = Duration::from_secs(2);
+/// How long API servers may take to use another `caBundle`; nothing says when they do.
+pub const CA_BUNDLE_DELAY: Duration = Duration::from_secs(2);
 
 /// In the Secret that the replicas mount: a certificate, then one of another CA, which is trusted before and beside the old one.
 pub fn files_rotated(fixture: &Fixture<'_>, nodes: &Nodes<'_>, pace: Pace) -> Result<()> {
@@ -32,11 +32,11 @@ pub fn files_rotated(fixture: &Fixture<'_>, nodes: &Nodes<'_>, pace: Pace) -> Re
         put(&old)?;
         installed.is_used(load, "a certificate of the same CA")?;
         installed.trust(&[&*old.certificate, &*new.certificate].concat())?;
-        load.lasts(HEARD)?;
+        load.lasts(CA_BUNDLE_DELAY)?;
         put(&new)?;
         installed.is_used(load, "a certificate of the new CA")?;
         installed.trust(&new.certificate)?;
-        load.lasts(HEARD)?;
+        load.lasts(CA_BUNDLE_DELAY)?;
         installed.is_used(load, "the old CA is not trusted any more")
     })?;
     is_clean(

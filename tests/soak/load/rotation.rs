@@ -9,8 +9,8 @@ use edgeward_harness::fixture::Fixture;
 use edgeward_harness::installed_replicas::{InstalledReplicas, decode, finds, render};
 use edgeward_harness::load::highest_steady;
 use edgeward_harness::load::replicas::{REPLICAS, nodes};
-use edgeward_harness::rotation::{HEARD, files_rotated, is_clean, tabulate};
 use edgeward_harness::rights::NAMESPACE;
+use edgeward_harness::rotation::{CA_BUNDLE_DELAY, files_rotated, is_clean, tabulate};
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ pub(crate) fn rotation_self_managed(fixture: &Fixture<'_>) -> Result<()> {
             ensure!(bundle.contains(&new) && !bundle.contains(&old), "{bundle}");
             Ok(())
         })?;
-        load.lasts(HEARD)?;
+        load.lasts(CA_BUNDLE_DELAY)?;
         installed.is_used(load, "the old CA is not trusted any more")
     })?;
     is_clean(
@@ -132,6 +132,6 @@ pub(crate) fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
     cert_manager.inject(Some(CA))?;
     all_is_well(fixture)?;
     eventually("pods are decided again", BOUND, || {
-        installed.under_load(|load| load.lasts(HEARD))?.is_clean()
+        installed.under_load(|load| load.lasts(CA_BUNDLE_DELAY))?.is_clean()
     })
 }
