@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use edgeward::admission::review::{NoOpinion, NotAReview, Reviewer};
-use edgeward::admission::{Answer, Ticket};
+use edgeward::admission::{Answer, Responder};
 use edgeward::instruments::metrics::Metrics;
 use edgeward::platform::clock::Clock;
 use edgeward::serve;
@@ -42,8 +42,8 @@ const OPEN_LOOP: Duration = Duration::from_secs(10);
 struct Constant;
 
 impl Answer for Constant {
-    fn review(&self, _body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview> {
-        ticket.claim();
+    fn review(&self, _body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
+        responder.claim();
         Ok(
             br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true}}"#
                 .to_vec(),
@@ -51,7 +51,7 @@ impl Answer for Constant {
     }
 
     fn no_opinion(&self, body: &[u8], _why: NoOpinion, _elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
-        self.review(body, &Ticket::new(Clock::start()))
+        self.review(body, &Responder::new(Clock::start()))
     }
 }
 
@@ -134,8 +134,10 @@ async fn start<A: Answer>(answer: A, clock: Clock, metrics: &Arc<Metrics>) -> Se
         health_listen: (Ipv4Addr::LOCALHOST, 0).into(),
         client_ca: None,
         tls: tls::Source::SelfSigned {
-            service: "edgeward".into(),
-            namespace: "edgeward-system".into(),
+            service: tls::Service {
+                name: "edgeward".into(),
+                namespace: "edgeward-system".into(),
+            },
             directory: None,
         },
         answer: Arc::new(answer),

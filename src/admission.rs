@@ -5,14 +5,16 @@
 mod body;
 mod connections;
 mod deadline;
+mod phase;
+mod responder;
 pub mod review;
 pub mod server;
-mod ticket;
 
 pub use body::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
 pub use connections::{AGE_LIMIT, Connections, FIRST_REQUEST_TIMEOUT, HEAD_LIMIT, HEAD_TIMEOUT, IDLE_TIMEOUT};
 pub(crate) use connections::{HEALTH, serve};
-pub use ticket::Ticket;
+pub use phase::Phase;
+pub use responder::Responder;
 
 use std::time::Duration;
 
@@ -24,12 +26,12 @@ pub trait Answer: Send + Sync + 'static {
     /// microseconds; runs on a thread where it may also take long. May panic: a bug in one review must not cost
     /// another.
     ///
-    /// Claims the ticket when it has decided, and reserves, counts and logs only then: otherwise the review is overdue,
+    /// Claims the answer when it has decided, and reserves, counts and logs only then: otherwise the review is overdue,
     /// has been answered, and what is returned goes nowhere.
     ///
     /// # Errors
     /// The body is not an AdmissionReview.
-    fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview>;
+    fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview>;
 
     /// "Allowed, no patch" with a warning that says why, counted with this time since the body was complete.
     ///
@@ -39,22 +41,11 @@ pub trait Answer: Send + Sync + 'static {
 }
 
 impl Answer for Reviewer {
-    fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview> {
-        Self::review(self, body, ticket)
+    fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
+        Self::review(self, body, responder)
     }
 
     fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
         Self::no_opinion(self, body, why, elapsed)
     }
-}
-
-/// What the admission endpoint does with a review; the runtime tells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Something that decisions need is missing: every review is answered without an opinion.
-    NotReady,
-    /// Reviews are decided.
-    Serving,
-    /// Reviews are decided, and every answer asks the client to take its next request elsewhere.
-    Draining,
 }

@@ -1,7 +1,7 @@
 //! The composition root: listeners, background tasks, readiness and the way out.
 //!
-//! [`Server`] is the whole of it as a value, so that `demo` and tests run what production runs; [`serve`] is a
-//! server that ends with a signal.
+//! [`Webhook`] is what production runs. [`Server`] is its listeners with whatever tasks, as a value, for `demo` and tests too;
+//! [`serve`] is a server that ends with a signal.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,13 +22,15 @@ use crate::tls::{self, Certificates};
 mod debug;
 mod effects;
 mod health;
-pub mod live;
+mod live;
 mod readiness;
 mod supervision;
+mod webhook;
 
 pub use debug::Debug;
 pub use readiness::{Readiness, Requirement};
 pub use supervision::Task;
+pub use webhook::{CertificateSource, ConfigurationSource, Webhook};
 
 use supervision::{Ended, Supervisor};
 

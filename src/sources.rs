@@ -14,6 +14,7 @@ pub mod secret;
 pub(crate) mod sites;
 pub(crate) mod watch;
 mod watcher;
+pub mod webhook_configuration;
 
 use std::sync::Arc;
 
@@ -30,7 +31,6 @@ use crate::platform::clock::Clock;
 
 pub use fleet_file::FleetFile;
 pub use policies::SloPolicies;
-pub use replicas::Service;
 pub use sites::Sites;
 pub use watch::{Cluster, client};
 
@@ -177,8 +177,8 @@ impl Observer {
         let (view, cache) = (&self.metrics.view, engine.cache());
         view.cache(cache.pods(), cache.faults().count());
         for kind in Kind::ALL {
-            if let Some(heard) = cache.last_event(kind) {
-                view.heard(kind, seconds_before(now, now.moment.since(heard)));
+            if let Some(at) = cache.last_event(kind) {
+                view.last_event(kind, seconds_before(now, now.moment.since(at)));
             }
         }
         publication.effects.into_iter().for_each(then);

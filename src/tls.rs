@@ -70,10 +70,8 @@ pub enum Source {
         /// Gets `ca.crt`, for the `caBundle` of a MutatingWebhookConfiguration; created if missing. `None`: the
         /// bundle is only to be had from [`Certificates::ca_bundle`].
         directory: Option<PathBuf>,
-        /// Name of our Service; the certificate is for `<service>.<namespace>.svc`, `localhost` and `127.0.0.1`.
-        service: String,
-        /// The namespace of our Service.
-        namespace: String,
+        /// Our Service; the certificate is for `<service>.<namespace>.svc`, `localhost` and `127.0.0.1`.
+        service: Service,
     },
     /// A Secret that the replicas share and one of them keeps up to date ([`stored`]). Until it holds something that can be
     /// served, there is no certificate.
@@ -172,16 +170,8 @@ impl Certificates {
                 })?;
                 (Some(pair), None, Origin::Files(watch))
             }
-            Source::SelfSigned {
-                directory,
-                service,
-                namespace,
-            } => {
-                let service = Service {
-                    name: service.clone(),
-                    namespace: namespace.clone(),
-                };
-                let made = self_signed::make(&service, clock.wall())?;
+            Source::SelfSigned { directory, service } => {
+                let made = self_signed::make(service, clock.wall())?;
                 if let Some(directory) = directory {
                     self_signed::write_bundle(directory, &made.ca_bundle)?;
                 }

@@ -22,7 +22,7 @@ use edgeward_core::wire::pod::{Pod, Text};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::admission::Ticket;
+use crate::admission::Responder;
 use crate::instruments::metrics::Metrics;
 use crate::instruments::recording::Recording;
 use crate::instruments::traces::Attributes;
@@ -96,21 +96,23 @@ pub struct Reviewer {
 impl Reviewer {
     /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: one pass over the
     /// body and one over the nodes; logs one line for the creation of a pod. Reserves, counts and logs nothing if
-    /// somebody else has claimed the ticket.
+    /// somebody else answers already.
     ///
     /// # Errors
     /// The body is not an AdmissionReview with a request.
-    pub fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview> {
+    pub fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
         let request = Request::read(body)?;
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
-            return Ok(self.untouched(&request, "is not the creation of a pod", ticket).bytes());
+            return Ok(self
+                .untouched(&request, "is not the creation of a pod", responder)
+                .bytes());
         };
         let mut pod = match Pod::from_json(object.get()) {
             Ok(pod) => pod,
             Err(error) => {
                 // What serde found instead is a piece of the pod: for whoever sent it, not for the log.
                 let place = format!("cannot be read at column {} of line {}", error.column(), error.line());
-                let mut response = self.untouched(&request, &place, ticket);
+                let mut response = self.untouched(&request, &place, responder);
                 response.warn(&format!(
                     "edgeward could not read the pod, which was left as it is: {error}"
                 ));
@@ -133,7 +135,7 @@ impl Reviewer {
         }
         let (read, mut is_ours) = (Snapshots::default(), false);
         let verdict = self.shared.review(&read, &workload, context, || {
-            is_ours = ticket.claim();
+            is_ours = responder.claim();
             is_ours && request.dry_run != Some(true)
         });
         let stamp = Stamp {
@@ -144,9 +146,9 @@ impl Reviewer {
         let bytes = respond(&request, &workload, &verdict, &operations).bytes();
 
         if is_ours {
-            self.count(verdict.action, verdict.reason, class(&workload), ticket.elapsed());
+            self.count(verdict.action, verdict.reason, class(&workload), responder.elapsed());
             log(&request, &pod, &workload, &verdict);
-            ticket.record(|| attributes(&request, &workload, &verdict));
+            responder.record(|| attributes(&request, &workload, &verdict));
         }
         Ok(bytes)
     }
@@ -171,9 +173,9 @@ impl Reviewer {
     }
 
     /// The answer to a review that there is nothing to decide about, which a registration as ours does not send.
-    fn untouched<'r>(&self, request: &'r Request<'r>, why: &str, ticket: &Ticket) -> Response<'r> {
-        if ticket.claim() {
-            self.count(Action::PassThrough, Reason::NotAPodCreate, "none", ticket.elapsed());
+    fn untouched<'r>(&self, request: &'r Request<'r>, why: &str, responder: &Responder) -> Response<'r> {
+        if responder.claim() {
+            self.count(Action::PassThrough, Reason::NotAPodCreate, "none", responder.elapsed());
             tracing::warn!(
                 uid = shown(&request.uid.0),
                 namespace = shown(request.namespace.as_deref().unwrap_or_default()),
@@ -181,7 +183,7 @@ impl Reviewer {
                 why,
                 "untouched"
             );
-            ticket.record(|| vec![(REASON, Reason::NotAPodCreate.as_str().to_owned())]);
+            responder.record(|| vec![(REASON, Reason::NotAPodCreate.as_str().to_owned())]);
         }
         let mut response = Response::allowed(&request.uid);
         response.audit("reason", Reason::NotAPodCreate.as_str());

@@ -27,7 +27,7 @@ use crate::admission::connections;
 use crate::admission::connections::{Connections, Slot};
 use crate::admission::deadline::answer_within;
 use crate::admission::review::{NoOpinion, NotAReview};
-use crate::admission::{Answer, Phase, Ticket, body};
+use crate::admission::{Answer, Phase, Responder, body};
 use crate::instruments::metrics::{HandshakeFailure, Metrics};
 use crate::instruments::traces::{Attributes, Spans};
 use crate::platform::clock::Clock;
@@ -168,10 +168,10 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
     if let Some(slot) = slot {
         slot.review_arrived();
     }
-    let ticket = Ticket::new(endpoint.clock);
-    let ticket = Arc::new(if is_traced { ticket.traced() } else { ticket });
-    let mut response = answer(&endpoint, body, &ticket, deadline).await;
-    if let Some(recorded) = ticket.recorded() {
+    let responder = Responder::new(endpoint.clock);
+    let responder = Arc::new(if is_traced { responder.traced() } else { responder });
+    let mut response = answer(&endpoint, body, &responder, deadline).await;
+    if let Some(recorded) = responder.recorded() {
         response.extensions_mut().insert(recorded.clone());
     }
     response
@@ -181,20 +181,20 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
 async fn answer<A: Answer>(
     endpoint: &Endpoint<A>,
     body: Arc<Buffered>,
-    ticket: &Arc<Ticket>,
+    responder: &Arc<Responder>,
     mut deadline: Pin<&mut Sleep>,
 ) -> Response {
-    let no_opinion = |why| no_opinion(&*endpoint.answer, &body, why, ticket);
+    let no_opinion = |why| no_opinion(&*endpoint.answer, &body, why, responder);
     let phase = *endpoint.phase.borrow();
     if phase == Phase::NotReady {
         return no_opinion(NoOpinion::NotReady);
     }
-    let mut review = pin!(review(endpoint, Arc::clone(&body), Arc::clone(ticket)));
+    let mut review = pin!(review(endpoint, Arc::clone(&body), Arc::clone(responder)));
     let answered = tokio::select! {
         biased;
         answered = &mut review => answered,
         () = &mut deadline => {
-            if ticket.claim() {
+            if responder.claim() {
                 return no_opinion(NoOpinion::Deadline);
             }
             // Decided in this very moment, and about to arrive.
@@ -209,21 +209,21 @@ async fn answer<A: Answer>(
 async fn review<A: Answer>(
     endpoint: &Endpoint<A>,
     body: Arc<Buffered>,
-    ticket: Arc<Ticket>,
+    responder: Arc<Responder>,
 ) -> Result<Result<Vec<u8>, NotAReview>, NoOpinion> {
     let slot = Arc::clone(&endpoint.slots).acquire_owned().await;
     let answer = Arc::clone(&endpoint.answer);
     let review = tokio::task::spawn_blocking(move || {
         let _slot = slot;
-        answer.review(&body, &ticket)
+        answer.review(&body, &responder)
     });
     review.await.map_err(|_| NoOpinion::Panic)
 }
 
 /// The answer of last resort. Should it panic too, the client gets a 500, which `failurePolicy: Ignore` admits.
-fn no_opinion(answer: &impl Answer, body: &[u8], why: NoOpinion, ticket: &Ticket) -> Response {
-    ticket.record(|| why.attributes());
-    match catch_unwind(AssertUnwindSafe(|| answer.no_opinion(body, why, ticket.elapsed()))) {
+fn no_opinion(answer: &impl Answer, body: &[u8], why: NoOpinion, responder: &Responder) -> Response {
+    responder.record(|| why.attributes());
+    match catch_unwind(AssertUnwindSafe(|| answer.no_opinion(body, why, responder.elapsed()))) {
         Ok(answered) => respond(answered),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the review failed\n").into_response(),
     }

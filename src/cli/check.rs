@@ -2,7 +2,7 @@
 
 mod certificate;
 mod configuration;
-mod custom;
+mod custom_resources;
 mod finding;
 mod leader;
 mod rights;
@@ -97,11 +97,15 @@ impl Check {
         let namespaces = connection.namespaces().await;
         let mut installed = (false, false);
         let mut sites_are_good = true;
-        match custom::ask(connection).await {
+        match custom_resources::ask(connection).await {
             Ok(custom) => {
                 installed = (custom.sites.is_some(), custom.policies.is_some());
-                findings.extend(custom::judge(&custom, namespaces.as_ref().ok(), &found.config.keys));
-                match custom::sites(&custom) {
+                findings.extend(custom_resources::judge(
+                    &custom,
+                    namespaces.as_ref().ok(),
+                    &found.config.keys,
+                ));
+                match custom_resources::sites(&custom) {
                     Ok(sites) => found.config.sites = sites.unwrap_or(found.config.sites),
                     Err(faults) => {
                         findings.extend(faults);
@@ -109,7 +113,7 @@ impl Check {
                     }
                 }
             }
-            Err(error) => findings.push(Finding::unknown(custom::AREA, &error)),
+            Err(error) => findings.push(Finding::unknown(custom_resources::AREA, &error)),
         }
         let webhooks = connection.webhooks().await;
         let is_ours =

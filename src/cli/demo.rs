@@ -69,8 +69,10 @@ async fn play() -> anyhow::Result<()> {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         health_listen: (Ipv4Addr::LOCALHOST, 0).into(),
         tls: tls::Source::SelfSigned {
-            service: "edgeward".into(),
-            namespace: "edgeward-system".into(),
+            service: tls::Service {
+                name: "edgeward".into(),
+                namespace: "edgeward-system".into(),
+            },
             directory: None,
         },
         client_ca: None,

@@ -7,27 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use arc_swap::ArcSwap;
 use clap::Args;
-use edgeward_core::config::Config;
-use tokio::sync::watch;
 
 use self::certificate::Certificate;
-use crate::admission::review::Reviewer;
-use crate::controllers::events;
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
-use crate::instruments::recording::Recording;
-use crate::instruments::traces::Spans;
-use crate::platform::clock::Clock;
-use crate::serve;
-use crate::serve::live::View;
-use crate::serve::{DEFAULT_SHUTDOWN_DELAY, Debug, Readiness, ServeOptions, Task, live};
-use crate::sources;
-use crate::sources::configuration::{ConfigMapName, Configuration, Versions};
-use crate::sources::{FleetFile, Service, configuration};
-use crate::tls;
+use crate::serve::{self, ConfigurationSource, DEFAULT_SHUTDOWN_DELAY, Webhook};
+use crate::sources::configuration::ConfigMapName;
+use crate::tls::Service;
 
 /// Run the admission webhook.
 ///
@@ -109,133 +96,28 @@ impl Serve {
     }
 
     async fn serve(self, metrics: Arc<Metrics>) -> anyhow::Result<()> {
-        let lives = self.certificate.lives()?;
-        let (clock, readiness) = (Clock::start(), Readiness::default());
-        let (config, versions, configuration_tasks) = self.configuration(clock, &metrics, &readiness).await?;
-        let recording = self.record.as_deref().map(Recording::create).transpose()?;
-        let recording = recording.map(Arc::new);
-        let view = match self.fleet {
-            Some(path) => view_of_fleet_file(path, &config, clock, &metrics).await?,
-            None => {
-                let (namespace, name) = (self.namespace.clone(), self.service.clone());
-                let (service, recording) = (Service { namespace, name }, recording.clone());
-                live::view(&versions, &config, service, clock, &metrics, &readiness, recording).await?
-            }
+        let (certificate, client_ca) = self.certificate.read()?;
+        let configuration = match (self.config, &self.config_map) {
+            (Some(path), _) => ConfigurationSource::Files(path),
+            (None, Some(name)) => ConfigurationSource::ConfigMap(ConfigMapName::parse(name, &self.namespace)),
+            (None, None) => ConfigurationSource::Defaults,
         };
-        metrics.follow(Arc::clone(&view.shared));
-        let debug = self.debug_endpoints.then(|| Debug {
-            shared: Arc::clone(&view.shared),
-            plans: view.plans,
-            clock,
-        });
-        let (spans, exporter) = match self.traces.filter(|url| !url.is_empty()) {
-            Some(url) => {
-                let (spans, exporter) = Spans::new(&url, clock, Arc::clone(&metrics)).context("--traces")?;
-                (Some(spans), Some(Task::graceful("traces", exporter.run())))
-            }
-            None => (None, None),
-        };
-        let reviewer = Reviewer {
-            config: view.config,
-            policies: view.policies,
-            shared: view.shared,
-            metrics: Arc::clone(&metrics),
-            clock,
-            recording,
-        };
-        let client_ca = self.certificate.client_ca.clone();
-        let service = tls::Service {
-            name: self.service,
-            namespace: self.namespace,
-        };
-        let (tls, certificate_tasks) = self.certificate.source(service, lives, view.cluster, clock, &metrics);
-        let tasks = [view.tasks, configuration_tasks, certificate_tasks];
-        serve::serve(ServeOptions {
+        let webhook = Webhook {
             listen: self.listen,
             health_listen: self.health_listen,
-            tls,
+            service: Service {
+                name: self.service,
+                namespace: self.namespace,
+            },
+            fleet: self.fleet,
+            configuration,
+            certificate,
             client_ca,
-            answer: Arc::new(reviewer),
-            metrics,
-            readiness,
-            clock,
-            debug,
-            spans,
+            debug_endpoints: self.debug_endpoints,
+            record: self.record,
+            traces: self.traces.filter(|url| !url.is_empty()),
             shutdown_delay: Duration::from_secs(self.shutdown_delay),
-            tasks: tasks.into_iter().flatten().chain(exporter).collect(),
-        })
-        .await
-    }
-
-    /// The configuration in use, its versions, and what brings the next one.
-    async fn configuration(
-        &self,
-        clock: Clock,
-        metrics: &Arc<Metrics>,
-        readiness: &Readiness,
-    ) -> anyhow::Result<(Arc<ArcSwap<Config>>, Versions, Vec<Task>)> {
-        let configuration = Configuration::new(self.namespace.clone(), Arc::clone(metrics));
-        let configuration = match self.fleet {
-            // Nobody would release a pod.
-            Some(_) => configuration.without_holding(),
-            None => configuration,
         };
-        let config = configuration.current();
-        let (versions, tasks) = match (&self.config, &self.config_map) {
-            (Some(path), _) => {
-                let files = configuration::Files::open(path.clone(), configuration).await?;
-                let versions = files.versions();
-                (versions, vec![Task::endless("configuration files", files.follow())])
-            }
-            (None, Some(name)) => {
-                let name = ConfigMapName::parse(name, &self.namespace);
-                configuration_from_config_map(name, configuration, clock, readiness).await?
-            }
-            (None, None) => (configuration.versions(), vec![]),
-        };
-        Ok((config, versions, tasks))
+        webhook.run(metrics).await
     }
-}
-
-async fn configuration_from_config_map(
-    name: ConfigMapName,
-    configuration: Configuration,
-    clock: Clock,
-    readiness: &Readiness,
-) -> anyhow::Result<(Versions, Vec<Task>)> {
-    let client = sources::client().await?;
-    let (refusals, refused) = watch::channel(None);
-    let map = configuration::ConfigMap::new(name, client.clone(), configuration, refusals);
-    let versions = map.versions();
-    let required = readiness.require("configuration");
-    let mut first = versions.clone();
-    let tasks = vec![
-        Task::endless("ConfigMap", async move {
-            let met = async {
-                first.next().await;
-                required.met();
-            };
-            tokio::join!(map.follow(), met);
-        }),
-        Task::endless("Events", events::follow(refused, client, clock)),
-    ];
-    Ok((versions, tasks))
-}
-
-async fn view_of_fleet_file(
-    path: PathBuf,
-    config: &Arc<ArcSwap<Config>>,
-    clock: Clock,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<View> {
-    let file = FleetFile::open(path, Arc::clone(config), clock, Arc::clone(metrics)).await?;
-    Ok(View {
-        config: Arc::clone(config),
-        shared: file.shared(),
-        policies: Arc::default(),
-        cluster: None,
-        // Nobody is held.
-        plans: watch::channel(Arc::default()).1,
-        tasks: vec![Task::endless("fleet file", file.follow())],
-    })
 }

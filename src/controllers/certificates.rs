@@ -13,7 +13,7 @@ use edgeward_core::certificates;
 use edgeward_core::certificates::{Certificate, Der, Lives, Published, Replica, RotationState, Step};
 use edgeward_core::units::Now;
 use futures::StreamExt as _;
-use futures::stream::{self, BoxStream};
+use futures::stream;
 use http::HeaderMap;
 use http::header::DATE;
 use jiff::{SignedDuration, Timestamp};
@@ -23,8 +23,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
-use kube::core::{ObjectMeta, PartialObjectMeta, Request, Resource as _};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::core::{ObjectMeta, Request, Resource as _};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::watch;
@@ -47,9 +46,6 @@ const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// How many replicas are inspected at once.
 const AT_ONCE: usize = 16;
-
-/// For how long a watch is opened; a connection that is silent for longer is taken for dead.
-const WATCH_SECONDS: u32 = 25;
 
 /// Name of the port in EndpointSlices, as in `deploy/base`.
 const PORT: &str = "webhook";
@@ -124,25 +120,35 @@ impl fmt::Display for Skewed {
 }
 
 impl Certificates {
-    /// Takes step by step while the Lease is ours, for ever. `changed` tells that the Secret is another.
-    pub async fn run(self, leadership: Leadership, mut changed: watch::Receiver<Option<Arc<Contents>>>) {
+    /// Takes step by step while the Lease is ours, for ever. `secret` and `webhook` tell that the Secret or the webhook
+    /// configuration is another; both are looked at now and then anyway.
+    pub async fn run(
+        self,
+        leadership: Leadership,
+        mut secret: watch::Receiver<Option<Arc<Contents>>>,
+        mut webhook: watch::Receiver<()>,
+    ) {
         loop {
             let term = leadership.acquired().await;
             tokio::select! {
-                () = self.lead(&term, &mut changed) => return,
+                () = self.lead(&term, &mut secret, &mut webhook) => return,
                 () = term.over() => {}
             }
         }
     }
 
-    async fn lead(&self, term: &Term, changed: &mut watch::Receiver<Option<Arc<Contents>>>) {
+    async fn lead(
+        &self,
+        term: &Term,
+        secret: &mut watch::Receiver<Option<Arc<Contents>>>,
+        webhook: &mut watch::Receiver<()>,
+    ) {
         let mut known = Known {
             published: Published::default(),
             pace: Pace::new(self.lives.settle()),
             faults: Once::default(),
             hindrance: Once::default(),
         };
-        let mut changes = self.changes();
         let period = Duration::from_micros(self.lives.period().0);
         loop {
             let stepped = timeout(TIMEOUT, self.step(&mut known, term)).await;
@@ -175,20 +181,10 @@ impl Certificates {
             tokio::time::sleep(pace::PAUSE).await;
             tokio::select! {
                 () = tokio::time::sleep(period) => {}
-                Some(()) = changes.next() => {}
-                changed = changed.changed() => if changed.is_err() { return },
+                changed = secret.changed() => if changed.is_err() { return },
+                changed = webhook.changed() => if changed.is_err() { return },
             }
         }
-    }
-
-    /// That the webhook configuration is another. A failure is nothing: it is looked at now and then anyway.
-    fn changes(&self) -> BoxStream<'static, ()> {
-        let only = watcher::Config::default()
-            .timeout(WATCH_SECONDS)
-            .fields(&format!("metadata.name={}", self.webhook));
-        let configurations = Api::<PartialObjectMeta<MutatingWebhookConfiguration>>::all(self.client.clone());
-        let events = watcher::watcher(configurations, only).default_backoff();
-        events.filter_map(async |event| event.ok().map(|_| ())).boxed()
     }
 
     fn configurations(&self) -> Api<MutatingWebhookConfiguration> {

@@ -86,7 +86,7 @@ impl Journal for Recording {
             } => {
                 json!({"release": uid, "waited": waited.0, "id": id.to_string(), "at": time(now), "verdict": account(verdict)})
             }
-            Step::Forget(id, namespace) => json!({"withdraw": id.to_string(), "namespace": namespace}),
+            Step::Forget(id, namespace) => json!({"forget": id.to_string(), "namespace": namespace}),
         };
         if let Err(error) = state.file.write_all(format!("{line}\n").as_bytes()) {
             tracing::error!(%error, "a step could not be recorded");
@@ -116,8 +116,8 @@ impl State {
             Change::Replicas(ready) => json!({"replicas": ready}),
             Change::ListBegan(kind) => json!({"listBegan": kind.as_str()}),
             Change::ListEnded(kind) => json!({"listEnded": kind.as_str()}),
-            Change::WatchAlive(kind) => json!({"heard": kind.as_str()}),
-            Change::WatchLost(kind) => json!({"lost": kind.as_str()}),
+            Change::WatchAlive(kind) => json!({"watchAlive": kind.as_str()}),
+            Change::WatchLost(kind) => json!({"watchLost": kind.as_str()}),
         }
     }
 }

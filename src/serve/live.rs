@@ -22,22 +22,23 @@ use crate::platform::clock::Clock;
 use crate::serve::effects::EffectHandler;
 use crate::serve::{CERTIFICATE, Readiness, Task};
 use crate::sources::configuration::Versions;
-use crate::sources::{Cluster, Observer, Service, Sites, SloPolicies, probe, prometheus};
+use crate::sources::{Cluster, Observer, Sites, SloPolicies, probe, prometheus};
+use crate::tls::Service;
 
 /// The view that decisions read, and the tasks that keep it up to date.
-pub(crate) struct View {
-    pub(crate) config: Arc<ArcSwap<Config>>,
-    pub(crate) shared: Arc<SharedState>,
-    pub(crate) policies: Arc<ArcSwap<Policies>>,
+pub(super) struct View {
+    pub(super) config: Arc<ArcSwap<Config>>,
+    pub(super) shared: Arc<SharedState>,
+    pub(super) policies: Arc<ArcSwap<Policies>>,
     /// The cluster that is watched, and who leads there; `None` of a fleet file.
-    pub(crate) cluster: Option<(Cluster, Leadership)>,
-    pub(crate) plans: watch::Receiver<Arc<Plan>>,
-    pub(crate) tasks: Vec<Task>,
+    pub(super) cluster: Option<(Cluster, Leadership)>,
+    pub(super) plans: watch::Receiver<Arc<Plan>>,
+    pub(super) tasks: Vec<Task>,
 }
 
 /// Watches the cluster that we run in, or that of the kubeconfig, and probes its cloud sites. Begins with the first good
 /// configuration; ready when everything was listed once and the first round of probes is over.
-pub(crate) async fn view(
+pub(super) async fn view(
     versions: &Versions,
     config: &ArcSwap<Config>,
     service: Service,
@@ -115,7 +116,9 @@ pub(crate) async fn view(
         Task::endless("watches", cluster.clone().follow(versions.clone(), metrics())),
         Task::endless(
             "replicas",
-            cluster.clone().follow_replicas(versions.clone(), service, metrics()),
+            cluster
+                .clone()
+                .follow_replicas(versions.clone(), service.namespace, service.name, metrics()),
         ),
         Task::endless(
             "Prometheus",

@@ -22,11 +22,12 @@ use crate::sources::configuration::Versions;
 
 mod https;
 mod icmp;
+mod lost;
 mod target;
 mod tcp;
 
 use icmp::Icmp;
-pub use target::Lost;
+pub use lost::Lost;
 use target::Target;
 
 /// Time between the probes of the first round.

@@ -14,18 +14,15 @@ use crate::sources::configuration::Versions;
 use crate::sources::watch::Cluster;
 use crate::sources::watcher::{self, Known};
 
-/// Our own Service.
-#[derive(Debug, Clone)]
-pub struct Service {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
 impl Cluster {
-    /// Sends how many replicas of us decide: as configured, or as counted, for ever.
-    pub async fn follow_replicas(self, mut versions: Versions, service: Service, metrics: Arc<Metrics>) {
+    /// Sends how many replicas of us decide: as configured, or as counted by the EndpointSlices of our own Service, for ever.
+    pub async fn follow_replicas(
+        self,
+        mut versions: Versions,
+        namespace: String,
+        service: String,
+        metrics: Arc<Metrics>,
+    ) {
         let mut in_use = Some(versions.next().await);
         while let Some(config) = in_use {
             let count = async {
@@ -34,7 +31,7 @@ impl Cluster {
                         self.changes.send(Change::Replicas(replicas)).await;
                         std::future::pending().await
                     }
-                    None => self.watch_replicas(&service.namespace, &service.name, &metrics).await,
+                    None => self.watch_replicas(&namespace, &service, &metrics).await,
                 }
             };
             in_use = versions

@@ -19,12 +19,12 @@ type Contents = BTreeMap<String, Vec<u8>>;
 /// and tried again after a pause.
 pub async fn follow(
     client: Client,
-    namespace: &str,
-    name: &str,
+    namespace: String,
+    name: String,
     contents: watch::Sender<Option<Arc<Contents>>>,
-    metrics: &Metrics,
+    metrics: Arc<Metrics>,
 ) {
-    let mut secrets = watcher::object(Api::<Secret>::namespaced(client, namespace), name);
+    let mut secrets = watcher::object(Api::<Secret>::namespaced(client, &namespace), &name);
     while let Some(secret) = secrets.next().await {
         let now: Contents = match secret {
             Ok(Some(secret)) => {

@@ -8,7 +8,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::installation::SECRET;
-use edgeward_harness::installed::{Installed, finds, secret};
+use edgeward_harness::installed_replicas::{InstalledReplicas, finds, secret};
 use edgeward_harness::load::Pace;
 use edgeward_harness::load::replicas::nodes;
 use edgeward_harness::pki::{Authority, Pair};
@@ -21,7 +21,7 @@ use edgeward_harness::webhook_credentials::NAME;
 pub(crate) fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let authority = Authority::new()?;
-    let installed = Installed::with_files(fixture, &nodes, Pace::Adaptive, 1, &authority)?;
+    let installed = InstalledReplicas::with_files(fixture, &nodes, Pace::Adaptive, 1, &authority)?;
     finds(fixture, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
     let edgeward = installed.members.first().context("no replica")?;
     let reloads = |result: &str| edgeward.count("edgeward_tls_reloads_total", &[("result", result)]);
@@ -86,8 +86,8 @@ pub(crate) fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     finds(fixture, "ok", "in Secret edgeward-system/edgeward-tls is for")?;
 
     // Where the Secret has the authority of its certificate, the bundle is at fault, and is fixed by that.
-    let stranger = Authority::new()?.certificate;
-    installed.trust(&stranger)?;
+    let foreign = Authority::new()?.certificate;
+    installed.trust(&foreign)?;
     for entry in ["pods.edgeward.io", "policies.edgeward.io"] {
         let place = "Secret edgeward-system/edgeward-tls";
         let words = format!("{entry}: the API server does not believe who serves from {place} to be");
@@ -97,7 +97,7 @@ pub(crate) fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     }
     let bundle = installed.ca_bundle()?;
     ensure!(
-        bundle.contains(stranger.trim()) && bundle.contains(authority.certificate.trim()),
+        bundle.contains(foreign.trim()) && bundle.contains(authority.certificate.trim()),
         "{bundle}"
     );
     finds(fixture, "ok", "in Secret edgeward-system/edgeward-tls is for")?;

@@ -82,7 +82,7 @@ pub(crate) fn is_held(fixture: &Fixture<'_>, name: &str, reason: &str) -> Result
 
 /// The edge is full and no cloud answers: 50 pods are held. Room appears step by step, and is given in the order of their
 /// priority and age, to as many as fit. Who releases them is killed in the middle, and another goes on.
-pub(crate) fn in_turn(fixture: &Fixture<'_>) -> Result<()> {
+pub(crate) fn in_queue_order(fixture: &Fixture<'_>) -> Result<()> {
     const PODS: u32 = 50;
     let nodes = Nodes::new(fixture)?;
     let node = nodes.edge_node("edge-0", "1")?;
@@ -168,7 +168,7 @@ fn tells(fixture: &Fixture<'_>, reason: &str, pods: u32) -> Result<()> {
 
 /// Fails if one of the held pods stands before one of those that were released.
 pub(crate) fn in_order(free: &[&Value], held: &[&Value]) -> Result<()> {
-    let turn = |pod: &&Value| {
+    let queue_key = |pod: &&Value| {
         let priority: i32 = slo(pod, "priority").and_then(|text| text.parse().ok()).unwrap_or(0);
         let created = pod["metadata"]["creationTimestamp"]
             .as_str()
@@ -176,7 +176,7 @@ pub(crate) fn in_order(free: &[&Value], held: &[&Value]) -> Result<()> {
             .to_owned();
         (-priority, created)
     };
-    let (last, first) = (free.iter().map(turn).max(), held.iter().map(turn).min());
+    let (last, first) = (free.iter().map(queue_key).max(), held.iter().map(queue_key).min());
     ensure!(
         first.is_none() || last <= first,
         "{last:?} was released, {first:?} is held"

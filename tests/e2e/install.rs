@@ -13,7 +13,7 @@ use edgeward_harness::documentation::{documented, documented_under};
 use edgeward_harness::fixture::{Fixture, Revoked};
 use edgeward_harness::folder::copy;
 use edgeward_harness::installation::{Installation, Replica, WEBHOOK};
-use edgeward_harness::installed::endpoint_slice;
+use edgeward_harness::installed_replicas::endpoint_slice;
 use edgeward_harness::kubectl::Kubectl;
 use edgeward_harness::nodes::Nodes;
 use edgeward_harness::rights::NAMESPACE;

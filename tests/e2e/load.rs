@@ -8,7 +8,7 @@ use edgeward_harness::fixture::Fixture;
 use edgeward_harness::load::Pace;
 use edgeward_harness::load::replicas::nodes;
 use edgeward_harness::load::restarts::rolled;
-use edgeward_harness::load::rotation::files_rotated;
+use edgeward_harness::rotation::files_rotated;
 
 /// Each of three replicas is replaced, and every pod is decided.
 pub(crate) fn rolling_restart(fixture: &Fixture<'_>) -> Result<()> {

@@ -184,8 +184,16 @@ async fn only_clients_of_the_authority_are_served_and_it_may_change() {
             ..as_client(&ours)
         };
         assert_eq!(known.post().await.expect("served").body, "reviewed");
-        for stranger in [client.clone(), as_client(&other)] {
-            assert!(Client { versions, ..stranger }.post().await.is_err());
+        for refused_client in [client.clone(), as_client(&other)] {
+            assert!(
+                Client {
+                    versions,
+                    ..refused_client
+                }
+                .post()
+                .await
+                .is_err()
+            );
             refused += 1;
             eventually("counted", async || metrics.encode().contains(&failures(refused))).await;
         }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use edgeward::admission::review::{NoOpinion, NotAReview};
 use edgeward::admission::server::reviews_at_a_time;
-use edgeward::admission::{Answer, Ticket};
+use edgeward::admission::{Answer, Responder};
 use edgeward::instruments::metrics::Metrics;
 use edgeward::platform::clock::Clock;
 use edgeward::serve;
 use edgeward::serve::{Readiness, ServeOptions, Server, Task};
-use edgeward::tls::Source;
+use edgeward::tls::{Service, Source};
 use edgeward_harness::volume::Volume;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
@@ -24,7 +24,7 @@ use crate::client::{Client, eventually, get};
 pub(crate) struct Told;
 
 impl Answer for Told {
-    fn review(&self, _: &[u8], _: &Ticket) -> Result<Vec<u8>, NotAReview> {
+    fn review(&self, _: &[u8], _: &Responder) -> Result<Vec<u8>, NotAReview> {
         Ok(b"reviewed".to_vec())
     }
 
@@ -58,8 +58,10 @@ fn answering<A: Answer>(answer: A, tls: Source) -> ServeOptions<A> {
 pub(crate) fn self_signed() -> Source {
     Source::SelfSigned {
         directory: None,
-        service: "edgeward".into(),
-        namespace: "edgeward-system".into(),
+        service: Service {
+            name: "edgeward".into(),
+            namespace: "edgeward-system".into(),
+        },
     }
 }
 
@@ -74,8 +76,10 @@ async fn a_second_start_on_a_port_leaves_the_authority_of_the_first() {
     let start = |listen| {
         let source = Source::SelfSigned {
             directory: Some(directory.path().to_owned()),
-            service: "edgeward".into(),
-            namespace: "edgeward-system".into(),
+            service: Service {
+                name: "edgeward".into(),
+                namespace: "edgeward-system".into(),
+            },
         };
         Server::start(ServeOptions {
             listen,
@@ -262,12 +266,12 @@ struct Stuck {
 }
 
 impl Answer for Stuck {
-    fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview> {
+    fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
         if body == b"long" {
             self.begun.fetch_add(1, Ordering::Relaxed);
             let _ = self.released.lock().expect("not poisoned").recv();
         }
-        Told.review(body, ticket)
+        Told.review(body, responder)
     }
 
     fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {

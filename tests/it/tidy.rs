@@ -1,34 +1,19 @@
 //! House rules that no lint knows. Each failure names the file and the rule.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use edgeward_harness::checkout::workspace;
 
+mod imports;
+
 /// Lines outside tests from which a file is two ideas.
 const MAX_LINES: usize = 600;
 
-/// What may be imported by every module that the table does not say it of.
-const FOR_ALL: [&str; 3] = ["api", "instruments", "platform"];
-
-/// What each module may import of the others, as the page of the architecture has it.
-fn edges() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
-    let page = include_str!("../../docs/architecture.md");
-    let table = page.split("| module | may import |").nth(1).expect("the table");
-    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-    let edges = rows.map(|row| {
-        let mut cells = row.split('|').skip(1);
-        let (module, imports) = (cells.next().unwrap(), cells.next().unwrap());
-        let words = |cell: &'static str| cell.split('`').skip(1).step_by(2);
-        (words(module).next().unwrap(), words(imports).collect())
-    });
-    edges.collect()
-}
-
 /// Where the sources are: the program, the core, and what the tests share.
-const ROOTS: [&str; 3] = [OUTER, "crates/core/src", HARNESS];
+const ROOTS: [&str; 3] = [OUTER, CORE, HARNESS];
 const OUTER: &str = "src";
+const CORE: &str = "crates/core/src";
 const HARNESS: &str = "tests/harness/src";
 
 struct Source {
@@ -41,6 +26,24 @@ struct Source {
     code: String,
 }
 
+impl Source {
+    fn new(root: &'static str, path: PathBuf, text: &str) -> Self {
+        let mut names = path.iter().map(|name| name.to_str().unwrap().trim_end_matches(".rs"));
+        let module = names.next().unwrap().to_owned();
+        let is_test = module == "testkit" || names.any(|name| name == "tests");
+        let code = match is_test {
+            true => String::new(),
+            false => text.split("#[cfg(test)]\nmod tests").next().unwrap().to_owned(),
+        };
+        Self {
+            root,
+            path,
+            module,
+            code,
+        }
+    }
+}
+
 fn sources() -> Vec<Source> {
     ROOTS.into_iter().flat_map(sources_in).collect()
 }
@@ -50,28 +53,8 @@ fn sources_in(name: &'static str) -> Vec<Source> {
     let mut files = Vec::new();
     collect(&root, &mut files);
     let read = |path: PathBuf| {
-        let relative = path.strip_prefix(&root).unwrap();
-        let module = relative
-            .iter()
-            .next()
-            .unwrap()
-            .to_str()
-            .unwrap()
-            .trim_end_matches(".rs")
-            .to_owned();
         let text = fs::read_to_string(&path).unwrap();
-        let is_test = relative.with_extension("").iter().any(|part| part == "tests") || module == "testkit";
-        let code = if is_test {
-            String::new()
-        } else {
-            text.split("#[cfg(test)]\nmod tests").next().unwrap().to_owned()
-        };
-        Source {
-            root: name,
-            module,
-            code,
-            path: relative.to_owned(),
-        }
+        Source::new(name, path.strip_prefix(&root).unwrap().to_owned(), &text)
     };
     files.into_iter().map(read).collect()
 }
@@ -83,40 +66,6 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
             collect(&path, files);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             files.push(path);
-        }
-    }
-}
-
-/// The first path segments of every `use` and every qualified path after `crate::`.
-fn imported_modules(code: &str) -> BTreeSet<&str> {
-    let after_crate = code.split("crate::").skip(1);
-    after_crate
-        .map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap())
-        .collect()
-}
-
-#[test]
-fn modules_meet_only_where_they_may() {
-    let edges = edges();
-    for source in sources().iter().filter(|source| source.root == OUTER) {
-        if ["lib", "main", "testkit"].contains(&&*source.module) {
-            continue;
-        }
-        let Some(allowed) = edges.get(&*source.module) else {
-            panic!("docs/architecture.md does not say what `{}` may import", source.module);
-        };
-        let for_all = !FOR_ALL.contains(&&*source.module);
-        for module in imported_modules(&source.code) {
-            let fine = module == source.module
-                || allowed.contains(module)
-                || (for_all && FOR_ALL.contains(&module))
-                || module == "testkit";
-            assert!(
-                fine,
-                "{}: {} may not use {module}",
-                source.path.display(),
-                source.module
-            );
         }
     }
 }

@@ -16,8 +16,8 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::cluster::{self, CLOUD_ONLY, NAMESPACE};
+use crate::history::{DWELL, History};
 use crate::program::Edgeward;
-use crate::story::{DWELL, Story};
 
 const CLOUD: &str = "cloud: cloud_edge_no_capacity";
 const DEGRADED: &str = "edge: edge_wan_degraded";
@@ -32,7 +32,7 @@ struct Decided {
     _runtime: Runtime,
     _edgeward: Edgeward,
     _files: TempDir,
-    decisions: Story<String>,
+    decisions: History<String>,
 }
 
 impl Decided {
@@ -63,12 +63,12 @@ impl Decided {
             .tls_certs_only([Certificate::from_pem(edgeward.ca()?.as_bytes())?])
             .build()?;
         let url = edgeward.url();
-        let decisions = Story::new();
+        let decisions = History::new();
         let told = decisions.clone();
         runtime.spawn(async move {
             loop {
                 let decision = ask(&client, &url).await;
-                told.note(decision.unwrap_or_else(|error| format!("{error:#}")));
+                told.record(decision.unwrap_or_else(|error| format!("{error:#}")));
                 tokio::time::sleep(PACE).await;
             }
         });

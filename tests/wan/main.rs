@@ -7,10 +7,10 @@
 
 mod cluster;
 mod decisions;
+mod history;
 mod link;
 mod probes;
 mod program;
-mod story;
 
 use std::env;
 use std::process::ExitCode;
@@ -113,7 +113,7 @@ fn test(name: &'static str, script: Script, inside: bool) -> Trial {
             let ended = timed(name, || script(&mut wan));
             let late = lateness.most();
             ended.map_err(|error| {
-                let words = format!("{error:#}\n{}", wan.story());
+                let words = format!("{error:#}\n{}", wan.log());
                 match late >= TOO_LATE && !error.is::<Ended>() {
                     true => Untold::Late(format!("programs ran up to {late:.0?} late; {words}")),
                     false => Untold::Failed(Failed::from(words)),

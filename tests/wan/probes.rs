@@ -1,4 +1,4 @@
-//! edgeward's WAN probes over the link: ICMP and TCP, and what they make of its weather.
+//! edgeward's WAN probes over the link: ICMP and TCP, and what they make of its conditions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use edgeward_harness::wan::Wan;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::story::{DWELL, Story};
+use crate::history::{DWELL, History};
 
 /// Those of the default configuration.
 const THRESHOLDS: Thresholds = Thresholds {
@@ -39,7 +39,7 @@ struct Observed {
     /// Its threads were born in the edge's namespace.
     _runtime: Runtime,
     links: watch::Receiver<Links>,
-    states: Story<LinkState>,
+    states: History<LinkState>,
 }
 
 impl Observed {
@@ -53,12 +53,12 @@ impl Observed {
             prober.first_round().await;
             prober.run().await;
         });
-        let states = Story::new();
+        let states = History::new();
         let (mut seen, told) = (links.clone(), states.clone());
         runtime.spawn(async move {
             while seen.changed().await.is_ok() {
                 if let Some(link) = of_cloud(&seen.borrow_and_update()) {
-                    told.note(link.state);
+                    told.record(link.state);
                 }
             }
         });

@@ -17,7 +17,7 @@ mod shell;
 mod static_program;
 mod suite;
 mod targets;
-mod told;
+mod test_output;
 mod tools;
 
 use std::env;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::told::{LONG, Told};
+use crate::test_output::{LONG, TestOutput};
 
 /// A stage that is over.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Stage {
     /// How it ended, in a few words.
     pub(crate) ended: String,
     /// What its tests said, if it had any.
-    pub(crate) told: Told,
+    pub(crate) output: TestOutput,
 }
 
 impl Stage {
@@ -31,7 +31,7 @@ impl Stage {
             took,
             is_ok,
             ended: if is_ok { "ok" } else { "FAILED" }.to_owned(),
-            told: Told::default(),
+            output: TestOutput::default(),
         };
         (stage, result)
     }
@@ -83,10 +83,10 @@ impl Report {
     }
 
     /// Every stage's items of what its tests said, each with the name of its stage.
-    fn all<'a, T>(&'a self, of: impl Fn(&'a Told) -> &'a [T]) -> Vec<(&'a str, &'a T)> {
+    fn all<'a, T>(&'a self, of: impl Fn(&'a TestOutput) -> &'a [T]) -> Vec<(&'a str, &'a T)> {
         let stages = self.stages.iter();
         stages
-            .flat_map(|stage| of(&stage.told).iter().map(|item| (stage.name.as_str(), item)))
+            .flat_map(|stage| of(&stage.output).iter().map(|item| (stage.name.as_str(), item)))
             .collect()
     }
 }
@@ -106,7 +106,7 @@ impl fmt::Display for Report {
         }
         writeln!(f, "{:<width$}  {:7.1}", "all", self.started.elapsed().as_secs_f64())?;
 
-        let mut long = self.all(|told| &told.long);
+        let mut long = self.all(|output| &output.long);
         long.sort_by(|(_, (a, _)), (_, (b, _))| b.total_cmp(a));
         if !long.is_empty() {
             writeln!(f, "\ntests of {LONG} s and longer:")?;
@@ -117,9 +117,9 @@ impl fmt::Display for Report {
         for (heading, tests) in [
             (
                 "too busy to tell, neither passed nor failed",
-                self.all(|told| &told.too_busy),
+                self.all(|output| &output.too_busy),
             ),
-            ("failed", self.all(|told| &told.failed)),
+            ("failed", self.all(|output| &output.failed)),
         ] {
             if !tests.is_empty() {
                 writeln!(f, "\n{heading}:")?;
@@ -147,12 +147,12 @@ mod tests {
             .unwrap_err();
         let (mut stage, _) = timed("e2e", || Ok(()));
         for line in ["time: a 12.34 s", "time: b 100 s", "too busy to tell: c: 17 % idle"] {
-            stage.told.hear(line);
+            stage.output.read(line);
         }
         report.add([stage]);
         let (mut stage, _) = timed("it", || Ok(()));
         for line in ["test d ... ok <50.000s>", "failures:", "    e"] {
-            stage.told.hear(line);
+            stage.output.read(line);
         }
         report.add([stage]);
         for stage in &mut report.stages {

@@ -61,7 +61,7 @@ pub(crate) fn run_beside(name: &str, command: Command) -> Result<()> {
 ///
 /// A program that it left behind may hold its output open for ever: what is said after its end is read until the first
 /// second of silence.
-pub(crate) fn follow(mut command: Command, mut hear: impl FnMut(Option<&str>)) -> Result<ExitStatus> {
+pub(crate) fn follow(mut command: Command, mut on_line: impl FnMut(Option<&str>)) -> Result<ExitStatus> {
     const SILENCE: Duration = Duration::from_secs(1);
 
     let shown = shown(&command);
@@ -84,10 +84,10 @@ pub(crate) fn follow(mut command: Command, mut hear: impl FnMut(Option<&str>)) -
     });
     loop {
         match lines.recv_timeout(SILENCE) {
-            Ok(line) => hear(Some(String::from_utf8_lossy(&line).trim_end_matches('\r'))),
+            Ok(line) => on_line(Some(String::from_utf8_lossy(&line).trim_end_matches('\r'))),
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break,
-            Err(RecvTimeoutError::Timeout) => hear(None),
+            Err(RecvTimeoutError::Timeout) => on_line(None),
         }
     }
     child.wait().with_context(|| format!("`{shown}`"))
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    fn heard(script: &str) -> (Vec<String>, ExitStatus) {
+    fn followed(script: &str) -> (Vec<String>, ExitStatus) {
         let mut lines = Vec::new();
         let mut command = Command::new("sh");
         command.args(["-c", script]);
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn lines_of_both_outputs_are_heard_in_their_order_and_the_status_is_told() {
-        let (lines, status) = heard("echo one; echo two >&2; printf three; exit 7");
+        let (lines, status) = followed("echo one; echo two >&2; printf three; exit 7");
         assert_eq!(lines, ["one", "two", "three"]);
         assert_eq!(status.code(), Some(7));
     }
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn what_is_left_behind_holding_the_output_is_not_waited_for() {
         let started = Instant::now();
-        let (lines, status) = heard("sleep 15 & echo over");
+        let (lines, status) = followed("sleep 15 & echo over");
         assert_eq!(lines, ["over"]);
         assert!(status.success());
         assert!(started.elapsed() < Duration::from_secs(10));

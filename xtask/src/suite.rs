@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use crate::report::{Report, Stage, timed};
 use crate::shell::{cargo, follow, run, side_by_side};
 use crate::targets::{self, Target};
-use crate::told::Told;
+use crate::test_output::TestOutput;
 use crate::tools::Tools;
 
 /// The tests that mostly wait: they have a lane of their own.
@@ -43,7 +43,11 @@ pub(crate) fn soak(filters: &[String]) -> Result<()> {
 /// The tests over an emulated WAN, a part of [`test()`]. Where the system has no place for one, they say what is missing
 /// and are skipped, or under `CI=true` fail.
 pub(crate) fn wan(filters: &[String]) -> Result<()> {
-    run(cargo(["test", "--locked", "--test", WAN, "--"]).args(filters))
+    let mut report = Report::new();
+    let command = cargo(["test", "--locked", "--test", WAN, "--"]);
+    report.add([Run::new(WAN, command).live().only(filters).finish()]);
+    println!("{report}");
+    report.verdict()
 }
 
 /// Two lanes at once, each of which runs its targets one after the other: e2e, and all others.
@@ -82,9 +86,7 @@ fn core(report: &mut Report, filters: &[String]) -> Result<()> {
     let tests = ["--package", "edgeward-core", "--lib"];
     let targets = report.stage("build of the tests", || targets::build(&tests))?;
     for target in targets {
-        let mut command = target.command()?;
-        command.args(filters);
-        report.add([Run::new("core", command).live().finish()]);
+        report.add([Run::new("core", target.command()?).live().only(filters).finish()]);
     }
     report.verdict()
 }
@@ -101,8 +103,8 @@ fn long_tests(report: &mut Report, filters: &[String]) -> Result<()> {
     let (tools, targets) = prepare(report, &["--workspace", "--test", SOAK])?;
     let target = targets.first().context("cargo built no tests")?;
     let mut soak = Run::of(target, &tools)?.live();
-    soak.command.arg("--nocapture").args(filters);
-    report.add([soak.finish()]);
+    soak.command.arg("--nocapture");
+    report.add([soak.only(filters).finish()]);
     report.verdict()
 }
 
@@ -112,12 +114,18 @@ struct Run {
     command: Command,
     /// Whether its lines are shown as they come, each with its name, or all together at its end.
     is_live: bool,
+    /// What the names of its tests have to match.
+    filters: Vec<String>,
 }
 
 impl Run {
     fn new(name: &str, command: Command) -> Self {
-        let (name, is_live) = (name.to_owned(), false);
-        Self { name, command, is_live }
+        Self {
+            name: name.to_owned(),
+            command,
+            is_live: false,
+            filters: vec![],
+        }
     }
 
     fn of(target: &Target, tools: &Tools) -> Result<Self> {
@@ -130,32 +138,46 @@ impl Run {
         Self { is_live: true, ..self }
     }
 
+    /// Of these tests alone, of which there must be one.
+    fn only(mut self, filters: &[String]) -> Self {
+        self.command.args(filters);
+        self.filters = filters.to_vec();
+        self
+    }
+
     fn finish(self) -> Stage {
-        let Self { name, command, is_live } = self;
+        let Self {
+            name,
+            command,
+            is_live,
+            filters,
+        } = self;
         println!("{name} | started");
-        let (mut told, mut lines) = (Told::default(), Vec::new());
+        let (mut output, mut lines) = (TestOutput::default(), Vec::new());
         let (mut stage, result) = Stage::done(&name, || {
             let status = follow(command, |line| {
                 let Some(line) = line else { return };
-                told.hear(line);
+                output.read(line);
                 match is_live {
                     true => println!("{name} | {line}"),
                     false => lines.push(line.to_owned()),
                 }
             })?;
             ensure!(status.success(), "{status}");
-            ensure!(!told.counts.is_empty(), "it told of no test");
+            ensure!(!output.counts.is_empty(), "it reported no test");
+            let is_unmatched = !filters.is_empty() && output.has_no_test();
+            ensure!(!is_unmatched, "no test matches `{}`;", filters.join(" "));
             Ok(())
         });
         show(&name, &lines);
-        let counts = told.counts.join(", ");
+        let counts = output.counts.join(", ");
         stage.ended = match result {
             // It says so itself.
             Err(_) if counts.contains("FAILED") => counts,
             Err(error) => format!("FAILED, {error:#} {counts}"),
             Ok(()) => counts,
         };
-        stage.told = told;
+        stage.output = output;
         stage.say();
         stage
     }
@@ -177,19 +199,37 @@ fn one_by_one(runs: Vec<Run>) -> Vec<Stage> {
 mod tests {
     use super::*;
 
-    fn verdict(script: &str) -> Result<()> {
+    fn run(script: &str) -> Run {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
+        Run::new("it", command)
+    }
+
+    fn verdict(script: &str) -> Result<()> {
         let mut report = Report::new();
-        report.add([Run::new("it", command).finish()]);
+        report.add([run(script).finish()]);
         report.verdict()
     }
 
     #[test]
-    fn a_program_that_tells_of_no_test_has_failed_whatever_its_status() {
-        let told = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out'";
-        verdict(told).unwrap();
-        verdict(&format!("{told}; exit 1")).unwrap_err();
+    fn a_program_that_reports_no_test_has_failed_whatever_its_status() {
+        let passed = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out'";
+        verdict(passed).unwrap();
+        verdict(&format!("{passed}; exit 1")).unwrap_err();
         verdict("true").unwrap_err();
+    }
+
+    #[test]
+    fn a_filter_that_matches_no_test_is_named() {
+        let ended = |passed: u32, filters: &[&str]| {
+            let script =
+                format!("echo 'test result: ok. {passed} passed; 0 failed; 0 ignored; 0 measured; 9 filtered out'");
+            let filters: Vec<_> = filters.iter().map(ToString::to_string).collect();
+            run(&script).only(&filters).finish().ended
+        };
+        let words = ended(0, &["cach", "quue"]);
+        assert!(words.starts_with("FAILED, no test matches `cach quue`"), "{words}");
+        assert!(ended(1, &["cache"]).starts_with("ok"));
+        assert!(ended(0, &[]).starts_with("ok"));
     }
 }

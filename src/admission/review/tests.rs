@@ -54,7 +54,7 @@ fn latency_pod() -> Value {
 
 fn answer(reviewer: &Reviewer, review: &Value) -> Value {
     let bytes = reviewer
-        .review(review.to_string().as_bytes(), &Ticket::new(reviewer.clock))
+        .review(review.to_string().as_bytes(), &Responder::new(reviewer.clock))
         .unwrap();
     let answer: Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
@@ -177,7 +177,7 @@ fn what_is_no_admission_review_says_why() {
     let reviewer = reviewer(Config::default());
     let reason = |body: &str| {
         reviewer
-            .review(body.as_bytes(), &Ticket::new(reviewer.clock))
+            .review(body.as_bytes(), &Responder::new(reviewer.clock))
             .unwrap_err()
             .to_string()
     };
@@ -262,9 +262,9 @@ fn a_review_that_somebody_else_has_answered_is_not_counted() {
     let mut other = create(latency_pod());
     other["request"]["operation"] = "UPDATE".into();
     for review in [create(latency_pod()), other] {
-        let ticket = Ticket::new(reviewer.clock);
-        assert!(ticket.claim());
-        reviewer.review(review.to_string().as_bytes(), &ticket).unwrap();
+        let responder = Responder::new(reviewer.clock);
+        assert!(responder.claim());
+        reviewer.review(review.to_string().as_bytes(), &responder).unwrap();
     }
     let page = reviewer.metrics.encode();
     assert!(page.contains("edgeward_review_duration_seconds_count 0\n"), "{page}");
@@ -342,7 +342,7 @@ fn open(reviewer: &Reviewer) -> usize {
 }
 
 #[test]
-fn a_burst_is_not_promised_the_same_room_twice() {
+fn a_burst_does_not_reserve_the_same_room_twice() {
     let reviewer = burst_reviewer(HOUR);
     assert_eq!(edge_share_of_a_burst(&reviewer), 8);
     assert_eq!(open(&reviewer), 60);
@@ -355,14 +355,14 @@ fn a_burst_is_not_promised_the_same_room_twice() {
 }
 
 #[test]
-fn every_replica_counts_its_own_promises_for_the_others_too() {
+fn every_replica_counts_its_own_reservations_for_the_others_too() {
     let reviewer = burst_reviewer(HOUR);
     reviewer.shared.ledger().set_replicas(4);
     assert_eq!(edge_share_of_a_burst(&reviewer), 2);
 }
 
 #[test]
-fn a_dry_run_sees_the_promises_and_makes_none() {
+fn a_dry_run_sees_reservations_and_makes_none() {
     let reviewer = burst_reviewer(HOUR);
     let mut dry = create(core_pod());
     dry["request"]["dryRun"] = true.into();
@@ -376,7 +376,7 @@ fn a_dry_run_sees_the_promises_and_makes_none() {
 }
 
 #[test]
-fn nothing_is_promised_to_a_pod_that_fits_nowhere_nor_by_an_answer_that_comes_too_late() {
+fn nothing_is_reserved_for_a_pod_that_fits_nowhere_nor_by_an_answer_that_comes_too_late() {
     let reviewer = burst_reviewer(HOUR);
     let mut large = core_pod();
     large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1000");
@@ -384,10 +384,10 @@ fn nothing_is_promised_to_a_pod_that_fits_nowhere_nor_by_an_answer_that_comes_to
     assert_eq!(response["auditAnnotations"]["reason"], "edge_too_large");
     assert_eq!(open(&reviewer), 0);
 
-    let ticket = Ticket::new(reviewer.clock);
-    assert!(ticket.claim());
+    let responder = Responder::new(reviewer.clock);
+    assert!(responder.claim());
     reviewer
-        .review(create(core_pod()).to_string().as_bytes(), &ticket)
+        .review(create(core_pod()).to_string().as_bytes(), &responder)
         .unwrap();
     assert_eq!(open(&reviewer), 0);
 }
@@ -402,34 +402,34 @@ fn second_round(reviewer: &Reviewer) -> Value {
     review
 }
 
-/// Millicores and pod slots that are promised on the edge.
-fn promised(reviewer: &Reviewer) -> (i64, i64) {
+/// Millicores and pod slots that are reserved on the edge.
+fn reserved(reviewer: &Reviewer) -> (i64, i64) {
     let AssumedPods { amounts, pods, .. } = reviewer.shared.ledger().assumed("edge", 0);
     (amounts.cpu.0, pods)
 }
 
 #[test]
-fn a_second_round_adjusts_what_is_promised() {
+fn a_second_round_adjusts_what_is_reserved() {
     let reviewer = burst_reviewer(HOUR);
     let mut review = second_round(&reviewer);
-    assert_eq!(promised(&reviewer), (1_000, 1));
+    assert_eq!(reserved(&reviewer), (1_000, 1));
 
     review["request"]["object"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2500m");
     review["request"]["dryRun"] = true.into();
     let audit = |review: &Value| answer(&reviewer, review)["auditAnnotations"]["reason"].clone();
     assert_eq!(audit(&review), "passthrough_reinvocation");
-    assert_eq!(promised(&reviewer), (1_000, 1));
+    assert_eq!(reserved(&reviewer), (1_000, 1));
     review["request"]["dryRun"] = false.into();
     assert_eq!(audit(&review), "passthrough_reinvocation");
-    assert_eq!(promised(&reviewer), (2_500, 1));
-    // What fits nowhere takes nothing, whatever it was promised.
+    assert_eq!(reserved(&reviewer), (2_500, 1));
+    // What fits nowhere takes nothing, whatever was reserved for it.
     review["request"]["object"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("9E");
     assert_eq!(audit(&review), "passthrough_reinvocation");
-    assert_eq!(promised(&reviewer), (0, 0));
+    assert_eq!(reserved(&reviewer), (0, 0));
 }
 
 #[test]
-fn a_second_round_after_its_reservation_expired_takes_the_room_anew() {
+fn a_second_round_after_its_reservation_expired_takes_the_room_again() {
     let reviewer = burst_reviewer(Micros(1));
     let mut review = second_round(&reviewer);
     let cpu = |review: &mut Value, cpu: &str| {
@@ -439,7 +439,7 @@ fn a_second_round_after_its_reservation_expired_takes_the_room_anew() {
         cpu(&mut review, asked);
         let reason = &answer(&reviewer, &review)["auditAnnotations"]["reason"];
         assert_eq!(reason, "passthrough_reinvocation");
-        assert_eq!(promised(&reviewer), expected, "{asked}");
+        assert_eq!(reserved(&reviewer), expected, "{asked}");
     }
 }
 

@@ -14,14 +14,14 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::admission::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
 use crate::platform::clock::Clock;
-use crate::tls::{Certificates, Source};
+use crate::tls::{Certificates, Service, Source};
 
 /// Says which way it was asked; `review` does what the test wants first.
 struct Scripted<F>(F);
 
-impl<F: Fn(&Ticket) + Send + Sync + 'static> Answer for Scripted<F> {
-    fn review(&self, body: &[u8], ticket: &Ticket) -> Result<Vec<u8>, NotAReview> {
-        (self.0)(ticket);
+impl<F: Fn(&Responder) + Send + Sync + 'static> Answer for Scripted<F> {
+    fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
+        (self.0)(responder);
         match body {
             b"{}" => Ok(b"reviewed".to_vec()),
             _ => Err(NotAReview("kind is missing".to_owned())),
@@ -40,7 +40,7 @@ struct Harness {
     phase: watch::Sender<Phase>,
 }
 
-fn harness(behaviour: impl Fn(&Ticket) + Send + Sync + 'static) -> Harness {
+fn harness(behaviour: impl Fn(&Responder) + Send + Sync + 'static) -> Harness {
     let metrics = Arc::new(Metrics::new());
     let (phase, receiver) = watch::channel(Phase::Serving);
     Harness {
@@ -230,11 +230,11 @@ async fn bodies_together_are_bounded_by_what_has_arrived() {
 }
 
 /// A review that lasts until the test drops the other end, and tells then whether it still was the one to answer.
-fn until(released: Receiver<()>, claimed: Sender<bool>) -> impl Fn(&Ticket) + Send + Sync {
+fn until(released: Receiver<()>, claimed: Sender<bool>) -> impl Fn(&Responder) + Send + Sync {
     let released = Mutex::new(released);
-    move |ticket| {
+    move |responder| {
         let _ = released.lock().expect("not poisoned").recv();
-        let _ = claimed.send(ticket.claim());
+        let _ = claimed.send(responder.claim());
     }
 }
 
@@ -255,10 +255,10 @@ async fn an_overdue_review_is_answered_once_and_without_an_opinion() {
 #[tokio::test]
 async fn a_review_that_claimed_its_answer_before_the_deadline_is_waited_for() {
     let (claimed, claims) = channel();
-    let harness = harness(move |ticket| {
-        let _ = claimed.send(ticket.claim());
+    let harness = harness(move |responder| {
+        let _ = claimed.send(responder.claim());
         // Past the deadline, which finds the answer claimed.
-        while ticket.elapsed() < Duration::from_millis(100) {
+        while responder.elapsed() < Duration::from_millis(100) {
             std::thread::yield_now();
         }
     });
@@ -338,8 +338,10 @@ async fn accepted_connections_have_nodelay() {
     let metrics = Arc::new(Metrics::new());
     let source = Source::SelfSigned {
         directory: None,
-        service: "e".into(),
-        namespace: "n".into(),
+        service: Service {
+            name: "e".into(),
+            namespace: "n".into(),
+        },
     };
     let certificates = Certificates::load(&source, Clock::start(), Arc::clone(&metrics))
         .await

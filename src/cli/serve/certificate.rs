@@ -1,20 +1,12 @@
 //! Where the serving certificate is from, and who may connect.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
 use edgeward_core::certificates::Lives;
-use tokio::sync::watch;
 
-use crate::controllers::certificates::Certificates;
-use crate::controllers::lease::Leadership;
 use crate::inspect::installation::SELF_MANAGED;
-use crate::instruments::metrics::Metrics;
-use crate::platform::clock::Clock;
-use crate::serve::Task;
-use crate::sources::{Cluster, secret};
-use crate::tls::{Service, Source};
+use crate::serve::CertificateSource;
 
 /// One of three ways to have a certificate.
 #[derive(Debug, Args)]
@@ -61,63 +53,28 @@ pub(super) struct Certificate {
     /// Let only clients connect that show a certificate of a CA in this file, PEM; read again when it changes. API servers
     /// must be told to (docs/operations.md).
     #[arg(long, value_name = "FILE")]
-    pub(super) client_ca: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
 }
 
 impl Certificate {
-    /// How long certificates of our own live.
+    /// Where the certificate comes from, and the file of who may connect.
     ///
     /// # Errors
-    /// Every fault, by its option.
-    pub(super) fn lives(&self) -> anyhow::Result<Lives> {
-        Lives::read(&self.ca_life, &self.certificate_life).map_err(|faults| anyhow::anyhow!(faults.join("; ")))
-    }
-
-    /// Where the certificate comes from, and what keeps it there.
-    pub(super) fn source(
-        self,
-        service: Service,
-        lives: Lives,
-        cluster: Option<(Cluster, Leadership)>,
-        clock: Clock,
-        metrics: &Arc<Metrics>,
-    ) -> (Source, Vec<Task>) {
-        match (self.tls_cert.zip(self.tls_key), self.self_managed, cluster) {
-            (Some((cert, key)), ..) => (Source::Files { cert, key }, vec![]),
-            (None, Some(secret), Some((cluster, leadership))) => {
-                let (told, contents) = watch::channel(None);
-                let keeper = Certificates {
-                    client: cluster.client(),
-                    service: service.clone(),
-                    secret: secret.clone(),
-                    webhook: self.webhook,
-                    lives,
-                    clock,
-                    metrics: Arc::clone(metrics),
-                };
-                let (client, namespace) = (cluster.client(), service.namespace.clone());
-                let metrics = Arc::clone(metrics);
-                let follow = async move { secret::follow(client, &namespace, &secret, told, &metrics).await };
-                let tasks = vec![
-                    Task::endless("certificates", keeper.run(leadership, contents.clone())),
-                    Task::endless("Secret", follow),
-                ];
-                let settle = lives.settle();
-                let source = Source::Secret {
-                    contents,
-                    service,
-                    settle,
-                };
-                (source, tasks)
-            }
-            _ => {
-                let source = Source::SelfSigned {
-                    directory: self.self_signed,
-                    service: service.name,
-                    namespace: service.namespace,
-                };
-                (source, vec![])
-            }
-        }
+    /// Every fault of the lives, by its option.
+    pub(super) fn read(self) -> anyhow::Result<(CertificateSource, Option<PathBuf>)> {
+        let lives = Lives::read(&self.ca_life, &self.certificate_life);
+        let lives = lives.map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
+        let source = match (self.tls_cert.zip(self.tls_key), self.self_managed) {
+            (Some((cert, key)), _) => CertificateSource::Files { cert, key },
+            (None, Some(secret)) => CertificateSource::SelfManaged {
+                secret,
+                webhook: self.webhook,
+                lives,
+            },
+            (None, None) => CertificateSource::SelfSigned {
+                directory: self.self_signed,
+            },
+        };
+        Ok((source, self.client_ca))
     }
 }

@@ -85,7 +85,7 @@ impl Queue {
             ),
         };
         Some(format!(
-            "nobody releases it: {nobody}; start a replica, or let it go: edgeward release {name} -n {namespace}{domain}"
+            "nobody releases it: {nobody}; start a replica, or remove its gate: edgeward release {name} -n {namespace}{domain}"
         ))
     }
 }

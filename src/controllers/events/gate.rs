@@ -36,7 +36,7 @@ impl PodEvent {
             at,
             note: format!(
                 "nobody releases it: it is behind the gate {gate}, and edgeward runs with the domain {}; if the domain was \
-                 changed, change it back until no pod is held, or let it go with `edgeward release` and the old configuration",
+                 changed, change it back until no pod is held, or remove its gate with `edgeward release` and the old configuration",
                 keys.domain
             ),
         }

@@ -13,7 +13,7 @@ metrics! {
         found: Gauges<1> = "edgeward_backstop_pods" ["finding"]
             "Pods that the backstop finds: Unschedulable for 30 s though another site would take them (misplaced, or undecided where they carry no decision), and bound without a decision (bound)";
         recreations: Counters<1> = "edgeward_backstop_recreations_total" ["result"]
-            "Deletions of pods so that their owner creates them anew, by what became of them";
+            "Deletions of pods so that their owner creates them again, by what became of them";
         pauses: Counter = "edgeward_loop_guard_pauses_total" []
             "How often a controller's pods began to be left as they are because they fail over and over";
         paused: Gauge = "edgeward_loop_guard_paused_controllers" []

@@ -16,11 +16,11 @@ metrics! {
         free_memory: Gauges<1> = "edgeward_site_free_memory_bytes" ["site"]
             "Memory that charges leave free, summed over the site's usable nodes";
         charged_cpu: Decimals<1> = "edgeward_site_charged_cpu_cores" ["site"]
-            "CPU charged by pods bound, nominated or on their way to the site's nodes";
+            "CPU charged by pods bound, nominated or assumed on the site's nodes";
         charged_memory: Gauges<1> = "edgeward_site_charged_memory_bytes" ["site"]
-            "Memory charged by pods bound, nominated or on their way to the site's nodes";
+            "Memory charged by pods bound, nominated or assumed on the site's nodes";
         charged_pods: Gauges<1> = "edgeward_site_charged_pods" ["site"]
-            "Pods bound, nominated or on their way to the site's nodes";
+            "Pods bound, nominated or assumed on the site's nodes";
         queue: Gauges<3> = "edgeward_queue_pods" ["site", "class", "state"]
             "Managed pods that are not running yet at the site: all that are pending, and those of them that wait for room";
         closed: Gauges<1> = "edgeward_closed_controllers" ["site"]

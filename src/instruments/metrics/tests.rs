@@ -56,7 +56,7 @@ fn every_metric_touched() -> String {
     metrics.tls.ca_not_after(TlsCa::Serving, Some(1_800_000_000));
     let edge = Site::new(Arc::new(SiteDefinition::edge()));
     metrics.follow(Arc::new(SharedState::new(published(vec![edge]), Micros(0))));
-    metrics.view.heard(cache::Kind::Nodes, 1_800_000_000);
+    metrics.view.last_event(cache::Kind::Nodes, 1_800_000_000);
     metrics.view.list(cache::Kind::Nodes);
     metrics.view.failure("nodes");
     let mut health = LinkHealth::new(1);

@@ -13,8 +13,8 @@ metrics! {
             "Pods of the whole cluster that are cached, finished ones included";
         node_faults: Gauge = "edgeward_node_faults" []
             "Nodes that carry the selectors of several sites";
-        heard: Gauges<1> = "edgeward_watch_heard_timestamp_seconds" ["kind"]
-            "When the API server was last heard about this kind, in seconds since the Unix epoch";
+        last_event: Gauges<1> = "edgeward_watch_heard_timestamp_seconds" ["kind"]
+            "When the watch of this kind last had an event, a bookmark or a connection, in seconds since the Unix epoch";
         lists: Counters<1> = "edgeward_watch_lists_total" ["kind"]
             "Lists of everything of a kind that were begun: the first, and one after each loss of a watch's place";
         failures: Counters<1> = "edgeward_watch_failures_total" ["kind"]
@@ -31,9 +31,9 @@ impl ViewMetrics {
         self.node_faults.set(count(node_faults));
     }
 
-    /// The API server was last heard about this kind at this moment.
-    pub fn heard(&self, kind: cache::Kind, unix_seconds: i64) {
-        self.heard.of([kind.as_str().into()]).set(unix_seconds);
+    /// The watch of this kind had its last event at this moment.
+    pub fn last_event(&self, kind: cache::Kind, unix_seconds: i64) {
+        self.last_event.of([kind.as_str().into()]).set(unix_seconds);
     }
 
     /// A list of everything of this kind began.

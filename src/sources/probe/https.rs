@@ -15,7 +15,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::sources::probe::Lost;
+use crate::sources::probe::lost::Lost;
 
 /// Speaks HTTP/1.1 over TLS with whoever answers.
 #[derive(Debug, Default)]

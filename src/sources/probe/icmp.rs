@@ -10,7 +10,7 @@ use edgeward_core::cluster::wan::Cause;
 use edgeward_core::units::Micros;
 use surge_ping::{Client, Config, ICMP, IcmpPacket, PingIdentifier, PingSequence, SurgeError};
 
-use crate::sources::probe::Lost;
+use crate::sources::probe::lost::Lost;
 
 /// Like ping: 64 bytes with the header.
 const PAYLOAD: [u8; 56] = [0; 56];

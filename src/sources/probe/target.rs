@@ -1,7 +1,5 @@
 //! One endpoint: its address, and one probe of it.
 
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,43 +13,8 @@ use tokio::sync::watch;
 use crate::platform::clock::Clock;
 use crate::sources::probe::https::Https;
 use crate::sources::probe::icmp::Icmp;
+use crate::sources::probe::lost::Lost;
 use crate::sources::probe::tcp;
-
-/// Why a probe was lost.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
-    /// In a word.
-    pub cause: Cause,
-    /// In the words of who noticed.
-    pub reason: String,
-}
-
-impl Lost {
-    pub(super) fn new(cause: Cause, reason: impl fmt::Display) -> Self {
-        Self {
-            cause,
-            reason: reason.to_string(),
-        }
-    }
-}
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl From<io::Error> for Lost {
-    fn from(error: io::Error) -> Self {
-        let cause = match error.kind() {
-            io::ErrorKind::ConnectionRefused => Cause::Refused,
-            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Cause::NoRoute,
-            io::ErrorKind::TimedOut => Cause::Timeout,
-            _ => Cause::Socket,
-        };
-        Self::new(cause, error)
-    }
-}
 
 /// One endpoint, and the address that its name last had.
 #[derive(Debug)]
@@ -171,17 +134,5 @@ mod tests {
         target.address.send_replace(Some(Ok(old)));
         target.resolve().await;
         assert_eq!(target.address().await, Ok(old));
-    }
-
-    #[test]
-    fn a_sockets_error_has_a_cause() {
-        for (kind, cause) in [
-            (io::ErrorKind::ConnectionRefused, Cause::Refused),
-            (io::ErrorKind::HostUnreachable, Cause::NoRoute),
-            (io::ErrorKind::NetworkUnreachable, Cause::NoRoute),
-            (io::ErrorKind::ConnectionReset, Cause::Socket),
-        ] {
-            assert_eq!(Lost::from(io::Error::from(kind)).cause, cause);
-        }
     }
 }

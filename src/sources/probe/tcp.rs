@@ -8,7 +8,7 @@ use edgeward_core::units::Micros;
 use tokio::net::TcpStream;
 
 use crate::platform::clock::Clock;
-use crate::sources::probe::Lost;
+use crate::sources::probe::lost::Lost;
 
 /// When the kernel sends a SYN again (RFC 6298, 2.1). A handshake that takes longer has lost a packet, and its duration
 /// is the kernel's timer and not the link's.

@@ -249,8 +249,10 @@ async fn tokens_and_authorities_are_read_again() {
 async fn serve_tls(script: &Script) -> (String, String) {
     let source = tls::Source::SelfSigned {
         directory: None,
-        service: "prometheus".into(),
-        namespace: "monitoring".into(),
+        service: tls::Service {
+            name: "prometheus".into(),
+            namespace: "monitoring".into(),
+        },
     };
     let certificates = tls::Certificates::load(&source, Clock::start(), Arc::default())
         .await

@@ -13,7 +13,7 @@ use edgeward_harness::clients::client;
 use edgeward_harness::edgeward::Edgeward;
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::installation::WEBHOOK;
-use edgeward_harness::installed::{decode, endpoint_slice};
+use edgeward_harness::installed_replicas::{decode, endpoint_slice};
 use edgeward_harness::nodes::Nodes;
 use edgeward_harness::pki::Authority;
 use edgeward_harness::rights::NAMESPACE;

@@ -158,7 +158,7 @@ impl<'s, 'run> Setup<'s, 'run> {
         Ok(())
     }
 
-    /// A pod is decided, and a stranger is not answered.
+    /// A pod is decided, and a client without a certificate is not answered.
     fn is_let_in(&self, name: &str) -> Result<()> {
         let decision = |pod: &Value| pod["metadata"]["annotations"]["scheduling.example.io/decision"].clone();
         eventually("edgeward answers the API server", BOUND, || {
@@ -176,7 +176,8 @@ impl<'s, 'run> Setup<'s, 'run> {
         self.nobody_else_is()
     }
 
-    /// A pod is created undecided, for this reason, which edgeward names; nor is a stranger answered.
+    /// A pod is created undecided, for this reason, which edgeward names; nor is a client without a certificate
+    /// answered.
     fn is_refused(&self, name: &str, reason: &str) -> Result<()> {
         let (refused, reviews) = (self.failures()?, self.edgeward.reviews()?);
         let pod = workloads::pod(name, workloads::latency());

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward_harness::checkout::workspace;
 use edgeward_harness::fixture::{Fixture, manifest};
-use edgeward_harness::installed::decode;
+use edgeward_harness::installed_replicas::decode;
 use edgeward_harness::kubectl::{Kubectl, Said};
 use edgeward_harness::nodes::Nodes;
 use edgeward_harness::pki::Authority;
@@ -159,21 +159,21 @@ pub(crate) fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     // The authority.
     let webhook = &installation.webhook;
     let bundle = |pem: &str| json!([{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": STANDARD.encode(pem)}]);
-    let stranger = Authority::new()?;
+    let foreign = Authority::new()?;
     let of_nobody = "its certificate is of none of the authorities in caBundle";
-    installation.patch("mutatingwebhookconfiguration", webhook, &bundle(&stranger.certificate))?;
-    // The other entry has it, and the stranger stays: somebody may be served by that.
+    installation.patch("mutatingwebhookconfiguration", webhook, &bundle(&foreign.certificate))?;
+    // The other entry has it, and the foreign one stays: somebody may be served by that.
     let fixes = installation.finds("FAULT", of_nobody)?;
     installation.fix(&fixes, "", "")?;
     let both = installation.bundle()?;
     ensure!(
-        both.contains(stranger.certificate.trim()) && both.contains(edgeward.ca.trim()),
+        both.contains(foreign.certificate.trim()) && both.contains(edgeward.ca.trim()),
         "{both}"
     );
     // Where no entry has it, it is a file's; and where there is no file, nothing happens.
     for entry in [0, 1] {
         let path = format!("/webhooks/{entry}/clientConfig/caBundle");
-        let replace = json!([{"op": "replace", "path": path, "value": STANDARD.encode(&stranger.certificate)}]);
+        let replace = json!([{"op": "replace", "path": path, "value": STANDARD.encode(&foreign.certificate)}]);
         installation.patch("mutatingwebhookconfiguration", webhook, &replace)?;
     }
     let fixes = installation.finds("FAULT", of_nobody)?;
@@ -188,7 +188,7 @@ pub(crate) fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(!pasted.status.success(), "{fix}");
     }
     ensure!(
-        installation.bundle()? == stranger.certificate,
+        installation.bundle()? == foreign.certificate,
         "{}",
         installation.bundle()?
     );

@@ -190,11 +190,11 @@ pub(crate) fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
     );
 
     let (namespace, kubectl) = fixture.another_namespace("unlabelled", json!({}))?;
-    let mut stranger = pod("stranger");
-    stranger["spec"]["nodeSelector"] = json!({"why.example/nowhere": "true"});
-    kubectl.create(&stranger)?;
+    let mut nowhere = pod("nowhere");
+    nowhere["spec"]["nodeSelector"] = json!({"why.example/nowhere": "true"});
+    kubectl.create(&nowhere)?;
     let text = eventually("kube-scheduler finds no node", BOUND, || {
-        let text = asking.why(&namespace, "stranger")?;
+        let text = asking.why(&namespace, "nowhere")?;
         ensure!(text.contains("kube-scheduler finds no node for it: "), "{text}");
         Ok(text)
     })?;
@@ -228,7 +228,7 @@ fn without_anybody(fixture: &Fixture<'_>, asking: &Asking<'_, '_>, held: &str) -
     })?;
     let command = format!("edgeward release {held} -n {namespace} --domain {DOMAIN}");
     ensure!(
-        first.ends_with(&format!("; start a replica, or let it go: {command}")),
+        first.ends_with(&format!("; start a replica, or remove its gate: {command}")),
         "{first}"
     );
 

@@ -58,8 +58,8 @@ pub(crate) fn may_not_be_removed(fixture: &Fixture<'_>) -> Result<()> {
     events::one(fixture, "waiting", "ReleaseRefused").map(drop)
 }
 
-/// A policy of the cluster forbids the toleration that a cloud needs. A pod that has waited for as long as it may is let go
-/// without a placement, or it would keep its room for ever.
+/// A policy of the cluster forbids the toleration that a cloud needs. A pod that has waited for as long as it may loses
+/// its gate without a placement, or it would keep its room for ever.
 pub(crate) fn placement_is_refused(fixture: &Fixture<'_>) -> Result<()> {
     const WORDS: &str = "tolerations are not for you";
     let nodes = Nodes::new(fixture)?;

@@ -20,13 +20,13 @@ use crate::held::{ends, in_order, pod};
 /// How many pods of a high priority are held before others come.
 const HELD: usize = 20;
 
-/// Between two newcomers.
+/// Between two pods that come later.
 const PACE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// 20 pods of priority 8 are held, and pods of priority 2 come all the time, through two replicas. Room appears step by step,
-/// as pods are deleted and as the node grows. In the order of the API server's writes, no newcomer is placed while a pod of
+/// as pods are deleted and as the node grows. In the order of the API server's writes, no later pod is placed while a pod of
 /// priority 8 is held; afterwards they are.
-pub(crate) fn no_newcomer_first(fixture: &Fixture<'_>) -> Result<()> {
+pub(crate) fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let node = nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
@@ -57,20 +57,20 @@ pub(crate) fn no_newcomer_first(fixture: &Fixture<'_>) -> Result<()> {
         })
     })?;
 
-    let mut newcomer = pod(fixture, "newcomer", 100, 2);
-    newcomer["metadata"]["labels"] = json!({"app": "newcomer"});
-    let newcomers = fixture.runtime.spawn(newcomers(
+    let mut later = pod(fixture, "later", 100, 2);
+    later["metadata"]["labels"] = json!({"app": "later"});
+    let coming = fixture.runtime.spawn(later_pods(
         fixture.runtime.block_on(clients::client(fixture))?,
         fixture.namespace.clone(),
-        newcomer,
+        later,
     ));
-    let stop = Stopping(newcomers.abort_handle());
+    let stop = Stopping(coming.abort_handle());
     let delete = |fillers: &[String]| {
         let mut args = vec!["delete", "pod", "--wait=false"];
         args.extend(fillers.iter().map(String::as_str));
         fixture.kubectl.run(&args, "").map(drop)
     };
-    let came = || fixture.kubectl.list("pods", "app=newcomer").map(|pods| pods.len());
+    let came = || fixture.kubectl.list("pods", "app=later").map(|pods| pods.len());
     let mut before = 0;
     for released in [0, 5, 10, 15, HELD] {
         match released {
@@ -82,9 +82,9 @@ pub(crate) fn no_newcomer_first(fixture: &Fixture<'_>) -> Result<()> {
         }
         let what = format!("{released} have run, and others have come since");
         before = eventually(&what, 2 * BOUND, || {
-            ensure!(!newcomers.is_finished(), "nobody comes any more");
-            if let Err(out_of_turn) = placed_in_turn(&history.so_far()) {
-                return Ok(Err(out_of_turn));
+            ensure!(!coming.is_finished(), "nobody comes any more");
+            if let Err(out_of_order) = placed_in_order(&history.so_far()) {
+                return Ok(Err(out_of_order));
             }
             let pods = fixture.kubectl.list("pods", "app=held")?;
             let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
@@ -94,25 +94,25 @@ pub(crate) fn no_newcomer_first(fixture: &Fixture<'_>) -> Result<()> {
         })??;
     }
     nodes.resize(&node, "4")?;
-    eventually("newcomers run as well", BOUND, || {
-        let pods = fixture.kubectl.list("pods", "app=newcomer")?;
+    eventually("later pods run as well", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "app=later")?;
         let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
         ensure!(running >= 10, "{running}");
         Ok(())
     })?;
     drop(stop);
-    let placed = placed_in_turn(&history.whole()?)?;
-    println!("queue: {placed} newcomers were placed, each after all {HELD} that were held");
+    let placed = placed_in_order(&history.whole()?)?;
+    println!("queue: {placed} later pods were placed, each after all {HELD} that were held");
     Ok(())
 }
 
 /// Creates such pods, one after the other, every second of them smaller.
-async fn newcomers(client: kube::Client, namespace: String, mut pod: Value) -> Result<()> {
+async fn later_pods(client: kube::Client, namespace: String, mut pod: Value) -> Result<()> {
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     let mut pace = tokio::time::interval(PACE);
     for i in 0.. {
         pace.tick().await;
-        pod["metadata"]["name"] = json!(format!("newcomer-{i}"));
+        pod["metadata"]["name"] = json!(format!("later-{i}"));
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(["50m", "100m"][i % 2]);
         let request = Request::post(&path)
             .header("content-type", "application/json")
@@ -131,15 +131,15 @@ impl Drop for Stopping {
     }
 }
 
-/// How many newcomers were placed; fails if one was while a pod of those that came first was held.
-fn placed_in_turn(versions: &[Value]) -> Result<usize> {
+/// How many later pods were placed; fails if one was while a pod of those that came first was held.
+fn placed_in_order(versions: &[Value]) -> Result<usize> {
     let (mut held, mut placed) = (BTreeSet::new(), BTreeSet::new());
     for pod in versions {
         let name = pod["metadata"]["name"].as_str().context("a name")?;
         match (pod["metadata"]["labels"]["app"].as_str(), is_gated(pod)) {
             (Some("held"), true) => drop(held.insert(name)),
             (Some("held"), false) => drop(held.remove(name)),
-            (Some("newcomer"), false) => {
+            (Some("later"), false) => {
                 ensure!(annotation(pod, "site") == Some("edge"), "{name} was passed over: {pod}");
                 let is_new = placed.insert(name);
                 ensure!(

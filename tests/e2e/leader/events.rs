@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// With two replicas, after a handover and after a restart, each decision is told once; what stays at the edge is told only on
 /// demand.
-pub(crate) fn told_once(fixture: &Fixture<'_>) -> Result<()> {
+pub(crate) fn reported_once(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::fixture::Fixture;
-use edgeward_harness::{hook, workloads};
+use edgeward_harness::{test_webhook, workloads};
 use serde_json::{Value, json};
 
 use crate::placement::fleet;
@@ -75,7 +75,7 @@ struct Asked {
 fn create_with_injector(fixture: &Fixture<'_>, name: &str, pod: &Value) -> Result<Asked> {
     let edgeward = fixture.edgeward(&fleet::overloaded())?;
     let ours = fixture.register(&edgeward.url, &edgeward.ca)?;
-    let injector = fixture.hook(hook::injects_a_sidecar)?;
+    let injector = fixture.test_webhook(test_webhook::injects_a_sidecar)?;
     let _injecting = fixture.register_as(name, &[&fixture.namespace], &injector.url, &injector.ca)?;
     let repeated = || edgeward.count("edgeward_reviews_total", &[("reason", "passthrough_reinvocation")]);
     let before = repeated()?;

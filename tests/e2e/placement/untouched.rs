@@ -4,14 +4,14 @@ use anyhow::{Context, Result, ensure};
 use edgeward_harness::control_plane::{CLOUD_NODE, EDGE_NODES};
 use edgeward_harness::fixture::{Fixture, MANAGED};
 use edgeward_harness::wait::{BOUND, eventually};
-use edgeward_harness::{hook, rights, workloads};
+use edgeward_harness::{rights, test_webhook, workloads};
 use serde_json::{Value, json};
 
 use crate::placement::fleet;
 
 /// Which pods the manifest's conditions let through to the webhook, asked of the API server itself.
 pub(crate) fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
-    let watcher = fixture.hook(hook::watches)?;
+    let watcher = fixture.test_webhook(test_webhook::watches)?;
     let _registered = fixture.register(&watcher.url, &watcher.ca)?;
 
     let mut expected = Vec::new();

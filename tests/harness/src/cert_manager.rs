@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::checkout::xtask;
 use crate::fixture::Fixture;
 use crate::installation::WEBHOOK;
-use crate::installed::decode;
+use crate::installed_replicas::decode;
 use crate::kubectl::Kubectl;
 use crate::process::Process;
 use crate::rights::NAMESPACE;

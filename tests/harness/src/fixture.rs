@@ -15,12 +15,12 @@ use crate::checkout::workspace;
 use crate::control_plane::ControlPlane;
 use crate::edgeward::{Edgeward, Program};
 use crate::helm::NoHelm;
-use crate::hook::{Answer, Hook};
 use crate::kubectl::{Kubectl, Said};
 use crate::pki::Authority;
 use crate::process::{on_loopback, tail};
 use crate::proxy::Proxy;
 use crate::rights::Granted;
+use crate::test_webhook::{Answer, TestWebhook};
 use crate::timing::TooBusy;
 use crate::wait::{BOUND, TIMEOUT, eventually};
 use crate::webhook_credentials::WebhookCredentials;
@@ -351,8 +351,8 @@ impl<'run> Fixture<'run> {
     }
 
     /// Starts a webhook inside the test.
-    pub fn hook(&self, answer: Answer) -> Result<Hook> {
-        Hook::start(self.runtime, answer)
+    pub fn test_webhook(&self, answer: Answer) -> Result<TestWebhook> {
+        TestWebhook::start(self.runtime, answer)
     }
 
     /// Registers a webhook as `webhook/base` says, for this test's namespace, and waits until it is called. The API server waits

@@ -2,7 +2,6 @@
 
 pub mod replicas;
 pub mod restarts;
-pub mod rotation;
 
 use std::fmt;
 use std::fs;
@@ -24,7 +23,7 @@ use crate::nodes::Nodes;
 use crate::tables::Table;
 use crate::timing::TooBusy;
 use crate::wait::{BOUND, eventually};
-use crate::{clients, hook, workloads};
+use crate::{clients, test_webhook, workloads};
 
 /// Pods a second that are tried for a steady pace.
 const RATES: [u32; 9] = [20, 30, 40, 60, 80, 100, 125, 150, 200];
@@ -172,8 +171,8 @@ pub fn highest_steady(fixture: &Fixture<'_>, nodes: &Nodes<'_>) -> Result<Pace> 
     if let Some(pace) = *found {
         return Ok(pace);
     }
-    let hook = fixture.hook(hook::answers_constantly)?;
-    let _registered = fixture.register_as("constant", &[&fixture.namespace], &hook.url, &hook.ca)?;
+    let constant = fixture.test_webhook(test_webhook::answers_constantly)?;
+    let _registered = fixture.register_as("constant", &[&fixture.namespace], &constant.url, &constant.ca)?;
     let mut highest = Err(String::new());
     for rate in RATES {
         let pace = Pace::Steady(rate);

@@ -111,7 +111,7 @@ impl Process {
 
     /// Kills the process and waits until it is gone.
     pub fn kill(&mut self) -> Result<()> {
-        // A child that was not reaped yet keeps its pid, so this cannot hit a stranger.
+        // A child that was not reaped yet keeps its pid, so this cannot hit another process.
         if self.child.try_wait()?.is_none() {
             let pid = self.pid()?;
             // The group first: it exists when setpriv does.

@@ -64,7 +64,7 @@ impl Wan {
         Ok(wan)
     }
 
-    /// Gives the link a line (see [`edgeward_link::weather::Command`]); it is in force when this returns. Fails when
+    /// Gives the link a line (see [`edgeward_link::conditions::Command`]); it is in force when this returns. Fails when
     /// the link refuses it.
     pub fn tell(&mut self, line: &str) -> Result<()> {
         self.told.push(line.to_owned());
@@ -78,7 +78,7 @@ impl Wan {
     }
 
     /// What the link was told and what it did, for the report of a failure.
-    pub fn story(&mut self) -> String {
+    pub fn log(&mut self) -> String {
         format!("link: {} → {:?}", self.told.join(", "), self.counts())
     }
 

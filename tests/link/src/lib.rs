@@ -12,12 +12,12 @@
 //! number, so a test can say beforehand which packets arrive. Only unicast IPv4 passes: what a kernel says by itself on
 //! a new device (router solicitations, group memberships) is no traffic of a test and must not move the numbers.
 //!
-//! [`link`] and [`weather`] are pure, time is an argument there; [`relay`] and [`namespace`] touch the kernel.
+//! [`link`] and [`conditions`] are pure, time is an argument there; [`relay`] and [`namespace`] touch the kernel.
 
+pub mod conditions;
 pub mod link;
 pub mod namespace;
 pub mod relay;
-pub mod weather;
 
 use anyhow::{Context as _, Result, bail};
 use tokio::io::{BufReader, stdin, stdout};
@@ -26,7 +26,7 @@ use crate::namespace::Namespace;
 
 /// The program: arguments are the names of the namespaces of edge and cloud, and perhaps a seed (0 if not).
 ///
-/// Reads [commands](weather::Command) from stdin, answers on stdout, and says on stderr at its end what has passed.
+/// Reads [commands](conditions::Command) from stdin, answers on stdout, and says on stderr at its end what has passed.
 /// Fails on other arguments and as [`relay::join`] does.
 pub fn run(args: &[String]) -> Result<()> {
     let (edge, cloud, seed) = match args {

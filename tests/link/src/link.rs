@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::weather::{Command, Outage, Weather};
+use crate::conditions::{Command, Conditions, Outage};
 
 /// Packets that are on their way in one direction at most, as much as netem holds. What comes beyond is lost.
 pub const ON_THE_WAY: usize = 1000;
@@ -37,7 +37,7 @@ pub struct Counts {
     pub on_the_way: u64,
 }
 
-/// What a packet draws: each takes the same two numbers whatever the weather is, so a change of the weather does not
+/// What a packet draws: each takes the same two numbers whatever the conditions are, so a change of them does not
 /// change the fate of those after it.
 struct Schedule(Rng);
 
@@ -69,9 +69,9 @@ struct Line {
     counts: Counts,
 }
 
-/// Both ways and the weather over them.
+/// Both ways and the conditions over them.
 pub struct Link {
-    weather: Weather,
+    conditions: Conditions,
     forth: Line,
     back: Line,
 }
@@ -85,7 +85,7 @@ impl Link {
             counts: Counts::default(),
         };
         Self {
-            weather: Weather::default(),
+            conditions: Conditions::default(),
             forth: line(Way::Forth),
             back: line(Way::Back),
         }
@@ -95,14 +95,14 @@ impl Link {
     pub fn obey(&mut self, command: Command, now: Instant) -> Option<[Counts; 2]> {
         match command {
             Command::Shape { rtt, jitter, loss } => {
-                let weather = &mut self.weather;
-                weather.rtt = rtt.unwrap_or(weather.rtt);
-                weather.jitter = jitter.unwrap_or(weather.jitter);
-                weather.loss = loss.unwrap_or(weather.loss);
+                let conditions = &mut self.conditions;
+                conditions.rtt = rtt.unwrap_or(conditions.rtt);
+                conditions.jitter = jitter.unwrap_or(conditions.jitter);
+                conditions.loss = loss.unwrap_or(conditions.loss);
             }
-            Command::Cut => self.weather.outage = Outage::Cut,
-            Command::Flap(period) => self.weather.outage = Outage::Flapping { period, since: now },
-            Command::Heal => self.weather.outage = Outage::None,
+            Command::Cut => self.conditions.outage = Outage::Cut,
+            Command::Flap(period) => self.conditions.outage = Outage::Flapping { period, since: now },
+            Command::Heal => self.conditions.outage = Outage::None,
             Command::Seed(seed) => {
                 self.forth.schedule = Schedule::new(seed, Way::Forth);
                 self.back.schedule = Schedule::new(seed, Way::Back);
@@ -110,7 +110,7 @@ impl Link {
             Command::Counts => return Some(self.counts()),
         }
         // What is on its way across a cut does not survive a `heal` that comes before its time.
-        if self.weather.is_cut(now) {
+        if self.conditions.is_cut(now) {
             self.forth.sever();
             self.back.sever();
         }
@@ -130,29 +130,29 @@ impl Link {
         if !is_unicast_v4(packet) {
             return;
         }
-        let weather = self.weather;
+        let conditions = self.conditions;
         let loss = match way {
-            Way::Forth => weather.loss,
+            Way::Forth => conditions.loss,
             Way::Back => 0.0,
         };
         let line = self.line(way);
         let (luck, lateness) = line.schedule.draw();
         line.counts.entered += 1;
-        if weather.is_cut(now) {
+        if conditions.is_cut(now) {
             line.counts.cut += 1;
         } else if luck < loss {
             line.counts.lost += 1;
         } else if line.queue.len() == ON_THE_WAY {
             line.counts.overflowed += 1;
         } else {
-            let delay: Duration = weather.rtt / 2 + weather.jitter.mul_f64(lateness) / 2;
+            let delay: Duration = conditions.rtt / 2 + conditions.jitter.mul_f64(lateness) / 2;
             line.queue.push_back((now + delay, packet.into()));
         }
     }
 
     /// The next packet that is due at `now`, in the order of entry; `None` when there is none yet.
     pub fn leave(&mut self, way: Way, now: Instant) -> Option<Box<[u8]>> {
-        let is_cut = self.weather.is_cut(now);
+        let is_cut = self.conditions.is_cut(now);
         let line = self.line(way);
         while let Some((due, _)) = line.queue.front()
             && *due <= now

@@ -9,9 +9,9 @@ use tokio::runtime::Handle;
 use tokio::time::sleep_until;
 use tokio_tun::Tun;
 
+use crate::conditions::Command;
 use crate::link::{Counts, Link, Way};
 use crate::namespace::Namespace;
-use crate::weather::Command;
 
 /// Name of the device in both namespaces.
 pub const DEVICE: &str = "wan";

@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use edgeward_harness::cert_manager::{CA, CertManager, LEAF, all_is_well};
 use edgeward_harness::fixture::Fixture;
-use edgeward_harness::installed::{Installed, decode, finds, render};
+use edgeward_harness::installed_replicas::{InstalledReplicas, decode, finds, render};
 use edgeward_harness::load::highest_steady;
 use edgeward_harness::load::replicas::{REPLICAS, nodes};
-use edgeward_harness::load::rotation::{HEARD, files_rotated, is_clean, tabulate};
 use edgeward_harness::rights::NAMESPACE;
+use edgeward_harness::rotation::{CA_BUNDLE_DELAY, files_rotated, is_clean, tabulate};
 use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub(crate) fn rotation_self_managed(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = nodes(fixture)?;
     let pace = highest_steady(fixture, &nodes)?;
     let objects = render(fixture, &["deploy/overlays/self-managed"])?;
-    let installed = Installed::open(fixture, &nodes, pace, REPLICAS, objects, &LIVES)?;
+    let installed = InstalledReplicas::open(fixture, &nodes, pace, REPLICAS, objects, &LIVES)?;
     let authority = || -> Result<String> {
         let kubectl = fixture.kubectl_in(NAMESPACE);
         decode(&kubectl.get("secret", "edgeward-certificates")?["data"]["ca.crt"])
@@ -51,7 +51,7 @@ pub(crate) fn rotation_self_managed(fixture: &Fixture<'_>) -> Result<()> {
             ensure!(bundle.contains(&new) && !bundle.contains(&old), "{bundle}");
             Ok(())
         })?;
-        load.lasts(HEARD)?;
+        load.lasts(CA_BUNDLE_DELAY)?;
         installed.is_used(load, "the old CA is not trusted any more")
     })?;
     is_clean(
@@ -77,7 +77,7 @@ pub(crate) fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
     let life = Duration::from_secs(300);
     leaf["spec"]["duration"] = json!(format!("{}s", life.as_secs()));
     leaf["spec"]["renewBefore"] = json!(format!("{}s", (life - PERIOD).as_secs()));
-    let installed = Installed::open(fixture, &nodes, pace, REPLICAS, objects, &[])?;
+    let installed = InstalledReplicas::open(fixture, &nodes, pace, REPLICAS, objects, &[])?;
     all_is_well(fixture)?;
 
     let report = installed.under_load(|load| {
@@ -132,6 +132,6 @@ pub(crate) fn rotation_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
     cert_manager.inject(Some(CA))?;
     all_is_well(fixture)?;
     eventually("pods are decided again", BOUND, || {
-        installed.under_load(|load| load.lasts(HEARD))?.is_clean()
+        installed.under_load(|load| load.lasts(CA_BUNDLE_DELAY))?.is_clean()
     })
 }

@@ -89,16 +89,6 @@ impl Processing {
         }
     }
 
-    /// Forgets a controller that is gone.
-    pub fn forget_controller(&mut self, namespace: &str, uid: &str) {
-        for site in self.sites.values_mut() {
-            if site.controllers.get(namespace, uid).is_some() {
-                site.controllers.remove(namespace, uid);
-                site.answer = None;
-            }
-        }
-    }
-
     /// The mean per class at the site, of classes with at least `min` observations (at least one) and a mean of at
     /// least [`RESOLUTION`].
     pub fn by_class(&self, site: &str, min: u32) -> PerClass<Option<Micros>> {
@@ -106,8 +96,8 @@ impl Processing {
         PerClass(classes.0.map(|mean| mean.after(min)))
     }
 
-    /// The same per controller, to be shared with snapshots. Cost: nothing while no controller was observed or
-    /// forgotten at the site since the last call, else a pass over its controllers.
+    /// The same per controller, to be shared with snapshots. Cost: nothing while no controller was observed at
+    /// the site since the last call, else a pass over its controllers.
     pub fn by_controller(&mut self, site: &str, min: u32) -> Arc<ByController<Micros>> {
         let Some(site) = self.sites.get_mut(site) else {
             return Arc::default();
@@ -175,16 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_shared_until_a_controller_is_observed_or_forgotten() {
+    fn an_answer_is_shared_until_a_controller_is_observed() {
         let mut processing = observed(&[S(10)]);
         let first = processing.by_controller("edge", 1);
         processing.observe("edge", Class::Batch, "shop", None, S(90));
         assert!(Arc::ptr_eq(&first, &processing.by_controller("edge", 1)));
         processing.observe("edge", Class::Batch, "shop", Some("job"), S(20));
         assert_eq!(processing.by_controller("edge", 1).get("shop", "job"), Some(&S(15)));
-        processing.forget_controller("shop", "job");
-        assert!(processing.by_controller("edge", 1).is_empty());
-        assert!(processing.by_class("edge", 1)[Class::Batch].is_some());
     }
 
     #[test]

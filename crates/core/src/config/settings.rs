@@ -130,7 +130,7 @@ settings! { LinearModel:
 settings! { Backstop:
     recreate = "recreate", Boolean, Value("false"),
         "Whether pods of ReplicaSets and StatefulSets that kube-scheduler finds no node for, and that another site \
-         would take, are [deleted](operations.md#the-backstop) so that they are created anew";
+         would take, are [deleted](operations.md#the-backstop) so that they are created again";
 }
 
 settings! { LoopGuard:

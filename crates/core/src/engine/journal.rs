@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use serde_json::{Value, json};
 
-use super::Change;
+use super::change::Change;
 use crate::config::Explain;
 use crate::model::decision_id::DecisionId;
 use crate::placement::explain;

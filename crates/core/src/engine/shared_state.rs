@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::{Journal, Step};
+use super::journal::{Journal, Step};
 use crate::config::Config;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::HeldPod;

@@ -174,8 +174,8 @@ fn that_nobody_releases_it_is_said_first() {
         "2026-11-21T08:00:00Z",
         &[GATE],
         nobody(Some("2026-11-21T09:00:00.123456Z")),
-        "4 h: nobody releases it: no replica of edgeward has led since 2026-11-21T09:00:00Z (2 h ago); start a replica, or let \
-         it go: edgeward release web -n shop",
+        "4 h: nobody releases it: no replica of edgeward has led since 2026-11-21T09:00:00Z (2 h ago); start a replica, or remove \
+         its gate: edgeward release web -n shop",
         &[
             "decided   hold: no site has room for it",
             "          held longer than it may be, since 2026-11-21T08:00:30Z\n",
@@ -187,7 +187,7 @@ fn that_nobody_releases_it_is_said_first() {
         &[GATE],
         nobody(None),
         "10 s: nobody releases it: no replica of edgeward leads, for there is no Lease edgeward-system/edgeward (where edgeward \
-         has another namespace, --config-map NAMESPACE/NAME tells it); start a replica, or let it go: edgeward release web -n \
+         has another namespace, --config-map NAMESPACE/NAME tells it); start a replica, or remove its gate: edgeward release web -n \
          shop",
         &[],
     );

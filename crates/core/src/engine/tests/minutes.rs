@@ -193,7 +193,7 @@ fn pods_go_to_the_edge_when_the_api_server_sent_nothing_for_60_s() {
 }
 
 #[test]
-fn who_never_creates_what_was_promised_is_promised_nothing_after_three() {
+fn who_never_creates_what_was_reserved_gets_no_reservation_after_three() {
     let mut cluster = Cluster::new();
     let small = pod("small", "batch", "400m", json!({}));
     let open = |cluster: &Cluster| cluster.shared.ledger().open();

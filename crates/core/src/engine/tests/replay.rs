@@ -11,7 +11,7 @@ use crate::units::Permille;
 use crate::wire::node;
 use crate::wire::pod::Pod;
 
-/// Written by the trial `held::until_the_wan_is_back` under `EDGEWARD_BLESS=1`: its configuration, and a line for each step.
+/// Written by the test `held::until_the_wan_is_back` under `EDGEWARD_BLESS=1`: its configuration, and a line for each step.
 const RUN: &str = include_str!("../../../../../tests/e2e/golden/run.jsonl");
 
 fn text(value: &Value) -> &str {
@@ -74,8 +74,8 @@ fn change(value: &Value, config: &Arc<Config>) -> Change {
         ("replicas", ready) => Change::Replicas(u32::try_from(ready.as_u64().unwrap()).unwrap()),
         ("listBegan", of) => Change::ListBegan(kind(of)),
         ("listEnded", of) => Change::ListEnded(kind(of)),
-        ("heard", of) => Change::WatchAlive(kind(of)),
-        ("lost", of) => Change::WatchLost(kind(of)),
+        ("watchAlive", of) => Change::WatchAlive(kind(of)),
+        ("watchLost", of) => Change::WatchLost(kind(of)),
         _ => panic!("{name}: {of} is no change"),
     }
 }
@@ -111,8 +111,8 @@ fn a_recorded_run_gives_the_same_verdicts() {
         } else if step.get("commit").is_some() {
             engine.commit(draft.take().unwrap());
             continue;
-        } else if let Some(withdrawn) = step.get("withdraw") {
-            shared.forget(id(withdrawn), text(&step["namespace"]));
+        } else if let Some(forgotten) = step.get("forget") {
+            shared.forget(id(forgotten), text(&step["namespace"]));
             continue;
         } else if let Some(uid) = step.get("release") {
             let waited = Micros(step["waited"].as_u64().unwrap());

@@ -446,7 +446,7 @@ fn bound_without_a_decision_counts_once_others_were_decided() {
         "Succeeded".into(),
     ));
     fixture.see(&with(
-        bound(at(pod("let go", 1), 30), "e"),
+        bound(at(pod("released", 1), 30), "e"),
         "/metadata/annotations/scheduling.example.io~1reason",
         "held_no_capacity".into(),
     ));

@@ -123,7 +123,7 @@ fn only_the_first_pod_of_its_namespace_and_site_confirms() {
 }
 
 #[test]
-fn a_pod_under_review_again_is_promised_room_again_and_for_no_longer() {
+fn a_pod_under_review_again_has_its_room_reserved_again_and_for_no_longer() {
     let mut ledger = Ledger::new(TTL);
     ledger.reserve(reservation(1, None), NOW.moment);
     assert_eq!(ledger.forget(DecisionId(1), "other"), None);
@@ -164,7 +164,7 @@ fn what_expires_is_gone_and_a_late_pod_confirms_nothing() {
 }
 
 #[test]
-fn an_id_that_came_true_may_be_promised_again() {
+fn an_id_that_was_confirmed_may_be_reserved_again() {
     let mut ledger = Ledger::new(TTL);
     for revision in [1, 2] {
         assert!(ledger.reserve(reservation(1, None), NOW.moment));
@@ -228,17 +228,17 @@ fn three_in_a_row_that_come_to_nothing_suspend_their_owner_alone() {
 #[test]
 fn an_owner_whose_pods_could_not_be_seen_is_not_blamed() {
     let mut ledger = Ledger::new(TTL);
-    let promise = |ledger: &mut Ledger, first, at: Now| {
+    let reserve = |ledger: &mut Ledger, first, at: Now| {
         (first..first + 3).for_each(|id| assert!(ledger.reserve(reservation(id, Some("rs")), at.moment), "{id}"));
     };
-    promise(&mut ledger, 1, NOW);
+    reserve(&mut ledger, 1, NOW);
     ledger.set_watched_since(None);
     assert_eq!((ledger.expire(after(TTL)), ledger.suspended()), (3, 0));
-    promise(&mut ledger, 4, after(TTL));
+    reserve(&mut ledger, 4, after(TTL));
     let again = after(Micros(TTL.0 + 1));
     ledger.set_watched_since(Some(again.moment));
     assert_eq!((ledger.expire(after(Micros(2 * TTL.0))), ledger.suspended()), (3, 0));
-    promise(&mut ledger, 7, again);
+    reserve(&mut ledger, 7, again);
     assert_eq!((ledger.expire(after(Micros(3 * TTL.0))), ledger.suspended()), (3, 1));
 }
 

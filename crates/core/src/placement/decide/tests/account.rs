@@ -73,7 +73,7 @@ fn explanations_stay_short_and_name_no_node() {
         r#"{"cloud":{"eta":320,"fit":1},"edge":{"eta":270,"fit":0,"no":["no_room"]}}"#
     );
     let sites = (0..30).map(|i| json!({"name": format!("cloud-with-a-long-name-{i}"), "kind": "cloud", "nodeSelector": {"c": i.to_string()}}));
-    let crowd = with(
+    let many_sites = with(
         fleet(0),
         "/sites",
         [json!({"name": "edge", "kind": "edge"})]
@@ -81,7 +81,7 @@ fn explanations_stay_short_and_name_no_node() {
             .chain(sites)
             .collect(),
     );
-    let text = short(&crowd);
+    let text = short(&many_sites);
     assert!(
         text.len() <= explain::SHORT_BYTES && text.starts_with(r#"{"edge":"#),
         "{text}"

@@ -139,7 +139,7 @@ fn with_reserved<T>(fleet: &Value, reserved: &[(i64, i32)], pod: &Value, read: i
 }
 
 #[test]
-fn what_is_promised_is_not_free() {
+fn what_is_reserved_is_not_free() {
     let said = |reserved: &[(i64, i32)]| {
         with_reserved(&fleet(3000), reserved, &pod(json!({})), |verdict| {
             let refusals = verdict.sites[0].refusals.iter();
@@ -176,7 +176,7 @@ fn what_is_promised_is_not_free() {
 }
 
 #[test]
-fn a_promise_holds_wherever_the_scheduler_puts_the_others() {
+fn a_reservation_holds_wherever_the_scheduler_puts_the_others() {
     let node = |name: &str| json!({"name": name, "labels": {"node.role/edge": "true", "zone": name}, "allocatable": {"cpu": 2, "memory": "8Gi", "pods": 9}});
     let nodes = json!([node("a"), node("b"), fleet(0)["nodes"][1]]);
     let fleet = with(fleet(0), "/nodes", nodes);
@@ -227,7 +227,7 @@ fn a_promise_holds_wherever_the_scheduler_puts_the_others() {
 }
 
 #[test]
-fn a_pod_that_is_promised_room_can_be_preempted_by_its_priority() {
+fn a_pod_with_a_reservation_can_be_preempted_by_its_priority() {
     // A cloud that would not do.
     let fleet = with(fleet(3000), "/sites/1/speedFactor", json!(0.01));
     let important = with(pod(json!({"deadlineMs": "300"})), "/spec/priority", json!(10));

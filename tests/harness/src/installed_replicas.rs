@@ -23,7 +23,7 @@ use crate::webhook_credentials::NAME;
 use crate::workloads;
 
 /// What is installed, and goes with this.
-pub struct Installed<'s, 'run> {
+pub struct InstalledReplicas<'s, 'run> {
     fixture: &'s Fixture<'run>,
     nodes: &'s Nodes<'run>,
     pace: Pace,
@@ -57,7 +57,7 @@ pub fn secret(pair: &Pair, authority: &Authority) -> Value {
     })
 }
 
-impl<'s, 'run> Installed<'s, 'run> {
+impl<'s, 'run> InstalledReplicas<'s, 'run> {
     /// With a certificate in files, of this authority.
     pub fn with_files(
         fixture: &'s Fixture<'run>,

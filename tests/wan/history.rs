@@ -10,23 +10,23 @@ use edgeward_harness::wait::eventually;
 /// How long a link stays healthy or degraded at least, and with it what is decided.
 pub(crate) const DWELL: Duration = Duration::from_secs(30);
 
-/// Every state of something, and when it was first seen. Clones tell the same story.
-pub(crate) struct Story<S>(Arc<Mutex<Vec<(S, Instant)>>>);
+/// Every state of something, and when it was first seen. Clones share it.
+pub(crate) struct History<S>(Arc<Mutex<Vec<(S, Instant)>>>);
 
-impl<S> Clone for Story<S> {
+impl<S> Clone for History<S> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<S: Clone + Debug + PartialEq> Story<S> {
+impl<S: Clone + Debug + PartialEq> History<S> {
     /// Nothing was seen yet.
     pub(crate) fn new() -> Self {
         Self(Arc::default())
     }
 
     /// This is seen now.
-    pub(crate) fn note(&self, state: S) {
+    pub(crate) fn record(&self, state: S) {
         let mut states = self.states();
         if states.last().is_none_or(|(last, _)| *last != state) {
             states.push((state, Instant::now()));

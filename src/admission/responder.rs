@@ -10,7 +10,7 @@ use crate::platform::clock::Clock;
 /// The right to answer one review, which is had once: a review and its deadline may come to an end in the same
 /// moment, and only what was answered is counted and logged.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct Responder {
     clock: Clock,
     since_us: u64,
     claimed: AtomicBool,
@@ -18,7 +18,7 @@ pub struct Ticket {
     recorded: Option<OnceLock<Attributes>>,
 }
 
-impl Ticket {
+impl Responder {
     /// For a review whose body is complete now.
     #[must_use]
     pub fn new(clock: Clock) -> Self {

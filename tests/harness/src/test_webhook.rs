@@ -18,11 +18,11 @@ use tokio::runtime::Runtime;
 
 use crate::pki::Authority;
 
-/// What a hook answers: operations of a JSON patch, for the pod as it arrived.
+/// What it answers: operations of a JSON patch, for the pod as it arrived.
 pub type Answer = fn(&Value) -> Vec<Value>;
 
 /// A webhook that remembers what it was asked.
-pub struct Hook {
+pub struct TestWebhook {
     /// Where the API server calls it.
     pub url: String,
     /// PEM; what a registration's `caBundle` needs.
@@ -33,7 +33,7 @@ pub struct Hook {
 
 type Seen = Arc<Mutex<Vec<Value>>>;
 
-impl Hook {
+impl TestWebhook {
     pub(crate) fn start(runtime: &Runtime, answer: Answer) -> Result<Self> {
         let authority = Authority::new()?;
         let pair = authority.server(&[])?;
@@ -47,7 +47,7 @@ impl Hook {
             let tls = RustlsConfig::from_pem(pair.certificate.into_bytes(), pair.key.into_bytes()).await?;
             let bound = axum_server::bind_rustls(SocketAddr::from(([127, 0, 0, 1], 0)), tls).handle(running.clone());
             tokio::spawn(bound.serve(app.into_make_service()));
-            running.listening().await.context("the hook does not listen")
+            running.listening().await.context("the webhook does not listen")
         })?;
         Ok(Self {
             url: format!("https://{address}/mutate"),
@@ -63,7 +63,7 @@ impl Hook {
     }
 }
 
-impl Drop for Hook {
+impl Drop for TestWebhook {
     fn drop(&mut self) {
         self.server.shutdown();
     }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Error, Result, bail, ensure};
 
 /// Conditions of a link. The default is a perfect one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Weather {
+pub struct Conditions {
     /// Least time from a request to its answer; half of it on either way.
     pub rtt: Duration,
     /// What a round trip takes longer at most, evenly distributed; half of it on either way. Packets never overtake.
@@ -35,7 +35,7 @@ pub enum Outage {
     },
 }
 
-impl Weather {
+impl Conditions {
     /// Whether the link is cut at `now`.
     pub fn is_cut(&self, now: Instant) -> bool {
         match self.outage {
@@ -63,11 +63,11 @@ impl Weather {
 pub enum Command {
     /// New values; `None` leaves the old one.
     Shape {
-        /// See [`Weather::rtt`].
+        /// See [`Conditions::rtt`].
         rtt: Option<Duration>,
-        /// See [`Weather::jitter`].
+        /// See [`Conditions::jitter`].
         jitter: Option<Duration>,
-        /// See [`Weather::loss`].
+        /// See [`Conditions::loss`].
         loss: Option<f64>,
     },
     /// See [`Outage::Cut`].
@@ -184,14 +184,14 @@ mod tests {
     #[test]
     fn a_flapping_link_is_cut_in_every_other_period_and_starts_cut() {
         let since = Instant::now();
-        let weather = Weather {
+        let conditions = Conditions {
             outage: Outage::Flapping {
                 period: Duration::from_secs(3),
                 since,
             },
-            ..Weather::default()
+            ..Conditions::default()
         };
-        let cut = [0, 2_999, 3_000, 5_999, 6_000, 9_000].map(|ms| weather.is_cut(since + Duration::from_millis(ms)));
+        let cut = [0, 2_999, 3_000, 5_999, 6_000, 9_000].map(|ms| conditions.is_cut(since + Duration::from_millis(ms)));
         assert_eq!(cut, [true, true, false, false, true, false]);
     }
 }

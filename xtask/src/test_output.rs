@@ -1,11 +1,11 @@
 //! What test programs say of their tests, line by line: libtest with `--report-time`, and our own that use libtest-mimic.
 
-/// Seconds from which on a test's time is told. `tests/harness/src/timing.rs` has the same.
+/// Seconds from which on a test's time is listed. `tests/harness/src/timing.rs` has the same.
 pub(crate) const LONG: f64 = 10.0;
 
 /// What is worth repeating at the end of a run.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct TestOutput {
     /// Tests that took [`LONG`] or longer, with their seconds.
     pub(crate) long: Vec<(f64, String)>,
     /// Tests that can say neither yes nor no, each with its figures.
@@ -16,8 +16,15 @@ pub(crate) struct Told {
     is_list_of_failures: bool,
 }
 
-impl Told {
-    pub(crate) fn hear(&mut self, line: &str) {
+impl TestOutput {
+    /// Whether every program that ended had nothing to run.
+    pub(crate) fn has_no_test(&self) -> bool {
+        self.counts
+            .iter()
+            .all(|counts| counts.ends_with(" 0 passed; 0 failed; 0 ignored"))
+    }
+
+    pub(crate) fn read(&mut self, line: &str) {
         if let Some((seconds, name)) = time(line).or_else(|| libtest_time(line)) {
             if seconds >= LONG {
                 self.long.push((seconds, name.to_owned()));
@@ -38,8 +45,8 @@ impl Told {
 
 /// Of `time: placement::good_wan 12.3 s`. Something else may be before it: a harness writes a test's line piece by piece.
 fn time(line: &str) -> Option<(f64, &str)> {
-    let (_, told) = line.split_once("time: ")?;
-    let (name, seconds) = told.trim_end().strip_suffix(" s")?.rsplit_once(' ')?;
+    let (_, timed) = line.split_once("time: ")?;
+    let (name, seconds) = timed.trim_end().strip_suffix(" s")?.rsplit_once(' ')?;
     Some((seconds.parse().ok()?, name))
 }
 
@@ -55,15 +62,15 @@ fn libtest_time(line: &str) -> Option<(f64, &str)> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Told {
-        let mut told = Told::default();
-        text.lines().for_each(|line| told.hear(line));
-        told
+    fn read(text: &str) -> TestOutput {
+        let mut output = TestOutput::default();
+        text.lines().for_each(|line| output.read(line));
+        output
     }
 
     #[test]
     fn libtest_names_the_time_of_each_and_the_long_ones_count() {
-        let told = told(
+        let output = read(
             "running 4 tests\n\
              test decide::tests::is_total ... ok <12.345s>\n\
              test decide::tests::is_fast ... ok <9.999s>\n\
@@ -77,38 +84,38 @@ mod tests {
             (10.0, "wan::tests::panics - should panic"),
             (61.2, "wan::tests::fails"),
         ];
-        assert_eq!(told.long, long.map(|(seconds, name)| (seconds, name.to_owned())));
-        assert_eq!(told.counts, ["FAILED. 3 passed; 1 failed; 0 ignored"]);
+        assert_eq!(output.long, long.map(|(seconds, name)| (seconds, name.to_owned())));
+        assert_eq!(output.counts, ["FAILED. 3 passed; 1 failed; 0 ignored"]);
     }
 
     #[test]
     fn our_own_harness_names_the_long_ones_even_in_the_middle_of_another_line() {
-        let told = told(
+        let output = read(
             "time: placement::good_wan 12.3 s\n\
-             test held::in_turn                ... time: live::quiet 100.0 s\n\
+             test held::in_queue_order         ... time: live::quiet 100.0 s\n\
              ok\n\
              test it::takes_no_time: at all ... ok\n\
              last time: it was 12 s ago\n",
         );
         let long = [(12.3, "placement::good_wan"), (100.0, "live::quiet")];
-        assert_eq!(told.long, long.map(|(seconds, name)| (seconds, name.to_owned())));
+        assert_eq!(output.long, long.map(|(seconds, name)| (seconds, name.to_owned())));
     }
 
     #[test]
     fn who_was_too_busy_is_kept_with_the_figures() {
-        let told = told(
+        let output = read(
             "too busy to tell: load::rolling: 17 % idle, 40 % needed\n\
              test x ... too busy to tell: burst::fills: 3.2 s late\n\
              test load::rolling ... ok\n",
         );
         let expected = ["load::rolling: 17 % idle, 40 % needed", "burst::fills: 3.2 s late"];
-        assert_eq!(told.too_busy, expected);
-        assert_eq!(told.failed, [""; 0]);
+        assert_eq!(output.too_busy, expected);
+        assert_eq!(output.failed, [""; 0]);
     }
 
     #[test]
     fn who_failed_is_read_from_the_list_at_the_end_and_not_from_what_they_said() {
-        let told = told(
+        let output = read(
             "test a::one ... FAILED <0.1s>\n\
              \n\
              failures:\n\
@@ -124,6 +131,6 @@ mod tests {
              test result: FAILED. 0 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s\n\
              \x20   not one of them\n",
         );
-        assert_eq!(told.failed, ["a::one", "src/lib.rs - (line 43)"]);
+        assert_eq!(output.failed, ["a::one", "src/lib.rs - (line 43)"]);
     }
 }

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::replicas::REPLICAS;
-use super::{Pace, Report};
 use crate::fixture::Fixture;
-use crate::installed::{Installed, secret};
+use crate::installed_replicas::{InstalledReplicas, secret};
+use crate::load::replicas::REPLICAS;
+use crate::load::{Pace, Report};
 use crate::nodes::Nodes;
 use crate::pki::Authority;
 use crate::tables::Table;
 use crate::webhook_credentials::NAME;
 
-/// How long API servers may take to hear of a `caBundle`; nobody tells when they have.
-pub const HEARD: Duration = Duration::from_secs(2);
+/// How long API servers may take to use another `caBundle`; nothing says when they do.
+pub const CA_BUNDLE_DELAY: Duration = Duration::from_secs(2);
 
 /// In the Secret that the replicas mount: a certificate, then one of another CA, which is trusted before and beside the old one.
 pub fn files_rotated(fixture: &Fixture<'_>, nodes: &Nodes<'_>, pace: Pace) -> Result<()> {
     let (old, new) = (Authority::new()?, Authority::new()?);
-    let installed = Installed::with_files(fixture, nodes, pace, REPLICAS, &old)?;
+    let installed = InstalledReplicas::with_files(fixture, nodes, pace, REPLICAS, &old)?;
     let put = |authority: &Authority| -> Result<()> {
         let before = installed.shown()?;
         installed.put(&secret(&authority.server(&[NAME])?, authority))?;
@@ -32,11 +32,11 @@ pub fn files_rotated(fixture: &Fixture<'_>, nodes: &Nodes<'_>, pace: Pace) -> Re
         put(&old)?;
         installed.is_used(load, "a certificate of the same CA")?;
         installed.trust(&[&*old.certificate, &*new.certificate].concat())?;
-        load.lasts(HEARD)?;
+        load.lasts(CA_BUNDLE_DELAY)?;
         put(&new)?;
         installed.is_used(load, "a certificate of the new CA")?;
         installed.trust(&new.certificate)?;
-        load.lasts(HEARD)?;
+        load.lasts(CA_BUNDLE_DELAY)?;
         installed.is_used(load, "the old CA is not trusted any more")
     })?;
     is_clean(
@@ -47,7 +47,7 @@ pub fn files_rotated(fixture: &Fixture<'_>, nodes: &Nodes<'_>, pace: Pace) -> Re
 }
 
 /// Fails unless every pod was decided, and whatever was shown was trusted.
-pub fn is_clean(way: &str, report: &Report, installed: &Installed<'_, '_>) -> Result<()> {
+pub fn is_clean(way: &str, report: &Report, installed: &InstalledReplicas<'_, '_>) -> Result<()> {
     println!("load: rotation, {way}: {report}");
     report.is_clean()?;
     let connections = installed.was_trusted()?;

@@ -21,7 +21,7 @@ const VERSION: &str = "v1alpha1";
 const INSTALL: &str = "edgeward crds | kubectl apply --server-side -f -";
 
 /// What there is.
-pub(super) struct Custom {
+pub(super) struct CustomResources {
     /// The versions that are served.
     pub(super) versions: Vec<String>,
     /// `spec` of each Site, where they are installed.
@@ -30,13 +30,13 @@ pub(super) struct Custom {
     pub(super) policies: Option<Vec<Arc<Seen>>>,
 }
 
-pub(super) async fn ask(connection: &Connection) -> anyhow::Result<Custom> {
+pub(super) async fn ask(connection: &Connection) -> anyhow::Result<CustomResources> {
     let (versions, sites, policies) = tokio::try_join!(
         connection.custom_versions(),
         inspect::site_specs(connection),
         inspect::policies(connection)
     )?;
-    Ok(Custom {
+    Ok(CustomResources {
         versions,
         sites,
         policies,
@@ -44,7 +44,11 @@ pub(super) async fn ask(connection: &Connection) -> anyhow::Result<Custom> {
 }
 
 /// Definitions and policies. `namespaces` is `None` where they are not known.
-pub(super) fn judge(custom: &Custom, namespaces: Option<&BTreeMap<String, Labels>>, keys: &Keys) -> Vec<Finding> {
+pub(super) fn judge(
+    custom: &CustomResources,
+    namespaces: Option<&BTreeMap<String, Labels>>,
+    keys: &Keys,
+) -> Vec<Finding> {
     let install = || Some(INSTALL.to_owned());
     let missing = |kind: &str| Finding::warning(AREA, format!("{kind} is not installed, its sibling is"), install());
     let mut findings = match (&custom.sites, &custom.policies) {
@@ -98,7 +102,7 @@ pub(super) fn judge(custom: &Custom, namespaces: Option<&BTreeMap<String, Labels
 }
 
 /// The sites in use by Sites; `None` where there are none. Or what keeps them from being used.
-pub(super) fn sites(custom: &Custom) -> Result<Option<Vec<Arc<SiteDefinition>>>, Vec<Finding>> {
+pub(super) fn sites(custom: &CustomResources) -> Result<Option<Vec<Arc<SiteDefinition>>>, Vec<Finding>> {
     let Some(specs) = custom.sites.as_ref().filter(|specs| !specs.is_empty()) else {
         return Ok(None);
     };
@@ -126,8 +130,8 @@ mod tests {
     use super::*;
     use edgeward_core::placement::policy::Policy;
 
-    fn none() -> Custom {
-        Custom {
+    fn none() -> CustomResources {
+        CustomResources {
             versions: vec![VERSION.to_owned()],
             sites: Some(BTreeMap::new()),
             policies: Some(vec![]),
@@ -143,7 +147,7 @@ mod tests {
         })
     }
 
-    fn judged(custom: &Custom, labels: &[&str]) -> Vec<(Level, String)> {
+    fn judged(custom: &CustomResources, labels: &[&str]) -> Vec<(Level, String)> {
         let keys = Keys::new("example.io");
         let label = |name: &&str| (format!("scheduling.example.io/{name}"), "true".to_owned());
         let labels = BTreeMap::from([("shop".to_owned(), labels.iter().map(label).collect())]);
@@ -153,20 +157,20 @@ mod tests {
 
     #[test]
     fn definitions_are_both_there_or_neither() {
-        let levels = |custom: &Custom| judged(custom, &[])[0].0;
+        let levels = |custom: &CustomResources| judged(custom, &[])[0].0;
         assert_eq!(levels(&none()), Level::Ok);
-        let one = Custom {
+        let one = CustomResources {
             policies: None,
             ..none()
         };
         assert_eq!(levels(&one), Level::Warning);
-        let other_version = Custom {
+        let other_version = CustomResources {
             versions: vec!["v2".into()],
             sites: None,
             policies: None,
         };
         assert_eq!(levels(&other_version), Level::Fault);
-        let nothing = Custom {
+        let nothing = CustomResources {
             versions: vec![],
             ..other_version
         };
@@ -175,7 +179,7 @@ mod tests {
 
     #[test]
     fn policies_must_be_in_force_and_be_asked() {
-        let custom = Custom {
+        let custom = CustomResources {
             policies: Some(vec![policy("good", json!({"selector": {}, "slo": {"class": "batch"}}))]),
             ..none()
         };
@@ -187,7 +191,7 @@ mod tests {
                 "{text}"
             );
         }
-        let custom = Custom {
+        let custom = CustomResources {
             policies: Some(vec![policy("bad", json!({"selector": {}, "slo": {"class": "fast"}}))]),
             ..none()
         };
@@ -203,7 +207,7 @@ mod tests {
     fn sites_are_in_use_together_or_not_at_all() {
         let of = |specs: Value| {
             let specs = specs.as_object().unwrap().clone();
-            let custom = Custom {
+            let custom = CustomResources {
                 sites: Some(specs.into_iter().collect()),
                 ..none()
             };
