@@ -9,7 +9,7 @@ use edgeward_core::model::node::Node;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::slo::Class;
 use edgeward_core::model::snapshot::{Site, Snapshot};
-use edgeward_core::units::{Micros, Moment};
+use edgeward_core::units::{Bytes, Micros, Millicores, Moment};
 use edgeward_core::wire::fleet_file;
 
 use super::cluster::Cluster;
@@ -148,20 +148,15 @@ fn node_row(site: &Site, node: &Node) -> [String; 6] {
     ]
 }
 
-/// Free and total cores.
+/// Free and total CPU.
 fn cpu(used: i64, total: i64) -> String {
-    let cores = |millis: i64| millis as f64 / 1_000.0;
-    format!("{}/{}", cores(total.saturating_sub(used)), cores(total))
+    format!("{}/{}", Millicores(total.saturating_sub(used)), Millicores(total))
 }
 
-/// Free and total memory.
+/// Free and total memory, to whole Mi.
 fn memory(used: i64, total: i64) -> String {
-    let gibibytes = |bytes: i64| bytes as f64 / f64::from(1 << 30);
-    format!(
-        "{:.1}/{:.1} Gi",
-        gibibytes(total.saturating_sub(used)),
-        gibibytes(total)
-    )
+    let mebibytes = |bytes: i64| Bytes(bytes).whole_mebibytes();
+    format!("{}/{}", mebibytes(total.saturating_sub(used)), mebibytes(total))
 }
 
 /// How many pods of each class wait for room.
@@ -222,15 +217,15 @@ mod tests {
         let now = Moment(60_000_000);
         let snapshot = fleet_file::read(&fleet, &Config::default(), now).unwrap();
         let expected = "
- SITE  KIND   READY  CPU FREE  MEMORY FREE   PODS   QUEUE    WAN
- edge  edge   2/2    5.1/6     10.0/12.0 Gi  9/220  batch 4  -
- far   cloud  0/1    64/64     0.0/0.0 Gi    0/500  -        healthy, 22.5 ms, 0.1 % lost, 3 s ago
- near  cloud  0/0    0/0       0.0/0.0 Gi    0/0    -        unknown
+ SITE  KIND   READY  CPU FREE  MEMORY FREE  PODS   QUEUE    WAN
+ edge  edge   2/2    5100m/6   10Gi/12Gi    9/220  batch 4  -
+ far   cloud  0/1    64/64     0/0          0/500  -        healthy, 22.5 ms, 0.1 % lost, 3 s ago
+ near  cloud  0/0    0/0       0/0          0/0    -        unknown
 
  NODE  SITE  STATE      CPU FREE  MEMORY FREE  PODS
- e1    edge  ready      3.1/4     6.0/8.0 Gi   9/110
- e2    edge  cordoned   2/2       4.0/4.0 Gi   0/110
- c1    far   not ready  64/64     0.0/0.0 Gi   0/500
+ e1    edge  ready      3100m/4   6Gi/8Gi      9/110
+ e2    edge  cordoned   2/2       4Gi/4Gi      0/110
+ c1    far   not ready  64/64     0/0          0/500
 
 closed: edge to pods of controller u1 in shop; 2 wait
 ";

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use edgeward_core::config::Config;
 use edgeward_core::engine::SharedState;
 use edgeward_core::guard::backstop::{BackstopReport, CandidateKey, Evaluation, Finding, Recreation};
+use edgeward_core::placement::sentences;
 use edgeward_core::units::{Micros, Moment, Now};
 use kube::Client;
 use tokio::sync::watch;
@@ -195,10 +196,10 @@ fn event(finding: &Finding, now: Now) -> PodEvent {
         (None, _) => "created without a decision".to_owned(),
     };
     let seconds = now.moment.since(candidate.since).0 / 1_000_000;
-    let (site, nodes) = (&finding.site, finding.fitting);
+    let (site, fits) = (&finding.site, sentences::fits(finding.fitting as u64));
     let note = format!(
         "{stands}, and kube-scheduler finds no node for it since {seconds} s; decided now it would be sent to site {site}, \
-         where it fits {nodes} nodes ({})",
+         where it {fits} ({})",
         finding.reason.as_str()
     );
     PodEvent {

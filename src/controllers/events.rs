@@ -18,7 +18,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
 pub use configuration::follow;
-pub use decision::{PodEvent, PodReason, amounts, bounds, in_words, loop_paused};
+pub use decision::{PodEvent, PodReason, bounds, in_words, loop_paused};
 pub use recorder::{Events, Recorder};
 
 /// Who reports.

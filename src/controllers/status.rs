@@ -12,7 +12,7 @@ use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::Site;
 use edgeward_core::placement::policy::{Policies, PolicyOverlaps, Seen};
 use edgeward_core::queue::Plan;
-use edgeward_core::units::{Now, Permille};
+use edgeward_core::units::{Bytes, Millicores, Now, Permille};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Error};
@@ -202,8 +202,11 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
         reason: Some(reason).filter(|reason| !reason.is_empty()),
         nodes: site.map(|_| whole(nodes)),
         // In tenths of a core and in Mi, so that not every pod changes it.
-        free_cpu: site.map(|site| format!("{}m", site.uncharged(|amounts| amounts.cpu.0) / 100 * 100)),
-        free_memory: site.map(|site| format!("{}Mi", site.uncharged(|amounts| amounts.memory.0) >> 20)),
+        free_cpu: site.map(|site| Millicores(site.uncharged(|amounts| amounts.cpu.0) / 100 * 100).to_string()),
+        free_memory: site.map(|site| {
+            let free = Bytes(site.uncharged(|amounts| amounts.memory.0));
+            free.whole_mebibytes().to_string()
+        }),
         queue: site.map(|site| i64::try_from(waiting(site)).unwrap_or(i64::MAX)),
         // Every held pod may run at the edge, or it would not be held.
         held: site.filter(|site| site.kind() == SiteKind::Edge).map(|_| whole(held)),
@@ -289,7 +292,7 @@ mod tests {
         assert_eq!((edge.held, of(&fleet, "cloud").held), (Some(7), None));
         assert_eq!(
             (edge.free_cpu.as_deref(), edge.free_memory.as_deref()),
-            (Some("2700m"), Some("7168Mi"))
+            (Some("2700m"), Some("7Gi"))
         );
         let cloud = of(&fleet, "cloud");
         assert_eq!(health(&cloud), ("Ready", None));

@@ -257,7 +257,12 @@ pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     told(
         "patient",
         "Held",
-        &["held_no_capacity", "cpu 500m", "no: no_room", "no: unreachable"],
+        &[
+            "held_no_capacity",
+            "cpu 500m",
+            "no node has room (no_room)",
+            "nothing answers there (unreachable)",
+        ],
     )?;
     told(
         "patient",

@@ -10,4 +10,5 @@ pub mod patch;
 pub mod policy;
 pub mod room;
 pub mod score;
+pub mod sentences;
 pub mod verdict;

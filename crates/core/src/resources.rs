@@ -86,6 +86,17 @@ fn is_scalar(name: &str) -> bool {
         || name.starts_with("attachable-volumes-")
 }
 
+/// An amount of this resource as kubectl shows it, `amount` being what kube-scheduler compares: `200m` of CPU, `64Mi` of memory,
+/// a whole number of what is counted.
+pub fn quantity(name: &str, amount: i64) -> String {
+    match name {
+        "cpu" => Millicores(amount).to_string(),
+        "memory" | "ephemeral-storage" => Bytes(amount).to_string(),
+        name if name.starts_with("hugepages-") => Bytes(amount).to_string(),
+        _ => amount.to_string(),
+    }
+}
+
 /// What a pod asks for, a node has, or a node has given away, in the integers kube-scheduler compares.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Amounts {
@@ -185,6 +196,12 @@ impl Amounts {
         .filter(|&(_, amount)| amount != 0)
     }
 
+    /// For people: `cpu 900m`, `memory 128Mi` of what is above zero.
+    pub fn quantities(&self) -> impl Iterator<Item = String> {
+        let positive = self.named().filter(|(_, amount)| *amount > 0);
+        positive.map(|(name, amount)| format!("{name} {}", quantity(name, amount)))
+    }
+
     /// The amount of any resource, by its Kubernetes name.
     pub fn get(&self, name: &str) -> i64 {
         match name {
@@ -234,6 +251,28 @@ mod tests {
         assert_eq!(
             amounts.scalars,
             [("example.com/gpu".into(), 2), ("hugepages-2Mi".into(), 4 << 20)]
+        );
+    }
+
+    #[test]
+    fn each_resource_has_its_own_notation() {
+        let amounts = list(&[
+            ("cpu", "5"),
+            ("memory", "64Mi"),
+            ("ephemeral-storage", "129M"),
+            ("example.com/gpu", "2048"),
+            ("hugepages-2Mi", "4Mi"),
+        ]);
+        let shown: Vec<_> = amounts.amounts().quantities().collect();
+        assert_eq!(
+            shown,
+            [
+                "cpu 5",
+                "memory 64Mi",
+                "ephemeral-storage 129M",
+                "example.com/gpu 2048",
+                "hugepages-2Mi 4Mi"
+            ]
         );
     }
 

@@ -53,6 +53,13 @@ impl Permille {
     pub const ONE: Self = Self(1_000);
 }
 
+impl Bytes {
+    /// Rounded down to whole Mi, as for a sum of which nobody needs the rest.
+    pub const fn whole_mebibytes(self) -> Self {
+        Self(self.0 & !((1 << 20) - 1))
+    }
+}
+
 impl Micros {
     /// A duration of whole milliseconds.
     pub const fn from_millis(ms: u64) -> Self {
@@ -80,6 +87,38 @@ impl Micros {
     /// Milliseconds with the microseconds as decimals.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1_000.0
+    }
+}
+
+/// As kubectl shows it: `5`, `200m`.
+impl fmt::Display for Millicores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 % 1_000 {
+            0 => write!(f, "{}", self.0 / 1_000),
+            _ => write!(f, "{}m", self.0),
+        }
+    }
+}
+
+/// Exact, with the suffix that takes the fewest digits, as manifests have it and kubectl shows it: `64Mi`, `1536Mi`, `128M`;
+/// without one where none divides it.
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scaled = |base: i64, suffixes: [&'static str; 6]| {
+            let (mut number, mut suffix) = (self.0, "");
+            for larger in suffixes {
+                if number == 0 || number % base != 0 {
+                    break;
+                }
+                (number, suffix) = (number / base, larger);
+            }
+            (number, suffix)
+        };
+        let binary = scaled(1_024, ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]);
+        let decimal = scaled(1_000, ["k", "M", "G", "T", "P", "E"]);
+        let is_shorter = decimal.0.unsigned_abs() < binary.0.unsigned_abs();
+        let (number, suffix) = if is_shorter { decimal } else { binary };
+        write!(f, "{number}{suffix}")
     }
 }
 
@@ -427,6 +466,51 @@ mod tests {
             q.iter().map(|q| q.millis()).collect::<Vec<_>>(),
             [2000, 500, 500, -1000]
         );
+    }
+
+    #[test]
+    fn amounts_print_as_kubectl_shows_them() {
+        for (amount, text) in [
+            (0, "0"),
+            (200, "200m"),
+            (5_000, "5"),
+            (2_500, "2500m"),
+            (-1, "-1m"),
+            (1_000_000, "1000"),
+        ] {
+            assert_eq!(Millicores(amount).to_string(), text);
+        }
+        for (amount, text) in [
+            (0, "0"),
+            (1, "1"),
+            (1_000, "1k"),
+            (1_023, "1023"),
+            (1_024, "1Ki"),
+            (64 << 20, "64Mi"),
+            (3 << 29, "1536Mi"),
+            (6 << 30, "6Gi"),
+            (128_000_000, "128M"),
+            (128_974_848, "123Mi"),
+            (16_374_588 << 10, "16374588Ki"),
+            ((6 << 30) - 1, "6442450943"),
+            (-(1 << 30), "-1Gi"),
+            (i64::MAX, "9223372036854775807"),
+        ] {
+            assert_eq!(Bytes(amount).to_string(), text);
+        }
+        assert_eq!(Bytes((7 << 30) + 5).whole_mebibytes(), Bytes(7 << 30));
+        assert_eq!(Bytes(-1).whole_mebibytes(), Bytes(-(1 << 20)));
+    }
+
+    proptest::proptest! {
+        /// Of every magnitude, and as people write them. The smallest i64 is no Kubernetes quantity.
+        #[test]
+        fn what_is_printed_is_read_as_the_same(number in -i64::MAX..=i64::MAX, shift in 0..63_u32, base in proptest::sample::select(vec![1_i64, 1_000, 1 << 10])) {
+            let amount = (number >> shift).saturating_mul(base).max(-i64::MAX);
+            let read = |text: String| Quantity::parse(&text).unwrap();
+            proptest::prop_assert_eq!(read(Millicores(amount).to_string()).millis(), amount);
+            proptest::prop_assert_eq!(read(Bytes(amount).to_string()).units(), amount);
+        }
     }
 
     #[test]

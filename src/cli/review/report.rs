@@ -7,6 +7,7 @@ use edgeward_core::model::slo::SloFault;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::explain::times;
 use edgeward_core::placement::patch::Add;
+use edgeward_core::placement::sentences;
 use edgeward_core::placement::verdict::{Assessment, Refusal};
 use edgeward_core::resources::ResourceList;
 use edgeward_core::units::Quantity;
@@ -211,22 +212,9 @@ impl SiteItem {
             part("procMs"),
             part("wanMs")
         );
-        let nodes = match self.fitting_nodes {
-            1 => "fits 1 node".to_owned(),
-            count => format!("fits {count} nodes"),
-        };
-        let refusals = self.refusals.iter().map(|refusal| {
-            let numbers = refusal.numbers.iter();
-            let numbers = numbers
-                .map(|(name, number)| format!("{name} {number}"))
-                .collect::<Vec<_>>()
-                .join(", ");
-            if numbers.is_empty() {
-                refusal.code.to_owned()
-            } else {
-                format!("{} ({numbers})", refusal.code)
-            }
-        });
+        let nodes = sentences::fits(self.fitting_nodes as u64);
+        let refusals = self.refusals.iter();
+        let refusals = refusals.map(|refusal| sentences::refusal(refusal.code, &refusal.numbers));
         let refusals = refusals.collect::<Vec<_>>().join("; ");
         let judged = if self.feasible {
             "feasible".to_owned()

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::scheduling_state::{Decided, SchedulingState, Then, duration};
 use crate::cli::installed::DOMAIN;
 use crate::cli::review::report::{SiteItem, harmless};
-use crate::controllers::events::{amounts, bounds, in_words};
+use crate::controllers::events::{bounds, in_words};
 use crate::inspect::installation::Leaderless;
 
 /// Everything that is printed.
@@ -127,6 +127,7 @@ impl From<&Assessment<'_>> for Then {
             fitting_nodes: json!(assessment.fitting.len()),
             eta_ms: assessment.estimate.eta().map_or(Value::Null, Value::from),
             refusals: refusals.map(|refusal| refusal.code.as_str().to_owned()).collect(),
+            said: vec![],
         }
     }
 }
@@ -262,7 +263,7 @@ fn asks(workload: &Workload<'_>) -> Vec<String> {
         }
         None => asks.push("no SLO".to_owned()),
     }
-    asks.extend(amounts(&workload.request));
+    asks.extend(workload.request.quantities());
     asks
 }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use edgeward_core::keys::Keys;
+use edgeward_core::placement::{explain, sentences};
 
 /// A pod that exists, for people.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -63,6 +64,9 @@ pub(super) struct Then {
     pub(super) fitting_nodes: Value,
     pub(super) eta_ms: Value,
     pub(super) refusals: Vec<String>,
+    /// The same for people.
+    #[serde(skip)]
+    pub(super) said: Vec<String>,
 }
 
 impl SchedulingState {
@@ -189,33 +193,33 @@ impl Then {
             let mut found = names.iter().map(|name| entry[*name].clone());
             found.find(|value| !value.is_null()).unwrap_or_default()
         };
-        let brief = list(&entry["no"]).filter_map(Value::as_str);
-        let full = entry["refusals"].as_object().into_iter().flatten();
+        let refusals = || explain::refusals(entry);
         Self {
             name: name.clone(),
             fitting_nodes: either(["fit", "fittingNodes"]),
             eta_ms: either(["eta", "etaMs"]),
-            refusals: brief.chain(full.map(|(code, _)| &**code)).map(str::to_owned).collect(),
+            refusals: refusals().map(|(code, _)| code.to_owned()).collect(),
+            said: refusals()
+                .map(|(code, numbers)| sentences::refusal(code, &numbers))
+                .collect(),
         }
     }
 
     /// For people.
     pub(super) fn line(&self) -> String {
-        let number = |value: &Value, unit: &str| match value {
-            Value::Null => "unknown".to_owned(),
-            value => format!("{value}{unit}"),
-        };
-        let judged = match self.refusals.is_empty() {
+        let judged = match self.said.is_empty() {
             true => "feasible".to_owned(),
-            false => format!("refused: {}", self.refusals.join(", ")),
+            false => format!("refused: {}", self.said.join("; ")),
         };
-        format!(
-            "{}: ETA {}, fits {} {}, {judged}",
-            self.name,
-            number(&self.eta_ms, " ms"),
-            number(&self.fitting_nodes, ""),
-            if self.fitting_nodes == 1 { "node" } else { "nodes" },
-        )
+        let eta = match &self.eta_ms {
+            Value::Null => "unknown".to_owned(),
+            eta => format!("{eta} ms"),
+        };
+        let fits = match self.fitting_nodes.as_u64() {
+            Some(nodes) => sentences::fits(nodes),
+            None => "fits an unknown number of nodes".to_owned(),
+        };
+        format!("{}: ETA {eta}, {fits}, {judged}", self.name)
     }
 }
 

@@ -185,7 +185,7 @@ async fn pods_are_told_of_and_deleted_only_where_that_is_wanted() {
     let notes = replica.server.notes.lock().unwrap().clone();
     assert!(
         notes[0].starts_with("a: Unschedulable: created without a decision, and kube-scheduler finds no node for it")
-            && notes[0].ends_with("it would be sent to site cloud, where it fits 1 nodes (cloud_edge_no_capacity)"),
+            && notes[0].ends_with("it would be sent to site cloud, where it fits 1 node (cloud_edge_no_capacity)"),
         "{notes:?}"
     );
     assert_eq!(replica.deleted(), []);

@@ -6,12 +6,12 @@ use edgeward_core::guard::loop_guard::Loop;
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::slo::Slo;
-use edgeward_core::resources::Amounts;
+use edgeward_core::placement::{explain, sentences};
 use edgeward_core::wire::pod::ObservedDecision;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::{Content, cut};
 
@@ -187,7 +187,7 @@ fn note(observed: &ObservedDecision, what: &str) -> String {
     let mut text = format!("{what}: {} ({})", in_words(&decided.reason), decided.reason);
     let mut asked = vec![];
     asked.extend(decided.slo.iter().flat_map(bounds));
-    asked.extend(amounts(&observed.request));
+    asked.extend(observed.request.quantities());
     if !asked.is_empty() {
         let _ = write!(text, "; asks for {}", asked.join(", "));
     }
@@ -204,16 +204,19 @@ fn note(observed: &ObservedDecision, what: &str) -> String {
 fn assessment(entry: &Value) -> String {
     let number = |names: [&str; 2]| names.iter().find_map(|name| entry[*name].as_number());
     let mut parts = vec![];
-    if let Some(nodes) = number(["fit", "fittingNodes"]) {
-        parts.push(format!("fits {nodes} nodes"));
-    }
+    parts.extend(
+        number(["fit", "fittingNodes"])
+            .and_then(Number::as_u64)
+            .map(sentences::fits),
+    );
     if let Some(eta) = number(["eta", "etaMs"]) {
         parts.push(format!("ETA {eta} ms"));
     }
-    let brief = entry["no"].as_array().into_iter().flatten();
-    parts.extend(brief.filter_map(Value::as_str).map(|code| format!("no: {code}")));
-    for (code, numbers) in entry["refusals"].as_object().into_iter().flatten() {
-        parts.push(format!("no: {code} {numbers}"));
+    let refusals: Vec<_> = explain::refusals(entry)
+        .map(|(code, numbers)| sentences::refusal(code, &numbers))
+        .collect();
+    if !refusals.is_empty() {
+        parts.push(format!("refused: {}", refusals.join(", ")));
     }
     parts.join(", ")
 }
@@ -223,19 +226,6 @@ pub fn bounds(slo: &Slo) -> impl Iterator<Item = String> + use<> {
     let bounds = [("deadline", slo.deadline), ("latency target", slo.latency_target)];
     let stated = bounds.into_iter().filter_map(|(name, bound)| Some((name, bound?)));
     stated.map(|(name, bound)| format!("{name} {bound} ms"))
-}
-
-/// What a pod asks for, for people: `cpu 900m`, `memory 128Mi`.
-pub fn amounts(request: &Amounts) -> impl Iterator<Item = String> {
-    let stated = request.named().filter(|(_, amount)| *amount > 0);
-    stated.map(|(name, amount)| {
-        const MEBI: i64 = 1 << 20;
-        match name {
-            "cpu" => format!("cpu {amount}m"),
-            _ if amount % MEBI == 0 => format!("{name} {}Mi", amount / MEBI),
-            _ => format!("{name} {amount}"),
-        }
-    })
 }
 
 /// A reason code as a person would say it. One that is not known here is its own words.

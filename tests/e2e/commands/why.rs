@@ -124,11 +124,11 @@ pub(crate) fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
     outcome("cloud_edge_no_capacity")?;
     run(fixture, "far")?;
     let first = format!("runs on node {cloud} of site cloud: the edge has no room");
-    let then = "edge: ETA 1900 ms, fits 0 nodes, refused: no_room\n";
+    let then = "edge: ETA 1900 ms, fits 0 nodes, refused: no node has room (no_room)\n";
     asking.says(
         "far",
         &first,
-        &[then, "now       site cloud: ", "no_room (largestFree {\"cpu\":100,"],
+        &[then, "now       site cloud: ", "free at most cpu 100m (no_room)"],
     )?;
     fixture.kubectl.run(&["delete", "pod", "near", "--now"], "")?;
     let changed = ["changed   site cloud → edge\n", "edge: nodes that it fits 0 → 1\n"];
@@ -153,7 +153,7 @@ pub(crate) fn pods_of_every_fate(fixture: &Fixture<'_>) -> Result<()> {
     let said = [
         "decided   hold: ",
         "now       hold: ",
-        "refused: unreachable",
+        "refused: nothing answers there (unreachable)",
         "kube-scheduler: ",
     ];
     let mut ahead = Vec::new();

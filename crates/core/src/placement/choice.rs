@@ -308,11 +308,7 @@ impl<'s> Case<'_, 's> {
                 warnings.push(format!("not placed: no node carries the edge label {selector}"));
             }
             Reason::EdgeTooLarge => {
-                let request = self.workload.request.named().map(|(name, amount)| match name {
-                    "cpu" => format!("cpu {amount}m"),
-                    name => format!("{name} {amount}"),
-                });
-                let request = request.collect::<Vec<_>>().join(", ");
+                let request = self.workload.request.quantities().collect::<Vec<_>>().join(", ");
                 warnings.push(format!("larger than any node it may run on: {request}"));
             }
             _ => {}

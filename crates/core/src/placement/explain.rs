@@ -72,6 +72,15 @@ fn full(assessment: &Assessment<'_>) -> Value {
     entry.into()
 }
 
+/// The refusals that one site's entry of an explanation has: the codes, and the numbers in the full form. Anybody may have written
+/// it.
+pub fn refusals(entry: &Value) -> impl Iterator<Item = (&str, Map<String, Value>)> {
+    let brief = entry["no"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let full = entry["refusals"].as_object().into_iter().flatten();
+    let full = full.map(|(code, numbers)| (&**code, numbers.as_object().cloned().unwrap_or_default()));
+    brief.map(|code| (code, Map::new())).chain(full)
+}
+
 /// `queueMs`, `procMs`, `wanMs`, `etaMs`; null where not known.
 pub fn times(assessment: &Assessment<'_>) -> Map<String, Value> {
     let estimate = &assessment.estimate;

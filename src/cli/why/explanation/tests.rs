@@ -101,7 +101,7 @@ asks for  latency, latency target 300 ms, priority 5, cpu 200m
 decided   site cloud: the edge has no room, and this cloud meets its time (cloud_edge_no_capacity)
           at 2026-11-21T11:50:00Z, 10 min ago, RTT 22 ms
           cloud: ETA 164 ms, fits 1 node, feasible
-          edge: ETA 120 ms, fits 0 nodes, refused: no_room
+          edge: ETA 120 ms, fits 0 nodes, refused: no node has room (no_room)
 is        Running, node c1, site cloud
           started at 2026-11-21T11:50:03Z
 now       site edge: it fits and meets its SLO (edge_feasible_slo_met)
@@ -142,7 +142,7 @@ fn a_held_pod_is_told_what_it_waits_for() {
         "          kube-scheduler: blocked due to non-empty scheduling gates\n",
         // It goes on being held, and its own constraints are kept.
         "now       hold: no site has room for it; it waits behind our scheduling gate (held_no_capacity)\n",
-        "fits 0 nodes, refused: no_matching_node (nodes 1, selectedNodes 0)\n",
+        "fits 0 nodes, refused: the pod's constraints do not allow its only node (no_matching_node)\n",
         "changed   nothing that the decision names\n",
     ] {
         assert!(text.contains(line), "no {line:?} in\n{text}");

@@ -106,13 +106,17 @@ fn a_note_has_the_numbers() {
     assert_eq!(
         note(json!({})),
         "sent to site the-cloud: the edge has no room, and this cloud meets its time (cloud_edge_no_capacity); \
-         asks for deadline 500 ms, cpu 200m, memory 128Mi; RTT 22 ms; cloud: fits 1 nodes, ETA 144 ms; \
-         edge: fits 0 nodes, ETA 120 ms, no: no_room, no: deadline"
+         asks for deadline 500 ms, cpu 200m, memory 128Mi; RTT 22 ms; cloud: fits 1 node, ETA 144 ms; \
+         edge: fits 0 nodes, ETA 120 ms, refused: no node has room (no_room), the ETA is beyond the deadline (deadline)"
     );
-    let full = r#"{"edge":{"fittingNodes":0,"etaMs":120,"refusals":{"no_room":{"largestFree":{"cpu":100}}}}}"#;
+    let full = r#"{"edge":{"fittingNodes":0,"etaMs":120,"refusals":
+        {"no_room":{"usableNodes":2,"request":{"cpu":200,"memory":64},"largestFree":{"cpu":100,"memory":64}}}}}"#;
     let note = note(json!({"scheduling.example.io/explain": full, "scheduling.example.io/wanRttMs": "x".repeat(65)}));
     assert!(
-        note.ends_with(r#"memory 128Mi; edge: fits 0 nodes, ETA 120 ms, no: no_room {"largestFree":{"cpu":100}}"#),
+        note.ends_with(
+            "memory 128Mi; edge: fits 0 nodes, ETA 120 ms, refused: none of its 2 usable nodes has room: asked for cpu 200m, free \
+             at most cpu 100m (no_room)"
+        ),
         "{note}"
     );
 }
