@@ -286,9 +286,9 @@ fn assess<'s>(
         .find(|site| site.kind() == SiteKind::Edge)
         .map_or(Permille::ONE, |edge| edge.definition.speed);
     let assess = |(site, candidates): (&'s Site, &SiteCandidates<'s>)| {
-        let estimate = estimate::estimate(workload, slo, site, edge_speed, config);
         let nodes = candidates.nodes.iter().copied();
         let fitting: Vec<_> = nodes.filter(|node| room.fits(&workload.request, node)).collect();
+        let estimate = estimate::estimate(workload, slo, site, !fitting.is_empty(), edge_speed, config);
         let mut refusals = Vec::new();
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
         refusals.extend(match fitting.is_empty() {
