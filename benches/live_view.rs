@@ -55,7 +55,7 @@ fn wait_for_room(nodes: usize, waiting: usize) {
         pod.to_string()
     };
     for i in 0..nodes {
-        cache.apply_node(node::from_json(&node_text(i)).unwrap(), Moment(0));
+        cache.apply_node(node::from_json(&node_text(i)).unwrap());
         apply(&mut cache, &full(i, Some(i)), &keys, Moment(0));
     }
     for i in 0..waiting {
@@ -90,7 +90,7 @@ fn measure(nodes: usize, pods: usize) {
         cache.list_began(kind);
     }
     for i in 0..nodes {
-        cache.apply_node(node::from_json(&node_text(i)).unwrap(), now());
+        cache.apply_node(node::from_json(&node_text(i)).unwrap());
     }
     cache.publish(now());
 

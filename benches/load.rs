@@ -170,7 +170,7 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
             "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "400Gi", "pods": "500"},
                        "conditions": [{"type": "Ready", "status": "True"}]},
         });
-        cache.apply_node(node::from_json(&node.to_string()).unwrap(), now);
+        cache.apply_node(node::from_json(&node.to_string()).unwrap());
     }
     let template: Value = serde_json::from_str(POD).unwrap();
     for i in 0..10_000 {

@@ -66,7 +66,7 @@ fn publication() -> Duration {
     cache.apply_namespace("shop", true);
     Kind::ALL.into_iter().for_each(|kind| cache.list_began(kind));
     for i in 0..NODES {
-        cache.apply_node(node::from_json(&node_text(i)).unwrap(), NOW.moment);
+        cache.apply_node(node::from_json(&node_text(i)).unwrap());
     }
     let bound = |i: usize, ready: &str| {
         let mut pod: Value = serde_json::from_str(POD).unwrap();

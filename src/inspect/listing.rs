@@ -55,7 +55,7 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
         cache.apply_namespace(&name, is_managed);
     }
     for node in nodes {
-        cache.apply_node(node, then);
+        cache.apply_node(node);
     }
     let mut held = Vec::new();
     for pod in pods {

@@ -400,7 +400,7 @@ fn apply(cache: &mut Cache, at: Moment, change: &Change, reserved_node: Option<N
         cache.record_event(kind, at);
     }
     match change {
-        Change::Node(node) => cache.apply_node((**node).clone(), at),
+        Change::Node(node) => cache.apply_node((**node).clone()),
         Change::NodeGone(name) => cache.delete_node(name),
         Change::Pod(pod) => cache.apply_pod(pod, reserved_node, at),
         Change::PodGone(uid) => cache.delete_pod(uid),

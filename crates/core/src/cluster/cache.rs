@@ -11,12 +11,13 @@ mod measured;
 mod pods;
 mod queues;
 mod request_sum;
+mod schedulers;
 mod scheduling_state;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, QueueModel};
 use crate::model::link::Link;
 use crate::model::node::{AssumedPods, Node, NodeId, PriorityUse, Share, Terminating};
 use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
@@ -75,6 +76,8 @@ pub struct Cache {
     faults: BTreeSet<NodeFault>,
     /// The highest SLO priority by namespace.
     priority_caps: BTreeMap<Box<str>, u8>,
+    /// Whether a pod stands behind those that are pending, room or not.
+    is_queue_of_pending: bool,
     delta: RoomDelta,
     /// Nodes that were touched, as they were when the delta was last asked for.
     before: BTreeMap<NodeId, Arc<Node>>,
@@ -87,6 +90,7 @@ struct List {
     /// Counts lists; what was last seen before the newest began and not since is gone when it ends.
     began: u32,
     complete: bool,
+    is_under_way: bool,
     as_of: Option<Moment>,
 }
 
@@ -102,8 +106,6 @@ struct SiteEntry {
     unpublished: BTreeSet<NodeId>,
     /// Whether nodes came or went since.
     moved: bool,
-    /// When a node was last added, or changed in anything but its pods.
-    changed: Option<Moment>,
 }
 
 #[derive(Debug, Default)]
@@ -123,6 +125,8 @@ struct NodeEntry {
     /// What these take, and what has divided each of their requests since there were none.
     assumed_sum: RequestSum,
     step: Amounts,
+    /// What was taken by those that are bound or nominated here, when pods without a node were last checked.
+    settled: Share,
 }
 
 impl NodeEntry {
@@ -142,6 +146,15 @@ impl NodeEntry {
             take(&mut self.terminating, &by, &pod.request);
         }
         self.refresh();
+    }
+
+    /// What is taken by those that are bound or nominated here: all but our guesses.
+    fn firm(&self) -> Share {
+        let firm = self.used.without(&self.assumed_sum);
+        Share {
+            amounts: firm.amounts(),
+            pods: firm.pods(),
+        }
     }
 
     /// A pod is assumed here. What it takes is charged by itself.
@@ -208,20 +221,22 @@ impl Cache {
             members: BTreeMap::new(),
             unpublished: BTreeSet::new(),
             moved: false,
-            changed: None,
         };
         Self {
             sites: config.sites.iter().map(entry).collect(),
             measured: Measured::new(config),
             priority_caps: config.priority_caps.clone(),
+            is_queue_of_pending: config.queue_model == QueueModel::Pending,
             ..Self::default()
         }
     }
 
-    /// An empty cache of the sites of this configuration, which knows what was measured and not by the sites alone.
+    /// An empty cache of the sites of this configuration, which knows what was measured and not by the sites alone, and which
+    /// schedulers there are.
     pub fn successor(&self, config: &Config) -> Self {
         let mut successor = Self::new(config);
         successor.set_telemetry(self.telemetry().clone());
+        successor.unbound_pods.schedulers = self.unbound_pods.schedulers.without_pods();
         successor
     }
 
@@ -247,7 +262,7 @@ impl Cache {
     }
 
     /// A node as it is now; its pods are known from themselves.
-    pub fn apply_node(&mut self, node: Node, now: Moment) {
+    pub fn apply_node(&mut self, node: Node) {
         let id = self.node_id(&node.name);
         let listed = self.list(Kind::Nodes).began;
         let (site, claimants) = self.claimants(&node);
@@ -282,10 +297,8 @@ impl Cache {
             });
         }
         self.move_to(id, site);
-        if let Some(site) = site {
-            self.sites[site].changed = Some(now);
-        }
         self.touch(id);
+        self.unbound_pods.node_changed(id);
         self.unbound_pods.node_gained(id);
         self.delta.gained.insert(id);
     }
@@ -298,6 +311,7 @@ impl Cache {
         if let Some(entry) = self.nodes.get_mut(&id) {
             entry.known = false;
         }
+        self.unbound_pods.node_changed(id);
         self.unbound_pods.node_lost(id);
         self.delta.lost.insert(id);
         self.delta.gained.remove(&id);
@@ -308,12 +322,14 @@ impl Cache {
     pub fn list_began(&mut self, kind: Kind) {
         let list = self.lists.entry(kind).or_default();
         list.began = list.began.wrapping_add(1);
+        list.is_under_way = true;
     }
 
     /// A list of everything is complete.
     pub fn list_ended(&mut self, kind: Kind) {
         let list = self.lists.entry(kind).or_default();
         list.complete = true;
+        list.is_under_way = false;
         let began = list.began;
         match kind {
             Kind::Nodes => {
@@ -369,7 +385,7 @@ impl Cache {
 
     /// When something changes by the mere passing of time.
     pub fn next_change(&self) -> Option<Moment> {
-        self.unbound_pods.next_timer()
+        self.unbound_pods.next_change()
     }
 
     /// The revision that [`Self::publish`] publishes next.
@@ -385,10 +401,11 @@ impl Cache {
         self.revision += 1;
         let queues = self.queues.by_site(self.sites.len());
         let assumed: Vec<_> = self.assumed_nodes.iter().filter_map(|id| self.nodes.get(id)).collect();
-        let mut gained = vec![];
+        let (mut gained, mut lost) = (vec![], vec![]);
         for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
-            // At the edge, whoever waits for room waits for nothing else.
-            if entry.site.kind() == SiteKind::Cloud && entry.site.queues != queues {
+            // At the edge, whoever waits for room waits for nothing else. Elsewhere nobody stands behind a queue who finds room.
+            let is_cloud = entry.site.kind() == SiteKind::Cloud;
+            if self.is_queue_of_pending && is_cloud && entry.site.queues != queues {
                 gained.push(at);
             }
             entry.publish_nodes(&self.nodes);
@@ -397,12 +414,13 @@ impl Cache {
             for node in assumed.iter().filter(|node| node.site == Some(at)) {
                 entry.site.assumed.merge(&node.node.assumed);
             }
-            if let Some(closed) = self.queues.closed_if_changed(at) {
-                gained.push(at);
+            if let Some((closed, is_opened)) = self.queues.closed_if_changed(at) {
+                if is_opened { &mut gained } else { &mut lost }.push(at);
                 entry.site.closed = Arc::new(closed);
             }
         }
         gained.into_iter().for_each(|at| self.site_gained(at));
+        lost.into_iter().for_each(|at| self.site_lost(at));
         let as_of = |kind| self.last_event(kind).unwrap_or(Moment(i64::MIN));
         Snapshot {
             revision: self.revision,
@@ -410,7 +428,24 @@ impl Cache {
             sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
             claims: Arc::default(),
             paused: Arc::default(),
+            silent_schedulers: self.silent_schedulers_by_name(),
         }
+    }
+
+    /// Schedulers for which pods wait in vain, so that these take no room; `None` for all names that no scheduler can have. Whether
+    /// each was ever heard of, and the number of pods.
+    pub fn silent_schedulers(&self) -> impl Iterator<Item = (Option<&str>, bool, usize)> {
+        self.unbound_pods.schedulers.silent()
+    }
+
+    /// The same as snapshots have it: the names of those that were never heard of are anybody's.
+    fn silent_schedulers_by_name(&self) -> Arc<BTreeMap<Box<str>, u64>> {
+        let mut by_name = BTreeMap::<Box<str>, u64>::new();
+        for (name, is_known, pods) in self.silent_schedulers() {
+            let name = name.filter(|_| is_known).unwrap_or_default();
+            *by_name.entry(name.into()).or_default() += pods as u64;
+        }
+        Arc::new(by_name)
     }
 
     fn list(&self, kind: Kind) -> List {

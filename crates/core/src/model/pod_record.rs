@@ -12,6 +12,9 @@ use super::workload::Workload;
 use crate::resources::Amounts;
 use crate::units::Micros;
 
+/// `spec.schedulerName` where a pod leaves it out: the scheduler that every cluster comes with.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
 /// A pod that exists, reduced to what charges and queues are made of. Read by [`crate::wire::pod::Pod::record`].
 #[derive(Debug, Clone)]
 pub struct PodRecord {
@@ -27,6 +30,8 @@ pub struct PodRecord {
     pub controller_name: Option<Box<str>>,
     /// When it was created, to the second.
     pub created: Option<jiff::Timestamp>,
+    /// `spec.schedulerName`; `None` where it is not the name of a scheduler.
+    pub scheduler: Option<Box<str>>,
     /// `spec.nodeName`.
     pub node: Option<Box<str>>,
     /// `status.nominatedNodeName`.
@@ -49,7 +54,7 @@ pub struct PodRecord {
     pub disrupted: bool,
     /// Whether a scheduling gate keeps it from kube-scheduler.
     pub gated: bool,
-    /// That kube-scheduler found no node for it: a number that differs when it says so in other words.
+    /// That its scheduler found no node for it, or failed: a number that differs when it says so in other words.
     pub unschedulable: Option<u64>,
     /// The id of the decision it carries.
     pub decision: Option<Box<str>>,
@@ -82,7 +87,7 @@ pub struct OtherDomainPod {
 }
 
 /// Where a pod may run by its spec, our own placement included.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Placement {
     /// nodeSelector and required node affinity.
     pub constraints: NodeConstraints<'static>,

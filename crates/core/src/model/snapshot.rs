@@ -25,6 +25,9 @@ pub struct Snapshot {
     pub claims: Arc<Claims>,
     /// Controllers whose pods are left as they are for a while, and until when.
     pub paused: Arc<ByController<Moment>>,
+    /// How many pods take no room because their scheduler says nothing, by its name. Those of schedulers that were never heard
+    /// of are under the empty one.
+    pub silent_schedulers: Arc<BTreeMap<Box<str>, u64>>,
 }
 
 impl Snapshot {
@@ -130,6 +133,16 @@ pub struct Free {
     pub cpu: Option<Millicores>,
     /// Memory.
     pub memory: Option<Bytes>,
+}
+
+impl Free {
+    /// Whether more of anything is free than by `other`.
+    pub fn has_more_than(&self, other: &Free) -> bool {
+        let is_more =
+            |some: Option<i64>, others: Option<i64>| others.is_some_and(|others| some.is_none_or(|some| some > others));
+        is_more(self.cpu.map(|cpu| cpu.0), other.cpu.map(|cpu| cpu.0))
+            || is_more(self.memory.map(|memory| memory.0), other.memory.map(|memory| memory.0))
+    }
 }
 
 /// Something known of controllers. A pod names its controller's uid itself, so one counts within its namespace only.

@@ -286,8 +286,8 @@ fn assess<'s>(
         .find(|site| site.kind() == SiteKind::Edge)
         .map_or(Permille::ONE, |edge| edge.definition.speed);
     let assess = |(site, candidates): (&'s Site, &SiteCandidates<'s>)| {
-        let estimate = estimate::estimate(workload, slo, site, edge_speed, config);
         let fitting = room.fitting(&workload.request, &candidates.nodes);
+        let estimate = estimate::estimate(workload, slo, site, !fitting.is_empty(), edge_speed, config);
         let mut refusals = Vec::new();
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
         refusals.extend(match fitting.is_empty() {

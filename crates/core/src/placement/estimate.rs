@@ -8,12 +8,13 @@ use crate::model::workload::Workload;
 use crate::placement::verdict::Estimate;
 use crate::units::{Micros, Permille};
 
-/// The pod's time at `site`. `edge_speed` is the speed factor of the edge, which the pod's own `processingMs` is stated
-/// for.
+/// The pod's time at `site`, where it `fits` a node now or does not. `edge_speed` is the speed factor of the edge, which the
+/// pod's own `processingMs` is stated for.
 pub(super) fn estimate(
     workload: &Workload<'_>,
     slo: &Slo,
     site: &Site,
+    fits: bool,
     edge_speed: Permille,
     config: &Config,
 ) -> Estimate {
@@ -24,7 +25,7 @@ pub(super) fn estimate(
         None => observed_of_controller(workload, site).unwrap_or(mean),
     };
     Estimate {
-        queue: mean.times(pods_ahead(workload, slo, site, config)),
+        queue: mean.times(pods_ahead(workload, slo, site, fits, config)),
         processing,
         wan: wan(slo, site),
     }
@@ -42,13 +43,14 @@ fn model(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> Mi
     (Micros(model.alpha_us).times(millicores) + model.beta).rescaled(Permille::ONE, site.definition.speed)
 }
 
-/// Pods of the class that are served before this one. It is the youngest, so its equals are ahead.
-fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, config: &Config) -> u64 {
+/// Pods of the class that are served before this one. It is the youngest, so its equals are ahead; but kube-scheduler binds a pod
+/// at once that fits, whoever waits for more.
+fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, fits: bool, config: &Config) -> u64 {
     let key = (workload.priority, workload.slo_priority(&config.priority_caps));
     let groups = site.queues.iter().filter(|group| group.class == slo.class);
     let ahead = groups.map(|group| match config.queue_model {
         QueueModel::Pending => group.pending,
-        QueueModel::Waiting if (group.priority, group.slo_priority) >= key => group.waiting,
+        QueueModel::Waiting if !fits && (group.priority, group.slo_priority) >= key => group.waiting,
         QueueModel::Waiting => 0,
     });
     ahead.sum()

@@ -83,6 +83,7 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         sites,
         claims: Arc::default(),
         paused: Arc::default(),
+        silent_schedulers: Arc::default(),
     })
 }
 

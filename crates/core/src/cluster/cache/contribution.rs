@@ -15,6 +15,8 @@ pub struct Contribution {
     pub site: Option<Box<str>>,
     /// Whether it fits a node by our arithmetic, so that it waits for something that we do not evaluate.
     pub fits: bool,
+    /// Whether it counts among those that wait for room.
+    waits: bool,
     /// Where it is counted: class, pod priority and SLO priority; `None` where it is not.
     group: Option<(Class, i32, u8)>,
 }
@@ -32,7 +34,7 @@ impl Contribution {
             let groups = site.queues.iter_mut();
             for queue in groups.filter(|queue| is_its(queue.class, queue.priority, queue.slo_priority)) {
                 queue.pending = queue.pending.saturating_sub(1);
-                queue.waiting = queue.waiting.saturating_sub(u64::from(!self.fits));
+                queue.waiting = queue.waiting.saturating_sub(u64::from(self.waits));
             }
         }
         if let (true, Some(uid)) = (self.fits, workload.controller.as_deref())
@@ -58,11 +60,12 @@ impl Cache {
         let fits = match unbound.state {
             SchedulingState::WaitsForRoom => false,
             SchedulingState::ClosesSite => true,
-            SchedulingState::Assumed | SchedulingState::New => return None,
+            SchedulingState::Assumed | SchedulingState::New | SchedulingState::WaitsForScheduler => return None,
         };
         Some(Contribution {
             site: unbound.site.map(|at| self.sites[at].site.name().into()),
             fits,
+            waits: unbound.is_in_queue(),
             group: pod.counted.group(),
         })
     }

@@ -53,4 +53,9 @@ impl Cache {
     pub(super) fn site_gained(&mut self, site: usize) {
         self.delta.gained.extend(self.sites[site].members.values());
     }
+
+    /// Something that concerns all nodes of this site makes it worse.
+    pub(super) fn site_lost(&mut self, site: usize) {
+        self.delta.lost.extend(self.sites[site].members.values());
+    }
 }

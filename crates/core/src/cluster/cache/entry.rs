@@ -70,17 +70,37 @@ pub(super) struct Unbound {
     pub(super) placement: Arc<Placement>,
     /// The site whose selector it carries.
     pub(super) site: Option<usize>,
+    /// The scheduler that is to take it.
+    pub(super) scheduler: Option<Arc<str>>,
     /// The node that kube-scheduler is making free for it.
     pub(super) nominated: Option<NodeId>,
     /// That kube-scheduler found no node for it: a number for its message, and when it was reported.
     pub(super) unschedulable: Option<(u64, Moment)>,
+    /// When kube-scheduler last had a reason to retry it.
+    pub(super) chance: Option<Moment>,
     /// A node it fits; the one it charges, if it charges one.
     pub(super) node: Option<NodeId>,
-    /// Since when it fits any.
-    pub(super) fits_since: Option<Moment>,
-    pub(super) checked_at: Option<Moment>,
+    /// A node that could hold it if it were empty, looked for when it waits for room.
+    pub(super) holder: Option<NodeId>,
     pub(super) timer: Option<Moment>,
     pub(super) state: SchedulingState,
+}
+
+impl Unbound {
+    /// Whether its scheduler has neither refused it nor nominated a node for it.
+    pub(super) fn is_unspoken(&self) -> bool {
+        self.unschedulable.is_none() && self.nominated.is_none()
+    }
+
+    /// Whether its scheduler has refused it, and does not make room for it.
+    pub(super) fn is_refused(&self) -> bool {
+        self.unschedulable.is_some() && self.nominated.is_none()
+    }
+
+    /// Whether it waits for room that its site could have.
+    pub(super) fn is_in_queue(&self) -> bool {
+        self.state == SchedulingState::WaitsForRoom && self.holder.is_some()
+    }
 }
 
 /// How a pod without a node is counted.
@@ -90,7 +110,9 @@ pub(super) enum SchedulingState {
     Assumed,
     /// It fits no node, and kube-scheduler has not reported that yet.
     New,
-    /// It fits no node. It charges nothing and counts in the queue.
+    /// It fits a node, and its scheduler says nothing: it charges nothing.
+    WaitsForScheduler,
+    /// It fits no node. It charges nothing, and counts in the queue if a node could ever hold it.
     WaitsForRoom,
     /// It fits a node, and kube-scheduler does not take it: it charges nothing, and closes its site.
     ClosesSite,
@@ -100,9 +122,16 @@ pub(super) enum SchedulingState {
 #[derive(Debug)]
 pub(super) enum Before {
     /// Nothing: it is seen for the first time, with the node of the reservation it confirms.
-    Unseen { reserved_node: Option<NodeId> },
-    /// It was in the cache, and without a node if this is there.
-    Seen(Option<Box<Unbound>>),
+    Unseen {
+        reserved_node: Option<NodeId>,
+        /// Whether a list shows it, so that it may have been there for long.
+        is_listed: bool,
+    },
+    /// It was in the cache, and without a node if this is there; and whether it asked for something else.
+    Seen {
+        unbound: Option<Box<Unbound>>,
+        is_resized: bool,
+    },
 }
 
 /// Site, class, pod priority and SLO priority.

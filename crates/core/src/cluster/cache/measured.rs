@@ -7,7 +7,7 @@ use crate::cluster::cache::entry::PodEntry;
 use crate::cluster::cache::{Cache, Kind};
 use crate::cluster::processing::Processing;
 use crate::cluster::telemetry::Telemetry;
-use crate::config::{Config, Input};
+use crate::config::{Config, Input, QueueModel};
 use crate::model::link::Link;
 use crate::model::pod_record::{Phase, PodRecord};
 use crate::model::site::SiteKind;
@@ -52,6 +52,7 @@ impl Cache {
     pub fn configure(&mut self, config: &Config) {
         self.measured.configure(config);
         self.priority_caps = config.priority_caps.clone();
+        self.is_queue_of_pending = config.queue_model == QueueModel::Pending;
         self.queues.outdated = true;
         self.delta.other = true;
     }
@@ -107,8 +108,8 @@ impl Cache {
         }
     }
 
-    /// Brings what was measured into the sites. What is other than it was may help, also if it was too old; that it is younger
-    /// alone does not.
+    /// Brings what was measured into the sites. A link of another state is another site, also where its measurement was too old,
+    /// and more that is free is room; how long something takes is neither (ADR 69).
     pub(super) fn measure(&mut self, now: Moment) {
         let limit = now.before(self.measured.oldest_sample);
         let first_charged = &mut self.measured.first_charged;
@@ -130,19 +131,21 @@ impl Cache {
             let observed = PerClass(std::array::from_fn(|class| asked.0[class].or(counted.0[class])));
             let observed_of = processing.by_controller(&name, min);
             let ttl = self.measured.telemetry_ttl;
-            let numbers = |link: Option<Link>| {
+            let state = |link: Option<Link>| {
                 let fresh = link.filter(|link| now.since(link.as_of) <= ttl);
-                fresh.map(|link| (link.state, link.rtt, link.loss))
+                fresh.map(|link| (link.state, link.rtt.is_some()))
             };
-            let is_changed = numbers(site.link) != numbers(link)
-                || (&site.observed, &site.free) != (&observed, &free)
-                || site.observed_of != observed_of;
+            let has_gained = state(site.link) != state(link) || free.has_more_than(&site.free);
+            let has_lost = site.free.has_more_than(&free);
             site.link = link;
             site.observed = observed;
             site.observed_of = observed_of;
             site.free = free;
-            if is_changed {
+            if has_gained {
                 self.site_gained(at);
+            }
+            if has_lost {
+                self.site_lost(at);
             }
         }
     }

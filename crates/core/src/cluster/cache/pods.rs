@@ -26,6 +26,10 @@ impl Cache {
         if let Some(old) = &old {
             self.remove_pod(&uid, old);
         }
+        let scheduler = record.scheduler.as_deref().map(|name| self.shared(name));
+        if let Some(scheduler) = &scheduler {
+            self.observe_scheduler(scheduler, record, old.as_ref(), now);
+        }
         // One that is over charges nothing, and makes no node known.
         let node = record.node.as_deref().and_then(|name| match record.phase {
             Phase::Finished => self.names.get(name).copied(),
@@ -61,13 +65,23 @@ impl Cache {
             let site = self.site_of_placement(placement);
             let before = match old {
                 // Of a pod that was held, everything is new.
-                None => Before::Unseen { reserved_node },
-                Some(old) if old.gated => Before::Unseen { reserved_node },
-                Some(old) => Before::Seen(old.unbound),
+                None => Before::Unseen {
+                    reserved_node,
+                    is_listed: self.is_listing_pods(),
+                },
+                Some(old) if old.gated => Before::Unseen {
+                    reserved_node,
+                    is_listed: false,
+                },
+                Some(old) => Before::Seen {
+                    is_resized: old.request != record.request,
+                    unbound: old.unbound,
+                },
             };
             let unbound = Unbound::new(
                 Arc::clone(placement),
                 site,
+                scheduler,
                 nominated,
                 record.unschedulable,
                 before,
@@ -84,6 +98,28 @@ impl Cache {
         }
         self.record_first_charge(&uid, &mut entry, now);
         self.insert_pod(uid, entry);
+    }
+
+    /// Whether what is seen of pods may have been there for long: a list shows it.
+    fn is_listing_pods(&self) -> bool {
+        let list = self.list(Kind::Pods);
+        !list.complete || list.is_under_way
+    }
+
+    /// What the pod says of its scheduler: that it is bound since it was last seen, or refused in other words. Of one that a list
+    /// shows, that it was bound at some time; of a new one, its author may have named the node.
+    fn observe_scheduler(&mut self, scheduler: &Arc<str>, record: &PodRecord, old: Option<&PodEntry>, now: Moment) {
+        let is_bound = record.node.is_some();
+        let was_bound = old.map(|old| old.node.is_some());
+        let word = |old: &PodEntry| old.unbound.as_ref()?.unschedulable.map(|(word, _)| word);
+        let is_refused = record.unschedulable.is_some() && record.unschedulable != old.and_then(word);
+        let is_listed_bound = is_bound && was_bound.is_none() && self.is_listing_pods();
+        let schedulers = &mut self.unbound_pods.schedulers;
+        if is_bound && was_bound == Some(false) {
+            schedulers.bound(scheduler, now);
+        } else if is_refused || is_listed_bound {
+            schedulers.heard(scheduler, now);
+        }
     }
 
     /// A pod is gone.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::cache::Cache;
-use crate::cluster::cache::entry::{Counted, Group, PodEntry, SchedulingState};
+use crate::cluster::cache::entry::{Counted, Group, PodEntry, SchedulingState, Unbound};
 use crate::model::snapshot::{ByController, QueueGroup};
 
 /// Counts by site.
@@ -12,6 +12,8 @@ pub(super) struct Queues {
     groups: BTreeMap<Group, Lengths>,
     closed: BTreeMap<usize, ByController<u64>>,
     closed_changed: BTreeSet<usize>,
+    /// Sites that were opened to a controller.
+    opened: BTreeSet<usize>,
     /// Whether nodes or namespaces changed so that pods count elsewhere.
     pub(super) outdated: bool,
 }
@@ -52,6 +54,7 @@ impl Queues {
             *pods -= 1;
             if *pods == 0 {
                 closed.remove(&entry.namespace, controller);
+                self.opened.insert(site);
             }
             self.closed_changed.insert(site);
         }
@@ -72,10 +75,11 @@ impl Queues {
         queues
     }
 
-    /// The controllers to which a site is closed, if that changed since it was last asked.
-    pub(super) fn closed_if_changed(&mut self, site: usize) -> Option<ByController<u64>> {
+    /// The controllers to which a site is closed, if that changed since it was last asked, and whether it was opened to any.
+    pub(super) fn closed_if_changed(&mut self, site: usize) -> Option<(ByController<u64>, bool)> {
         let changed = self.closed_changed.remove(&site);
-        changed.then(|| self.closed.get(&site).cloned().unwrap_or_default())
+        let opened = self.opened.remove(&site);
+        changed.then(|| (self.closed.get(&site).cloned().unwrap_or_default(), opened))
     }
 }
 
@@ -122,7 +126,7 @@ impl Cache {
                 }
                 _ => None,
             },
-            waits: state == Some(SchedulingState::WaitsForRoom),
+            waits: entry.unbound.as_deref().is_some_and(Unbound::is_in_queue),
             closes: site.filter(|_| state == Some(SchedulingState::ClosesSite)),
         }
     }

@@ -25,6 +25,20 @@ impl RequestSum {
         self.change(request, -1);
     }
 
+    /// The same without a sum that is part of it.
+    pub(super) fn without(&self, part: &Self) -> Self {
+        let mut rest = self.clone();
+        rest.cpu -= part.cpu;
+        rest.memory -= part.memory;
+        rest.ephemeral_storage -= part.ephemeral_storage;
+        for (name, amount) in &part.scalars {
+            *rest.scalars.entry(name.clone()).or_default() -= amount;
+        }
+        rest.scalars.retain(|_, amount| *amount != 0);
+        rest.pods -= part.pods;
+        rest
+    }
+
     fn change(&mut self, request: &Amounts, sign: i128) {
         self.cpu += sign * i128::from(request.cpu.0);
         self.memory += sign * i128::from(request.memory.0);

@@ -1,51 +1,52 @@
-//! The scheduling state of a pod without a node: assumed on one, waiting for room, or waiting for something that edgeward
-//! does not evaluate ("What a pod takes" in docs/live-view.md).
+//! The scheduling state of a pod without a node: assumed on one, waiting for room, waiting for something that edgeward does not
+//! evaluate, or for a scheduler that says nothing ("What a pod takes" in docs/live-view.md).
 //!
 //! kube-scheduler reports once that it found no node for a pod, and nothing more as long as the answer is the same. So such a
-//! pod is judged by our own arithmetic. kube-scheduler has a reason to retry it when it begins to fit a node of its site, or
-//! when a node there is added or changed. One that fits, with such a reason since the report, will be retried soon; one that
-//! fits without any waits for something else.
+//! pod is judged by our own arithmetic. kube-scheduler has a reason to retry it, a chance, when it begins to fit a node of its
+//! site, or when one that it fits is added or changed. One that fits, with such a chance since the report, will be retried soon;
+//! one that fits without any waits for something else.
+//!
+//! kube-scheduler does not know our guesses: whether a pod begins to fit a node is judged by the pods that are bound or nominated
+//! there alone.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::cache::entry::{Before, PodEntry, SchedulerKey, SchedulingState, Unbound};
+use crate::cluster::cache::schedulers::Schedulers;
 use crate::cluster::cache::{Cache, NodeEntry};
-use crate::model::node::NodeId;
+use crate::model::node::{NodeId, Share};
 use crate::model::pod_record::Placement;
 use crate::placement::score::best_node;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 
-/// How long after a reason to retry a pod counts as assumed: kube-scheduler retries it after 10 seconds at most.
+/// How long after a chance a pod counts as assumed: kube-scheduler retries it after 10 seconds at most.
 const RETRY_WINDOW: Micros = Micros::from_secs(15);
 
 impl Unbound {
-    /// A pod as it is now. `message` is a number for kube-scheduler's message of now; what was reported before a pod is first seen
-    /// counts as reported before everything.
+    /// A pod as it is now. `message` is a number for kube-scheduler's message of now. A list may show a message that is older than
+    /// anything that we have seen: such a pod has its chance now.
     pub(super) fn new(
         placement: Arc<Placement>,
         site: Option<usize>,
+        scheduler: Option<Arc<str>>,
         nominated: Option<NodeId>,
         message: Option<u64>,
         before: Before,
         now: Moment,
     ) -> Self {
-        let reported_at = match before {
-            Before::Unseen { .. } => Moment(i64::MIN),
-            Before::Seen(_) => now,
-        };
-        let (old, reserved_node) = match before {
-            Before::Unseen { reserved_node } => (None, reserved_node),
-            Before::Seen(old) => (old, None),
+        let (old, is_resized, reserved_node, is_listed) = match before {
+            Before::Unseen {
+                reserved_node,
+                is_listed,
+            } => (None, false, reserved_node, is_listed),
+            Before::Seen { unbound, is_resized } => (unbound, is_resized, None, false),
         };
         let previous = old.as_ref().and_then(|old| old.unschedulable);
-        let unschedulable = message.map(|message| {
-            previous
-                .filter(|(same, _)| *same == message)
-                .unwrap_or((message, reported_at))
-        });
+        let unschedulable =
+            message.map(|message| previous.filter(|(same, _)| *same == message).unwrap_or((message, now)));
         let node = old.as_ref().map_or(reserved_node, |old| old.node);
         let state = match &old {
             _ if nominated.is_some() || reserved_node.is_some() => SchedulingState::Assumed,
@@ -54,16 +55,23 @@ impl Unbound {
             Some(old) => old.state,
             None => SchedulingState::New,
         };
+        // kube-scheduler retries a pod that was changed itself, as far as it can be.
+        let is_other = |old: &Unbound| is_resized || old.placement != placement;
+        let has_chance = (is_listed && message.is_some()) || old.as_deref().is_some_and(is_other);
         Self {
-            placement,
             site,
+            scheduler,
             nominated,
             unschedulable,
+            chance: match has_chance {
+                true => Some(now),
+                false => old.as_ref().and_then(|old| old.chance),
+            },
             node,
-            fits_since: old.as_ref().map_or(reserved_node.map(|_| now), |old| old.fits_since),
-            checked_at: None,
+            holder: old.as_ref().and_then(|old| old.holder),
             timer: None,
             state,
+            placement,
         }
     }
 
@@ -84,6 +92,18 @@ impl Unbound {
             && request.fits(&node.allocatable, used)
             && node.admits(&self.placement.constraints, self.placement.tolerations.iter())
     }
+
+    /// Whether the node is one of its site's that could hold it if it were empty, Ready and not cordoned.
+    fn is_held_by(&self, request: &Amounts, entry: &NodeEntry) -> bool {
+        let node = &entry.node;
+        entry.known
+            && self.site.is_some()
+            && self.site == entry.site
+            && node.slots > 0
+            && request.fits(&node.allocatable, &Amounts::default())
+            && self.placement.constraints.allow(&node.name, &node.labels)
+            && node.is_tolerated(self.placement.tolerations.iter())
+    }
 }
 
 /// The pods without a node, and which must be checked before the next publication.
@@ -97,8 +117,11 @@ pub(super) struct UnboundPods {
     gained: BTreeSet<NodeId>,
     /// Nodes that have less.
     lost: BTreeSet<NodeId>,
+    /// Nodes that were added, changed in anything but their pods, or are gone.
+    changed: BTreeSet<NodeId>,
     /// When the window for a retry is over.
     timers: BTreeSet<(Moment, SchedulerKey)>,
+    pub(super) schedulers: Schedulers,
 }
 
 impl UnboundPods {
@@ -109,6 +132,7 @@ impl UnboundPods {
     pub(super) fn forget(&mut self, key: &SchedulerKey, unbound: &Unbound) {
         self.due.remove(key);
         self.idle.remove(key);
+        self.schedulers.remove_unspoken(unbound.scheduler.as_ref(), key);
         if let Some(timer) = unbound.timer {
             self.timers.remove(&(timer, key.clone()));
         }
@@ -122,8 +146,13 @@ impl UnboundPods {
         self.lost.insert(id);
     }
 
-    pub(super) fn next_timer(&self) -> Option<Moment> {
-        self.timers.first().map(|(at, _)| *at)
+    pub(super) fn node_changed(&mut self, id: NodeId) {
+        self.changed.insert(id);
+    }
+
+    pub(super) fn next_change(&self) -> Option<Moment> {
+        let timer = self.timers.first().map(|(at, _)| *at);
+        timer.into_iter().chain(self.schedulers.next_change()).min()
     }
 
     fn take_due_timers(&mut self, now: Moment) {
@@ -148,6 +177,22 @@ impl Cache {
     /// that changed, and to the nodes that gained room times the pods that wait.
     pub(super) fn update_unbound(&mut self, now: Moment) {
         self.unbound_pods.take_due_timers(now);
+        let of_schedulers = self.unbound_pods.schedulers.judge(now);
+        self.unbound_pods.due.extend(of_schedulers);
+        self.give_chances(now);
+        let changed = std::mem::take(&mut self.unbound_pods.changed);
+        let idle = self.unbound_pods.idle.iter();
+        let of_nodes: Vec<_> = idle
+            .filter(|key| self.may_change_holder(key, &changed))
+            .cloned()
+            .collect();
+        self.unbound_pods.due.extend(of_nodes);
+        self.update_due(now);
+        self.unbound_pods.schedulers.settle(now);
+    }
+
+    /// Brings pods to their state of now, and those for which others move.
+    fn update_due(&mut self, now: Moment) {
         loop {
             let gained = std::mem::take(&mut self.unbound_pods.gained);
             let lost = std::mem::take(&mut self.unbound_pods.lost);
@@ -159,7 +204,7 @@ impl Cache {
                 BTreeMap::new()
             } else {
                 let idle = self.unbound_pods.idle.iter();
-                idle.filter_map(|key| Some((key.clone(), self.affected(key, &gained, &lost)?)))
+                idle.filter_map(|key| Some((key.clone(), self.affected(key, &gained, &lost, now)?)))
                     .collect()
             };
             let anywhere = std::mem::take(&mut self.unbound_pods.due).into_iter();
@@ -171,6 +216,62 @@ impl Cache {
                 self.update_unbound_pod(key, &scope, now);
             }
         }
+    }
+
+    /// Notes for each pod that was refused whether kube-scheduler has a reason to retry it since the last publication: it begins
+    /// to fit a node, beside those that are bound or nominated there, or one that it fits was added or changed. Cost: two
+    /// comparisons for each of these pods and each node that gained room or changed.
+    fn give_chances(&mut self, now: Moment) {
+        let UnboundPods {
+            due,
+            idle,
+            gained,
+            lost,
+            changed,
+            timers,
+            ..
+        } = &self.unbound_pods;
+        let firm = |id: &NodeId| Some((*id, self.nodes.get(id)?.firm()));
+        let touched: Vec<(NodeId, Share)> = gained.union(lost).filter_map(firm).collect();
+        let begins_to_fit = |pod: &PodEntry, unbound: &Unbound, (id, firm): &(NodeId, Share)| {
+            let Some(entry) = self.nodes.get(id).filter(|_| gained.contains(id)) else {
+                return false;
+            };
+            let fits_beside = |share: &Share| unbound.fits(&pod.request, entry, &share.amounts, share.pods);
+            fits_beside(firm) && (changed.contains(id) || !fits_beside(&entry.settled))
+        };
+        let refused = |key: &&SchedulerKey| {
+            let pod = self.unbound(&key.uid).filter(|(_, unbound)| unbound.is_refused());
+            pod.is_some_and(|(pod, unbound)| touched.iter().any(|node| begins_to_fit(pod, unbound, node)))
+        };
+        let windows = timers.iter().map(|(_, key)| key);
+        let keys: BTreeSet<_> = due.iter().chain(idle).chain(windows).filter(refused).cloned().collect();
+        for key in &keys {
+            if let Some(unbound) = self.pods.get_mut(&key.uid).and_then(|pod| pod.unbound.as_mut()) {
+                unbound.chance = Some(now);
+            }
+        }
+        // Their windows are longer now.
+        let windows = self.unbound_pods.timers.iter().map(|(_, key)| key);
+        let longer: Vec<_> = windows.filter(|key| keys.contains(*key)).cloned().collect();
+        self.unbound_pods.due.extend(longer);
+        for (id, firm) in touched {
+            if let Some(entry) = self.nodes.get_mut(&id) {
+                entry.settled = firm;
+            }
+        }
+    }
+
+    /// Whether a pod that charges nothing may be held by another node, or by none, since these changed.
+    fn may_change_holder(&self, key: &SchedulerKey, changed: &BTreeSet<NodeId>) -> bool {
+        let Some((pod, unbound)) = self.unbound(&key.uid) else {
+            return false;
+        };
+        unbound.state == SchedulingState::WaitsForRoom
+            && match unbound.holder {
+                Some(holder) => changed.contains(&holder),
+                None => changed.iter().any(|id| self.is_held_by(*id, pod, unbound)),
+            }
     }
 
     /// Pods assumed on a node that no longer takes all of them: the last ones in kube-scheduler's order.
@@ -202,12 +303,12 @@ impl Cache {
         key: &SchedulerKey,
         gained: &'g BTreeSet<NodeId>,
         lost: &BTreeSet<NodeId>,
+        now: Moment,
     ) -> Option<SearchScope<'g>> {
         let (pod, unbound) = self.unbound(&key.uid)?;
         match unbound.node {
             Some(node) => {
-                let is_affected =
-                    gained.contains(&node) || lost.contains(&node) || self.changed(unbound.site) >= unbound.checked_at;
+                let is_affected = gained.contains(&node) || lost.contains(&node) || unbound.chance == Some(now);
                 is_affected.then_some(SearchScope::All)
             }
             // It fitted none, and cannot fit others by now.
@@ -228,32 +329,37 @@ impl Cache {
             Some(id) if self.takes_beside_itself(id, pod, unbound) => Some(id),
             _ => self.best_node(pod, unbound, scope),
         };
-        // Room of another pod that is only retried is no reason to retry this one when that one's window is over.
-        let fits_at_all = fits.is_some() || self.is_crowded_out(pod, unbound, scope);
-        let fits_since = unbound.fits_since.or(Some(now)).filter(|_| fits_at_all);
-        let retry_from = fits_since.max(self.changed(unbound.site));
+        let is_expected = self.unbound_pods.schedulers.is_expected(unbound.scheduler.as_ref());
         let (state, timer) = match (unbound.nominated, fits, unbound.unschedulable) {
-            (Some(_), _, _) | (None, Some(_), None) => (SchedulingState::Assumed, None),
+            (Some(_), _, _) => (SchedulingState::Assumed, None),
             (None, None, None) => (SchedulingState::New, None),
+            (None, Some(_), None) if is_expected => (SchedulingState::Assumed, None),
+            (None, Some(_), None) => (SchedulingState::WaitsForScheduler, None),
             (None, None, Some(_)) => (SchedulingState::WaitsForRoom, None),
-            (None, Some(_), Some((_, reported_at))) => {
-                match retry_from.map(|retry_from| retry_from.after(RETRY_WINDOW)) {
-                    Some(end) if retry_from >= Some(reported_at) && now < end => (SchedulingState::Assumed, Some(end)),
-                    _ => (SchedulingState::ClosesSite, None),
-                }
-            }
+            (None, Some(_), Some((_, reported_at))) => match unbound.chance.map(|chance| chance.after(RETRY_WINDOW)) {
+                Some(end) if unbound.chance >= Some(reported_at) && now < end => (SchedulingState::Assumed, Some(end)),
+                _ => (SchedulingState::ClosesSite, None),
+            },
         };
+        let holder = match state {
+            SchedulingState::WaitsForRoom => self.holder(pod, unbound),
+            _ => None,
+        };
+        let is_unspoken = fits.is_some() && unbound.is_unspoken();
         let Some((uid, mut pod)) = self.pods.remove_entry(&key.uid) else {
             return;
         };
         let Some(unbound) = &mut pod.unbound else { return };
         self.unbound_pods.forget(&key, unbound);
         unbound.node = fits;
-        unbound.fits_since = fits_since;
-        unbound.checked_at = Some(now);
+        unbound.holder = holder;
         unbound.state = state;
         unbound.timer = timer;
         let charges = unbound.charges();
+        if is_unspoken {
+            let schedulers = &mut self.unbound_pods.schedulers;
+            schedulers.add_unspoken(unbound.scheduler.as_ref(), key.clone());
+        }
         if let Some(timer) = timer {
             self.unbound_pods.timers.insert((timer, key.clone()));
         }
@@ -276,14 +382,6 @@ impl Cache {
         Some((pod, pod.unbound.as_deref()?))
     }
 
-    /// When a node of the site was last added or changed; of any site, for a pod of none.
-    fn changed(&self, site: Option<usize>) -> Option<Moment> {
-        match site {
-            Some(site) => self.sites[site].changed,
-            None => self.sites.iter().filter_map(|entry| entry.changed).max(),
-        }
-    }
-
     fn takes(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
         let fits = |entry: &NodeEntry| unbound.fits(&pod.request, entry, &entry.node.used, entry.node.pods);
         self.nodes.get(&id).is_some_and(fits)
@@ -297,31 +395,17 @@ impl Cache {
         })
     }
 
-    /// Whether the pod would fit a node but for pods assumed there which kube-scheduler has refused before. Where nodes gained
-    /// room, these are searched first.
-    fn is_crowded_out(&self, pod: &PodEntry, unbound: &Unbound, scope: &SearchScope<'_>) -> bool {
-        let refused = |key: &SchedulerKey| {
-            let (pod, unbound) = self.unbound(&key.uid)?;
-            unbound.unschedulable.is_some().then_some(&pod.request)
-        };
-        let is_crowded_out_of = |id: &NodeId| {
-            let Some(entry) = self.nodes.get(id).filter(|entry| !entry.assumed.is_empty()) else {
-                return false;
-            };
-            let mut used = entry.used.clone();
-            let requests = entry.assumed.iter().filter_map(refused);
-            requests.for_each(|request| used.take(request));
-            unbound.fits(&pod.request, entry, &used.amounts(), used.pods())
-        };
-        let gained = match scope {
-            SearchScope::All => None,
-            SearchScope::Gained(gained) => Some(gained.iter()),
-        };
-        gained
-            .into_iter()
-            .flatten()
-            .chain(&self.assumed_nodes)
-            .any(is_crowded_out_of)
+    fn is_held_by(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
+        let holds = |entry: &NodeEntry| unbound.is_held_by(&pod.request, entry);
+        self.nodes.get(&id).is_some_and(holds)
+    }
+
+    /// A node of its site that could hold the pod if it were empty: the one known already, if it still could. Cost: else a pass
+    /// over the nodes of the site, until one is found.
+    fn holder(&self, pod: &PodEntry, unbound: &Unbound) -> Option<NodeId> {
+        let holds = |id: &NodeId| self.is_held_by(*id, pod, unbound);
+        let known = unbound.holder.filter(holds);
+        known.or_else(|| self.sites[unbound.site?].members.values().copied().find(holds))
     }
 
     /// The node that kube-scheduler would take, of those the pod fits; ties by name.

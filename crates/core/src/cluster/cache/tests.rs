@@ -34,8 +34,7 @@ impl Fixture {
     }
 
     fn node(&mut self, node: &Value) {
-        self.cache
-            .apply_node(node::from_json(&node.to_string()).unwrap(), self.now);
+        self.cache.apply_node(node::from_json(&node.to_string()).unwrap());
     }
 
     fn pod(&mut self, pod: &Value) {
@@ -249,11 +248,216 @@ fn a_pod_that_fits_nowhere_waits_for_room() {
         (vec![0], 0, vec!["shop/rs: 2".into()])
     );
     assert_eq!(fixture.cache.next_change(), None);
+    // One that no node could hold is in nobody's way, until one could.
     fixture.pod(&unschedulable(pod("4", 1200), "0/1 nodes"));
+    assert_eq!((fixture.used(), fixture.waiting()), (vec![0], 0));
+    fixture.pod(&bound(pod("5", 1600), "b"));
+    fixture.node(&edge_node("b", 2000));
     assert_eq!(fixture.waiting(), 1);
+    fixture.node(&with(edge_node("b", 2000), "/spec", json!({"unschedulable": true})));
+    assert_eq!(fixture.waiting(), 1, "a cordon passes");
+    fixture.cache.delete_node("b");
+    assert_eq!(fixture.waiting(), 0);
+    fixture.node(&edge_node("b", 2000));
+    assert_eq!(fixture.waiting(), 1);
+    let pending: u64 = fixture.publish().sites[0]
+        .queues
+        .iter()
+        .map(|group| group.pending)
+        .sum();
+    assert_eq!(pending, 4, "of whatever size; and one is bound");
     // A namespace that leaves takes its pods out of the queues.
     fixture.cache.apply_namespace("shop", false);
     assert_eq!(fixture.waiting(), 0);
+}
+
+#[test]
+fn a_chance_is_of_a_node_that_the_pod_fits() {
+    let mut fixture = Fixture::new();
+    fixture.cache.list_ended(Kind::Pods);
+    fixture.node(&edge_node("a", 1000));
+    fixture.node(&edge_node("small", 400));
+    fixture.pod(&pod("1", 500));
+    fixture.publish();
+    fixture.wait(1);
+    fixture.pod(&unschedulable(pod("1", 500), "spread"));
+    assert_eq!(fixture.closed(), ["shop/rs: 1"]);
+    // Pods come and go on the node that it fits all the time; nodes change that it does not fit.
+    fixture.wait(1);
+    fixture.pod(&bound(pod("2", 300), "a"));
+    fixture.publish();
+    fixture.cache.delete_pod("2");
+    fixture.node(&with(edge_node("small", 400), "/metadata/labels/zone", "x".into()));
+    fixture.node(&edge_node("other", 300));
+    assert_eq!(fixture.closed(), ["shop/rs: 1"]);
+    // A guess that is over gives nobody a chance: kube-scheduler does not know of it.
+    fixture.pod(&pod("3", 700));
+    assert_eq!(fixture.closed().len(), 0, "no room beside the guess");
+    fixture.cache.delete_pod("3");
+    assert_eq!(fixture.closed(), ["shop/rs: 1"]);
+    // One that was full has room now.
+    fixture.pod(&bound(pod("4", 700), "a"));
+    assert_eq!((fixture.closed().len(), fixture.waiting()), (0, 1));
+    fixture.wait(1);
+    fixture.cache.delete_pod("4");
+    assert_eq!((fixture.closed().len(), fixture.used()), (0, vec![500, 0, 0]));
+    // Within these 15 s another node begins to hold it: they begin again.
+    fixture.wait(10);
+    fixture.node(&edge_node("small", 600));
+    fixture.publish();
+    fixture.wait(10);
+    assert_eq!(fixture.closed().len(), 0);
+    fixture.wait(5);
+    assert_eq!(fixture.closed(), ["shop/rs: 1"]);
+    // It was changed itself.
+    fixture.pod(&unschedulable(pod("1", 450), "spread"));
+    assert_eq!(fixture.closed().len(), 0);
+}
+
+#[test]
+fn a_refusal_that_comes_with_its_pod_is_no_chance() {
+    let mut fixture = Fixture::new();
+    fixture.cache.list_ended(Kind::Pods);
+    fixture.node(&edge_node("a", 1000));
+    fixture.publish();
+    fixture.pod(&unschedulable(pod("1", 500), "spread"));
+    assert_eq!((fixture.used(), fixture.closed()), (vec![0], vec!["shop/rs: 1".into()]));
+    fixture.pod(&pod("2", 500));
+    fixture.pod(&unschedulable(pod("2", 500), "spread"));
+    assert_eq!((fixture.used(), fixture.closed()), (vec![0], vec!["shop/rs: 2".into()]));
+    // The same of a pod that was held, and is released to where it cannot run.
+    let gates = json!([{"name": "x"}]);
+    fixture.pod(&with(pod("3", 500), "/spec/schedulingGates", gates));
+    fixture.publish();
+    fixture.wait(60);
+    fixture.pod(&unschedulable(pod("3", 500), "spread"));
+    assert_eq!(fixture.closed(), ["shop/rs: 3"]);
+}
+
+#[test]
+fn a_failure_of_the_scheduler_is_a_word_like_any() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 1000));
+    fixture.pod(&pod("1", 500));
+    assert_eq!(fixture.used(), [500]);
+    fixture.wait(1);
+    fixture.pod(&with(
+        unschedulable(pod("1", 500), "a plugin failed"),
+        "/status/conditions/0/reason",
+        "SchedulerError".into(),
+    ));
+    assert_eq!((fixture.used(), fixture.closed().len()), (vec![0], 1));
+}
+
+/// A pod of this scheduler.
+fn of(scheduler: &str, pod: Value) -> Value {
+    with(pod, "/spec/schedulerName", scheduler.into())
+}
+
+fn silent(fixture: &mut Fixture) -> Vec<String> {
+    let silent = fixture.publish().silent_schedulers;
+    silent.iter().map(|(name, pods)| format!("{name}: {pods}")).collect()
+}
+
+#[test]
+fn a_scheduler_that_nobody_heard_of_takes_no_room() {
+    let mut fixture = Fixture::new();
+    fixture.cache.list_ended(Kind::Pods);
+    fixture.node(&edge_node("a", 4000));
+    for uid in ["1", "2"] {
+        fixture.pod(&of("ghost", pod(uid, 1000)));
+    }
+    fixture.pod(&of("no name\n", pod("3", 1000)));
+    fixture.pod(&of(&"x".repeat(254), pod("4", 1000)));
+    assert_eq!(fixture.used(), [0]);
+    assert_eq!((fixture.closed().len(), fixture.waiting()), (0, 0));
+    assert_eq!(silent(&mut fixture), [": 4"]);
+    // That its author names the node says nothing of the scheduler; that it is bound later does, and so does a refusal.
+    fixture.pod(&bound(of("ghost", pod("5", 100)), "a"));
+    assert_eq!(fixture.used(), [100]);
+    fixture.pod(&bound(of("ghost", pod("2", 1000)), "a"));
+    assert_eq!(fixture.used(), [2100]);
+    assert_eq!(silent(&mut fixture), [": 2"]);
+    fixture.pod(&of("late", pod("6", 200)));
+    assert_eq!(fixture.used(), [2100]);
+    fixture.pod(&unschedulable(of("late", pod("7", 5000)), "no room"));
+    assert_eq!(fixture.used(), [2300]);
+    // Of what a list shows, each bound pod has a scheduler.
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    fixture.pod(&of("ghost", pod("1", 1000)));
+    assert_eq!(fixture.used(), [0]);
+    fixture.pod(&bound(of("ghost", pod("2", 300)), "a"));
+    assert_eq!(fixture.used(), [1300]);
+}
+
+#[test]
+fn a_scheduler_is_silent_if_another_goes_on() {
+    let mut fixture = Fixture::new();
+    fixture.cache.list_ended(Kind::Pods);
+    fixture.node(&edge_node("a", 4000));
+    let binds = |fixture: &mut Fixture, scheduler: &str, uid: &str| {
+        fixture.pod(&of(scheduler, pod(uid, 100)));
+        fixture.pod(&bound(of(scheduler, pod(uid, 100)), "a"));
+    };
+    // The first pods of a fresh cluster are charged, before anything was bound.
+    fixture.pod(&pod("1", 1000));
+    fixture.pod(&of("default-scheduler", pod("2", 1000)));
+    assert_eq!(fixture.used(), [2000]);
+    // Nobody binds anything: the control plane is down.
+    fixture.wait(60);
+    assert_eq!((fixture.used(), fixture.cache.next_change()), (vec![2000], None));
+    binds(&mut fixture, "other", "3");
+    assert_eq!(fixture.used(), [100]);
+    assert_eq!(silent(&mut fixture), ["default-scheduler: 2"]);
+    // It is heard of again, by what it says of any pod.
+    fixture.pod(&unschedulable(pod("4", 9000), "no room"));
+    assert_eq!((fixture.used(), silent(&mut fixture).len()), (vec![2100], 0));
+    // From then on it has 30 s again, and each word makes them begin anew.
+    fixture.wait(1);
+    binds(&mut fixture, "other", "5");
+    fixture.publish();
+    assert_eq!(fixture.cache.next_change(), Some(Moment(fixture.now.0 + 29 * SECOND)));
+    fixture.wait(20);
+    fixture.pod(&unschedulable(pod("4", 9000), "still no room"));
+    fixture.wait(20);
+    assert_eq!((fixture.used(), fixture.cache.next_change()), (vec![2200], None));
+    binds(&mut fixture, "other", "6");
+    fixture.wait(9);
+    assert_eq!(fixture.used(), [2300]);
+    fixture.wait(1);
+    assert_eq!((fixture.used(), fixture.cache.next_change()), (vec![300], None));
+    // Without pods that fit, there is nothing to say: no silence begins.
+    fixture.pod(&bound(pod("1", 1000), "a"));
+    fixture.pod(&bound(pod("2", 1000), "a"));
+    fixture.publish();
+    fixture.wait(60);
+    binds(&mut fixture, "other", "7");
+    fixture.pod(&pod("8", 1000));
+    assert_eq!(fixture.used(), [3400]);
+}
+
+#[test]
+fn no_more_than_so_many_schedulers_are_remembered() {
+    let mut fixture = Fixture::new();
+    fixture.cache.list_ended(Kind::Pods);
+    fixture.node(&edge_node("a", 100_000));
+    for number in 0..40 {
+        fixture.wait(1);
+        let scheduler = format!("s{number}");
+        fixture.pod(&of(&scheduler, pod(&scheduler, 10)));
+        fixture.pod(&bound(of(&scheduler, pod(&scheduler, 10)), "a"));
+    }
+    let charges = |fixture: &mut Fixture, scheduler: &str| {
+        let before = fixture.used();
+        fixture.pod(&of(scheduler, pod("asking", 10)));
+        let after = fixture.used();
+        fixture.cache.delete_pod("asking");
+        after != before
+    };
+    assert!(!charges(&mut fixture, "s8"));
+    assert!(charges(&mut fixture, "s9"));
+    assert!(charges(&mut fixture, "default-scheduler"), "it is never forgotten");
 }
 
 #[test]
@@ -446,11 +650,51 @@ fn a_measurement_is_a_delta_when_it_changes_or_was_stale() {
     link(&mut fixture, 20);
     fixture.wait(5);
     assert_eq!(link(&mut fixture, 20), "");
-    assert_eq!(link(&mut fixture, 21), "v");
+    assert_eq!(link(&mut fixture, 21), "", "a time is no room");
     fixture.wait(61);
     assert_eq!(link(&mut fixture, 21), "v", "it was too old");
     fixture.cache.set_link("cloud", None);
     assert_eq!(delta(&mut fixture).0, "v");
+}
+
+#[test]
+fn a_mean_is_no_delta() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    let mean = |fixture: &mut Fixture, seconds: u64| {
+        let mut telemetry = Telemetry::default();
+        let mean = Measurement::Processing("edge".into(), Class::Batch, Micros::from_secs(seconds));
+        let until = fixture.now.after(Micros::from_secs(60));
+        telemetry.record(mean, fixture.now, until, &Config::default());
+        fixture.cache.set_telemetry(telemetry);
+        let gained = delta(fixture).0;
+        (gained, fixture.publish().sites[0].observed[Class::Batch])
+    };
+    mean(&mut fixture, 1);
+    let two_seconds = Some(Micros::from_secs(2));
+    assert_eq!(mean(&mut fixture, 2), (String::new(), two_seconds));
+}
+
+#[test]
+fn more_that_is_free_is_a_gain_and_less_a_loss() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    let free = |fixture: &mut Fixture, millicores: Option<i64>| {
+        let mut telemetry = Telemetry::default();
+        if let Some(millicores) = millicores {
+            let until = fixture.now.after(Micros::from_secs(60));
+            let free = Measurement::EdgeFreeCpu(Millicores(millicores));
+            telemetry.record(free, fixture.now, until, &Config::default());
+        }
+        fixture.cache.set_telemetry(telemetry);
+        delta(fixture)
+    };
+    delta(&mut fixture);
+    assert_eq!(free(&mut fixture, Some(1000)), is("", "a"), "it was unbounded");
+    assert_eq!(free(&mut fixture, Some(1000)), is("", ""));
+    assert_eq!(free(&mut fixture, Some(1500)), is("a", ""));
+    assert_eq!(free(&mut fixture, Some(500)), is("", "a"));
+    assert_eq!(free(&mut fixture, None), is("a", ""));
 }
 
 #[test]

@@ -207,3 +207,120 @@ fn who_never_creates_what_was_reserved_gets_no_reservation_after_three() {
     cluster.review(4, &small);
     assert_eq!((open(&cluster), cluster.shared.ledger().suspended()), (0, 1));
 }
+
+/// A pod of this scheduler that asks for 800 m at the edge, in a namespace that has not opted in.
+fn pod_of(scheduler: &str, name: &str, spec: Value) -> Value {
+    let mut pod = pod(name, "batch", "800m", spec);
+    pod["metadata"]["namespace"] = json!("elsewhere");
+    pod["metadata"]["annotations"] = json!({});
+    pod["spec"]["schedulerName"] = json!(scheduler);
+    pod["spec"]["nodeSelector"] = json!({"node.role/edge": "true"});
+    pod
+}
+
+#[test]
+fn a_scheduler_that_says_nothing_takes_no_room_after_30_s_if_another_goes_on() {
+    let mut cluster = Cluster::new();
+    let asking = pod("asking", "batch", "500m", json!({}));
+    let publish = |cluster: &mut Cluster| {
+        cluster.has_a_link(LinkState::Healthy);
+        cluster.engine.publish(cluster.now);
+    };
+    let silent = |cluster: &Cluster| {
+        let silent = &cluster.shared.snapshot().silent_schedulers;
+        silent
+            .iter()
+            .map(|(name, pods)| format!("{name}: {pods}"))
+            .collect::<Vec<_>>()
+    };
+    let mut id = 0;
+    let mut goes = |cluster: &Cluster| {
+        id += 1;
+        let (_, site) = cluster.review(id, &asking);
+        cluster.shared.forget(DecisionId(id), "shop");
+        site
+    };
+    let bound = |name: &str| json!({"nodeName": name});
+    // Nobody has heard of it.
+    cluster.sees(&record(&pod_of("ghost", "ghost", json!({}))));
+    publish(&mut cluster);
+    assert_eq!(
+        (goes(&cluster).as_deref(), silent(&cluster)),
+        (Some("edge"), vec![": 1".into()])
+    );
+    // It has bound a pod; the next one is on its way.
+    cluster.sees(&record(&pod_of("ghost", "ghost", bound("cloud-0"))));
+    cluster.sees(&record(&pod_of("ghost", "next", json!({}))));
+    publish(&mut cluster);
+    assert_eq!(goes(&cluster).as_deref(), Some("cloud"));
+    // For a minute nobody binds anything: the control plane is down.
+    assert!(cluster.pass(60, true).is_empty());
+    publish(&mut cluster);
+    assert_eq!((goes(&cluster).as_deref(), silent(&cluster).len()), (Some("cloud"), 0));
+    // It is back, but for this one.
+    cluster.sees(&record(&pod_of("default-scheduler", "other", json!({}))));
+    cluster.sees(&record(&pod_of("default-scheduler", "other", bound("cloud-0"))));
+    publish(&mut cluster);
+    assert_eq!(
+        (goes(&cluster).as_deref(), silent(&cluster)),
+        (Some("edge"), vec!["ghost: 1".into()])
+    );
+    // It says a word of another pod.
+    let mut refused = pod_of("ghost", "refused", json!({"nodeSelector": {"no": "node"}}));
+    refused["status"] = json!({"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "no such plugin"},
+    ]});
+    cluster.sees(&record(&refused));
+    publish(&mut cluster);
+    assert_eq!((goes(&cluster).as_deref(), silent(&cluster).len()), (Some("cloud"), 0));
+    // From now on it has 30 s, and another goes on meanwhile.
+    cluster.pass(10, true);
+    cluster.sees(&record(&pod_of("default-scheduler", "third", json!({}))));
+    cluster.sees(&record(&pod_of("default-scheduler", "third", bound("cloud-0"))));
+    publish(&mut cluster);
+    let published = cluster.pass(60, true);
+    assert_eq!(published.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [90]);
+    assert_eq!(silent(&cluster), ["ghost: 1"]);
+}
+
+#[test]
+fn the_first_pods_of_a_fresh_cluster_are_charged() {
+    let mut cluster = Cluster::new();
+    let asking = pod("asking", "batch", "500m", json!({}));
+    cluster.sees(&record(&pod_of("default-scheduler", "first", json!({}))));
+    cluster.engine.publish(cluster.now);
+    assert_eq!(cluster.review(1, &asking).1.as_deref(), Some("cloud"));
+}
+
+#[test]
+fn a_time_that_changed_is_no_reason_to_plan() {
+    let mut cluster = Cluster::new();
+    cluster.sees(&record(&pod("full", "batch", "800m", json!({"nodeName": "edge-0"}))));
+    let gates = json!({"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]});
+    let mut held = pod("held", "batch", "500m", gates);
+    held["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
+    held["metadata"]["annotations"]["slo.example.io/latencyTargetMs"] = json!("1105");
+    cluster.sees(&record(&held));
+    assert!(cluster.engine.publish(cluster.now).plan.is_some());
+    cluster.pass(2, true);
+    let rtt = |cluster: &mut Cluster, state: LinkState, millis: u64| {
+        let link = Link {
+            state,
+            rtt: Some(Micros::from_millis(millis)),
+            loss: None,
+            as_of: cluster.now.moment,
+        };
+        cluster.sees(&Change::Link("cloud".into(), Some(link)));
+        cluster.engine.publish(cluster.now).plan.is_some()
+    };
+    assert!(!rtt(&mut cluster, LinkState::Healthy, 11));
+    let mut newcomer = pod("newcomer", "batch", "100m", json!({}));
+    newcomer["metadata"]["annotations"]["slo.example.io/priority"] = json!("0");
+    assert_eq!(
+        cluster.review(1, &newcomer).1.as_deref(),
+        Some("edge"),
+        "nothing is claimed"
+    );
+    assert!(!rtt(&mut cluster, LinkState::Healthy, 12));
+    assert!(rtt(&mut cluster, LinkState::Degraded, 120), "another state is");
+}

@@ -83,7 +83,7 @@ impl Fixture {
         let now = Moment(1_000 * SECOND);
         cache.apply_namespace("shop", true);
         for node in [node("e", "edge", "1"), node("c", "cloud", "100")] {
-            cache.apply_node(node::from_json(&node.to_string()).unwrap(), now);
+            cache.apply_node(node::from_json(&node.to_string()).unwrap());
         }
         let mut fixture = Self {
             cache,
@@ -339,9 +339,7 @@ fn without_a_placement_the_edge_is_where_a_pod_stands() {
     fixture.gone("filler");
     let tainted = json!([{"key": "edge", "value": "edge", "effect": "NoSchedule"}]);
     let node = with(node("e", "edge", "1"), "/spec/taints", tainted.clone());
-    fixture
-        .cache
-        .apply_node(node::from_json(&node.to_string()).unwrap(), fixture.now);
+    fixture.cache.apply_node(node::from_json(&node.to_string()).unwrap());
     let edge = json!({"sites": [
         {"name": "edge", "kind": "edge", "tolerations": tainted},
         {"name": "cloud", "kind": "cloud"},
@@ -349,7 +347,7 @@ fn without_a_placement_the_edge_is_where_a_pod_stands() {
     let config = Config::read(&edge).unwrap();
     let mut cache = Cache::new(&config);
     cache.apply_namespace("shop", true);
-    cache.apply_node(node::from_json(&node.to_string()).unwrap(), fixture.now);
+    cache.apply_node(node::from_json(&node.to_string()).unwrap());
     (fixture.cache, fixture.config) = (cache, config);
     fixture.see(&unschedulable(pod("p", 300)));
     fixture.wait(30);
@@ -359,10 +357,9 @@ fn without_a_placement_the_edge_is_where_a_pod_stands() {
 #[test]
 fn no_place_is_found_twice() {
     let mut fixture = Fixture::new();
-    fixture.cache.apply_node(
-        node::from_json(&node("c", "cloud", "1").to_string()).unwrap(),
-        fixture.now,
-    );
+    fixture
+        .cache
+        .apply_node(node::from_json(&node("c", "cloud", "1").to_string()).unwrap());
     for uid in ["a", "b", "c", "d"] {
         fixture.see(&unschedulable(pod(uid, 400)));
     }

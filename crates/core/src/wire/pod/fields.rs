@@ -213,6 +213,7 @@ pub(super) struct Spec<'a> {
     pub(super) overhead: Option<Quantities<'a>>,
     pub(super) resources: Option<Resources<'a>>,
     pub(super) node_name: Option<Text<'a>>,
+    pub(super) scheduler_name: Option<Text<'a>>,
     pub(super) node_selector: Option<StringMap<'a>>,
     pub(super) affinity: Option<Affinity<'a>>,
     pub(super) tolerations: Option<Vec<WireToleration<'a>>>,

@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
-use crate::model::pod_record::{HeldPod, OtherDomainPod, Phase, Placement, PodRecord, StuckPod};
+use crate::model::pod_record::{DEFAULT_SCHEDULER, HeldPod, OtherDomainPod, Phase, Placement, PodRecord, StuckPod};
 use crate::model::slo::Management;
 use crate::wire::pod::fields::{Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, Status};
 use crate::wire::pod::{Pod, ResourceList, Text, Toleration};
+
+/// The longest name of an object.
+const LONGEST_NAME: usize = 253;
 
 impl<'a> Pod<'a> {
     /// What is kept of a pod that exists, which was read from `json`; `None` for one without uid or namespace, which no API
@@ -123,6 +126,7 @@ impl<'a> Pod<'a> {
             controller: owner.and_then(|owner| text(&owner.uid)),
             controller_name: owner.map(|owner| format!("{} {}", &*owner.kind, &*owner.name).into()),
             created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
+            scheduler: self.scheduler().map(Box::from),
             nominated: text(&status.nominated_node_name),
             request: self.charged_request(status).amounts(),
             priority: self.spec.priority.unwrap_or(0),
@@ -146,6 +150,15 @@ impl<'a> Pod<'a> {
             undecided: false,
             node,
         })
+    }
+
+    /// The name of its scheduler, which its author writes: `None` where no scheduler has such a name, so that nobody remembers
+    /// it.
+    fn scheduler(&self) -> Option<&str> {
+        let name = self.spec.scheduler_name.as_deref().filter(|name| !name.is_empty());
+        let name = name.unwrap_or(DEFAULT_SCHEDULER);
+        let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        (name.len() <= LONGEST_NAME && name.bytes().all(is_of_names)).then_some(name)
     }
 
     fn placement(&self) -> Placement {
@@ -213,11 +226,11 @@ impl<'a> Status<'a> {
         condition.is_some_and(|condition| condition.status == "True")
     }
 
-    /// What kube-scheduler said when it found no node, as a number that differs when it says something else.
+    /// What kube-scheduler said when it found no node, or failed, as a number that differs when it says something else.
     fn unschedulable(&self) -> Option<u64> {
         let condition = self.condition("PodScheduled")?;
-        let is_unschedulable = condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable");
-        is_unschedulable.then(|| {
+        let is_refusal = matches!(condition.reason.as_deref(), Some("Unschedulable" | "SchedulerError"));
+        (condition.status == "False" && is_refusal).then(|| {
             let mut hasher = DefaultHasher::new();
             condition.message.as_deref().hash(&mut hasher);
             hasher.finish()

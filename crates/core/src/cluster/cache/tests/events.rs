@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::*;
-use crate::cluster::cache::entry::SchedulingState;
-use crate::cluster::cache::tests::{Fixture, bound, edge_node, pod, unschedulable, with};
+use crate::cluster::cache::entry::{SchedulingState, Unbound};
+use crate::cluster::cache::tests::{Fixture, bound, edge_node, of, pod, unschedulable, with};
 use crate::model::pod_record::Phase;
+use crate::units::Micros;
 
 /// Something that a watch may show.
 #[derive(Debug, Clone)]
@@ -31,6 +32,7 @@ enum Event {
         at: At,
         message: Option<u8>,
         controlled: bool,
+        scheduler: usize,
     },
     PodGone {
         uid: usize,
@@ -54,6 +56,17 @@ enum At {
 
 const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 const PODS: [&str; 8] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"];
+const SCHEDULERS: [&str; 4] = ["default-scheduler", "default-scheduler", "other", "ghost"];
+
+/// What is remembered beside the cache.
+#[derive(Debug, Default)]
+struct Seen {
+    pods: BTreeMap<usize, Value>,
+    /// Nodes that changed in anything but their pods since the last publication.
+    changed: BTreeSet<NodeId>,
+    /// What was bound or nominated to each node at the last publication: millicores and pods.
+    firm: BTreeMap<NodeId, (i64, i64)>,
+}
 
 fn event() -> impl Strategy<Value = Event> {
     let at = prop_oneof![
@@ -72,9 +85,10 @@ fn event() -> impl Strategy<Value = Event> {
         at,
         prop::option::of(0..2_u8),
         any::<bool>(),
+        0..4_usize,
     );
     let pod = pod.prop_map(
-        |(uid, millicores, priority, site, at, message, controlled)| Event::Pod {
+        |(uid, millicores, priority, site, at, message, controlled, scheduler)| Event::Pod {
             uid,
             millicores,
             priority,
@@ -82,6 +96,7 @@ fn event() -> impl Strategy<Value = Event> {
             at,
             message,
             controlled,
+            scheduler,
         },
     );
     let sizes = prop::sample::select(vec![0_u32, 400, 1000, 1000, 2000]);
@@ -112,7 +127,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 impl Fixture {
-    fn happen(&mut self, event: &Event, seen: &mut BTreeMap<usize, Value>) {
+    fn happen(&mut self, event: &Event, seen: &mut Seen) {
         match event {
             Event::Node {
                 name,
@@ -134,11 +149,16 @@ impl Fixture {
                 );
                 let node = with(node, "/spec", json!({"unschedulable": cordoned}));
                 let state = if *ready { "True" } else { "Unknown" };
+                let before = self.cache.node_named(NODES[*name]).map(|id| self.known(id));
                 self.node(&with(
                     node,
                     "/status/conditions",
                     json!([{"type": "Ready", "status": state}]),
                 ));
+                let id = self.cache.node_named(NODES[*name]).unwrap();
+                if before != Some(self.known(id)) {
+                    seen.changed.insert(id);
+                }
             }
             Event::NodeGone { name } => self.cache.delete_node(NODES[*name]),
             Event::Pod {
@@ -149,6 +169,7 @@ impl Fixture {
                 at,
                 message,
                 controlled,
+                scheduler,
             } => {
                 let selectors = [
                     json!({"node.role/edge": "true"}),
@@ -158,6 +179,7 @@ impl Fixture {
                 let pod = pod(PODS[*uid], *millicores);
                 let pod = with(pod, "/spec/nodeSelector", selectors[*site].clone());
                 let pod = with(pod, "/spec/priority", (*priority).into());
+                let pod = of(SCHEDULERS[*scheduler], pod);
                 let pod = if *controlled {
                     pod
                 } else {
@@ -175,16 +197,16 @@ impl Fixture {
                     At::Finished(node) => with(bound(pod, NODES[*node]), "/status/phase", "Failed".into()),
                 };
                 self.pod(&pod);
-                seen.insert(*uid, pod);
+                seen.pods.insert(*uid, pod);
             }
             Event::PodGone { uid } => {
                 self.cache.delete_pod(PODS[*uid]);
-                seen.remove(uid);
+                seen.pods.remove(uid);
             }
             Event::Listed { kept } => {
                 self.cache.list_began(Kind::Pods);
-                seen.retain(|uid, _| kept >> uid & 1 == 1);
-                for pod in seen.values() {
+                seen.pods.retain(|uid, _| kept >> uid & 1 == 1);
+                for pod in seen.pods.values() {
                     self.pod(pod);
                 }
                 self.cache.list_ended(Kind::Pods);
@@ -192,10 +214,69 @@ impl Fixture {
             Event::Managed(managed) => self.cache.apply_namespace("shop", *managed),
             Event::Wait(seconds) => self.wait(*seconds),
             Event::Publish => {
+                let chances = self.chances(seen);
                 let snapshot = self.publish();
                 self.check(&snapshot);
+                for (uid, pod) in &self.cache.pods {
+                    let refused = pod.unbound.as_deref().filter(|unbound| unbound.is_refused());
+                    assert_eq!(
+                        refused.map(|unbound| unbound.chance),
+                        chances.get(uid).copied(),
+                        "{uid}"
+                    );
+                }
+                seen.changed.clear();
+                seen.firm = self.firm();
             }
         }
+    }
+
+    /// What a node is but for its pods, and whether it is there.
+    fn known(&self, id: NodeId) -> (bool, Node) {
+        let entry = &self.cache.nodes[&id];
+        let node = Node {
+            used: Amounts::default(),
+            pods: 0,
+            assumed: AssumedPods::default(),
+            terminating: vec![],
+            by_priority: vec![],
+            ..(*entry.node).clone()
+        };
+        (entry.known, node)
+    }
+
+    /// What is bound or nominated to each node.
+    fn firm(&self) -> BTreeMap<NodeId, (i64, i64)> {
+        let mut firm = BTreeMap::<_, (i64, i64)>::new();
+        for pod in self.cache.pods.values().filter(|pod| !pod.is_assumed()) {
+            if let Some(id) = pod.charged {
+                let (cpu, pods) = firm.entry(id).or_default();
+                (*cpu, *pods) = (*cpu + pod.request.cpu.0, *pods + 1);
+            }
+        }
+        firm
+    }
+
+    /// When each pod that was refused will have had its last chance, by all its nodes and all pods on them.
+    fn chances(&self, seen: &Seen) -> BTreeMap<Arc<str>, Option<Moment>> {
+        let firm = self.firm();
+        let fits_beside = |id: NodeId, pod: &PodEntry, sums: &BTreeMap<NodeId, (i64, i64)>| {
+            let (used, _) = sums.get(&id).copied().unwrap_or_default();
+            self.is_open(id, pod.unbound.as_ref().unwrap()) && {
+                let cpu = pod.request.cpu.0;
+                cpu == 0 || cpu <= self.cache.nodes[&id].node.allocatable.cpu.0 - used
+            }
+        };
+        let chance = |pod: &PodEntry| {
+            let begins_to_fit = |id: &NodeId| {
+                fits_beside(*id, pod, &firm) && (seen.changed.contains(id) || !fits_beside(*id, pod, &seen.firm))
+            };
+            let has_one = self.cache.nodes.keys().any(begins_to_fit);
+            has_one.then_some(self.now).or(pod.unbound.as_ref().unwrap().chance)
+        };
+        let refused = self.cache.pods.iter();
+        let refused = refused.filter(|(_, pod)| pod.unbound.as_deref().is_some_and(Unbound::is_refused));
+        refused.map(|(uid, pod)| (Arc::clone(uid), chance(pod))).collect()
     }
 
     /// What was kept up to date bit by bit is what counting everything gives.
@@ -244,6 +325,7 @@ impl Fixture {
         }
         let mut waiting = 0;
         let mut closing = 0;
+        let mut in_vain = 0;
         for (uid, pod) in &cache.pods {
             let Some(unbound) = &pod.unbound else {
                 let expected = pod.node.filter(|_| pod.phase != Phase::Finished);
@@ -251,15 +333,39 @@ impl Fixture {
                 continue;
             };
             let fitting: Vec<_> = cache.nodes.keys().copied().filter(|id| self.fits(*id, uid)).collect();
+            let is_expected = cache.unbound_pods.schedulers.is_expected(unbound.scheduler.as_ref());
+            let is_retried = unbound.unschedulable.is_some_and(|(_, reported_at)| {
+                let end = unbound.chance.map(|chance| chance.after(Micros::from_secs(15)));
+                unbound.chance >= Some(reported_at) && end > Some(self.now)
+            });
             match unbound.state {
                 SchedulingState::Assumed if unbound.nominated.is_some() => assert_eq!(pod.charged, unbound.nominated),
-                SchedulingState::Assumed => assert!(fitting.contains(&pod.charged.unwrap()), "{uid}"),
+                SchedulingState::Assumed => {
+                    assert!(fitting.contains(&pod.charged.unwrap()), "{uid}");
+                    assert!(if unbound.is_unspoken() { is_expected } else { is_retried }, "{uid}");
+                }
                 SchedulingState::New | SchedulingState::WaitsForRoom => {
                     assert!(fitting.is_empty() && pod.charged.is_none(), "{uid}")
                 }
-                SchedulingState::ClosesSite => assert!(!fitting.is_empty() && pod.charged.is_none(), "{uid}"),
+                SchedulingState::WaitsForScheduler => {
+                    assert!(!fitting.is_empty() && pod.charged.is_none() && !is_expected, "{uid}");
+                }
+                SchedulingState::ClosesSite => {
+                    assert!(!fitting.is_empty() && pod.charged.is_none() && !is_retried, "{uid}");
+                }
             }
-            waiting += u64::from(unbound.state == SchedulingState::WaitsForRoom && unbound.site.is_some());
+            if unbound.state == SchedulingState::WaitsForScheduler {
+                in_vain += 1;
+            }
+            let could_be_held = |entry: &NodeEntry| {
+                let cpu = pod.request.cpu.0;
+                entry.known
+                    && unbound.site.is_some()
+                    && entry.site == unbound.site
+                    && cpu <= entry.node.allocatable.cpu.0
+            };
+            let is_in_queue = unbound.state == SchedulingState::WaitsForRoom && cache.nodes.values().any(could_be_held);
+            waiting += u64::from(is_in_queue);
             closing += u64::from(
                 unbound.state == SchedulingState::ClosesSite && unbound.site.is_some() && pod.controller.is_some(),
             );
@@ -285,6 +391,7 @@ impl Fixture {
             .map(|(_, _, pods)| pods)
             .sum();
         assert_eq!(closed, closing);
+        assert_eq!(snapshot.silent_schedulers.values().sum::<u64>(), in_vain);
     }
 
     /// Whether the pod fits the node beside all others, by first principles.
@@ -296,13 +403,14 @@ impl Fixture {
         let used: i64 = charging.iter().map(|(_, other)| other.request.cpu.0).sum();
         let free = entry.node.allocatable.cpu.0 - used;
         // A pod of a site looks for a node of that site only.
-        let site = pod.unbound.as_ref().unwrap().site;
-        let selector = site.is_none() || site == entry.site;
-        entry.known
-            && entry.node.ready
-            && !entry.node.cordoned
-            && selector
-            && (pod.request.cpu.0 == 0 || pod.request.cpu.0 <= free)
+        self.is_open(id, pod.unbound.as_ref().unwrap()) && (pod.request.cpu.0 == 0 || pod.request.cpu.0 <= free)
+    }
+
+    /// Whether the node takes pods like this one, if it has room.
+    fn is_open(&self, id: NodeId, unbound: &Unbound) -> bool {
+        let entry = &self.cache.nodes[&id];
+        let selector = unbound.site.is_none() || unbound.site == entry.site;
+        entry.known && entry.node.ready && !entry.node.cordoned && selector
     }
 }
 
@@ -312,7 +420,7 @@ proptest! {
     #[test]
     fn bit_by_bit_is_all_at_once(events in prop::collection::vec(event(), 1..60)) {
         let mut fixture = Fixture::new();
-        let mut seen = BTreeMap::new();
+        let mut seen = Seen::default();
         for event in &events {
             fixture.happen(event, &mut seen);
         }

@@ -15,11 +15,7 @@ fn an_unknown_loss_is_not_a_good_one() {
 #[test]
 fn the_order_of_choice() {
     let full = fleet(4000);
-    let behind = with(
-        fleet(0),
-        "/sites/0/queues",
-        json!([{"class": "latency", "waiting": 10, "sloPriority": 10}]),
-    );
+    let behind = with(fleet(0), "/sites/0/observedProcMs", json!({"latency": 2970}));
     let bad_wan = |fleet: Value| with(fleet, "/sites/1/wan", json!({"rttMs": 250, "lossPct": 0.1}));
     let slow_cloud = |fleet: Value| with(fleet, "/sites/1/speedFactor", json!(0.1));
     for (expected, fleet, pod) in [

@@ -218,11 +218,7 @@ fn the_gates_of_others_are_waited_for() {
 #[test]
 fn priority_counts_as_far_as_the_namespace_may_go() {
     // (c): only a pod of priority 7 leaves an edge that takes it for a cloud that is merely better.
-    let behind = with(
-        fleet(0),
-        "/sites/0/queues",
-        json!([{"class": "latency", "waiting": 10, "sloPriority": 10}]),
-    );
+    let behind = with(fleet(0), "/sites/0/observedProcMs", json!({"latency": 2970}));
     let urgent = pod(json!({"deadlineMs": "319", "priority": "7"}));
     assert_eq!(arriving(&behind, &urgent), "cloud: cloud_best_effort");
     let config = Config {

@@ -6,9 +6,15 @@ use super::*;
 
 #[test]
 fn queues_count_the_pods_that_stand_ahead() {
-    let queue = |group: Value| with(fleet(0), "/sites/0/queues", json!([group]));
+    // 500 m do not fit, 400 m do.
+    let queue = |group: Value| with(fleet(3600), "/sites/0/queues", json!([group]));
     let tight = pod(json!({"deadlineMs": "300"}));
-    let is_behind = |group: Value| outcome(&queue(group), &tight) != "edge: edge_feasible_slo_met";
+    let queued = |fleet: &Value, pod: &Value, config: &Config| {
+        with_verdict(fleet, pod, config, |verdict| {
+            verdict.sites[0].estimate.queue.to_string()
+        })
+    };
+    let is_behind = |group: Value| queued(&queue(group), &tight, &Config::default()) != "0";
     assert!(is_behind(json!({"class": "latency", "waiting": 1})));
     assert!(is_behind(
         json!({"class": "latency", "waiting": 1, "priority": 1, "sloPriority": 0})
@@ -24,7 +30,17 @@ fn queues_count_the_pods_that_stand_ahead() {
         ..Config::default()
     };
     let pending_queue = queue(json!({"class": "latency", "pending": 9, "sloPriority": 0}));
-    assert_eq!(outcome_with(&pending_queue, &tight, &pending), "edge: edge_fail_soft");
+    assert_eq!(queued(&pending_queue, &tight, &pending), "2430");
+    // kube-scheduler binds a pod at once that fits, whoever waits for more; of those that are pending, all count.
+    let smaller = with(tight, "/spec/containers/0/resources/requests/cpu", json!("400m"));
+    let queue = queue(json!({"class": "latency", "waiting": 9, "sloPriority": 10}));
+    assert_eq!(queued(&queue, &smaller, &Config::default()), "0");
+    assert_eq!(outcome(&queue, &smaller), "edge: edge_feasible_slo_met");
+    assert_eq!(queued(&queue, &smaller, &pending), "1980");
+    assert_eq!(
+        outcome_with(&queue, &smaller, &pending),
+        "cloud: cloud_edge_deadline_missed"
+    );
 }
 
 #[test]
@@ -75,6 +91,7 @@ fn processing_time_is_stated_observed_or_modelled() {
     );
     // The pods ahead are of any controller.
     let queue = with(observed, "/sites/1/queues", json!([{"class": "latency", "waiting": 1}]));
+    let queue = with(queue, "/nodes/1/used", json!({"cpu": "64"}));
     assert_eq!(eta(queue, of("a", pod(json!({})))), "270 62");
     let batch = |pod: Value| with(pod, "/metadata/annotations/slo.example.io~1class", json!("batch"));
     assert_eq!(eta(fleet(0), batch(pod(json!({})))), "1100 1125");
