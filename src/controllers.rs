@@ -8,5 +8,6 @@ pub mod gate;
 pub mod lease;
 mod pod_patch;
 pub mod registration;
+pub mod site_memory;
 pub mod status;
 mod token_bucket;

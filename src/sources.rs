@@ -11,6 +11,7 @@ pub mod prometheus;
 pub(crate) mod raw;
 pub(crate) mod replicas;
 pub mod secret;
+pub(crate) mod site_memory;
 pub(crate) mod sites;
 pub(crate) mod watch;
 mod watcher;

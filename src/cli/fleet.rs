@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use edgeward_core::model::node::Node;
+use edgeward_core::model::remembered_node::RememberedNode;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::slo::Class;
 use edgeward_core::model::snapshot::{Site, Snapshot};
@@ -13,7 +14,8 @@ use edgeward_core::units::{Bytes, Micros, Millicores, Moment};
 use edgeward_core::wire::fleet_file;
 
 use super::cluster::Cluster;
-use super::{documents, trimmed};
+use super::installed::{self, LEASE};
+use super::{documents, sentence, trimmed};
 use crate::inspect;
 use crate::inspect::Listing;
 use crate::instruments::logs::{self, LogFormat};
@@ -29,6 +31,10 @@ pub(super) struct Fleet {
     /// Configuration (docs/configuration.md): a file, or a directory with the keys of a ConfigMap; defaults without.
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
+
+    /// Namespace of edgeward itself, which keeps there what it remembers of nodes of clouds.
+    #[arg(long, value_name = "NAME", default_value = installed::NAMESPACE)]
+    namespace: String,
 
     #[command(flatten)]
     cluster: Cluster,
@@ -59,7 +65,15 @@ impl Fleet {
         let clock = Clock::start();
         let (snapshot, now) = self.cluster.ask(async |connection| {
             let config = inspect::sites_in_use(connection, config).await?;
-            let Listing { mut cache, .. } = inspect::list_and_probe(connection, &config, clock, &metrics).await?;
+            let (listing, remembered) = tokio::join!(
+                inspect::list_and_probe(connection, &config, clock, &metrics),
+                inspect::site_memory(connection, &self.namespace, LEASE, clock),
+            );
+            let Listing { mut cache, .. } = listing?;
+            match remembered {
+                Ok(nodes) => cache.remember(&nodes),
+                Err(error) => tracing::warn!("not taken into account: {}", sentence(&error)),
+            }
             for fault in cache.faults() {
                 tracing::warn!(
                     node = &*fault.node,
@@ -95,6 +109,9 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
         sites.add_row(site_row(site, now));
         for node in site.nodes() {
             nodes.add_row(node_row(site, node));
+        }
+        for gone in &*site.remembered {
+            nodes.add_row(gone_row(site, gone, now));
         }
         for (namespace, controller, pods) in site.closed.iter() {
             let name = site.name();
@@ -145,6 +162,23 @@ fn node_row(site: &Site, node: &Node) -> [String; 6] {
         cpu(node.used.cpu.0, node.allocatable.cpu.0),
         memory(node.used.memory.0, node.allocatable.memory.0),
         format!("{}/{}", node.pods, node.slots),
+    ]
+}
+
+/// A node that may be back, with what it could hold.
+fn gone_row(site: &Site, gone: &RememberedNode, now: Moment) -> [String; 6] {
+    let node = &gone.node;
+    let state = match gone.gone_since {
+        Some(since) => format!("gone {} s", now.since(since).0 / 1_000_000),
+        None => "gone".to_owned(),
+    };
+    [
+        node.name.to_string(),
+        site.name().to_owned(),
+        state,
+        cpu(node.allocatable.cpu.0, node.allocatable.cpu.0),
+        memory(node.allocatable.memory.0, node.allocatable.memory.0),
+        format!("0/{}", node.slots),
     ]
 }
 

@@ -13,7 +13,7 @@ use crate::inspect::Connection;
 use crate::sources::configuration::ConfigMapName;
 
 /// Where edgeward runs, unless told otherwise.
-const NAMESPACE: &str = "edgeward-system";
+pub(super) const NAMESPACE: &str = "edgeward-system";
 
 /// The domain that commands assume where none is named.
 pub(super) const DOMAIN: &str = "example.io";

@@ -126,7 +126,16 @@ impl Why {
         let record = pod.record(&json, &config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
         policies.apply(&mut pod, namespace, &config.keys);
-        let Listing { mut cache, held } = inspect::list_and_probe(connection, &config, clock, metrics).await?;
+        let home = self.installed.namespace();
+        let (listing, remembered) = tokio::join!(
+            inspect::list_and_probe(connection, &config, clock, metrics),
+            inspect::site_memory(connection, &home, LEASE, clock),
+        );
+        let Listing { mut cache, held } = listing?;
+        match remembered {
+            Ok(nodes) => cache.remember(&nodes),
+            Err(error) => notes.push(format!("not taken into account: {}", sentence(&error))),
+        }
         let site = cache.site_of(&record).map(|site| site.name.clone());
         // Its own room counts as free.
         cache.delete_pod(&record.uid);
@@ -157,7 +166,6 @@ impl Why {
         let verdict = decide(&workload, &Room::new(&snapshot, &ledger, queue_key), &config, now);
         let queue = match &record.held {
             Some(pod) => {
-                let home = self.installed.namespace();
                 let lead = connection.lead(&home, LEASE, clock).await.unwrap_or_else(|error| {
                     notes.push(format!("not taken into account: {}", sentence(&error)));
                     None

@@ -176,7 +176,13 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
         ),
         (None, Some(site), _) if nodes == 0 => (
             "Missing",
-            format!("none of {} nodes is Ready and not cordoned", site.nodes.len()),
+            match site.remembered.len() {
+                0 => format!("none of {} nodes is Ready and not cordoned", site.nodes.len()),
+                gone => format!(
+                    "none of {} nodes is Ready and not cordoned; {gone} that are gone are remembered",
+                    site.nodes.len()
+                ),
+            },
         ),
         (None, Some(site), None) if is_cloud && site.definition.probes.is_empty() => {
             ("Unreachable", "no probes: nothing is known of the WAN".to_owned())

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use edgeward_core::config::{Config, sites};
+use edgeward_core::model::remembered_node::RememberedNode;
 use edgeward_core::placement::policy::Seen;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
@@ -12,11 +13,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Connection;
-use crate::api::Site;
+use crate::api::{Site, site_memory_of};
+use crate::platform::clock::Clock;
 use crate::sources::configuration::{ConfigMapName, Outcome, read_config_map};
 use crate::sources::objects::is_installed;
 use crate::sources::raw::Raw;
-use crate::sources::{policies as slo_policies, sites as objects};
+use crate::sources::{policies as slo_policies, site_memory, sites as objects};
 
 /// All objects of a kind, each as `read` has it; `None` while the definition is not installed.
 ///
@@ -76,4 +78,19 @@ pub async fn config_map(connection: &Connection, name: &ConfigMapName) -> anyhow
     let map = api.get_opt(&name.name).await;
     let map = map.map_err(|error| connection.failure(&format!("cannot get ConfigMap {name}"), error))?;
     Ok(map.map(|map| read_config_map(map, &name.namespace)))
+}
+
+/// What the edgeward of this Service remembers of the nodes of clouds, read once.
+///
+/// # Errors
+/// It cannot be read. That there is nothing is no error.
+pub async fn site_memory(
+    connection: &Connection,
+    namespace: &str,
+    service: &str,
+    clock: Clock,
+) -> anyhow::Result<Vec<RememberedNode>> {
+    let (maps, name) = (Api::namespaced(connection.client(), namespace), site_memory_of(service));
+    let read = site_memory::get(&maps, &name, clock).await;
+    read.map_err(|error| connection.failure(&format!("cannot get ConfigMap {namespace}/{name}"), error))
 }

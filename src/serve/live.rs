@@ -11,10 +11,12 @@ use edgeward_core::queue::Plan;
 use tokio::sync::watch;
 
 use crate::admission::Phase;
+use crate::api::site_memory_of;
 use crate::controllers::backstop::Backstop;
 use crate::controllers::events::Recorder;
 use crate::controllers::executor::Executor;
 use crate::controllers::lease::{Election, Leadership};
+use crate::controllers::site_memory::SiteMemory;
 use crate::controllers::status::{self, Views};
 use crate::instruments::metrics::Metrics;
 use crate::instruments::recording::Recording;
@@ -95,6 +97,13 @@ pub(super) async fn view(
         clock,
         metrics: metrics(),
     };
+    let memory = SiteMemory {
+        client: client.clone(),
+        namespace: service.namespace.clone(),
+        name: site_memory_of(&service.name),
+        shared: Arc::clone(&shared),
+        clock,
+    };
     let views = Views {
         seen: sites_seen,
         shared: Arc::clone(&shared),
@@ -113,7 +122,10 @@ pub(super) async fn view(
             policies.follow(client.clone(), metrics(), || policies_listed.met()),
         ),
         Task::endless("settings", versions.clone().send_settings(changes.clone())),
-        Task::endless("watches", cluster.clone().follow(versions.clone(), metrics())),
+        Task::endless(
+            "watches",
+            cluster.clone().follow(versions.clone(), service.clone(), metrics()),
+        ),
         Task::endless(
             "replicas",
             cluster
@@ -137,6 +149,7 @@ pub(super) async fn view(
         Task::endless("Events on pods", recorder.run(leadership.clone())),
         Task::endless("release of held pods", executor.run(leadership.clone())),
         Task::endless("backstop", backstop.run(leadership.clone())),
+        Task::endless("memory of sites", memory.run(leadership.clone())),
         Task::endless(
             "status of sites",
             status::of_sites(views, client.clone(), clock, leadership.clone()),

@@ -29,10 +29,13 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tower::Service;
 
+use crate::api::site_memory_of;
 use crate::instruments::metrics::Metrics;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 use crate::sources::raw::Raw;
+use crate::sources::replicas::Service as OwnService;
+use crate::sources::site_memory;
 use crate::sources::watcher;
 
 /// How many lists may break off before pages are tried instead of a stream: a list that takes longer than a watch is open
@@ -106,7 +109,14 @@ impl Cluster {
 
     /// Watches nodes, pods and namespaces, for ever. Where sites change, everything is listed again, to be counted by the new
     /// ones.
-    pub async fn follow(self, mut versions: Versions, metrics: Arc<Metrics>) {
+    ///
+    /// Before nodes are listed it is told which there were once: those that are not listed then are gone.
+    pub async fn follow(self, mut versions: Versions, service: OwnService, metrics: Arc<Metrics>) {
+        let (namespace, name) = (&service.namespace, site_memory_of(&service.name));
+        let known = site_memory::follow(self.client(), namespace, &name, self.changes.clock).await;
+        if !known.is_empty() {
+            self.changes.send(Change::SiteMemory(known)).await;
+        }
         let mut in_use = Some(versions.next().await);
         while let Some(config) = in_use {
             self.changes.send(Change::Sites(Arc::clone(&config))).await;

@@ -2,6 +2,7 @@
 //!
 //! Whoever holds the Lease releases every pod behind the gate of its domain, so these tests have domains of their own.
 
+pub(crate) mod away;
 pub(crate) mod gate;
 pub(crate) mod history;
 pub(crate) mod limits;

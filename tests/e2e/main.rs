@@ -21,7 +21,7 @@ use edgeward_harness::side_by_side::Needs::{Cluster, Domain, Nodes};
 
 use crate::commands::{check, fleet_command, why};
 use crate::configuration::{custom_resources, validation};
-use crate::held::{gate, limits, queue, release};
+use crate::held::{away, gate, limits, queue, release};
 use crate::install::{chart, quick_start};
 use crate::leader::{backstop, events, loop_guard};
 use crate::load::{burst, rollout};
@@ -169,6 +169,8 @@ const TESTS: &[Test] = &[
     ("fleet_command::the_real_answer", Nodes, fleet_command::the_real_answer),
     ("release::uninstall", Nodes, release::uninstall),
     ("release::with_kubectl_alone", Nodes, release::with_kubectl_alone),
+    ("away::until_the_site_is_back", Domain, away::until_the_site_is_back),
+    ("away::nothing_is_held", Nodes, away::nothing_is_held),
     ("held::until_the_wan_is_back", Domain, held::until_the_wan_is_back),
     ("held::behind_other_gates", Domain, held::behind_other_gates),
     ("live::quiet_cluster", Cluster, live::connection::quiet_cluster),

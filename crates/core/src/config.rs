@@ -65,6 +65,8 @@ pub struct Config {
     pub loss_threshold: Permille,
     /// Age from which telemetry is stale.
     pub telemetry_ttl: Micros,
+    /// How long a cloud's node is remembered after it was deleted; zero: not at all.
+    pub site_memory: Micros,
     /// How long a reservation waits for its pod; zero switches reservations off.
     pub reservation_ttl: Micros,
     /// How many replicas decide; `None` where our own Service tells.
@@ -148,6 +150,7 @@ impl Default for Config {
             rtt_threshold: Micros::from_millis(100),
             loss_threshold: Permille(20),
             telemetry_ttl: Micros::from_secs(60),
+            site_memory: Micros::from_secs(3_600),
             reservation_ttl: Micros::from_secs(3),
             replicas: None,
             models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
@@ -338,6 +341,7 @@ mod tests {
             "rttThresholdMs": 80.5,
             "lossThresholdPct": 1.5,
             "telemetryCacheTTL": "2m",
+            "siteMemory": "90m",
             "reservationTTL": "0s",
             "replicas": 3,
             "models": {"batch": {"alpha": 0.25, "beta": 7}},
@@ -377,6 +381,7 @@ mod tests {
         assert_eq!(config.rtt_threshold, Micros(80_500));
         assert_eq!(config.loss_threshold, Permille(15));
         assert_eq!(config.telemetry_ttl, Micros::from_secs(120));
+        assert_eq!(config.site_memory, Micros::from_secs(5_400));
         assert_eq!(config.reservation_ttl, Micros(0));
         assert_eq!(config.replicas, Some(3));
         assert_eq!(
@@ -427,6 +432,7 @@ mod tests {
                 "rttThresholdMs": 0,
                 "lossThresholdPct": 2.25,
                 "telemetryCacheTTL": "soon",
+                "siteMemory": "25h",
                 "reservationTTL": "25h",
                 "models": {"quick": {}, "batch": {"alpha": -1}},
                 "minObservations": 0,
@@ -438,7 +444,7 @@ mod tests {
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, probing, enableOffload, \
                  invalidSlo, onNoCapacity, holdClasses, holdLimits, waitForTerminating, foreignGates, maxPriority, \
                  cloudPodDeletionCost, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
-                 reservationTTL, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents, backstop, \
+                 siteMemory, reservationTTL, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents, backstop, \
                  loopGuard",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
                 "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
@@ -460,6 +466,7 @@ mod tests {
                 "rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
                 "lossThresholdPct: 2.25 is not a percentage from 0.1 to 100 with at most one decimal",
                 "telemetryCacheTTL: \"soon\" is not a duration from 1ms to 24h, such as 60s or 1m30s",
+                "siteMemory: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
                 "reservationTTL: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
                 "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
                 "models.quick: is not a class; there are latency, throughput, batch",

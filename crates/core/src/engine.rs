@@ -22,7 +22,9 @@ use crate::model::node::NodeId;
 use crate::model::pod_record::{OtherDomainPod, PodRecord};
 use crate::model::site::are_same_places;
 use crate::model::snapshot::Snapshot;
+use crate::placement::away;
 use crate::placement::ledger::Ledger;
+use crate::placement::verdict::Reason;
 use crate::queue::{Plan, Waitlist};
 use crate::units::{Moment, Now};
 use crate::wire::pod::ObservedDecision;
@@ -283,8 +285,17 @@ impl Engine {
             site: self.cache.site_of(pod).map(|site| (site.name.clone(), site.kind)),
             gated: pod.gated,
             request: pod.request.clone(),
+            awaited: self.awaited(pod, at),
             decided: (**decided).clone(),
         })))
+    }
+
+    /// Which sites a pod waits for that is held for one that is away, and why, as of now.
+    fn awaited(&self, pod: &PodRecord, at: Now) -> Option<String> {
+        let held = pod.held.as_deref()?;
+        let waits_for_site = held.reason.as_deref() == Some(Reason::HeldSiteAway.as_str());
+        let awaited = || away::awaited(&held.workload, &self.shared.snapshot(), &self.config, at.moment);
+        waits_for_site.then(awaited)?
     }
 
     /// Publishes a snapshot as of now: [`Self::prepare`] and [`Self::commit`] in one.
@@ -402,6 +413,7 @@ fn apply(cache: &mut Cache, at: Moment, change: &Change, reserved_node: Option<N
     match change {
         Change::Node(node) => cache.apply_node((**node).clone()),
         Change::NodeGone(name) => cache.delete_node(name),
+        Change::SiteMemory(nodes) => cache.remember(nodes),
         Change::Pod(pod) => cache.apply_pod(pod, reserved_node, at),
         Change::PodGone(uid) => cache.delete_pod(uid),
         Change::Namespace(name, is_managed) => cache.apply_namespace(name, *is_managed),

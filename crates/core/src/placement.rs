@@ -1,5 +1,6 @@
 //! Where a pod goes: the decision, what it reads, and what it writes.
 
+pub mod away;
 mod choice;
 pub mod decide;
 mod estimate;

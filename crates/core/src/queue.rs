@@ -4,7 +4,7 @@
 //! Every replica keeps the list and makes the same plan of the same snapshot: its claims keep the room for those who are
 //! ahead. One replica carries the plan out.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::config::Config;
@@ -57,10 +57,15 @@ impl HeldPod {
         self.reason.as_deref() == Some(Reason::HeldForeignGate.as_str())
     }
 
+    /// Whether it is for a site that is away that it waits, by its annotation.
+    fn waits_for_site(&self) -> bool {
+        self.reason.as_deref() == Some(Reason::HeldSiteAway.as_str())
+    }
+
     /// When it should have been released, by its annotations and at this time; `None` where nobody can know, as long as it waits
-    /// for others.
+    /// for others or for a site that is away.
     pub fn limit(&self, config: &Config, now: jiff::Timestamp) -> Option<jiff::Timestamp> {
-        if self.waited_for_others() || self.workload.has_other_gates(&config.keys) {
+        if self.waited_for_others() || self.waits_for_site() || self.workload.has_other_gates(&config.keys) {
             return None;
         }
         let since = self.stated.filter(|at| *at <= now).or(self.created)?;
@@ -108,7 +113,7 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Pods that are held, those of other gates too.
     pub held: usize,
-    /// Since when the pod is held that is held longest, of those that do not wait for others.
+    /// Since when the pod is held that is held longest, of those that wait neither for others nor for a site that is away.
     pub oldest: Option<Moment>,
     /// How many decisions it took; a plan that goes on counts its own.
     pub decisions: usize,
@@ -288,7 +293,7 @@ impl Waitlist {
                 .filter_map(|(node, claim)| (!claim.has_room).then_some(node))
                 .collect(),
             claims,
-            unplaceable: HashSet::new(),
+            unplaceable: HashMap::new(),
             steps,
             decisions: 0,
             comparisons: 0,
@@ -328,7 +333,8 @@ impl Waitlist {
             Some(_) => steps.clone(),
             None => vec![],
         };
-        let ours = self.pods.values().filter(|entry| !entry.pod.waited_for_others());
+        let is_limited = |entry: &&Entry| !entry.pod.waited_for_others() && !entry.pod.waits_for_site();
+        let ours = self.pods.values().filter(is_limited);
         Plan {
             steps,
             held: self.pods.len(),
@@ -395,8 +401,8 @@ struct Planning<'p> {
     /// Nodes that are claimed by a pod which does not fit there yet.
     claimed_nodes: BTreeSet<NodeId>,
     /// Pods for which there is no room, nor a node to claim, each on behalf of all that are like it: there is only less for
-    /// those that come later.
-    unplaceable: HashSet<(&'p Workload<'static>, Age)>,
+    /// those that come later. And why it waits.
+    unplaceable: HashMap<(&'p Workload<'static>, Age), Reason>,
     steps: Vec<Step>,
     decisions: usize,
     /// What all of it took so far.
@@ -422,11 +428,11 @@ impl<'p> Planning<'p> {
         }
         let held = self.now.moment.since(entry.since);
         let kind = (&pod.workload, Age::of(pod, self.config, held));
-        if self.unplaceable.contains(&kind) {
-            self.update_reason(entry, Reason::HeldNoCapacity);
+        if let Some(reason) = self.unplaceable.get(&kind) {
+            self.update_reason(entry, *reason);
             return true;
         }
-        let nodes: usize = self.snapshot.sites.iter().map(|site| site.nodes.len()).sum();
+        let nodes = self.snapshot.shapes();
         let comparisons = comparisons(&pod.workload, self.snapshot);
         let cost = comparisons.saturating_add(nodes);
         // One can always be decided about.
@@ -452,13 +458,18 @@ impl<'p> Planning<'p> {
                 claim.into_iter().for_each(|(node, claim)| self.claims.add(node, claim));
                 self.step(entry, PlanAction::Release);
             }
+            // It wants no room that there is, and keeps nobody from any.
+            Action::Hold if verdict.reason == Reason::HeldSiteAway => {
+                self.unplaceable.insert(kind, verdict.reason);
+                self.update_reason(entry, verdict.reason);
+            }
             Action::Hold => {
                 let kept = self.node_to_claim(pod, &verdict, &room, held);
                 if let Some((node, site)) = kept {
                     self.claimed_nodes.insert(node);
                     self.claims.add(node, self.claim(pod, queue_key, site, false));
                 } else if verdict.reason == Reason::HeldNoCapacity {
-                    self.unplaceable.insert(kind);
+                    self.unplaceable.insert(kind, verdict.reason);
                 }
                 self.claims.leave_waiting(queue_key);
                 self.update_reason(entry, verdict.reason);

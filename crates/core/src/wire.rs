@@ -3,6 +3,7 @@
 pub mod fleet_file;
 pub mod node;
 pub mod pod;
+pub mod remembered_nodes;
 
 use serde_json::{Value, json};
 

@@ -17,6 +17,8 @@ enum Scope {
     Home,
     /// Of the Lease in edgeward's own namespace.
     Lease,
+    /// Of the ConfigMap in which it keeps what it knows of nodes of clouds.
+    SiteMemory,
     /// Of the ConfigMap with the configuration.
     Configuration,
     /// Where the definition of Site is installed.
@@ -33,6 +35,9 @@ enum Scope {
     Registration,
 }
 
+/// In edgeward's own namespace, as `deploy/base` has it.
+const SITE_MEMORY: &str = "edgeward-site-memory";
+
 /// Rights that are needed together: of which resource of a group, to do what, where, and for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Need([&'static str; 2], &'static [&'static str], Scope, &'static str);
@@ -40,7 +45,7 @@ struct Need([&'static str; 2], &'static [&'static str], Scope, &'static str);
 const VIEW: &[&str] = &["list", "watch"];
 
 /// Those of docs/live-view.md and, of the ConfigMap, the backstop and certificates, docs/operations.md.
-const NEEDS: [Need; 17] = [
+const NEEDS: [Need; 19] = [
     Need(["", "nodes"], VIEW, Scope::Everywhere, "it decides nothing without"),
     Need(["", "pods"], VIEW, Scope::Everywhere, "it decides nothing without"),
     Need(
@@ -78,6 +83,18 @@ const NEEDS: [Need; 17] = [
         &["create"],
         Scope::Home,
         "nobody leads, and held pods are never released without",
+    ),
+    Need(
+        ["", "configmaps"],
+        &["get", "update"],
+        Scope::SiteMemory,
+        "a restart forgets clouds whose nodes are gone, and what only they could hold goes to the edge, without",
+    ),
+    Need(
+        ["", "configmaps"],
+        &["create"],
+        Scope::Home,
+        "a restart forgets clouds whose nodes are gone, and what only they could hold goes to the edge, without",
     ),
     Need(
         ["", "configmaps"],
@@ -161,6 +178,7 @@ impl Installation<'_> {
             Scope::Everywhere => everywhere(true),
             Scope::Home => Some((Some(self.home), None)),
             Scope::Lease => Some((Some(self.home), Some(LEASE))),
+            Scope::SiteMemory => Some((Some(self.home), Some(SITE_MEMORY))),
             Scope::Configuration => match self.place {
                 Place::Map(map) => Some((Some(&map.namespace), Some(&map.name))),
                 Place::Path(_) => None,

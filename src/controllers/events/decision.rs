@@ -124,7 +124,12 @@ pub(super) fn events_of(observed: &ObservedDecision, now: Timestamp) -> Vec<PodE
     let place = site.map(|(name, _)| format!("site {name}")).unwrap_or_default();
     let is_placed = match (family, kind) {
         ("held", _) if observed.gated => {
-            add(PodReason::Held, note(observed, "held"));
+            let awaited = observed.awaited.as_deref();
+            let what = awaited.map_or_else(
+                || "held".to_owned(),
+                |sites| format!("held until a site is back: {sites}"),
+            );
+            add(PodReason::Held, note(observed, &what));
             false
         }
         ("released", Some(_)) if !observed.gated => {
@@ -253,10 +258,11 @@ pub fn in_words(reason: &str) -> String {
         "cloud_best_effort" => "no site meets its time, and this cloud comes closer",
         "cloud_pinned_by_pod" => "the pod's own constraints leave only the cloud",
         "held_no_capacity" => "no site has room for it; it waits behind our scheduling gate",
+        "held_site_away" => "only a site that is away could hold it; it waits behind our scheduling gate",
         "held_terminating" => "pods that are terminating make room for it; it waits behind our scheduling gate",
         "held_foreign_gate" => "it is decided when the other scheduling gates are gone",
         "released_edge" | "released_cloud" => "there is room for it now",
-        "released_timeout" => "it was held for as long as its class may be, and there was no room",
+        "released_timeout" => "it was held for as long as it may be, and there was no room",
         _ => return reason.replace('_', " "),
     };
     words.to_owned()

@@ -86,6 +86,11 @@ impl<'run> Nodes<'run> {
         json!({"key": LABEL, "value": self.name, "effect": "NoSchedule"})
     }
 
+    /// The nodeSelector of a site's placement.
+    pub fn selector(&self, site: &str) -> Value {
+        json!({LABEL: self.label(site)})
+    }
+
     /// The placement of the edge site, as a pod's spec has it.
     pub fn edge_placement(&self) -> Value {
         json!({"nodeSelector": {LABEL: self.label("edge")}, "tolerations": [self.toleration()]})
@@ -131,7 +136,12 @@ impl<'run> Nodes<'run> {
 
     /// A node has so much CPU from now on.
     pub fn resize(&self, node: &str, cpu: &str) -> Result<()> {
-        let resources = json!({"cpu": cpu});
+        self.provide(node, "cpu", cpu)
+    }
+
+    /// A node has so much of a resource from now on.
+    pub fn provide(&self, node: &str, resource: &str, amount: &str) -> Result<()> {
+        let resources = json!({resource: amount});
         let patch = json!({"status": {"allocatable": resources, "capacity": resources}}).to_string();
         let args = [
             "patch",

@@ -13,6 +13,7 @@ mod queues;
 mod request_sum;
 mod schedulers;
 mod scheduling_state;
+mod site_memory;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use measured::Measured;
 use queues::Queues;
 use request_sum::RequestSum;
 use scheduling_state::UnboundPods;
+use site_memory::SiteMemory;
 
 words! {
     /// What is watched.
@@ -74,6 +76,7 @@ pub struct Cache {
     names_seen: HashSet<Arc<str>>,
     lists: BTreeMap<Kind, List>,
     faults: BTreeSet<NodeFault>,
+    memory: SiteMemory,
     /// The highest SLO priority by namespace.
     priority_caps: BTreeMap<Box<str>, u8>,
     /// Whether a pod stands behind those that are pending, room or not.
@@ -225,18 +228,20 @@ impl Cache {
         Self {
             sites: config.sites.iter().map(entry).collect(),
             measured: Measured::new(config),
+            memory: SiteMemory::new(config),
             priority_caps: config.priority_caps.clone(),
             is_queue_of_pending: config.queue_model == QueueModel::Pending,
             ..Self::default()
         }
     }
 
-    /// An empty cache of the sites of this configuration, which knows what was measured and not by the sites alone, and which
-    /// schedulers there are.
+    /// An empty cache of the sites of this configuration, which knows what was measured and not by the sites alone, which
+    /// schedulers there are, and what nodes there were.
     pub fn successor(&self, config: &Config) -> Self {
         let mut successor = Self::new(config);
         successor.set_telemetry(self.telemetry().clone());
         successor.unbound_pods.schedulers = self.unbound_pods.schedulers.without_pods();
+        successor.remember(&self.known_shapes());
         successor
     }
 
@@ -266,6 +271,7 @@ impl Cache {
         let id = self.node_id(&node.name);
         let listed = self.list(Kind::Nodes).began;
         let (site, claimants) = self.claimants(&node);
+        self.memory.seen(&node);
         let Some(entry) = self.nodes.get_mut(&id) else { return };
         entry.listed = listed;
         let is_same = |old: &Node| {
@@ -303,9 +309,10 @@ impl Cache {
         self.delta.gained.insert(id);
     }
 
-    /// A node is gone. Its pods stay until they are gone themselves.
+    /// A node is gone. Its pods stay until they are gone themselves; and what a cloud's node could hold is remembered.
     pub fn delete_node(&mut self, name: &str) {
         let Some(&id) = self.names.get(name) else { return };
+        self.remember_deleted(id);
         self.faults.retain(|fault| *fault.node != *name);
         self.move_to(id, None);
         if let Some(entry) = self.nodes.get_mut(&id) {
@@ -336,6 +343,7 @@ impl Cache {
                 let gone = self.nodes.values().filter(|entry| entry.known && entry.listed != began);
                 let gone: Vec<_> = gone.map(|entry| Arc::clone(&entry.node.name)).collect();
                 gone.iter().for_each(|name| self.delete_node(name));
+                self.remember_missing();
             }
             Kind::Pods => {
                 let gone = self.pods.iter().filter(|(_, entry)| entry.listed != began);
@@ -385,7 +393,8 @@ impl Cache {
 
     /// When something changes by the mere passing of time.
     pub fn next_change(&self) -> Option<Moment> {
-        self.unbound_pods.next_change()
+        let all = [self.unbound_pods.next_change(), self.memory.next_end()];
+        all.into_iter().flatten().min()
     }
 
     /// The revision that [`Self::publish`] publishes next.
@@ -398,6 +407,7 @@ impl Cache {
         self.update_unbound(now);
         self.recount();
         self.measure(now);
+        self.publish_memory(now);
         self.revision += 1;
         let queues = self.queues.by_site(self.sites.len());
         let assumed: Vec<_> = self.assumed_nodes.iter().filter_map(|id| self.nodes.get(id)).collect();

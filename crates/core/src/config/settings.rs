@@ -84,6 +84,9 @@ settings! { Config:
         "Packet loss from which on a cloud site is degraded";
     telemetry_ttl = "telemetryCacheTTL", Duration("1ms", "24h"), Value("60s"),
         "Age beyond which a measurement is stale";
+    site_memory = "siteMemory", Duration("0s", "24h"), Value("1h"),
+        "How long a cloud's node counts after it was deleted, as what the cloud [could hold when it is \
+         back](decision.md#for-a-site-that-is-away). `0s`: not at all";
     reservation_ttl = "reservationTTL", Duration("0s", "24h"), Value("3s"),
         "How long room stays [reserved](decision.md#reservations) for a pod that does not appear. `0s` switches \
          reservations off. Without effect while the fleet comes from a file";

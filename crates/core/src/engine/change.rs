@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::model::link::Link;
 use crate::model::node::Node;
 use crate::model::pod_record::PodRecord;
+use crate::model::remembered_node::RememberedNode;
 
 /// Something that a source has seen.
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ pub enum Change {
     Pod(Box<PodRecord>),
     /// The pod of this uid is gone.
     PodGone(Box<str>),
+    /// Nodes of clouds that there were once; those that are not listed are gone.
+    SiteMemory(Vec<RememberedNode>),
     /// A namespace is there, and whether it is opted in.
     Namespace(Box<str>, bool),
     /// The WAN towards a site, as probes have it.
@@ -58,6 +61,7 @@ impl Change {
             | Change::Settings(_)
             | Change::Sites(_)
             | Change::FirstRound(_)
+            | Change::SiteMemory(_)
             | Change::Replicas(_)
             | Change::WatchLost(_) => return None,
         })

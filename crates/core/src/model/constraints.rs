@@ -298,6 +298,24 @@ impl Taint {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")
     }
 
+    /// Whether Kubernetes sets it with a condition of the node, and takes it away again. Source: `k8s.io/api/core/v1`,
+    /// `well_known_taints.go`; `k8s.io/cloud-provider/api`.
+    pub fn is_condition(&self) -> bool {
+        const CONDITIONS: [&str; 10] = [
+            "node.kubernetes.io/not-ready",
+            "node.kubernetes.io/unreachable",
+            "node.kubernetes.io/unschedulable",
+            "node.kubernetes.io/memory-pressure",
+            "node.kubernetes.io/disk-pressure",
+            "node.kubernetes.io/pid-pressure",
+            "node.kubernetes.io/network-unavailable",
+            "node.kubernetes.io/out-of-service",
+            "node.cloudprovider.kubernetes.io/uninitialized",
+            "node.cloudprovider.kubernetes.io/shutdown",
+        ];
+        CONDITIONS.contains(&&*self.key)
+    }
+
     /// The taint that a cordoned node stands for. Source: `nodeunschedulable.Filter`.
     pub fn unschedulable() -> Taint {
         Taint {

@@ -70,6 +70,27 @@ impl Node {
         let mut hard = self.taints.iter().filter(|taint| taint.is_hard());
         hard.all(|taint| is_tolerated(taint, tolerations.clone()))
     }
+
+    /// The same of those taints that do not pass with a condition of the node.
+    pub fn is_tolerated_when_healthy<'t>(&self, tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone) -> bool {
+        let lasting = |taint: &&Taint| taint.is_hard() && !taint.is_condition();
+        let mut lasting = self.taints.iter().filter(lasting);
+        lasting.all(|taint| is_tolerated(taint, tolerations.clone()))
+    }
+
+    /// What stays of it when it is gone: name, labels, lasting taints, and what it could hold when empty.
+    #[must_use]
+    pub fn shape(&self) -> Node {
+        let lasting = self.taints.iter().filter(|taint| !taint.is_condition());
+        Node {
+            name: Arc::clone(&self.name),
+            labels: self.labels.clone(),
+            taints: lasting.cloned().collect(),
+            allocatable: self.allocatable.clone(),
+            slots: self.slots,
+            ..Node::default()
+        }
+    }
 }
 
 fn is_tolerated<'t>(taint: &Taint, mut tolerations: impl Iterator<Item = &'t Toleration<'t>>) -> bool {

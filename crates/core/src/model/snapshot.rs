@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::claims::Claims;
 use super::link::Link;
 use super::node::{AssumedPods, Node};
+use super::remembered_node::RememberedNode;
 use super::site::{SiteDefinition, SiteKind};
 use super::slo::{Class, PerClass};
 use super::workload::Workload;
@@ -46,6 +47,14 @@ impl Snapshot {
         now.since(self.kubernetes_as_of) > ttl
     }
 
+    /// How many nodes a pod's constraints are compared with.
+    pub fn shapes(&self) -> usize {
+        self.sites
+            .iter()
+            .map(|site| site.nodes.len() + site.remembered.len())
+            .sum()
+    }
+
     /// The same, every part of it `by` younger. Cost: does not copy nodes.
     pub fn younger(&self, by: Micros) -> Snapshot {
         let shift = |moment: Moment| moment.after(by);
@@ -53,6 +62,11 @@ impl Snapshot {
         snapshot.kubernetes_as_of = shift(self.kubernetes_as_of);
         for link in snapshot.sites.iter_mut().filter_map(|site| site.link.as_mut()) {
             link.as_of = shift(link.as_of);
+        }
+        for site in snapshot.sites.iter_mut().filter(|site| !site.remembered.is_empty()) {
+            for gone in Arc::make_mut(&mut site.remembered) {
+                gone.gone_since = gone.gone_since.map(shift);
+            }
         }
         snapshot
     }
@@ -65,6 +79,8 @@ pub struct Site {
     pub definition: Arc<SiteDefinition>,
     /// Its nodes, shared between snapshots that do not differ in them.
     pub nodes: Arc<Vec<Arc<Node>>>,
+    /// Those of a cloud that are gone and may be back, by name.
+    pub remembered: Arc<Vec<RememberedNode>>,
     /// The WAN towards it; `None` at the edge, and at a cloud site nothing is known of.
     pub link: Option<Link>,
     /// Pods not yet running there.
@@ -88,6 +104,7 @@ impl Site {
         Self {
             definition,
             nodes: Arc::default(),
+            remembered: Arc::default(),
             link: None,
             queues: vec![],
             assumed: AssumedPods::default(),
@@ -101,6 +118,11 @@ impl Site {
     /// Its nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> + Clone {
         self.nodes.iter().map(|node| &**node)
+    }
+
+    /// Its nodes, and those that are gone: what it could hold when empty.
+    pub fn shapes(&self) -> impl Iterator<Item = &Node> + Clone {
+        self.nodes().chain(self.remembered.iter().map(|gone| &*gone.node))
     }
 
     /// Those of its nodes that are Ready and not cordoned.

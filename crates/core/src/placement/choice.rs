@@ -7,10 +7,11 @@ use crate::model::node::Node;
 use crate::model::site::SiteKind;
 use crate::model::slo::{Intent, Slo};
 use crate::model::workload::Workload;
+use crate::placement::away::{self, Holder};
 use crate::placement::feasibility;
 use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Assessment, Reason, RefusalCode};
-use crate::units::Micros;
+use crate::units::{Micros, Now};
 
 /// One decision under way.
 pub(super) struct Case<'c, 's> {
@@ -18,7 +19,7 @@ pub(super) struct Case<'c, 's> {
     pub(super) intent: &'c Intent,
     pub(super) room: &'c Room<'s, 'c>,
     pub(super) config: &'c Config,
-    pub(super) now: jiff::Timestamp,
+    pub(super) now: Now,
     pub(super) sites: Vec<Assessment<'s>>,
 }
 
@@ -48,15 +49,20 @@ impl<'s> Case<'_, 's> {
         if !edge.allowed {
             return self.choose_among_clouds();
         }
-        let mut clouds = self.clouds().filter(|cloud| !cloud.site.nodes.is_empty()).peekable();
+        let mut clouds = self
+            .clouds()
+            .filter(|cloud| cloud.site.shapes().next().is_some())
+            .peekable();
         if clouds.peek().is_some() && clouds.all(|cloud| !cloud.allowed) {
             return self.to_edge(edge, Reason::EdgePinnedByPod);
         }
         if stale {
-            return match self.is_waiting() {
+            // At the edge it could never run, however old the view is.
+            let held = self.may_hold(edge).then(|| self.beyond_the_edge(edge, None));
+            return held.flatten().unwrap_or_else(|| match self.is_waiting() {
                 true => (Action::Hold, Reason::HeldNoCapacity),
                 false => self.to_edge(edge, Reason::EdgeTelemetryStale),
-            };
+            });
         }
 
         let usable = || self.clouds().filter(|cloud| cloud.is_usable());
@@ -99,16 +105,52 @@ impl<'s> Case<'_, 's> {
         // (d)
         match better {
             Some(cloud) if urgent || self.misses_by_processing(edge) => {
+                return (Action::Place(cloud.site), Reason::CloudBestEffort);
+            }
+            _ => {}
+        }
+        // (e)
+        if let Some(choice) = self.beyond_the_edge(edge, better) {
+            return choice;
+        }
+        match (self.may_hold(edge), better) {
+            (true, _) if !self.is_overdue() => (Action::Hold, Reason::HeldNoCapacity),
+            (true, Some(cloud)) => (Action::Place(cloud.site), Reason::ReleasedTimeout),
+            (true, None) => (Action::Place(edge.site), Reason::ReleasedTimeout),
+            (false, _) => self.to_edge(edge, self.edge_reason(edge)),
+        }
+    }
+
+    /// What becomes of a pod that no edge node could hold even when empty, and no cloud takes now, unless one is `usable`. It
+    /// is never sent to the edge, where it could never run: it waits for a cloud that is away for as long as that counts, and
+    /// for the room of one that is not for as long as its class may be; and it is placed in the cloud where it may not be
+    /// held. `None` for a pod that an edge node could hold, or no cloud either.
+    fn beyond_the_edge(&self, edge: &Assessment<'s>, usable: Option<&Assessment<'s>>) -> Option<(Action<'s>, Reason)> {
+        if edge.fits() || away::could_hold(self.workload, edge.site) {
+            return None;
+        }
+        let holders: Vec<_> = self
+            .clouds()
+            .filter_map(|cloud| Some((cloud, self.holder(cloud)?)))
+            .collect();
+        let there = holders.iter().filter(|(_, holder)| holder.absence.is_none());
+        let there = usable.or_else(|| nearest(there.map(|(cloud, _)| *cloud)));
+        let may_hold = !holders.is_empty() && self.may_hold(edge);
+        Some(match there {
+            None if may_hold => (Action::Hold, Reason::HeldSiteAway),
+            Some(_) if may_hold && !self.is_overdue() => (Action::Hold, Reason::HeldNoCapacity),
+            Some(cloud) if may_hold => (Action::Place(cloud.site), Reason::ReleasedTimeout),
+            there => {
+                let cloud = there.or_else(|| nearest(holders.iter().map(|(cloud, _)| *cloud)))?;
                 (Action::Place(cloud.site), Reason::CloudBestEffort)
             }
-            // (e)
-            better => match (self.may_hold(edge), better) {
-                (true, _) if !self.is_overdue() => (Action::Hold, Reason::HeldNoCapacity),
-                (true, Some(cloud)) => (Action::Place(cloud.site), Reason::ReleasedTimeout),
-                (true, None) => (Action::Place(edge.site), Reason::ReleasedTimeout),
-                (false, _) => self.to_edge(edge, self.edge_reason(edge)),
-            },
-        }
+        })
+    }
+
+    /// The cloud, if the pod may go there and it could hold it when empty.
+    fn holder(&self, cloud: &Assessment<'s>) -> Option<Holder<'s>> {
+        let may_leave = !cloud.is_refused(RefusalCode::NotOffloadable);
+        may_leave.then(|| away::holder(self.workload, cloud.site, self.config, self.now.moment))?
     }
 
     /// Section 7 of docs/decision.md: whether the pod may be held for want of room.
@@ -121,8 +163,8 @@ impl<'s> Case<'_, 's> {
     /// a site would give a RuntimeClass.
     fn may_wait(&self, edge: &Assessment<'s>) -> bool {
         let is_candidate = |cloud: &Assessment<'s>| {
-            // A cloud whose nodes are gone may be back.
-            let may_match = cloud.allowed || cloud.site.nodes.is_empty();
+            // A cloud of which no node is known may have some.
+            let may_match = cloud.allowed || cloud.site.shapes().next().is_none();
             may_match && !cloud.is_refused(RefusalCode::NotOffloadable)
         };
         self.config.holding.classes[self.slo().class]
@@ -148,7 +190,7 @@ impl<'s> Case<'_, 's> {
         let longest = self.config.holding.wait_for_terminating.0.into_iter().max();
         let node = || {
             let longest = longest.unwrap_or_default();
-            feasibility::node_after_terminating(self.workload, edge.site, self.room, longest, self.now)
+            feasibility::node_after_terminating(self.workload, edge.site, self.room, longest, self.now.wall)
         };
         is_wanted.then(node).flatten().filter(|_| self.may_wait(edge))
     }
@@ -168,6 +210,8 @@ impl<'s> Case<'_, 's> {
         match action {
             Action::Place(_) if self.workload.held.is_none() || reason == Reason::ReleasedTimeout => reason,
             Action::Place(_) if self.is_overdue() && reason == Reason::EdgeTelemetryStale => Reason::ReleasedTimeout,
+            // The site that could hold it was waited for, and is forgotten.
+            Action::Place(_) if reason == Reason::EdgeTooLarge => Reason::ReleasedTimeout,
             Action::Place(site) if site.kind() == SiteKind::Edge => Reason::ReleasedEdge,
             Action::Place(_) => Reason::ReleasedCloud,
             Action::Hold | Action::PassThrough | Action::Deny => reason,
@@ -183,7 +227,12 @@ impl<'s> Case<'_, 's> {
         };
         let feasible = nearest(clouds().filter(|cloud| cloud.is_feasible()));
         let usable = || nearest(clouds().filter(|cloud| cloud.is_usable()));
-        match feasible.or_else(usable).or_else(|| nearest(clouds())) {
+        // Never where it could not run while another could hold it, and rather where it need not wait for the site.
+        let is_there = |cloud: &&Assessment<'s>| self.holder(cloud).is_some_and(|holder| holder.absence.is_none());
+        let there = || nearest(clouds().filter(is_there));
+        let holder = || nearest(clouds().filter(|cloud| self.holder(cloud).is_some()));
+        let best = feasible.or_else(usable).or_else(there).or_else(holder);
+        match best.or_else(|| nearest(clouds())) {
             Some(cloud) => (Action::Place(cloud.site), Reason::CloudPinnedByPod),
             None => (Action::PassThrough, Reason::NoSiteMatches),
         }
@@ -291,7 +340,7 @@ impl<'s> Case<'_, 's> {
         ))
     }
 
-    pub(super) fn warnings(&self, reason: Reason) -> Vec<String> {
+    pub(super) fn warnings(&self, action: Action<'_>, reason: Reason) -> Vec<String> {
         let mut warnings = Vec::new();
         match reason {
             Reason::NoSiteMatches => warnings.extend(self.why_no_site_matches()),
@@ -306,6 +355,17 @@ impl<'s> Case<'_, 's> {
                 });
                 let selector = selector.unwrap_or_default();
                 warnings.push(format!("not placed: no node carries the edge label {selector}"));
+            }
+            Reason::HeldSiteAway => {
+                let awaited = self.clouds().filter_map(|cloud| self.holder(cloud));
+                warnings.push(format!("held until a site is back: {}", away::listed(awaited)));
+            }
+            Reason::CloudPinnedByPod | Reason::CloudBestEffort => {
+                let chosen = self.clouds().filter(|cloud| action.is_placement_at(cloud.site));
+                let away = chosen
+                    .filter_map(|cloud| self.holder(cloud))
+                    .find(|holder| holder.absence.is_some());
+                warnings.extend(away.map(|away| format!("Pending until its site is back: {away}")));
             }
             Reason::EdgeTooLarge => {
                 let request = self.workload.request.quantities().collect::<Vec<_>>().join(", ");

@@ -134,7 +134,7 @@ pub fn decide_among<'s>(
         intent,
         room,
         config,
-        now: now.wall,
+        now,
         sites: assess(workload, &intent.slo, candidates, room, config, now),
     };
     let stale = room.snapshot.is_stale(config.telemetry_ttl, now.moment);
@@ -143,7 +143,7 @@ pub fn decide_among<'s>(
         (Action::PassThrough, _) if case.is_waiting() => (Action::Hold, Reason::HeldNoCapacity),
         choice => choice,
     };
-    warnings.extend(case.warnings(reason));
+    warnings.extend(case.warnings(action, reason));
     let waits_for = match reason {
         Reason::HeldTerminating => case.terminating(),
         _ => None,
@@ -238,11 +238,11 @@ fn keeps_waiting(workload: &Workload<'_>, config: &Config) -> Option<Reason> {
     }
 }
 
-/// How many comparisons the pod's constraints and tolerations take on all nodes, at most and once.
+/// How many comparisons the pod's constraints and tolerations take on all nodes, those that are gone included, at most and
+/// once.
 pub(crate) fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     let per_node = workload.constraints.comparisons() + workload.tolerations.len();
-    let nodes: usize = snapshot.sites.iter().map(|site| site.nodes.len()).sum();
-    per_node.saturating_mul(nodes)
+    per_node.saturating_mul(snapshot.shapes())
 }
 
 /// Whether the pod carries a complete and recent placement of ours: the annotations, and in its spec the whole

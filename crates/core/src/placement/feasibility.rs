@@ -15,14 +15,14 @@ use crate::placement::verdict::{Estimate, Refusal, RefusalCode};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 
-/// Whether the pod's own nodeSelector and affinity allow any node of the site. Cost: a pass over its nodes at most,
-/// nothing for a pod without constraints.
+/// Whether the pod's own nodeSelector and affinity allow any node of the site, be it gone for the moment. Cost: a pass over
+/// its nodes at most, nothing for a pod without constraints.
 pub(super) fn allows(workload: &Workload<'_>, site: &Site) -> bool {
+    let mut shapes = site.shapes();
     if workload.constraints.is_empty() {
-        return !site.nodes.is_empty();
+        return shapes.next().is_some();
     }
-    site.nodes()
-        .any(|node| workload.constraints.allow(&node.name, &node.labels))
+    shapes.any(|node| workload.constraints.allow(&node.name, &node.labels))
 }
 
 /// Nodes of the site on which the pod fits beside what they are charged in the snapshot. Cost: a pass over its nodes.
@@ -34,7 +34,7 @@ pub(super) fn candidate_nodes<'n>(workload: &Workload<'_>, site: &'n Site) -> im
 
 /// Whether the scheduler's filters on readiness, labels, taints and cordon let the pod onto the node, once it carries
 /// the site's placement.
-fn may_run(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
+pub(super) fn may_run(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
     node.admits(&workload.constraints, tolerations(workload, site))
 }
 
@@ -44,13 +44,26 @@ fn tolerations<'t>(workload: &'t Workload<'_>, site: &'t Site) -> impl Iterator<
 }
 
 /// For each node of the site that the pod's constraints and tolerations allow: whether it could hold the pod if it
-/// were empty. Cordon and readiness are left out, for they pass.
+/// were empty. Cordon and readiness are left out, for they pass, and nodes that are gone may be back.
 pub(super) fn holds_when_empty(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = bool> {
-    let nothing = Amounts::default();
-    let candidates = site.nodes().filter(|node| {
-        workload.constraints.allow(&node.name, &node.labels) && node.is_tolerated(tolerations(workload, site))
-    });
-    candidates.map(move |node| node.slots > 0 && workload.request.fits(&node.allocatable, &nothing))
+    let candidates = site.shapes().filter(|node| is_meant_for(workload, site, node));
+    candidates.map(|node| could_hold(workload, node))
+}
+
+/// The nodes of the site that are there and could hold the pod if they were empty.
+pub(super) fn holders_when_empty<'n>(workload: &Workload<'_>, site: &'n Site) -> impl Iterator<Item = &'n Node> {
+    let could = |node: &&Node| is_meant_for(workload, site, node) && could_hold(workload, node);
+    site.nodes().filter(could)
+}
+
+/// Whether constraints and tolerations let the pod onto the node, but for what passes with a condition of it.
+fn is_meant_for(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
+    workload.constraints.allow(&node.name, &node.labels) && node.is_tolerated_when_healthy(tolerations(workload, site))
+}
+
+/// Whether the node could hold the pod if it were empty.
+fn could_hold(workload: &Workload<'_>, node: &Node) -> bool {
+    node.slots > 0 && workload.request.fits(&node.allocatable, &Amounts::default())
 }
 
 /// Whether the pod would fit a node of the site once pods of lower priority had left it. A reserved pod that has not
@@ -208,7 +221,7 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
     let tolerated: Vec<&Node> = selected
         .iter()
         .copied()
-        .filter(|node| node.is_tolerated(tolerations(workload, site)))
+        .filter(|node| node.is_tolerated_when_healthy(tolerations(workload, site)))
         .collect();
     let usable: Vec<&Node> = tolerated
         .iter()
@@ -216,9 +229,13 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
         .filter(|node| may_run(workload, site, node))
         .collect();
     if tolerated.is_empty() {
-        return Refusal::new(RefusalCode::NoMatchingNode)
+        let refusal = Refusal::new(RefusalCode::NoMatchingNode)
             .with("nodes", site.nodes.len())
             .with("selectedNodes", selected.len());
+        return match site.remembered.len() {
+            0 => refusal,
+            gone => refusal.with("rememberedNodes", gone),
+        };
     }
     if usable.is_empty() {
         return Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", tolerated.len());

@@ -26,13 +26,16 @@ words! {
         HeldNoCapacity = "held_no_capacity",
         /// The edge has room as soon as pods are gone that are terminating there, for which the pod waits behind our gate.
         HeldTerminating = "held_terminating",
+        /// Only sites that are away could hold the pod, for which it waits behind our gate.
+        HeldSiteAway = "held_site_away",
         /// Others hold the pod behind gates of theirs; it is decided when ours is the last.
         HeldForeignGate = "held_foreign_gate",
         /// Held, then placed on the edge.
         ReleasedEdge = "released_edge",
         /// Held, then placed in the cloud.
         ReleasedCloud = "released_cloud",
-        /// Held for as long as its class may be; placed where it is better off, though that is not good.
+        /// Held for as long as its class may be, or until the site that it waited for was forgotten; placed where it is better
+        /// off, though that is not good.
         ReleasedTimeout = "released_timeout",
         /// Larger than any node it could run on.
         EdgeTooLarge = "edge_too_large",
@@ -60,7 +63,7 @@ words! {
         CloudEdgeNoCapacity = "cloud_edge_no_capacity",
         /// The edge misses the time and the cloud meets it.
         CloudEdgeDeadlineMissed = "cloud_edge_deadline_missed",
-        /// No site meets the time; the cloud comes closer.
+        /// No site meets the time and the cloud comes closer, or only the cloud could ever hold the pod, which may not be held.
         CloudBestEffort = "cloud_best_effort",
         /// The pod's own constraints leave only the cloud.
         CloudPinnedByPod = "cloud_pinned_by_pod",
@@ -106,7 +109,7 @@ impl Reason {
     pub const fn is_hold(self) -> bool {
         matches!(
             self,
-            Reason::HeldNoCapacity | Reason::HeldTerminating | Reason::HeldForeignGate
+            Reason::HeldNoCapacity | Reason::HeldTerminating | Reason::HeldSiteAway | Reason::HeldForeignGate
         )
     }
 }
@@ -274,6 +277,11 @@ pub enum Action<'s> {
 }
 
 impl Action<'_> {
+    /// Whether the pod is placed on this site.
+    pub(super) fn is_placement_at(self, site: &Site) -> bool {
+        matches!(self, Action::Place(chosen) if std::ptr::eq(chosen, site))
+    }
+
     /// `edge`, `cloud`, `hold`, `passthrough` or `deny`.
     pub fn as_str(self) -> &'static str {
         match self {

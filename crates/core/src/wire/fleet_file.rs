@@ -2,7 +2,7 @@
 //!
 //! Schema and defaults: `docs/fleet-file.md`.
 
-mod write;
+pub(super) mod write;
 
 use std::sync::Arc;
 
@@ -15,11 +15,13 @@ use crate::document::{Faults, Field};
 use crate::model::constraints::Taint;
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::node::{AssumedPods, Node, NodeId, PriorityUse, Share, Terminating};
+use crate::model::remembered_node::RememberedNode;
 use crate::model::site::SiteKind;
 use crate::model::slo::{Class, PerClass, Slo};
 use crate::model::snapshot::{ByController, Free, QueueGroup, Site, Snapshot};
 use crate::resources::{Amounts, ResourceList};
 use crate::units::{Bytes, Micros, Millicores, Moment, Quantity};
+use crate::wire::remembered_nodes;
 
 pub use write::write;
 
@@ -30,7 +32,8 @@ pub fn read(document: &Value, config: &Config, now: Moment) -> Result<Snapshot, 
 }
 
 fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
-    let [age, sites_field, nodes_field] = root.object(["ageSeconds", "sites", "nodes"])?;
+    let [age, sites_field, nodes_field, remembered_field] =
+        root.object(["ageSeconds", "sites", "nodes", "rememberedNodes"])?;
     let mut sites = sites_field.clone().required().list().map(|sites| {
         let sites = sites.into_iter().map(|field| (field.clone(), site(field, config, now)));
         sites
@@ -76,6 +79,25 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
     }
 
     let mut sites: Vec<Site> = sites.into_iter().map(|(_, site)| site).collect();
+    let mut gone = std::collections::HashSet::new();
+    for field in remembered_field.list().into_iter().flatten() {
+        let Some(remembered) = remembered(&field, now) else {
+            continue;
+        };
+        let name = &remembered.node.name;
+        if !gone.insert(name.clone()) {
+            field.fault(format!("the name {name:?} is taken by an earlier node"));
+        }
+        let is_over = |since: Moment| now.since(since) >= config.site_memory;
+        if remembered.gone_since.is_some_and(is_over) {
+            continue;
+        }
+        let carries = |site: &&mut Site| remembered.node.labels.contain(site.definition.selector());
+        let mut clouds = sites.iter_mut().filter(|site| site.kind() == SiteKind::Cloud);
+        if let Some(cloud) = clouds.find(carries) {
+            Arc::make_mut(&mut cloud.remembered).push(remembered);
+        }
+    }
     sites.sort_by(|a, b| a.definition.order().cmp(&b.definition.order()));
     Some(Snapshot {
         revision: 1,
@@ -239,6 +261,17 @@ fn free(field: &Field<'_>) -> Free {
     }
 }
 
+/// The field that says for how long a remembered node is gone.
+const GONE_SECONDS: &str = "goneSeconds";
+
+/// A node that is gone.
+fn remembered(field: &Field<'_>, now: Moment) -> Option<RememberedNode> {
+    let (node, age) = remembered_nodes::read_shape(field, GONE_SECONDS)?;
+    let gone_since = age.is_present().then(|| now.before(seconds(&age)));
+    let node = Arc::new(node?);
+    Some(RememberedNode { node, gone_since })
+}
+
 /// A node, and the site to which it says it counts.
 fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
     let [
@@ -333,7 +366,7 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
     Some((node, site))
 }
 
-fn taint(field: &Field<'_>) -> Option<Taint> {
+pub(super) fn taint(field: &Field<'_>) -> Option<Taint> {
     let [key, value, effect] = field.object(["key", "value", "effect"])?;
     let effect = self::effect(&effect.required());
     Some(Taint {
@@ -344,7 +377,7 @@ fn taint(field: &Field<'_>) -> Option<Taint> {
 }
 
 /// A Kubernetes resource map: the amounts, and apart from them the pods.
-fn resources(field: &Field<'_>) -> (Amounts, Option<i64>) {
+pub(super) fn resources(field: &Field<'_>) -> (Amounts, Option<i64>) {
     let mut list = ResourceList::default();
     for (name, field) in field.entries().into_iter().flatten() {
         match field.quantity() {

@@ -51,6 +51,7 @@ impl Cache {
     /// The settings of a newer configuration, whose sites are the same.
     pub fn configure(&mut self, config: &Config) {
         self.measured.configure(config);
+        self.memory.configure(config);
         self.priority_caps = config.priority_caps.clone();
         self.is_queue_of_pending = config.queue_model == QueueModel::Pending;
         self.queues.outdated = true;

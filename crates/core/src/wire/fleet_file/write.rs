@@ -5,13 +5,14 @@ use serde_json::{Map, Value, json};
 use crate::model::constraints::Taint;
 use crate::model::link::Link;
 use crate::model::node::{Node, PriorityUse, Share};
+use crate::model::remembered_node::RememberedNode;
 use crate::model::site::SiteDefinition;
 use crate::model::slo::Class;
 use crate::model::snapshot::{ByController, QueueGroup};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
-use crate::wire::fleet_file::{LinkState, Site, SiteKind, Snapshot};
-use crate::wire::{stated, toleration};
+use crate::wire::fleet_file::{GONE_SECONDS, LinkState, Site, SiteKind, Snapshot};
+use crate::wire::{remembered_nodes, stated, toleration};
 
 /// The oldest that a fleet file calls anything: a year, in milliseconds.
 const OLDEST_MS: u64 = 31_536_000_000;
@@ -27,11 +28,21 @@ pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
         .sites
         .iter()
         .flat_map(|site| site.nodes().map(|node| self::node(node, site, snapshot)));
-    json!({
+    let remembered = snapshot.sites.iter().flat_map(|site| &*site.remembered);
+    object(json!({
         "ageSeconds": age(snapshot.kubernetes_as_of, now),
         "sites": snapshot.sites.iter().map(|site| self::site(site, now)).collect::<Value>(),
         "nodes": nodes.collect::<Value>(),
-    })
+        "rememberedNodes": unless_empty(remembered.map(|node| self::remembered(node, now)).collect()),
+    }))
+}
+
+fn remembered(remembered: &RememberedNode, now: Moment) -> Value {
+    let mut node = remembered_nodes::shape(&remembered.node);
+    if let Some(since) = remembered.gone_since {
+        node[GONE_SECONDS] = age(since, now);
+    }
+    node
 }
 
 fn site(site: &Site, now: Moment) -> Value {
@@ -72,7 +83,7 @@ fn site(site: &Site, now: Moment) -> Value {
 }
 
 /// The object without the fields that are null.
-fn object(mut fields: Value) -> Value {
+pub(in crate::wire) fn object(mut fields: Value) -> Value {
     if let Some(fields) = fields.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }
@@ -80,7 +91,7 @@ fn object(mut fields: Value) -> Value {
 }
 
 /// Null in place of a list or an object that is empty.
-fn unless_empty(value: Value) -> Value {
+pub(in crate::wire) fn unless_empty(value: Value) -> Value {
     match &value {
         Value::Array(list) if list.is_empty() => Value::Null,
         Value::Object(fields) if fields.is_empty() => Value::Null,
@@ -88,7 +99,7 @@ fn unless_empty(value: Value) -> Value {
     }
 }
 
-fn taint(taint: &Taint) -> Value {
+pub(in crate::wire) fn taint(taint: &Taint) -> Value {
     stated([("key", &*taint.key), ("value", &taint.value), ("effect", &taint.effect)])
 }
 
@@ -145,7 +156,7 @@ fn node(node: &Node, site: &Site, snapshot: &Snapshot) -> Value {
     }))
 }
 
-fn resources(amounts: &Amounts, pods: i64) -> Value {
+pub(in crate::wire) fn resources(amounts: &Amounts, pods: i64) -> Value {
     let mut resources = Map::from_iter([("cpu".to_owned(), json!(format!("{}m", amounts.cpu.0)))]);
     let others = [
         ("memory", amounts.memory.0),

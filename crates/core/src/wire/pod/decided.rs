@@ -26,6 +26,8 @@ pub struct ObservedDecision {
     pub gated: bool,
     /// What the pod takes.
     pub request: Amounts,
+    /// Which sites it waits for, and why, if it is held for one that is away.
+    pub awaited: Option<String>,
     /// What it says of its decision.
     pub decided: Decided,
 }

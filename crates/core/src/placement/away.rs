@@ -1,0 +1,105 @@
+//! Clouds that could hold a pod when empty, and why one takes none now: its nodes are gone or not usable, or the WAN towards it
+//! is not good ("For a site that is away" in docs/decision.md).
+
+use std::fmt;
+
+use super::feasibility;
+use crate::config::Config;
+use crate::model::site::SiteKind;
+use crate::model::snapshot::{Site, Snapshot};
+use crate::model::workload::Workload;
+use crate::placement::verdict::RefusalCode;
+use crate::units::Moment;
+use crate::words;
+
+words! {
+    /// Why a cloud that could hold a pod takes none now.
+    pub enum Absence {
+        /// Every node that could hold it was deleted.
+        NodeGone = "node gone",
+        /// Those that are there are not Ready.
+        NotReady = "node NotReady",
+        /// Those that are Ready are cordoned.
+        Cordoned = "node cordoned",
+        /// Nothing answers there.
+        Unreachable = "WAN unreachable",
+        /// RTT or loss is over its threshold.
+        Degraded = "WAN degraded",
+        /// The WAN was not measured lately.
+        Stale = "WAN not measured lately",
+    }
+}
+
+/// A cloud that could hold a pod when empty.
+#[derive(Debug, Clone, Copy)]
+pub struct Holder<'s> {
+    /// The cloud.
+    pub site: &'s Site,
+    /// Why it takes none now, if it is away.
+    pub absence: Option<Absence>,
+}
+
+impl fmt::Display for Holder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.site.name())?;
+        match self.absence {
+            Some(absence) => write!(f, " ({})", absence.as_str()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The cloud as a holder of the pod, if it could hold it when empty. Cost: a pass over its nodes.
+pub(super) fn holder<'s>(workload: &Workload<'_>, cloud: &'s Site, config: &Config, now: Moment) -> Option<Holder<'s>> {
+    if !could_hold(workload, cloud) {
+        return None;
+    }
+    let mut there = feasibility::holders_when_empty(workload, cloud).peekable();
+    let of_nodes = match there.peek() {
+        None => Some(Absence::NodeGone),
+        Some(_) => {
+            let nodes: Vec<_> = there.collect();
+            let is_usable = nodes.iter().any(|node| feasibility::may_run(workload, cloud, node));
+            let is_cordoned = nodes.iter().any(|node| node.ready && node.cordoned);
+            match (is_usable, is_cordoned) {
+                (true, _) => None,
+                (false, true) => Some(Absence::Cordoned),
+                (false, false) => Some(Absence::NotReady),
+            }
+        }
+    };
+    let of_wan = || {
+        let refusal = feasibility::refuse_link(cloud, config, now)?;
+        Some(match refusal.code {
+            RefusalCode::Unreachable => Absence::Unreachable,
+            RefusalCode::Stale => Absence::Stale,
+            _ => Absence::Degraded,
+        })
+    };
+    Some(Holder {
+        site: cloud,
+        absence: of_nodes.or_else(of_wan),
+    })
+}
+
+/// Whether a node of the site could hold the pod when empty, be it gone for the moment.
+pub(super) fn could_hold(workload: &Workload<'_>, site: &Site) -> bool {
+    feasibility::holds_when_empty(workload, site).any(|holds| holds)
+}
+
+/// What a pod waits for that is held for a site that is away, in words: each cloud that could hold it, and why it takes none;
+/// `None` where none could. Cost: a pass over the nodes of all clouds.
+pub fn awaited(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config, now: Moment) -> Option<String> {
+    let slo = &workload.intent.as_ref()?.slo;
+    let offload = config.enable_offload && slo.offload_allowed;
+    let clouds = snapshot.sites.iter().filter(|site| site.kind() == SiteKind::Cloud);
+    let clouds = clouds.filter(|site| feasibility::refuse_offload(workload, offload, site).is_none());
+    let listed = listed(clouds.filter_map(|cloud| holder(workload, cloud, config, now)));
+    Some(listed).filter(|listed| !listed.is_empty())
+}
+
+/// `cloud-a (node gone), cloud-b (WAN unreachable)`.
+pub(super) fn listed<'s>(holders: impl Iterator<Item = Holder<'s>>) -> String {
+    let holders: Vec<_> = holders.map(|holder| holder.to_string()).collect();
+    holders.join(", ")
+}
