@@ -124,7 +124,12 @@ pub(super) async fn view(
         Task::endless("settings", versions.clone().send_settings(changes.clone())),
         Task::endless(
             "watches",
-            cluster.clone().follow(versions.clone(), service.clone(), metrics()),
+            cluster.clone().follow(
+                versions.clone(),
+                service.namespace.clone(),
+                site_memory_of(&service.name),
+                metrics(),
+            ),
         ),
         Task::endless(
             "replicas",

@@ -29,12 +29,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tower::Service;
 
-use crate::api::site_memory_of;
 use crate::instruments::metrics::Metrics;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 use crate::sources::raw::Raw;
-use crate::sources::replicas::Service as OwnService;
 use crate::sources::site_memory;
 use crate::sources::watcher;
 
@@ -110,10 +108,10 @@ impl Cluster {
     /// Watches nodes, pods and namespaces, for ever. Where sites change, everything is listed again, to be counted by the new
     /// ones.
     ///
-    /// Before nodes are listed it is told which there were once: those that are not listed then are gone.
-    pub async fn follow(self, mut versions: Versions, service: OwnService, metrics: Arc<Metrics>) {
-        let (namespace, name) = (&service.namespace, site_memory_of(&service.name));
-        let known = site_memory::follow(self.client(), namespace, &name, self.changes.clock).await;
+    /// Before nodes are listed it is told which there were once, by the ConfigMap `memory` of `namespace`: those that are not
+    /// listed then are gone.
+    pub async fn follow(self, mut versions: Versions, namespace: String, memory: String, metrics: Arc<Metrics>) {
+        let known = site_memory::follow(self.client(), &namespace, &memory, self.changes.clock).await;
         if !known.is_empty() {
             self.changes.send(Change::SiteMemory(known)).await;
         }

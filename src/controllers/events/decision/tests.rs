@@ -44,6 +44,7 @@ fn observed(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Val
         site: kind.map(|kind| (format!("the-{}", kind.as_str()), kind)),
         gated,
         request: record.request,
+        awaited: None,
         decided: *record.decided.unwrap(),
     }
 }

@@ -34,7 +34,7 @@ fn listed(at: i64) -> Cache {
 fn list(cache: &mut Cache, nodes: &[Node], at: i64) {
     cache.list_began(Kind::Nodes);
     for node in nodes {
-        cache.apply_node(node.clone(), Moment(at));
+        cache.apply_node(node.clone());
     }
     cache.record_event(Kind::Nodes, Moment(at));
     cache.list_ended(Kind::Nodes);
@@ -88,7 +88,7 @@ fn a_deleted_node_of_a_cloud_is_remembered_for_a_while_as_what_it_could_hold() {
 fn a_node_that_is_back_is_not_remembered_and_a_setting_changes_for_how_long() {
     let mut cache = listed(0);
     delete(&mut cache, "cloud", 7);
-    cache.apply_node(node("cloud", "node.role/cloud"), Moment(8));
+    cache.apply_node(node("cloud", "node.role/cloud"));
     assert!(remembered(&mut cache, 9).is_empty());
     delete(&mut cache, "cloud", 10);
     cache.configure(&Config {
@@ -97,7 +97,7 @@ fn a_node_that_is_back_is_not_remembered_and_a_setting_changes_for_how_long() {
     });
     assert_eq!(remembered(&mut cache, 14).len(), 1);
     assert!(remembered(&mut cache, 15).is_empty());
-    cache.apply_node(node("cloud", "node.role/cloud"), Moment(16));
+    cache.apply_node(node("cloud", "node.role/cloud"));
     cache.configure(&Config {
         site_memory: Micros(0),
         ..Config::default()
@@ -106,7 +106,7 @@ fn a_node_that_is_back_is_not_remembered_and_a_setting_changes_for_how_long() {
     assert!(remembered(&mut cache, 17).is_empty());
     // One that leaves the site by its labels is not deleted.
     let mut cache = listed(0);
-    cache.apply_node(node("cloud", "other"), Moment(1));
+    cache.apply_node(node("cloud", "other"));
     delete(&mut cache, "cloud", 2);
     assert!(remembered(&mut cache, 3).is_empty());
 }
@@ -117,12 +117,12 @@ fn a_node_that_is_back_with_less_is_remembered_until_it_has_it_all() {
     delete(&mut cache, "cloud", 7);
     let mut back = node("cloud", "node.role/cloud");
     back.allocatable.scalars.clear();
-    cache.apply_node(back.clone(), Moment(8));
+    cache.apply_node(back.clone());
     assert_eq!(remembered(&mut cache, 9), [("cloud".to_owned(), Some(7))]);
     back.slots += 1;
-    cache.apply_node(back, Moment(10));
+    cache.apply_node(back);
     assert_eq!(remembered(&mut cache, 11).len(), 1);
-    cache.apply_node(node("cloud", "node.role/cloud"), Moment(12));
+    cache.apply_node(node("cloud", "node.role/cloud"));
     assert!(remembered(&mut cache, 13).is_empty());
 }
 
@@ -168,7 +168,7 @@ fn those_that_are_gone_longest_are_forgotten_where_there_are_many() {
     let count = i64::try_from(MOST).unwrap() + 3;
     for i in 0..count {
         let name = format!("v{i:04}");
-        cache.apply_node(node(&name, "node.role/cloud"), Moment(i));
+        cache.apply_node(node(&name, "node.role/cloud"));
         delete(&mut cache, &name, i);
     }
     let remembered = remembered(&mut cache, count);
