@@ -69,7 +69,8 @@ mod tests {
             () = follow(client, "zz-edgeward".to_owned(), sender, Arc::clone(&metrics)) => panic!("it ended"),
             seen = timeout(Duration::from_secs(60), seen_twice) => seen.unwrap(),
         }
-        let counted = "edgeward_watch_failures_total{kind=\"mutatingwebhookconfigurations\"} 1\n";
+        // The second watch may have failed as well.
+        let counted = "edgeward_watch_failures_total{kind=\"mutatingwebhookconfigurations\"} ";
         assert!(metrics.encode().contains(counted), "{}", metrics.encode());
     }
 }
