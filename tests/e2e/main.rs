@@ -25,7 +25,7 @@ use crate::held::{gate, queue, release};
 use crate::install::{chart, quick_start};
 use crate::leader::{backstop, events, loop_guard};
 use crate::load::{burst, rollout};
-use crate::placement::{connection, constraints, failure, invalid_slo, reinvocation, untouched};
+use crate::placement::{connection, constraints, failure, invalid_slo, later_gate, reinvocation, untouched};
 
 /// What `cargo xtask test` runs, each by the name it is listed under, and with what it needs. Those that take longest are listed
 /// first.
@@ -114,6 +114,12 @@ const TESTS: &[Test] = &[
         Nodes,
         reinvocation::after_the_token_was_mounted,
     ),
+    (
+        "later_gate::asked_again_elsewhere",
+        Domain,
+        later_gate::asked_again_elsewhere,
+    ),
+    ("later_gate::not_asked_again", Domain, later_gate::not_asked_again),
     ("failure::frozen_and_killed", Nodes, failure::frozen_and_killed),
     ("failure::edge_label_missing", Nodes, failure::edge_label_missing),
     ("invalid_slo::warns", Nodes, invalid_slo::warns),

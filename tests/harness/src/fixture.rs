@@ -15,7 +15,7 @@ use crate::checkout::workspace;
 use crate::control_plane::ControlPlane;
 use crate::edgeward::{Edgeward, Program};
 use crate::helm::NoHelm;
-use crate::hook::{Answer, Hook};
+use crate::hook::Hook;
 use crate::kubectl::{Kubectl, Said};
 use crate::pki::Authority;
 use crate::process::{on_loopback, tail};
@@ -350,8 +350,8 @@ impl<'run> Fixture<'run> {
         &self.plane.credentials
     }
 
-    /// Starts a webhook inside the test.
-    pub fn hook(&self, answer: Answer) -> Result<Hook> {
+    /// Starts a webhook inside the test. It answers operations of a JSON patch, for the pod as it arrived.
+    pub fn hook(&self, answer: impl Fn(&Value) -> Vec<Value> + Send + Sync + 'static) -> Result<Hook> {
         Hook::start(self.runtime, answer)
     }
 
