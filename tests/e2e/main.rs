@@ -23,7 +23,7 @@ use crate::commands::{check, fleet_command, why};
 use crate::configuration::{custom_resources, validation};
 use crate::held::{gate, queue, release};
 use crate::install::{chart, quick_start};
-use crate::leader::{backstop, events, loop_guard};
+use crate::leader::{backstop, events, loop_guard, lost_lease};
 use crate::load::{burst, rollout};
 use crate::placement::{connection, constraints, failure, invalid_slo, later_gate, reinvocation, untouched};
 
@@ -51,6 +51,11 @@ const TESTS: &[Test] = &[
     ("live::quota", Nodes, live::controllers::quota),
     ("events::told_once", Nodes, events::told_once),
     ("gate::may_not_be_removed", Domain, gate::may_not_be_removed),
+    (
+        "lost_lease::frees_what_was_reserved",
+        Domain,
+        lost_lease::frees_what_was_reserved,
+    ),
     ("leader::one_of_two", Nodes, leader::one_of_two),
     (
         "placement::good_wan_and_low_load",
