@@ -14,7 +14,7 @@
 //! | [`tls`] | the serving certificate, and its change under a running server |
 //! | [`api`] | our custom resources: their schemas and statuses |
 //! | [`instruments`] | metrics, logs, traces |
-//! | [`platform`] | clock, files, the text of documents |
+//! | [`platform`] | clock, files, threads for long work, the text of documents |
 
 pub mod admission;
 pub mod api;

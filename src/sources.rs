@@ -28,6 +28,7 @@ use tokio::sync::{mpsc, watch as channel};
 
 use crate::instruments::metrics::Metrics;
 use crate::instruments::recording::Recording;
+use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
 
 pub use fleet_file::FleetFile;
@@ -136,7 +137,7 @@ impl Observer {
                     self.apply(&mut engine, &change, at);
                 }
                 published = self.clock.moment();
-                self.publish(&mut engine, &mut then);
+                engine = self.publish(engine, &mut then).await;
                 is_due = false;
                 continue;
             }
@@ -162,9 +163,14 @@ impl Observer {
         engine.apply(change, at);
     }
 
-    fn publish(&self, engine: &mut Engine, then: &mut impl FnMut(Effect)) {
+    /// Returns the engine. A plan may take a second: what is seen meanwhile waits, and the runtime's workers do not.
+    async fn publish(&self, mut engine: Engine, then: &mut impl FnMut(Effect)) -> Engine {
         let now = self.clock.now();
-        let publication = engine.publish(now);
+        let (engine, publication) = blocking(move || {
+            let publication = engine.publish(now);
+            (engine, publication)
+        })
+        .await;
         if let Some(plan) = publication.plan {
             let age = plan.oldest.map(|since| now.moment.since(since));
             self.metrics
@@ -183,6 +189,7 @@ impl Observer {
             }
         }
         publication.effects.into_iter().for_each(then);
+        engine
     }
 }
 
@@ -193,11 +200,12 @@ fn seconds_before(now: Now, age: Micros) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use edgeward_core::engine::{Journal, SharedState};
+    use edgeward_core::engine::{Journal, SharedState, Step};
     use edgeward_core::model::node::Node;
     use futures::FutureExt as _;
 
     use super::*;
+    use crate::testkit::LongSteps;
 
     #[tokio::test]
     async fn a_change_that_was_not_sent_leaves_no_text_in_a_recording() {
@@ -228,5 +236,17 @@ mod tests {
         Engine::new(Arc::default(), Arc::new(shared)).apply(&change, at);
         let written = std::fs::read_to_string(&path).unwrap();
         assert!(written.contains(r#"{"node":{"kind":"b"}}"#), "{written}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn while_a_plan_is_made_the_only_worker_has_time_for_others() {
+        let (plans, mut ends) = LongSteps::new(|step| matches!(step, Step::Prepare(_)));
+        let shared = SharedState::default().with_journal(Some(plans));
+        let engine = Engine::new(Arc::default(), Arc::new(shared));
+        let (observer, changes) = Observer::new(Clock::start(), Arc::default(), None);
+        // Tasks run on the worker; this function does not.
+        tokio::spawn(observer.run(engine, |_| {}));
+        changes.send(Change::Replicas(1)).await;
+        assert_eq!(ends.recv().await, Some(Ok(())));
     }
 }

@@ -55,7 +55,7 @@ fn kind(kind: &Kind) -> anyhow::Result<Value> {
         Kind::Percent(least) => json!({"type": "number", "minimum": thousandths(*least), "maximum": 100}),
         // Zero needs no unit.
         Kind::Duration("0s", _) => json!({"anyOf": [{"const": 0}, duration()]}),
-        Kind::Duration(..) => duration(),
+        Kind::Duration(..) | Kind::LongDuration(..) => duration(),
         Kind::Word(words) => json!({"enum": words}),
         Kind::Text { pattern, .. } => json!({"type": "string", "pattern": pattern}),
         Kind::List(of) => json!({"type": "array", "items": self::kind(of)?}),

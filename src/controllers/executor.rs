@@ -27,6 +27,7 @@ use super::events::{Events, PodEvent};
 use super::lease::Leadership;
 use super::pod_patch::{Outcome, Version};
 use crate::instruments::metrics::{Metrics, ReleaseOutcome};
+use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
 
 /// How many patches are under way at once.
@@ -91,6 +92,7 @@ impl Executor {
             let now = self.clock.moment();
             done.retain(|_, done| done.at.after(MEMORY) > now);
             let mut retry_at: Option<Moment> = None;
+            let mut due = Vec::new();
             for step in &plan.steps {
                 let known = done
                     .get(&step.pod.uid)
@@ -101,7 +103,7 @@ impl Executor {
                         retry_at = Some(retry_at.map_or(*at, |earliest| earliest.min(*at)));
                         continue;
                     }
-                    _ if under_way.len() >= AT_ONCE => break,
+                    _ if under_way.len() + due.len() >= AT_ONCE => break,
                     _ => {}
                 }
                 let begun = Done {
@@ -119,7 +121,11 @@ impl Executor {
                     step.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
                 }
                 done.insert(Arc::clone(&step.pod.uid), begun);
-                under_way.push(self.act(step));
+                due.push(step);
+            }
+            if !due.is_empty() {
+                let settled = self.settle(due).await;
+                under_way.extend(settled.into_iter().map(|(step, change)| self.act(step, change)));
             }
             let mut plans = self.plans.clone();
             tokio::select! {
@@ -161,12 +167,25 @@ impl Executor {
         }
     }
 
-    fn act(&self, step: Step) -> impl Future<Output = (Arc<HeldPod>, Option<Outcome>)> + use<> {
-        let Step { pod, since, action } = step;
-        let (client, shared, clock) = (self.client.clone(), Arc::clone(&self.shared), self.clock);
-        let (config, metrics) = (self.config.load_full(), Arc::clone(&self.metrics));
+    /// What to change on each of these pods, in their order. Each decision is a pass over the nodes, and no worker of the
+    /// runtime waits for it.
+    async fn settle(&self, due: Vec<Step>) -> Vec<(Step, Option<Change>)> {
+        let (shared, config, clock) = (Arc::clone(&self.shared), self.config.load_full(), self.clock);
+        blocking(move || {
+            let change = |step: Step| {
+                let change = change(&step, &shared, &config, clock.now());
+                (step, change)
+            };
+            due.into_iter().map(change).collect()
+        })
+        .await
+    }
+
+    fn act(&self, step: Step, change: Option<Change>) -> impl Future<Output = (Arc<HeldPod>, Option<Outcome>)> + use<> {
+        let Step { pod, since, .. } = step;
+        let (client, clock, metrics) = (self.client.clone(), self.clock, Arc::clone(&self.metrics));
         async move {
-            let Some(change) = change(&pod, since, action, &shared, &config, clock.now()) else {
+            let Some(change) = change else {
                 return (pod, None);
             };
             let version = Version {
@@ -175,8 +194,8 @@ impl Executor {
                 resource_version: &pod.resource_version,
             };
             let outcome = version.patch(&client, &change.operations).await;
-            if let (Some(id), false) = (change.reserved, matches!(outcome, Outcome::Changed)) {
-                shared.forget(id, &pod.workload.namespace);
+            if let (Some(reserved), Outcome::Changed) = (change.reserved, &outcome) {
+                reserved.keep();
             }
             let counted = match &outcome {
                 Outcome::Changed => ReleaseOutcome::Changed,
@@ -206,7 +225,31 @@ struct Change {
     operations: Vec<Operation>,
     reason: Reason,
     site: Option<String>,
-    reserved: Option<DecisionId>,
+    reserved: Option<Reserved>,
+}
+
+/// Room for a release that is under way. Dropped, it is free again: the release was refused, or it is not known what became
+/// of it, for the Lease was lost, and whoever holds it now may release the pod elsewhere.
+struct Reserved {
+    shared: Arc<SharedState>,
+    pod: Arc<HeldPod>,
+    /// `None` where it is kept.
+    id: Option<DecisionId>,
+}
+
+impl Reserved {
+    /// The pod is released: that it is seen confirms the reservation.
+    fn keep(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.shared.forget(id, &self.pod.workload.namespace);
+        }
+    }
 }
 
 /// Whether the pod is held for as long as its class may be.
@@ -216,14 +259,8 @@ fn is_overdue(step: &Step, config: &Config, now: Moment) -> bool {
 }
 
 /// What to change on the pod; `None` if there is nothing to change after all.
-fn change(
-    held: &HeldPod,
-    since: Moment,
-    action: PlanAction,
-    shared: &SharedState,
-    config: &Config,
-    now: Now,
-) -> Option<Change> {
+fn change(step: &Step, shared: &Arc<SharedState>, config: &Config, now: Now) -> Option<Change> {
+    let held = &step.pod;
     let pod = Pod::from_json(&held.json).ok()?;
     let id = DecisionId(uuid::Uuid::new_v4().as_u128());
     let stamp = Stamp {
@@ -236,22 +273,23 @@ fn change(
         site: None,
         reserved: None,
     };
-    match action {
+    match step.action {
         PlanAction::RemoveGate(reason) => Some(unplaced(patch::remove_gate(&pod, &config.keys)?, reason)),
         PlanAction::UpdateReason(reason) => Some(unplaced(patch::update_reason(&pod, reason, config, &stamp)?, reason)),
         PlanAction::Release => {
             let (read, context) = (Snapshots::default(), DecisionContext { config, id, now });
-            let (verdict, is_reserved) = shared.release(&read, held, now.moment.since(since), context);
-            let site = verdict.site()?.name().to_owned();
-            let operations = patch::release(&pod, &verdict, config, &stamp);
-            if operations.is_none() && is_reserved {
-                shared.forget(id, &held.workload.namespace);
-            }
+            let waited = now.moment.since(step.since);
+            let (verdict, is_reserved) = shared.release(&read, held, waited, context);
+            let reserved = is_reserved.then(|| Reserved {
+                shared: Arc::clone(shared),
+                pod: Arc::clone(held),
+                id: Some(id),
+            });
             Some(Change {
-                operations: operations?,
+                operations: patch::release(&pod, &verdict, config, &stamp)?,
                 reason: verdict.reason,
-                site: Some(site),
-                reserved: is_reserved.then_some(id),
+                site: Some(verdict.site()?.name().to_owned()),
+                reserved,
             })
         }
     }

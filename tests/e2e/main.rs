@@ -23,9 +23,9 @@ use crate::commands::{check, fleet_command, why};
 use crate::configuration::{custom_resources, validation};
 use crate::held::{away, gate, limits, queue, release};
 use crate::install::{chart, quick_start};
-use crate::leader::{backstop, events, loop_guard};
+use crate::leader::{backstop, events, loop_guard, lost_lease};
 use crate::load::{burst, rollout};
-use crate::placement::{connection, constraints, failure, invalid_slo, reinvocation, untouched};
+use crate::placement::{connection, constraints, failure, invalid_slo, later_gate, reinvocation, untouched};
 
 /// What `cargo xtask test` runs, each by the name it is listed under, and with what it needs. Those that take longest are listed
 /// first.
@@ -52,6 +52,11 @@ const TESTS: &[Test] = &[
     ("live::quota", Nodes, live::controllers::quota),
     ("events::reported_once", Nodes, events::reported_once),
     ("gate::may_not_be_removed", Domain, gate::may_not_be_removed),
+    (
+        "lost_lease::frees_what_was_reserved",
+        Domain,
+        lost_lease::frees_what_was_reserved,
+    ),
     ("leader::one_of_two", Nodes, leader::one_of_two),
     (
         "placement::good_wan_and_low_load",
@@ -115,6 +120,12 @@ const TESTS: &[Test] = &[
         Nodes,
         reinvocation::after_the_token_was_mounted,
     ),
+    (
+        "later_gate::asked_again_elsewhere",
+        Domain,
+        later_gate::asked_again_elsewhere,
+    ),
+    ("later_gate::not_asked_again", Domain, later_gate::not_asked_again),
     ("failure::frozen_and_killed", Nodes, failure::frozen_and_killed),
     ("failure::edge_label_missing", Nodes, failure::edge_label_missing),
     ("invalid_slo::warns", Nodes, invalid_slo::warns),

@@ -87,7 +87,7 @@ fn samples(kind: &Kind) -> [Vec<Value>; 2] {
             vec![decimal(*least), json!(100)],
             vec![decimal(least - 100), json!(100.1), json!(2.25), json!("2%")],
         ],
-        Kind::Duration(least, most) => {
+        Kind::Duration(least, most) | Kind::LongDuration(least, most, _) => {
             let beside = |text: &str, ms: i64| format!("{}ms", milliseconds(text) + ms);
             let mut refused = vec![json!(beside(most, 1)), json!("soon"), json!(30)];
             if milliseconds(least) > 0 {
@@ -298,7 +298,7 @@ fn described(kind: &Kind) -> String {
         Kind::Integer(least, most) => format!("whole number, {least} to {most}"),
         Kind::Number(least, most) => format!("number, {} to {}", decimal(least), decimal(most)),
         Kind::Percent(least) => format!("number, {} to 100, at most one decimal", decimal(least)),
-        Kind::Duration(least, most) => format!("duration, `{least}` to `{most}`"),
+        Kind::Duration(least, most) | Kind::LongDuration(least, most, _) => format!("duration, `{least}` to `{most}`"),
         Kind::Word([words @ .., last]) if !words.is_empty() => {
             let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
             format!("{} or `{last}`", words.join(", "))

@@ -215,7 +215,25 @@ impl Config {
     fn from_settings(settings: &[Field<'_>; Self::NAMES.len()]) -> Self {
         let mut config = Self::default();
         config.take(settings);
+        if let Some(probing) = Self::NAMES.iter().position(|name| *name == "probing") {
+            config.check_probing(&settings[probing]);
+        }
         config
+    }
+
+    /// A link that is measured less often than its measurement lasts is stale between two probes.
+    fn check_probing(&self, field: &Field<'_>) {
+        let (period, gap, ttl) = (self.probing.period, self.probing.longest_gap(), self.telemetry_ttl);
+        if period > ttl {
+            field.fault(format!(
+                "a period of {period} ms is longer than telemetryCacheTTL, {ttl} ms: what it measures is stale before it is over"
+            ));
+        } else if gap > ttl {
+            field.fault(format!(
+                "{gap} ms may pass from one probe to the next, its timeout included, longer than telemetryCacheTTL, {ttl} \
+                 ms: a cloud would be stale between probes"
+            ));
+        }
     }
 }
 
@@ -465,7 +483,8 @@ mod tests {
                 "cloudPodDeletionCost: \"-100\" is not a whole number from -2147483648 to 2147483647",
                 "rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",
                 "lossThresholdPct: 2.25 is not a percentage from 0.1 to 100 with at most one decimal",
-                "telemetryCacheTTL: \"soon\" is not a duration from 1ms to 24h, such as 60s or 1m30s",
+                "telemetryCacheTTL: \"soon\" is not a duration from 45s to 24h, such as 60s or 1m30s; watches are opened for 20 \
+                 to 30 s, so the view of a quiet cluster gets as old",
                 "siteMemory: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
                 "reservationTTL: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
                 "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
@@ -476,6 +495,30 @@ mod tests {
                 "loopGuard.failuresPerMinute: 0 is not a whole number from 1 to 1000",
                 "loopGuard.pause: \"2d\" is not a duration from 0s to 24h, such as 60s or 1m30s",
             ]
+        );
+    }
+
+    #[test]
+    fn nothing_is_stale_for_want_of_a_look() {
+        let quiet = "watches are opened for 20 to 30 s, so the view of a quiet cluster gets as old";
+        let short = |ttl: &str| {
+            format!("telemetryCacheTTL: {ttl:?} is not a duration from 45s to 24h, such as 60s or 1m30s; {quiet}")
+        };
+        assert_eq!(faults(json!({"telemetryCacheTTL": "44999ms"})), [short("44999ms")]);
+        assert!(Config::read(&json!({"telemetryCacheTTL": "45s"})).is_ok());
+
+        let probing = |probing: Value| Config::read(&json!({"telemetryCacheTTL": "1m30s", "probing": probing}));
+        let refused = |document| probing(document).unwrap_err().to_string();
+        assert!(probing(json!({"period": "90s"})).is_ok());
+        assert_eq!(
+            refused(json!({"period": "90001ms"})),
+            "probing: a period of 90001 ms is longer than telemetryCacheTTL, 90000 ms: what it measures is stale before it is over"
+        );
+        assert!(probing(json!({"period": "58s", "probes": 1, "timeout": "3s"})).is_ok());
+        assert_eq!(
+            refused(json!({"period": "60s", "probes": 1, "timeout": "3s"})),
+            "probing: 93000 ms may pass from one probe to the next, its timeout included, longer than telemetryCacheTTL, \
+             90000 ms: a cloud would be stale between probes"
         );
     }
 

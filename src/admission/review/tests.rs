@@ -429,6 +429,22 @@ fn a_second_round_adjusts_what_is_reserved() {
 }
 
 #[test]
+fn a_second_round_of_a_pod_that_was_gated_meanwhile_takes_no_room() {
+    let reviewer = burst_reviewer(HOUR);
+    let mut review = second_round(&reviewer);
+    assert_eq!(reserved(&reviewer), (1_000, 1));
+    review["request"]["object"]["spec"]["schedulingGates"] = json!([{"name": "queue.example/admission"}]);
+    let response = answer(&reviewer, &review);
+    assert_eq!(response.get("patch"), None);
+    assert_eq!(
+        response["auditAnnotations"],
+        json!({"decision": "edge", "site": "edge", "reason": "passthrough_reinvocation"})
+    );
+    assert_eq!(reserved(&reviewer), (0, 0));
+    assert_eq!(reviewer.shared.ledger().expired(), 0);
+}
+
+#[test]
 fn a_second_round_after_its_reservation_expired_takes_the_room_again() {
     let reviewer = burst_reviewer(Micros(1));
     let mut review = second_round(&reviewer);

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use edgeward_core::engine::{Journal, Step as JournalStep};
 use edgeward_core::testkit;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
@@ -11,18 +12,27 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::controllers::events::Recorder;
+use crate::testkit::LongSteps;
 
 /// A patch of a pod, and the second in which it was asked for.
 type Patched = (u64, Value);
 
-/// An API server that answers every patch of a pod with this code, and what it was asked.
+/// An API server, what it was asked, and the replica that asks.
 struct Server {
     patches: Arc<Mutex<Vec<Patched>>>,
+    shared: Arc<SharedState>,
+    leads: watch::Sender<Option<Moment>>,
 }
 
 impl Server {
-    /// With a replica that leads, and has this to do about a pod that is held from now on.
+    /// It answers every patch of a pod with this code.
     fn with_step(code: u16, action: PlanAction) -> Self {
+        Self::start(Some(code), action, None)
+    }
+
+    /// With a replica that leads, and has this to do about a pod that is held from now on. Without a code no patch is ever
+    /// answered.
+    fn start(code: Option<u16>, action: PlanAction, journal: Option<Arc<dyn Journal>>) -> Self {
         let clock = Clock::start();
         let patches = Arc::<Mutex<Vec<Patched>>>::default();
         let asked = Arc::clone(&patches);
@@ -36,11 +46,16 @@ impl Server {
                     let patch = serde_json::from_slice(&body)?;
                     asked.lock().unwrap().push((clock.monotonic_us() / 1_000_000, patch));
                 }
+                let code = match (is_patch, code) {
+                    (true, Some(code)) => code,
+                    (true, None) => std::future::pending().await,
+                    (false, _) => 201,
+                };
                 let refusal =
                     json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "", "code": code});
-                let (code, answer) = match is_patch {
-                    true => (code, refusal.to_string().into_bytes()),
-                    false => (201, body.to_vec()),
+                let answer = match is_patch {
+                    true => refusal.to_string().into_bytes(),
+                    false => body.to_vec(),
                 };
                 anyhow::Ok(Response::builder().status(code).body(Body::from(answer))?)
             })
@@ -53,12 +68,14 @@ impl Server {
             "sites": [{"name": "edge", "kind": "edge"}],
             "nodes": [{"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 9, "pods": 9}}],
         });
+        let shared = SharedState::new(Arc::new(testkit::snapshot(&fleet)), Micros::from_secs(86_400));
+        let shared = Arc::new(shared.with_journal(journal));
         let (plan, plans) = watch::channel(Arc::default());
         let executor = Executor {
             client,
             plans,
             config,
-            shared: Arc::new(SharedState::new(Arc::new(testkit::snapshot(&fleet)), Micros(0))),
+            shared: Arc::clone(&shared),
             clock,
             metrics,
             events,
@@ -76,10 +93,10 @@ impl Server {
         }));
         tokio::spawn(recorder.run(leadership.clone()));
         tokio::spawn(async move {
-            let _kept = (leads, plan);
+            let _kept = plan;
             executor.run(leadership).await;
         });
-        Self { patches }
+        Self { patches, shared, leads }
     }
 
     /// What was asked within so many seconds from now on.
@@ -135,4 +152,22 @@ async fn an_api_server_that_is_away_refuses_nothing() {
 async fn a_version_of_a_pod_that_was_changed_is_left_alone() {
     let server = Server::with_step(200, PlanAction::Release);
     assert_eq!(seconds(&server.asked_within(3_600).await), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_frees_the_room_of_patches_under_way() {
+    let server = Server::start(None, PlanAction::Release, None);
+    assert_eq!(seconds(&server.asked_within(10).await), [0]);
+    let open = || server.shared.ledger().open();
+    assert_eq!(open(), 1);
+    server.leads.send_replace(None);
+    server.asked_within(1).await;
+    assert_eq!(open(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn while_a_release_is_decided_the_only_worker_has_time_for_others() {
+    let (decisions, mut ends) = LongSteps::new(|step| matches!(step, JournalStep::Release { .. }));
+    let _server = Server::start(Some(200), PlanAction::Release, Some(decisions));
+    assert_eq!(ends.recv().await, Some(Ok(())));
 }

@@ -20,7 +20,7 @@ use crate::pki::Authority;
 use crate::process::{on_loopback, tail};
 use crate::proxy::Proxy;
 use crate::rights::Granted;
-use crate::test_webhook::{Answer, TestWebhook};
+use crate::test_webhook::TestWebhook;
 use crate::timing::TooBusy;
 use crate::wait::{BOUND, TIMEOUT, eventually};
 use crate::webhook_credentials::WebhookCredentials;
@@ -350,8 +350,8 @@ impl<'run> Fixture<'run> {
         &self.plane.credentials
     }
 
-    /// Starts a webhook inside the test.
-    pub fn test_webhook(&self, answer: Answer) -> Result<TestWebhook> {
+    /// Starts a webhook inside the test. It answers operations of a JSON patch, for the pod as it arrived.
+    pub fn test_webhook(&self, answer: impl Fn(&Value) -> Vec<Value> + Send + Sync + 'static) -> Result<TestWebhook> {
         TestWebhook::start(self.runtime, answer)
     }
 

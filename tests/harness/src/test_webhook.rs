@@ -18,8 +18,8 @@ use tokio::runtime::Runtime;
 
 use crate::pki::Authority;
 
-/// What it answers: operations of a JSON patch, for the pod as it arrived.
-pub type Answer = fn(&Value) -> Vec<Value>;
+/// What a webhook answers: operations of a JSON patch, for the pod as it arrived.
+type Answer = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
 
 /// A webhook that remembers what it was asked.
 pub struct TestWebhook {
@@ -34,7 +34,11 @@ pub struct TestWebhook {
 type Seen = Arc<Mutex<Vec<Value>>>;
 
 impl TestWebhook {
-    pub(crate) fn start(runtime: &Runtime, answer: Answer) -> Result<Self> {
+    pub(crate) fn start(
+        runtime: &Runtime,
+        answer: impl Fn(&Value) -> Vec<Value> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let answer: Answer = Arc::new(answer);
         let authority = Authority::new()?;
         let pair = authority.server(&[])?;
         let seen = Seen::default();
@@ -95,6 +99,20 @@ pub fn injects_a_sidecar(pod: &Value) -> Vec<Value> {
         "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}},
     });
     vec![json!({"op": "add", "path": "/spec/containers/-", "value": sidecar})]
+}
+
+/// Adds a scheduling gate, once, which keeps the pod from kube-scheduler.
+pub fn adds_a_gate(pod: &Value) -> Vec<Value> {
+    const GATE: &str = "queue.example/admission";
+    let gates = pod["spec"]["schedulingGates"].as_array();
+    if gates.is_some_and(|gates| gates.iter().any(|gate| gate["name"] == GATE)) {
+        return Vec::new();
+    }
+    let gate = json!({"name": GATE});
+    match gates {
+        Some(_) => vec![json!({"op": "add", "path": "/spec/schedulingGates/-", "value": gate})],
+        None => vec![json!({"op": "add", "path": "/spec/schedulingGates", "value": [gate]})],
+    }
 }
 
 async fn review(State((seen, answer)): State<(Seen, Answer)>, body: String) -> impl IntoResponse {

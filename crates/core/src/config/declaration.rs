@@ -40,6 +40,8 @@ pub enum Kind {
     Percent(i64),
     /// A duration as Go prints it, from one to the other.
     Duration(&'static str, &'static str),
+    /// The same, and why it may be no shorter, which a fault says.
+    LongDuration(&'static str, &'static str, &'static str),
     /// One of these.
     Word(&'static [&'static str]),
     /// A string.
@@ -78,10 +80,13 @@ impl Kind {
 
     /// A duration within its bounds.
     fn duration(&self, field: &Field<'_>) -> Option<Micros> {
-        let Self::Duration(least, most) = *self else {
-            return None;
+        let (least, most, why) = match *self {
+            Self::Duration(least, most) => (least, most, None),
+            Self::LongDuration(least, most, why) => (least, most, Some(why)),
+            _ => return None,
         };
-        let expected = format!("a duration from {least} to {most}, such as 60s or 1m30s");
+        let why = why.map_or_else(String::new, |why| format!("; {why}"));
+        let expected = format!("a duration from {least} to {most}, such as 60s or 1m30s{why}");
         field.typed(&expected, |value| {
             let text = if *value == 0 { "0s" } else { value.as_str()? };
             parse_duration(text).filter(|us| (parse_duration(least)..=parse_duration(most)).contains(&Some(*us)))

@@ -350,7 +350,8 @@ mod tests {
                 "enableOffload: \"yes\" is not true or false",
                 "rttThresholdMs: \"fast\" is not a number from 0.001 to 60000 with at most three decimals",
                 "lossThresholdPct: -1 is not a percentage from 0.1 to 100 with at most one decimal",
-                "telemetryCacheTTL: \"60\" is not a duration from 1ms to 24h, such as 60s or 1m30s",
+                "telemetryCacheTTL: \"60\" is not a duration from 45s to 24h, such as 60s or 1m30s; watches are opened for \
+                 20 to 30 s, so the view of a quiet cluster gets as old",
                 "cloudEndpoint: \"http://cloud\" is not a WAN endpoint: it begins with none of the schemes; allowed are \
                  icmp://host, tcp://host:port and https://host[:port][/path], an IPv6 address in brackets",
             ]

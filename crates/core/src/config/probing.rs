@@ -36,6 +36,14 @@ impl Probing {
         self.slot(k) + Micros(offset) + Micros(jitter)
     }
 
+    /// How long after the end of a probe that of the next may come: it starts one and a half times the time between two
+    /// probes later at most, and may be lost.
+    #[must_use]
+    pub fn longest_gap(&self) -> Micros {
+        let slot = self.slot(1);
+        slot + Micros(slot.0 / 2) + self.timeout
+    }
+
     /// The probe after `k` that still lies ahead when so much time has passed: `k + 1`, or a later one where the
     /// machine slept. What was missed is not made up for.
     #[must_use]
@@ -74,6 +82,16 @@ mod tests {
         assert_eq!(probing.start(1, 1_999_999, 999_999), Micros(4_999_998));
         assert_eq!(probing.start(1, 2_000_000, 1_000_000), Micros::from_secs(2));
         assert!((0..=10).filter(|k| probing.begins_period(*k)).eq([0, 5, 10]));
+    }
+
+    #[test]
+    fn the_longest_gap_has_the_jitter_and_the_timeout() {
+        assert_eq!(Probing::default().longest_gap(), Micros::from_secs(5));
+        let alone = Probing {
+            probes: 1,
+            ..Probing::default()
+        };
+        assert_eq!(alone.longest_gap(), Micros::from_secs(17));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::document::Field;
 use crate::model::slo::Class;
 
 use Assumed::{Required, Value, Words};
-use Kind::{Boolean, Duration, Either, Integer, List, Map, Number, Object, PerClass, Sites, Text, Word};
+use Kind::{Boolean, Duration, Either, Integer, List, LongDuration, Map, Number, Object, PerClass, Sites, Text, Word};
 
 const NONE: Assumed = Words("none");
 const CLASS: Kind = Word(&Class::WORDS);
@@ -37,6 +37,12 @@ const PROMQL: Kind = Text {
     // Helm's regular expressions count no further than 1000.
     pattern: "^[\\s\\S]+$",
 };
+/// Longer than a watch is open: see `watch` among the sources.
+const TELEMETRY_TTL: Kind = LongDuration(
+    "45s",
+    "24h",
+    "watches are opened for 20 to 30 s, so the view of a quiet cluster gets as old",
+);
 const TERMINATING: Kind = Duration("0s", "10m");
 const QUERY: Kind = Object(&Query::SETTINGS);
 
@@ -82,8 +88,9 @@ settings! { Config:
         "RTT from which on a cloud site is degraded";
     loss_threshold = "lossThresholdPct", LOSS_THRESHOLD, Value("2"),
         "Packet loss from which on a cloud site is degraded";
-    telemetry_ttl = "telemetryCacheTTL", Duration("1ms", "24h"), Value("60s"),
-        "Age beyond which a measurement is stale";
+    telemetry_ttl = "telemetryCacheTTL", TELEMETRY_TTL, Value("60s"),
+        "Age beyond which a measurement is stale. The view of a quiet cluster gets 30 s old, and a link is measured \
+         only by probes: the period of `probing`, and the time from one probe to the next, may be no longer than this";
     site_memory = "siteMemory", Duration("0s", "24h"), Value("1h"),
         "How long a cloud's node counts after it was deleted, as what the cloud [could hold when it is \
          back](decision.md#for-a-site-that-is-away). `0s`: not at all";

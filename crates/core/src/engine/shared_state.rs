@@ -172,7 +172,8 @@ impl SharedState {
 }
 
 /// Reserves room again for a pod that is reviewed again, for it may have grown or shrunk: where it was placed, if there is
-/// any, and for no longer than before. A reservation that has expired meanwhile is a new one.
+/// any, and for no longer than before. A reservation that has expired meanwhile is a new one. A pod that was gated meanwhile
+/// gets none: it is not scheduled now.
 fn reserve_again(
     ledger: &mut Ledger,
     candidates: &Candidates<'_>,
@@ -183,6 +184,9 @@ fn reserve_again(
     let Some(stated) = &workload.placement else { return };
     let Some(id) = stated.id else { return };
     let since = ledger.forget(id, &workload.namespace).unwrap_or(now.moment);
+    if !workload.gates.is_empty() {
+        return;
+    }
     let room = Room::new(candidates.snapshot, ledger, queue_key);
     if let Some(node) = candidates.node_at(&stated.site, workload, &room) {
         ledger.reserve(Reservation::new(id, workload, &stated.site, node), since);

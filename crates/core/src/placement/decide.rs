@@ -215,9 +215,11 @@ fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: No
         .find(|(applies, _)| *applies)
         .map(|(_, reason)| reason);
     bypass.or_else(|| match (workload.gates.is_empty(), config.holding.foreign_gates) {
-        (true, _) => is_placed(workload, room, now).then_some(Reason::Reinvocation),
-        (false, ForeignGates::PassThrough) if !is_ours(workload, config) => Some(Reason::ForeignGate),
-        (false, _) => None,
+        _ if is_ours(workload, config) => None,
+        // Also one that a later webhook has gated.
+        _ if is_placed(workload, room, now) => Some(Reason::Reinvocation),
+        (false, ForeignGates::PassThrough) => Some(Reason::ForeignGate),
+        _ => None,
     })
 }
 

@@ -402,3 +402,42 @@ fn a_time_that_changed_is_no_reason_to_plan() {
     assert!(!rtt(&mut cluster, LinkState::Healthy, 12));
     assert!(rtt(&mut cluster, LinkState::Degraded, 120), "another state is");
 }
+
+#[test]
+fn a_pod_that_was_gated_after_its_placement_charges_from_when_its_gates_are_gone() {
+    let mut cluster = Cluster::new();
+    let large = pod("large", "batch", "800m", json!({}));
+    let placed = json!({
+        "nodeSelector": {"node.role/edge": "true"}, "schedulingGates": [{"name": "queue.example/admission"}],
+    });
+    let mut gated = pod("gated", "batch", "800m", placed);
+    let id = DecisionId(1).to_string();
+    for (name, value) in [("decision", "edge"), ("site", "edge"), ("decision-id", &id)] {
+        gated["metadata"]["annotations"][format!("scheduling.example.io/{name}")] = json!(value);
+    }
+    let edge = (Reason::EdgeFeasibleSloMet, Some("edge".to_owned()));
+    assert_eq!(cluster.review(1, &large), edge);
+    assert_eq!(
+        cluster.review(2, &large).1.as_deref(),
+        Some("cloud"),
+        "the room is reserved"
+    );
+    cluster.shared.forget(DecisionId(2), "shop");
+
+    // Nobody asked a second time.
+    cluster.sees(&record(&gated));
+    cluster.engine.publish(cluster.now);
+    cluster.pass(10, true);
+    let ledger = || {
+        let ledger = cluster.shared.ledger();
+        (ledger.open(), ledger.expired())
+    };
+    assert_eq!(ledger(), (0, 0));
+    assert_eq!(cluster.review(3, &large), edge, "a gated pod takes nothing");
+    cluster.shared.forget(DecisionId(3), "shop");
+
+    gated["spec"].as_object_mut().unwrap().remove("schedulingGates");
+    cluster.sees(&record(&gated));
+    cluster.engine.publish(cluster.now);
+    assert_eq!(cluster.review(4, &large).1.as_deref(), Some("cloud"));
+}

@@ -135,8 +135,28 @@ fn a_recent_placement_of_ours_is_repeated() {
     assert!(!is_ours(placed(late, "edge", "edge", edge.clone())));
     assert!(!is_ours(placed("soon", "edge", "edge", edge.clone())));
     assert!(!is_ours(placed(now, "cloud", "edge", edge.clone())));
-    assert!(!is_ours(placed(now, "edge", "moon", edge)));
+    assert!(!is_ours(placed(now, "edge", "moon", edge.clone())));
     assert!(!is_ours(placed(now, "edge", "edge", json!({}))));
+
+    // A later webhook has gated it.
+    let gated = |gates: &[&str]| {
+        let gates: Vec<_> = gates.iter().map(|gate| json!({"name": gate})).collect();
+        placed(
+            now,
+            "edge",
+            "edge",
+            with(edge.clone(), "/schedulingGates", json!(gates)),
+        )
+    };
+    let (queue, ours) = ("queue.example/admission", "scheduling.example.io/awaiting-capacity");
+    for foreign_gates in [ForeignGates::Wait, ForeignGates::PassThrough] {
+        let mut config = Config::default();
+        config.holding.foreign_gates = foreign_gates;
+        let outcome = |pod: Value| outcome_with(&fleet(0), &pod, &config);
+        assert_eq!(outcome(gated(&[queue])), "passthrough_reinvocation");
+        assert_eq!(outcome(gated(&[ours])), "held_no_capacity");
+        assert_eq!(outcome(gated(&[queue, ours])), "held_foreign_gate");
+    }
 }
 
 #[test]

@@ -1,0 +1,62 @@
+//! A Lease that is lost while releases are under way.
+
+use anyhow::{Result, ensure};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::live::is_now;
+use edgeward_harness::nodes::{Nodes, for_long};
+use edgeward_harness::wait::{BOUND, eventually};
+use serde_json::{Value, json};
+
+use super::LEASE;
+use crate::held::{fill, goes, is_held, pod};
+
+/// The room of a release whose patch does not come through is reserved for it, and free as soon as another holds the Lease,
+/// who may release the pod elsewhere. Nobody does; with the Lease again, the pod is released.
+pub(crate) fn frees_what_was_reserved(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    let node = nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.wan.close();
+    let proxy = fixture.proxy()?;
+    // By it no reservation expires while the test goes on.
+    let edgeward = fixture.live_edgeward_behind(&proxy, &nodes.holding(&for_long()))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    fill(fixture, &nodes)?;
+    fixture.kubectl.create(&pod(fixture, "held", 1000, 5))?;
+    is_held(fixture, "held", "held_no_capacity")?;
+
+    let reserved = |expected: u64| {
+        eventually(&format!("{expected} reservations"), BOUND, || {
+            let reserved = edgeward.count("edgeward_reservations", &[])?;
+            ensure!(reserved == expected, "{reserved}");
+            Ok(())
+        })
+    };
+    let mut ahead = pod(fixture, "ahead", 1000, 8);
+    ahead["metadata"]["labels"] = json!({});
+    reserved(0)?;
+    proxy.hold_patches();
+    nodes.resize(&node, "2")?;
+    reserved(1)?;
+    let dry_run = fixture.kubectl.dry_run(&ahead)?;
+    ensure!(
+        edgeward_harness::decision::is_gated(&dry_run),
+        "the room of the release is not taken: {dry_run}"
+    );
+
+    let hand_to = |holder: Value, seconds: u32| {
+        let spec = json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds}}).to_string();
+        let kubectl = fixture.kubectl_in(&fixture.home()?);
+        kubectl
+            .run(&["patch", "lease", LEASE, "--type=merge", "-p", &spec], "")
+            .map(drop)
+    };
+    hand_to(json!("another"), 3_600)?;
+    reserved(0)?;
+    is_now(fixture, &ahead, "edge: edge_feasible_slo_met")?;
+    is_held(fixture, "held", "held_no_capacity")?;
+
+    proxy.heal()?;
+    hand_to(Value::Null, 1)?;
+    goes(fixture, &nodes, "held", "edge", "released_edge")
+}

@@ -1,0 +1,148 @@
+//! A second webhook that adds a scheduling gate to what edgeward has placed. Configurations run in the order of their names.
+
+use anyhow::{Context as _, Result, ensure};
+use edgeward_harness::balancer::{Balancer, Connections};
+use edgeward_harness::decision::annotation;
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::{Fixture, Registration};
+use edgeward_harness::live::{EDGE, is_now};
+use edgeward_harness::nodes::{Nodes, for_long};
+use edgeward_harness::test_webhook;
+use edgeward_harness::wait::{BOUND, eventually};
+use serde_json::json;
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
+
+use crate::held::{goes, pod};
+
+/// Because of the gate edgeward is asked again, and another replica answers.
+pub(crate) fn asked_again_elsewhere(fixture: &Fixture<'_>) -> Result<()> {
+    keeps_its_placement(fixture, "IfNeeded")
+}
+
+/// Nobody asks again: edgeward sees the gate when it sees the pod.
+pub(crate) fn not_asked_again(fixture: &Fixture<'_>) -> Result<()> {
+    keeps_its_placement(fixture, "Never")
+}
+
+/// The pod keeps the placement that it was given before its gate and gets no gate of ours, and its reservation is withdrawn,
+/// for which nobody is blamed. It takes no room until its gate is removed, and then it does.
+fn keeps_its_placement(fixture: &Fixture<'_>, reinvocation: &str) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    // By it no reservation expires while the test goes on.
+    let config = nodes.holding(&for_long());
+    let replicas = ["first", "second"].map(|name| fixture.live_edgeward_as(name, &config));
+    let replicas = replicas.into_iter().collect::<Result<Vec<_>>>()?;
+    let balancer = Balancer::open(fixture)?;
+    replicas.iter().try_for_each(|replica| balancer.add(replica))?;
+    let authorities: String = replicas.iter().map(|replica| replica.ca.as_str()).collect();
+    let ours = fixture.register(&balancer.url(), &authorities)?;
+    let connections = balancer.connections();
+    let gating = fixture.test_webhook(move |pod| {
+        leave(&connections);
+        test_webhook::adds_a_gate(pod)
+    })?;
+    let _gating = fixture.register_as("zzz-queue", &[&fixture.namespace], &gating.url, &gating.ca)?;
+    set_reinvocation(fixture, &ours, reinvocation)?;
+
+    let decided = |reason: &str| -> Result<Vec<u64>> {
+        let count = |replica: &Edgeward<'_>| replica.count("edgeward_reviews_total", &[("reason", reason)]);
+        replicas.iter().map(count).collect()
+    };
+    let reasons = ["edge_feasible_slo_met", "passthrough_reinvocation"];
+    let before = reasons.map(decided);
+    let stored = fixture.kubectl.create(&pod(fixture, "gated", 800, 5))?;
+    let gates = &stored["spec"]["schedulingGates"];
+    ensure!(*gates == json!([{"name": "queue.example/admission"}]), "{stored}");
+    let placement = (annotation(&stored, "site"), annotation(&stored, "reason"));
+    ensure!(placement == (Some("edge"), Some("edge_feasible_slo_met")), "{stored}");
+    ensure!(
+        stored["spec"]["nodeSelector"] == nodes.edge_placement()["nodeSelector"],
+        "{stored}"
+    );
+    let rounds = fixture.creation_of(&fixture.namespace, "gated")?.rounds(&ours.name);
+    let mut more = Vec::new();
+    for (reason, before) in reasons.into_iter().zip(before) {
+        let now = decided(reason)?;
+        more.push(now.iter().zip(before?).map(|(now, before)| now - before).collect());
+    }
+    let more: [Vec<u64>; 2] = more.try_into().ok().context("two reasons")?;
+    match reinvocation {
+        "Never" => ensure!(rounds == [(0, true)], "{rounds:?}"),
+        _ => {
+            ensure!(rounds == [(0, true), (1, false)], "{rounds:?}");
+            let swapped: Vec<u64> = more[1].iter().rev().copied().collect();
+            ensure!(more[0] == swapped && swapped.iter().sum::<u64>() == 1, "{more:?}");
+        }
+    }
+
+    let counts = |name: &str| -> Result<u64> {
+        let counts = replicas.iter().map(|replica| replica.count(name, &[]));
+        counts.sum()
+    };
+    eventually("no replica reserves room for it", BOUND, || {
+        let reserved = counts("edgeward_reservations")?;
+        ensure!(reserved == 0, "{reserved}");
+        Ok(())
+    })?;
+    for blame in [
+        "edgeward_reservations_expired_total",
+        "edgeward_reservation_owners_suspended",
+    ] {
+        ensure!(counts(blame)? == 0, "{blame}");
+    }
+    let next = pod(fixture, "next", 800, 5);
+    is_now(fixture, &next, EDGE)?;
+    let why = format!(
+        "{} why pod/gated -n {} --config {}",
+        fixture.program.display(),
+        fixture.namespace,
+        fixture.dir.join("first/config.yaml").display()
+    );
+    let explanation = fixture.shell(&why)?;
+    ensure!(
+        explanation.contains("gates of others hold it: queue.example/admission"),
+        "{explanation}"
+    );
+
+    let admit = json!([{"op": "remove", "path": "/spec/schedulingGates/0"}]).to_string();
+    fixture
+        .kubectl
+        .run(&["patch", "pod", "gated", "--type=json", "-p", &admit], "")?;
+    goes(fixture, &nodes, "gated", "edge", "edge_feasible_slo_met")?;
+    eventually("its room is taken", BOUND, || {
+        is_now(fixture, &next, "cloud: cloud_edge_no_capacity")
+    })
+}
+
+/// Whoever is asked next is another replica: the API server has no connection left to this one.
+fn leave(connections: &Connections) {
+    block_in_place(|| Handle::current().block_on(connections.cut()));
+}
+
+/// Sets the policy of every webhook of a configuration, and waits until the API server follows it.
+fn set_reinvocation(fixture: &Fixture<'_>, ours: &Registration, policy: &str) -> Result<()> {
+    let set = |entry: usize| json!({"op": "replace", "path": format!("/webhooks/{entry}/reinvocationPolicy"), "value": policy});
+    let patch = json!([set(0), set(1)]).to_string();
+    let args = [
+        "patch",
+        "mutatingwebhookconfiguration",
+        &ours.name,
+        "--type=json",
+        "-p",
+        &patch,
+    ];
+    fixture.kubectl.run(&args, "")?;
+    let rounds = if policy == "Never" { 1 } else { 2 };
+    let asking = pod(fixture, "asking", 100, 5);
+    eventually("the API server follows the policy", BOUND, || {
+        fixture.kubectl.dry_run(&asking)?;
+        let creations = fixture.creations(&fixture.namespace)?;
+        let mut asked = creations.iter().filter(|creation| creation.pod() == "asking");
+        let last = asked.next_back().context("not in the audit log")?.rounds(&ours.name);
+        ensure!(last.len() == rounds, "{last:?}");
+        Ok(())
+    })
+}
