@@ -96,19 +96,20 @@ impl Serve {
     }
 
     async fn serve(self, metrics: Arc<Metrics>) -> anyhow::Result<()> {
-        let (certificate, client_ca) = self.certificate.read()?;
+        let service = Service {
+            name: self.service,
+            namespace: self.namespace,
+        };
+        let (certificate, client_ca) = self.certificate.read(&service)?;
         let configuration = match (self.config, &self.config_map) {
             (Some(path), _) => ConfigurationSource::Files(path),
-            (None, Some(name)) => ConfigurationSource::ConfigMap(ConfigMapName::parse(name, &self.namespace)),
+            (None, Some(name)) => ConfigurationSource::ConfigMap(ConfigMapName::parse(name, &service.namespace)),
             (None, None) => ConfigurationSource::Defaults,
         };
         let webhook = Webhook {
             listen: self.listen,
             health_listen: self.health_listen,
-            service: Service {
-                name: self.service,
-                namespace: self.namespace,
-            },
+            service,
             fleet: self.fleet,
             configuration,
             certificate,

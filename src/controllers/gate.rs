@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_released_is_told() {
+    async fn what_cannot_be_released_is_reported() {
         let config = Config::default();
         let mut free = pod();
         free["spec"]["schedulingGates"] = json!([{"name": "b.example/g"}]);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_way_to_end_is_told_by_name() {
+    async fn every_way_to_end_is_reported_by_name() {
         assert_eq!(end_of(async { Ok(()) }).await, ("watched", "ended".to_owned()));
         assert_eq!(
             end_of(async { Err(anyhow!("no disk")) }).await,

@@ -65,13 +65,8 @@ pub enum ConfigurationSource {
 
 /// Where the serving certificate comes from.
 pub enum CertificateSource {
-    /// PEM files.
-    Files {
-        /// The certificate, leaf first.
-        cert: PathBuf,
-        /// Its private key.
-        key: PathBuf,
-    },
+    /// Files, or made at every start: nothing else has to keep it there.
+    Given(Source),
     /// A Secret of our namespace, which the leader keeps up to date; needs a live cluster.
     SelfManaged {
         /// Its name.
@@ -80,11 +75,6 @@ pub enum CertificateSource {
         webhook: String,
         /// How long certificates live.
         lives: Lives,
-    },
-    /// Made at every start.
-    SelfSigned {
-        /// Gets the authority.
-        directory: Option<PathBuf>,
     },
 }
 
@@ -201,8 +191,7 @@ impl CertificateSource {
         metrics: &Arc<Metrics>,
     ) -> anyhow::Result<(Source, Vec<Task>)> {
         let (secret, webhook, lives) = match self {
-            Self::Files { cert, key } => return Ok((Source::Files { cert, key }, vec![])),
-            Self::SelfSigned { directory } => return Ok((Source::SelfSigned { directory, service }, vec![])),
+            Self::Given(source) => return Ok((source, vec![])),
             Self::SelfManaged { secret, webhook, lives } => (secret, webhook, lives),
         };
         let (cluster, leadership) = cluster.context("a Secret of a live cluster")?;

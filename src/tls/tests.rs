@@ -19,7 +19,7 @@ fn pair(leaf: &Pem, now: Timestamp) -> Pair {
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_served_past_its_end_is_told_of() {
+async fn a_certificate_that_is_served_past_its_end_is_reported() {
     let log = Log::default();
     let to = log.clone();
     let subscriber = tracing_subscriber::fmt().with_writer(move || to.clone()).finish();

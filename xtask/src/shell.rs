@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_both_outputs_are_heard_in_their_order_and_the_status_is_told() {
+    fn lines_of_both_outputs_come_in_their_order_and_the_status_is_returned() {
         let (lines, status) = followed("echo one; echo two >&2; printf three; exit 7");
         assert_eq!(lines, ["one", "two", "three"]);
         assert_eq!(status.code(), Some(7));

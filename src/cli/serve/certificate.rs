@@ -7,6 +7,7 @@ use edgeward_core::certificates::Lives;
 
 use crate::inspect::installation::SELF_MANAGED;
 use crate::serve::CertificateSource;
+use crate::tls::{Service, Source};
 
 /// One of three ways to have a certificate.
 #[derive(Debug, Args)]
@@ -57,23 +58,24 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// Where the certificate comes from, and the file of who may connect.
+    /// Where the certificate for this Service comes from, and the file of who may connect.
     ///
     /// # Errors
     /// Every fault of the lives, by its option.
-    pub(super) fn read(self) -> anyhow::Result<(CertificateSource, Option<PathBuf>)> {
+    pub(super) fn read(self, service: &Service) -> anyhow::Result<(CertificateSource, Option<PathBuf>)> {
         let lives = Lives::read(&self.ca_life, &self.certificate_life);
         let lives = lives.map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
         let source = match (self.tls_cert.zip(self.tls_key), self.self_managed) {
-            (Some((cert, key)), _) => CertificateSource::Files { cert, key },
+            (Some((cert, key)), _) => CertificateSource::Given(Source::Files { cert, key }),
             (None, Some(secret)) => CertificateSource::SelfManaged {
                 secret,
                 webhook: self.webhook,
                 lives,
             },
-            (None, None) => CertificateSource::SelfSigned {
+            (None, None) => CertificateSource::Given(Source::SelfSigned {
                 directory: self.self_signed,
-            },
+                service: service.clone(),
+            }),
         };
         Ok((source, self.client_ca))
     }

@@ -169,7 +169,7 @@ fn candidate(name: &str, owner: Option<&str>) -> Candidate {
 }
 
 #[tokio::test]
-async fn pods_are_told_of_and_deleted_only_where_that_is_wanted() {
+async fn pods_are_reported_and_deleted_only_where_that_is_wanted() {
     let replica = Replica::start(false);
     let all = [
         candidate("a", Some("one")),

@@ -154,7 +154,7 @@ async fn a_directory_holds_the_keys_of_a_config_map() {
 }
 
 #[tokio::test]
-async fn versions_are_told_once_and_the_newest_first() {
+async fn versions_are_offered_once_and_the_newest_first() {
     let (mut configuration, _) = new();
     let mut early = configuration.versions();
     let next = async |versions: &mut Versions| timeout(TIMEOUT, versions.next()).await.expect("told");

@@ -62,7 +62,7 @@ const EDGE: Option<SiteKind> = Some(SiteKind::Edge);
 const CLOUD: Option<SiteKind> = Some(SiteKind::Cloud);
 
 #[test]
-fn each_decision_is_told_as_what_it_is() {
+fn each_decision_is_reported_as_what_it_is() {
     for (reason, kind, gated, expected) in [
         ("cloud_edge_no_capacity", CLOUD, false, &["PlacedCloud"][..]),
         ("cloud_best_effort", CLOUD, false, &["PlacedCloud", "SloAtRisk"]),
@@ -123,7 +123,7 @@ fn a_note_has_the_numbers() {
 }
 
 #[test]
-fn an_invalid_slo_is_told_with_every_fault() {
+fn an_invalid_slo_is_reported_with_every_fault() {
     let faults = json!({"slo.example.io/deadlineMs": "-5", "slo.example.io/priority": "11"});
     let observed = observed("edge_invalid_slo", EDGE, false, &faults);
     let told = events_of(&observed, Timestamp::MAX);
@@ -208,7 +208,7 @@ fn every_reason_of_a_placement_has_words() {
 }
 
 #[test]
-fn a_hold_is_told_once_for_each_reason_though_it_has_no_id() {
+fn a_hold_is_reported_once_for_each_reason_though_it_has_no_id() {
     let name = |reason: &str| {
         let pod = json!({
             "metadata": {"name": "camera-1", "namespace": "shop", "uid": "u1", "annotations": {

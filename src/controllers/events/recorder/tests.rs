@@ -166,7 +166,7 @@ async fn too_many_are_dropped_and_counted() {
 }
 
 #[tokio::test]
-async fn a_full_queue_drops_what_it_is_told() {
+async fn a_full_queue_drops_what_comes() {
     let config = Arc::new(ArcSwap::from_pointee(Config::default()));
     let client = Client::new(
         tower::service_fn(|_| std::future::pending::<anyhow::Result<Response<Body>>>()),
