@@ -6,6 +6,7 @@ pub(crate) mod gate;
 pub(crate) mod history;
 pub(crate) mod queue;
 pub(crate) mod release;
+pub(crate) mod starvation;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,9 @@
-//! Webhooks that run inside the test: one that only watches, one that injects a sidecar as service meshes do.
+//! Webhooks that run inside the test: one that only watches, one that injects a sidecar as service meshes do. Any of them may
+//! take its time.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use axum::Router;
@@ -34,13 +36,14 @@ pub struct Hook {
 type Seen = Arc<Mutex<Vec<Value>>>;
 
 impl Hook {
-    pub(crate) fn start(runtime: &Runtime, answer: Answer) -> Result<Self> {
+    /// Each answer takes so long.
+    pub(crate) fn start(runtime: &Runtime, answer: Answer, takes: Duration) -> Result<Self> {
         let authority = Authority::new()?;
         let pair = authority.server(&[])?;
         let seen = Seen::default();
         let app = Router::new()
             .route("/mutate", post(review))
-            .with_state((seen.clone(), answer));
+            .with_state((seen.clone(), answer, takes));
         let server = Handle::new();
         let running = server.clone();
         let address = runtime.block_on(async move {
@@ -54,6 +57,22 @@ impl Hook {
             ca: authority.certificate,
             seen,
             server,
+        })
+    }
+
+    /// A configuration of this name by which it validates the pods that are created in a namespace.
+    pub(crate) fn validating(&self, name: &str, namespace: &str) -> Value {
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": name},
+            "webhooks": [{
+                "name": "validating.edgeward.test",
+                "clientConfig": {"url": self.url, "caBundle": STANDARD.encode(&self.ca)},
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail", "timeoutSeconds": 30,
+            }],
         })
     }
 
@@ -97,7 +116,7 @@ pub fn injects_a_sidecar(pod: &Value) -> Vec<Value> {
     vec![json!({"op": "add", "path": "/spec/containers/-", "value": sidecar})]
 }
 
-async fn review(State((seen, answer)): State<(Seen, Answer)>, body: String) -> impl IntoResponse {
+async fn review(State((seen, answer, takes)): State<(Seen, Answer, Duration)>, body: String) -> impl IntoResponse {
     let mut review: Value = serde_json::from_str(&body).unwrap_or_default();
     let request = review["request"].take();
     let mut response = json!({"uid": request["uid"], "allowed": true});
@@ -107,6 +126,7 @@ async fn review(State((seen, answer)): State<(Seen, Answer)>, body: String) -> i
         response["patch"] = json!(STANDARD.encode(Value::from(patch).to_string()));
     }
     seen.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    tokio::time::sleep(takes).await;
     let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
     ([(CONTENT_TYPE, "application/json")], answer.to_string())
 }

@@ -26,6 +26,7 @@ pub mod nodes;
 pub mod pki;
 pub mod process;
 pub mod proxy;
+mod registration;
 pub mod rights;
 pub mod rollout;
 mod served;
