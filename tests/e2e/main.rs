@@ -21,7 +21,7 @@ use edgeward_harness::side_by_side::Needs::{Cluster, Domain, Nodes};
 
 use crate::commands::{check, fleet_command, why};
 use crate::configuration::{custom_resources, validation};
-use crate::held::{away, gate, limits, queue, release};
+use crate::held::{away, gate, limits, queue, release, starvation};
 use crate::install::{chart, quick_start};
 use crate::leader::{backstop, events, loop_guard, lost_lease};
 use crate::load::{burst, rollout};
@@ -36,6 +36,7 @@ const TESTS: &[Test] = &[
         Nodes,
         certificates::self_managed::self_managed,
     ),
+    ("starvation::large_pod_runs", Domain, starvation::large_pod_runs),
     ("backstop::finds_and_recreates", Domain, backstop::finds_and_recreates),
     ("live::silent_connection", Nodes, live::connection::silent_connection),
     ("queue::without_edgeward", Domain, queue::without_edgeward),

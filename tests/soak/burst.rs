@@ -3,12 +3,16 @@
 
 use std::fmt;
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Result, bail, ensure};
-use edgeward_harness::burst::{Outcome, Timing, burst, decided, nodes};
+use edgeward_harness::burst::{Outcome, Timing, burst, capacity, decided, is_unschedulable, nodes};
 use edgeward_harness::clients::PODS;
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::load::Processors;
 use edgeward_harness::tables::Table;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
 use serde_json::json;
 
 /// One replica fills the edge as well as kube-scheduler alone does, and sends few pods there in vain; three behind one
@@ -70,6 +74,60 @@ pub(crate) fn fills_the_edge_again_and_again(fixture: &Fixture<'_>) -> Result<()
         without.unschedulable > PODS / 50,
         "{without:?}: reservations make no difference"
     );
+    Ok(())
+}
+
+/// A Deployment is scaled from none to 200, as an autoscaler does, beside a validating webhook that takes 2 s for each pod: so long
+/// lasts every reservation, of 3 s at most. The edge is filled, no pod is sent there in vain, and its controller is not taken for
+/// one whose pods never come.
+pub(crate) fn beside_a_slow_webhook(fixture: &Fixture<'_>) -> Result<()> {
+    const REPLICAS: usize = 200;
+    const TAKES: Duration = Duration::from_secs(2);
+    let nodes = nodes(fixture)?;
+    let processors = Processors::now()?;
+    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let _registered = fixture.register_with_its_timeout(&edgeward.url, &edgeward.ca)?;
+    let slow = fixture.slow_test_webhook(TAKES)?;
+    let _validating = fixture.register_validating(&slow)?;
+    let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
+    fixture
+        .kubectl
+        .create(&fixture.in_its_domain(workloads::deployment("scaled", 0, slo)))?;
+
+    let begun = Instant::now();
+    let args = ["scale", "deployment", "scaled", &format!("--replicas={REPLICAS}")];
+    fixture.kubectl.run(&args, "")?;
+    let mut suspended = 0;
+    let pods = eventually("every pod is bound or unschedulable", 4 * BOUND, || {
+        suspended = suspended.max(edgeward.count("edgeward_reservation_owners_suspended", &[])?);
+        let pods = fixture.kubectl.list("pods", "app=scaled")?;
+        let open = pods
+            .iter()
+            .filter(|pod| pod["spec"]["nodeName"].is_null() && !is_unschedulable(pod));
+        let open = open.count();
+        ensure!(
+            pods.len() == REPLICAS && open == 0,
+            "{} pods, {open} still open",
+            pods.len()
+        );
+        Ok(pods)
+    })?;
+    let seconds = begun.elapsed().as_secs();
+    let outcome = Outcome::of(&nodes, &pods);
+    let expired = edgeward.count("edgeward_reservations_expired_total", &[])?;
+    println!(
+        "burst: {REPLICAS} of one Deployment in {seconds} s, {suspended} owners suspended, {expired} expired: {outcome:?}"
+    );
+    tabulate("one Deployment to 200, beside a validating webhook of 2 s", &outcome);
+    let is_as_wanted = suspended == 0
+        && outcome.unschedulable == 0
+        && outcome.undecided == 0
+        && outcome.edge_millicores * 100 >= capacity() * 95;
+    if !is_as_wanted {
+        let words = format!("{suspended} owners suspended, {expired} expired, {outcome:?}");
+        processors.excuse(&words)?;
+        bail!(words);
+    }
     Ok(())
 }
 

@@ -20,6 +20,7 @@ const TESTS: &[Test] = &[
         Machine,
         burst::fills_the_edge_again_and_again,
     ),
+    ("burst::beside_a_slow_webhook", Machine, burst::beside_a_slow_webhook),
     (
         "load::rolling_restart_at_a_steady_rate",
         Machine,

@@ -14,7 +14,7 @@ use crate::model::pod_record::HeldPod;
 use crate::model::slo::Class;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
-use crate::placement::decide::{comparisons, decide, nearest_room};
+use crate::placement::decide::{cost, decide, nearest_room};
 use crate::placement::ledger::Ledger;
 use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Reason, Verdict};
@@ -29,9 +29,6 @@ const NAMESPACE_DELAY: Micros = Micros::from_secs(5);
 /// The most comparisons of pods' constraints and tolerations with nodes that one plan takes, about a tenth of a second. The
 /// next plan goes on from there.
 const MAX_COMPARISONS: usize = 10_000_000;
-
-/// Up to so many comparisons with each node a pod is waited for; one that takes more is given up when the plan has no more.
-const ORDINARY_COMPARISONS: usize = 32;
 
 /// What a held pod costs a plan beside the comparisons of its decision, in comparisons.
 const PER_POD: usize = 100;
@@ -432,17 +429,11 @@ impl<'p> Planning<'p> {
             self.update_reason(entry, *reason);
             return true;
         }
-        let nodes = self.snapshot.shapes();
-        let comparisons = comparisons(&pod.workload, self.snapshot);
-        let cost = comparisons.saturating_add(nodes);
+        let cost = cost(&pod.workload, self.snapshot).saturating_add(self.snapshot.shapes());
         // One can always be decided about.
         match self.budget.checked_sub(cost) {
             Some(rest) => self.budget = rest,
             None if self.decisions == 0 => self.budget = 0,
-            None if comparisons > ORDINARY_COMPARISONS * nodes => {
-                self.step(entry, PlanAction::RemoveGate(Reason::Deadline));
-                return true;
-            }
             None => return false,
         }
         self.decisions += 1;

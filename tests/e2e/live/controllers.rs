@@ -69,7 +69,7 @@ pub(crate) fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 /// A Deployment that cannot create a pod reserves room for pods that never come, but not for long: it changes no verdict
-/// in another namespace.
+/// in another namespace, however often it tries again.
 pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
     // Longer than a reservation lasts.
     const RESERVED: Duration = Duration::from_secs(5);
@@ -99,14 +99,11 @@ pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
     let mut deployment = workloads::deployment("many", 500, workloads::latency());
     deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("600m");
     kubectl.create(&deployment)?;
-    let suspended = || edgeward.count("edgeward_reservation_owners_suspended", &[]);
-    eventually("its owner reserves nothing any more", BOUND, || {
-        let suspended = suspended()?;
-        ensure!(suspended == 1, "{suspended} owners are suspended");
+    eventually("some of its reservations have expired", BOUND, || {
+        let expired = edgeward.count("edgeward_reservations_expired_total", &[])?;
+        ensure!(expired >= 3, "{expired}");
         Ok(())
     })?;
-    let tried = edgeward.reviews()? - before;
-    ensure!(tried <= 40, "only after {tried} pods");
     // What it has reserved before ends by then.
     let begun = Instant::now();
     let mut asked = 0;
@@ -121,7 +118,6 @@ pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(kubectl.list("pods", "")?.is_empty(), "the quota let pods through");
     let of_others = edgeward.reviews()? - before - asked;
     ensure!(of_others >= 4, "the deployment has tried {of_others} times only");
-    ensure!(suspended()? == 1, "{} owners are suspended", suspended()?);
     Ok(())
 }
 

@@ -32,6 +32,19 @@ pub struct Outcome {
     pub undecided: usize,
 }
 
+impl Outcome {
+    /// Of pods each of which is bound or unschedulable.
+    pub fn of(nodes: &Nodes<'_>, pods: &[Value]) -> Self {
+        let at = |site: &'static str| pods.iter().filter(move |pod| nodes.site_of(pod) == Some(site));
+        Self {
+            edge_millicores: at("edge").map(millicores).sum(),
+            cloud_pods: at("cloud").count(),
+            unschedulable: pods.iter().filter(|pod| is_unschedulable(pod)).count(),
+            undecided: pods.iter().filter(|pod| !is_decided(pod)).count(),
+        }
+    }
+}
+
 /// An edge with room for some of the pods, and a cloud with room for all.
 pub fn nodes<'run>(fixture: &Fixture<'run>) -> Result<Nodes<'run>> {
     let nodes = Nodes::new(fixture)?;
@@ -111,13 +124,7 @@ pub fn burst(
     };
     let pods = eventually("every pod is bound or unschedulable", 4 * BOUND, settled)?;
 
-    let at = |site: &'static str| pods.iter().filter(move |pod| nodes.site_of(pod) == Some(site));
-    let outcome = Outcome {
-        edge_millicores: at("edge").map(millicores).sum(),
-        cloud_pods: at("cloud").count(),
-        unschedulable: pods.iter().filter(|pod| is_unschedulable(pod)).count(),
-        undecided: pods.iter().filter(|pod| !is_decided(pod)).count(),
-    };
+    let outcome = Outcome::of(nodes, &pods);
     fixture.kubectl.run(
         &[
             "delete",
@@ -138,7 +145,8 @@ pub fn burst(
     Ok(outcome)
 }
 
-fn is_unschedulable(pod: &Value) -> bool {
+/// Whether kube-scheduler finds no node for it.
+pub fn is_unschedulable(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "Unschedulable")

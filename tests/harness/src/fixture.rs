@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use base64::Engine as _;
@@ -19,8 +20,9 @@ use crate::kubectl::{Kubectl, Said};
 use crate::pki::Authority;
 use crate::process::{on_loopback, tail};
 use crate::proxy::Proxy;
+pub use crate::registration::Registration;
 use crate::rights::Granted;
-use crate::test_webhook::TestWebhook;
+use crate::test_webhook::{self, TestWebhook};
 use crate::timing::TooBusy;
 use crate::wait::{BOUND, TIMEOUT, eventually};
 use crate::webhook_credentials::WebhookCredentials;
@@ -352,7 +354,26 @@ impl<'run> Fixture<'run> {
 
     /// Starts a webhook inside the test. It answers operations of a JSON patch, for the pod as it arrived.
     pub fn test_webhook(&self, answer: impl Fn(&Value) -> Vec<Value> + Send + Sync + 'static) -> Result<TestWebhook> {
-        TestWebhook::start(self.runtime, answer)
+        TestWebhook::start(self.runtime, answer, Duration::ZERO)
+    }
+
+    /// Starts a webhook inside the test that allows every pod, after so long.
+    pub fn slow_test_webhook(&self, takes: Duration) -> Result<TestWebhook> {
+        TestWebhook::start(self.runtime, test_webhook::watches, takes)
+    }
+
+    /// Registers it as a validating webhook for the pods of this test's namespace, and waits until it is called.
+    pub fn register_validating(&self, webhook: &TestWebhook) -> Result<Registration> {
+        let name = format!("zz-validating-{}", self.namespace);
+        let configuration = webhook.validating(&name, &self.namespace);
+        let registration = Registration::create(name, &self.plane.kubectl, &configuration)?;
+        let probe = self.in_its_domain(workloads::pod("probe", workloads::latency()));
+        eventually("the API server calls the webhook", BOUND, || {
+            self.kubectl.dry_run(&probe)?;
+            ensure!(!webhook.seen().is_empty(), "it was not called");
+            Ok(())
+        })?;
+        Ok(registration)
     }
 
     /// Registers a webhook as `webhook/base` says, for this test's namespace, and waits until it is called. The API server waits
@@ -392,11 +413,7 @@ impl<'run> Fixture<'run> {
                 .push(json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}));
         }
 
-        let registration = Registration {
-            name,
-            kubectl: self.plane.kubectl.clone(),
-        };
-        registration.kubectl.create(&manifest)?;
+        let registration = Registration::create(name, &self.plane.kubectl, &manifest)?;
 
         // The API server reads configurations and namespaces through caches of its own.
         let first = namespaces.first().context("no namespace")?;
@@ -426,11 +443,7 @@ impl<'run> Fixture<'run> {
         let label = format!("scheduling.{domain}/managed=true");
         let args = ["label", "namespace", &self.namespace, &label, "--overwrite"];
         self.kubectl.run(&args, "")?;
-        let registration = Registration {
-            name,
-            kubectl: self.plane.kubectl.clone(),
-        };
-        registration.kubectl.create(&manifest)?;
+        let registration = Registration::create(name, &self.plane.kubectl, &manifest)?;
         Ok(registration)
     }
 
@@ -512,24 +525,6 @@ pub fn with_long_timeout(mut configuration: Value) -> Value {
         webhook["timeoutSeconds"] = json!(30);
     }
     configuration
-}
-
-/// A registered webhook; dropped with the test.
-pub struct Registration {
-    /// Of the configuration.
-    pub name: String,
-    kubectl: Kubectl,
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        let deleted = self
-            .kubectl
-            .run(&["delete", "mutatingwebhookconfiguration", &self.name], "");
-        if let Err(error) = deleted {
-            eprintln!("{error:#}");
-        }
-    }
 }
 
 /// A cluster without edgeward. Dropped, the edgewards of other tests get their rights again.

@@ -25,6 +25,7 @@ pub mod nodes;
 pub mod pki;
 pub mod process;
 pub mod proxy;
+mod registration;
 pub mod rights;
 pub mod rollout;
 pub mod rotation;

@@ -1,7 +1,9 @@
-//! Webhooks that run inside the test: one that only watches, one that injects a sidecar as service meshes do.
+//! Webhooks that run inside the test: one that only watches, one that injects a sidecar as service meshes do. Any of them may
+//! take its time.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use axum::Router;
@@ -34,9 +36,11 @@ pub struct TestWebhook {
 type Seen = Arc<Mutex<Vec<Value>>>;
 
 impl TestWebhook {
+    /// Each answer takes so long.
     pub(crate) fn start(
         runtime: &Runtime,
         answer: impl Fn(&Value) -> Vec<Value> + Send + Sync + 'static,
+        takes: Duration,
     ) -> Result<Self> {
         let answer: Answer = Arc::new(answer);
         let authority = Authority::new()?;
@@ -44,7 +48,7 @@ impl TestWebhook {
         let seen = Seen::default();
         let app = Router::new()
             .route("/mutate", post(review))
-            .with_state((seen.clone(), answer));
+            .with_state((seen.clone(), answer, takes));
         let server = Handle::new();
         let running = server.clone();
         let address = runtime.block_on(async move {
@@ -58,6 +62,22 @@ impl TestWebhook {
             ca: authority.certificate,
             seen,
             server,
+        })
+    }
+
+    /// A configuration of this name by which it validates the pods that are created in a namespace.
+    pub(crate) fn validating(&self, name: &str, namespace: &str) -> Value {
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": name},
+            "webhooks": [{
+                "name": "validating.edgeward.test",
+                "clientConfig": {"url": self.url, "caBundle": STANDARD.encode(&self.ca)},
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail", "timeoutSeconds": 30,
+            }],
         })
     }
 
@@ -115,7 +135,7 @@ pub fn adds_a_gate(pod: &Value) -> Vec<Value> {
     }
 }
 
-async fn review(State((seen, answer)): State<(Seen, Answer)>, body: String) -> impl IntoResponse {
+async fn review(State((seen, answer, takes)): State<(Seen, Answer, Duration)>, body: String) -> impl IntoResponse {
     let mut review: Value = serde_json::from_str(&body).unwrap_or_default();
     let request = review["request"].take();
     let mut response = json!({"uid": request["uid"], "allowed": true});
@@ -125,6 +145,7 @@ async fn review(State((seen, answer)): State<(Seen, Answer)>, body: String) -> i
         response["patch"] = json!(STANDARD.encode(Value::from(patch).to_string()));
     }
     seen.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    tokio::time::sleep(takes).await;
     let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
     ([(CONTENT_TYPE, "application/json")], answer.to_string())
 }

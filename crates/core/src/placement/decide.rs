@@ -240,9 +240,16 @@ fn keeps_waiting(workload: &Workload<'_>, config: &Config) -> Option<Reason> {
     }
 }
 
+/// How many comparisons with nodes a decision about the pod takes at most: none where there would be too many, for it is made without.
+pub(crate) fn cost(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
+    Some(comparisons(workload, snapshot))
+        .filter(|comparisons| *comparisons <= MAX_COMPARISONS)
+        .unwrap_or(0)
+}
+
 /// How many comparisons the pod's constraints and tolerations take on all nodes, those that are gone included, at most and
 /// once.
-pub(crate) fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
+fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     let per_node = workload.constraints.comparisons() + workload.tolerations.len();
     per_node.saturating_mul(snapshot.shapes())
 }

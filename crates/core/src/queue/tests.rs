@@ -391,24 +391,27 @@ fn pods_without_room_cost_one_decision_for_each_age_and_each_kept_node() {
 }
 
 #[test]
-fn who_takes_too_many_comparisons_is_given_up_when_there_are_no_more() {
-    let mut heavy = held("heavy", 400, 9, 9).document();
-    let hosts: Vec<_> = (0..2 * ORDINARY_COMPARISONS).map(|i| format!("e{i}")).collect();
-    heavy["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-        "nodeSelectorTerms": [{"matchExpressions": [{"key": "host", "operator": "NotIn", "values": hosts}]}],
-    }}});
-    let fleet = fleet(&[1_000]);
-    let mut waitlist = waitlist(&[held("first", 400, 9, 10), held("last", 500, 5, 1)]);
-    waitlist.apply(read(&heavy), NOW);
-    assert_eq!(steps(&plan_with(&mut waitlist, &fleet, &Ledger::default())), []);
-    waitlist.budget = 10;
-    waitlist.reconsider();
-    let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
-    assert_eq!(
-        steps(&plan),
-        [("heavy".to_owned(), PlanAction::RemoveGate(Reason::Deadline))]
-    );
-    assert_eq!((plan.decisions, waitlist.claims().not_considered()), (2, None));
+fn a_pod_of_too_many_constraints_takes_no_plan_from_the_others() {
+    let heavy = |name: &str, values: usize| {
+        let mut heavy = held(name, 400, 9, 9).document();
+        let hosts: Vec<_> = (0..values).map(|i| format!("e{i}")).collect();
+        heavy["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "host", "operator": "NotIn", "values": hosts}]}],
+        }}});
+        read(&heavy)
+    };
+    let considered = |values: usize| {
+        let mut waitlist = waitlist(&[held("first", 400, 9, 10), held("last", 500, 5, 1)]);
+        waitlist.apply(heavy("heavy", values), NOW);
+        // For two that have no constraints.
+        waitlist.budget = 600;
+        let plan = plan_with(&mut waitlist, &fleet(&[1_000; 200]), &Ledger::default());
+        assert_eq!(steps(&plan), [], "none loses its gate");
+        (plan.decisions, waitlist.claims().not_considered().is_some())
+    };
+    // Half a million comparisons with two hundred nodes.
+    assert_eq!(considered(2_499), (1, true));
+    assert_eq!(considered(2_500), (3, false));
 }
 
 #[test]

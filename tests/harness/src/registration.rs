@@ -1,0 +1,35 @@
+//! Webhook configurations that go with the test that created them.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::kubectl::Kubectl;
+
+/// A registered webhook; dropped with the test.
+pub struct Registration {
+    /// Of the configuration.
+    pub name: String,
+    kind: String,
+    kubectl: Kubectl,
+}
+
+impl Registration {
+    pub(crate) fn create(name: String, kubectl: &Kubectl, configuration: &Value) -> Result<Self> {
+        let kind = configuration["kind"].as_str().context("a configuration has a kind")?;
+        let registration = Self {
+            name,
+            kind: kind.to_lowercase(),
+            kubectl: kubectl.clone(),
+        };
+        registration.kubectl.create(configuration)?;
+        Ok(registration)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if let Err(error) = self.kubectl.run(&["delete", &self.kind, &self.name], "") {
+            eprintln!("{error:#}");
+        }
+    }
+}
