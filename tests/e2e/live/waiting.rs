@@ -94,12 +94,12 @@ pub(crate) fn silent_scheduler(fixture: &Fixture<'_>) -> Result<()> {
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": names[0]}, "target": target});
     let path = format!("/api/v1/namespaces/{namespace}/pods/{}/binding", names[0]);
     kubectl.run(&["create", "--raw", &path, "-f", "-"], &binding.to_string())?;
-    would_be(fixture, 900, CLOUD).context("the others are on their way")?;
+    would_be(fixture, 950, CLOUD).context("the others are on their way")?;
 
-    let another = outcome(&fixture.kubectl.create(&pod(fixture, "another", 900))?)?;
+    let another = outcome(&fixture.kubectl.create(&pod(fixture, "another", 950))?)?;
     ensure!(another == CLOUD, "{another}");
     silent("nobody", PODS - 1)?;
-    would_be(fixture, 900, EDGE)
+    would_be(fixture, 950, EDGE)
 }
 
 /// A pod that asks for so much CPU of the edge, as if it had been decided.
