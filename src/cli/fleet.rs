@@ -1,10 +1,12 @@
 //! `edgeward fleet`: what a live cluster looks like to edgeward.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use edgeward_core::cluster::cache::Cache;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::remembered_node::RememberedNode;
 use edgeward_core::model::site::SiteKind;
@@ -63,7 +65,7 @@ impl Fleet {
             tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
         }
         let clock = Clock::start();
-        let (snapshot, now) = self.cluster.ask(async |connection| {
+        let (snapshot, silent, now) = self.cluster.ask(async |connection| {
             let config = inspect::sites_in_use(connection, config).await?;
             let (listing, remembered) = tokio::join!(
                 inspect::list_and_probe(connection, &config, clock, &metrics),
@@ -82,10 +84,11 @@ impl Fleet {
                 );
             }
             let now = clock.moment();
-            Ok((cache.publish(now), now))
+            let snapshot = cache.publish(now);
+            Ok((snapshot, silent(&cache), now))
         })?;
         super::print(&match self.output {
-            Output::Table => table(&snapshot, now),
+            Output::Table => table(&snapshot, now) + &silent,
             Output::Json => serde_json::to_string_pretty(&fleet_file::write(&snapshot, now))? + "\n",
             Output::Yaml => serde_saphyr::to_string(&fleet_file::write(&snapshot, now))?,
         })
@@ -129,6 +132,25 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
         text += &format!("\n{closed}");
     }
     text
+}
+
+/// A line for each scheduler that nothing is heard of though pods wait for it: those for which most wait.
+fn silent(cache: &Cache) -> String {
+    const LINES: usize = 10;
+    let mut silent: Vec<_> = cache.silent_schedulers().collect();
+    silent.sort_by_key(|(name, _, pods)| (Reverse(*pods), *name));
+    let line = |(name, _, pods): &(Option<&str>, bool, usize)| {
+        let name = name.unwrap_or("of a name that no scheduler has");
+        format!(
+            "silent: scheduler {name} has bound or refused no pod that is here; {pods} wait for it, and take no room\n"
+        )
+    };
+    let mut text: String = silent.iter().take(LINES).map(line).collect();
+    if let Some(rest) = silent.get(LINES..).filter(|rest| !rest.is_empty()) {
+        let pods: usize = rest.iter().map(|(_, _, pods)| pods).sum();
+        let _ = writeln!(text, "silent: {} schedulers more; {pods} wait for them", rest.len());
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
 }
 
 fn site_row(site: &Site, now: Moment) -> [String; 8] {

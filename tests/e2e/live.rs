@@ -4,6 +4,7 @@ pub(crate) mod connection;
 pub(crate) mod controllers;
 pub(crate) mod nodes;
 pub(crate) mod restart;
+pub(crate) mod waiting;
 
 use std::time::Duration;
 

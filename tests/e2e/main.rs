@@ -50,6 +50,7 @@ const TESTS: &[Test] = &[
     ("held::in_queue_order", Domain, held::in_queue_order),
     ("burst::fills_the_edge", Domain, burst::fills_the_edge),
     ("queue::no_later_pod_first", Domain, queue::no_later_pod_first),
+    ("live::silent_scheduler", Nodes, live::waiting::silent_scheduler),
     ("live::quota", Nodes, live::controllers::quota),
     ("events::reported_once", Nodes, events::reported_once),
     ("gate::may_not_be_removed", Domain, gate::may_not_be_removed),
@@ -172,6 +173,11 @@ const TESTS: &[Test] = &[
     ("live::nodes_change", Nodes, live::nodes::nodes_change),
     ("live::cloud_node_states", Nodes, live::nodes::cloud_node_states),
     ("live::anti_affinity", Nodes, live::controllers::anti_affinity),
+    (
+        "live::only_who_waits_is_late",
+        Nodes,
+        live::waiting::only_who_waits_is_late,
+    ),
     ("live::lists_in_pages", Nodes, live::connection::lists_in_pages),
     (
         "fleet_command::a_cluster_becomes_a_file",

@@ -43,6 +43,7 @@ const TESTS: &[Test] = &[
         Machine,
         load::rotation::rotation_cert_manager,
     ),
+    ("load::closed_by_scheduler", Machine, load::closing::closed_by_scheduler),
     ("load::hostile_clients", Machine, load::hostile::hostile_clients),
 ];
 

@@ -25,6 +25,8 @@ metrics! {
             "Managed pods that are not running yet at the site: all that are pending, and those of them that wait for room";
         closed: Gauges<1> = "edgeward_closed_controllers" ["site"]
             "Controllers whose pods kube-scheduler does not place at the site for a reason that edgeward does not evaluate";
+        silent: Gauges<1> = "edgeward_silent_scheduler_pods" ["scheduler"]
+            "Pods that fit a node and take no room, because their scheduler says nothing while another binds pods; without a name: of schedulers that have never bound or refused a pod";
     }
 }
 
@@ -32,6 +34,9 @@ impl SiteMetrics {
     /// What is shown of sites, as of this snapshot. Cost: a pass over all nodes.
     pub(super) fn show(&self, snapshot: &Snapshot) {
         snapshot.sites.iter().for_each(|site| self.show_site(site));
+        for (name, pods) in &*snapshot.silent_schedulers {
+            self.silent.of([String::from(&**name).into()]).set(count(*pods));
+        }
     }
 
     fn show_site(&self, site: &Site) {

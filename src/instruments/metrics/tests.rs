@@ -17,6 +17,7 @@ use crate::platform::clock::Clock;
 fn published(sites: Vec<Site>) -> Arc<Snapshot> {
     Arc::new(Snapshot {
         sites,
+        silent_schedulers: Arc::new([("other".into(), 2)].into()),
         ..Snapshot::default()
     })
 }

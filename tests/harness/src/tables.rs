@@ -12,6 +12,8 @@ pub enum Table {
     Rollouts,
     /// Replicas that come and go.
     Replicas,
+    /// Sites that close to a controller.
+    Closing,
     /// Certificates that are replaced.
     Certificates,
     /// Clients that mean harm.
@@ -33,6 +35,7 @@ impl Table {
             Self::Burst => "A burst",
             Self::Rollouts => "Replicas of nine in the cloud after each rollout",
             Self::Replicas => "Replicas that come and go",
+            Self::Closing => "A site that closes to a controller",
             Self::Certificates => "Certificates that are replaced",
             Self::UnprovenConnections => "Unproven connections",
         }
@@ -43,6 +46,7 @@ impl Table {
             Self::Burst => &["CPU bound at the edge", "unschedulable", "in the cloud"],
             Self::Rollouts => &["in the cloud"],
             Self::Replicas => &["created", "failed", "undecided"],
+            Self::Closing => &["kube-scheduler refuses a pod after", "every replica knows after"],
             Self::Certificates => &["seconds", "connections", "created", "failed", "undecided"],
             Self::UnprovenConnections => &["found"],
         }

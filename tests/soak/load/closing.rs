@@ -1,0 +1,67 @@
+//! A site closes to a controller while pods come and go.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::load::replicas::{REPLICAS, Replicas, nodes};
+use edgeward_harness::load::{Pace, under_load};
+use edgeward_harness::tables::Table;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+/// Pods a second. Each is two events at least: that it is there, and that it is gone; most are bound in between.
+const RATE: u32 = 50;
+
+/// A Deployment of three with spread over three hosts, at an edge of two: every replica of edgeward learns that kube-scheduler
+/// cannot place the third there, though it fits, and stays with that while pods come and go at both nodes.
+pub(crate) fn closed_by_scheduler(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = nodes(fixture)?;
+    nodes.edge_node("edge-1", "64")?;
+    let pace = Pace::Steady(RATE);
+    let replicas = Replicas::open(fixture, &nodes, pace)?;
+    let mut deployment = workloads::deployment("spread", 3, workloads::latency());
+    deployment["spec"]["template"]["spec"]["topologySpreadConstraints"] = json!([{
+        "maxSkew": 1, "minDomains": 3, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "spread"}},
+    }]);
+
+    let (mut refused, mut known) = (Duration::ZERO, Duration::ZERO);
+    let report = under_load(fixture, &nodes, pace, |load| {
+        let begun = Instant::now();
+        fixture.kubectl.apply(&deployment)?;
+        eventually("kube-scheduler refuses one", BOUND, || {
+            let pods = fixture.kubectl.list("pods", "app=spread")?;
+            ensure!(pods.iter().any(is_unschedulable), "{} pods", pods.len());
+            Ok(())
+        })?;
+        refused = begun.elapsed();
+        let closed = |replica: &Edgeward<'_>| replica.count("edgeward_closed_controllers", &[("site", "edge")]);
+        let all_closed = || -> Result<()> {
+            for replica in &replicas.members {
+                let closed = closed(replica)?;
+                ensure!(closed == 1, "{closed}");
+            }
+            Ok(())
+        };
+        eventually("every replica knows", BOUND, all_closed)?;
+        known = begun.elapsed();
+        load.lasts(Duration::from_secs(10))?;
+        all_closed()
+    })?;
+    println!(
+        "load: {RATE} pods a second: refused after {refused:.1?}, closed by {REPLICAS} replicas after {known:.1?}: {report}"
+    );
+    Table::Closing.row(
+        &format!("{RATE} pods a second, {REPLICAS} replicas"),
+        &[&format!("{refused:.1?}"), &format!("{known:.1?}")],
+    );
+    report.has_no_failure()
+}
+
+fn is_unschedulable(pod: &Value) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["reason"] == "Unschedulable")
+}
