@@ -5,6 +5,7 @@ pub mod decide;
 mod estimate;
 pub mod explain;
 mod feasibility;
+pub mod headroom;
 pub mod ledger;
 pub mod patch;
 pub mod policy;

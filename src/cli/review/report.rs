@@ -56,6 +56,8 @@ pub(in crate::cli) struct SiteItem {
     #[serde(flatten)]
     times: Map<String, Value>,
     fitting_nodes: usize,
+    #[serde(skip_serializing_if = "is_zero")]
+    headroom_nodes: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -83,6 +85,7 @@ impl From<&Assessment<'_>> for SiteItem {
             refusals: assessment.refusals.iter().map(RefusalItem::from).collect(),
             times: times(assessment),
             fitting_nodes: assessment.fitting.len(),
+            headroom_nodes: assessment.headroom,
         }
     }
 }
@@ -112,6 +115,10 @@ pub(super) fn integers(request: &ResourceList<'_>) -> BTreeMap<String, i64> {
         .iter()
         .map(|(name, quantity)| (name.clone().into_owned(), integer(name, quantity)))
         .collect()
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl ReviewList {
@@ -214,6 +221,10 @@ impl SiteItem {
         let nodes = match self.fitting_nodes {
             1 => "fits 1 node".to_owned(),
             count => format!("fits {count} nodes"),
+        };
+        let nodes = match self.headroom_nodes {
+            0 => nodes,
+            count => format!("{nodes}, {count} of them by headroom"),
         };
         let refusals = self.refusals.iter().map(|refusal| {
             let numbers = refusal.numbers.iter();

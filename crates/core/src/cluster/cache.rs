@@ -8,17 +8,19 @@ mod contribution;
 mod delta;
 mod entry;
 mod measured;
+mod placeholders;
 mod pods;
 mod queues;
 mod request_sum;
 mod scheduling_state;
+mod terminations;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::Config;
 use crate::model::link::Link;
-use crate::model::node::{AssumedPods, Node, NodeId, PriorityUse, Share, Terminating};
+use crate::model::node::{AssumedPods, Node, NodeId, Placeholder, PriorityUse, Share, Terminating, Termination};
 use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::resources::Amounts;
@@ -32,6 +34,7 @@ use measured::Measured;
 use queues::Queues;
 use request_sum::RequestSum;
 use scheduling_state::UnboundPods;
+use terminations::Terminations;
 
 words! {
     /// What is watched.
@@ -75,6 +78,9 @@ pub struct Cache {
     faults: BTreeSet<NodeFault>,
     /// The highest SLO priority by namespace.
     priority_caps: BTreeMap<Box<str>, u8>,
+    /// Placeholders have a lower priority than this.
+    headroom_below: i32,
+    terminations: Terminations,
     delta: RoomDelta,
     /// Nodes that were touched, as they were when the delta was last asked for.
     before: BTreeMap<NodeId, Arc<Node>>,
@@ -116,48 +122,70 @@ struct NodeEntry {
     site: Option<usize>,
     used: RequestSum,
     by_priority: BTreeMap<i32, RequestSum>,
-    /// What goes with the pods that are terminating, by the time they have.
-    terminating: BTreeMap<Option<jiff::Timestamp>, RequestSum>,
+    /// What goes with the pods that are terminating, by what is known of them.
+    terminating: BTreeMap<Termination, RequestSum>,
+    placeholders: BTreeMap<Placeholder, RequestSum>,
     /// Pods that are assumed on it: they charge it without being bound or nominated to it.
     assumed: BTreeSet<SchedulerKey>,
-    /// What these take, and what has divided each of their requests since there were none.
+    /// What these take but for placeholders, and what has divided each of their requests since there were none.
     assumed_sum: RequestSum,
     step: Amounts,
 }
 
 impl NodeEntry {
-    fn charge(&mut self, pod: &PodEntry) {
+    fn charge(&mut self, pod: &PodEntry, headroom_below: i32) {
         self.used.add(&pod.request);
         self.by_priority.entry(pod.priority).or_default().add(&pod.request);
-        if let Some(by) = pod.terminating {
-            self.terminating.entry(by).or_default().add(&pod.request);
-        }
+        self.charge_parts(pod, headroom_below);
         self.refresh();
     }
 
-    fn discharge(&mut self, pod: &PodEntry) {
+    /// What the pod takes as one that terminates, and as a placeholder.
+    fn charge_parts(&mut self, pod: &PodEntry, headroom_below: i32) {
+        let placeholder = pod.placeholder(headroom_below);
+        if let Some(termination) = pod.terminating {
+            let termination = Termination {
+                placeholder,
+                ..termination
+            };
+            self.terminating.entry(termination).or_default().add(&pod.request);
+        }
+        if let Some(placeholder) = placeholder {
+            self.placeholders.entry(placeholder).or_default().add(&pod.request);
+        }
+    }
+
+    fn discharge(&mut self, pod: &PodEntry, headroom_below: i32) {
         self.used.take(&pod.request);
         take(&mut self.by_priority, &pod.priority, &pod.request);
-        if let Some(by) = pod.terminating {
-            take(&mut self.terminating, &by, &pod.request);
+        let placeholder = pod.placeholder(headroom_below);
+        if let Some(termination) = pod.terminating {
+            let termination = Termination {
+                placeholder,
+                ..termination
+            };
+            take(&mut self.terminating, &termination, &pod.request);
+        }
+        if let Some(placeholder) = placeholder {
+            take(&mut self.placeholders, &placeholder, &pod.request);
         }
         self.refresh();
     }
 
-    /// A pod is assumed here. What it takes is charged by itself.
-    fn assume(&mut self, key: SchedulerKey, request: &Amounts) {
-        if self.assumed.insert(key) {
-            self.assumed_sum.add(request);
-            self.step.divide(request);
+    /// A pod is assumed here. What it takes is charged by itself. A placeholder is in nobody's way.
+    fn assume(&mut self, key: SchedulerKey, pod: &PodEntry, headroom_below: i32) {
+        if self.assumed.insert(key) && pod.placeholder(headroom_below).is_none() {
+            self.assumed_sum.add(&pod.request);
+            self.step.divide(&pod.request);
         }
     }
 
     /// The reverse of [`Self::assume`].
-    fn forget_assumed(&mut self, key: &SchedulerKey, request: &Amounts) {
-        if self.assumed.remove(key) {
-            self.assumed_sum.take(request);
+    fn forget_assumed(&mut self, key: &SchedulerKey, pod: &PodEntry, headroom_below: i32) {
+        if self.assumed.remove(key) && pod.placeholder(headroom_below).is_none() {
+            self.assumed_sum.take(&pod.request);
         }
-        if self.assumed.is_empty() {
+        if self.assumed_sum.pods() == 0 {
             self.step = Amounts::default();
         }
     }
@@ -172,14 +200,17 @@ impl NodeEntry {
             step: self.step.clone(),
             largest: Amounts::default(),
         };
-        let terminating = self.terminating.iter().map(|(&by, sum)| Terminating {
-            by,
-            share: Share {
-                amounts: sum.amounts(),
-                pods: sum.pods(),
-            },
+        let share = |sum: &RequestSum| Share {
+            amounts: sum.amounts(),
+            pods: sum.pods(),
+        };
+        let terminating = self.terminating.iter().map(|(&termination, sum)| Terminating {
+            termination,
+            share: share(sum),
         });
         node.terminating = terminating.collect();
+        let placeholders = self.placeholders.iter();
+        node.placeholders = placeholders.map(|(&kind, sum)| (kind, share(sum))).collect();
         let parts = self.by_priority.iter().map(|(&priority, sum)| PriorityUse {
             priority,
             used: sum.amounts(),
@@ -214,6 +245,7 @@ impl Cache {
             sites: config.sites.iter().map(entry).collect(),
             measured: Measured::new(config),
             priority_caps: config.priority_caps.clone(),
+            headroom_below: config.headroom_below.0,
             ..Self::default()
         }
     }
@@ -222,6 +254,7 @@ impl Cache {
     pub fn successor(&self, config: &Config) -> Self {
         let mut successor = Self::new(config);
         successor.set_telemetry(self.telemetry().clone());
+        successor.terminations = self.terminations.clone();
         successor
     }
 
@@ -271,6 +304,7 @@ impl Cache {
             pods: old.pods,
             assumed: old.assumed.clone(),
             terminating: old.terminating.clone(),
+            placeholders: old.placeholders.clone(),
             by_priority: old.by_priority.clone(),
             ..node
         });
@@ -488,7 +522,7 @@ impl Cache {
     fn charge(&mut self, id: NodeId, pod: &PodEntry) {
         self.save_before(id);
         if let Some(entry) = self.nodes.get_mut(&id) {
-            entry.charge(pod);
+            entry.charge(pod, self.headroom_below);
             self.touch(id);
             self.unbound_pods.node_lost(id);
         }
@@ -497,7 +531,7 @@ impl Cache {
     fn discharge(&mut self, id: NodeId, pod: &PodEntry) {
         self.save_before(id);
         if let Some(entry) = self.nodes.get_mut(&id) {
-            entry.discharge(pod);
+            entry.discharge(pod, self.headroom_below);
             self.touch(id);
             self.unbound_pods.node_gained(id);
             self.forget_unused(id);

@@ -10,7 +10,7 @@ use crate::model::workload::Workload;
 use crate::placement::feasibility;
 use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Assessment, Reason, RefusalCode};
-use crate::units::Micros;
+use crate::units::{Micros, Now};
 
 /// One decision under way.
 pub(super) struct Case<'c, 's> {
@@ -18,7 +18,7 @@ pub(super) struct Case<'c, 's> {
     pub(super) intent: &'c Intent,
     pub(super) room: &'c Room<'s, 'c>,
     pub(super) config: &'c Config,
-    pub(super) now: jiff::Timestamp,
+    pub(super) now: Now,
     pub(super) sites: Vec<Assessment<'s>>,
 }
 
@@ -145,11 +145,7 @@ impl<'s> Case<'_, 's> {
         let wait = self.config.holding.wait_for_terminating[self.slo().class];
         let has_time = self.workload.held.unwrap_or_default() < wait && !self.is_overdue();
         let is_wanted = has_time && !edge.fits() && edge.lacks_only_room();
-        let longest = self.config.holding.wait_for_terminating.0.into_iter().max();
-        let node = || {
-            let longest = longest.unwrap_or_default();
-            feasibility::node_after_terminating(self.workload, edge.site, self.room, longest, self.now)
-        };
+        let node = || feasibility::node_after_terminating(self.workload, edge.site, self.room, wait, self.now);
         is_wanted.then(node).flatten().filter(|_| self.may_wait(edge))
     }
 

@@ -52,6 +52,7 @@ impl Cache {
     pub fn configure(&mut self, config: &Config) {
         self.measured.configure(config);
         self.priority_caps = config.priority_caps.clone();
+        self.set_headroom_below(config.headroom_below.0);
         self.queues.outdated = true;
         self.delta.other = true;
     }

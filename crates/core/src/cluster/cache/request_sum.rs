@@ -25,6 +25,29 @@ impl RequestSum {
         self.change(request, -1);
     }
 
+    /// Adds what others have added up.
+    pub(super) fn merge(&mut self, other: &RequestSum) {
+        self.combine(other, 1);
+    }
+
+    /// The same without what others have added up, which is a part of it.
+    pub(super) fn without(&self, part: &RequestSum) -> RequestSum {
+        let mut rest = self.clone();
+        rest.combine(part, -1);
+        rest
+    }
+
+    fn combine(&mut self, other: &RequestSum, sign: i64) {
+        let wide = i128::from(sign);
+        self.cpu += wide * other.cpu;
+        self.memory += wide * other.memory;
+        self.ephemeral_storage += wide * other.ephemeral_storage;
+        for (name, amount) in &other.scalars {
+            *self.scalars.entry(name.clone()).or_default() += wide * amount;
+        }
+        self.pods += sign * other.pods;
+    }
+
     fn change(&mut self, request: &Amounts, sign: i128) {
         self.cpu += sign * i128::from(request.cpu.0);
         self.memory += sign * i128::from(request.memory.0);

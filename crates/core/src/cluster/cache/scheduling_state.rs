@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::cache::entry::{Before, PodEntry, SchedulerKey, SchedulingState, Unbound};
+use crate::cluster::cache::request_sum::RequestSum;
 use crate::cluster::cache::{Cache, NodeEntry};
 use crate::model::node::NodeId;
 use crate::model::pod_record::Placement;
@@ -83,6 +84,18 @@ impl Unbound {
             && pods < node.slots
             && request.fits(&node.allocatable, used)
             && node.admits(&self.placement.constraints, self.placement.tolerations.iter())
+    }
+
+    /// The same beside these pods; `placeholders`, a part of them, are evicted for it.
+    fn fits_beside(
+        &self,
+        pod: &PodEntry,
+        entry: &NodeEntry,
+        used: &RequestSum,
+        placeholders: Option<&RequestSum>,
+    ) -> bool {
+        let fits = |used: &RequestSum| self.fits(&pod.request, entry, &used.amounts(), used.pods());
+        fits(used) || placeholders.is_some_and(|placeholders| fits(&used.without(placeholders)))
     }
 }
 
@@ -184,10 +197,13 @@ impl Cache {
             pods.filter_map(|key| Some((key, self.pods.get(&key.uid)?)))
         };
         assumed().for_each(|(_, pod)| used.take(&pod.request));
+        // Those that are assumed are not counted yet when it is the turn of a pod that evicts them.
+        let placeholders = self.placeholders(entry, |_| false);
         let mut displaced = vec![];
         for (key, pod) in assumed() {
             let Some(unbound) = &pod.unbound else { continue };
-            if unbound.fits(&pod.request, entry, &used.amounts(), used.pods()) {
+            let evicted = self.evicted_by(pod, &placeholders);
+            if unbound.fits_beside(pod, entry, &used, evicted) {
                 used.add(&pod.request);
             } else {
                 displaced.push(key.clone());
@@ -285,33 +301,51 @@ impl Cache {
     }
 
     fn takes(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
+        self.takes_freely(id, pod, unbound) || self.takes_by_headroom(id, pod, unbound)
+    }
+
+    fn takes_freely(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
         let fits = |entry: &NodeEntry| unbound.fits(&pod.request, entry, &entry.node.used, entry.node.pods);
         self.nodes.get(&id).is_some_and(fits)
+    }
+
+    /// Whether the pod fits the node once kube-scheduler has evicted the placeholders there.
+    fn takes_by_headroom(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
+        let Some(entry) = self.nodes.get(&id).filter(|entry| !entry.placeholders.is_empty()) else {
+            return false;
+        };
+        let placeholders = self.placeholders(entry, |_| true);
+        let evicted = self.evicted_by(pod, &placeholders);
+        evicted.is_some() && unbound.fits_beside(pod, entry, &entry.used, evicted)
     }
 
     fn takes_beside_itself(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
         self.nodes.get(&id).is_some_and(|entry| {
             let mut used = entry.used.clone();
             used.take(&pod.request);
-            unbound.fits(&pod.request, entry, &used.amounts(), used.pods())
+            let placeholders = self.placeholders(entry, |_| true);
+            unbound.fits_beside(pod, entry, &used, self.evicted_by(pod, &placeholders))
         })
     }
 
     /// Whether the pod would fit a node but for pods assumed there which kube-scheduler has refused before. Where nodes gained
     /// room, these are searched first.
     fn is_crowded_out(&self, pod: &PodEntry, unbound: &Unbound, scope: &SearchScope<'_>) -> bool {
-        let refused = |key: &SchedulerKey| {
-            let (pod, unbound) = self.unbound(&key.uid)?;
-            unbound.unschedulable.is_some().then_some(&pod.request)
+        let is_refused = |pod: &PodEntry| {
+            pod.unbound
+                .as_ref()
+                .is_some_and(|unbound| unbound.unschedulable.is_some())
         };
         let is_crowded_out_of = |id: &NodeId| {
             let Some(entry) = self.nodes.get(id).filter(|entry| !entry.assumed.is_empty()) else {
                 return false;
             };
             let mut used = entry.used.clone();
-            let requests = entry.assumed.iter().filter_map(refused);
-            requests.for_each(|request| used.take(request));
-            unbound.fits(&pod.request, entry, &used.amounts(), used.pods())
+            let assumed = entry.assumed.iter().filter_map(|key| self.pods.get(&key.uid));
+            let refused = assumed.filter(|pod| is_refused(pod));
+            refused.for_each(|pod| used.take(&pod.request));
+            let placeholders = self.placeholders(entry, |pod| !is_refused(pod));
+            unbound.fits_beside(pod, entry, &used, self.evicted_by(pod, &placeholders))
         };
         let gained = match scope {
             SearchScope::All => None,
@@ -324,12 +358,28 @@ impl Cache {
             .any(is_crowded_out_of)
     }
 
-    /// The node that kube-scheduler would take, of those the pod fits; ties by name.
+    /// The node that kube-scheduler would take, of those the pod fits; ties by name. It evicts nobody as long as there is another.
     fn best_node(&self, pod: &PodEntry, unbound: &Unbound, scope: &SearchScope<'_>) -> Option<NodeId> {
+        let freely = self.best_node_of(pod, unbound, scope, |id| self.takes_freely(id, pod, unbound));
+        freely.or_else(|| {
+            let evicts = pod.evicts_placeholders(self.headroom_below);
+            let by_headroom = |id| self.takes_by_headroom(id, pod, unbound);
+            evicts
+                .then(|| self.best_node_of(pod, unbound, scope, by_headroom))
+                .flatten()
+        })
+    }
+
+    fn best_node_of(
+        &self,
+        pod: &PodEntry,
+        unbound: &Unbound,
+        scope: &SearchScope<'_>,
+        takes: impl Fn(NodeId) -> bool,
+    ) -> Option<NodeId> {
         let taking = |id: &NodeId| {
             let node = &*self.nodes.get(id)?.node;
-            self.takes(*id, pod, unbound)
-                .then_some((node, Cow::Borrowed(&node.used)))
+            takes(*id).then_some((node, Cow::Borrowed(&node.used)))
         };
         let best = match (scope, unbound.site) {
             (SearchScope::Gained(gained), _) => best_node(&pod.request, gained.iter().filter_map(taking)),

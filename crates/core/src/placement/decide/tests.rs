@@ -4,6 +4,7 @@ mod account;
 mod candidates;
 mod capacity;
 mod choice;
+mod headroom;
 mod holding;
 mod ours;
 mod properties;
