@@ -170,6 +170,11 @@ const TESTS: &[Test] = &[
         certificates::shown::shown_by_the_api_server,
     ),
     ("live::capacity_comes_and_goes", Nodes, live::capacity_comes_and_goes),
+    (
+        "live::placeholders_give_way",
+        Nodes,
+        live::headroom::placeholders_give_way,
+    ),
     ("live::nodes_change", Nodes, live::nodes::nodes_change),
     ("live::cloud_node_states", Nodes, live::nodes::cloud_node_states),
     ("live::anti_affinity", Nodes, live::controllers::anti_affinity),

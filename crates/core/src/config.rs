@@ -52,6 +52,8 @@ pub struct Config {
     pub invalid_slo: InvalidSlo,
     /// When a pod is held, and for how long.
     pub holding: Holding,
+    /// Pods of a lower `spec.priority` that state no SLO are placeholders: they keep room for others.
+    pub headroom_below: PodPriority,
     /// The highest SLO priority that a pod of a namespace may claim.
     pub priority_caps: PriorityCaps,
     /// What a cloud placement says of the cost of deleting the pod, if anything: the lower, the sooner its ReplicaSet
@@ -86,6 +88,10 @@ pub struct Config {
     /// When the pods of a controller are left as they are.
     pub loop_guard: LoopGuard,
 }
+
+/// A `spec.priority`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PodPriority(pub i32);
 
 words! {
     /// What becomes of a pod whose SLO is invalid.
@@ -144,6 +150,7 @@ impl Default for Config {
             enable_offload: true,
             invalid_slo: InvalidSlo::Warn,
             holding: Holding::default(),
+            headroom_below: PodPriority(0),
             priority_caps: BTreeMap::new(),
             cloud_deletion_cost: Some(-100),
             explain: Explain::Short,
@@ -269,6 +276,12 @@ impl Read for Option<i32> {
         if let Some(number) = kind.integer(field) {
             *self = Some(number).filter(|number| *number != 0);
         }
+    }
+}
+
+impl Read for PodPriority {
+    fn read(&mut self, field: &Field<'_>, kind: &Kind) {
+        self.0 = kind.integer(field).unwrap_or(self.0);
     }
 }
 
@@ -460,8 +473,8 @@ mod tests {
             })),
             [
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, probing, enableOffload, \
-                 invalidSlo, onNoCapacity, holdClasses, holdLimits, waitForTerminating, foreignGates, maxPriority, \
-                 cloudPodDeletionCost, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
+                 invalidSlo, onNoCapacity, holdClasses, holdLimits, waitForTerminating, foreignGates, headroomBelow, \
+                 maxPriority, cloudPodDeletionCost, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
                  siteMemory, reservationTTL, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents, backstop, \
                  loopGuard",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",

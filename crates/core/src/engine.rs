@@ -415,7 +415,10 @@ fn apply(cache: &mut Cache, at: Moment, change: &Change, reserved_node: Option<N
         Change::NodeGone(name) => cache.delete_node(name),
         Change::SiteMemory(nodes) => cache.remember(nodes),
         Change::Pod(pod) => cache.apply_pod(pod, reserved_node, at),
-        Change::PodGone(uid) => cache.delete_pod(uid),
+        Change::PodGone(uid) => {
+            cache.observe_gone(uid, at);
+            cache.delete_pod(uid);
+        }
         Change::Namespace(name, is_managed) => cache.apply_namespace(name, *is_managed),
         Change::Link(site, link) => cache.set_link(site, *link),
         Change::Telemetry(telemetry) => cache.set_telemetry((**telemetry).clone()),

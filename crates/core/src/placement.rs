@@ -6,6 +6,7 @@ pub mod decide;
 mod estimate;
 pub mod explain;
 mod feasibility;
+pub mod headroom;
 pub mod ledger;
 pub mod patch;
 pub mod policy;

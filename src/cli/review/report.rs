@@ -57,6 +57,8 @@ pub(in crate::cli) struct SiteItem {
     #[serde(flatten)]
     times: Map<String, Value>,
     fitting_nodes: usize,
+    #[serde(skip_serializing_if = "is_zero")]
+    headroom_nodes: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -84,6 +86,7 @@ impl From<&Assessment<'_>> for SiteItem {
             refusals: assessment.refusals.iter().map(RefusalItem::from).collect(),
             times: times(assessment),
             fitting_nodes: assessment.fitting.len(),
+            headroom_nodes: assessment.headroom,
         }
     }
 }
@@ -113,6 +116,10 @@ pub(super) fn integers(request: &ResourceList<'_>) -> BTreeMap<String, i64> {
         .iter()
         .map(|(name, quantity)| (name.clone().into_owned(), integer(name, quantity)))
         .collect()
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl ReviewList {
@@ -213,6 +220,10 @@ impl SiteItem {
             part("wanMs")
         );
         let nodes = sentences::fits(self.fitting_nodes as u64);
+        let nodes = match self.headroom_nodes {
+            0 => nodes,
+            count => format!("{nodes}, {count} of them by headroom"),
+        };
         let refusals = self.refusals.iter();
         let refusals = refusals.map(|refusal| sentences::refusal(refusal.code, &refusal.numbers));
         let refusals = refusals.collect::<Vec<_>>().join("; ");

@@ -19,6 +19,9 @@ const NAME: &str = "shop";
 /// Each pod asks for a tenth of the edge.
 const MILLICORES: u32 = 100;
 
+/// How long each pod may take to terminate. It takes 2 s.
+const GRACE_SECONDS: u32 = 60;
+
 /// What it is called, as a Deployment has it, and how many pods it has at once to do without or to have more.
 pub type Strategy = (&'static str, Value, usize);
 
@@ -95,6 +98,7 @@ fn rollouts(fixture: &Fixture<'_>, nodes: &Nodes<'_>, strategy: &Value, count: u
     deployment["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": strategy});
     let template = &mut deployment["spec"]["template"];
     template["metadata"]["labels"][SLOW] = json!("true");
+    template["spec"]["terminationGracePeriodSeconds"] = json!(GRACE_SECONDS);
     template["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{MILLICORES}m"));
     fixture.kubectl.create(&deployment)?;
     let at_first = in_cloud(nodes, &settled(fixture, REPLICAS)?);

@@ -8,19 +8,21 @@ mod contribution;
 mod delta;
 mod entry;
 mod measured;
+mod placeholders;
 mod pods;
 mod queues;
 mod request_sum;
 mod schedulers;
 mod scheduling_state;
 mod site_memory;
+mod terminations;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::{Config, QueueModel};
 use crate::model::link::Link;
-use crate::model::node::{AssumedPods, Node, NodeId, PriorityUse, Share, Terminating};
+use crate::model::node::{AssumedPods, Node, NodeId, Placeholder, PriorityUse, Share, Terminating, Termination};
 use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::resources::Amounts;
@@ -35,6 +37,7 @@ use queues::Queues;
 use request_sum::RequestSum;
 use scheduling_state::UnboundPods;
 use site_memory::SiteMemory;
+use terminations::Terminations;
 
 words! {
     /// What is watched.
@@ -81,6 +84,9 @@ pub struct Cache {
     priority_caps: BTreeMap<Box<str>, u8>,
     /// Whether a pod stands behind those that are pending, room or not.
     is_queue_of_pending: bool,
+    /// Placeholders have a lower priority than this.
+    headroom_below: i32,
+    terminations: Terminations,
     delta: RoomDelta,
     /// Nodes that were touched, as they were when the delta was last asked for.
     before: BTreeMap<NodeId, Arc<Node>>,
@@ -121,59 +127,101 @@ struct NodeEntry {
     site: Option<usize>,
     used: RequestSum,
     by_priority: BTreeMap<i32, RequestSum>,
-    /// What goes with the pods that are terminating, by the time they have.
-    terminating: BTreeMap<Option<jiff::Timestamp>, RequestSum>,
+    /// What goes with the pods that are terminating, by what is known of them.
+    terminating: BTreeMap<Termination, RequestSum>,
+    placeholders: BTreeMap<Placeholder, RequestSum>,
     /// Pods that are assumed on it: they charge it without being bound or nominated to it.
     assumed: BTreeSet<SchedulerKey>,
-    /// What these take, and what has divided each of their requests since there were none.
+    /// What these take but for placeholders, and what has divided each of their requests since there were none.
     assumed_sum: RequestSum,
     step: Amounts,
+    /// What assumed placeholders take.
+    assumed_placeholders: RequestSum,
     /// What was taken by those that are bound or nominated here, when pods without a node were last checked.
-    settled: Share,
+    settled: Firm,
+}
+
+/// What is taken from a node by pods that are bound or nominated there.
+#[derive(Debug, Clone, Default)]
+struct Firm {
+    taken: Share,
+    /// The same without placeholders.
+    others: Share,
 }
 
 impl NodeEntry {
-    fn charge(&mut self, pod: &PodEntry) {
+    fn charge(&mut self, pod: &PodEntry, headroom_below: i32) {
         self.used.add(&pod.request);
         self.by_priority.entry(pod.priority).or_default().add(&pod.request);
-        if let Some(by) = pod.terminating {
-            self.terminating.entry(by).or_default().add(&pod.request);
-        }
+        self.charge_parts(pod, headroom_below);
         self.refresh();
     }
 
-    fn discharge(&mut self, pod: &PodEntry) {
+    /// What the pod takes as one that terminates, and as a placeholder.
+    fn charge_parts(&mut self, pod: &PodEntry, headroom_below: i32) {
+        let placeholder = pod.placeholder(headroom_below);
+        if let Some(termination) = pod.terminating {
+            let termination = Termination {
+                placeholder,
+                ..termination
+            };
+            self.terminating.entry(termination).or_default().add(&pod.request);
+        }
+        if let Some(placeholder) = placeholder {
+            self.placeholders.entry(placeholder).or_default().add(&pod.request);
+        }
+    }
+
+    fn discharge(&mut self, pod: &PodEntry, headroom_below: i32) {
         self.used.take(&pod.request);
         take(&mut self.by_priority, &pod.priority, &pod.request);
-        if let Some(by) = pod.terminating {
-            take(&mut self.terminating, &by, &pod.request);
+        let placeholder = pod.placeholder(headroom_below);
+        if let Some(termination) = pod.terminating {
+            let termination = Termination {
+                placeholder,
+                ..termination
+            };
+            take(&mut self.terminating, &termination, &pod.request);
+        }
+        if let Some(placeholder) = placeholder {
+            take(&mut self.placeholders, &placeholder, &pod.request);
         }
         self.refresh();
     }
 
     /// What is taken by those that are bound or nominated here: all but our guesses.
-    fn firm(&self) -> Share {
-        let firm = self.used.without(&self.assumed_sum);
-        Share {
-            amounts: firm.amounts(),
-            pods: firm.pods(),
+    fn firm(&self) -> Firm {
+        let rest = self.used.without(&self.assumed_sum);
+        let taken = rest.without(&self.assumed_placeholders);
+        let others = self.placeholders.values().fold(rest, |rest, part| rest.without(part));
+        Firm {
+            taken: taken.share(),
+            others: others.share(),
         }
     }
 
-    /// A pod is assumed here. What it takes is charged by itself.
-    fn assume(&mut self, key: SchedulerKey, request: &Amounts) {
-        if self.assumed.insert(key) {
-            self.assumed_sum.add(request);
-            self.step.divide(request);
+    /// A pod is assumed here. What it takes is charged by itself. A placeholder is in nobody's way.
+    fn assume(&mut self, key: SchedulerKey, pod: &PodEntry, headroom_below: i32) {
+        if !self.assumed.insert(key) {
+            return;
+        }
+        if pod.placeholder(headroom_below).is_some() {
+            self.assumed_placeholders.add(&pod.request);
+        } else {
+            self.assumed_sum.add(&pod.request);
+            self.step.divide(&pod.request);
         }
     }
 
     /// The reverse of [`Self::assume`].
-    fn forget_assumed(&mut self, key: &SchedulerKey, request: &Amounts) {
+    fn forget_assumed(&mut self, key: &SchedulerKey, pod: &PodEntry, headroom_below: i32) {
         if self.assumed.remove(key) {
-            self.assumed_sum.take(request);
+            match pod.placeholder(headroom_below) {
+                Some(_) => self.assumed_placeholders.take(&pod.request),
+                None => self.assumed_sum.take(&pod.request),
+            }
         }
-        if self.assumed.is_empty() {
+        if self.assumed_sum.pods() == 0 {
             self.step = Amounts::default();
         }
     }
@@ -188,14 +236,13 @@ impl NodeEntry {
             step: self.step.clone(),
             largest: Amounts::default(),
         };
-        let terminating = self.terminating.iter().map(|(&by, sum)| Terminating {
-            by,
-            share: Share {
-                amounts: sum.amounts(),
-                pods: sum.pods(),
-            },
+        let terminating = self.terminating.iter().map(|(&termination, sum)| Terminating {
+            termination,
+            share: sum.share(),
         });
         node.terminating = terminating.collect();
+        let placeholders = self.placeholders.iter();
+        node.placeholders = placeholders.map(|(&kind, sum)| (kind, sum.share())).collect();
         let parts = self.by_priority.iter().map(|(&priority, sum)| PriorityUse {
             priority,
             used: sum.amounts(),
@@ -231,6 +278,7 @@ impl Cache {
             memory: SiteMemory::new(config),
             priority_caps: config.priority_caps.clone(),
             is_queue_of_pending: config.queue_model == QueueModel::Pending,
+            headroom_below: config.headroom_below.0,
             ..Self::default()
         }
     }
@@ -242,6 +290,7 @@ impl Cache {
         successor.set_telemetry(self.telemetry().clone());
         successor.unbound_pods.schedulers = self.unbound_pods.schedulers.without_pods();
         successor.remember(&self.known_shapes());
+        successor.terminations = self.terminations.clone();
         successor
     }
 
@@ -292,6 +341,7 @@ impl Cache {
             pods: old.pods,
             assumed: old.assumed.clone(),
             terminating: old.terminating.clone(),
+            placeholders: old.placeholders.clone(),
             by_priority: old.by_priority.clone(),
             ..node
         });
@@ -533,7 +583,7 @@ impl Cache {
     fn charge(&mut self, id: NodeId, pod: &PodEntry) {
         self.save_before(id);
         if let Some(entry) = self.nodes.get_mut(&id) {
-            entry.charge(pod);
+            entry.charge(pod, self.headroom_below);
             self.touch(id);
             self.unbound_pods.node_lost(id);
         }
@@ -542,7 +592,7 @@ impl Cache {
     fn discharge(&mut self, id: NodeId, pod: &PodEntry) {
         self.save_before(id);
         if let Some(entry) = self.nodes.get_mut(&id) {
-            entry.discharge(pod);
+            entry.discharge(pod, self.headroom_below);
             self.touch(id);
             self.unbound_pods.node_gained(id);
             self.forget_unused(id);

@@ -77,6 +77,9 @@ settings! { Config:
     holding.foreign_gates = "foreignGates", Word(&ForeignGates::WORDS), Value("wait"),
         "What becomes of a pod that arrives with scheduling gates of others. `wait`: it gets ours too, and is \
          decided when ours is the [last](decision.md#gates-of-others). `passThrough`: it passes through";
+    headroom_below = "headroomBelow", Integer(i32::MIN as i64, i32::MAX as i64), Value("0"),
+        "Pods of a lower `spec.priority` than this that state no class are placeholders: what they take is \
+         [headroom](decision.md#headroom) for others. The lowest number: none are";
     priority_caps = "maxPriority", Map("namespace", &Integer(0, 10)), NONE,
         "The highest SLO priority that counts in a namespace; a pod that states a higher one gets a warning";
     cloud_deletion_cost = "cloudPodDeletionCost", Integer(i32::MIN as i64, i32::MAX as i64), Value("-100"),

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::HeldPod;
 use crate::model::snapshot::Snapshot;
-use crate::model::workload::{QueueKey, Workload};
+use crate::model::workload::Workload;
 use crate::placement::decide::{Candidates, candidates, decide_among};
 use crate::placement::ledger::{Ledger, Reservation};
 use crate::placement::room::Room;
@@ -98,7 +98,7 @@ impl SharedState {
     ) -> Verdict<'s> {
         let DecisionContext { config, id, now } = context;
         let queue_key = workload.queue_key(&config.priority_caps, None);
-        let (mut ledger, candidates) = self.decide(read, workload);
+        let (mut ledger, candidates) = self.decide(read, workload, config);
         ledger.expire(now);
         let room = Room::new(candidates.snapshot, &ledger, queue_key);
         let verdict = decide_among(workload, &candidates, &room, config, now);
@@ -114,7 +114,7 @@ impl SharedState {
                 ledger.reserve(Reservation::new(id, workload, site.name(), node), now.moment);
             }
             if verdict.reason == Reason::Reinvocation {
-                reserve_again(&mut ledger, &candidates, workload, queue_key, now);
+                reserve_again(&mut ledger, &candidates, workload, context);
             }
         }
         verdict
@@ -130,7 +130,7 @@ impl SharedState {
     ) -> (Verdict<'s>, bool) {
         let DecisionContext { config, id, now } = context;
         let workload = held.waited(waited);
-        let (mut ledger, candidates) = self.decide(read, &workload);
+        let (mut ledger, candidates) = self.decide(read, &workload, config);
         let room = Room::new(candidates.snapshot, &ledger, held.queue_key(config));
         let verdict = decide_among(&workload, &candidates, &room, config, now);
         self.record(Step::Release {
@@ -158,16 +158,21 @@ impl SharedState {
     /// The candidates of the newest snapshot, and the lock under which it stays the newest. They are found before the lock is
     /// taken, and once more under it where another snapshot was published meanwhile: a reservation that was dropped then
     /// would be in neither.
-    fn decide<'s>(&self, read: &'s Snapshots, workload: &Workload<'_>) -> (MutexGuard<'_, Ledger>, Candidates<'s>) {
+    fn decide<'s>(
+        &self,
+        read: &'s Snapshots,
+        workload: &Workload<'_>,
+        config: &Config,
+    ) -> (MutexGuard<'_, Ledger>, Candidates<'s>) {
         debug_assert!(read.first.get().is_none(), "of another decision");
         let first = read.first.get_or_init(|| self.snapshot());
-        let found = candidates(workload, first);
+        let found = candidates(workload, first, config);
         let ledger = self.ledger();
         let newest = self.snapshot();
         if Arc::ptr_eq(&newest, first) {
             return (ledger, found);
         }
-        (ledger, candidates(workload, read.newer.get_or_init(|| newest)))
+        (ledger, candidates(workload, read.newer.get_or_init(|| newest), config))
     }
 }
 
@@ -178,8 +183,7 @@ fn reserve_again(
     ledger: &mut Ledger,
     candidates: &Candidates<'_>,
     workload: &Workload<'_>,
-    queue_key: QueueKey,
-    now: Now,
+    DecisionContext { config, now, .. }: DecisionContext<'_>,
 ) {
     let Some(stated) = &workload.placement else { return };
     let Some(id) = stated.id else { return };
@@ -187,7 +191,8 @@ fn reserve_again(
     if !workload.gates.is_empty() {
         return;
     }
-    let room = Room::new(candidates.snapshot, ledger, queue_key);
+    let queue_key = workload.queue_key(&config.priority_caps, None);
+    let room = Room::new(candidates.snapshot, ledger, queue_key).with_headroom(workload, config);
     if let Some(node) = candidates.node_at(&stated.site, workload, &room) {
         ledger.reserve(Reservation::new(id, workload, &stated.site, node), since);
     }

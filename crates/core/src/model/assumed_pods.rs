@@ -1,6 +1,6 @@
 //! Assumed pods, taken together: they have room, and their node is not known yet.
 
-use super::node::{AssumedPods, Node};
+use super::node::{AssumedPods, Node, Share};
 use crate::resources::Amounts;
 
 /// All of them, in the unit of [`AssumedPods::share`]: fine enough for the shares of thousands of nodes to add up.
@@ -9,13 +9,18 @@ const ALL: i128 = 1 << 32;
 impl AssumedPods {
     /// Whether there is a place for one more pod on one of `nodes`, wherever kube-scheduler puts these and whichever of
     /// those that do not exist yet come first; and a place for each of those beside it. Certain where one resource is
-    /// scarce; where several are, they are taken to be asked for in like proportions. Cost: a few divisions for each node
-    /// until enough are found.
-    pub fn leave_a_place<'n>(&self, request: &Amounts, nodes: impl Iterator<Item = &'n Node> + Clone) -> bool {
+    /// scarce; where several are, they are taken to be asked for in like proportions. `headroom` is what of a node's `used`
+    /// does not count. Cost: a few divisions for each node until enough are found.
+    pub fn leave_a_place<'n>(
+        &self,
+        request: &Amounts,
+        nodes: impl Iterator<Item = &'n Node> + Clone,
+        headroom: impl Fn(&Node) -> Option<Share>,
+    ) -> bool {
         let leaves_one = |others: &AssumedPods, request: &Amounts| {
             let (mut places, mut shares) = (0, 0);
             nodes.clone().any(|node| {
-                let share = others.share(request, node);
+                let share = others.share(request, node, headroom(node));
                 shares += share;
                 places += i64::from(share > 0);
                 // It takes at least one of them to fill a place.
@@ -41,12 +46,15 @@ impl AssumedPods {
     /// Which share of these pods must come to `node`, at least, before it has no place left for `request`: in parts of
     /// [`ALL`], rounded down, and more than `ALL` where even all of them leave one. Zero where it has none now. Those that
     /// are assumed on the node count as not there yet.
-    fn share(&self, request: &Amounts, node: &Node) -> i128 {
+    fn share(&self, request: &Amounts, node: &Node, headroom: Option<Share>) -> i128 {
         let coming = &node.assumed;
+        let (headroom, evicted) = headroom.map_or((None, 0), |share| (Some(share.amounts), share.pods));
         let slots = node.slots.saturating_sub(node.pods).saturating_add(coming.pods);
+        let slots = slots.saturating_add(evicted);
         let asked = request.named().map(|(name, request)| {
             let free = node.allocatable.get(name).saturating_sub(node.used.get(name));
             let free = free.saturating_add(coming.amounts.get(name));
+            let free = free.saturating_add(headroom.as_ref().map_or(0, |amounts| amounts.get(name)));
             (request, free, self.amounts.get(name), self.step.get(name))
         });
         let shares = asked
@@ -98,7 +106,7 @@ mod tests {
 
     fn has_place(sizes: &[i64], free: &[i64], request: i64) -> bool {
         let nodes: Vec<_> = free.iter().copied().map(node).collect();
-        of(sizes).leave_a_place(&cpu(request), nodes.iter())
+        of(sizes).leave_a_place(&cpu(request), nodes.iter(), |_| None)
     }
 
     #[test]
@@ -122,7 +130,7 @@ mod tests {
         // Not once it exists.
         let mut pods = of(&[100, 100, 2_000]);
         pods.largest = Amounts::default();
-        assert!(pods.leave_a_place(&cpu(100), [node(2_000), node(2_000), node(2_000)].iter()));
+        assert!(pods.leave_a_place(&cpu(100), [node(2_000), node(2_000), node(2_000)].iter(), |_| None));
     }
 
     #[test]
@@ -131,21 +139,35 @@ mod tests {
         guessed.used = cpu(1_500);
         guessed.pods = 3;
         let pods = of(&[500; 3]);
-        assert_eq!(pods.share(&cpu(1_000), &guessed), 0);
+        assert_eq!(pods.share(&cpu(1_000), &guessed, None), 0);
         guessed.assumed = pods.clone();
-        assert_eq!(pods.share(&cpu(1_000), &guessed), ALL);
+        assert_eq!(pods.share(&cpu(1_000), &guessed, None), ALL);
     }
 
     #[test]
     fn slots_run_out_too() {
         let mut two = node(2_000);
         two.slots = 2;
-        assert_eq!(of(&[0; 4]).share(&cpu(0), &two), ALL / 2);
+        assert_eq!(of(&[0; 4]).share(&cpu(0), &two, None), ALL / 2);
         two.pods = 2;
-        assert_eq!(of(&[0; 4]).share(&cpu(0), &two), 0);
+        assert_eq!(of(&[0; 4]).share(&cpu(0), &two, None), 0);
         // Nobody else asks for what this one asks for.
         two.pods = 0;
-        assert_eq!(of(&[0]).share(&cpu(100), &two), ALL + 1);
+        assert_eq!(of(&[0]).share(&cpu(100), &two, None), ALL + 1);
+    }
+
+    #[test]
+    fn what_placeholders_take_is_a_place() {
+        let mut kept_warm = node(2_000);
+        kept_warm.used = cpu(1_500);
+        kept_warm.pods = 1;
+        kept_warm.slots = 1;
+        assert_eq!(of(&[500]).share(&cpu(500), &kept_warm, None), 0);
+        let headroom = || Share {
+            amounts: cpu(1_500),
+            pods: 1,
+        };
+        assert_eq!(of(&[500; 4]).share(&cpu(500), &kept_warm, Some(headroom())), ALL / 4);
     }
 
     /// Whether some order of these pods, each on any node that has room for it, leaves one without a place.

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::constraints::{Labels, NodeConstraints, Taint, Toleration};
 use crate::resources::Amounts;
-use crate::units::Micros;
+use crate::units::{Micros, Moment, Now};
 
 /// Names a node in this process, also beyond the life of the snapshot it was read in. Never used again for another node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,8 +31,10 @@ pub struct Node {
     pub pods: i64,
     /// The part of `used` and `pods` charged by assumed pods.
     pub assumed: AssumedPods,
-    /// The part of `used` and `pods` that goes when the pods that are terminating are gone, in the order of their times.
+    /// The part of `used` and `pods` that goes when the pods that are terminating are gone.
     pub terminating: Vec<Terminating>,
+    /// The part of `used` and `pods` that placeholders take, those that are terminating included.
+    pub placeholders: Vec<(Placeholder, Share)>,
     /// The part of `used` and `pods` held by pods of a known priority, which preemption could free.
     pub by_priority: Vec<PriorityUse>,
     /// `spec.unschedulable`.
@@ -106,11 +108,41 @@ pub struct Share {
     pub pods: i64,
 }
 
-/// What goes with pods that are terminating on a node and have the same time for it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Terminating {
+impl Share {
+    /// And these.
+    pub fn add(&mut self, other: &Share) {
+        self.amounts.add(&other.amounts, 1);
+        self.pods = self.pods.saturating_add(other.pods);
+    }
+}
+
+/// A pod that keeps a node warm for others: it states no SLO, and its `spec.priority` is below `headroomBelow`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Placeholder {
+    /// Its `spec.priority`.
+    pub priority: i32,
+    /// Its `spec.terminationGracePeriodSeconds`.
+    pub grace: Micros,
+}
+
+/// What is known of pods that are terminating on a node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Termination {
+    /// When this was seen first. `None`: just now.
+    pub since: Option<Moment>,
     /// When they are to be gone: `metadata.deletionTimestamp`, which is when the grace ends. `None`: in time.
     pub by: Option<jiff::Timestamp>,
+    /// How long pods of their controller took lately, at least; `None` where too few were seen.
+    pub takes: Option<Micros>,
+    /// What they are, if they are placeholders.
+    pub placeholder: Option<Placeholder>,
+}
+
+/// What goes with pods that are terminating on a node, and of which the same is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Terminating {
+    /// What is known of them.
+    pub termination: Termination,
     /// What they take.
     pub share: Share,
 }
@@ -118,14 +150,18 @@ pub struct Terminating {
 /// For how long after its grace a pod may still be terminating: it is killed then, and its volumes are taken away.
 const AFTER_GRACE: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
 
-impl Terminating {
-    /// Whether it is worth waiting for: these pods go within `wait`, and are not stuck.
-    pub fn is_soon(&self, wait: Micros, now: jiff::Timestamp) -> bool {
-        let wait = jiff::SignedDuration::from_micros(i64::try_from(wait.0).unwrap_or(i64::MAX));
-        self.by.is_none_or(|by| {
-            let remaining = by.duration_since(now);
-            -AFTER_GRACE <= remaining && remaining <= wait
-        })
+impl Termination {
+    /// Whether these pods may be gone within `wait`. They may as soon as they terminate: their time is only the most that they can
+    /// take. Not if pods of their controller take longer, nor in the middle of a grace that they seem to use, nor once they are
+    /// stuck.
+    pub fn is_soon(&self, wait: Micros, now: Now) -> bool {
+        let limit = jiff::SignedDuration::from_micros(i64::try_from(wait.0).unwrap_or(i64::MAX));
+        let left = self.by.map(|by| by.duration_since(now.wall));
+        let has_begun_lately = self.since.is_none_or(|since| now.moment.since(since) <= wait);
+        let is_nearly_over = left.is_some_and(|left| left <= limit);
+        self.takes.is_none_or(|takes| takes <= wait)
+            && left.is_none_or(|left| -AFTER_GRACE <= left)
+            && (has_begun_lately || is_nearly_over)
     }
 }
 

@@ -40,6 +40,10 @@ pub struct PodRecord {
     pub request: Amounts,
     /// `spec.priority`.
     pub priority: i32,
+    /// Whether kube-scheduler may evict pods of lower priority for it (`preemptionPolicy` is not `Never`).
+    pub may_preempt: bool,
+    /// `spec.terminationGracePeriodSeconds`, if it states no SLO: then it may be a placeholder.
+    pub placeholder_grace: Option<Micros>,
     /// Its class and SLO priority, where it states a class.
     pub slo: Option<(Class, u8)>,
     /// Where it is in its life.

@@ -187,11 +187,7 @@ impl<'s> Case<'_, 's> {
         let wait = self.config.holding.wait_for_terminating[self.slo().class];
         let has_time = self.workload.held.unwrap_or_default() < wait && !self.is_overdue();
         let is_wanted = has_time && !edge.fits() && edge.lacks_only_room();
-        let longest = self.config.holding.wait_for_terminating.0.into_iter().max();
-        let node = || {
-            let longest = longest.unwrap_or_default();
-            feasibility::node_after_terminating(self.workload, edge.site, self.room, longest, self.now.wall)
-        };
+        let node = || feasibility::node_after_terminating(self.workload, edge.site, self.room, wait, self.now);
         is_wanted.then(node).flatten().filter(|_| self.may_wait(edge))
     }
 

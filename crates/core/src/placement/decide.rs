@@ -40,15 +40,21 @@ struct SiteCandidates<'s> {
     allowed: bool,
     /// The nodes on which it fits but for reservations.
     nodes: Vec<&'s Node>,
+    /// Whether there are placeholders on any of them.
+    are_kept_warm: bool,
 }
 
 /// Finds the candidates of a pod. Depends on nothing that a lock protects; cost: a pass over the nodes of every site.
-pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot) -> Candidates<'s> {
+pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &Config) -> Candidates<'s> {
     let comparisons = comparisons(workload, snapshot);
     let is_decided = workload.intent.is_some() && comparisons <= MAX_COMPARISONS;
-    let of_site = |site: &'s Site| SiteCandidates {
-        allowed: feasibility::allows(workload, site),
-        nodes: feasibility::candidate_nodes(workload, site).collect(),
+    let of_site = |site: &'s Site| {
+        let nodes: Vec<_> = feasibility::candidate_nodes(workload, site, config).collect();
+        SiteCandidates {
+            allowed: feasibility::allows(workload, site),
+            are_kept_warm: nodes.iter().any(|node| !node.placeholders.is_empty()),
+            nodes,
+        }
     };
     let sites = snapshot.sites.iter().filter(|_| is_decided);
     Candidates {
@@ -60,7 +66,13 @@ pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot) -> Candid
 
 /// Decides where the pod runs. Never fails, does no I/O; cost: a pass over the nodes of every site.
 pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config, now: Now) -> Verdict<'s> {
-    decide_among(workload, &candidates(workload, room.snapshot), room, config, now)
+    decide_among(
+        workload,
+        &candidates(workload, room.snapshot, config),
+        room,
+        config,
+        now,
+    )
 }
 
 /// The same with the candidates of the room's snapshot. Cost: a search for each of them, and a pass over the nodes of the sites
@@ -129,6 +141,7 @@ pub fn decide_among<'s>(
         };
     }
 
+    let room = &room.with_headroom(workload, config);
     let case = Case {
         workload,
         intent,
@@ -297,6 +310,16 @@ fn assess<'s>(
     let assess = |(site, candidates): (&'s Site, &SiteCandidates<'s>)| {
         let fitting = room.fitting(&workload.request, &candidates.nodes);
         let estimate = estimate::estimate(workload, slo, site, !fitting.is_empty(), edge_speed, config);
+        let by_headroom = || {
+            fitting
+                .iter()
+                .filter(|node| room.needs_headroom(&workload.request, node))
+        };
+        let headroom = if candidates.are_kept_warm {
+            by_headroom().count()
+        } else {
+            0
+        };
         let mut refusals = Vec::new();
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
         refusals.extend(match fitting.is_empty() {
@@ -310,6 +333,7 @@ fn assess<'s>(
         Assessment {
             site,
             allowed: candidates.allowed,
+            headroom,
             fitting,
             estimate,
             refusals,

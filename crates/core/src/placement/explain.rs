@@ -9,8 +9,9 @@ use crate::placement::verdict::{Assessment, Verdict};
 pub const SHORT_BYTES: usize = 256;
 
 /// The explanation of a verdict; `None` if it is switched off or there is nothing to explain. The short form names
-/// per site the ETA in milliseconds, the number of fitting nodes and the refusal codes, the chosen site first, and
-/// leaves out the sites that no longer fit in [`SHORT_BYTES`]. The full form has every number. Neither names a node.
+/// per site the ETA in milliseconds, the number of fitting nodes, of how many of them headroom is needed if of any, and the
+/// refusal codes, the chosen site first, and leaves out the sites that no longer fit in [`SHORT_BYTES`]. The full form has every
+/// number. Neither names a node.
 pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
     if verdict.sites.is_empty() {
         return None;
@@ -50,6 +51,9 @@ fn short(verdict: &Verdict<'_>) -> String {
 
 fn brief(assessment: &Assessment<'_>) -> Value {
     let mut entry = json!({"fit": assessment.fitting.len()});
+    if assessment.headroom > 0 {
+        entry["headroom"] = assessment.headroom.into();
+    }
     if let Some(eta) = assessment.estimate.eta() {
         entry["eta"] = eta.into();
     }
@@ -68,6 +72,9 @@ fn full(assessment: &Assessment<'_>) -> Value {
     let refusals = refusals.map(|refusal| (refusal.code.as_str().to_owned(), refusal.numbers.clone().into()));
     let mut entry = times(assessment);
     entry.insert("fittingNodes".into(), assessment.fitting.len().into());
+    if assessment.headroom > 0 {
+        entry.insert("headroomNodes".into(), assessment.headroom.into());
+    }
     entry.insert("refusals".into(), refusals.collect::<Map<_, _>>().into());
     entry.into()
 }

@@ -5,15 +5,16 @@ use serde_json::{Map, Value};
 use crate::config::Config;
 use crate::model::constraints::Toleration;
 use crate::model::link::{LinkState, Thresholds};
-use crate::model::node::Node;
+use crate::model::node::{Node, Terminating};
 use crate::model::site::SiteKind;
 use crate::model::slo::Slo;
 use crate::model::snapshot::Site;
 use crate::model::workload::Workload;
+use crate::placement::headroom::Headroom;
 use crate::placement::room::{Room, Taken};
 use crate::placement::verdict::{Estimate, Refusal, RefusalCode};
 use crate::resources::Amounts;
-use crate::units::{Micros, Moment};
+use crate::units::{Micros, Moment, Now};
 
 /// Whether the pod's own nodeSelector and affinity allow any node of the site, be it gone for the moment. Cost: a pass over
 /// its nodes at most, nothing for a pod without constraints.
@@ -25,9 +26,15 @@ pub(super) fn allows(workload: &Workload<'_>, site: &Site) -> bool {
     shapes.any(|node| workload.constraints.allow(&node.name, &node.labels))
 }
 
-/// Nodes of the site on which the pod fits beside what they are charged in the snapshot. Cost: a pass over its nodes.
-pub(super) fn candidate_nodes<'n>(workload: &Workload<'_>, site: &'n Site) -> impl Iterator<Item = &'n Node> {
-    let has_room = |node: &Node| node.pods < node.slots && workload.request.fits(&node.allocatable, &node.used);
+/// Nodes of the site on which the pod fits beside what they are charged in the snapshot, but for placeholders that make room for
+/// it. Cost: a pass over its nodes.
+pub(super) fn candidate_nodes<'n>(
+    workload: &Workload<'_>,
+    site: &'n Site,
+    config: &Config,
+) -> impl Iterator<Item = &'n Node> {
+    let headroom = Headroom::of(workload, config);
+    let has_room = move |node: &Node| Headroom::fits(headroom, &workload.request, node);
     site.nodes()
         .filter(move |node| has_room(node) && may_run(workload, site, node))
 }
@@ -103,20 +110,22 @@ pub(super) fn could_preempt(workload: &Workload<'_>, site: &Site, room: &Room<'_
             .any(makes_room)
 }
 
-/// A node of the site on which the pod fits once the pods are gone that terminate there and will be gone within `wait`, the
+/// A node of the site on which the pod fits once the pods are gone that terminate there and may be gone within `wait`, the
 /// first by name. Cost: a pass over the nodes until then.
 pub(super) fn node_after_terminating<'n>(
     workload: &Workload<'_>,
     site: &'n Site,
     room: &Room<'_, '_>,
     wait: Micros,
-    now: jiff::Timestamp,
+    now: Now,
 ) -> Option<&'n Node> {
+    // What is headroom is not counted as taken.
+    let is_headroom = |placeholder| room.headroom().is_some_and(|headroom| headroom.covers(placeholder));
     let makes_room = |node: &&Node| {
         let soon = || {
-            node.terminating
-                .iter()
-                .filter(|terminating| terminating.is_soon(wait, now))
+            node.terminating.iter().filter(|Terminating { termination, .. }| {
+                termination.is_soon(wait, now) && !termination.placeholder.is_some_and(is_headroom)
+            })
         };
         soon().next().is_some() && {
             let taken = room.taken(node);
@@ -180,13 +189,14 @@ pub(super) fn refuse_crowded(
     room: &Room<'_, '_>,
 ) -> Option<Refusal> {
     let all = room.assumed(site);
-    if all.pods == 0 || all.leave_a_place(&workload.request, fitting.iter().copied()) {
+    let headroom = |node: &Node| room.headroom_on(node);
+    if all.pods == 0 || all.leave_a_place(&workload.request, fitting.iter().copied(), headroom) {
         return None;
     }
     // Those charged to nodes that this pod may not use are taken to stay there.
     let nodes: Vec<&Node> = site.nodes().filter(|node| may_run(workload, site, node)).collect();
     let rivals = room.assumed_on(nodes.iter().copied());
-    if rivals.leave_a_place(&workload.request, nodes.iter().copied()) {
+    if rivals.leave_a_place(&workload.request, nodes.iter().copied(), headroom) {
         return None;
     }
     let coming = |name: &str| match name {
@@ -244,21 +254,21 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
     let is_charged = |node: &&Node| room.is_charged(node);
     let (charged, others): (Vec<&Node>, Vec<&Node>) = usable.iter().copied().partition(is_charged);
     let charged: Vec<(&Node, Taken<'_>)> = charged.into_iter().map(|node| (node, room.taken(node))).collect();
+    let others: Vec<(&Node, Taken<'_>)> = others.into_iter().map(|node| (node, room.used(node))).collect();
     let largest_free = |name: &str| {
-        let free = |node: &Node, used: &Amounts, pods: i64| match name {
-            "pods" => node.slots.saturating_sub(pods),
-            name => node.allocatable.get(name).saturating_sub(used.get(name)),
+        let free = |(node, taken): &(&Node, Taken<'_>)| match name {
+            "pods" => node.slots.saturating_sub(taken.pods),
+            name => node.allocatable.get(name).saturating_sub(taken.amounts.get(name)),
         };
-        let others = others.iter().map(|node| free(node, &node.used, node.pods));
-        let charged = charged
-            .iter()
-            .map(|(node, taken)| free(node, &taken.amounts, taken.pods));
-        others.chain(charged).max().unwrap_or(0)
+        others.iter().chain(&charged).map(free).max().unwrap_or(0)
     };
     let all_reserved = |name: &str| {
         let reserved = charged.iter().map(|(node, taken)| match name {
-            "pods" => taken.pods.saturating_sub(node.pods),
-            name => taken.amounts.get(name).saturating_sub(node.used.get(name)),
+            "pods" => taken.pods.saturating_sub(room.used(node).pods),
+            name => taken
+                .amounts
+                .get(name)
+                .saturating_sub(room.used(node).amounts.get(name)),
         });
         reserved.fold(0, i64::saturating_add)
     };

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use crate::config::Config;
 use crate::model::claims::{Claim, Claimed, Claims};
-use crate::model::node::{AssumedPods, Node, NodeId};
+use crate::model::node::{AssumedPods, Node, NodeId, Share};
 use crate::model::snapshot::{Free, Site, Snapshot};
-use crate::model::workload::QueueKey;
+use crate::model::workload::{QueueKey, Workload};
+use crate::placement::headroom::Headroom;
 use crate::placement::ledger::{Charge, Ledger};
 use crate::placement::score;
 use crate::placement::score::SCORED;
@@ -27,6 +29,8 @@ pub struct Room<'s, 'l> {
     queue_key: QueueKey,
     /// Claims of those ahead, by node, that do not count: these pods are being released, with a reservation each.
     released: Vec<(NodeId, &'l Claim)>,
+    /// Which placeholders make room for the pod.
+    headroom: Option<Headroom>,
 }
 
 /// What is taken from a node.
@@ -50,6 +54,7 @@ impl<'s> Room<'s, 'static> {
             claims: &NO_CLAIMS,
             queue_key: QueueKey::LAST,
             released: vec![],
+            headroom: None,
         }
     }
 }
@@ -73,6 +78,15 @@ impl<'s, 'l> Room<'s, 'l> {
             claims,
             queue_key,
             released,
+            headroom: None,
+        }
+    }
+
+    /// The same as it is to this pod: [`Headroom`] is room.
+    pub fn with_headroom(&self, workload: &Workload<'_>, config: &Config) -> Self {
+        Self {
+            headroom: Headroom::of(workload, config),
+            ..self.clone()
         }
     }
 }
@@ -81,7 +95,7 @@ impl Room<'_, '_> {
     /// Whether `request` fits on `node` now: a free pod slot, and enough of every resource it asks for. Taints,
     /// labels and readiness are not the room's matter.
     pub fn fits(&self, request: &Amounts, node: &Node) -> bool {
-        node.pods < node.slots && request.fits(&node.allocatable, &node.used) && self.still_fits(request, node)
+        Headroom::fits(self.headroom, request, node) && self.still_fits(request, node)
     }
 
     /// Of nodes on which `request` fits by the snapshot, those on which it fits beside what is reserved and claimed. Cost: a search
@@ -102,11 +116,40 @@ impl Room<'_, '_> {
             })
     }
 
+    /// Whether `request`, which fits on `node`, does so only because placeholders make room. Cost: a search, where there are any.
+    pub fn needs_headroom(&self, request: &Amounts, node: &Node) -> bool {
+        self.headroom_on(node).is_some() && {
+            let free = Self {
+                headroom: None,
+                ..self.clone()
+            };
+            !free.fits(request, node)
+        }
+    }
+
     /// Of nodes on which `request` fits, the one that kube-scheduler would take, of the first hundred; of equals, the first
-    /// by name. Cost: a score for each of these.
-    pub fn best_node<'n>(&self, request: &Amounts, fitting: impl Iterator<Item = &'n Node>) -> Option<&'n Node> {
-        let taken = |node| (node, self.taken(node).amounts);
-        score::best_node(request, fitting.take(SCORED).map(taken))
+    /// by name. It preempts nobody as long as there is another node. Cost: a score for each of these.
+    pub fn best_node<'n>(
+        &self,
+        request: &Amounts,
+        fitting: impl Iterator<Item = &'n Node> + Clone,
+    ) -> Option<&'n Node> {
+        let best = |nodes: &mut dyn Iterator<Item = &'n Node>| {
+            let taken = |node| (node, self.taken(node).amounts);
+            score::best_node(request, nodes.take(SCORED).map(taken))
+        };
+        let is_free = |node: &&Node| !self.needs_headroom(request, node);
+        best(&mut fitting.clone().filter(is_free)).or_else(|| best(&mut fitting.clone()))
+    }
+
+    /// What placeholders on `node` take that make room for the pod. Cost: nothing where there are none.
+    pub fn headroom_on(&self, node: &Node) -> Option<Share> {
+        self.headroom.and_then(|headroom| headroom.on(node))
+    }
+
+    /// Which placeholders make room for the pod.
+    pub(super) fn headroom(&self) -> Option<Headroom> {
+        self.headroom
     }
 
     /// The same without claims.
@@ -148,12 +191,24 @@ impl Room<'_, '_> {
         pods
     }
 
-    /// What pods, reservations and claims take from `node`. Cost: a search; copies only where something is reserved.
+    /// What pods take from `node` that do not make room for this one.
+    pub(super) fn used<'n>(&self, node: &'n Node) -> Taken<'n> {
+        match self.headroom_on(node) {
+            Some(headroom) => Taken {
+                amounts: Cow::Owned(node.used.less(&headroom.amounts)),
+                pods: node.pods.saturating_sub(headroom.pods),
+            },
+            None => Taken {
+                amounts: Cow::Borrowed(&node.used),
+                pods: node.pods,
+            },
+        }
+    }
+
+    /// What these pods, reservations and claims take from `node`. Cost: a search; copies only where something is reserved, or
+    /// placeholders make room.
     pub fn taken<'n>(&self, node: &'n Node) -> Taken<'n> {
-        let mut taken = Taken {
-            amounts: Cow::Borrowed(&node.used),
-            pods: node.pods,
-        };
+        let mut taken = self.used(node);
         for charge in self.charges(node) {
             taken.amounts.to_mut().add(charge.amount, charge.times);
             taken.pods = taken.pods.saturating_add(charge.times.into());

@@ -202,6 +202,8 @@ pub struct Assessment<'s> {
     pub allowed: bool,
     /// Nodes on which the pod fits now.
     pub fitting: Vec<&'s Node>,
+    /// On how many of them only because placeholders make room.
+    pub headroom: usize,
     /// Its time there.
     pub estimate: Estimate,
     /// Everything that speaks against the site; empty means feasible.

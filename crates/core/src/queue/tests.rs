@@ -111,6 +111,42 @@ fn claims(waitlist: &Waitlist) -> BTreeMap<String, (u32, bool)> {
 }
 
 #[test]
+fn what_placeholders_keep_is_claimed_once() {
+    let placeholder = json!([{"priority": -10, "graceSeconds": 0, "used": {"cpu": "600m", "pods": 1}}]);
+    let mut fleet = fleet(&[1000]);
+    let (_, plan_without) = plan(&[held("a", 500, 5, 9)], &fleet);
+    assert_eq!(steps(&plan_without), []);
+    fleet["nodes"][0]["placeholders"] = placeholder;
+    let (waitlist, plan) = plan(
+        &[held("a", 400, 5, 9), held("b", 400, 5, 8), held("c", 200, 5, 7)],
+        &fleet,
+    );
+    let released = ["a", "c"].map(|name| (name.to_owned(), PlanAction::Release));
+    assert_eq!(steps(&plan), released);
+    assert_eq!(
+        claims(&waitlist),
+        [("a".into(), (0, true)), ("c".into(), (0, true))].into()
+    );
+    // A pod that arrives finds none of it left.
+    let snapshot = testkit::snapshot(&fleet);
+    let claims = waitlist.claims();
+    let arriving = |millicores: i64| {
+        let text = held("d", millicores, 5, 0).document().to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let config = Config::default();
+        let workload = Workload {
+            gates: vec![],
+            ..pod.workload("shop".into(), &config.keys)
+        };
+        let (ledger, queue_key) = (Ledger::default(), workload.queue_key(&config.priority_caps, None));
+        let room = Room::beside(&snapshot, &ledger, &claims, queue_key);
+        decide(&workload, &room, &config, NOW).reason.as_str()
+    };
+    assert_eq!(arriving(1), "held_no_capacity");
+    assert_eq!(arriving(0), "edge_no_slo_target");
+}
+
+#[test]
 fn room_is_given_by_priority_and_age_as_far_as_it_goes() {
     let mut important = held("important", 400, 0, 1);
     important.priority = 1;

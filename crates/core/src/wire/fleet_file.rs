@@ -14,7 +14,7 @@ use crate::document;
 use crate::document::{Faults, Field};
 use crate::model::constraints::Taint;
 use crate::model::link::{Link, LinkState, Thresholds};
-use crate::model::node::{AssumedPods, Node, NodeId, PriorityUse, Share, Terminating};
+use crate::model::node::{AssumedPods, Node, NodeId, Placeholder, PriorityUse, Share, Terminating, Termination};
 use crate::model::remembered_node::RememberedNode;
 use crate::model::site::SiteKind;
 use crate::model::slo::{Class, PerClass, Slo};
@@ -282,6 +282,7 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         allocatable,
         used,
         used_by_priority,
+        placeholders,
         terminating,
         unschedulable,
         ready,
@@ -293,6 +294,7 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         "allocatable",
         "used",
         "usedByPriority",
+        "placeholders",
         "terminating",
         "unschedulable",
         "ready",
@@ -317,12 +319,28 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
     });
     let by_priority: Vec<PriorityUse> = by_priority.collect();
     let pods = pods.unwrap_or(0);
-    let total = |parts: &mut dyn Iterator<Item = i64>| parts.fold(0_i64, i64::saturating_add);
-    let sum = |name: &str| total(&mut by_priority.iter().map(|part| part.used.get(name)));
-    let named = || by_priority.iter().flat_map(|part| part.used.named());
-    let beyond = named().any(|(name, _)| sum(name) > used.get(name));
-    if beyond || total(&mut by_priority.iter().map(|part| part.pods)) > pods {
+    let is_beyond = |parts: &[(&Amounts, i64)]| {
+        let total = |parts: &mut dyn Iterator<Item = i64>| parts.fold(0_i64, i64::saturating_add);
+        let sum = |name: &str| total(&mut parts.iter().map(|(amounts, _)| amounts.get(name)));
+        let mut named = parts.iter().flat_map(|(amounts, _)| amounts.named());
+        named.any(|(name, _)| sum(name) > used.get(name)) || total(&mut parts.iter().map(|(_, pods)| *pods)) > pods
+    };
+    let parts: Vec<_> = by_priority.iter().map(|part| (&part.used, part.pods)).collect();
+    if is_beyond(&parts) {
         used_by_priority.fault("adds up to more than `used`, of which it is a part".into());
+    }
+    let of_placeholders: Vec<_> = placeholders
+        .list()
+        .into_iter()
+        .flatten()
+        .filter_map(|field| placeholder(&field))
+        .collect();
+    let parts: Vec<_> = of_placeholders
+        .iter()
+        .map(|(_, share)| (&share.amounts, share.pods))
+        .collect();
+    if is_beyond(&parts) {
+        placeholders.fault("adds up to more than `used`, of which it is a part".into());
     }
     let (terminating_use, terminating_pods) = resources(&terminating);
     let terminating_pods = terminating_pods.unwrap_or(0);
@@ -346,13 +364,14 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         terminating: match terminating_pods {
             0 => vec![],
             pods => vec![Terminating {
-                by: None,
+                termination: Termination::default(),
                 share: Share {
                     amounts: terminating_use,
                     pods,
                 },
             }],
         },
+        placeholders: of_placeholders,
         by_priority,
         cordoned: unschedulable.boolean().unwrap_or(false),
         ready: ready.boolean().unwrap_or(true),
@@ -364,6 +383,22 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         ..node
     };
     Some((node, site))
+}
+
+/// The longest grace that a fleet file states: a year.
+const LONGEST_GRACE_SECONDS: i64 = 31_536_000;
+
+/// What placeholders of one kind take.
+fn placeholder(field: &Field<'_>) -> Option<(Placeholder, Share)> {
+    let [priority, grace, used] = field.object(["priority", "graceSeconds", "used"])?;
+    let (amounts, pods) = resources(&used.required());
+    let range = i64::from(i32::MIN)..=i64::from(i32::MAX);
+    let kind = Placeholder {
+        priority: priority.required().integer(range)? as i32,
+        grace: Micros::from_secs(grace.required().integer(0..=LONGEST_GRACE_SECONDS)? as u64),
+    };
+    let pods = pods.unwrap_or(0);
+    Some((kind, Share { amounts, pods }))
 }
 
 pub(super) fn taint(field: &Field<'_>) -> Option<Taint> {

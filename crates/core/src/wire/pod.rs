@@ -17,6 +17,7 @@ use crate::model::slo::{self, Intent, Management};
 use crate::model::ties::{Tie, Ties};
 use crate::model::workload::{StatedPlacement, Workload};
 use crate::resources::{ResourceList, is_pod_level};
+use crate::units::Micros;
 use fields::{Container, NodeSelectorRequirement, Resources, Spec};
 
 pub use decided::ObservedDecision;
@@ -51,6 +52,8 @@ pub struct Unresolved {
     pub priority_class: bool,
 }
 
+/// What the API server gives a pod that states none.
+const DEFAULT_GRACE_SECONDS: i64 = 30;
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 const LIQO_MANAGED_BY: &str = "liqo.io/managed-by";
 
@@ -181,11 +184,7 @@ impl<'a> Pod<'a> {
             ties: self.spec.ties(),
             runtime_class: self.spec.names_runtime_class(),
             priority: self.spec.priority.unwrap_or(0),
-            may_preempt: self
-                .spec
-                .preemption_policy
-                .as_ref()
-                .is_none_or(|policy| policy != "Never"),
+            may_preempt: self.spec.may_preempt(),
             management,
             intent,
             bound: self.spec.node_name.as_ref().is_some_and(|name| !name.is_empty()),
@@ -252,6 +251,18 @@ impl<'a> Pod<'a> {
 }
 
 impl<'a> Spec<'a> {
+    /// Whether kube-scheduler may evict pods of lower priority for it.
+    fn may_preempt(&self) -> bool {
+        let policy = self.preemption_policy.as_ref();
+        policy.is_none_or(|policy| policy != "Never")
+    }
+
+    /// How long it may take to terminate.
+    fn grace(&self) -> Micros {
+        let seconds = self.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
+        Micros::from_secs(seconds.max(0).unsigned_abs())
+    }
+
     fn all_containers(&self) -> impl Iterator<Item = &Container<'a>> {
         self.containers.iter().chain(&self.init_containers).flatten()
     }

@@ -29,11 +29,14 @@ impl Cache {
                 Some(entry) if entry.site.is_none() => {}
                 Some(entry) => {
                     let now = &entry.node;
+                    // In the place of others they are headroom; others in their place are not.
+                    let is_headroom_other = before.placeholders != now.placeholders;
                     // Whoever waits may wait for those that are leaving.
-                    if before.has_less_than(now) || before.terminating != now.terminating {
+                    let are_others_leaving = before.terminating != now.terminating;
+                    if before.has_less_than(now) || are_others_leaving || is_headroom_other {
                         delta.gained.insert(id);
                     }
-                    if now.has_less_than(&before) {
+                    if now.has_less_than(&before) || is_headroom_other {
                         delta.lost.insert(id);
                     }
                 }

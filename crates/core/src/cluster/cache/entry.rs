@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use crate::model::node::NodeId;
+use crate::model::node::{NodeId, Placeholder, Termination};
 use crate::model::pod_record::{Phase, Placement};
 use crate::model::slo::Class;
 use crate::resources::Amounts;
-use crate::units::Moment;
+use crate::units::{Micros, Moment};
 
 /// The order in which kube-scheduler takes waiting pods.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,10 +25,12 @@ pub(super) struct PodEntry {
     pub(super) created: i64,
     pub(super) request: Amounts,
     pub(super) priority: i32,
+    pub(super) may_preempt: bool,
+    pub(super) placeholder_grace: Option<Micros>,
     pub(super) slo: Option<(Class, u8)>,
     pub(super) phase: Phase,
     pub(super) gated: bool,
-    pub(super) terminating: Option<Option<jiff::Timestamp>>,
+    pub(super) terminating: Option<Termination>,
     /// The decision that it was last seen with; 0 without one.
     pub(super) decision: u64,
     pub(super) listed: u32,
@@ -50,6 +52,18 @@ impl PodEntry {
             created: self.created,
             uid: Arc::clone(uid),
         }
+    }
+
+    /// What it is as a placeholder, if it is one where these are below this priority.
+    pub(super) fn placeholder(&self, headroom_below: i32) -> Option<Placeholder> {
+        let priority = self.priority;
+        let grace = self.placeholder_grace.filter(|_| priority < headroom_below)?;
+        Some(Placeholder { priority, grace })
+    }
+
+    /// Whether kube-scheduler evicts such placeholders for it.
+    pub(super) fn evicts_placeholders(&self, headroom_below: i32) -> bool {
+        self.may_preempt && self.priority >= headroom_below
     }
 
     /// Whether it is assumed on a node, which kube-scheduler has not nominated for it.

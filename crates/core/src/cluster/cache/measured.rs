@@ -54,6 +54,7 @@ impl Cache {
         self.memory.configure(config);
         self.priority_caps = config.priority_caps.clone();
         self.is_queue_of_pending = config.queue_model == QueueModel::Pending;
+        self.set_headroom_below(config.headroom_below.0);
         self.queues.outdated = true;
         self.delta.other = true;
     }

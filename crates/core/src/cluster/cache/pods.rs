@@ -25,11 +25,17 @@ impl Cache {
         };
         if let Some(old) = &old {
             self.remove_pod(&uid, old);
+            if record.phase == Phase::Finished {
+                self.observe_terminated(old, now);
+            }
         }
         let scheduler = record.scheduler.as_deref().map(|name| self.shared(name));
         if let Some(scheduler) = &scheduler {
             self.observe_scheduler(scheduler, record, old.as_ref(), now);
         }
+        let terminating = record
+            .terminating
+            .map(|by| self.termination(record, by, old.as_ref(), now));
         // One that is over charges nothing, and makes no node known.
         let node = record.node.as_deref().and_then(|name| match record.phase {
             Phase::Finished => self.names.get(name).copied(),
@@ -46,10 +52,12 @@ impl Cache {
             created: record.created.map_or(0, jiff::Timestamp::as_second),
             request: record.request.clone(),
             priority: record.priority,
+            may_preempt: record.may_preempt,
+            placeholder_grace: record.placeholder_grace,
             slo: record.slo,
             phase: record.phase,
             gated: record.gated,
-            terminating: record.terminating,
+            terminating,
             decision: fingerprint(record.decided.as_deref()),
             listed,
             node,
@@ -198,7 +206,7 @@ impl Cache {
         if entry.is_assumed()
             && let Some(node) = self.nodes.get_mut(&id)
         {
-            node.assume(entry.key(uid), &entry.request);
+            node.assume(entry.key(uid), entry, self.headroom_below);
             self.assumed_nodes.insert(id);
         }
         self.charge(id, entry);
@@ -210,7 +218,7 @@ impl Cache {
         if entry.is_assumed()
             && let Some(node) = self.nodes.get_mut(&id)
         {
-            node.forget_assumed(&entry.key(uid), &entry.request);
+            node.forget_assumed(&entry.key(uid), entry, self.headroom_below);
             if node.assumed.is_empty() {
                 self.assumed_nodes.remove(&id);
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::model::node::Share;
 use crate::resources::Amounts;
 use crate::units::{Bytes, Millicores};
 
@@ -25,18 +26,36 @@ impl RequestSum {
         self.change(request, -1);
     }
 
-    /// The same without a sum that is part of it.
-    pub(super) fn without(&self, part: &Self) -> Self {
-        let mut rest = self.clone();
-        rest.cpu -= part.cpu;
-        rest.memory -= part.memory;
-        rest.ephemeral_storage -= part.ephemeral_storage;
-        for (name, amount) in &part.scalars {
-            *rest.scalars.entry(name.clone()).or_default() -= amount;
+    /// What they take.
+    pub(super) fn share(&self) -> Share {
+        Share {
+            amounts: self.amounts(),
+            pods: self.pods(),
         }
-        rest.scalars.retain(|_, amount| *amount != 0);
-        rest.pods -= part.pods;
+    }
+
+    /// Adds what others have added up.
+    pub(super) fn merge(&mut self, other: &RequestSum) {
+        self.combine(other, 1);
+    }
+
+    /// The same without what others have added up, which is a part of it.
+    pub(super) fn without(&self, part: &RequestSum) -> RequestSum {
+        let mut rest = self.clone();
+        rest.combine(part, -1);
         rest
+    }
+
+    fn combine(&mut self, other: &RequestSum, sign: i64) {
+        let wide = i128::from(sign);
+        self.cpu += wide * other.cpu;
+        self.memory += wide * other.memory;
+        self.ephemeral_storage += wide * other.ephemeral_storage;
+        for (name, amount) in &other.scalars {
+            *self.scalars.entry(name.clone()).or_default() += wide * amount;
+        }
+        self.scalars.retain(|_, amount| *amount != 0);
+        self.pods += sign * other.pods;
     }
 
     fn change(&mut self, request: &Amounts, sign: i128) {

@@ -14,9 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::cache::entry::{Before, PodEntry, SchedulerKey, SchedulingState, Unbound};
+use crate::cluster::cache::request_sum::RequestSum;
 use crate::cluster::cache::schedulers::Schedulers;
-use crate::cluster::cache::{Cache, NodeEntry};
-use crate::model::node::{NodeId, Share};
+use crate::cluster::cache::{Cache, Firm, NodeEntry};
+use crate::model::node::NodeId;
 use crate::model::pod_record::Placement;
 use crate::placement::score::best_node;
 use crate::resources::Amounts;
@@ -103,6 +104,18 @@ impl Unbound {
             && request.fits(&node.allocatable, &Amounts::default())
             && self.placement.constraints.allow(&node.name, &node.labels)
             && node.is_tolerated(self.placement.tolerations.iter())
+    }
+
+    /// The same beside these pods; `placeholders`, a part of them, are evicted for it.
+    fn fits_beside(
+        &self,
+        pod: &PodEntry,
+        entry: &NodeEntry,
+        used: &RequestSum,
+        placeholders: Option<&RequestSum>,
+    ) -> bool {
+        let fits = |used: &RequestSum| self.fits(&pod.request, entry, &used.amounts(), used.pods());
+        fits(used) || placeholders.is_some_and(|placeholders| fits(&used.without(placeholders)))
     }
 }
 
@@ -232,12 +245,16 @@ impl Cache {
             ..
         } = &self.unbound_pods;
         let firm = |id: &NodeId| Some((*id, self.nodes.get(id)?.firm()));
-        let touched: Vec<(NodeId, Share)> = gained.union(lost).filter_map(firm).collect();
-        let begins_to_fit = |pod: &PodEntry, unbound: &Unbound, (id, firm): &(NodeId, Share)| {
+        let touched: Vec<(NodeId, Firm)> = gained.union(lost).filter_map(firm).collect();
+        let begins_to_fit = |pod: &PodEntry, unbound: &Unbound, (id, firm): &(NodeId, Firm)| {
             let Some(entry) = self.nodes.get(id).filter(|_| gained.contains(id)) else {
                 return false;
             };
-            let fits_beside = |share: &Share| unbound.fits(&pod.request, entry, &share.amounts, share.pods);
+            let fits_beside = |firm: &Firm| {
+                let evicts = pod.evicts_placeholders(self.headroom_below);
+                let share = if evicts { &firm.others } else { &firm.taken };
+                unbound.fits(&pod.request, entry, &share.amounts, share.pods)
+            };
             fits_beside(firm) && (changed.contains(id) || !fits_beside(&entry.settled))
         };
         let refused = |key: &&SchedulerKey| {
@@ -285,10 +302,13 @@ impl Cache {
             pods.filter_map(|key| Some((key, self.pods.get(&key.uid)?)))
         };
         assumed().for_each(|(_, pod)| used.take(&pod.request));
+        // Those that are assumed are not counted yet when it is the turn of a pod that evicts them.
+        let placeholders = self.placeholders(entry, |_| false);
         let mut displaced = vec![];
         for (key, pod) in assumed() {
             let Some(unbound) = &pod.unbound else { continue };
-            if unbound.fits(&pod.request, entry, &used.amounts(), used.pods()) {
+            let evicted = self.evicted_by(pod, &placeholders);
+            if unbound.fits_beside(pod, entry, &used, evicted) {
                 used.add(&pod.request);
             } else {
                 displaced.push(key.clone());
@@ -383,15 +403,30 @@ impl Cache {
     }
 
     fn takes(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
+        self.takes_freely(id, pod, unbound) || self.takes_by_headroom(id, pod, unbound)
+    }
+
+    fn takes_freely(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
         let fits = |entry: &NodeEntry| unbound.fits(&pod.request, entry, &entry.node.used, entry.node.pods);
         self.nodes.get(&id).is_some_and(fits)
+    }
+
+    /// Whether the pod fits the node once kube-scheduler has evicted the placeholders there.
+    fn takes_by_headroom(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
+        let Some(entry) = self.nodes.get(&id).filter(|entry| !entry.placeholders.is_empty()) else {
+            return false;
+        };
+        let placeholders = self.placeholders(entry, |_| true);
+        let evicted = self.evicted_by(pod, &placeholders);
+        evicted.is_some() && unbound.fits_beside(pod, entry, &entry.used, evicted)
     }
 
     fn takes_beside_itself(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
         self.nodes.get(&id).is_some_and(|entry| {
             let mut used = entry.used.clone();
             used.take(&pod.request);
-            unbound.fits(&pod.request, entry, &used.amounts(), used.pods())
+            let placeholders = self.placeholders(entry, |_| true);
+            unbound.fits_beside(pod, entry, &used, self.evicted_by(pod, &placeholders))
         })
     }
 
@@ -408,12 +443,28 @@ impl Cache {
         known.or_else(|| self.sites[unbound.site?].members.values().copied().find(holds))
     }
 
-    /// The node that kube-scheduler would take, of those the pod fits; ties by name.
+    /// The node that kube-scheduler would take, of those the pod fits; ties by name. It evicts nobody as long as there is another.
     fn best_node(&self, pod: &PodEntry, unbound: &Unbound, scope: &SearchScope<'_>) -> Option<NodeId> {
+        let freely = self.best_node_of(pod, unbound, scope, |id| self.takes_freely(id, pod, unbound));
+        freely.or_else(|| {
+            let evicts = pod.evicts_placeholders(self.headroom_below);
+            let by_headroom = |id| self.takes_by_headroom(id, pod, unbound);
+            evicts
+                .then(|| self.best_node_of(pod, unbound, scope, by_headroom))
+                .flatten()
+        })
+    }
+
+    fn best_node_of(
+        &self,
+        pod: &PodEntry,
+        unbound: &Unbound,
+        scope: &SearchScope<'_>,
+        takes: impl Fn(NodeId) -> bool,
+    ) -> Option<NodeId> {
         let taking = |id: &NodeId| {
             let node = &*self.nodes.get(id)?.node;
-            self.takes(*id, pod, unbound)
-                .then_some((node, Cow::Borrowed(&node.used)))
+            takes(*id).then_some((node, Cow::Borrowed(&node.used)))
         };
         let best = match (scope, unbound.site) {
             (SearchScope::Gained(gained), _) => best_node(&pod.request, gained.iter().filter_map(taking)),

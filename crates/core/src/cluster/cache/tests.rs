@@ -811,3 +811,137 @@ fn finished_jobs_teach_how_long_work_takes() {
     );
     assert_eq!(snapshot.sites[1].observed[Class::Batch], None);
 }
+
+/// A pod that keeps a node warm: of low priority, without an SLO.
+fn placeholder(uid: &str, millicores: u32, priority: i32) -> Value {
+    let pod = with(pod(uid, millicores), "/metadata/annotations", json!({}));
+    let pod = with(pod, "/spec/terminationGracePeriodSeconds", json!(0));
+    with(pod, "/spec/priority", json!(priority))
+}
+
+/// What placeholders take of the first edge node, by priority.
+fn placeholders(fixture: &mut Fixture) -> Vec<(i32, i64)> {
+    let snapshot = fixture.publish();
+    let placeholders = snapshot.sites[0].nodes().next().unwrap().placeholders.iter();
+    placeholders
+        .map(|(kind, share)| (kind.priority, share.amounts.cpu.0))
+        .collect()
+}
+
+#[test]
+fn pods_of_low_priority_without_a_class_are_placeholders() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    fixture.pod(&bound(placeholder("1", 500, -10), "a"));
+    fixture.pod(&bound(placeholder("2", 300, -10), "a"));
+    fixture.pod(&bound(placeholder("3", 200, 0), "a"));
+    // It states a class: this is work.
+    fixture.pod(&bound(with(pod("4", 100), "/spec/priority", json!(-10)), "a"));
+    assert_eq!(placeholders(&mut fixture), [(-10, 800)]);
+    fixture.cache.delete_pod("1");
+    assert_eq!(placeholders(&mut fixture), [(-10, 300)]);
+    let mut config = Config::default();
+    config.headroom_below.0 = 1;
+    fixture.cache.configure(&config);
+    assert_eq!(placeholders(&mut fixture), [(-10, 300), (0, 200)]);
+    config.headroom_below.0 = -10;
+    fixture.cache.configure(&config);
+    assert_eq!(placeholders(&mut fixture), []);
+    assert_eq!(fixture.used(), [600]);
+}
+
+#[test]
+fn a_pod_that_evicts_placeholders_is_assumed_on_their_node() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 1000));
+    fixture.pod(&bound(placeholder("warm", 1000, -10), "a"));
+    fixture.pod(&with(pod("modest", 600), "/spec/preemptionPolicy", json!("Never")));
+    assert_eq!(fixture.used(), [1000]);
+    // kube-scheduler will nominate it, and the sum is more than there is until the placeholder is gone.
+    fixture.pod(&pod("1", 600));
+    assert_eq!(fixture.used(), [1600]);
+    // What it left of the headroom is not enough for this one.
+    fixture.pod(&unschedulable(pod("2", 600), "no"));
+    assert_eq!((fixture.used(), fixture.waiting()), (vec![1600], 1));
+    fixture.pod(&with(
+        unschedulable(pod("1", 600), "no"),
+        "/status/nominatedNodeName",
+        "a".into(),
+    ));
+    fixture.pod(&with(
+        bound(placeholder("warm", 1000, -10), "a"),
+        "/metadata/deletionTimestamp",
+        "2026-01-01T00:00:00Z".into(),
+    ));
+    fixture.pod(&pod("3", 400));
+    assert_eq!(fixture.used(), [2000]);
+    fixture.cache.delete_pod("warm");
+    fixture.pod(&bound(pod("1", 600), "a"));
+    assert_eq!((fixture.used(), fixture.waiting()), (vec![1000], 1));
+    assert_eq!(fixture.closed(), Vec::<String>::new());
+
+    // As long as there is another node, it evicts nobody.
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    fixture.node(&edge_node("b", 1000));
+    fixture.pod(&bound(placeholder("warm", 4000, -10), "a"));
+    fixture.pod(&pod("1", 600));
+    fixture.pod(&pod("2", 600));
+    assert_eq!(fixture.used(), [4600, 600]);
+}
+
+#[test]
+fn a_placeholder_without_a_node_is_in_nobodys_way() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 1000));
+    fixture.pod(&placeholder("warm", 600, -10));
+    let snapshot = fixture.publish();
+    let edge = &snapshot.sites[0];
+    // It is charged, and no pod is crowded out by it.
+    assert_eq!((edge.nodes[0].used.cpu.0, edge.assumed.pods), (600, 0));
+    fixture.pod(&pod("1", 600));
+    let snapshot = fixture.publish();
+    let edge = &snapshot.sites[0];
+    assert_eq!((edge.nodes[0].used.cpu.0, edge.assumed.pods), (600, 1));
+    assert_eq!(edge.nodes[0].placeholders, []);
+    // When it is gone, the placeholder has room again.
+    fixture.cache.delete_pod("1");
+    assert_eq!(placeholders(&mut fixture), [(-10, 600)]);
+}
+
+#[test]
+fn a_controller_whose_pods_take_long_to_terminate_is_known_by_them() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    let terminating = |uid: &str| {
+        let pod = bound(pod(uid, 500), "a");
+        with(pod, "/metadata/deletionTimestamp", "2026-01-01T00:01:00Z".into())
+    };
+    let known = |fixture: &mut Fixture| {
+        let snapshot = fixture.publish();
+        let known = snapshot.sites[0].nodes[0].terminating.iter();
+        let known: Vec<_> = known
+            .map(|part| (part.termination.since, part.termination.takes))
+            .collect();
+        known
+    };
+    for uid in ["1", "2", "3"] {
+        fixture.pod(&bound(pod(uid, 500), "a"));
+        fixture.pod(&terminating(uid));
+        let since = Some(fixture.now);
+        assert_eq!(known(&mut fixture), [(since, None)], "{uid}");
+        fixture.wait(40);
+        // It is still the same termination.
+        fixture.pod(&terminating(uid));
+        assert_eq!(known(&mut fixture), [(since, None)], "{uid}");
+        match uid {
+            // One that is over has left its node too, before it is deleted.
+            "2" => fixture.pod(&with(terminating(uid), "/status/phase", "Succeeded".into())),
+            _ => fixture.cache.observe_gone(uid, fixture.now),
+        }
+        fixture.cache.delete_pod(uid);
+    }
+    fixture.pod(&bound(pod("4", 500), "a"));
+    fixture.pod(&terminating("4"));
+    assert_eq!(known(&mut fixture), [(Some(fixture.now), Some(Micros::from_secs(40)))]);
+}

@@ -5,6 +5,7 @@ mod away;
 mod candidates;
 mod capacity;
 mod choice;
+mod headroom;
 mod holding;
 mod ours;
 mod properties;

@@ -10,16 +10,21 @@ use super::{full_object, object, with_members, words};
 
 /// A node with these labels and at most this many cores; `taints` are those it may have. What pods of a known priority use is part of what is used.
 fn node(cores: u32, labels: Value, taints: Vec<Value>) -> BoxedStrategy<Value> {
-    let part = (select(&[-5, -5, 0, 7, 1000][..]), 0_u32..5, 0_u32..2);
+    let grace = option::weighted(0.3, select(&[0, 5, 60][..]));
+    let part = (select(&[-5, -5, 0, 7, 1000][..]), 0_u32..5, 0_u32..2, grace);
     let used = (0_u32..3, 0_u32..2, vec(part, 0..4)).prop_map(|(cpu, pods, parts)| {
         let resources = |cpu: u32, pods: u32| json!({"cpu": cpu, "memory": format!("{cpu}Gi"), "pods": pods});
         let total = parts
             .iter()
             .fold((cpu, pods), |(cpu, pods), part| (cpu + part.1, pods + part.2));
-        let parts = parts
+        let by_priority = parts
             .iter()
-            .map(|&(priority, cpu, pods)| json!({"priority": priority, "used": resources(cpu, pods)}));
-        (resources(total.0, total.1), parts.collect::<Value>())
+            .map(|&(priority, cpu, pods, _)| json!({"priority": priority, "used": resources(cpu, pods)}));
+        let placeholders = parts.iter().filter_map(|&(priority, cpu, pods, grace)| {
+            Some(json!({"priority": priority, "graceSeconds": grace?, "used": resources(cpu, pods)}))
+        });
+        let (by_priority, placeholders) = (by_priority.collect::<Value>(), placeholders.collect::<Value>());
+        (resources(total.0, total.1), by_priority, placeholders)
     });
     let state = (prop::bool::weighted(0.9), prop::bool::weighted(0.1));
     (
@@ -29,15 +34,17 @@ fn node(cores: u32, labels: Value, taints: Vec<Value>) -> BoxedStrategy<Value> {
         select(&["a", "b"][..]),
         state,
     )
-        .prop_map(move |((cpu, slots), (used, parts), taints, zone, (ready, cordoned))| {
-            json!({
-                "labels": with_members(labels.clone(), json!({"zone": zone, "cores": cpu.to_string()})),
-                "taints": taints, "ready": ready, "unschedulable": cordoned,
-                "allocatable": {"cpu": cpu, "memory": format!("{}Gi", cpu * 2), "ephemeral-storage": "10Gi",
-                                "pods": slots, "example.com/gpu": 1},
-                "used": used, "usedByPriority": parts,
-            })
-        })
+        .prop_map(
+            move |((cpu, slots), (used, by_priority, placeholders), taints, zone, (ready, cordoned))| {
+                json!({
+                    "labels": with_members(labels.clone(), json!({"zone": zone, "cores": cpu.to_string()})),
+                    "taints": taints, "ready": ready, "unschedulable": cordoned,
+                    "allocatable": {"cpu": cpu, "memory": format!("{}Gi", cpu * 2), "ephemeral-storage": "10Gi",
+                                    "pods": slots, "example.com/gpu": 1},
+                    "used": used, "usedByPriority": by_priority, "placeholders": placeholders,
+                })
+            },
+        )
         .boxed()
 }
 

@@ -4,14 +4,14 @@ use serde_json::{Map, Value, json};
 
 use crate::model::constraints::Taint;
 use crate::model::link::Link;
-use crate::model::node::{Node, PriorityUse, Share};
+use crate::model::node::{Node, Placeholder, PriorityUse, Share};
 use crate::model::remembered_node::RememberedNode;
 use crate::model::site::SiteDefinition;
 use crate::model::slo::Class;
 use crate::model::snapshot::{ByController, QueueGroup};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
-use crate::wire::fleet_file::{GONE_SECONDS, LinkState, Site, SiteKind, Snapshot};
+use crate::wire::fleet_file::{GONE_SECONDS, LONGEST_GRACE_SECONDS, LinkState, Site, SiteKind, Snapshot};
 use crate::wire::{remembered_nodes, stated, toleration};
 
 /// The oldest that a fleet file calls anything: a year, in milliseconds.
@@ -135,11 +135,20 @@ fn by_controller<T>(known: &ByController<T>, name: &str, value: impl Fn(&T) -> V
 
 fn node(node: &Node, site: &Site, snapshot: &Snapshot) -> Value {
     let part = |part: &PriorityUse| json!({"priority": part.priority, "used": resources(&part.used, part.pods)});
+    let placeholder = |(kind, share): &(Placeholder, Share)| {
+        json!({
+            "priority": kind.priority,
+            "graceSeconds": (kind.grace.0 / 1_000_000).min(LONGEST_GRACE_SECONDS as u64),
+            "used": resources(&share.amounts, share.pods),
+        })
+    };
+    // What is headroom must not count as what leaves as well.
+    let leaving = node
+        .terminating
+        .iter()
+        .filter(|part| part.termination.placeholder.is_none());
     let mut terminating = Share::default();
-    for part in &node.terminating {
-        terminating.amounts.add(&part.share.amounts, 1);
-        terminating.pods += part.share.pods;
-    }
+    leaving.for_each(|part| terminating.add(&part.share));
     let claims = |other: &&Site| node.labels.contain(other.definition.selector());
     let is_claimed_twice = snapshot.sites.iter().filter(claims).count() > 1;
     object(json!({
@@ -151,7 +160,8 @@ fn node(node: &Node, site: &Site, snapshot: &Snapshot) -> Value {
         "unschedulable": node.cordoned,
         "taints": unless_empty(node.taints.iter().map(taint).collect()),
         "usedByPriority": unless_empty(node.by_priority.iter().map(part).collect()),
-        "terminating": (!node.terminating.is_empty()).then(|| resources(&terminating.amounts, terminating.pods)),
+        "placeholders": unless_empty(node.placeholders.iter().map(placeholder).collect()),
+        "terminating": (terminating.pods > 0).then(|| resources(&terminating.amounts, terminating.pods)),
         "site": is_claimed_twice.then(|| site.name()),
     }))
 }

@@ -220,6 +220,7 @@ pub(super) struct Spec<'a> {
     pub(super) scheduling_gates: Option<Vec<SchedulingGate<'a>>>,
     pub(super) priority: Option<i32>,
     pub(super) preemption_policy: Option<Text<'a>>,
+    pub(super) termination_grace_period_seconds: Option<i64>,
     pub(super) runtime_class_name: Option<Text<'a>>,
     pub(super) priority_class_name: Option<Text<'a>>,
     pub(super) volumes: Option<Vec<Volume>>,

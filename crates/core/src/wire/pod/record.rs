@@ -130,6 +130,8 @@ impl<'a> Pod<'a> {
             nominated: text(&status.nominated_node_name),
             request: self.charged_request(status).amounts(),
             priority: self.spec.priority.unwrap_or(0),
+            may_preempt: self.spec.may_preempt(),
+            placeholder_grace: intent.is_none().then(|| self.spec.grace()),
             slo: intent
                 .as_ref()
                 .filter(|intent| intent.class_known)

@@ -33,6 +33,7 @@ enum Event {
         message: Option<u8>,
         controlled: bool,
         scheduler: usize,
+        is_placeholder: bool,
     },
     PodGone {
         uid: usize,
@@ -86,9 +87,10 @@ fn event() -> impl Strategy<Value = Event> {
         prop::option::of(0..2_u8),
         any::<bool>(),
         0..4_usize,
+        any::<bool>(),
     );
     let pod = pod.prop_map(
-        |(uid, millicores, priority, site, at, message, controlled, scheduler)| Event::Pod {
+        |(uid, millicores, priority, site, at, message, controlled, scheduler, is_placeholder)| Event::Pod {
             uid,
             millicores,
             priority,
@@ -97,6 +99,7 @@ fn event() -> impl Strategy<Value = Event> {
             message,
             controlled,
             scheduler,
+            is_placeholder: is_placeholder && priority < 0,
         },
     );
     let sizes = prop::sample::select(vec![0_u32, 400, 1000, 1000, 2000]);
@@ -170,6 +173,7 @@ impl Fixture {
                 message,
                 controlled,
                 scheduler,
+                is_placeholder,
             } => {
                 let selectors = [
                     json!({"node.role/edge": "true"}),
@@ -180,6 +184,10 @@ impl Fixture {
                 let pod = with(pod, "/spec/nodeSelector", selectors[*site].clone());
                 let pod = with(pod, "/spec/priority", (*priority).into());
                 let pod = of(SCHEDULERS[*scheduler], pod);
+                let pod = match is_placeholder {
+                    true => with(pod, "/metadata/annotations", json!({})),
+                    false => pod,
+                };
                 let pod = if *controlled {
                     pod
                 } else {
@@ -291,6 +299,10 @@ impl Fixture {
                 "{}",
                 node.name
             );
+            let headroom = charging().filter(|pod| pod.slo.is_none());
+            let headroom: i64 = headroom.map(|pod| pod.request.cpu.0).sum();
+            let part: i64 = node.placeholders.iter().map(|(_, share)| share.amounts.cpu.0).sum();
+            assert_eq!(part, headroom);
             let part: i64 = node.by_priority.iter().map(|part| part.used.cpu.0).sum();
             assert_eq!(part, cpu);
             assert!(cache.nodes[&node.id].known);
@@ -305,7 +317,7 @@ impl Fixture {
             let is_guessed = |pod: &&PodEntry| {
                 let node = pod.charged.and_then(|id| cache.nodes.get(&id));
                 let unbound = pod.unbound.as_ref().filter(|unbound| unbound.nominated.is_none());
-                unbound.is_some() && node.is_some_and(|node| node.site == Some(at))
+                unbound.is_some() && node.is_some_and(|node| node.site == Some(at)) && pod.slo.is_some()
             };
             let guessed: Vec<_> = cache
                 .pods
@@ -375,7 +387,7 @@ impl Fixture {
         };
         let managed = cache.managed.contains("shop");
         assert_eq!(counted(|group| group.waiting), if managed { waiting } else { 0 });
-        let pending = cache.pods.values().filter(|pod| pod.is_pending());
+        let pending = cache.pods.values().filter(|pod| pod.is_pending() && pod.slo.is_some());
         let at_site = pending.filter(|pod| match (pod.node, &pod.unbound) {
             (Some(node), _) => cache.nodes[&node].site.is_some(),
             (None, unbound) => unbound.as_ref().is_some_and(|unbound| unbound.site.is_some()),
@@ -400,7 +412,10 @@ impl Fixture {
         let pod = &self.cache.pods[uid];
         let others = self.cache.pods.iter().filter(|(other, _)| *other != uid);
         let charging: Vec<_> = others.filter(|(_, other)| other.charged == Some(id)).collect();
-        let used: i64 = charging.iter().map(|(_, other)| other.request.cpu.0).sum();
+        // What placeholders take is room for pods that kube-scheduler evicts them for.
+        let is_room = |other: &PodEntry| pod.priority >= 0 && other.slo.is_none();
+        let in_the_way = charging.iter().filter(|(_, other)| !is_room(other));
+        let used: i64 = in_the_way.map(|(_, other)| other.request.cpu.0).sum();
         let free = entry.node.allocatable.cpu.0 - used;
         // A pod of a site looks for a node of that site only.
         self.is_open(id, pod.unbound.as_ref().unwrap()) && (pod.request.cpu.0 == 0 || pod.request.cpu.0 <= free)

@@ -113,7 +113,12 @@ fn a_site_has_no_more_room_than_was_measured() {
 }
 
 /// The verdict while pods of these millicores and priorities have reservations on node 0, the edge's only one.
-fn with_reserved<T>(fleet: &Value, reserved: &[(i64, i32)], pod: &Value, read: impl FnOnce(&Verdict<'_>) -> T) -> T {
+pub(super) fn with_reserved<T>(
+    fleet: &Value,
+    reserved: &[(i64, i32)],
+    pod: &Value,
+    read: impl FnOnce(&Verdict<'_>) -> T,
+) -> T {
     let mut ledger = Ledger::new(Config::default().reservation_ttl);
     for (id, &(millicores, priority)) in (0..).zip(reserved) {
         let reservation = Reservation {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::{ForeignGates, OnNoCapacity};
+use crate::model::node::Termination;
 use crate::model::slo::{Class, PerClass};
 
 const GATE: &str = "scheduling.example.io/awaiting-capacity";
@@ -174,20 +175,42 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
         outcome_with(&terminating, &web, &config),
         "cloud: cloud_edge_no_capacity"
     );
-    // Nor for those that have longer than anybody waits, nor for those that should be gone by now.
-    let with_time = |seconds: i64| {
+    // However long they may take, unless pods of their controller take longer than the class waits; not in the middle of a grace
+    // that they seem to use, and not if they should be gone by now.
+    let with_times = |since: u64, by: i64, takes: Option<u64>| {
         let mut snapshot = testkit::snapshot(&terminating);
         let nodes = Arc::make_mut(&mut snapshot.sites[0].nodes);
-        Arc::make_mut(&mut nodes[0]).terminating[0].by = Some(NOW.wall + jiff::SignedDuration::from_secs(seconds));
+        Arc::make_mut(&mut nodes[0]).terminating[0].termination = Termination {
+            since: Some(NOW.moment.before(Micros::from_secs(since))),
+            by: Some(NOW.wall + jiff::SignedDuration::from_secs(by)),
+            takes: takes.map(Micros::from_secs),
+            placeholder: None,
+        };
         let text = web.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let config = Config::default();
         let workload = pod.workload("shop".into(), &config.keys);
         decide(&workload, &Room::of(&snapshot), &config, NOW).reason.as_str()
     };
-    let waited_for = [-11, -10, 0, 30, 31, 3_600].map(with_time);
     let (wait, go) = ("held_terminating", "cloud_edge_no_capacity");
-    assert_eq!(waited_for, [go, wait, wait, wait, go, go]);
+    for (since, by, takes, expected) in [
+        (0, 0, None, wait),
+        (0, 30, None, wait),
+        (0, 3_600, None, wait),
+        (5, 55, None, wait),
+        (6, 54, None, go),
+        (54, 6, None, go),
+        (55, 5, None, wait),
+        (60, 0, None, wait),
+        (70, -10, None, wait),
+        (71, -11, None, go),
+        (0, -11, None, go),
+        (0, 60, Some(5), wait),
+        (0, 60, Some(6), go),
+        (55, 5, Some(6), go),
+    ] {
+        assert_eq!(with_times(since, by, takes), expected, "{since} {by} {takes:?}");
+    }
     // The limit ends any waiting.
     let mut config = Config::default();
     config.holding.limits[Class::Latency] = Micros::from_secs(3);

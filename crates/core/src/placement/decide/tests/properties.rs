@@ -58,6 +58,7 @@ fn relieve(nodes: &mut [std::sync::Arc<Node>], relief: &Relief) {
     node.allocatable.memory = node.allocatable.memory + Bytes(relief.grown << 20);
     node.slots += relief.slots;
     if relief.evicts {
+        node.placeholders.clear();
         for part in std::mem::take(&mut node.by_priority) {
             node.used = node.used.less(&part.used);
             node.pods -= part.pods;

@@ -1,0 +1,157 @@
+//! Room that placeholders keep.
+
+use serde_json::{Value, json};
+
+use super::capacity::with_reserved;
+use super::*;
+use crate::config::{Explain, PodPriority};
+use crate::model::node::{Placeholder, Termination};
+use crate::placement::explain::explain;
+
+/// An edge node of 4 cores that is full: of `millicores`, by one placeholder of this priority and grace.
+fn kept_warm(millicores: u32, priority: i32, grace: u32) -> Value {
+    let used = json!({"cpu": format!("{millicores}m"), "pods": 1});
+    let fleet = with(
+        fleet(4000),
+        "/nodes/0/placeholders",
+        json!([{"priority": priority, "graceSeconds": grace, "used": used}]),
+    );
+    with(
+        fleet,
+        "/nodes/0/usedByPriority",
+        json!([{"priority": priority, "used": used}]),
+    )
+}
+
+fn by_default(fleet: &Value, pod: &Value) -> String {
+    outcome_with(fleet, pod, &Config::default())
+}
+
+const EDGE: &str = "edge: edge_no_slo_target";
+const CLOUD: &str = "cloud: cloud_edge_no_capacity";
+
+#[test]
+fn placeholders_make_room_for_a_pod_that_kube_scheduler_evicts_them_for() {
+    let web = pod(json!({}));
+    let of_priority = |priority: i32| with(web.clone(), "/spec/priority", json!(priority));
+    let modest = with(of_priority(0), "/spec/preemptionPolicy", json!("Never"));
+    for (fleet, pod, expected) in [
+        (kept_warm(500, -10, 0), &web, EDGE),
+        (kept_warm(499, -10, 0), &web, CLOUD),
+        (kept_warm(500, -1, 0), &web, EDGE),
+        (kept_warm(500, 0, 0), &web, CLOUD),
+        // They are gone within the time for which its class waits.
+        (kept_warm(500, -10, 5), &web, EDGE),
+        (kept_warm(500, -10, 6), &web, CLOUD),
+        (kept_warm(500, -10, 0), &of_priority(-1), CLOUD),
+        (kept_warm(500, -10, 0), &modest, CLOUD),
+    ] {
+        assert_eq!(by_default(&fleet, pod), expected, "{fleet} {pod}");
+    }
+    // What others of low priority take is their work.
+    let working = with(kept_warm(500, -10, 0), "/nodes/0/placeholders", json!([]));
+    assert_eq!(by_default(&working, &web), CLOUD);
+
+    let with_setting = |below| Config {
+        headroom_below: PodPriority(below),
+        ..Config::default()
+    };
+    let outcome = |below| outcome_with(&kept_warm(500, -10, 0), &web, &with_setting(below));
+    assert_eq!([-10, -9].map(outcome), [CLOUD, EDGE]);
+    let above = |below| outcome_with(&kept_warm(500, 5, 0), &of_priority(10), &with_setting(below));
+    assert_eq!([5, 6, 11].map(above), [CLOUD, EDGE, CLOUD]);
+}
+
+#[test]
+fn what_placeholders_keep_is_given_once() {
+    let outcome = |millicores: u32, reserved: &[(i64, i32)]| {
+        with_reserved(&kept_warm(millicores, -10, 0), reserved, &pod(json!({})), |verdict| {
+            (
+                verdict.site().unwrap().name().to_owned(),
+                verdict.node.map(|node| node.0),
+            )
+        })
+    };
+    assert_eq!(outcome(1000, &[(500, 0)]), ("edge".into(), Some(0)));
+    assert_eq!(outcome(1000, &[(501, 0)]), ("cloud".into(), Some(1)));
+    assert_eq!(outcome(1000, &[(500, 0), (500, 0)]), ("cloud".into(), Some(1)));
+    // The refusal counts with it.
+    let numbers = with_reserved(&kept_warm(1000, -10, 0), &[(600, 0)], &pod(json!({})), |verdict| {
+        Value::from(verdict.sites[0].refusals[0].numbers.clone())
+    });
+    assert_eq!(numbers["largestFree"]["cpu"], 400);
+    assert_eq!(numbers["reserved"]["cpu"], 600);
+    // Nor does it leave as well.
+    let leaving = |placeholder, request: &str| {
+        let fleet = with(
+            kept_warm(1000, -10, 0),
+            "/nodes/0/terminating",
+            json!({"cpu": "1", "pods": 1}),
+        );
+        let mut snapshot = testkit::snapshot(&fleet);
+        let nodes = std::sync::Arc::make_mut(&mut snapshot.sites[0].nodes);
+        std::sync::Arc::make_mut(&mut nodes[0]).terminating[0].termination = Termination {
+            placeholder,
+            ..Termination::default()
+        };
+        let pod = with(
+            pod(json!({})),
+            "/spec/containers/0/resources/requests/cpu",
+            json!(request),
+        );
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let config = Config::default();
+        let workload = pod.workload("shop".into(), &config.keys);
+        decide(&workload, &Room::of(&snapshot), &config, NOW).reason.as_str()
+    };
+    let placeholder = |seconds| {
+        Some(Placeholder {
+            priority: -10,
+            grace: Micros::from_secs(seconds),
+        })
+    };
+    assert_eq!(leaving(placeholder(0), "1"), "edge_no_slo_target");
+    assert_eq!(leaving(placeholder(0), "2"), "cloud_edge_no_capacity");
+    assert_eq!(leaving(None, "2"), "held_terminating");
+    // One that is no headroom for this pod leaves like any other.
+    assert_eq!(leaving(placeholder(60), "2"), "held_terminating");
+}
+
+#[test]
+fn nobody_is_evicted_as_long_as_there_is_another_node() {
+    let free = json!({"name": "e2", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": "4", "memory": "8Gi", "pods": 9},
+                      "used": {"cpu": "3500m", "pods": 1}});
+    let fleet = with(kept_warm(4000, -10, 0), "/nodes/-", free);
+    let config = Config::default();
+    let said = |fleet: &Value| {
+        with_verdict(fleet, &pod(json!({})), &config, |verdict| {
+            let node = verdict
+                .site()
+                .unwrap()
+                .nodes()
+                .find(|node| Some(node.id) == verdict.node);
+            let explained = [Explain::Short, Explain::Full].map(|how| {
+                let text = explain(verdict, how).unwrap();
+                serde_json::from_str::<Value>(&text).unwrap()["edge"].clone()
+            });
+            (node.unwrap().name.to_string(), explained)
+        })
+    };
+    let (node, [short, full]) = said(&fleet);
+    assert_eq!(
+        (&*node, &short["fit"], &short["headroom"]),
+        ("e2", &json!(2), &json!(1))
+    );
+    assert_eq!((&full["fittingNodes"], &full["headroomNodes"]), (&json!(2), &json!(1)));
+    let (node, [short, _]) = said(&kept_warm(4000, -10, 0));
+    assert_eq!(
+        (&*node, &short["fit"], &short["headroom"]),
+        ("e1", &json!(1), &json!(1))
+    );
+    let (_, [short, full]) = said(&super::fleet(0));
+    assert_eq!(
+        (&short["headroom"], &full["headroomNodes"]),
+        (&Value::Null, &Value::Null)
+    );
+}

@@ -1,0 +1,54 @@
+//! Headroom: room that placeholders keep for others ("Headroom" in section 4 of docs/decision.md). kube-scheduler evicts them for
+//! a pod of higher priority that fits nowhere else.
+
+use crate::config::Config;
+use crate::model::node::{Node, Placeholder, Share};
+use crate::model::workload::Workload;
+use crate::resources::Amounts;
+use crate::units::Micros;
+
+/// Which placeholders make room for a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Headroom {
+    /// Those of a lower `spec.priority`...
+    below: i32,
+    /// ...whose grace is not longer.
+    grace: Micros,
+}
+
+impl Headroom {
+    /// Those that make room for this pod, if any do: they are gone within the time for which it may wait for terminating pods.
+    pub fn of(workload: &Workload<'_>, config: &Config) -> Option<Self> {
+        let class = workload.intent.as_ref()?.slo.class;
+        let below = config.headroom_below.0;
+        (workload.may_preempt && workload.priority >= below).then(|| Self {
+            below,
+            grace: config.holding.wait_for_terminating[class],
+        })
+    }
+
+    /// Whether this is one of them.
+    pub fn covers(self, placeholder: Placeholder) -> bool {
+        placeholder.priority < self.below && placeholder.grace <= self.grace
+    }
+
+    /// What they take from `node`; `None` where there are none. Cost: nothing there.
+    pub fn on(self, node: &Node) -> Option<Share> {
+        let mut covered = node.placeholders.iter().filter(|(kind, _)| self.covers(*kind));
+        let (_, first) = covered.next()?;
+        Some(covered.fold(first.clone(), |mut sum, (_, share)| {
+            sum.add(share);
+            sum
+        }))
+    }
+
+    /// Whether `request` fits on `node` beside its pods, of which these make room.
+    pub fn fits(headroom: Option<Self>, request: &Amounts, node: &Node) -> bool {
+        let fits = |used: &Amounts, pods| pods < node.slots && request.fits(&node.allocatable, used);
+        let makes_room = |share: Share| {
+            let pods = node.pods.saturating_sub(share.pods);
+            fits(&node.used.less(&share.amounts), pods)
+        };
+        fits(&node.used, node.pods) || headroom.and_then(|headroom| headroom.on(node)).is_some_and(makes_room)
+    }
+}

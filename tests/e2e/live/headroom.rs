@@ -1,0 +1,89 @@
+//! Placeholders: pods of low priority that keep nodes warm, and that kube-scheduler evicts for others.
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::decision::annotation;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::live::{EDGE, is_now, outcome, pod};
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+use super::{CLOUD, runs, would_be};
+
+/// The edge is full of a placeholder. A pod goes there all the same, kube-scheduler evicts the placeholder for it, and the rest of
+/// what that took is given to one more. What works at a low priority, or takes long to leave, keeps its place.
+pub(crate) fn placeholders_give_way(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    let low = format!("{}-low", fixture.namespace);
+    let class =
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": low}, "value": -10});
+    fixture.kubectl.create(&class)?;
+    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    would_be(fixture, 1000, EDGE)?;
+    // The API server may not know the PriorityClass yet.
+    let create = |pod: &Value| eventually("the pod is created", BOUND, || fixture.kubectl.create(pod));
+    let placeholder = |name: &str, millicores: u32, grace: u32| {
+        let mut pod = workloads::pod(name, json!({}));
+        pod["spec"]["priorityClassName"] = json!(low);
+        pod["spec"]["terminationGracePeriodSeconds"] = json!(grace);
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{millicores}m"));
+        for (field, value) in nodes.edge_placement().as_object().into_iter().flatten() {
+            pod["spec"][field] = value.clone();
+        }
+        pod
+    };
+
+    create(&placeholder("warm", 1000, 0))?;
+    runs(fixture, "warm")?;
+    eventually("it is seen", BOUND, || is_needed(fixture, 600))?;
+    let first = fixture.kubectl.create(&pod(fixture, "first", 600))?;
+    ensure!(outcome(&first)? == EDGE, "{}", outcome(&first)?);
+    // From then on, before it is seen and after it is bound, there is no more than the rest.
+    is_now(fixture, &pod(fixture, "asking", 600), CLOUD)?;
+    is_now(fixture, &pod(fixture, "asking", 400), EDGE)?;
+    runs_at_the_edge(fixture, &nodes, "first")?;
+    eventually("kube-scheduler tells of the placeholder", BOUND, || {
+        let events = fixture.kubectl.list("events", "")?;
+        let is_told = |event: &Value| event["reason"] == "Preempted" && event["involvedObject"]["name"] == "warm";
+        ensure!(events.iter().any(is_told), "{} others", events.len());
+        Ok(())
+    })?;
+    would_be(fixture, 600, CLOUD)?;
+    would_be(fixture, 400, EDGE)?;
+
+    // This one works: it states a class.
+    let mut work = pod(fixture, "work", 400);
+    work["spec"]["priorityClassName"] = json!(low);
+    let created = create(&work)?;
+    ensure!(outcome(&created)? == EDGE, "{}", outcome(&created)?);
+    runs(fixture, "work")?;
+    would_be(fixture, 400, CLOUD)?;
+    fixture.kubectl.run(&["delete", "pod", "work", "--wait=false"], "")?;
+    would_be(fixture, 400, EDGE)?;
+    // And this one may take a minute to leave.
+    create(&placeholder("lasting", 400, 60))?;
+    runs(fixture, "lasting")?;
+    would_be(fixture, 400, CLOUD)?;
+    fixture.kubectl.run(&["delete", "priorityclass", &low], "").map(drop)
+}
+
+/// Fails if a pod of this size would not go to the edge because a placeholder makes room there.
+fn is_needed(fixture: &Fixture<'_>, millicores: u32) -> Result<()> {
+    let decided = fixture.kubectl.dry_run(&pod(fixture, "asking", millicores))?;
+    ensure!(outcome(&decided)? == EDGE, "{}", outcome(&decided)?);
+    let explain = annotation(&decided, "explain").context("no explanation")?;
+    let explained: Value = serde_json::from_str(explain)?;
+    ensure!(explained["edge"]["headroom"] == 1, "{explained}");
+    Ok(())
+}
+
+fn runs_at_the_edge(fixture: &Fixture<'_>, nodes: &Nodes<'_>, name: &str) -> Result<()> {
+    runs(fixture, name)?;
+    let pod = fixture.kubectl.get("pod", name)?;
+    ensure!(nodes.site_of(&pod) == Some("edge"), "{pod}");
+    Ok(())
+}
