@@ -382,8 +382,8 @@ pub(crate) fn sites_change(fixture: &Fixture<'_>) -> Result<()> {
             Ok(())
         })
     };
-    shows("here", &["edge", "Ready", "1", "1000m", "65536Mi", "0"])?;
-    shows("away", &["cloud", "Ready", "1", "1000000m", "4194304Mi", "0"])?;
+    shows("here", &["edge", "Ready", "1", "1", "64Gi", "0"])?;
+    shows("away", &["cloud", "Ready", "1", "1000", "4Ti", "0"])?;
     let status = kubectl.get("site", "away")?["status"].take();
     ensure!(
         status["lossPct"] == 0.0 && status["rttMs"].is_number() && status["lastProbe"].is_string(),
