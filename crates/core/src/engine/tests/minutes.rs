@@ -239,6 +239,7 @@ fn a_pod_that_waits_for_a_lost_cloud_goes_there_when_its_node_is_back() {
     cluster.pass(600, true);
     cluster.has_a_link(LinkState::Healthy);
     cluster.engine.publish(cluster.now);
+    cluster.pass(1, true);
     cluster.sees(&node("cloud-0", "node.role/cloud", "8"));
     cluster.sees(&Change::WatchAlive(Kind::Pods));
     let steps = plan(cluster.engine.publish(cluster.now));

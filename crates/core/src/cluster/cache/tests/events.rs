@@ -247,19 +247,21 @@ impl Fixture {
             pods: 0,
             assumed: AssumedPods::default(),
             terminating: vec![],
+            placeholders: vec![],
             by_priority: vec![],
             ..(*entry.node).clone()
         };
         (entry.known, node)
     }
 
-    /// What is bound or nominated to each node.
+    /// The CPU of pods that are bound or nominated to each node: of all, and of those that are no placeholders.
     fn firm(&self) -> BTreeMap<NodeId, (i64, i64)> {
         let mut firm = BTreeMap::<_, (i64, i64)>::new();
         for pod in self.cache.pods.values().filter(|pod| !pod.is_assumed()) {
             if let Some(id) = pod.charged {
-                let (cpu, pods) = firm.entry(id).or_default();
-                (*cpu, *pods) = (*cpu + pod.request.cpu.0, *pods + 1);
+                let (all, others) = firm.entry(id).or_default();
+                let cpu = pod.request.cpu.0;
+                (*all, *others) = (*all + cpu, *others + if pod.slo.is_some() { cpu } else { 0 });
             }
         }
         firm
@@ -269,7 +271,8 @@ impl Fixture {
     fn chances(&self, seen: &Seen) -> BTreeMap<Arc<str>, Option<Moment>> {
         let firm = self.firm();
         let fits_beside = |id: NodeId, pod: &PodEntry, sums: &BTreeMap<NodeId, (i64, i64)>| {
-            let (used, _) = sums.get(&id).copied().unwrap_or_default();
+            let (all, others) = sums.get(&id).copied().unwrap_or_default();
+            let used = if pod.priority >= 0 { others } else { all };
             self.is_open(id, pod.unbound.as_ref().unwrap()) && {
                 let cpu = pod.request.cpu.0;
                 cpu == 0 || cpu <= self.cache.nodes[&id].node.allocatable.cpu.0 - used
@@ -376,8 +379,8 @@ impl Fixture {
                     && entry.site == unbound.site
                     && cpu <= entry.node.allocatable.cpu.0
             };
-            let is_in_queue = unbound.state == SchedulingState::WaitsForRoom && cache.nodes.values().any(could_be_held);
-            waiting += u64::from(is_in_queue);
+            let waits = unbound.state == SchedulingState::WaitsForRoom && pod.slo.is_some();
+            waiting += u64::from(waits && cache.nodes.values().any(could_be_held));
             closing += u64::from(
                 unbound.state == SchedulingState::ClosesSite && unbound.site.is_some() && pod.controller.is_some(),
             );
