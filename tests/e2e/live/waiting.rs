@@ -86,8 +86,7 @@ pub(crate) fn silent_scheduler(fixture: &Fixture<'_>) -> Result<()> {
     is_now(fixture, &pod(fixture, "asking", 3_900), EDGE)?;
     silent("", PODS)?;
     let said = fleet(fixture, &nodes.config())?;
-    let line =
-        "silent: scheduler nobody has bound or refused no pod that is here; 20 wait for it, and take no room";
+    let line = "silent: scheduler nobody has bound or refused no pod that is here; 20 wait for it, and take no room";
     ensure!(said.contains(line), "{said}");
 
     let target = json!({"apiVersion": "v1", "kind": "Node", "name": edge[0]});
