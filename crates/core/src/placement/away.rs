@@ -54,19 +54,15 @@ pub(super) fn holder<'s>(workload: &Workload<'_>, cloud: &'s Site, config: &Conf
     if !could_hold(workload, cloud) {
         return None;
     }
-    let mut there = feasibility::holders_when_empty(workload, cloud).peekable();
-    let of_nodes = match there.peek() {
-        None => Some(Absence::NodeGone),
-        Some(_) => {
-            let nodes: Vec<_> = there.collect();
-            let is_usable = nodes.iter().any(|node| feasibility::may_run(workload, cloud, node));
-            let is_cordoned = nodes.iter().any(|node| node.ready && node.cordoned);
-            match (is_usable, is_cordoned) {
-                (true, _) => None,
-                (false, true) => Some(Absence::Cordoned),
-                (false, false) => Some(Absence::NotReady),
-            }
-        }
+    let there = || feasibility::holders_when_empty(workload, cloud);
+    let of_nodes = if there().next().is_none() {
+        Some(Absence::NodeGone)
+    } else if there().any(|node| feasibility::may_run(workload, cloud, node)) {
+        None
+    } else if there().any(|node| node.ready && node.cordoned) {
+        Some(Absence::Cordoned)
+    } else {
+        Some(Absence::NotReady)
     };
     let of_wan = || {
         let refusal = feasibility::refuse_link(cloud, config, now)?;

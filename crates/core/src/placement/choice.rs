@@ -357,8 +357,10 @@ impl<'s> Case<'_, 's> {
                 warnings.push(format!("held until a site is back: {}", away::listed(awaited)));
             }
             Reason::CloudPinnedByPod | Reason::CloudBestEffort => {
-                let chosen = self.clouds().filter(|cloud| action.is_placement_at(cloud.site));
+                let mut chosen = self.clouds().filter(|cloud| action.is_placement_at(cloud.site));
                 let away = chosen
+                    .find(|cloud| !cloud.is_usable())
+                    .into_iter()
                     .filter_map(|cloud| self.holder(cloud))
                     .find(|holder| holder.absence.is_some());
                 warnings.extend(away.map(|away| format!("Pending until its site is back: {away}")));

@@ -49,6 +49,18 @@ fn observed(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Val
     }
 }
 
+#[test]
+fn what_is_awaited_is_told() {
+    let held = ObservedDecision {
+        awaited: Some("north (node gone), south (WAN unreachable)".to_owned()),
+        ..observed("held_site_away", None, true, &json!({}))
+    };
+    let told = events_of(&held, Timestamp::MAX);
+    let expected = "held until a site is back: north (node gone), south (WAN unreachable): only a site that is away could hold it; \
+                    it waits behind our scheduling gate (held_site_away)";
+    assert!(told[0].note.starts_with(expected), "{}", told[0].note);
+}
+
 fn events(reason: &str, kind: Option<SiteKind>, gated: bool) -> Vec<PodEvent> {
     events_of(&observed(reason, kind, gated, &json!({})), Timestamp::MAX)
 }

@@ -40,14 +40,25 @@ fn link(step: i64) -> impl Strategy<Value = Option<Link>> {
 fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
     let closed = vec(("shop|infra", "u[1-3]", 1_u64..9), 0..3);
     let odd = vec((0_i64..3_000_000_000, 0_i64..50), 4);
-    let site = (link(step), closed, odd, any::<bool>());
+    let gone = option::weighted(0.3, moment(step));
+    let site = (link(step), closed, odd, any::<bool>(), gone);
     (testkit::fleet(), vec(site, 4), moment(step)).prop_map(|(file, seen, as_of)| {
         let mut snapshot = testkit::snapshot(&file);
         snapshot.kubernetes_as_of = as_of;
         let edge_selector = snapshot.sites[0].definition.selector.clone();
-        for (site, (link, closed, odd, claimed_twice)) in snapshot.sites.iter_mut().zip(seen) {
+        let definitions: Vec<_> = snapshot.sites.iter().map(|site| Arc::clone(&site.definition)).collect();
+        for (site, (link, closed, odd, claimed_twice, gone)) in snapshot.sites.iter_mut().zip(seen) {
             if site.kind() == SiteKind::Cloud {
                 site.link = link;
+                let claims = |node: &Node| {
+                    let carries = |other: &&Arc<SiteDefinition>| node.labels.contain(other.selector());
+                    definitions.iter().filter(carries).count()
+                };
+                let lost = site.nodes.first().filter(|node| gone.is_some() && claims(node) == 1);
+                if let Some(node) = lost.map(|node| Arc::new(node.shape())) {
+                    site.remembered = Arc::new(vec![RememberedNode { node, gone_since: gone }]);
+                    Arc::make_mut(&mut site.nodes).remove(0);
+                }
             }
             for (namespace, controller, pods) in closed {
                 Arc::make_mut(&mut site.closed)
