@@ -21,7 +21,6 @@ use crate::model::slo::{Class, PerClass, Slo};
 use crate::model::snapshot::{ByController, Free, QueueGroup, Site, Snapshot};
 use crate::resources::{Amounts, ResourceList};
 use crate::units::{Bytes, Micros, Millicores, Moment, Quantity};
-use crate::wire::remembered_nodes;
 
 pub use write::write;
 
@@ -266,10 +265,28 @@ const GONE_SECONDS: &str = "goneSeconds";
 
 /// A node that is gone.
 fn remembered(field: &Field<'_>, now: Moment) -> Option<RememberedNode> {
-    let (node, age) = remembered_nodes::read_shape(field, GONE_SECONDS)?;
+    let (node, age) = shape(field, GONE_SECONDS)?;
     let gone_since = age.is_present().then(|| now.before(seconds(&age)));
     let node = Arc::new(node?);
     Some(RememberedNode { node, gone_since })
+}
+
+/// What a node could hold, and for whom, and another field of the same object.
+pub(super) fn shape<'d>(field: &Field<'d>, other: &'static str) -> Option<(Option<Node>, Field<'d>)> {
+    let ([name, labels, taints, allocatable], [other]) =
+        field.object_with(["name", "labels", "taints", "allocatable"], [other], &[])?;
+    let name = name.required().non_empty_string();
+    let (amounts, slots) = resources(&allocatable.required());
+    let taints = taints.list().into_iter().flatten();
+    let node = Node {
+        labels: labels.string_map().into_iter().flatten().collect(),
+        taints: taints.filter_map(|field| taint(&field)).collect(),
+        allocatable: amounts,
+        slots: slots.unwrap_or(0),
+        ..Node::default()
+    };
+    let name = name.map(Arc::from);
+    Some((name.map(|name| Node { name, ..node }), other))
 }
 
 /// A node, and the site to which it says it counts.

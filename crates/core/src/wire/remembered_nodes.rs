@@ -6,13 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::document::{self, Faults, Field};
-use crate::model::node::Node;
 use crate::model::remembered_node::RememberedNode;
 use crate::units::{Micros, Now};
 use crate::wire::fleet_file;
-
-/// What is read of any of them: the fields of [`shape`].
-const FIELDS: [&str; 4] = ["name", "labels", "taints", "allocatable"];
 
 /// The field with the time since which one is gone.
 const GONE_SINCE: &str = "goneSince";
@@ -20,7 +16,7 @@ const GONE_SINCE: &str = "goneSince";
 /// These nodes, and since when they are gone, if they are.
 pub fn write(nodes: &[RememberedNode], now: Now) -> Value {
     let nodes = nodes.iter().map(|remembered| {
-        let mut node = shape(&remembered.node);
+        let mut node = fleet_file::write::shape(&remembered.node);
         if let Some(since) = remembered.gone_since {
             let since = now.at(since).wall;
             node[GONE_SINCE] = json!(since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
@@ -39,7 +35,7 @@ pub fn read(document: &Value, now: Now) -> Result<Vec<RememberedNode>, Faults> {
         let [nodes] = root.object(["nodes"])?;
         let nodes = nodes.required().list()?.into_iter();
         let node = |field: Field<'_>| {
-            let (node, since) = read_shape(&field, GONE_SINCE)?;
+            let (node, since) = fleet_file::shape(&field, GONE_SINCE)?;
             let text = since.string();
             let at = text.and_then(|text| text.parse::<jiff::Timestamp>().ok());
             if text.is_some() && at.is_none() {
@@ -53,34 +49,6 @@ pub fn read(document: &Value, now: Now) -> Result<Vec<RememberedNode>, Faults> {
         };
         Some(nodes.filter_map(node).collect())
     })
-}
-
-/// What is written of any of them.
-pub(super) fn shape(node: &Node) -> Value {
-    let labels = node.labels.iter().map(|(key, value)| (key.to_owned(), json!(value)));
-    fleet_file::write::object(json!({
-        "name": &*node.name,
-        "labels": labels.collect::<Value>(),
-        "allocatable": fleet_file::write::resources(&node.allocatable, node.slots),
-        "taints": fleet_file::write::unless_empty(node.taints.iter().map(fleet_file::write::taint).collect()),
-    }))
-}
-
-/// Its reverse, and another field of the same object.
-pub(super) fn read_shape<'d>(field: &Field<'d>, other: &'static str) -> Option<(Option<Node>, Field<'d>)> {
-    let ([name, labels, taints, allocatable], [other]) = field.object_with(FIELDS, [other], &[])?;
-    let name = name.required().non_empty_string();
-    let (amounts, slots) = fleet_file::resources(&allocatable.required());
-    let taints = taints.list().into_iter().flatten();
-    let node = Node {
-        labels: labels.string_map().into_iter().flatten().collect(),
-        taints: taints.filter_map(|field| fleet_file::taint(&field)).collect(),
-        allocatable: amounts,
-        slots: slots.unwrap_or(0),
-        ..Node::default()
-    };
-    let name = name.map(Arc::from);
-    Some((name.map(|name| Node { name, ..node }), other))
 }
 
 #[cfg(test)]

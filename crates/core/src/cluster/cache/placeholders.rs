@@ -1,8 +1,9 @@
 //! Placeholders: pods of low priority that kube-scheduler evicts for others ("Headroom" in section 4 of docs/decision.md).
 
+use crate::cluster::cache::Cache;
 use crate::cluster::cache::entry::PodEntry;
+use crate::cluster::cache::node_entry::NodeEntry;
 use crate::cluster::cache::request_sum::RequestSum;
-use crate::cluster::cache::{Cache, NodeEntry};
 use crate::resources::Amounts;
 
 impl Cache {

@@ -13,10 +13,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::cluster::cache::Cache;
 use crate::cluster::cache::entry::{Before, PodEntry, SchedulerKey, SchedulingState, Unbound};
+use crate::cluster::cache::node_entry::{Firm, NodeEntry};
 use crate::cluster::cache::request_sum::RequestSum;
 use crate::cluster::cache::schedulers::Schedulers;
-use crate::cluster::cache::{Cache, Firm, NodeEntry};
 use crate::model::node::NodeId;
 use crate::model::pod_record::Placement;
 use crate::placement::score::best_node;

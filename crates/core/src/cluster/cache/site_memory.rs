@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::cache::{Cache, Kind, NodeEntry};
+use crate::cluster::cache::node_entry::NodeEntry;
+use crate::cluster::cache::{Cache, Kind};
 use crate::config::Config;
 use crate::model::node::{Node, NodeId};
 use crate::model::remembered_node::RememberedNode;

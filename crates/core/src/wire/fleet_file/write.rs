@@ -12,7 +12,7 @@ use crate::model::snapshot::{ByController, QueueGroup};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 use crate::wire::fleet_file::{GONE_SECONDS, LONGEST_GRACE_SECONDS, LinkState, Site, SiteKind, Snapshot};
-use crate::wire::{remembered_nodes, stated, toleration};
+use crate::wire::{stated, toleration};
 
 /// The oldest that a fleet file calls anything: a year, in milliseconds.
 const OLDEST_MS: u64 = 31_536_000_000;
@@ -38,11 +38,22 @@ pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
 }
 
 fn remembered(remembered: &RememberedNode, now: Moment) -> Value {
-    let mut node = remembered_nodes::shape(&remembered.node);
+    let mut node = shape(&remembered.node);
     if let Some(since) = remembered.gone_since {
         node[GONE_SECONDS] = age(since, now);
     }
     node
+}
+
+/// What a node could hold, and for whom: what is written of one that is gone.
+pub(in crate::wire) fn shape(node: &Node) -> Value {
+    let labels = node.labels.iter().map(|(key, value)| (key.to_owned(), json!(value)));
+    object(json!({
+        "name": &*node.name,
+        "labels": labels.collect::<Value>(),
+        "allocatable": resources(&node.allocatable, node.slots),
+        "taints": unless_empty(node.taints.iter().map(taint).collect()),
+    }))
 }
 
 fn site(site: &Site, now: Moment) -> Value {

@@ -9,6 +9,7 @@ use super::super::*;
 use crate::cluster::cache::entry::{SchedulingState, Unbound};
 use crate::cluster::cache::tests::{Fixture, bound, edge_node, of, pod, unschedulable, with};
 use crate::model::pod_record::Phase;
+use crate::resources::Amounts;
 use crate::units::Micros;
 
 /// Something that a watch may show.
