@@ -36,7 +36,8 @@ const AT_ONCE: usize = 16;
 /// The first and the longest pause before a pod that could not be patched is tried again.
 const PAUSES: [Micros; 2] = [Micros::from_secs(1), Micros::from_secs(60)];
 
-/// After how many refusals of a placement a pod that is overdue loses the gate without one: it would keep its room for ever.
+/// After how many refusals of a placement a pod that is overdue loses the gate without one: it would keep its room for ever. One
+/// that waits for a site that is away is overdue all the time, and could run nowhere without its placement.
 const REFUSALS: u32 = 5;
 
 /// For how long it is remembered what was done about a pod.
@@ -116,6 +117,7 @@ impl Executor {
                 let mut step = step.clone();
                 if step.action == PlanAction::Release
                     && begun.refusals >= REFUSALS
+                    && !step.pod.waits_for_site()
                     && is_overdue(&step, &self.config.load(), now)
                 {
                     step.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);

@@ -92,11 +92,16 @@ impl SiteMemory {
 }
 
 /// What there is to keep: the shapes of the nodes of every cloud, and of those that are gone; these first, for nobody else
-/// knows them.
+/// knows them. Each node once.
 fn known(snapshot: &Snapshot) -> Vec<RememberedNode> {
     let clouds = || snapshot.sites.iter().filter(|site| site.kind() == SiteKind::Cloud);
     let gone = clouds().flat_map(|cloud| cloud.remembered.iter().cloned());
-    let there = clouds().flat_map(|cloud| cloud.nodes()).map(|node| RememberedNode {
+    let is_gone = |name: &str| clouds().any(|cloud| cloud.remembered.iter().any(|gone| *gone.node.name == *name));
+    // One that is back with less than it had is known as it was.
+    let there = clouds()
+        .flat_map(|cloud| cloud.nodes())
+        .filter(|node| !is_gone(&node.name));
+    let there = there.map(|node| RememberedNode {
         node: Arc::new(node.shape()),
         gone_since: None,
     });

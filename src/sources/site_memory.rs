@@ -14,6 +14,9 @@ use crate::platform::clock::Clock;
 /// Between attempts, while the API server does not answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How often a refusal is tried again: at an installation, rights may come after the program.
+const REFUSALS: u32 = 10;
+
 /// What the ConfigMap of this name has, read at this time; nothing where there is none.
 ///
 /// # Errors
@@ -28,9 +31,14 @@ pub(crate) async fn get(maps: &Api<ConfigMap>, name: &str, clock: Clock) -> kube
 pub(super) async fn follow(client: Client, namespace: &str, name: &str, clock: Clock) -> Vec<RememberedNode> {
     let maps = Api::namespaced(client, namespace);
     let mut fails = false;
+    let mut refusals = 0;
     loop {
         match get(&maps, name, clock).await {
             Ok(nodes) => return nodes,
+            Err(Error::Api(status)) if matches!(status.code, 401 | 403) && refusals < REFUSALS => {
+                refusals += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
             Err(Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
                 let error = status.message;
                 tracing::warn!(

@@ -23,6 +23,7 @@ use crate::model::pod_record::{OtherDomainPod, PodRecord};
 use crate::model::site::are_same_places;
 use crate::model::snapshot::Snapshot;
 use crate::placement::away;
+use crate::placement::decide::takes_too_long;
 use crate::placement::ledger::Ledger;
 use crate::placement::verdict::Reason;
 use crate::queue::{Plan, Waitlist};
@@ -294,8 +295,11 @@ impl Engine {
     fn awaited(&self, pod: &PodRecord, at: Now) -> Option<String> {
         let held = pod.held.as_deref()?;
         let waits_for_site = held.reason.as_deref() == Some(Reason::HeldSiteAway.as_str());
-        let awaited = || away::awaited(&held.workload, &self.shared.snapshot(), &self.config, at.moment);
-        waits_for_site.then(awaited)?
+        let snapshot = self.shared.snapshot();
+        if !waits_for_site || takes_too_long(&held.workload, &snapshot) {
+            return None;
+        }
+        away::awaited(&held.workload, &snapshot, &self.config, at.moment)
     }
 
     /// Publishes a snapshot as of now: [`Self::prepare`] and [`Self::commit`] in one.

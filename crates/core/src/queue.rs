@@ -55,7 +55,7 @@ impl HeldPod {
     }
 
     /// Whether it is for a site that is away that it waits, by its annotation.
-    fn waits_for_site(&self) -> bool {
+    pub fn waits_for_site(&self) -> bool {
         self.reason.as_deref() == Some(Reason::HeldSiteAway.as_str())
     }
 

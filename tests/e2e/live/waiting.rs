@@ -58,7 +58,7 @@ pub(crate) fn silent_scheduler(fixture: &Fixture<'_>) -> Result<()> {
     let edge = (0..5).map(|i| nodes.edge_node(&format!("edge-{i}"), "4"));
     let edge = edge.collect::<Result<Vec<_>>>()?;
     nodes.cloud_node("cloud-0")?;
-    let (namespace, kubectl) = fixture.another_namespace("strangers", json!({}))?;
+    let (namespace, kubectl) = fixture.another_namespace("unanswered", json!({}))?;
     let edgeward = fixture.live_edgeward(&nodes.config())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let silent = |name: &str, expected: u64| {
@@ -70,14 +70,14 @@ pub(crate) fn silent_scheduler(fixture: &Fixture<'_>) -> Result<()> {
     };
 
     would_be(fixture, 900, EDGE)?;
-    let names: Vec<_> = (0..PODS).map(|i| format!("stranger-{i}")).collect();
+    let names: Vec<_> = (0..PODS).map(|i| format!("unanswered-{i}")).collect();
     for name in &names {
-        let mut stranger = at_the_edge(&nodes, name, "1");
-        stranger["spec"]["schedulerName"] = json!("nobody");
-        kubectl.create(&stranger)?;
+        let mut unanswered = at_the_edge(&nodes, name, "1");
+        unanswered["spec"]["schedulerName"] = json!("nobody");
+        kubectl.create(&unanswered)?;
     }
     // The watch shows things in their order: who sees this one bound has seen all of them.
-    fill(fixture, "witness", 100, EDGE)?;
+    fill(fixture, "probe", 100, EDGE)?;
     eventually("it is seen", BOUND, || {
         let charged = edgeward.count("edgeward_site_charged_pods", &[("site", "edge")])?;
         ensure!(charged == 1, "{charged} pods charge the edge");

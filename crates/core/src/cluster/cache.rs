@@ -175,7 +175,9 @@ impl Cache {
         let id = self.node_id(&node.name);
         let listed = self.list(Kind::Nodes).began;
         let (site, claimants) = self.claimants(&node);
-        self.memory.seen(&node);
+        if site.is_some() {
+            self.memory.seen(&node);
+        }
         let Some(entry) = self.nodes.get_mut(&id) else { return };
         entry.listed = listed;
         let is_same = |old: &Node| {

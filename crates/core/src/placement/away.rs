@@ -51,19 +51,21 @@ impl fmt::Display for Holder<'_> {
 
 /// The cloud as a holder of the pod, if it could hold it when empty. Cost: a pass over its nodes.
 pub(super) fn holder<'s>(workload: &Workload<'_>, cloud: &'s Site, config: &Config, now: Moment) -> Option<Holder<'s>> {
-    if !could_hold(workload, cloud) {
+    let mut of_nodes = Some(Absence::NodeGone);
+    for node in feasibility::holders_when_empty(workload, cloud) {
+        of_nodes = match of_nodes {
+            _ if feasibility::may_run(workload, cloud, node) => None,
+            _ if node.ready && node.cordoned => Some(Absence::Cordoned),
+            Some(Absence::NodeGone) => Some(Absence::NotReady),
+            other => other,
+        };
+        if of_nodes.is_none() {
+            break;
+        }
+    }
+    if of_nodes == Some(Absence::NodeGone) && !could_hold(workload, cloud) {
         return None;
     }
-    let there = || feasibility::holders_when_empty(workload, cloud);
-    let of_nodes = if there().next().is_none() {
-        Some(Absence::NodeGone)
-    } else if there().any(|node| feasibility::may_run(workload, cloud, node)) {
-        None
-    } else if there().any(|node| node.ready && node.cordoned) {
-        Some(Absence::Cordoned)
-    } else {
-        Some(Absence::NotReady)
-    };
     let of_wan = || {
         let refusal = feasibility::refuse_link(cloud, config, now)?;
         Some(match refusal.code {

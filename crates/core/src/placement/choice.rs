@@ -58,11 +58,12 @@ impl<'s> Case<'_, 's> {
         }
         if stale {
             // At the edge it could never run, however old the view is.
-            let held = self.may_hold(edge).then(|| self.beyond_the_edge(edge, None));
-            return held.flatten().unwrap_or_else(|| match self.is_waiting() {
-                true => (Action::Hold, Reason::HeldNoCapacity),
-                false => self.to_edge(edge, Reason::EdgeTelemetryStale),
-            });
+            return self
+                .beyond_the_edge(edge, None)
+                .unwrap_or_else(|| match self.is_waiting() {
+                    true => (Action::Hold, Reason::HeldNoCapacity),
+                    false => self.to_edge(edge, Reason::EdgeTelemetryStale),
+                });
         }
 
         let usable = || self.clouds().filter(|cloud| cloud.is_usable());
@@ -121,20 +122,23 @@ impl<'s> Case<'_, 's> {
         }
     }
 
-    /// What becomes of a pod that no edge node could hold even when empty, and no cloud takes now, unless one is `usable`. It
-    /// is never sent to the edge, where it could never run: it waits for a cloud that is away for as long as that counts, and
-    /// for the room of one that is not for as long as its class may be; and it is placed in the cloud where it may not be
-    /// held. `None` for a pod that an edge node could hold, or no cloud either.
+    /// What becomes of a pod that no edge node could hold even when empty. It is never sent to the edge, where it could never
+    /// run. It goes to a cloud that is `usable`, for waiting could not help; it waits for a cloud that is away for as long as
+    /// that counts, and for the room of one that is not for as long as its class may be; and it is placed in the cloud where
+    /// it may not be held. `None` for a pod that an edge node could hold, or no cloud either.
     fn beyond_the_edge(&self, edge: &Assessment<'s>, usable: Option<&Assessment<'s>>) -> Option<(Action<'s>, Reason)> {
         if edge.fits() || away::could_hold(self.workload, edge.site) {
             return None;
+        }
+        if let Some(cloud) = usable {
+            return Some((Action::Place(cloud.site), Reason::CloudBestEffort));
         }
         let holders: Vec<_> = self
             .clouds()
             .filter_map(|cloud| Some((cloud, self.holder(cloud)?)))
             .collect();
         let there = holders.iter().filter(|(_, holder)| holder.absence.is_none());
-        let there = usable.or_else(|| nearest(there.map(|(cloud, _)| *cloud)));
+        let there = nearest(there.map(|(cloud, _)| *cloud));
         let may_hold = !holders.is_empty() && self.may_hold(edge);
         Some(match there {
             None if may_hold => (Action::Hold, Reason::HeldSiteAway),

@@ -41,7 +41,7 @@ struct SiteCandidates<'s> {
     /// The nodes on which it fits but for reservations.
     nodes: Vec<&'s Node>,
     /// Whether there are placeholders on any of them.
-    are_kept_warm: bool,
+    have_placeholders: bool,
 }
 
 /// Finds the candidates of a pod. Depends on nothing that a lock protects; cost: a pass over the nodes of every site.
@@ -52,7 +52,7 @@ pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &
         let nodes: Vec<_> = feasibility::candidate_nodes(workload, site, config).collect();
         SiteCandidates {
             allowed: feasibility::allows(workload, site),
-            are_kept_warm: nodes.iter().any(|node| !node.placeholders.is_empty()),
+            have_placeholders: nodes.iter().any(|node| !node.placeholders.is_empty()),
             nodes,
         }
     };
@@ -253,11 +253,18 @@ fn keeps_waiting(workload: &Workload<'_>, config: &Config) -> Option<Reason> {
     }
 }
 
-/// How many comparisons with nodes a decision about the pod takes at most: none where there would be too many, for it is made without.
+/// How many comparisons with nodes a decision about the pod takes at most: none where there would be too many, for it is made
+/// without.
 pub(crate) fn cost(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
-    Some(comparisons(workload, snapshot))
-        .filter(|comparisons| *comparisons <= MAX_COMPARISONS)
-        .unwrap_or(0)
+    match takes_too_long(workload, snapshot) {
+        true => 0,
+        false => comparisons(workload, snapshot),
+    }
+}
+
+/// Whether nothing is decided about the pod, for that would take too many comparisons.
+pub(crate) fn takes_too_long(workload: &Workload<'_>, snapshot: &Snapshot) -> bool {
+    comparisons(workload, snapshot) > MAX_COMPARISONS
 }
 
 /// How many comparisons the pod's constraints and tolerations take on all nodes, those that are gone included, at most and
@@ -315,7 +322,7 @@ fn assess<'s>(
                 .iter()
                 .filter(|node| room.needs_headroom(&workload.request, node))
         };
-        let headroom = if candidates.are_kept_warm {
+        let headroom = if candidates.have_placeholders {
             by_headroom().count()
         } else {
             0

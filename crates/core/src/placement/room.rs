@@ -109,22 +109,22 @@ impl Room<'_, '_> {
     }
 
     fn still_fits(&self, request: &Amounts, node: &Node) -> bool {
+        self.still_fits_beside(|| self.used(node), request, node)
+    }
+
+    /// The same beside so much that pods take.
+    fn still_fits_beside<'n>(&self, used: impl FnOnce() -> Taken<'n>, request: &Amounts, node: &Node) -> bool {
         self.claims.is_open(node.id, self.queue_key)
             && (!self.is_charged(node) || {
-                let taken = self.taken(node);
+                let taken = self.with_promised(used(), node);
                 taken.pods < node.slots && request.fits(&node.allocatable, &taken.amounts)
             })
     }
 
     /// Whether `request`, which fits on `node`, does so only because placeholders make room. Cost: a search, where there are any.
     pub fn needs_headroom(&self, request: &Amounts, node: &Node) -> bool {
-        self.headroom_on(node).is_some() && {
-            let free = Self {
-                headroom: None,
-                ..self.clone()
-            };
-            !free.fits(request, node)
-        }
+        self.headroom_on(node).is_some()
+            && !(Headroom::fits(None, request, node) && self.still_fits_beside(|| all_of(node), request, node))
     }
 
     /// Of nodes on which `request` fits, the one that kube-scheduler would take, of the first hundred; of equals, the first
@@ -198,17 +198,18 @@ impl Room<'_, '_> {
                 amounts: Cow::Owned(node.used.less(&headroom.amounts)),
                 pods: node.pods.saturating_sub(headroom.pods),
             },
-            None => Taken {
-                amounts: Cow::Borrowed(&node.used),
-                pods: node.pods,
-            },
+            None => all_of(node),
         }
     }
 
     /// What these pods, reservations and claims take from `node`. Cost: a search; copies only where something is reserved, or
     /// placeholders make room.
     pub fn taken<'n>(&self, node: &'n Node) -> Taken<'n> {
-        let mut taken = self.used(node);
+        self.with_promised(self.used(node), node)
+    }
+
+    /// So much, and what reservations and claims take from `node`.
+    fn with_promised<'n>(&self, mut taken: Taken<'n>, node: &Node) -> Taken<'n> {
         for charge in self.charges(node) {
             taken.amounts.to_mut().add(charge.amount, charge.times);
             taken.pods = taken.pods.saturating_add(charge.times.into());
@@ -253,6 +254,14 @@ impl Room<'_, '_> {
             }
         }
         pods
+    }
+}
+
+/// What all pods take from `node`.
+fn all_of(node: &Node) -> Taken<'_> {
+    Taken {
+        amounts: Cow::Borrowed(&node.used),
+        pods: node.pods,
     }
 }
 

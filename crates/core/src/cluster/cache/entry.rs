@@ -31,6 +31,8 @@ pub(super) struct PodEntry {
     pub(super) phase: Phase,
     pub(super) gated: bool,
     pub(super) terminating: Option<Termination>,
+    /// Else nobody knows how long it takes.
+    pub(super) was_seen_before_it_terminated: bool,
     /// The decision that it was last seen with; 0 without one.
     pub(super) decision: u64,
     pub(super) listed: u32,
@@ -102,7 +104,7 @@ pub(super) struct Unbound {
 
 impl Unbound {
     /// Whether its scheduler has neither refused it nor nominated a node for it.
-    pub(super) fn is_unspoken(&self) -> bool {
+    pub(super) fn is_unreported(&self) -> bool {
         self.unschedulable.is_none() && self.nominated.is_none()
     }
 

@@ -29,12 +29,12 @@ pub(super) struct NodeEntry {
     /// What assumed placeholders take.
     pub(super) assumed_placeholders: RequestSum,
     /// What was taken by those that are bound or nominated here, when pods without a node were last checked.
-    pub(super) settled: Firm,
+    pub(super) bound_when_checked: BoundPods,
 }
 
 /// What is taken from a node by pods that are bound or nominated there.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Firm {
+pub(super) struct BoundPods {
     pub(super) taken: Share,
     /// The same without placeholders.
     pub(super) others: Share,
@@ -81,11 +81,11 @@ impl NodeEntry {
     }
 
     /// What is taken by those that are bound or nominated here: all but our guesses.
-    pub(super) fn firm(&self) -> Firm {
+    pub(super) fn bound_pods(&self) -> BoundPods {
         let rest = self.used.without(&self.assumed_sum);
         let taken = rest.without(&self.assumed_placeholders);
         let others = self.placeholders.values().fold(rest, |rest, part| rest.without(part));
-        Firm {
+        BoundPods {
             taken: taken.share(),
             others: others.share(),
         }
@@ -117,7 +117,13 @@ impl NodeEntry {
         }
     }
 
-    pub(super) fn refresh(&mut self) {
+    /// What placeholders are has changed.
+    pub(super) fn recount(&mut self) {
+        self.bound_when_checked = self.bound_pods();
+        self.refresh();
+    }
+
+    fn refresh(&mut self) {
         let node = Arc::make_mut(&mut self.node);
         node.used = self.used.amounts();
         node.pods = self.used.pods();

@@ -34,7 +34,7 @@ impl Cache {
         let ids: Vec<_> = self.nodes.keys().copied().collect();
         for id in ids {
             self.save_before(id);
-            self.nodes.entry(id).and_modify(NodeEntry::refresh);
+            self.nodes.entry(id).and_modify(NodeEntry::recount);
             self.touch(id);
         }
     }

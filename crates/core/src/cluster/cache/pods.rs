@@ -58,6 +58,8 @@ impl Cache {
             phase: record.phase,
             gated: record.gated,
             terminating,
+            was_seen_before_it_terminated: terminating.is_none()
+                || old.as_ref().is_some_and(|old| old.was_seen_before_it_terminated),
             decision: fingerprint(record.decided.as_deref()),
             listed,
             node,
@@ -126,7 +128,7 @@ impl Cache {
         if is_bound && was_bound == Some(false) {
             schedulers.bound(scheduler, now);
         } else if is_refused || is_listed_bound {
-            schedulers.heard(scheduler, now);
+            schedulers.observe(scheduler, now);
         }
     }
 

@@ -21,7 +21,7 @@ const MAX_SCHEDULERS: usize = 32;
 pub(super) struct Schedulers {
     known: BTreeMap<Arc<str>, Scheduler>,
     /// Pods that fit a node and that no scheduler has spoken of, by the scheduler that is to take them.
-    unspoken: BTreeMap<Option<Arc<str>>, BTreeSet<SchedulerKey>>,
+    unreported: BTreeMap<Option<Arc<str>>, BTreeSet<SchedulerKey>>,
     /// Schedulers that are another case than at the last judgement.
     changed: BTreeSet<Arc<str>>,
 }
@@ -29,21 +29,21 @@ pub(super) struct Schedulers {
 #[derive(Debug, Clone)]
 struct Scheduler {
     /// When it last bound or refused a pod.
-    heard: Moment,
-    /// When it last bound one.
-    bound: Option<Moment>,
+    last_seen: Moment,
     /// Since when it says nothing while a pod waits for it that fits a node.
     quiet_since: Option<Moment>,
+    /// When another first bound a pod since then. Until one has, the control plane may be down.
+    outlived_since: Option<Moment>,
     /// Whether nobody expects it to bind a pod any more.
     is_silent: bool,
 }
 
 impl Scheduler {
-    fn heard_at(at: Moment) -> Self {
+    fn seen_at(at: Moment) -> Self {
         Self {
-            heard: at,
-            bound: None,
+            last_seen: at,
             quiet_since: None,
+            outlived_since: None,
             is_silent: false,
         }
     }
@@ -52,10 +52,10 @@ impl Scheduler {
 impl Default for Schedulers {
     /// The scheduler that every cluster comes with is there before it did anything.
     fn default() -> Self {
-        let default = (Arc::from(DEFAULT_SCHEDULER), Scheduler::heard_at(Moment(i64::MIN)));
+        let default = (Arc::from(DEFAULT_SCHEDULER), Scheduler::seen_at(Moment(i64::MIN)));
         Self {
             known: BTreeMap::from([default]),
-            unspoken: BTreeMap::new(),
+            unreported: BTreeMap::new(),
             changed: BTreeSet::new(),
         }
     }
@@ -67,29 +67,31 @@ impl Schedulers {
         let known = self.known.iter().map(|(name, scheduler)| {
             let scheduler = Scheduler {
                 quiet_since: None,
+                outlived_since: None,
                 ..scheduler.clone()
             };
             (Arc::clone(name), scheduler)
         });
         Self {
             known: known.collect(),
-            unspoken: BTreeMap::new(),
+            unreported: BTreeMap::new(),
             changed: BTreeSet::new(),
         }
     }
 
     /// It has refused a pod; or a pod shows that it has bound it, who knows when.
-    pub(super) fn heard(&mut self, name: &Arc<str>, now: Moment) {
+    pub(super) fn observe(&mut self, name: &Arc<str>, now: Moment) {
         if !self.known.contains_key(name) {
             self.make_place();
-            self.known.insert(Arc::clone(name), Scheduler::heard_at(now));
+            self.known.insert(Arc::clone(name), Scheduler::seen_at(now));
             self.changed.insert(Arc::clone(name));
         }
         let Some(scheduler) = self.known.get_mut(name) else {
             return;
         };
-        scheduler.heard = scheduler.heard.max(now);
+        scheduler.last_seen = scheduler.last_seen.max(now);
         scheduler.quiet_since = scheduler.quiet_since.map(|since| since.max(now));
+        scheduler.outlived_since = None;
         if std::mem::take(&mut scheduler.is_silent) {
             self.changed.insert(Arc::clone(name));
         }
@@ -97,9 +99,10 @@ impl Schedulers {
 
     /// It has bound a pod.
     pub(super) fn bound(&mut self, name: &Arc<str>, now: Moment) {
-        self.heard(name, now);
-        if let Some(scheduler) = self.known.get_mut(name) {
-            scheduler.bound = Some(now);
+        self.observe(name, now);
+        let others = self.known.iter_mut().filter(|(other, _)| *other != name);
+        for (_, other) in others.filter(|(_, other)| other.quiet_since.is_some()) {
+            other.outlived_since.get_or_insert(now);
         }
     }
 
@@ -108,7 +111,7 @@ impl Schedulers {
             return;
         }
         let others = self.known.iter().filter(|(name, _)| &***name != DEFAULT_SCHEDULER);
-        let oldest = others.min_by_key(|(name, scheduler)| (scheduler.heard, *name));
+        let oldest = others.min_by_key(|(name, scheduler)| (scheduler.last_seen, *name));
         if let Some(oldest) = oldest.map(|(name, _)| Arc::clone(name)) {
             self.known.remove(&oldest);
             self.changed.insert(oldest);
@@ -122,32 +125,26 @@ impl Schedulers {
     }
 
     /// A pod that fits a node and that no scheduler has spoken of.
-    pub(super) fn add_unspoken(&mut self, scheduler: Option<&Arc<str>>, key: SchedulerKey) {
-        self.unspoken.entry(scheduler.cloned()).or_default().insert(key);
+    pub(super) fn add_unreported(&mut self, scheduler: Option<&Arc<str>>, key: SchedulerKey) {
+        self.unreported.entry(scheduler.cloned()).or_default().insert(key);
     }
 
-    /// The reverse of [`Self::add_unspoken`].
-    pub(super) fn remove_unspoken(&mut self, scheduler: Option<&Arc<str>>, key: &SchedulerKey) {
+    /// The reverse of [`Self::add_unreported`].
+    pub(super) fn remove_unreported(&mut self, scheduler: Option<&Arc<str>>, key: &SchedulerKey) {
         let scheduler = scheduler.cloned();
-        if let Some(keys) = self.unspoken.get_mut(&scheduler) {
+        if let Some(keys) = self.unreported.get_mut(&scheduler) {
             keys.remove(key);
             if keys.is_empty() {
-                self.unspoken.remove(&scheduler);
+                self.unreported.remove(&scheduler);
             }
         }
     }
 
-    /// Whether another has bound a pod since this one says nothing. If none has, the control plane is down.
-    fn is_outlived(&self, name: &str, since: Moment) -> bool {
-        let others = self.known.iter().filter(|(other, _)| &***other != name);
-        others.filter_map(|(_, other)| other.bound).any(|at| at > since)
-    }
-
-    /// When each that may be given up is.
+    /// When each that may be given up is: it has said nothing for so long, all of it while another went on.
     fn ends(&self) -> impl Iterator<Item = (&Arc<str>, Moment)> {
         self.known.iter().filter_map(|(name, scheduler)| {
-            let since = scheduler.quiet_since.filter(|_| !scheduler.is_silent)?;
-            self.is_outlived(name, since).then(|| (name, since.after(SILENCE)))
+            let since = scheduler.outlived_since.filter(|_| !scheduler.is_silent)?;
+            Some((name, since.after(SILENCE)))
         })
     }
 
@@ -167,15 +164,16 @@ impl Schedulers {
             self.changed.insert(name);
         }
         let changed = std::mem::take(&mut self.changed).into_iter();
-        let keys = changed.filter_map(|name| self.unspoken.get(&Some(name)));
+        let keys = changed.filter_map(|name| self.unreported.get(&Some(name)));
         keys.flatten().cloned().collect()
     }
 
     /// Every pod is in its state of now: from now on those count as quiet for which one waits.
     pub(super) fn settle(&mut self, now: Moment) {
         for (name, scheduler) in &mut self.known {
-            let is_awaited = self.unspoken.contains_key(&Some(Arc::clone(name)));
+            let is_awaited = self.unreported.contains_key(&Some(Arc::clone(name)));
             scheduler.quiet_since = is_awaited.then(|| scheduler.quiet_since.unwrap_or(now));
+            scheduler.outlived_since = scheduler.outlived_since.filter(|_| is_awaited);
         }
     }
 
@@ -183,7 +181,7 @@ impl Schedulers {
     /// of pods.
     pub(super) fn silent(&self) -> impl Iterator<Item = (Option<&str>, bool, usize)> {
         let silent = self
-            .unspoken
+            .unreported
             .iter()
             .filter(|(name, _)| !self.is_expected(name.as_ref()));
         silent.map(|(name, keys)| {

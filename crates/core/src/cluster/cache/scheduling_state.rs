@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::cluster::cache::Cache;
 use crate::cluster::cache::entry::{Before, PodEntry, SchedulerKey, SchedulingState, Unbound};
-use crate::cluster::cache::node_entry::{Firm, NodeEntry};
+use crate::cluster::cache::node_entry::{BoundPods, NodeEntry};
 use crate::cluster::cache::request_sum::RequestSum;
 use crate::cluster::cache::schedulers::Schedulers;
 use crate::model::node::NodeId;
@@ -104,7 +104,7 @@ impl Unbound {
             && node.slots > 0
             && request.fits(&node.allocatable, &Amounts::default())
             && self.placement.constraints.allow(&node.name, &node.labels)
-            && node.is_tolerated(self.placement.tolerations.iter())
+            && node.is_tolerated_when_healthy(self.placement.tolerations.iter())
     }
 
     /// The same beside these pods; `placeholders`, a part of them, are evicted for it.
@@ -146,7 +146,7 @@ impl UnboundPods {
     pub(super) fn forget(&mut self, key: &SchedulerKey, unbound: &Unbound) {
         self.due.remove(key);
         self.idle.remove(key);
-        self.schedulers.remove_unspoken(unbound.scheduler.as_ref(), key);
+        self.schedulers.remove_unreported(unbound.scheduler.as_ref(), key);
         if let Some(timer) = unbound.timer {
             self.timers.remove(&(timer, key.clone()));
         }
@@ -236,6 +236,9 @@ impl Cache {
     /// to fit a node, beside those that are bound or nominated there, or one that it fits was added or changed. Cost: two
     /// comparisons for each of these pods and each node that gained room or changed.
     fn give_chances(&mut self, now: Moment) {
+        if self.unbound_pods.gained.is_empty() && self.unbound_pods.lost.is_empty() {
+            return;
+        }
         let UnboundPods {
             due,
             idle,
@@ -245,18 +248,18 @@ impl Cache {
             timers,
             ..
         } = &self.unbound_pods;
-        let firm = |id: &NodeId| Some((*id, self.nodes.get(id)?.firm()));
-        let touched: Vec<(NodeId, Firm)> = gained.union(lost).filter_map(firm).collect();
-        let begins_to_fit = |pod: &PodEntry, unbound: &Unbound, (id, firm): &(NodeId, Firm)| {
+        let bound_pods = |id: &NodeId| Some((*id, self.nodes.get(id)?.bound_pods()));
+        let touched: Vec<(NodeId, BoundPods)> = gained.union(lost).filter_map(bound_pods).collect();
+        let begins_to_fit = |pod: &PodEntry, unbound: &Unbound, (id, bound_pods): &(NodeId, BoundPods)| {
             let Some(entry) = self.nodes.get(id).filter(|_| gained.contains(id)) else {
                 return false;
             };
-            let fits_beside = |firm: &Firm| {
+            let fits_beside = |bound_pods: &BoundPods| {
                 let evicts = pod.evicts_placeholders(self.headroom_below);
-                let share = if evicts { &firm.others } else { &firm.taken };
+                let share = if evicts { &bound_pods.others } else { &bound_pods.taken };
                 unbound.fits(&pod.request, entry, &share.amounts, share.pods)
             };
-            fits_beside(firm) && (changed.contains(id) || !fits_beside(&entry.settled))
+            fits_beside(bound_pods) && (changed.contains(id) || !fits_beside(&entry.bound_when_checked))
         };
         let refused = |key: &&SchedulerKey| {
             let pod = self.unbound(&key.uid).filter(|(_, unbound)| unbound.is_refused());
@@ -273,9 +276,9 @@ impl Cache {
         let windows = self.unbound_pods.timers.iter().map(|(_, key)| key);
         let longer: Vec<_> = windows.filter(|key| keys.contains(*key)).cloned().collect();
         self.unbound_pods.due.extend(longer);
-        for (id, firm) in touched {
+        for (id, bound_pods) in touched {
             if let Some(entry) = self.nodes.get_mut(&id) {
-                entry.settled = firm;
+                entry.bound_when_checked = bound_pods;
             }
         }
     }
@@ -366,7 +369,7 @@ impl Cache {
             SchedulingState::WaitsForRoom => self.holder(pod, unbound),
             _ => None,
         };
-        let is_unspoken = fits.is_some() && unbound.is_unspoken();
+        let is_unreported = fits.is_some() && unbound.is_unreported();
         let Some((uid, mut pod)) = self.pods.remove_entry(&key.uid) else {
             return;
         };
@@ -377,9 +380,9 @@ impl Cache {
         unbound.state = state;
         unbound.timer = timer;
         let charges = unbound.charges();
-        if is_unspoken {
+        if is_unreported {
             let schedulers = &mut self.unbound_pods.schedulers;
-            schedulers.add_unspoken(unbound.scheduler.as_ref(), key.clone());
+            schedulers.add_unreported(unbound.scheduler.as_ref(), key.clone());
         }
         if let Some(timer) = timer {
             self.unbound_pods.timers.insert((timer, key.clone()));
@@ -414,6 +417,9 @@ impl Cache {
 
     /// Whether the pod fits the node once kube-scheduler has evicted the placeholders there.
     fn takes_by_headroom(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
+        if !pod.evicts_placeholders(self.headroom_below) {
+            return false;
+        }
         let Some(entry) = self.nodes.get(&id).filter(|entry| !entry.placeholders.is_empty()) else {
             return false;
         };

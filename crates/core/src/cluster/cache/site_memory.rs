@@ -37,7 +37,8 @@ impl SiteMemory {
         self.keep = config.site_memory;
     }
 
-    /// A node is there. It is another as long as it has less than it had: what it has comes piece by piece when it is back.
+    /// A node of a site is there. It is another as long as it has less than it had: its labels and what it has come piece by
+    /// piece when it is back.
     pub(super) fn seen(&mut self, node: &Node) {
         if self.nodes.get(&node.name).is_some_and(|gone| covers(node, &gone.node)) {
             self.nodes.remove(&node.name);
@@ -104,7 +105,7 @@ impl Cache {
         there.chain(self.memory.nodes.values().cloned()).collect()
     }
 
-    /// This node is about to be deleted.
+    /// This node is about to be deleted. One that was not back with all that it had is remembered as it was before.
     pub(super) fn remember_deleted(&mut self, id: NodeId) {
         let Some(entry) = self.nodes.get(&id).filter(|entry| entry.known) else {
             return;
@@ -113,9 +114,12 @@ impl Cache {
             .site
             .is_some_and(|at| self.sites[at].site.kind() == SiteKind::Cloud)
         {
-            let node = Arc::new(entry.node.shape());
-            let gone_since = Some(self.seen_gone());
-            self.memory.insert(RememberedNode { node, gone_since });
+            let before = self.memory.nodes.get(&entry.node.name);
+            if before.is_none_or(|before| covers(&entry.node, &before.node)) {
+                let node = Arc::new(entry.node.shape());
+                let gone_since = Some(self.seen_gone());
+                self.memory.insert(RememberedNode { node, gone_since });
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use crate::model::pod_record::{Phase, PodRecord};
 use crate::units::{Micros, Moment};
 
 /// So many pods of a controller in a row tell how long its pods take.
-const TELLING: usize = 3;
+const ENOUGH: usize = 3;
 
 /// Of how many controllers it is remembered.
 const MAX_CONTROLLERS: usize = 1_000;
@@ -25,7 +25,7 @@ pub(super) struct Terminations(BTreeMap<(Arc<str>, Arc<str>), Last>);
 
 #[derive(Debug, Clone)]
 struct Last {
-    /// At most [`TELLING`] of them.
+    /// At most [`ENOUGH`] of them.
     times: Vec<Micros>,
     at: Moment,
 }
@@ -36,7 +36,7 @@ impl Terminations {
         let key = (Arc::clone(namespace), Arc::clone(controller));
         let last = self.0.entry(key).or_insert(Last { times: vec![], at: now });
         last.times.push(took);
-        if last.times.len() > TELLING {
+        if last.times.len() > ENOUGH {
             last.times.remove(0);
         }
         last.at = now;
@@ -50,8 +50,8 @@ impl Terminations {
     /// How long each of the last pods of this controller took, at least; `None` where too few were seen lately.
     fn shortest(&self, namespace: &Arc<str>, controller: &Arc<str>, now: Moment) -> Option<Micros> {
         let last = self.0.get(&(Arc::clone(namespace), Arc::clone(controller)))?;
-        let is_told = last.times.len() == TELLING && now.since(last.at) <= MEMORY;
-        last.times.iter().min().copied().filter(|_| is_told)
+        let is_known = last.times.len() == ENOUGH && now.since(last.at) <= MEMORY;
+        last.times.iter().min().copied().filter(|_| is_known)
     }
 }
 
@@ -88,7 +88,7 @@ impl Cache {
     pub(super) fn observe_terminated(&mut self, pod: &PodEntry, now: Moment) {
         let since = pod
             .terminating
-            .filter(|_| pod.phase != Phase::Finished)
+            .filter(|_| pod.phase != Phase::Finished && pod.was_seen_before_it_terminated)
             .and_then(|termination| termination.since);
         if let (Some(since), Some(controller), Some(_)) = (since, &pod.controller, pod.node) {
             let took = now.since(since);

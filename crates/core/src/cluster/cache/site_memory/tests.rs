@@ -122,6 +122,11 @@ fn a_node_that_is_back_with_less_is_remembered_until_it_has_it_all() {
     back.slots += 1;
     cache.apply_node(back);
     assert_eq!(remembered(&mut cache, 11).len(), 1);
+    // It is gone again before it has it all; and is registered before it has its labels.
+    delete(&mut cache, "cloud", 12);
+    assert_eq!(remembered(&mut cache, 12), [("cloud".to_owned(), Some(7))]);
+    cache.apply_node(node("cloud", "other"));
+    assert_eq!(remembered(&mut cache, 12).len(), 1);
     cache.apply_node(node("cloud", "node.role/cloud"));
     assert!(remembered(&mut cache, 13).is_empty());
 }

@@ -67,7 +67,7 @@ struct Seen {
     /// Nodes that changed in anything but their pods since the last publication.
     changed: BTreeSet<NodeId>,
     /// What was bound or nominated to each node at the last publication: millicores and pods.
-    firm: BTreeMap<NodeId, (i64, i64)>,
+    bound_pods: BTreeMap<NodeId, (i64, i64)>,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -235,7 +235,7 @@ impl Fixture {
                     );
                 }
                 seen.changed.clear();
-                seen.firm = self.firm();
+                seen.bound_pods = self.bound_pods();
             }
         }
     }
@@ -256,21 +256,21 @@ impl Fixture {
     }
 
     /// The CPU of pods that are bound or nominated to each node: of all, and of those that are no placeholders.
-    fn firm(&self) -> BTreeMap<NodeId, (i64, i64)> {
-        let mut firm = BTreeMap::<_, (i64, i64)>::new();
+    fn bound_pods(&self) -> BTreeMap<NodeId, (i64, i64)> {
+        let mut bound_pods = BTreeMap::<_, (i64, i64)>::new();
         for pod in self.cache.pods.values().filter(|pod| !pod.is_assumed()) {
             if let Some(id) = pod.charged {
-                let (all, others) = firm.entry(id).or_default();
+                let (all, others) = bound_pods.entry(id).or_default();
                 let cpu = pod.request.cpu.0;
                 (*all, *others) = (*all + cpu, *others + if pod.slo.is_some() { cpu } else { 0 });
             }
         }
-        firm
+        bound_pods
     }
 
     /// When each pod that was refused will have had its last chance, by all its nodes and all pods on them.
     fn chances(&self, seen: &Seen) -> BTreeMap<Arc<str>, Option<Moment>> {
-        let firm = self.firm();
+        let bound_pods = self.bound_pods();
         let fits_beside = |id: NodeId, pod: &PodEntry, sums: &BTreeMap<NodeId, (i64, i64)>| {
             let (all, others) = sums.get(&id).copied().unwrap_or_default();
             let used = if pod.priority >= 0 { others } else { all };
@@ -281,7 +281,8 @@ impl Fixture {
         };
         let chance = |pod: &PodEntry| {
             let begins_to_fit = |id: &NodeId| {
-                fits_beside(*id, pod, &firm) && (seen.changed.contains(id) || !fits_beside(*id, pod, &seen.firm))
+                fits_beside(*id, pod, &bound_pods)
+                    && (seen.changed.contains(id) || !fits_beside(*id, pod, &seen.bound_pods))
             };
             let has_one = self.cache.nodes.keys().any(begins_to_fit);
             has_one.then_some(self.now).or(pod.unbound.as_ref().unwrap().chance)
@@ -358,7 +359,14 @@ impl Fixture {
                 SchedulingState::Assumed if unbound.nominated.is_some() => assert_eq!(pod.charged, unbound.nominated),
                 SchedulingState::Assumed => {
                     assert!(fitting.contains(&pod.charged.unwrap()), "{uid}");
-                    assert!(if unbound.is_unspoken() { is_expected } else { is_retried }, "{uid}");
+                    assert!(
+                        if unbound.is_unreported() {
+                            is_expected
+                        } else {
+                            is_retried
+                        },
+                        "{uid}"
+                    );
                 }
                 SchedulingState::New | SchedulingState::WaitsForRoom => {
                     assert!(fitting.is_empty() && pod.charged.is_none(), "{uid}")

@@ -192,7 +192,15 @@ fn an_old_view_of_the_cluster_sends_nothing_to_the_edge_that_could_not_run_there
     let [arriving, _] = fates(&stale(fleet()), &gpu(), &config);
     assert_eq!(arriving, "held_no_capacity");
     let [arriving, _] = fates(&stale(gone()), &gpu(), &unheld());
-    assert_eq!(arriving, "edge: edge_telemetry_stale");
+    assert_eq!(arriving, "cloud: cloud_best_effort");
+}
+
+#[test]
+fn a_pod_that_only_a_cloud_could_hold_goes_there_late_rather_than_wait() {
+    let mut late = gpu();
+    late["metadata"]["annotations"]["slo.example.io/deadlineMs"] = json!("125");
+    let config = Config::default();
+    assert_eq!(fates(&fleet(), &late, &config)[0], "cloud: cloud_best_effort");
 }
 
 #[test]
