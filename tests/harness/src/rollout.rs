@@ -26,10 +26,11 @@ const GRACE_SECONDS: u32 = 60;
 pub type Strategy = (&'static str, Value, usize);
 
 /// The ways in which a Deployment replaces its pods.
-pub fn strategies() -> [Strategy; 2] {
+pub fn strategies() -> [Strategy; 3] {
     [
         ("maxSurge 25 %", json!({"maxSurge": "25%", "maxUnavailable": 0}), 3),
         ("maxUnavailable 1", json!({"maxSurge": 0, "maxUnavailable": 1}), 1),
+        ("maxUnavailable 2", json!({"maxSurge": 0, "maxUnavailable": 2}), 2),
     ]
 }
 

@@ -87,8 +87,9 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         if !gone.insert(name.clone()) {
             field.fault(format!("the name {name:?} is taken by an earlier node"));
         }
-        let is_over = |since: Moment| now.since(since) >= config.site_memory;
-        if remembered.gone_since.is_some_and(is_over) {
+        // Of one that is not known to be gone, it begins now.
+        let since = remembered.gone_since.unwrap_or(now);
+        if now.since(since) >= config.site_memory {
             continue;
         }
         let carries = |site: &&mut Site| remembered.node.labels.contain(site.definition.selector());
@@ -263,6 +264,15 @@ fn free(field: &Field<'_>) -> Free {
 /// The field that says for how long a remembered node is gone.
 const GONE_SECONDS: &str = "goneSeconds";
 
+/// What a node has for pods, of which it must have slots.
+fn capacity(allocatable: &Field<'_>) -> (Amounts, Option<i64>) {
+    let (amounts, slots) = resources(allocatable);
+    if allocatable.is_present() && slots.is_none() {
+        allocatable.fault("has no `pods`: without pod slots nothing ever fits".into());
+    }
+    (amounts, slots)
+}
+
 /// A node that is gone.
 fn remembered(field: &Field<'_>, now: Moment) -> Option<RememberedNode> {
     let (node, age) = shape(field, GONE_SECONDS)?;
@@ -276,7 +286,7 @@ pub(super) fn shape<'d>(field: &Field<'d>, other: &'static str) -> Option<(Optio
     let ([name, labels, taints, allocatable], [other]) =
         field.object_with(["name", "labels", "taints", "allocatable"], [other], &[])?;
     let name = name.required().non_empty_string();
-    let (amounts, slots) = resources(&allocatable.required());
+    let (amounts, slots) = capacity(&allocatable.required());
     let taints = taints.list().into_iter().flatten();
     let node = Node {
         labels: labels.string_map().into_iter().flatten().collect(),
@@ -317,11 +327,7 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
         "ready",
     ])?;
     let node_name = name.required().non_empty_string();
-    let allocatable = allocatable.required();
-    let (capacity, slots) = resources(&allocatable);
-    if allocatable.is_present() && slots.is_none() {
-        allocatable.fault("has no `pods`: without pod slots nothing ever fits".into());
-    }
+    let (capacity, slots) = capacity(&allocatable.required());
     let (used, pods) = resources(&used);
     let by_priority = used_by_priority.list().into_iter().flatten().filter_map(|field| {
         let [priority, used] = field.object(["priority", "used"])?;
@@ -515,6 +521,31 @@ mod tests {
             }
         );
         assert!(!cloud.nodes[0].ready);
+    }
+
+    #[test]
+    fn nodes_that_are_gone_count_for_as_long_as_they_are_remembered() {
+        let node =
+            |name: &str| json!({"name": name, "labels": {"node.role/cloud": "true"}, "allocatable": {"pods": 1}});
+        let mut minute = node("minute");
+        minute["goneSeconds"] = json!(60);
+        let document = json!({
+            "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud"}],
+            "nodes": [],
+            "rememberedNodes": [minute, node("unknown")],
+        });
+        let remembered = |seconds: u64| {
+            let config = Config {
+                site_memory: Micros::from_secs(seconds),
+                ..Config::default()
+            };
+            let snapshot = read(&document, &config, Moment(100_000_000)).unwrap();
+            let nodes = snapshot.sites.iter().flat_map(|site| site.remembered.iter());
+            nodes.map(|node| node.node.name.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(remembered(61), ["minute", "unknown"]);
+        assert_eq!(remembered(60), ["unknown"]);
+        assert!(remembered(0).is_empty());
     }
 
     #[test]

@@ -96,6 +96,6 @@ mod tests {
             &json!({"nodes": [{"name": "", "allocatable": {"cpu": "many"}, "goneSince": "soon", "used": {}}]}),
             now("2026-01-01T11:00:00Z", 0),
         );
-        assert_eq!(faults.unwrap_err().0.len(), 4);
+        assert_eq!(faults.unwrap_err().0.len(), 5);
     }
 }
