@@ -84,6 +84,8 @@ pub struct Cache {
     priority_caps: BTreeMap<Box<str>, u8>,
     /// Whether a pod stands behind those that are pending, room or not.
     is_queue_of_pending: bool,
+    /// Nodes on which there are placeholders.
+    nodes_of_placeholders: BTreeSet<NodeId>,
     /// Placeholders have a lower priority than this.
     headroom_below: i32,
     terminations: Terminations,
@@ -346,6 +348,7 @@ impl Cache {
             claims: Arc::default(),
             paused: Arc::default(),
             silent_schedulers: self.silent_schedulers_by_name(),
+            has_placeholders: !self.nodes_of_placeholders.is_empty(),
         }
     }
 
@@ -441,6 +444,7 @@ impl Cache {
         self.save_before(id);
         if let Some(entry) = self.nodes.get_mut(&id) {
             entry.charge(pod, self.headroom_below);
+            self.note_placeholders(id);
             self.touch(id);
             self.unbound_pods.node_lost(id);
         }
@@ -450,6 +454,7 @@ impl Cache {
         self.save_before(id);
         if let Some(entry) = self.nodes.get_mut(&id) {
             entry.discharge(pod, self.headroom_below);
+            self.note_placeholders(id);
             self.touch(id);
             self.unbound_pods.node_gained(id);
             self.forget_unused(id);

@@ -29,6 +29,8 @@ pub struct Snapshot {
     /// How many pods take no room because their scheduler says nothing, by its name. Those of schedulers that were never heard
     /// of are under the empty one.
     pub silent_schedulers: Arc<BTreeMap<Box<str>, u64>>,
+    /// Whether placeholders are on any node: where there are none, nobody looks for them.
+    pub has_placeholders: bool,
 }
 
 impl Snapshot {

@@ -10,6 +10,7 @@ use crate::model::slo::{Management, Slo};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::workload::Workload;
 use crate::placement::choice::{Case, is_waiting};
+use crate::placement::headroom::Headroom;
 use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Assessment, Reason, Verdict};
 use crate::units::{Now, Permille};
@@ -40,21 +41,16 @@ struct SiteCandidates<'s> {
     allowed: bool,
     /// The nodes on which it fits but for reservations.
     nodes: Vec<&'s Node>,
-    /// Whether there are placeholders on any of them.
-    have_placeholders: bool,
 }
 
 /// Finds the candidates of a pod. Depends on nothing that a lock protects; cost: a pass over the nodes of every site.
 pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &Config) -> Candidates<'s> {
     let comparisons = comparisons(workload, snapshot);
     let is_decided = workload.intent.is_some() && comparisons <= MAX_COMPARISONS;
-    let of_site = |site: &'s Site| {
-        let nodes: Vec<_> = feasibility::candidate_nodes(workload, site, config).collect();
-        SiteCandidates {
-            allowed: feasibility::allows(workload, site),
-            have_placeholders: nodes.iter().any(|node| !node.placeholders.is_empty()),
-            nodes,
-        }
+    let headroom = Headroom::of(workload, snapshot, config);
+    let of_site = |site: &'s Site| SiteCandidates {
+        allowed: feasibility::allows(workload, site),
+        nodes: feasibility::candidate_nodes(workload, site, headroom).collect(),
     };
     let sites = snapshot.sites.iter().filter(|_| is_decided);
     Candidates {
@@ -317,16 +313,10 @@ fn assess<'s>(
     let assess = |(site, candidates): (&'s Site, &SiteCandidates<'s>)| {
         let fitting = room.fitting(&workload.request, &candidates.nodes);
         let estimate = estimate::estimate(workload, slo, site, !fitting.is_empty(), edge_speed, config);
-        let by_headroom = || {
-            fitting
-                .iter()
-                .filter(|node| room.needs_headroom(&workload.request, node))
-        };
-        let headroom = if candidates.have_placeholders {
-            by_headroom().count()
-        } else {
-            0
-        };
+        let by_headroom = fitting
+            .iter()
+            .filter(|node| room.needs_headroom(&workload.request, node));
+        let headroom = room.headroom().map_or(0, |_| by_headroom.count());
         let mut refusals = Vec::new();
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
         refusals.extend(match fitting.is_empty() {

@@ -31,9 +31,8 @@ pub(super) fn allows(workload: &Workload<'_>, site: &Site) -> bool {
 pub(super) fn candidate_nodes<'n>(
     workload: &Workload<'_>,
     site: &'n Site,
-    config: &Config,
+    headroom: Option<Headroom>,
 ) -> impl Iterator<Item = &'n Node> {
-    let headroom = Headroom::of(workload, config);
     let has_room = move |node: &Node| Headroom::fits(headroom, &workload.request, node);
     site.nodes()
         .filter(move |node| has_room(node) && may_run(workload, site, node))

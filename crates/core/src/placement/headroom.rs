@@ -3,6 +3,7 @@
 
 use crate::config::Config;
 use crate::model::node::{Node, Placeholder, Share};
+use crate::model::snapshot::Snapshot;
 use crate::model::workload::Workload;
 use crate::resources::Amounts;
 use crate::units::Micros;
@@ -18,7 +19,10 @@ pub struct Headroom {
 
 impl Headroom {
     /// Those that make room for this pod, if any do: they are gone within the time for which it may wait for terminating pods.
-    pub fn of(workload: &Workload<'_>, config: &Config) -> Option<Self> {
+    pub fn of(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<Self> {
+        if !snapshot.has_placeholders {
+            return None;
+        }
         let class = workload.intent.as_ref()?.slo.class;
         let below = config.headroom_below.0;
         (workload.may_preempt && workload.priority >= below).then(|| Self {

@@ -85,7 +85,7 @@ impl<'s, 'l> Room<'s, 'l> {
     /// The same as it is to this pod: [`Headroom`] is room.
     pub fn with_headroom(&self, workload: &Workload<'_>, config: &Config) -> Self {
         Self {
-            headroom: Headroom::of(workload, config),
+            headroom: Headroom::of(workload, self.snapshot, config),
             ..self.clone()
         }
     }

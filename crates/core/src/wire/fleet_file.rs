@@ -99,7 +99,10 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         }
     }
     sites.sort_by(|a, b| a.definition.order().cmp(&b.definition.order()));
+    let has_some = |site: &Site| site.nodes().any(|node| !node.placeholders.is_empty());
+    let has_placeholders = sites.iter().any(has_some);
     Some(Snapshot {
+        has_placeholders,
         revision: 1,
         kubernetes_as_of: now.before(seconds(&age)),
         sites,

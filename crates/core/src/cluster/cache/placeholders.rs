@@ -4,6 +4,7 @@ use crate::cluster::cache::Cache;
 use crate::cluster::cache::entry::PodEntry;
 use crate::cluster::cache::node_entry::NodeEntry;
 use crate::cluster::cache::request_sum::RequestSum;
+use crate::model::node::NodeId;
 use crate::resources::Amounts;
 
 impl Cache {
@@ -35,7 +36,16 @@ impl Cache {
         for id in ids {
             self.save_before(id);
             self.nodes.entry(id).and_modify(NodeEntry::recount);
+            self.note_placeholders(id);
             self.touch(id);
+        }
+    }
+
+    /// What is on the node has changed.
+    pub(super) fn note_placeholders(&mut self, id: NodeId) {
+        match self.nodes.get(&id) {
+            Some(entry) if !entry.placeholders.is_empty() => drop(self.nodes_of_placeholders.insert(id)),
+            _ => drop(self.nodes_of_placeholders.remove(&id)),
         }
     }
 

@@ -312,6 +312,8 @@ impl Fixture {
             assert_eq!(part, cpu);
             assert!(cache.nodes[&node.id].known);
         }
+        let are_anywhere = cache.nodes.values().any(|entry| !entry.placeholders.is_empty());
+        assert_eq!(snapshot.has_placeholders, are_anywhere);
         for (at, entry) in cache.sites.iter().enumerate() {
             let members = cache.nodes.values().filter(|node| node.site == Some(at));
             let mut names: Vec<_> = members.map(|node| Arc::clone(&node.node.name)).collect();

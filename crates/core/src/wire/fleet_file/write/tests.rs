@@ -78,6 +78,8 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
                 }
             }
         }
+        let mut nodes = snapshot.sites.iter().flat_map(|site| &*site.nodes);
+        snapshot.has_placeholders = nodes.any(|node| !node.placeholders.is_empty());
         snapshot
     })
 }
