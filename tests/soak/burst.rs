@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use edgeward_harness::burst::{Outcome, Timing, burst, capacity, decided, is_unschedulable, nodes};
+use edgeward_harness::burst::{Outcome, Timing, burst, capacity, decided, nodes, settled};
 use edgeward_harness::clients::PODS;
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::load::Processors;
@@ -100,17 +100,7 @@ pub(crate) fn beside_a_slow_webhook(fixture: &Fixture<'_>) -> Result<()> {
     let mut suspended = 0;
     let pods = eventually("every pod is bound or unschedulable", 4 * BOUND, || {
         suspended = suspended.max(edgeward.count("edgeward_reservation_owners_suspended", &[])?);
-        let pods = fixture.kubectl.list("pods", "app=scaled")?;
-        let open = pods
-            .iter()
-            .filter(|pod| pod["spec"]["nodeName"].is_null() && !is_unschedulable(pod));
-        let open = open.count();
-        ensure!(
-            pods.len() == REPLICAS && open == 0,
-            "{} pods, {open} still open",
-            pods.len()
-        );
-        Ok(pods)
+        settled(fixture, "app=scaled", REPLICAS)
     })?;
     let seconds = begun.elapsed().as_secs();
     let outcome = Outcome::of(&nodes, &pods);

@@ -439,8 +439,8 @@ impl<'p> Planning<'p> {
         self.decisions += 1;
         self.comparisons = self.comparisons.saturating_add(cost);
         let workload = pod.waited(held);
-        let room =
-            Room::beside(self.snapshot, self.ledger, &self.claims, queue_key).with_headroom(&workload, self.config);
+        let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key);
+        let room = room.with_headroom(&workload, self.config);
         let verdict = decide(&workload, &room, self.config, self.now);
         match verdict.action {
             Action::Place(site) => {

@@ -34,9 +34,7 @@ pub(crate) fn no_later_pod_first(fixture: &Fixture<'_>) -> Result<()> {
     let config = nodes.holding(&for_long());
     let replicas = ["first", "second"].map(|name| fixture.live_edgeward_as(name, &config));
     let replicas = replicas.into_iter().collect::<Result<Vec<_>>>()?;
-    let balancer = Balancer::open(fixture)?;
-    replicas.iter().try_for_each(|replica| balancer.add(replica))?;
-    let authorities: String = replicas.iter().map(|replica| replica.ca.as_str()).collect();
+    let (balancer, authorities) = Balancer::before(fixture, &replicas)?;
     let _registered = fixture.register(&balancer.url(), &authorities)?;
 
     let fillers = (0..10).map(|i| format!("filler-{i}")).collect::<Vec<_>>();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use edgeward_harness::decision::annotation;
+use edgeward_harness::decision::{annotation, is_unschedulable};
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::nodes::Nodes;
 use edgeward_harness::wait::{BOUND, eventually};
@@ -253,11 +253,4 @@ fn uids(pods: &[Value]) -> BTreeMap<String, Value> {
 
 fn owned_by_replica_set(pod: &Value) -> bool {
     pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
-}
-
-fn is_unschedulable(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions
-        .into_iter()
-        .any(|condition| condition["reason"] == "Unschedulable")
 }

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use edgeward_harness::decision::is_unschedulable;
 use edgeward_harness::fixture::{Fixture, MANAGED};
 use edgeward_harness::live::{EDGE, is_now, outcome, pod};
 use edgeward_harness::nodes::Nodes;
@@ -127,16 +128,6 @@ fn scale(fixture: &Fixture<'_>, replicas: u32) -> Result<()> {
         .kubectl
         .run(&["scale", "deployment", "spread", &replicas], "")
         .map(drop)
-}
-
-fn is_unschedulable(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    conditions
-        .iter()
-        .any(|condition| condition["reason"] == "Unschedulable")
 }
 
 /// A pod that the controller of this one could create.

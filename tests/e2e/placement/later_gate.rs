@@ -35,9 +35,7 @@ fn keeps_its_placement(fixture: &Fixture<'_>, reinvocation: &str) -> Result<()> 
     let config = nodes.holding(&for_long());
     let replicas = ["first", "second"].map(|name| fixture.live_edgeward_as(name, &config));
     let replicas = replicas.into_iter().collect::<Result<Vec<_>>>()?;
-    let balancer = Balancer::open(fixture)?;
-    replicas.iter().try_for_each(|replica| balancer.add(replica))?;
-    let authorities: String = replicas.iter().map(|replica| replica.ca.as_str()).collect();
+    let (balancer, authorities) = Balancer::before(fixture, &replicas)?;
     let ours = fixture.register(&balancer.url(), &authorities)?;
     let connections = balancer.connections();
     let gating = fixture.test_webhook(move |pod| {

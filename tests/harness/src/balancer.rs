@@ -58,7 +58,14 @@ impl<'run> Balancer<'run> {
         Self::open_on(fixture, std::net::TcpListener::bind("127.0.0.1:0")?)
     }
 
-    /// The same, where somebody listens already.
+    /// For these replicas; with the authorities of all, for each has its own.
+    pub fn before(fixture: &Fixture<'run>, replicas: &[Edgeward<'_>]) -> Result<(Self, String)> {
+        let balancer = Self::open(fixture)?;
+        replicas.iter().try_for_each(|replica| balancer.add(replica))?;
+        Ok((balancer, replicas.iter().map(|replica| replica.ca.as_str()).collect()))
+    }
+
+    /// The same as [`Self::open`], where somebody listens already.
     pub fn open_on(fixture: &Fixture<'run>, listener: std::net::TcpListener) -> Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = fixture.runtime.block_on(async { TcpListener::from_std(listener) })?;

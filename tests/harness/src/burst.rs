@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::balancer::Balancer;
 use crate::clients::{LABEL, create, millicores};
-use crate::decision::is_decided;
+use crate::decision::{is_decided, is_unschedulable};
 use crate::fixture::Fixture;
 use crate::nodes::Nodes;
 use crate::wait::{BOUND, eventually};
@@ -70,10 +70,7 @@ pub fn decided(
     let name = |i: usize| format!("replica-{i}-of-{replicas}-{}-{turn}", timing.reservations());
     let started = (0..replicas).map(|i| fixture.live_edgeward_as(&name(i), &config));
     let replicas = started.collect::<Result<Vec<_>>>()?;
-    let balancer = Balancer::open(fixture)?;
-    replicas.iter().try_for_each(|replica| balancer.add(replica))?;
-    // Each has an authority of its own.
-    let authorities: String = replicas.iter().map(|replica| replica.ca.as_str()).collect();
+    let (balancer, authorities) = Balancer::before(fixture, &replicas)?;
     let _registered = match timing {
         Timing::LongTimeout => fixture.register(&balancer.url(), &authorities)?,
         Timing::Manifest(_) => fixture.register_with_its_timeout(&balancer.url(), &authorities)?,
@@ -100,6 +97,19 @@ impl Timing {
     }
 }
 
+/// The pods of this label, if there are so many and each is bound or said to be unschedulable.
+pub fn settled(fixture: &Fixture<'_>, label: &str, count: usize) -> Result<Vec<Value>> {
+    let pods = fixture.kubectl.list("pods", label)?;
+    let is_open = |pod: &&Value| pod["spec"]["nodeName"].is_null() && !is_unschedulable(pod);
+    let open = pods.iter().filter(is_open).count();
+    ensure!(
+        pods.len() == count && open == 0,
+        "{} pods, {open} still open",
+        pods.len()
+    );
+    Ok(pods)
+}
+
 /// Creates so many pods, waits until each is bound or said to be unschedulable, counts, and deletes them.
 pub fn burst(
     fixture: &Fixture<'_>,
@@ -109,20 +119,9 @@ pub fn burst(
     spec: &Value,
 ) -> Result<Outcome> {
     create(fixture, 0..count, annotations, spec)?;
-    let settled = || -> Result<Vec<Value>> {
-        let pods = fixture.kubectl.list("pods", LABEL)?;
-        let open = pods
-            .iter()
-            .filter(|pod| pod["spec"]["nodeName"].is_null() && !is_unschedulable(pod));
-        let open = open.count();
-        ensure!(
-            pods.len() == count && open == 0,
-            "{} pods, {open} still open",
-            pods.len()
-        );
-        Ok(pods)
-    };
-    let pods = eventually("every pod is bound or unschedulable", 4 * BOUND, settled)?;
+    let pods = eventually("every pod is bound or unschedulable", 4 * BOUND, || {
+        settled(fixture, LABEL, count)
+    })?;
 
     let outcome = Outcome::of(nodes, &pods);
     fixture.kubectl.run(
@@ -143,11 +142,4 @@ pub fn burst(
         Ok(())
     })?;
     Ok(outcome)
-}
-
-/// Whether kube-scheduler finds no node for it.
-pub fn is_unschedulable(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].as_array();
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "Unschedulable")
 }

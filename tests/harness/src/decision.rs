@@ -1,4 +1,4 @@
-//! What a pod says of its decision, under whichever domain.
+//! What a pod says of its decision, under whichever domain, and what others say of it.
 
 use serde_json::Value;
 
@@ -28,6 +28,13 @@ pub fn is_gated(pod: &Value) -> bool {
             .as_str()
             .is_some_and(|name| name.ends_with("/awaiting-capacity"))
     })
+}
+
+/// Whether kube-scheduler finds no node for it.
+pub fn is_unschedulable(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "Unschedulable")
 }
 
 /// Placed or held.

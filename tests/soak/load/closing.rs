@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use edgeward_harness::decision::is_unschedulable;
 use edgeward_harness::edgeward::Edgeward;
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::load::replicas::{REPLICAS, Replicas, nodes};
@@ -10,7 +11,7 @@ use edgeward_harness::load::{Pace, under_load};
 use edgeward_harness::tables::Table;
 use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::workloads;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Pods a second. Each is two events at least: that it is there, and that it is gone; most are bound in between.
 const RATE: u32 = 50;
@@ -59,9 +60,4 @@ pub(crate) fn closed_by_scheduler(fixture: &Fixture<'_>) -> Result<()> {
         &[&format!("{refused:.1?}"), &format!("{known:.1?}")],
     );
     report.has_no_failure()
-}
-
-fn is_unschedulable(pod: &Value) -> bool {
-    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|condition| condition["reason"] == "Unschedulable")
 }

@@ -192,7 +192,8 @@ fn reserve_again(
         return;
     }
     let queue_key = workload.queue_key(&config.priority_caps, None);
-    let room = Room::new(candidates.snapshot, ledger, queue_key).with_headroom(workload, config);
+    let room = Room::new(candidates.snapshot, ledger, queue_key);
+    let room = room.with_headroom(workload, config);
     if let Some(node) = candidates.node_at(&stated.site, workload, &room) {
         ledger.reserve(Reservation::new(id, workload, &stated.site, node), since);
     }

@@ -137,7 +137,7 @@ pub fn decide_among<'s>(
         };
     }
 
-    let room = &room.with_headroom(workload, config);
+    let room = &*room.with_headroom(workload, config);
     let case = Case {
         workload,
         intent,
@@ -252,10 +252,8 @@ fn keeps_waiting(workload: &Workload<'_>, config: &Config) -> Option<Reason> {
 /// How many comparisons with nodes a decision about the pod takes at most: none where there would be too many, for it is made
 /// without.
 pub(crate) fn cost(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
-    match takes_too_long(workload, snapshot) {
-        true => 0,
-        false => comparisons(workload, snapshot),
-    }
+    let comparisons = comparisons(workload, snapshot);
+    if comparisons > MAX_COMPARISONS { 0 } else { comparisons }
 }
 
 /// Whether nothing is decided about the pod, for that would take too many comparisons.

@@ -82,12 +82,16 @@ impl<'s, 'l> Room<'s, 'l> {
         }
     }
 
-    /// The same as it is to this pod: [`Headroom`] is room.
-    pub fn with_headroom(&self, workload: &Workload<'_>, config: &Config) -> Self {
-        Self {
-            headroom: Headroom::of(workload, self.snapshot, config),
-            ..self.clone()
+    /// The same as it is to this pod: [`Headroom`] is room. Cost: a copy, where there is another than before.
+    pub fn with_headroom(&self, workload: &Workload<'_>, config: &Config) -> Cow<'_, Self> {
+        let headroom = Headroom::of(workload, self.snapshot, config);
+        if headroom == self.headroom {
+            return Cow::Borrowed(self);
         }
+        Cow::Owned(Self {
+            headroom,
+            ..self.clone()
+        })
     }
 }
 

@@ -90,14 +90,15 @@ impl Cache {
         }
     }
 
+    /// Whether the node is there, in a cloud.
+    fn is_in_a_cloud(&self, entry: &NodeEntry) -> bool {
+        let is_cloud = |at: usize| self.sites[at].site.kind() == SiteKind::Cloud;
+        entry.known && entry.site.is_some_and(is_cloud)
+    }
+
     /// What is to be remembered by whoever comes after: the shapes of the nodes of all clouds, and of those that are gone.
     pub(super) fn known_shapes(&self) -> Vec<RememberedNode> {
-        let there = self.nodes.values().filter(|entry| entry.known);
-        let there = there.filter(|entry| {
-            entry
-                .site
-                .is_some_and(|at| self.sites[at].site.kind() == SiteKind::Cloud)
-        });
+        let there = self.nodes.values().filter(|entry| self.is_in_a_cloud(entry));
         let there = there.map(|entry| RememberedNode {
             node: Arc::new(entry.node.shape()),
             gone_since: None,
@@ -107,19 +108,14 @@ impl Cache {
 
     /// This node is about to be deleted. One that was not back with all that it had is remembered as it was before.
     pub(super) fn remember_deleted(&mut self, id: NodeId) {
-        let Some(entry) = self.nodes.get(&id).filter(|entry| entry.known) else {
+        let Some(entry) = self.nodes.get(&id).filter(|entry| self.is_in_a_cloud(entry)) else {
             return;
         };
-        if entry
-            .site
-            .is_some_and(|at| self.sites[at].site.kind() == SiteKind::Cloud)
-        {
-            let before = self.memory.nodes.get(&entry.node.name);
-            if before.is_none_or(|before| covers(&entry.node, &before.node)) {
-                let node = Arc::new(entry.node.shape());
-                let gone_since = Some(self.seen_gone());
-                self.memory.insert(RememberedNode { node, gone_since });
-            }
+        let before = self.memory.nodes.get(&entry.node.name);
+        if before.is_none_or(|before| covers(&entry.node, &before.node)) {
+            let node = Arc::new(entry.node.shape());
+            let gone_since = Some(self.seen_gone());
+            self.memory.insert(RememberedNode { node, gone_since });
         }
     }
 
