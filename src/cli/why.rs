@@ -144,10 +144,13 @@ impl Why {
 
         let ledger = Ledger::default();
         let mut waitlist = Waitlist::default();
-        let queue_key = record.held.as_ref().map(|held| held.queue_key(&config));
-        let ahead = held
-            .iter()
-            .filter(|other| queue_key.is_some_and(|queue_key| other.queue_key(&config) < queue_key));
+        let queue_key = record.held.as_ref().and_then(|held| held.queue_key(&config));
+        let ahead = held.iter().filter(|other| {
+            other
+                .queue_key(&config)
+                .zip(queue_key)
+                .is_some_and(|(other, own)| other < own)
+        });
         let ahead = ahead.count();
         let all = held.len();
         held.into_iter().for_each(|pod| waitlist.apply(pod, now));

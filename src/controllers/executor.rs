@@ -143,7 +143,7 @@ impl Executor {
     fn finish(&self, done: &mut HashMap<Arc<str>, Done>, pod: &HeldPod, outcome: Option<Outcome>) {
         let now = self.clock.moment();
         let Some(known) = done.get_mut(&pod.uid) else { return };
-        let (namespace, name) = (&*pod.workload.namespace, &*pod.name);
+        let (namespace, name) = (&*pod.namespace, &*pod.name);
         match outcome {
             // What it is now is told by the watch.
             Some(Outcome::Changed | Outcome::Outdated) => {}
@@ -191,7 +191,7 @@ impl Executor {
                 return (pod, None);
             };
             let version = Version {
-                namespace: &pod.workload.namespace,
+                namespace: &pod.namespace,
                 name: &pod.name,
                 resource_version: &pod.resource_version,
             };
@@ -207,7 +207,7 @@ impl Executor {
             metrics.waitlist.change(change.reason.as_str(), counted);
             if matches!(outcome, Outcome::Changed) {
                 let held_s = clock.moment().since(since).0 / 1_000_000;
-                let (namespace, name, reason) = (&*pod.workload.namespace, &*pod.name, change.reason.as_str());
+                let (namespace, name, reason) = (&*pod.namespace, &*pod.name, change.reason.as_str());
                 tracing::info!(
                     namespace,
                     name,
@@ -249,15 +249,14 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            self.shared.forget(id, &self.pod.workload.namespace);
+            self.shared.forget(id, &self.pod.namespace);
         }
     }
 }
 
 /// Whether the pod is held for as long as its class may be.
 fn is_overdue(step: &Step, config: &Config, now: Moment) -> bool {
-    let intent = step.pod.workload.intent.as_ref();
-    intent.is_some_and(|intent| now.since(step.since) >= config.holding.limits[intent.slo.class])
+    now.since(step.since) >= step.pod.longest(config)
 }
 
 /// What to change on the pod; `None` if there is nothing to change after all.
@@ -281,7 +280,8 @@ fn change(step: &Step, shared: &Arc<SharedState>, config: &Config, now: Now) -> 
         PlanAction::Release => {
             let (read, context) = (Snapshots::default(), DecisionContext { config, id, now });
             let waited = now.moment.since(step.since);
-            let (verdict, is_reserved) = shared.release(&read, held, waited, context);
+            let workload = pod.workload((&*held.namespace).into(), &config.keys);
+            let (verdict, is_reserved) = shared.release(&read, held, workload, waited, context);
             let reserved = is_reserved.then(|| Reserved {
                 shared: Arc::clone(shared),
                 pod: Arc::clone(held),

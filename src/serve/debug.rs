@@ -90,7 +90,7 @@ impl Debug {
                 PlanAction::UpdateReason(reason) => ("note", Some(reason)),
             };
             json!({
-                "namespace": &*step.pod.workload.namespace,
+                "namespace": &*step.pod.namespace,
                 "pod": &*step.pod.name,
                 "uid": &*step.pod.uid,
                 "heldSeconds": seconds(step.since, now),

@@ -296,10 +296,11 @@ impl Engine {
         let held = pod.held.as_deref()?;
         let waits_for_site = held.reason.as_deref() == Some(Reason::HeldSiteAway.as_str());
         let snapshot = self.shared.snapshot();
-        if !waits_for_site || takes_too_long(&held.workload, &snapshot) {
+        let workload = held.workload.as_ref()?;
+        if !waits_for_site || takes_too_long(workload, &snapshot) {
             return None;
         }
-        away::awaited(&held.workload, &snapshot, &self.config, at.moment)
+        away::awaited(workload, &snapshot, &self.config, at.moment)
     }
 
     /// Publishes a snapshot as of now: [`Self::prepare`] and [`Self::commit`] in one.

@@ -41,12 +41,15 @@ const COMPARISON_NANOSECONDS: usize = 50;
 const PLAN_SHARE: usize = 4;
 
 impl HeldPod {
-    /// Its place in the queue.
-    pub fn queue_key(&self, config: &Config) -> QueueKey {
-        self.workload.queue_key(
-            &config.priority_caps,
-            Some((self.created.unwrap_or(jiff::Timestamp::MIN), &self.uid)),
-        )
+    /// Its place in the queue; `None` where it has none, for what it asks for is not kept.
+    pub fn queue_key(&self, config: &Config) -> Option<QueueKey> {
+        Some(self.queue_key_of(self.workload.as_ref()?, config))
+    }
+
+    /// Its place in the queue with what it asks for.
+    pub fn queue_key_of(&self, workload: &Workload<'_>, config: &Config) -> QueueKey {
+        let created = self.created.unwrap_or(jiff::Timestamp::MIN);
+        workload.queue_key(&config.priority_caps, Some((created, &self.uid)))
     }
 
     /// Whether it was for the gates of others that it waited so far, by its annotation.
@@ -62,22 +65,21 @@ impl HeldPod {
     /// When it should have been released, by its annotations and at this time; `None` where nobody can know, as long as it waits
     /// for others or for a site that is away.
     pub fn limit(&self, config: &Config, now: jiff::Timestamp) -> Option<jiff::Timestamp> {
-        if self.waited_for_others() || self.waits_for_site() || self.workload.has_other_gates(&config.keys) {
+        if self.waited_for_others() || self.waits_for_site() || self.has_other_gates {
             return None;
         }
         let since = self.stated.filter(|at| *at <= now).or(self.created)?;
-        let [.., limit] = Age::ends(self, config);
         since
-            .checked_add(jiff::SignedDuration::from_micros(i64::try_from(limit.0).ok()?))
+            .checked_add(jiff::SignedDuration::from_micros(
+                i64::try_from(self.longest(config).0).ok()?,
+            ))
             .ok()
     }
 
-    /// The workload as it is decided when it has been held for so long.
-    pub fn waited(&self, held: Micros) -> Workload<'static> {
-        Workload {
-            held: Some(held),
-            ..self.workload.clone()
-        }
+    /// For how long it may be held.
+    pub fn longest(&self, config: &Config) -> Micros {
+        let [.., limit] = Age::ends(self, config);
+        limit
     }
 }
 
@@ -166,7 +168,7 @@ impl Waitlist {
         let first_seen = old.as_ref().map_or(now.moment, |old| old.first_seen);
         let stated = pod.stated.filter(|at| *at <= now.wall);
         let age = stated.and_then(|at| u64::try_from(now.wall.duration_since(at).as_micros()).ok());
-        let same = old.filter(|old| old.pod.workload.gates == pod.workload.gates);
+        let same = old.filter(|old| old.pod.gates == pod.gates);
         let same = same.map(|old| old.since);
         let since = if pod.waited_for_others() {
             same.unwrap_or(now.moment)
@@ -295,21 +297,34 @@ impl Waitlist {
             decisions: 0,
             comparisons: 0,
         };
-        let mut in_order: Vec<(QueueKey, &Entry)> = self
-            .pods
-            .values()
-            .map(|entry| (entry.pod.queue_key(config), entry))
-            .collect();
-        in_order.sort_unstable_by_key(|(queue_key, _)| *queue_key);
-        let begin = in_order.partition_point(|(queue_key, _)| from.is_some_and(|from| *queue_key < from));
-        for (queue_key, entry) in &in_order[begin..] {
-            if !is_managed(&entry.pod.workload.namespace) {
-                if now.moment.since(entry.first_seen) >= NAMESPACE_DELAY {
-                    planning.step(entry, PlanAction::RemoveGate(Reason::NotManaged));
-                }
-            } else if !planning.consider(entry, *queue_key) {
+        let mut in_order = vec![];
+        let mut unread = vec![];
+        for entry in self.pods.values() {
+            match &entry.pod.workload {
+                Some(workload) => in_order.push((entry.pod.queue_key_of(workload, config), entry, workload)),
+                None => unread.push(entry),
+            }
+        }
+        in_order.sort_unstable_by_key(|(queue_key, ..)| *queue_key);
+        let begin = in_order.partition_point(|(queue_key, ..)| from.is_some_and(|from| *queue_key < from));
+        for (queue_key, entry, workload) in &in_order[begin..] {
+            if !is_managed(&entry.pod.namespace) {
+                planning.remove_unmanaged(entry);
+            } else if !planning.consider(entry, workload, *queue_key) {
                 planning.claims.consider_up_to(Some(*queue_key));
                 break;
+            }
+        }
+        // The next plan goes on with them.
+        self.steps = match planning.claims.not_considered() {
+            Some(_) => planning.steps.clone(),
+            None => vec![],
+        };
+        unread.sort_unstable_by_key(|entry| (entry.since, &entry.pod.uid));
+        for entry in unread {
+            match is_managed(&entry.pod.namespace) {
+                true => planning.consider_unread(entry),
+                false => planning.remove_unmanaged(entry),
             }
         }
         let Planning {
@@ -321,15 +336,10 @@ impl Waitlist {
         } = planning;
         let takes = comparisons.saturating_mul(COMPARISON_NANOSECONDS * PLAN_SHARE) / 1_000;
         self.paused_until = now.moment.after(Micros(takes as u64));
-        let due = |entry: &Entry| entry.due(config, is_managed(&entry.pod.workload.namespace), now.moment);
+        let due = |entry: &Entry| entry.due(config, is_managed(&entry.pod.namespace), now.moment);
         self.due = self.pods.values().filter_map(due).min();
         self.claims = Arc::new(claims);
         self.stale = snapshot.is_stale(config.telemetry_ttl, now.moment);
-        // The next plan goes on with them.
-        self.steps = match self.claims.not_considered() {
-            Some(_) => steps.clone(),
-            None => vec![],
-        };
         let is_limited = |entry: &&Entry| !entry.pod.waited_for_others() && !entry.pod.waits_for_site();
         let ours = self.pods.values().filter(is_limited);
         Plan {
@@ -352,8 +362,7 @@ struct Age {
 impl Age {
     /// The ages at which this changes.
     fn ends(pod: &HeldPod, config: &Config) -> [Micros; 3] {
-        let intent = pod.workload.intent.as_ref();
-        let class = intent.map_or(Class::Batch, |intent| intent.slo.class);
+        let class = pod.class.unwrap_or(Class::Batch);
         let holding = &config.holding;
         [
             holding.wait_for_terminating[class],
@@ -407,15 +416,34 @@ struct Planning<'p> {
 }
 
 impl<'p> Planning<'p> {
+    /// A pod outside opted-in namespaces.
+    fn remove_unmanaged(&mut self, entry: &Entry) {
+        if self.now.moment.since(entry.first_seen) >= NAMESPACE_DELAY {
+            self.step(entry, PlanAction::RemoveGate(Reason::NotManaged));
+        }
+    }
+
+    /// A pod of which nobody here knows what it asks for: it is decided when its time is over, and keeps no room until then.
+    fn consider_unread(&mut self, entry: &Entry) {
+        self.comparisons = self.comparisons.saturating_add(PER_POD);
+        if entry.pod.has_other_gates {
+            self.update_reason(entry, Reason::HeldForeignGate);
+        } else if !self.ledger.releases(&entry.pod.uid)
+            && self.now.moment.since(entry.since) >= entry.pod.longest(self.config)
+        {
+            self.step(entry, PlanAction::Release);
+        }
+    }
+
     /// Whether the plan could decide about this pod; else it has come to its end.
-    fn consider(&mut self, entry: &'p Entry, queue_key: QueueKey) -> bool {
+    fn consider(&mut self, entry: &Entry, workload: &'p Workload<'static>, queue_key: QueueKey) -> bool {
         let pod = &entry.pod;
         self.comparisons = self.comparisons.saturating_add(PER_POD);
-        if self.snapshot.is_paused(&pod.workload, self.now.moment) {
+        if self.snapshot.is_paused(workload, self.now.moment) {
             self.step(entry, PlanAction::RemoveGate(Reason::LoopGuard));
             return true;
         }
-        if pod.workload.has_other_gates(&self.config.keys) {
+        if pod.has_other_gates {
             self.update_reason(entry, Reason::HeldForeignGate);
             return true;
         }
@@ -424,12 +452,12 @@ impl<'p> Planning<'p> {
             return true;
         }
         let held = self.now.moment.since(entry.since);
-        let kind = (&pod.workload, Age::of(pod, self.config, held));
+        let kind = (workload, Age::of(pod, self.config, held));
         if let Some(reason) = self.unplaceable.get(&kind) {
             self.update_reason(entry, *reason);
             return true;
         }
-        let cost = cost(&pod.workload, self.snapshot).saturating_add(self.snapshot.shapes());
+        let cost = cost(workload, self.snapshot).saturating_add(self.snapshot.shapes());
         // One can always be decided about.
         match self.budget.checked_sub(cost) {
             Some(rest) => self.budget = rest,
@@ -438,7 +466,10 @@ impl<'p> Planning<'p> {
         }
         self.decisions += 1;
         self.comparisons = self.comparisons.saturating_add(cost);
-        let workload = pod.waited(held);
+        let workload = Workload {
+            held: Some(held),
+            ..workload.clone()
+        };
         let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key);
         let room = room.with_headroom(&workload, self.config);
         let verdict = decide(&workload, &room, self.config, self.now);
@@ -446,7 +477,7 @@ impl<'p> Planning<'p> {
             Action::Place(site) => {
                 let claim = verdict
                     .node
-                    .map(|node| (node, self.claim(pod, queue_key, site.name(), true)));
+                    .map(|node| (node, claim(pod, &workload, queue_key, site.name(), true)));
                 claim.into_iter().for_each(|(node, claim)| self.claims.add(node, claim));
                 self.step(entry, PlanAction::Release);
             }
@@ -456,10 +487,10 @@ impl<'p> Planning<'p> {
                 self.update_reason(entry, verdict.reason);
             }
             Action::Hold => {
-                let kept = self.node_to_claim(pod, &verdict, &room, held);
+                let kept = self.node_to_claim(&workload, &verdict, &room, held);
                 if let Some((node, site)) = kept {
                     self.claimed_nodes.insert(node);
-                    self.claims.add(node, self.claim(pod, queue_key, site, false));
+                    self.claims.add(node, claim(pod, &workload, queue_key, site, false));
                 } else if verdict.reason == Reason::HeldNoCapacity {
                     self.unplaceable.insert(kind, verdict.reason);
                 }
@@ -475,7 +506,7 @@ impl<'p> Planning<'p> {
     /// or, once it has waited for long, the one that comes closest.
     fn node_to_claim<'s>(
         &self,
-        pod: &HeldPod,
+        workload: &Workload<'_>,
         verdict: &Verdict<'s>,
         room: &Room<'s, '_>,
         held: Micros,
@@ -487,18 +518,8 @@ impl<'p> Planning<'p> {
             return None;
         }
         let is_claimed = |node: &Node| self.claimed_nodes.contains(&node.id);
-        let (site, node) = nearest_room(&pod.workload, verdict, room, is_claimed)?;
+        let (site, node) = nearest_room(workload, verdict, room, is_claimed)?;
         Some((node, site.name()))
-    }
-
-    fn claim(&self, pod: &HeldPod, queue_key: QueueKey, site: &str, has_room: bool) -> Claim {
-        Claim {
-            uid: Arc::clone(&pod.uid),
-            queue_key,
-            site: site.into(),
-            amount: pod.workload.request.clone(),
-            has_room,
-        }
     }
 
     fn update_reason(&mut self, entry: &Entry, reason: Reason) {
@@ -513,6 +534,16 @@ impl<'p> Planning<'p> {
             since: entry.since,
             action,
         });
+    }
+}
+
+fn claim(pod: &HeldPod, workload: &Workload<'_>, queue_key: QueueKey, site: &str, has_room: bool) -> Claim {
+    Claim {
+        uid: Arc::clone(&pod.uid),
+        queue_key,
+        site: site.into(),
+        amount: workload.request.clone(),
+        has_room,
     }
 }
 

@@ -64,7 +64,7 @@ impl Replicas {
         });
         let overdue: Vec<_> = overdue.collect();
         let (limit, oldest) = overdue.iter().min_by_key(|(limit, _)| *limit)?;
-        let name = format!("{}/{}", oldest.workload.namespace, oldest.name);
+        let name = format!("{}/{}", oldest.namespace, oldest.name);
         let text = match overdue.len() {
             1 => format!("pod {name} is held beyond its limit, which was over at {limit:.0}"),
             count => {

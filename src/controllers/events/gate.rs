@@ -11,7 +11,7 @@ impl PodEvent {
     /// tried.
     pub fn release_refused(held: &HeldPod, words: &str, keys: &Keys, at: Timestamp) -> Self {
         Self {
-            namespace: held.workload.namespace.as_ref().into(),
+            namespace: held.namespace.clone(),
             name: held.name.clone(),
             uid: (*held.uid).into(),
             reason: PodReason::ReleaseRefused,

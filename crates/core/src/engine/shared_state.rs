@@ -120,18 +120,22 @@ impl SharedState {
         verdict
     }
 
-    /// Decides about a held pod once more, and reserves its room, if it is placed; with whether it was reserved.
+    /// Decides once more about a held pod that asks for this, and reserves its room, if it is placed; with whether it was reserved.
     pub fn release<'s>(
         &self,
         read: &'s Snapshots,
         held: &HeldPod,
+        workload: Workload<'_>,
         waited: Micros,
         context: DecisionContext<'_>,
     ) -> (Verdict<'s>, bool) {
         let DecisionContext { config, id, now } = context;
-        let workload = held.waited(waited);
+        let workload = Workload {
+            held: Some(waited),
+            ..workload
+        };
         let (mut ledger, candidates) = self.decide(read, &workload, config);
-        let room = Room::new(candidates.snapshot, &ledger, held.queue_key(config));
+        let room = Room::new(candidates.snapshot, &ledger, held.queue_key_of(&workload, config));
         let verdict = decide_among(&workload, &candidates, &room, config, now);
         self.record(Step::Release {
             id,

@@ -134,14 +134,23 @@ pub struct StuckPod {
 pub struct HeldPod {
     /// `metadata.uid`.
     pub uid: Arc<str>,
+    /// `metadata.namespace`.
+    pub namespace: Box<str>,
     /// `metadata.name`.
     pub name: Box<str>,
     /// `metadata.resourceVersion`: what is decided holds for this version.
     pub resource_version: Box<str>,
     /// The whole object, to which a release is a patch.
     pub json: Box<str>,
-    /// What it asks for. [`Workload::held`] is not set.
-    pub workload: Workload<'static>,
+    /// What it asks for, with [`Workload::held`] not set; `None` where that is not kept: then no plan places the pod, and
+    /// whoever releases it reads it when it is due, and decides it alone.
+    pub workload: Option<Workload<'static>>,
+    /// Its class, where it states an SLO.
+    pub class: Option<Class>,
+    /// A number that differs when its scheduling gates do.
+    pub gates: u64,
+    /// Whether one of them is somebody else's.
+    pub has_other_gates: bool,
     /// When it was created.
     pub created: Option<jiff::Timestamp>,
     /// Since when it is held, by its annotation.

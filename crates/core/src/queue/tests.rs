@@ -298,7 +298,7 @@ fn cpu(millicores: i64) -> crate::resources::Amounts {
 }
 
 fn queue_key(waitlist: &Waitlist, name: &str) -> QueueKey {
-    waitlist.pods[name].pod.queue_key(&Config::default())
+    waitlist.pods[name].pod.queue_key(&Config::default()).unwrap()
 }
 
 #[test]
@@ -562,7 +562,7 @@ proptest! {
             let held = read(&pod.document());
             let claim = Claim {
                 uid: held.uid.clone(),
-                queue_key: held.queue_key(&config),
+                queue_key: held.queue_key(&config).unwrap(),
                 site: "edge".into(),
                 amount: cpu(pod.millicores),
                 has_room,

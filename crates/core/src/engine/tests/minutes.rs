@@ -91,7 +91,9 @@ impl Cluster {
     fn release(&self, held: &HeldPod, since: Moment) -> (Reason, Option<String>) {
         let read = Snapshots::default();
         let waited = self.now.moment.since(since);
-        let (verdict, _) = self.shared.release(&read, held, waited, self.context(1_000));
+        let (verdict, _) =
+            self.shared
+                .release(&read, held, held.workload.clone().unwrap(), waited, self.context(1_000));
         (verdict.reason, verdict.site().map(|site| site.name().to_owned()))
     }
 }

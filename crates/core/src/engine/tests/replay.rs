@@ -117,7 +117,9 @@ fn a_recorded_run_gives_the_same_verdicts() {
             continue;
         } else if let Some(uid) = step.get("release") {
             let waited = Micros(step["waited"].as_u64().unwrap());
-            account(&shared.release(&read, &held[text(uid)], waited, context()).0)
+            let pod = &held[text(uid)];
+            let workload = pod.workload.clone().unwrap();
+            account(&shared.release(&read, pod, workload, waited, context()).0)
         } else {
             let json = step["review"]["pod"].to_string();
             let pod = Pod::from_json(&json).unwrap();

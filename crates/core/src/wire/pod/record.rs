@@ -37,13 +37,20 @@ impl<'a> Pod<'a> {
         let metadata = self.metadata.as_ref()?;
         let is_held = self.gate(&keys.gate).is_some() && metadata.deletion_timestamp.is_none();
         is_held.then_some(())?;
-        let namespace = Cow::Borrowed(metadata.namespace.as_deref()?);
+        let namespace = metadata.namespace.as_deref()?;
+        let workload = self.workload(Cow::Borrowed(namespace), keys).into_owned();
+        let mut gates = DefaultHasher::new();
+        workload.gates.hash(&mut gates);
         Some(HeldPod {
             uid: metadata.uid.as_deref()?.into(),
+            namespace: namespace.into(),
             name: metadata.name.as_deref()?.into(),
             resource_version: metadata.resource_version.as_deref()?.into(),
             json: json.into(),
-            workload: self.workload(namespace, keys).into_owned(),
+            class: workload.intent.as_ref().map(|intent| intent.slo.class),
+            gates: gates.finish(),
+            has_other_gates: workload.has_other_gates(keys),
+            workload: Some(workload),
             created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
             stated: self.annotation(&keys.timestamp).and_then(|at| at.parse().ok()),
             reason: self.annotation(&keys.reason).map(Box::from),
