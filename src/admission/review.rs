@@ -18,6 +18,7 @@ use edgeward_core::placement::patch::{Add, Stamp, patch};
 use edgeward_core::placement::policy::Policies;
 use edgeward_core::placement::verdict::{Action, Reason, Verdict};
 use edgeward_core::units::Micros;
+use edgeward_core::wire::counted;
 use edgeward_core::wire::pod::{Pod, Text};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -111,7 +112,12 @@ impl Reviewer {
             Ok(pod) => pod,
             Err(error) => {
                 // What serde found instead is a piece of the pod: for whoever sent it, not for the log.
-                let place = format!("cannot be read at column {} of line {}", error.column(), error.line());
+                let place = match &error {
+                    counted::Error::TooMany(_) => error.to_string(),
+                    counted::Error::Json(at) => {
+                        format!("cannot be read at column {} of line {}", at.column(), at.line())
+                    }
+                };
                 let mut response = self.untouched(&request, &place, responder);
                 response.warn(&format!(
                     "edgeward could not read the pod, which was left as it is: {error}"

@@ -2,7 +2,7 @@
 //!
 //! An object is read by the core's readers and sent on as a [`Change`]; nothing of it is kept here.
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -260,7 +260,7 @@ pub(crate) fn read_namespace(object: &Raw<Namespace>, keys: &Keys) -> Option<(Bo
 }
 
 /// What cannot be read is left out, which is said: a charge is missing then.
-fn unreadable<K: Resource>(kind: Kind, object: &Raw<K>, error: &serde_json::Error) {
+fn unreadable<K: Resource>(kind: Kind, object: &Raw<K>, error: &impl Display) {
     tracing::error!(
         kind = kind.as_str(),
         namespace = object.meta().namespace,

@@ -1,5 +1,6 @@
 //! The only readers and writers of documents: pods, nodes, fleet files.
 
+pub mod counted;
 pub mod fleet_file;
 pub mod node;
 pub mod pod;

@@ -8,6 +8,7 @@ use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{DEFAULT_SCHEDULER, HeldPod, OtherDomainPod, Phase, Placement, PodRecord, StuckPod};
 use crate::model::slo::Management;
+use crate::wire::counted;
 use crate::wire::pod::fields::{Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, Status};
 use crate::wire::pod::{Pod, ResourceList, Text, Toleration};
 
@@ -20,8 +21,8 @@ impl<'a> Pod<'a> {
     /// one behind our gate.
     ///
     /// # Errors
-    /// The status cannot be read.
-    pub fn record(&self, json: &str, keys: &Keys) -> Result<Option<PodRecord>, serde_json::Error> {
+    /// The status cannot be read, or has more in its lists and maps than [`counted::LIMIT`].
+    pub fn record(&self, json: &str, keys: &Keys) -> Result<Option<PodRecord>, counted::Error> {
         let status = self.status()?;
         let record = self.record_with(&status, keys).map(|record| PodRecord {
             held: self.held(json, keys).map(Arc::new),
@@ -105,10 +106,10 @@ impl<'a> Pod<'a> {
     }
 
     /// Its status; one that says nothing where there is none.
-    pub(super) fn status(&self) -> Result<Status<'a>, serde_json::Error> {
+    pub(super) fn status(&self) -> Result<Status<'a>, counted::Error> {
         let status = self
             .status
-            .map(|status| serde_json::from_str::<Option<_>>(status.get()));
+            .map(|status| counted::from_str::<Option<_>>(status.get(), counted::LIMIT));
         Ok(status.transpose()?.flatten().unwrap_or_default())
     }
 

@@ -233,3 +233,37 @@ fn what_is_no_pod_says_where() {
     assert!(error.unwrap_err().to_string().contains("`lots` is not a quantity"));
     assert!(Pod::from_json(r#"{"metadata": {}}"#).is_err());
 }
+
+#[test]
+fn a_pod_of_too_many_elements_is_not_read() {
+    let pod = |field: &str, element: &str, count: usize| field.replace('#', &vec![element; count].join(","));
+    let is_too_many = |read: Result<(), counted::Error>| matches!(read, Err(counted::Error::TooMany(counted::LIMIT)));
+    let read = |json: &str| Pod::from_json(json).map(drop);
+    for (field, element) in [
+        (r##"{"metadata": {"ownerReferences": [#]}, "spec": {}}"##, "{}"),
+        (r##"{"metadata": {"annotations": {#}}, "spec": {}}"##, r#""":"""#),
+        (r##"{"spec": {"containers": [#]}}"##, "{}"),
+        (r##"{"spec": {"initContainers": [#]}}"##, "{}"),
+        (r##"{"spec": {"tolerations": [#]}}"##, "{}"),
+        (r##"{"spec": {"schedulingGates": [#]}}"##, "{}"),
+        (r##"{"spec": {"volumes": [#]}}"##, "{}"),
+        (r##"{"spec": {"nodeSelector": {#}}}"##, r#""":"""#),
+        (r##"{"spec": {"overhead": {#}}}"##, r#""":0"#),
+    ] {
+        read(&pod(field, element, counted::LIMIT)).unwrap();
+        assert!(is_too_many(read(&pod(field, element, counted::LIMIT + 1))), "{field}");
+    }
+
+    // A term, its requirement and the values.
+    let affinity = r##"{"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+        {"nodeSelectorTerms": [{"matchExpressions": [{"values": [#]}]}]}}}}}"##;
+    read(&pod(affinity, r#""""#, counted::LIMIT - 2)).unwrap();
+    assert!(is_too_many(read(&pod(affinity, r#""""#, counted::LIMIT - 1))));
+
+    // What is not read costs nothing, and the status only what is read of it.
+    let status = |json: &str| Pod::from_json(json).unwrap().status().map(drop);
+    let skipped = r##"{"spec": {"containers": [{"env": [#]}]}, "status": {"hostIPs": [#], "conditions": []}}"##;
+    status(&pod(skipped, "{}", 3 * counted::LIMIT)).unwrap();
+    let conditions = r##"{"spec": {}, "status": {"conditions": [#]}}"##;
+    assert!(is_too_many(status(&pod(conditions, "{}", counted::LIMIT + 1))));
+}
