@@ -245,8 +245,7 @@ pub(crate) fn read_node(object: &Raw<Node>) -> Option<model_node::Node> {
 
 /// A pod, unless it cannot be read.
 pub(crate) fn read_pod(object: &Raw<Pod>, keys: &Keys) -> Option<PodRecord> {
-    pod::Pod::from_json(object.json())
-        .and_then(|pod| pod.record(object.json(), keys))
+    pod::read_record(object.json(), keys)
         .map_err(|error| unreadable(Kind::Pods, object, &error))
         .ok()?
 }

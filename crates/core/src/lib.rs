@@ -52,6 +52,7 @@ pub mod config;
 pub mod document;
 pub mod engine;
 pub mod guard;
+pub mod heap;
 pub mod keys;
 pub mod model;
 pub mod placement;

@@ -76,6 +76,20 @@ impl HeldPod {
             .ok()
     }
 
+    /// The same without anything that its manifest decides about the size of.
+    fn by_name(&self) -> Self {
+        Self {
+            json: "".into(),
+            workload: None,
+            reason: None,
+            uid: Arc::clone(&self.uid),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            resource_version: self.resource_version.clone(),
+            ..*self
+        }
+    }
+
     /// For how long it may be held.
     pub fn longest(&self, config: &Config) -> Micros {
         let [.., limit] = Age::ends(self, config);
@@ -116,6 +130,19 @@ pub struct Plan {
     pub oldest: Option<Moment>,
     /// How many decisions it took; a plan that goes on counts its own.
     pub decisions: usize,
+    /// Held pods of opted-in namespaces that have no place in it, for what they ask for is not kept.
+    pub unread: usize,
+}
+
+impl PlanAction {
+    /// What a verdict about a held pod means for it.
+    pub fn of(verdict: &Verdict<'_>) -> Self {
+        match verdict.action {
+            Action::Place(_) => PlanAction::Release,
+            Action::Hold => PlanAction::UpdateReason(verdict.reason),
+            Action::PassThrough | Action::Deny => PlanAction::RemoveGate(verdict.reason),
+        }
+    }
 }
 
 /// The held pods.
@@ -255,6 +282,15 @@ impl Waitlist {
         self.changed || self.claims.not_considered().is_some()
     }
 
+    /// Keeps of pods in namespaces that have not opted in nothing but their names, once it is certain that these have not.
+    fn drop_unmanaged(&mut self, is_managed: impl Fn(&str) -> bool, now: Moment) {
+        for entry in self.pods.values_mut() {
+            if entry.is_unmanaged(&is_managed, now) && entry.pod.workload.is_some() {
+                entry.pod = Arc::new(entry.pod.by_name());
+            }
+        }
+    }
+
     /// Decides about every held pod whose only gate is ours, in the order of the queue, each on the room that the earlier ones
     /// left; what the placed ones will take is claimed. Goes on where the plan before ran out of comparisons, if it did.
     /// Cost: a decision for each pod, but only one for those that differ in nothing but their age and find no room, for each of
@@ -267,6 +303,7 @@ impl Waitlist {
         is_managed: impl Fn(&str) -> bool,
         now: Now,
     ) -> Plan {
+        self.drop_unmanaged(&is_managed, now.moment);
         let from = self.claims.not_considered();
         let (mut claims, mut steps) = match from {
             Some(_) => ((*self.claims).clone(), std::mem::take(&mut self.steps)),
@@ -308,9 +345,8 @@ impl Waitlist {
         in_order.sort_unstable_by_key(|(queue_key, ..)| *queue_key);
         let begin = in_order.partition_point(|(queue_key, ..)| from.is_some_and(|from| *queue_key < from));
         for (queue_key, entry, workload) in &in_order[begin..] {
-            if !is_managed(&entry.pod.namespace) {
-                planning.remove_unmanaged(entry);
-            } else if !planning.consider(entry, workload, *queue_key) {
+            // The label of the namespace may be seen later than the pod.
+            if is_managed(&entry.pod.namespace) && !planning.consider(entry, workload, *queue_key) {
                 planning.claims.consider_up_to(Some(*queue_key));
                 break;
             }
@@ -321,10 +357,13 @@ impl Waitlist {
             None => vec![],
         };
         unread.sort_unstable_by_key(|entry| (entry.since, &entry.pod.uid));
+        let mut managed_unread = 0;
         for entry in unread {
-            match is_managed(&entry.pod.namespace) {
-                true => planning.consider_unread(entry),
-                false => planning.remove_unmanaged(entry),
+            if is_managed(&entry.pod.namespace) {
+                managed_unread += 1;
+                planning.consider_unread(entry);
+            } else if entry.is_unmanaged(&is_managed, now.moment) {
+                planning.step(entry, PlanAction::RemoveGate(Reason::NotManaged));
             }
         }
         let Planning {
@@ -347,6 +386,7 @@ impl Waitlist {
             held: self.pods.len(),
             oldest: ours.map(|entry| entry.since).min(),
             decisions,
+            unread: managed_unread,
         }
     }
 }
@@ -382,6 +422,11 @@ impl Age {
 }
 
 impl Entry {
+    /// Whether its namespace has not opted in, and would be known if it had.
+    fn is_unmanaged(&self, is_managed: impl Fn(&str) -> bool, now: Moment) -> bool {
+        !is_managed(&self.pod.namespace) && now.since(self.first_seen) >= NAMESPACE_DELAY
+    }
+
     /// The next full second after its age changes what is to be done: where many are held, there is such a moment all the time.
     fn due(&self, config: &Config, is_managed: bool, now: Moment) -> Option<Moment> {
         let moments = Age::ends(&self.pod, config).map(|age| self.since.after(age));
@@ -416,21 +461,11 @@ struct Planning<'p> {
 }
 
 impl<'p> Planning<'p> {
-    /// A pod outside opted-in namespaces.
-    fn remove_unmanaged(&mut self, entry: &Entry) {
-        if self.now.moment.since(entry.first_seen) >= NAMESPACE_DELAY {
-            self.step(entry, PlanAction::RemoveGate(Reason::NotManaged));
-        }
-    }
-
     /// A pod of which nobody here knows what it asks for: it is decided when its time is over, and keeps no room until then.
     fn consider_unread(&mut self, entry: &Entry) {
         self.comparisons = self.comparisons.saturating_add(PER_POD);
-        if entry.pod.has_other_gates {
-            self.update_reason(entry, Reason::HeldForeignGate);
-        } else if !self.ledger.releases(&entry.pod.uid)
-            && self.now.moment.since(entry.since) >= entry.pod.longest(self.config)
-        {
+        let is_overdue = self.now.moment.since(entry.since) >= entry.pod.longest(self.config);
+        if is_overdue && !entry.pod.has_other_gates && !self.ledger.releases(&entry.pod.uid) {
             self.step(entry, PlanAction::Release);
         }
     }

@@ -11,7 +11,7 @@ use crate::units::{Moment, Now};
 use crate::wire::fleet_file;
 
 #[cfg(test)]
-pub(crate) use generated::{fleet, pod};
+pub(crate) use generated::{fleet, huge_pod, pod};
 
 /// The time at which tests decide: midnight, a thousand seconds after the process started.
 pub const NOW: Now = Now {

@@ -158,6 +158,7 @@ fn candidate(name: &str, owner: Option<&str>) -> Candidate {
             name: name.into(),
             resource_version: "7".into(),
             workload,
+            placement: Arc::default(),
             is_replaced: owner.is_some(),
             decision: None,
             reason: None,

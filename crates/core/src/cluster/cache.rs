@@ -70,7 +70,7 @@ pub struct Cache {
     next_node: u32,
     /// Nodes on which pods are assumed.
     assumed_nodes: BTreeSet<NodeId>,
-    pods: HashMap<Arc<str>, PodEntry>,
+    pods: HashMap<Arc<str>, Box<PodEntry>>,
     managed: HashSet<Arc<str>>,
     queues: Queues,
     measured: Measured,

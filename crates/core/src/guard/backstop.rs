@@ -285,6 +285,7 @@ impl Candidate {
         self.contribution == other.contribution
             && self.pod.reason == other.pod.reason
             && self.pod.workload == other.pod.workload
+            && self.pod.placement == other.pod.placement
     }
 
     /// Where it would be sent if it were created again, unless that is where it is; what it takes there is claimed.
@@ -337,7 +338,7 @@ impl Candidate {
         let of_site = |name: &str| snapshot.sites.iter().find(|site| site.name() == name);
         let site = self.contribution.site.as_deref().and_then(of_site);
         let reason = self.pod.reason.as_deref().unwrap_or_default();
-        let workload = self.pod.workload.clone();
+        let workload = self.pod.workload();
         workload.without_placement(self.pod.decision.map(|_| reason), site.map(|site| &*site.definition))
     }
 }

@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::heap;
+
 /// Labels of a node, sorted by key. Clones share them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
@@ -56,13 +58,26 @@ impl NodeConstraints<'_> {
 
     /// The same, independent of the document it was read from.
     pub fn into_owned(self) -> NodeConstraints<'static> {
-        let selector = self.selector.into_iter();
         NodeConstraints {
-            selector: selector.map(|(key, value)| (owned(key), owned(value))).collect(),
-            affinity: self
-                .affinity
-                .map(|terms| terms.into_iter().map(Term::into_owned).collect()),
+            selector: each_owned(self.selector, |(key, value)| (owned(key), owned(value))),
+            affinity: self.affinity.map(|terms| each_owned(terms, Term::into_owned)),
         }
+    }
+
+    /// How much memory is allocated for them.
+    pub fn heap_bytes(&self) -> usize {
+        let of_pair = |(key, value): &(Cow<'_, str>, Cow<'_, str>)| heap::text(key) + heap::text(value);
+        let of_requirement = |requirement: &Requirement<'_>| {
+            let values = requirement.values.iter().map(heap::text).sum::<usize>();
+            heap::text(&requirement.key) + heap::text(&requirement.text) + heap::list(&requirement.values) + values
+        };
+        let of_requirements =
+            |list: &Vec<Requirement<'_>>| heap::list(list) + list.iter().map(of_requirement).sum::<usize>();
+        let of_term = |term: &Term<'_>| of_requirements(&term.expressions) + of_requirements(&term.fields);
+        let of_terms = |terms: &Vec<Term<'_>>| heap::list(terms) + terms.iter().map(of_term).sum::<usize>();
+        heap::list(&self.selector)
+            + self.selector.iter().map(of_pair).sum::<usize>()
+            + self.affinity.as_ref().map_or(0, of_terms)
     }
 
     /// How many comparisons a match against one node takes at most.
@@ -110,16 +125,49 @@ pub struct Term<'a> {
     pub fields: Vec<Requirement<'a>>,
 }
 
+/// Words of constraints that are in most pods: they are not copied.
+const WORDS: [&str; 20] = [
+    "",
+    "Equal",
+    "Exists",
+    "DoesNotExist",
+    "In",
+    "NotIn",
+    "NoSchedule",
+    "NoExecute",
+    "true",
+    "linux",
+    "amd64",
+    "arm64",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "metadata.name",
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
+
 fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
-    Cow::Owned(text.into_owned())
+    match WORDS.iter().find(|word| ***word == *text) {
+        Some(word) => Cow::Borrowed(word),
+        None => Cow::Owned(text.into_owned()),
+    }
+}
+
+/// The list of the same elements, each independent of the document, in a block of its size.
+pub(crate) fn each_owned<T, U>(list: Vec<T>, owned: impl Fn(T) -> U) -> Vec<U> {
+    let mut list: Vec<U> = list.into_iter().map(owned).collect();
+    list.shrink_to_fit();
+    list
 }
 
 impl Term<'_> {
     fn into_owned(self) -> Term<'static> {
-        let owned = |list: Vec<Requirement<'_>>| list.into_iter().map(Requirement::into_owned).collect();
         Term {
-            expressions: owned(self.expressions),
-            fields: owned(self.fields),
+            expressions: each_owned(self.expressions, Requirement::into_owned),
+            fields: each_owned(self.fields, Requirement::into_owned),
         }
     }
 
@@ -209,7 +257,7 @@ impl<'a> Requirement<'a> {
         Requirement {
             key: owned(self.key),
             operator: self.operator,
-            values: self.values.into_iter().map(owned).collect(),
+            values: each_owned(self.values, owned),
             text: owned(self.text),
         }
     }
@@ -351,6 +399,24 @@ impl Toleration<'_> {
             effect: owned(self.effect),
             seconds: self.seconds,
         }
+    }
+
+    /// How much memory is allocated for these, their list included.
+    pub fn heap_bytes(list: &Vec<Self>) -> usize {
+        let texts = |toleration: &Self| {
+            let Self {
+                key,
+                operator,
+                value,
+                effect,
+                ..
+            } = toleration;
+            [key, operator, value, effect]
+                .into_iter()
+                .map(heap::text)
+                .sum::<usize>()
+        };
+        heap::list(list) + list.iter().map(texts).sum::<usize>()
     }
 
     /// Whether it tolerates `taint`.

@@ -9,6 +9,7 @@ use super::constraints::{NodeConstraints, Toleration};
 use super::decision_id::DecisionId;
 use super::slo::{Class, Slo, SloFault};
 use super::workload::Workload;
+use crate::heap;
 use crate::resources::Amounts;
 use crate::units::Micros;
 
@@ -77,6 +78,66 @@ pub struct PodRecord {
     pub undecided: bool,
 }
 
+/// The most bytes that are kept of a pod that has no node or waits behind our gate, whatever its manifest holds.
+pub const MAX_KEPT: usize = 4096;
+
+/// What of that is for a pod whatever its manifest holds: its places in the tables of cache, queue and guards, where they are
+/// emptiest, the structs in them, and its uid.
+pub const BOOKKEEPING: usize = 1920;
+
+/// What a scheduler's name takes beside itself that only one pod carries.
+const SCHEDULER_BYTES: usize = 544;
+
+/// The most bytes of extended resources that are kept of a pod with a node. Each is copied for the sums of that node.
+pub(crate) const MAX_RESOURCES: usize = 1024;
+
+impl PodRecord {
+    /// How many bytes are kept of it at most: by the cache, and by the queue or the backstop if these keep `workload` with the
+    /// constraints and tolerations of the placement, and these texts.
+    pub fn kept_bytes<'t>(&self, workload: Option<&Workload<'_>>, texts: impl IntoIterator<Item = &'t str>) -> usize {
+        let controller = self.controller.as_deref().map_or(0, str::len);
+        let scheduler = self.scheduler.as_deref().filter(|name| *name != DEFAULT_SCHEDULER);
+        let other_domain = self
+            .other_domain_pod
+            .as_ref()
+            .map_or(0, |pod| pod.domain.len() + self.uid.len());
+        // The namespace for the queue and the loop guard, the controller for the cache and the loop guard.
+        BOOKKEEPING
+            + heap::block(self.name.len())
+            + 2 * heap::block(self.namespace.len())
+            + 2 * heap::block(controller)
+            + heap::block(other_domain)
+            + scheduler.map_or(0, |name| heap::block(name.len()) + SCHEDULER_BYTES)
+            + self.request.heap_bytes()
+            + self.placement.as_ref().map_or(0, |placement| placement.heap_bytes())
+            + workload.map_or(0, Workload::heap_bytes)
+            + texts.into_iter().map(|text| heap::block(text.len())).sum::<usize>()
+    }
+
+    /// Drops what is too much to be kept beside these texts: node affinity in any case, then tolerations, then what no node has.
+    pub(crate) fn reduce<'t>(&mut self, texts: impl IntoIterator<Item = &'t str>) {
+        let Some(mut placement) = self.placement.take().map(Arc::unwrap_or_clone) else {
+            return;
+        };
+        let others = self.kept_bytes(None, texts) - self.request.heap_bytes();
+        let rest = MAX_KEPT.saturating_sub(others);
+        placement.is_oversized = true;
+        placement.constraints.affinity = None;
+        if placement.heap_bytes() + self.request.heap_bytes() > rest {
+            placement.tolerations = vec![];
+        }
+        let mut is_nowhere = false;
+        if placement.heap_bytes() > rest {
+            placement.constraints.selector = vec![];
+            is_nowhere = true;
+        }
+        is_nowhere |= self.request.keep(rest - placement.heap_bytes());
+        // An affinity without a term allows no node.
+        placement.constraints.affinity = is_nowhere.then(Vec::new);
+        self.placement = Some(Arc::new(placement));
+    }
+}
+
 /// A pod behind the gate of another domain: nobody releases it, unless edgeward runs with that domain, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherDomainPod {
@@ -97,6 +158,16 @@ pub struct Placement {
     pub constraints: NodeConstraints<'static>,
     /// Tolerations.
     pub tolerations: Vec<Toleration<'static>>,
+    /// Whether more is asked for than is kept: node affinity at least, perhaps tolerations, and the selector, which no node
+    /// carries then. What kube-scheduler will do with such a pod is not known.
+    pub is_oversized: bool,
+}
+
+impl Placement {
+    /// How much memory is allocated for it.
+    pub fn heap_bytes(&self) -> usize {
+        self.constraints.heap_bytes() + Toleration::heap_bytes(&self.tolerations)
+    }
 }
 
 /// Where a pod is in its life, as far as charges go.
@@ -119,14 +190,27 @@ pub struct StuckPod {
     pub name: Box<str>,
     /// `metadata.resourceVersion`: what is found out holds for this version.
     pub resource_version: Box<str>,
-    /// What it asks for, the placement that it carries included.
+    /// What it asks for, but for constraints and tolerations.
     pub workload: Workload<'static>,
+    /// These, the placement that it carries included.
+    pub placement: Arc<Placement>,
     /// Whether it is controlled by a ReplicaSet or a StatefulSet, which creates another in its place.
     pub is_replaced: bool,
     /// The decision that it carries.
     pub decision: Option<DecisionId>,
     /// Why it was decided like that, by its annotation.
     pub reason: Option<Box<str>>,
+}
+
+impl StuckPod {
+    /// What it asks for, the placement that it carries included.
+    pub fn workload(&self) -> Workload<'static> {
+        Workload {
+            constraints: self.placement.constraints.clone(),
+            tolerations: self.placement.tolerations.clone(),
+            ..self.workload.clone()
+        }
+    }
 }
 
 /// A pod that carries our gate, as it was seen.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::heap;
 use crate::keys::Keys;
 use crate::units::Micros;
 use crate::words;
@@ -86,6 +87,28 @@ pub struct SloFault {
     pub allowed: &'static str,
 }
 
+impl SloFault {
+    /// Cuts the value to what is shown of it, and one character more, which is shown as what was cut.
+    pub fn cut(&mut self) {
+        if let Some(value) = &mut self.value
+            && let Some((at, _)) = value.char_indices().nth(SHOWN_CHARS + 1)
+        {
+            value.truncate(at);
+            value.shrink_to_fit();
+        }
+        self.key.shrink_to_fit();
+    }
+
+    /// How much memory is allocated for these, their list included.
+    pub fn heap_bytes(list: &Vec<Self>) -> usize {
+        let texts = |fault: &Self| {
+            let value = fault.value.as_ref().map_or(0, String::capacity);
+            heap::block(fault.key.capacity()) + heap::block(value)
+        };
+        heap::list(list) + list.iter().map(texts).sum::<usize>()
+    }
+}
+
 impl fmt::Display for SloFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
@@ -110,6 +133,27 @@ pub struct Intent {
     pub faults: Vec<SloFault>,
     /// Annotations of the SLO prefix that nothing reads, most likely misspelt; the first few.
     pub unknown_keys: Vec<String>,
+}
+
+impl Intent {
+    /// The same as far as it is decided by: the texts, which are for people alone, are cut to what they are shown.
+    #[must_use]
+    pub fn without_long_texts(self) -> Self {
+        let mut faults = self.faults;
+        faults.iter_mut().for_each(SloFault::cut);
+        faults.shrink_to_fit();
+        Self {
+            faults,
+            unknown_keys: vec![],
+            ..self
+        }
+    }
+
+    /// How much memory is allocated for it.
+    pub fn heap_bytes(&self) -> usize {
+        let keys = self.unknown_keys.iter().map(|key| heap::block(key.capacity()));
+        SloFault::heap_bytes(&self.faults) + heap::list(&self.unknown_keys) + keys.sum::<usize>()
+    }
 }
 
 /// What the pod's `managed` label says.

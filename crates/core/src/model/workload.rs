@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::ties::Ties;
+use crate::heap;
 use crate::keys::Keys;
-use crate::model::constraints::{NodeConstraints, Toleration};
+use crate::model::constraints::{NodeConstraints, Toleration, each_owned};
 use crate::model::decision_id::DecisionId;
 use crate::model::site::SiteDefinition;
 use crate::model::slo::{Intent, Management, Slo};
@@ -58,29 +59,44 @@ pub struct Workload<'a> {
 }
 
 impl Workload<'_> {
-    /// The same, independent of the document it was read from.
+    /// The same, independent of the document it was read from, and without the texts that only a warning about it shows.
     pub fn into_owned(self) -> Workload<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         Workload {
             namespace: owned(self.namespace),
             request: self.request,
             constraints: self.constraints.into_owned(),
-            tolerations: self.tolerations.into_iter().map(Toleration::into_owned).collect(),
+            tolerations: each_owned(self.tolerations, Toleration::into_owned),
             ties: self.ties,
             runtime_class: self.runtime_class,
             priority: self.priority,
             may_preempt: self.may_preempt,
             management: self.management,
-            intent: self.intent,
+            intent: self.intent.map(Intent::without_long_texts),
             bound: self.bound,
             mirror: self.mirror,
             controller: self.controller.map(owned),
             daemonset: self.daemonset,
             shadow: self.shadow,
-            gates: self.gates.into_iter().map(owned).collect(),
+            gates: each_owned(self.gates, owned),
             held: self.held,
             placement: self.placement.map(StatedPlacement::into_owned),
         }
+    }
+
+    /// How much memory is allocated for it.
+    pub fn heap_bytes(&self) -> usize {
+        let placement = self.placement.as_ref();
+        let stated = placement.map_or(0, |stated| heap::text(&stated.decision) + heap::text(&stated.site));
+        heap::text(&self.namespace)
+            + self.request.heap_bytes()
+            + self.constraints.heap_bytes()
+            + Toleration::heap_bytes(&self.tolerations)
+            + self.intent.as_ref().map_or(0, Intent::heap_bytes)
+            + self.controller.as_ref().map_or(0, heap::text)
+            + heap::list(&self.gates)
+            + self.gates.iter().map(heap::text).sum::<usize>()
+            + stated
     }
 
     /// Its SLO priority, as high as its namespace may go; the default of one without SLO.

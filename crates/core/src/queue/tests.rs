@@ -426,28 +426,64 @@ fn pods_without_room_cost_one_decision_for_each_age_and_each_kept_node() {
     assert_eq!(plan.decisions, 2 + 3);
 }
 
+/// The same behind more constraints than are kept.
+fn oversized(mut document: Value) -> Value {
+    let hosts: Vec<_> = (0..2_500).map(|i| format!("e{i}")).collect();
+    document["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "host", "operator": "NotIn", "values": hosts}]}],
+    }}});
+    document
+}
+
 #[test]
-fn a_pod_of_too_many_constraints_takes_no_plan_from_the_others() {
-    let heavy = |name: &str, values: usize| {
-        let mut heavy = held(name, 400, 9, 9).document();
-        let hosts: Vec<_> = (0..values).map(|i| format!("e{i}")).collect();
-        heavy["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [{"matchExpressions": [{"key": "host", "operator": "NotIn", "values": hosts}]}],
-        }}});
-        read(&heavy)
-    };
-    let considered = |values: usize| {
+fn a_pod_that_is_not_kept_takes_no_plan_and_no_room_from_the_others_and_is_due_at_its_limit() {
+    let heavy = |seconds| read(&oversized(held("heavy", 400, 9, seconds).document()));
+    assert!(heavy(299).workload.is_none());
+    let plan = |seconds| {
         let mut waitlist = waitlist(&[held("first", 400, 9, 10), held("last", 500, 5, 1)]);
-        waitlist.apply(heavy("heavy", values), NOW);
-        // For two that have no constraints.
-        waitlist.budget = 600;
-        let plan = plan_with(&mut waitlist, &fleet(&[1_000; 200]), &Ledger::default());
-        assert_eq!(steps(&plan), [], "none loses its gate");
-        (plan.decisions, waitlist.claims().not_considered().is_some())
+        waitlist.apply(heavy(seconds), NOW);
+        let plan = plan_with(&mut waitlist, &fleet(&[0]), &Ledger::default());
+        assert_eq!((plan.held, plan.decisions, plan.unread), (3, 2, 1));
+        assert_eq!(claims(&waitlist).keys().collect::<Vec<_>>(), ["first", "last"]);
+        let is_soon = |due: Moment| due <= NOW.moment.after(Micros::from_secs(1));
+        assert!(seconds > 299 || waitlist.due.is_some_and(is_soon), "{:?}", waitlist.due);
+        steps(&plan).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
     };
-    // Half a million comparisons with two hundred nodes.
-    assert_eq!(considered(2_499), (1, true));
-    assert_eq!(considered(2_500), (3, false));
+    assert_eq!(plan(299), ["first", "last"]);
+    assert_eq!(plan(300), ["first", "last", "heavy"]);
+}
+
+#[test]
+fn of_a_pod_outside_opted_in_namespaces_the_name_is_kept() {
+    let mut document = held("p", 400, 5, 0).document();
+    document["metadata"]["namespace"] = json!("elsewhere");
+    let mut waitlist = Waitlist::default();
+    waitlist.apply(read(&document), NOW);
+    let plan = |waitlist: &mut Waitlist, seconds, managed: &str| {
+        let now = NOW.at(NOW.moment.after(Micros::from_secs(seconds)));
+        let snapshot = testkit::snapshot(&fleet(&[0]));
+        let (ledger, config) = (Ledger::default(), Config::default());
+        let plan = waitlist.plan(&snapshot, &ledger, &config, |namespace| namespace == managed, now);
+        steps(&plan).into_iter().map(|(_, action)| action).collect::<Vec<_>>()
+    };
+    let is_whole = |waitlist: &Waitlist| waitlist.pods["p"].pod.workload.is_some();
+    let not_managed = [PlanAction::RemoveGate(Reason::NotManaged)];
+    // The label of its namespace may be seen late.
+    assert_eq!(plan(&mut waitlist, 4, "shop"), []);
+    assert!(is_whole(&waitlist));
+    assert_eq!(plan(&mut waitlist, 5, "shop"), not_managed);
+    assert!(!is_whole(&waitlist));
+    // Whatever changes about it.
+    waitlist.apply(read(&document), NOW.at(NOW.moment.after(Micros::from_secs(6))));
+    assert_eq!(plan(&mut waitlist, 6, "shop"), not_managed);
+    assert!(!is_whole(&waitlist));
+    // Its namespace opts in, before anybody removed the gate: it is due when its class may be held no longer.
+    assert_eq!(plan(&mut waitlist, 299, "elsewhere"), []);
+    assert_eq!(plan(&mut waitlist, 300, "elsewhere"), [PlanAction::Release]);
+    // Seen again, it has its place.
+    waitlist.apply(read(&document), NOW.at(NOW.moment.after(Micros::from_secs(10))));
+    assert_eq!(plan(&mut waitlist, 10, "elsewhere"), [PlanAction::Release]);
+    assert!(is_whole(&waitlist));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use proptest::sample::select;
 use serde_json::Value;
 
 pub(crate) use fleets::fleet;
-pub(crate) use pods::pod;
+pub(crate) use pods::{huge_pod, pod};
 
 /// A strategy that drops absent members, so that every field is sometimes missing.
 fn object(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {

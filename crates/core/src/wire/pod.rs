@@ -6,6 +6,7 @@
 mod decided;
 mod fields;
 mod finished;
+mod partial;
 mod record;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ use fields::{Container, NodeSelectorRequirement, Resources, Spec};
 pub use decided::ObservedDecision;
 pub(crate) use fields::Quantities;
 pub use fields::{Pod, StringMap, Text};
+pub use record::read_record;
 
 /// The places of a pod that a patch adds to, as far as they exist.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +54,12 @@ pub struct Unresolved {
     /// It names a PriorityClass, whose value is not in the pod.
     pub priority_class: bool,
 }
+
+/// The longest name of an object.
+const LONGEST_NAME: usize = 253;
+
+/// Longer than the uid of any object.
+const LONGEST_UID: usize = 64;
 
 /// What the API server gives a pod that states none.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
@@ -193,7 +201,7 @@ impl<'a> Pod<'a> {
             intent,
             bound: self.spec.node_name.as_ref().is_some_and(|name| !name.is_empty()),
             mirror: self.is_mirror(),
-            controller: self.controller().and_then(|owner| Some(owner.uid.as_ref()?.0.clone())),
+            controller: self.controller_uid().map(|uid| uid.0.clone()),
             daemonset: self.is_of_daemonset(),
             shadow: self.is_shadow(),
             gates: self
@@ -242,12 +250,19 @@ impl<'a> Pod<'a> {
         owners.into_iter().find(|owner| owner.controller == Some(true))
     }
 
+    /// The uid of its controller, unless it is longer than any: each is a UUID.
+    fn controller_uid(&self) -> Option<&Text<'a>> {
+        let uid = self.controller()?.uid.as_ref();
+        uid.filter(|uid| uid.len() <= LONGEST_UID)
+    }
+
     fn stated_placement(&self, keys: &Keys) -> Option<StatedPlacement<'a>> {
         let annotations = self.annotations()?;
         let id = annotations.get(&keys.decision_id).filter(|id| !id.is_empty())?;
+        let name = |key| annotations.cow(key).filter(|name| name.len() <= LONGEST_NAME);
         Some(StatedPlacement {
-            decision: annotations.cow(&keys.decision)?,
-            site: annotations.cow(&keys.site)?,
+            decision: name(&keys.decision)?,
+            site: name(&keys.site)?,
             id: DecisionId::parse(id),
             at: annotations.get(&keys.timestamp)?.parse().ok()?,
         })

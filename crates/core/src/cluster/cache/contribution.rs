@@ -60,7 +60,10 @@ impl Cache {
         let fits = match unbound.state {
             SchedulingState::WaitsForRoom => false,
             SchedulingState::ClosesSite => true,
-            SchedulingState::Assumed | SchedulingState::New | SchedulingState::WaitsForScheduler => return None,
+            SchedulingState::Assumed
+            | SchedulingState::New
+            | SchedulingState::WaitsForScheduler
+            | SchedulingState::Oversized => return None,
         };
         Some(Contribution {
             site: unbound.site.map(|at| self.sites[at].site.name().into()),
@@ -76,7 +79,7 @@ impl Cache {
             return;
         }
         let is_there =
-            |pod: &&PodEntry| pod.phase != crate::model::pod_record::Phase::Finished && pod.terminating.is_none();
+            |pod: &&Box<PodEntry>| pod.phase != crate::model::pod_record::Phase::Finished && pod.terminating.is_none();
         for pod in self.pods.values().filter(is_there) {
             let Some(uid) = &pod.controller else { continue };
             if let Some(count) = controllers.get(&pod.namespace, uid).copied() {

@@ -31,11 +31,11 @@ impl Cache {
         }
         let scheduler = record.scheduler.as_deref().map(|name| self.shared(name));
         if let Some(scheduler) = &scheduler {
-            self.observe_scheduler(scheduler, record, old.as_ref(), now);
+            self.observe_scheduler(scheduler, record, old.as_deref(), now);
         }
         let terminating = record
             .terminating
-            .map(|by| self.termination(record, by, old.as_ref(), now));
+            .map(|by| self.termination(record, by, old.as_deref(), now));
         // One that is over charges nothing, and makes no node known.
         let node = record.node.as_deref().and_then(|name| match record.phase {
             Phase::Finished => self.names.get(name).copied(),
@@ -199,7 +199,7 @@ impl Cache {
     fn insert_pod(&mut self, uid: Arc<str>, mut entry: PodEntry) {
         self.charge_pod(&uid, &entry);
         self.count(&mut entry);
-        self.pods.insert(uid, entry);
+        self.pods.insert(uid, Box::new(entry));
     }
 
     /// Charges the node that the pod says it charges.

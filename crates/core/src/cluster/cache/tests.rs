@@ -1,4 +1,5 @@
 mod events;
+mod oversized;
 
 use serde_json::{Value, json};
 

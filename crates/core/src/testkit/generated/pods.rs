@@ -202,6 +202,75 @@ fn affinity() -> BoxedStrategy<Value> {
         .boxed()
 }
 
+/// Pods that exist, each of whose parts has a few members or very many.
+pub(crate) fn huge_pod() -> BoxedStrategy<Value> {
+    let count = || prop_oneof![3 => 0_usize..3, 2 => 3_usize..40, 1 => 40_usize..3_000];
+    let length = || prop_oneof![2 => 1_usize..40, 1 => 40_usize..254, 1 => Just(60_000_usize)];
+    let counts = (
+        count(),
+        count(),
+        count(),
+        count(),
+        count(),
+        count(),
+        count(),
+        0_usize..7,
+    );
+    let lengths = (length(), length(), length(), length(), length());
+    let kinds = (pod(), option::of(Just("n1")), any::<bool>(), any::<bool>());
+    (kinds, counts, lengths)
+        .prop_map(|((pod, node, is_held, is_refused), counts, lengths)| {
+            let (selector, terms, values, tolerations, resources, gates, unknown, faults) = counts;
+            let (controller, scheduler, id, reason, explain) = lengths;
+            let text = |length: usize| "x".repeat(length);
+            let some = |count: usize, of: &dyn Fn(usize) -> Value| (0..count).map(of).collect::<Vec<_>>();
+            let map = |count: usize, of: &dyn Fn(usize) -> (String, Value)| Value::Object((0..count).map(of).collect());
+            let term = |i: usize| {
+                let values = some(values.min(30_000 / terms.max(1)), &|i| json!(format!("value-{i}")));
+                json!({"matchExpressions": [{"key": format!("key-{i}"), "operator": "In", "values": values}]})
+            };
+            let toleration = |i: usize| json!({"key": format!("taint-{i}"), "operator": "Exists", "effect": "NoSchedule"});
+            let mut gates = some(gates, &|i| json!({"name": format!("example.com/gate-{i}")}));
+            if is_held {
+                gates.push(json!({"name": "scheduling.example.io/awaiting-capacity"}));
+            }
+            let mut annotations = map(unknown, &|i| (format!("slo.example.io/unknown-{i}"), json!(text(i % 60))));
+            for key in ["class", "deadlineMs", "latencyTargetMs", "priority", "offloadAllowed", "processingMs"].iter().take(faults) {
+                annotations[format!("slo.example.io/{key}")] = json!(text(40_000));
+            }
+            for (key, value) in [("decision-id", text(id)), ("reason", text(reason)), ("explain", text(explain)), ("site", text(id))] {
+                annotations[format!("scheduling.example.io/{key}")] = json!(value);
+            }
+            let mut pod = pod;
+            let metadata = json!({
+                "uid": "b2cba453-496d-4735-8d8b-e213408543e6", "name": text(scheduler.min(253)), "namespace": "shop",
+                "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "ownerReferences": [{"controller": true, "uid": text(controller), "kind": text(controller), "name": text(controller)}],
+                "annotations": with_members(json!({"slo.example.io/class": "batch"}), annotations),
+            });
+            pod["metadata"] = with_members(or_object(&pod["metadata"]), metadata);
+            let spec = json!({
+                "nodeName": node.filter(|_| gates.is_empty()), "schedulerName": text(scheduler.min(253)),
+                "nodeSelector": map(selector, &|i| (format!("label-{i}"), json!("value"))), "schedulingGates": gates,
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": some(terms, &term)}}},
+                "tolerations": some(tolerations, &toleration),
+            });
+            pod["spec"] = with_members(or_object(&pod["spec"]), spec);
+            let requests = map(resources, &|i| (format!("example.com/resource-{i}"), json!("1")));
+            pod["spec"]["containers"] = json!([{"resources": {"requests": with_members(json!({"cpu": "100m"}), requests)}}]);
+            if is_refused {
+                let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"});
+                pod["status"] = json!({"phase": "Pending", "conditions": [condition]});
+            }
+            pod
+        })
+        .boxed()
+}
+
+fn or_object(value: &Value) -> Value {
+    if value.is_object() { value.clone() } else { json!({}) }
+}
+
 /// Pods of every shape that the API server could send, and some that it could not.
 pub(crate) fn pod() -> BoxedStrategy<Value> {
     let metadata = full_object(vec![

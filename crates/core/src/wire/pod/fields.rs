@@ -93,6 +93,12 @@ impl<'a> StringMap<'a> {
     }
 }
 
+impl<'a> From<Vec<(Text<'a>, Text<'a>)>> for StringMap<'a> {
+    fn from(entries: Vec<(Text<'a>, Text<'a>)>) -> Self {
+        Self(entries)
+    }
+}
+
 /// Reads a map into a list of pairs.
 struct Pairs<K, V>(Vec<(K, V)>);
 
@@ -173,6 +179,9 @@ pub struct Pod<'a> {
     /// Annotations that count as its own: see [`Pod::inherit`].
     #[serde(skip)]
     pub(super) inherited: Vec<(String, String)>,
+    /// Whether fields were left out that others are read of: see [`Pod::in_part`].
+    #[serde(skip)]
+    pub(super) is_partial: bool,
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]

@@ -6,14 +6,29 @@ use std::sync::Arc;
 
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
-use crate::model::pod_record::{DEFAULT_SCHEDULER, HeldPod, OtherDomainPod, Phase, Placement, PodRecord, StuckPod};
+use crate::model::pod_record::{
+    DEFAULT_SCHEDULER, HeldPod, MAX_KEPT, MAX_RESOURCES, OtherDomainPod, Phase, Placement, PodRecord, StuckPod,
+};
 use crate::model::slo::Management;
+use crate::model::workload::Workload;
 use crate::wire::counted;
 use crate::wire::pod::fields::{Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, Status};
-use crate::wire::pod::{Pod, ResourceList, Text, Toleration};
+use crate::wire::pod::{LONGEST_NAME, Pod, ResourceList, Text};
 
-/// The longest name of an object.
-const LONGEST_NAME: usize = 253;
+/// The longest text that is kept of an annotation of ours.
+const LONGEST_WORD: usize = 64;
+
+/// What is kept of the pod that exists whose JSON this is: of one with more in its lists and maps than is ever read of one
+/// that is placed, what can be read [in part](Pod::in_part). `None` for one without uid or namespace, which no API server sends.
+///
+/// # Errors
+/// It is no pod, or has more in its lists and maps than any API server takes.
+pub fn read_record(json: &str, keys: &Keys) -> Result<Option<PodRecord>, counted::Error> {
+    match Pod::from_json(json).and_then(|pod| pod.record(json, keys)) {
+        Err(counted::Error::TooMany(_)) => Pod::in_part(json)?.record(json, keys),
+        read => read,
+    }
+}
 
 impl<'a> Pod<'a> {
     /// What is kept of a pod that exists, which was read from `json`; `None` for one without uid or namespace, which no API
@@ -24,60 +39,121 @@ impl<'a> Pod<'a> {
     /// The status cannot be read, or has more in its lists and maps than [`counted::LIMIT`].
     pub fn record(&self, json: &str, keys: &Keys) -> Result<Option<PodRecord>, counted::Error> {
         let status = self.status()?;
-        let record = self.record_with(&status, keys).map(|record| PodRecord {
-            held: self.held(json, keys).map(Arc::new),
-            stuck: self.stuck(&record, keys).map(Arc::new),
-            undecided: record.decision.is_none() && !self.was_gate_removed(keys) && self.is_for_us(keys),
-            ..record
-        });
-        Ok(record)
+        let Some(mut record) = self.record_with(&status, keys) else {
+            return Ok(None);
+        };
+        record.undecided = record.decision.is_none() && !self.was_gate_removed(keys) && self.is_for_us(keys);
+        let is_held = self.is_held(keys);
+        if is_held || record.node.is_none() {
+            self.complete(&mut record, is_held, json, keys);
+        } else {
+            record.request.keep(MAX_RESOURCES);
+        }
+        Ok(Some(record))
     }
 
-    /// The pod as the waitlist keeps it, if it waits behind our gate.
-    fn held(&self, json: &str, keys: &Keys) -> Option<HeldPod> {
-        let metadata = self.metadata.as_ref()?;
-        let is_held = self.gate(&keys.gate).is_some() && metadata.deletion_timestamp.is_none();
-        is_held.then_some(())?;
-        let namespace = metadata.namespace.as_deref()?;
-        let workload = self.workload(Cow::Borrowed(namespace), keys).into_owned();
+    /// Completes the record of a pod that has no node or waits behind our gate, with no more than is kept of one. How much that is
+    /// does not depend on its status: what the backstop keeps of it once it is stuck counts from the start.
+    fn complete(&self, record: &mut PodRecord, is_held: bool, json: &str, keys: &Keys) {
+        let namespace = record.namespace.clone();
+        let mut workload = self.workload(Cow::Borrowed(&*namespace), keys).into_owned();
+        record.placement = Some(Arc::new(Placement {
+            constraints: std::mem::take(&mut workload.constraints),
+            tolerations: std::mem::take(&mut workload.tolerations),
+            is_oversized: false,
+        }));
+        let version = self
+            .resource_version()
+            .map_or("", |version| start(version, LONGEST_NAME));
+        let reason = self.annotation(&keys.reason).map(|reason| start(reason, LONGEST_WORD));
+        let texts = [version, reason.unwrap_or_default()];
+        let queued = Some(&workload).filter(|workload| is_held || workload.intent.is_some());
+        if self.is_partial || record.kept_bytes(queued, texts) > MAX_KEPT {
+            record.reduce(texts);
+        }
+        let whole = record.placement.clone().filter(|placement| !placement.is_oversized);
+        if is_held {
+            record.held = Some(Arc::new(self.held(
+                record,
+                json,
+                workload,
+                whole.as_deref(),
+                texts,
+                keys,
+            )));
+        } else if let Some(placement) = whole {
+            record.stuck = self.stuck(record, workload, placement, keys).map(Arc::new);
+        }
+    }
+
+    /// Whether it waits behind our gate.
+    fn is_held(&self, keys: &Keys) -> bool {
+        let metadata = self.metadata.as_ref();
+        self.gate(&keys.gate).is_some()
+            && metadata.is_some_and(|metadata| {
+                let is_named = metadata.name.is_some() && metadata.resource_version.is_some();
+                is_named && metadata.deletion_timestamp.is_none()
+            })
+    }
+
+    /// The pod as the waitlist keeps it: what it asks for only with its whole placement.
+    fn held(
+        &self,
+        record: &PodRecord,
+        json: &str,
+        workload: Workload<'static>,
+        whole: Option<&Placement>,
+        [version, reason]: [&str; 2],
+        keys: &Keys,
+    ) -> HeldPod {
         let mut gates = DefaultHasher::new();
         workload.gates.hash(&mut gates);
-        Some(HeldPod {
-            uid: metadata.uid.as_deref()?.into(),
-            namespace: namespace.into(),
-            name: metadata.name.as_deref()?.into(),
-            resource_version: metadata.resource_version.as_deref()?.into(),
+        HeldPod {
+            uid: (&*record.uid).into(),
+            namespace: record.namespace.clone(),
+            name: record.name.clone(),
+            resource_version: version.into(),
             json: json.into(),
             class: workload.intent.as_ref().map(|intent| intent.slo.class),
             gates: gates.finish(),
             has_other_gates: workload.has_other_gates(keys),
-            workload: Some(workload),
-            created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
+            workload: whole.map(|whole| Workload {
+                constraints: whole.constraints.clone(),
+                tolerations: whole.tolerations.clone(),
+                ..workload
+            }),
+            created: record.created,
             stated: self.annotation(&keys.timestamp).and_then(|at| at.parse().ok()),
-            reason: self.annotation(&keys.reason).map(Box::from),
-        })
+            reason: self.annotation(&keys.reason).map(|_| reason.into()),
+        }
     }
 
     fn other_domain_pod(&self, keys: &Keys) -> Option<OtherDomainPod> {
         let domain = self.gates().find_map(|gate| keys.other_domain(gate))?;
         let metadata = self.metadata.as_ref()?;
-        metadata.deletion_timestamp.is_none().then_some(())?;
-        Some(OtherDomainPod {
-            namespace: metadata.namespace.as_deref()?.into(),
-            name: metadata.name.as_deref()?.into(),
-            uid: metadata.uid.as_deref()?.into(),
+        let is_known = metadata.deletion_timestamp.is_none() && domain.len() <= LONGEST_NAME;
+        let name = |text: &Option<Text<'a>>| text.as_deref().map(|text| start(text, LONGEST_NAME).into());
+        is_known.then_some(OtherDomainPod {
+            namespace: name(&metadata.namespace)?,
+            name: name(&metadata.name)?,
+            uid: name(&metadata.uid)?,
             domain: domain.into(),
         })
     }
 
     /// The pod as the backstop keeps it, if kube-scheduler has found no node for it, and nothing keeps it from trying again. Not if
     /// it was held and lost the gate undecided: so would the one in its place.
-    fn stuck(&self, record: &PodRecord, keys: &Keys) -> Option<StuckPod> {
+    fn stuck(
+        &self,
+        record: &PodRecord,
+        workload: Workload<'static>,
+        placement: Arc<Placement>,
+        keys: &Keys,
+    ) -> Option<StuckPod> {
         let is_stuck = record.unschedulable.is_some() && record.node.is_none() && record.phase == Phase::Pending;
         if !is_stuck || record.gated || record.terminating.is_some() || self.was_gate_removed(keys) {
             return None;
         }
-        let workload = self.workload(Cow::Borrowed(&record.namespace), keys).into_owned();
         workload.intent.as_ref()?;
         let is_replaced = |owner: &OwnerReference<'_>| {
             owner.api_version == "apps/v1" && (owner.kind == "ReplicaSet" || owner.kind == "StatefulSet")
@@ -85,11 +161,14 @@ impl<'a> Pod<'a> {
         Some(StuckPod {
             uid: (&*record.uid).into(),
             name: record.name.clone(),
-            resource_version: self.resource_version()?.into(),
+            resource_version: start(self.resource_version()?, LONGEST_NAME).into(),
             is_replaced: self.controller().is_some_and(is_replaced),
             decision: record.decision.as_deref().and_then(DecisionId::parse),
-            reason: self.annotation(&keys.reason).map(Box::from),
+            reason: self
+                .annotation(&keys.reason)
+                .map(|reason| start(reason, LONGEST_WORD).into()),
             workload,
+            placement,
         })
     }
 
@@ -109,7 +188,7 @@ impl<'a> Pod<'a> {
     pub(super) fn status(&self) -> Result<Status<'a>, counted::Error> {
         let status = self
             .status
-            .map(|status| counted::from_str::<Option<_>>(status.get(), counted::LIMIT));
+            .map(|status| counted::from_str::<Option<_>>(status.get(), self.limit()));
         Ok(status.transpose()?.flatten().unwrap_or_default())
     }
 
@@ -118,7 +197,7 @@ impl<'a> Pod<'a> {
         let owner = self.controller();
         let text = |text: &Option<Text<'a>>| {
             let text = text.as_deref().filter(|text| !text.is_empty())?;
-            Some(Box::<str>::from(text))
+            Some(Box::<str>::from(start(text, LONGEST_NAME)))
         };
         let (_, intent) = self.slo(keys);
         let node = text(&self.spec.node_name);
@@ -129,17 +208,24 @@ impl<'a> Pod<'a> {
         };
         Some(PodRecord {
             uid: text(&metadata.uid)?,
-            name: self.name().into(),
+            name: start(self.name(), LONGEST_NAME).into(),
             namespace: text(&metadata.namespace)?,
-            controller: owner.and_then(|owner| text(&owner.uid)),
-            controller_name: owner.map(|owner| format!("{} {}", &*owner.kind, &*owner.name).into()),
+            controller: self
+                .controller_uid()
+                .filter(|uid| !uid.is_empty())
+                .map(|uid| (&**uid).into()),
+            controller_name: owner.map(|owner| {
+                let [kind, name] = [&owner.kind, &owner.name].map(|text| start(text, LONGEST_NAME));
+                format!("{kind} {name}").into()
+            }),
             created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
             scheduler: self.scheduler().map(Box::from),
             nominated: text(&status.nominated_node_name),
             request: self.charged_request(status).amounts(),
             priority: self.spec.priority.unwrap_or(0),
             may_preempt: self.spec.may_preempt(),
-            placeholder_grace: intent.is_none().then(|| self.spec.grace()),
+            // Of one that is read in part nobody knows whether it states one.
+            placeholder_grace: (intent.is_none() && !self.is_partial).then(|| self.spec.grace()),
             slo: intent
                 .as_ref()
                 .filter(|intent| intent.class_known)
@@ -151,9 +237,11 @@ impl<'a> Pod<'a> {
             disrupted: status.is_disrupted(),
             gated: self.gates().next().is_some(),
             unschedulable: status.unschedulable(),
-            decision: self.annotation(&keys.decision_id).map(Box::from),
+            decision: self
+                .annotation(&keys.decision_id)
+                .map(|id| start(id, LONGEST_WORD).into()),
             decided: self.decided(intent.as_ref(), keys).map(Box::new),
-            placement: node.is_none().then(|| Arc::new(self.placement())),
+            placement: None,
             held: None,
             other_domain_pod: self.other_domain_pod(keys).map(Box::new),
             stuck: None,
@@ -171,13 +259,6 @@ impl<'a> Pod<'a> {
         (name.len() <= LONGEST_NAME && name.bytes().all(is_of_names)).then_some(name)
     }
 
-    fn placement(&self) -> Placement {
-        Placement {
-            constraints: self.spec.constraints().into_owned(),
-            tolerations: self.tolerations().cloned().map(Toleration::into_owned).collect(),
-        }
-    }
-
     /// The effective request of a pod that exists: as [`Pod::request`], but a container that is being resized in place
     /// counts with the most of what it asks for, was promised and has.
     ///
@@ -193,6 +274,11 @@ impl<'a> Pod<'a> {
             of_pod.and_then(|stated| status.effective(Some(stated), &status.resources, &status.allocated_resources)),
         )
     }
+}
+
+/// The text up to this length.
+fn start(text: &str, length: usize) -> &str {
+    &text[..text.floor_char_boundary(length)]
 }
 
 impl<'a> Status<'a> {

@@ -321,7 +321,7 @@ impl Fixture {
             let site = &snapshot.sites[at];
             let published: Vec<_> = site.nodes().map(|node| Arc::clone(&node.name)).collect();
             assert_eq!(published, names, "{}", entry.site.name());
-            let is_guessed = |pod: &&PodEntry| {
+            let is_guessed = |pod: &&Box<PodEntry>| {
                 let node = pod.charged.and_then(|id| cache.nodes.get(&id));
                 let unbound = pod.unbound.as_ref().filter(|unbound| unbound.nominated.is_none());
                 unbound.is_some() && node.is_some_and(|node| node.site == Some(at)) && pod.slo.is_some()
@@ -376,6 +376,7 @@ impl Fixture {
                 SchedulingState::WaitsForScheduler => {
                     assert!(!fitting.is_empty() && pod.charged.is_none() && !is_expected, "{uid}");
                 }
+                SchedulingState::Oversized => panic!("{uid}"),
                 SchedulingState::ClosesSite => {
                     assert!(!fitting.is_empty() && pod.charged.is_none() && !is_retried, "{uid}");
                 }

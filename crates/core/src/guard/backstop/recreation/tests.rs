@@ -30,6 +30,7 @@ fn candidate(owner: &str, since: i64, siblings: u32, is_replaced: bool) -> Candi
             name: "p".into(),
             resource_version: "1".into(),
             workload: workload.into_owned(),
+            placement: Arc::default(),
             is_replaced,
             decision: None,
             reason: None,

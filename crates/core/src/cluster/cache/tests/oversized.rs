@@ -1,0 +1,199 @@
+//! Pods of which not all is kept.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::cluster::cache::entry::Unbound;
+use crate::heap;
+use crate::model::pod_record::{BOOKKEEPING, HeldPod, MAX_KEPT, Placement, StuckPod};
+use crate::placement::decide::decide;
+use crate::placement::room::Room;
+use crate::testkit;
+use crate::wire::pod::read_record;
+
+/// A term with so many values of a label, which no node has.
+fn affinity(values: usize) -> Value {
+    let values: Vec<_> = (0..values).map(|i| format!("value-{i}")).collect();
+    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "NotIn", "values": values}]}],
+    }}})
+}
+
+fn apply(fixture: &mut Fixture, pod: &Value) {
+    let record = read_record(&pod.to_string(), &Keys::new("example.io"))
+        .unwrap()
+        .unwrap();
+    fixture.cache.apply_pod(&record, None, fixture.now);
+}
+
+#[test]
+fn an_oversized_pod_charges_by_its_request_and_selector_until_it_is_refused() {
+    // Read in whole and kept in part; and read in part.
+    for values in [500, 340_000] {
+        let huge = |pod| with(pod, "/spec/affinity", affinity(values));
+        let mut fixture = Fixture::new();
+        fixture.node(&edge_node("a", 1000));
+        fixture.node(&edge_node("b", 4000));
+        let elsewhere = with(pod("other", 300), "/spec/nodeSelector", json!({"zone": "nowhere"}));
+        apply(&mut fixture, &huge(elsewhere));
+        assert_eq!(fixture.used(), [0, 0]);
+        apply(&mut fixture, &huge(pod("1", 500)));
+        assert_eq!(fixture.used(), [0, 500], "as any pod that nobody has spoken of");
+        apply(&mut fixture, &huge(unschedulable(pod("1", 500), "no")));
+        fixture.wait(30);
+        assert_eq!(fixture.used(), [0, 0]);
+        assert_eq!((fixture.waiting(), fixture.closed()), (0, vec![]));
+        // More room is no reason for us to think that it comes.
+        fixture.node(&edge_node("c", 4000));
+        assert_eq!(fixture.used(), [0, 0, 0]);
+        assert_eq!((fixture.waiting(), fixture.closed()), (0, vec![]));
+        let nominated = unschedulable(pod("1", 500), "no");
+        apply(
+            &mut fixture,
+            &huge(with(nominated, "/status/nominatedNodeName", "c".into())),
+        );
+        assert_eq!(fixture.used(), [0, 0, 500]);
+        apply(&mut fixture, &huge(bound(pod("1", 500), "a")));
+        assert_eq!(fixture.used(), [500, 0, 0]);
+    }
+}
+
+#[test]
+fn a_pod_that_no_node_has_labels_or_resources_for_charges_when_it_is_bound() {
+    let labels: serde_json::Map<_, _> = (0..2_000).map(|i| (format!("label-{i}"), json!("value"))).collect();
+    let requests: serde_json::Map<_, _> = (0..2_000)
+        .map(|i| (format!("example.com/r-{i:04}"), json!("1")))
+        .collect();
+    let selecting = with(pod("1", 500), "/spec/nodeSelector", labels.into());
+    let mut requesting = pod("1", 500);
+    requesting["spec"]["containers"][0]["resources"]["requests"]
+        .as_object_mut()
+        .unwrap()
+        .extend(requests);
+    for pod in [selecting, requesting] {
+        let mut fixture = Fixture::new();
+        let mut node = edge_node("a", 4000);
+        node["status"]["allocatable"]["example.com/r-0000"] = "1".into();
+        fixture.node(&node);
+        apply(&mut fixture, &pod);
+        assert_eq!(fixture.used(), [0]);
+        apply(&mut fixture, &unschedulable(pod.clone(), "no"));
+        fixture.wait(30);
+        assert_eq!((fixture.waiting(), fixture.closed()), (0, vec![]));
+        let is_requesting = pod["spec"]["nodeSelector"]["label-0"].is_null();
+        apply(&mut fixture, &bound(pod, "a"));
+        let snapshot = fixture.publish();
+        let used = &snapshot.sites[0].nodes().next().unwrap().used;
+        assert_eq!(
+            (used.cpu.0, used.scalar("example.com/r-0000")),
+            (500, i64::from(is_requesting))
+        );
+        assert!(used.heap_bytes() <= 1_024);
+    }
+}
+
+#[test]
+fn what_is_kept_beside_the_manifest_is_bounded() {
+    // A table is least full behind its growth: 7 of 16 places are taken.
+    let place = |bytes: usize| (bytes + 1) * 16 / 7;
+    let shared = |bytes: usize| heap::block(16 + bytes);
+    let uid = shared(36);
+    // An entry of a tree of which half the places are taken.
+    let entry = |bytes: usize| 2 * bytes;
+    let cache = place(24) + heap::block(size_of::<PodEntry>()) + uid + place(16) + entry(32) + entry(40);
+    let unbound = heap::block(size_of::<Unbound>()) + shared(size_of::<Placement>());
+    let loop_guard = place(16 + 48) + heap::block(36);
+    let backstop = place(16 + 16) + shared(size_of::<StuckPod>()) + uid;
+    let queue = place(16 + 24) + shared(size_of::<HeldPod>()) + uid;
+    let most = cache + loop_guard + queue.max(unbound + backstop);
+    assert!(most <= BOOKKEEPING, "{most}");
+    assert!(BOOKKEEPING - most < 256, "{most}");
+}
+
+proptest! {
+    #[test]
+    fn what_is_kept_of_a_pod_is_bounded(pod in testkit::huge_pod()) {
+        let text = pod.to_string();
+        let record = read_record(&text, &Keys::new("example.io")).unwrap().unwrap();
+        let held = record.held.as_deref().map(|held| (held.workload.clone(), &held.resource_version, &held.reason));
+        let stuck = record.stuck.as_deref().map(|stuck| (Some(stuck.workload.clone()), &stuck.resource_version, &stuck.reason));
+        let (mut workload, version, reason) = held.or(stuck).map_or((None, "", ""), |(workload, version, reason)| {
+            (workload, &**version, reason.as_deref().unwrap_or_default())
+        });
+        // Those of a held pod are not kept by the cache as well.
+        if let Some(workload) = &mut workload {
+            (workload.constraints, workload.tolerations) = Default::default();
+        }
+        let kept = record.kept_bytes(workload.as_ref(), [version, reason]);
+        prop_assert!(kept <= MAX_KEPT, "{kept}");
+        let request = Pod::in_part(&text).unwrap().request().amounts();
+        prop_assert_eq!((record.request.cpu, record.request.memory), (request.cpu, request.memory));
+        let is_oversized = record.placement.as_ref().is_some_and(|placement| placement.is_oversized);
+        prop_assert!(!is_oversized || record.stuck.is_none());
+        prop_assert!(!is_oversized || record.held.is_none_or(|held| held.workload.is_none()));
+    }
+
+    #[test]
+    fn of_most_pods_everything_is_kept(pod in testkit::pod()) {
+        let mut pod = pod;
+        let read = Pod::from_json(&pod.to_string()).map(|_| ());
+        prop_assume!(read.is_ok());
+        if !pod["metadata"].is_object() {
+            pod["metadata"] = json!({});
+        }
+        pod["metadata"]["uid"] = "u".into();
+        pod["metadata"]["namespace"] = "shop".into();
+        let text = pod.to_string();
+        let keys = Keys::new("example.io");
+        let pod = Pod::from_json(&text).unwrap();
+        let Some(record) = pod.record(&text, &keys).ok().flatten() else { return Ok(()) };
+        let workload = pod.workload("shop".into(), &keys);
+        prop_assert_eq!(&record.request.cpu, &pod.request().amounts().cpu);
+        if let Some(placement) = &record.placement {
+            prop_assert_eq!(&placement.constraints, &workload.constraints);
+            prop_assert_eq!(&placement.tolerations, &workload.tolerations);
+            prop_assert!(!placement.is_oversized);
+        }
+    }
+
+    #[test]
+    fn oversized_pods_of_others_that_were_refused_change_no_verdict(
+        pods in prop::collection::vec(testkit::pod(), 4),
+        used in 0_u32..5_000,
+        hostile in prop::collection::vec((0_u32..4_000, any::<bool>(), 400_usize..3_000), 8),
+    ) {
+        let config = Config::default();
+        let verdicts = |with_hostile: bool| {
+            let mut fixture = Fixture::new();
+            fixture.node(&edge_node("a", 4000));
+            fixture.node(&edge_node("b", 2000));
+            if with_hostile {
+                for i in 0..200 {
+                    let (millicores, is_selecting, values) = hostile[i % hostile.len()];
+                    let mut pod = with(pod(&format!("hostile-{i}"), millicores), "/spec/affinity", affinity(values));
+                    pod["metadata"]["namespace"] = "other".into();
+                    pod["spec"]["priority"] = 1_000.into();
+                    if !is_selecting {
+                        pod["spec"]["nodeSelector"] = Value::Null;
+                    }
+                    apply(&mut fixture, &unschedulable(pod, "no"));
+                }
+            }
+            fixture.pod(&bound(super::pod("1", used), "a"));
+            fixture.publish();
+            fixture.wait(3);
+            fixture.node(&edge_node("b", 3000));
+            let snapshot = fixture.publish();
+            let now = testkit::NOW.at(fixture.now);
+            let verdict = |pod: &Value| {
+                let text = pod.to_string();
+                let pod = Pod::from_json(&text).unwrap();
+                let workload = pod.workload("shop".into(), &config.keys);
+                let verdict = decide(&workload, &Room::of(&snapshot), &config, now);
+                format!("{verdict:?}").replace(&format!("revision: {}", snapshot.revision), "")
+            };
+            pods.iter().map(verdict).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(verdicts(true), verdicts(false));
+    }
+}
