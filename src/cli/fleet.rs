@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use edgeward_core::cluster::cache::Cache;
 use edgeward_core::model::node::Node;
+use edgeward_core::model::pod_record::HeldPod;
 use edgeward_core::model::remembered_node::RememberedNode;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::slo::Class;
@@ -65,13 +66,13 @@ impl Fleet {
             tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
         }
         let clock = Clock::start();
-        let (snapshot, silent, now) = self.cluster.ask(async |connection| {
+        let (snapshot, others, now) = self.cluster.ask(async |connection| {
             let config = inspect::sites_in_use(connection, config).await?;
             let (listing, remembered) = tokio::join!(
                 inspect::list_and_probe(connection, &config, clock, &metrics),
                 inspect::site_memory(connection, &self.namespace, LEASE, clock),
             );
-            let Listing { mut cache, .. } = listing?;
+            let Listing { mut cache, held } = listing?;
             match remembered {
                 Ok(nodes) => cache.remember(&nodes),
                 Err(error) => tracing::warn!("not taken into account: {}", sentence(&error)),
@@ -85,10 +86,10 @@ impl Fleet {
             }
             let now = clock.moment();
             let snapshot = cache.publish(now);
-            Ok((snapshot, silent(&cache), now))
+            Ok((snapshot, silent(&cache) + &oversized(&cache, &held), now))
         })?;
         super::print(&match self.output {
-            Output::Table => table(&snapshot, now) + &silent,
+            Output::Table => table(&snapshot, now) + &others,
             Output::Json => serde_json::to_string_pretty(&fleet_file::write(&snapshot, now))? + "\n",
             Output::Yaml => serde_saphyr::to_string(&fleet_file::write(&snapshot, now))?,
         })
@@ -151,6 +152,18 @@ fn silent(cache: &Cache) -> String {
         let _ = writeln!(text, "silent: {} schedulers more; {pods} wait for them", rest.len());
     }
     if text.is_empty() { text } else { format!("\n{text}") }
+}
+
+/// A line for the held pods that no plan gives room.
+fn oversized(cache: &Cache, held: &[Arc<HeldPod>]) -> String {
+    let is_oversized = |pod: &&Arc<HeldPod>| pod.workload.is_none() && cache.is_managed(&pod.namespace);
+    match held.iter().filter(is_oversized).count() {
+        0 => String::new(),
+        pods => format!(
+            "\noversized: {pods} held, in no plan: their constraints are more than is kept of a pod; each is decided by itself when it \
+             may be held no longer\n"
+        ),
+    }
 }
 
 fn site_row(site: &Site, now: Moment) -> [String; 8] {

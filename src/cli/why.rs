@@ -151,7 +151,7 @@ impl Why {
                 .zip(queue_key)
                 .is_some_and(|(other, own)| other < own)
         });
-        let ahead = ahead.count();
+        let ahead = queue_key.map(|_| ahead.count());
         let all = held.len();
         held.into_iter().for_each(|pod| waitlist.apply(pod, now));
         waitlist.plan(
@@ -165,7 +165,10 @@ impl Why {
 
         let state = SchedulingState::read(&json, &config.keys, site, now.wall)?;
         let workload = as_it_arrived(&pod, namespace, &state, &snapshot, &config);
-        let queue_key = queue_key.unwrap_or_else(|| workload.queue_key(&config.priority_caps, None));
+        let queue_key = match &record.held {
+            Some(held) => held.queue_key_of(&workload, &config),
+            None => workload.queue_key(&config.priority_caps, None),
+        };
         let verdict = decide(&workload, &Room::new(&snapshot, &ledger, queue_key), &config, now);
         let queue = match &record.held {
             Some(pod) => {

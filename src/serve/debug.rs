@@ -112,6 +112,7 @@ impl Debug {
             "steps": plan.steps.iter().take(ENTRIES).map(step).collect::<Value>(),
             "claims": claims.collect::<Value>(),
             "held": plan.held,
+            "oversized": plan.unread,
             "toDo": plan.steps.len(),
             "oldestSeconds": plan.oldest.map(|since| seconds(since, now)),
         })

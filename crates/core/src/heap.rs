@@ -7,7 +7,7 @@ use std::borrow::Cow;
 pub const fn block(bytes: usize) -> usize {
     match bytes {
         0 => 0,
-        ..=24 => 32,
+        1..=24 => 32,
         _ => (bytes + 8).next_multiple_of(16),
     }
 }
@@ -18,6 +18,7 @@ pub fn list<T>(list: &Vec<T>) -> usize {
 }
 
 /// The characters of a text; none are allocated for one that is borrowed.
+#[expect(clippy::ptr_arg, reason = "what is borrowed is not allocated for it")]
 pub fn text(text: &Cow<'_, str>) -> usize {
     match text {
         Cow::Borrowed(_) => 0,

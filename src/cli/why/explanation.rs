@@ -49,8 +49,8 @@ pub(super) struct Subject<'s> {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Queue {
-    /// How many held pods are given room before it.
-    pub(super) ahead: usize,
+    /// How many held pods are given room before it; `None` where it has no place in the plan.
+    pub(super) ahead: Option<usize>,
     /// How many are held, it included.
     pub(super) held: usize,
     /// Since when it is held longer than it may be.
@@ -227,7 +227,12 @@ impl Explanation {
         }
         if let Some(queue) = &self.queue {
             let Queue { ahead, held, .. } = queue;
-            lines.push(format!("{ahead} of {held} held pods are given room before it"));
+            lines.push(match ahead {
+                Some(ahead) => format!("{ahead} of {held} held pods are given room before it"),
+                None => "in no plan: its constraints are more than is kept of a pod; it is decided by itself when it may be held no \
+                         longer"
+                    .to_owned(),
+            });
             lines.extend(
                 queue
                     .limit_over

@@ -14,6 +14,8 @@ metrics! {
             "Pods that carry our scheduling gate";
         oldest: Gauge = "edgeward_held_oldest_timestamp_seconds" []
             "Since when the pod is held that is held longest, not counting those that wait for gates of others, in seconds since the Unix epoch; 0 while none is";
+        unread: Gauge = "edgeward_held_oversized_pods" []
+            "Held pods whose constraints are more than is kept of a pod: they have no place in the release plan, and are decided when they may be held no longer";
         changes: Counters<2> = "edgeward_held_pod_changes_total" ["reason", "result"]
             "Patches of held pods: releases, and new reasons to go on waiting";
     }
@@ -40,9 +42,10 @@ impl WaitlistMetrics {
         }
     }
 
-    /// So many pods are held, the first of them since this second.
-    pub fn held(&self, pods: usize, oldest: Option<i64>) {
+    /// So many pods are held, so many of them without a place in the plan, and the first of them since this second.
+    pub fn held(&self, pods: usize, unread: usize, oldest: Option<i64>) {
         self.held.set(count(pods));
+        self.unread.set(count(unread));
         self.oldest.set(oldest.unwrap_or(0));
     }
 

@@ -64,7 +64,7 @@ fn explained_under(
     let workload = super::super::as_it_arrived(&pod, "shop", &state, &snapshot, &config);
     let verdict = decide(&workload, &Room::of(&snapshot), &config, now);
     let queue = state.held_seconds.map(|_| Queue {
-        ahead: 2,
+        ahead: Some(2),
         held: 5,
         limit_over: held
             .and_then(|pod| pod.limit(&config, now.wall))

@@ -79,8 +79,8 @@ impl Cache {
             return;
         }
         let is_there =
-            |pod: &&Box<PodEntry>| pod.phase != crate::model::pod_record::Phase::Finished && pod.terminating.is_none();
-        for pod in self.pods.values().filter(is_there) {
+            |pod: &&PodEntry| pod.phase != crate::model::pod_record::Phase::Finished && pod.terminating.is_none();
+        for pod in self.pods.values().map(Box::as_ref).filter(is_there) {
             let Some(uid) = &pod.controller else { continue };
             if let Some(count) = controllers.get(&pod.namespace, uid).copied() {
                 controllers.entry(&pod.namespace, uid).insert_entry(count + 1);

@@ -54,9 +54,11 @@ impl Cache {
         let mut sum = RequestSum::default();
         entry.placeholders.values().for_each(|part| sum.merge(part));
         if sum.pods() > 0 {
-            let assumed = entry.assumed.iter().filter_map(|key| self.pods.get(&key.uid));
-            let is_left_out =
-                |pod: &&Box<PodEntry>| pod.placeholder(self.headroom_below).is_some() && !are_counted(pod);
+            let assumed = entry
+                .assumed
+                .iter()
+                .filter_map(|key| self.pods.get(&key.uid).map(Box::as_ref));
+            let is_left_out = |pod: &&PodEntry| pod.placeholder(self.headroom_below).is_some() && !are_counted(pod);
             assumed.filter(is_left_out).for_each(|pod| sum.take(&pod.request));
         }
         sum

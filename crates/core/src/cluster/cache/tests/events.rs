@@ -321,7 +321,7 @@ impl Fixture {
             let site = &snapshot.sites[at];
             let published: Vec<_> = site.nodes().map(|node| Arc::clone(&node.name)).collect();
             assert_eq!(published, names, "{}", entry.site.name());
-            let is_guessed = |pod: &&Box<PodEntry>| {
+            let is_guessed = |pod: &&PodEntry| {
                 let node = pod.charged.and_then(|id| cache.nodes.get(&id));
                 let unbound = pod.unbound.as_ref().filter(|unbound| unbound.nominated.is_none());
                 unbound.is_some() && node.is_some_and(|node| node.site == Some(at)) && pod.slo.is_some()
@@ -329,6 +329,7 @@ impl Fixture {
             let guessed: Vec<_> = cache
                 .pods
                 .values()
+                .map(Box::as_ref)
                 .filter(is_guessed)
                 .map(|pod| pod.request.cpu.0)
                 .collect();
