@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use edgeward::admission::review::{NoOpinion, NotAReview, Reviewer};
 use edgeward::admission::{Answer, Responder};
+use edgeward::instruments::logs::LogLimit;
 use edgeward::instruments::metrics::Metrics;
 use edgeward::platform::clock::Clock;
 use edgeward::serve;
@@ -202,6 +203,7 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         metrics: Arc::clone(metrics),
         clock,
         recording: None,
+        log_limit: LogLimit::new(clock),
     }
 }
 

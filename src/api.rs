@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use edgeward_core::model::slo::{self, MAX_MILLIS};
 use edgeward_core::model::ties;
+use edgeward_core::placement::policy::MAX_SELECTOR_BYTES;
 
 /// A place where pods can run: the nodes of this cluster, or a cluster behind virtual nodes.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -243,6 +244,10 @@ pub struct Class(pub String);
 /// Selects objects by their labels, as Kubernetes' own kinds do.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new(format!("(has(self.matchLabels) ? self.matchLabels.map(key, key.size() + self.matchLabels[key].size()).sum() : 0) \
+    + (has(self.matchExpressions) ? self.matchExpressions.map(one, one.key.size() + (has(one.values) ? one.values.map(value, value.size()).sum() : 0)).sum() : 0) \
+    <= {MAX_SELECTOR_BYTES}"))
+    .message(Message::Message(format!("names more than {MAX_SELECTOR_BYTES} bytes of labels and values"))))]
 pub struct LabelSelector {
     /// Labels that all must be there.
     #[schemars(extend("maxProperties" = 32))]

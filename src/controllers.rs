@@ -10,4 +10,3 @@ mod pod_patch;
 pub mod registration;
 pub mod site_memory;
 pub mod status;
-mod token_bucket;

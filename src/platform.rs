@@ -1,6 +1,7 @@
-//! The machine: clock, files, threads for long work, and the text of documents.
+//! The machine: clock, files, threads for long work, the text of documents, and how often something may happen.
 
 pub mod blocking;
 pub mod clock;
 pub mod files;
+pub mod token_bucket;
 pub mod yaml;

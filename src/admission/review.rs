@@ -16,7 +16,7 @@ use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::patch::{Add, Stamp, patch};
 use edgeward_core::placement::policy::Policies;
-use edgeward_core::placement::verdict::{Action, Reason, Verdict};
+use edgeward_core::placement::verdict::{Action, Estimate, Reason, Verdict};
 use edgeward_core::units::Micros;
 use edgeward_core::wire::counted;
 use edgeward_core::wire::pod::{Pod, Text};
@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::admission::Responder;
+use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::instruments::recording::Recording;
 use crate::instruments::traces::Attributes;
@@ -92,11 +93,20 @@ pub struct Reviewer {
     pub clock: Clock,
     /// Where pods are recorded, with what is decided about them.
     pub recording: Option<Arc<Recording>>,
+    /// Bounds the lines about pods that are not decided.
+    pub log_limit: LogLimit,
+}
+
+/// Why a review is left as it is.
+enum Untouched {
+    NotAPodCreate,
+    /// Where.
+    Unreadable(String),
 }
 
 impl Reviewer {
     /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: one pass over the
-    /// body and one over the nodes; logs one line for the creation of a pod. Reserves, counts and logs nothing if
+    /// body and one over the nodes; logs one line for a pod that is decided, and some for others. Reserves, counts and logs nothing if
     /// somebody else answers already.
     ///
     /// # Errors
@@ -104,9 +114,8 @@ impl Reviewer {
     pub fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
         let request = Request::read(body)?;
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
-            return Ok(self
-                .untouched(&request, "is not the creation of a pod", responder)
-                .bytes());
+            let untouched = self.untouched(&request, Untouched::NotAPodCreate, responder);
+            return Ok(untouched.bytes());
         };
         let mut pod = match Pod::from_json(object.get()) {
             Ok(pod) => pod,
@@ -118,7 +127,7 @@ impl Reviewer {
                         format!("cannot be read at column {} of line {}", at.column(), at.line())
                     }
                 };
-                let mut response = self.untouched(&request, &place, responder);
+                let mut response = self.untouched(&request, Untouched::Unreadable(place), responder);
                 response.warn(&format!(
                     "edgeward could not read the pod, which was left as it is: {error}"
                 ));
@@ -142,7 +151,7 @@ impl Reviewer {
         let (read, mut is_ours) = (Snapshots::default(), false);
         let verdict = self.shared.review(&read, &workload, context, || {
             is_ours = responder.claim();
-            is_ours && request.dry_run != Some(true)
+            is_ours && !request.is_dry_run()
         });
         let stamp = Stamp {
             at: context.now.wall,
@@ -153,7 +162,7 @@ impl Reviewer {
 
         if is_ours {
             self.count(verdict.action, verdict.reason, class(&workload), responder.elapsed());
-            log(&request, &pod, &workload, &verdict);
+            self.log(&request, &pod, &workload, &verdict);
             responder.record(|| attributes(&request, &workload, &verdict));
         }
         Ok(bytes)
@@ -166,12 +175,16 @@ impl Reviewer {
     pub fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
         let request = Request::read(body)?;
         self.count(Action::PassThrough, why.reason(), "none", elapsed);
-        tracing::warn!(
-            uid = shown(&request.uid.0),
-            namespace = shown(request.namespace.as_deref().unwrap_or_default()),
-            reason = why.reason().as_str(),
-            "no opinion"
-        );
+        let reason = why.reason().as_str();
+        if let Some(held_back) = self.log_limit.due(reason) {
+            tracing::warn!(
+                uid = shown(&request.uid.0),
+                namespace = shown(request.namespace.as_deref().unwrap_or_default()),
+                reason,
+                held_back,
+                "no opinion"
+            );
+        }
         let mut response = Response::allowed(&request.uid);
         response.warn(why.warning());
         response.audit("reason", why.reason().as_str());
@@ -179,21 +192,61 @@ impl Reviewer {
     }
 
     /// The answer to a review that there is nothing to decide about, which a registration as ours does not send.
-    fn untouched<'r>(&self, request: &'r Request<'r>, why: &str, responder: &Responder) -> Response<'r> {
+    fn untouched<'r>(&self, request: &'r Request<'r>, why: Untouched, responder: &Responder) -> Response<'r> {
         if responder.claim() {
             self.count(Action::PassThrough, Reason::NotAPodCreate, "none", responder.elapsed());
-            tracing::warn!(
-                uid = shown(&request.uid.0),
-                namespace = shown(request.namespace.as_deref().unwrap_or_default()),
-                reason = Reason::NotAPodCreate.as_str(),
-                why,
-                "untouched"
-            );
+            let (kind, why) = match &why {
+                Untouched::NotAPodCreate => ("not a pod", "is not the creation of a pod"),
+                Untouched::Unreadable(why) => ("unreadable", why.as_str()),
+            };
+            if let Some(held_back) = self.log_limit.due(kind) {
+                tracing::warn!(
+                    uid = shown(&request.uid.0),
+                    namespace = shown(request.namespace.as_deref().unwrap_or_default()),
+                    reason = Reason::NotAPodCreate.as_str(),
+                    why,
+                    held_back,
+                    "untouched"
+                );
+            }
             responder.record(|| vec![(REASON, Reason::NotAPodCreate.as_str().to_owned())]);
         }
         let mut response = Response::allowed(&request.uid);
         response.audit("reason", Reason::NotAPodCreate.as_str());
         response
+    }
+
+    /// The one line per decision. Names and numbers only: what a pod contains is nobody's business here.
+    fn log(&self, request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) {
+        let held_back = match kind_of_line(request, verdict).map(|kind| self.log_limit.due(kind)) {
+            Some(None) => return,
+            due => due.flatten(),
+        };
+        let per_site = |time: fn(&Estimate) -> Option<Micros>| {
+            let times = verdict
+                .sites
+                .iter()
+                .filter_map(|site| Some((site.site.name(), time(&site.estimate)?)));
+            times
+                .map(|(site, time)| format!("{site}={time}"))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        tracing::info!(
+            uid = shown(&request.uid.0),
+            namespace = shown(&workload.namespace),
+            name = shown(pod.name()),
+            class = class(workload),
+            verdict = verdict.action.as_str(),
+            site = verdict.site().map(|site| site.name()),
+            reason = verdict.reason.as_str(),
+            rtt_ms = verdict.rtt().map(Micros::as_millis_f64),
+            queue_ms = per_site(|estimate| Some(estimate.queue)),
+            eta_ms = per_site(|estimate| estimate.eta()),
+            dry_run = request.is_dry_run(),
+            held_back,
+            "decided"
+        );
     }
 
     fn count(&self, action: Action<'_>, reason: Reason, class: &'static str, elapsed: Duration) {
@@ -253,32 +306,13 @@ fn respond<'a>(
     response
 }
 
-/// The one line per decision. Names and numbers only: what a pod contains is nobody's business here.
-fn log(request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) {
-    let per_site = |time: fn(&edgeward_core::placement::verdict::Estimate) -> Option<Micros>| {
-        let times = verdict
-            .sites
-            .iter()
-            .filter_map(|site| Some((site.site.name(), time(&site.estimate)?)));
-        times
-            .map(|(site, time)| format!("{site}={time}"))
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    tracing::info!(
-        uid = shown(&request.uid.0),
-        namespace = shown(&workload.namespace),
-        name = shown(pod.name()),
-        class = class(workload),
-        verdict = verdict.action.as_str(),
-        site = verdict.site().map(|site| site.name()),
-        reason = verdict.reason.as_str(),
-        rtt_ms = verdict.rtt().map(Micros::as_millis_f64),
-        queue_ms = per_site(|estimate| Some(estimate.queue)),
-        eta_ms = per_site(|estimate| estimate.eta()),
-        dry_run = request.dry_run.unwrap_or(false),
-        "decided"
-    );
+/// The kind of line, where lines about reviews like this are bounded. They are not where a pod is decided: each is a line,
+/// but for a dry run, after which there is no pod.
+fn kind_of_line(request: &Request<'_>, verdict: &Verdict<'_>) -> Option<&'static str> {
+    match verdict.action {
+        Action::PassThrough => Some(verdict.reason.as_str()),
+        Action::Place(_) | Action::Hold | Action::Deny => request.is_dry_run().then_some("dry run"),
+    }
 }
 
 /// The same for a trace.
@@ -358,6 +392,11 @@ impl<'a> Request<'a> {
             Some(_) => refuse("the AdmissionReview's request has no uid".into()),
             None => refuse("the AdmissionReview has no request".into()),
         }
+    }
+
+    /// Whether nothing is to be stored.
+    fn is_dry_run(&self) -> bool {
+        self.dry_run.unwrap_or(false)
     }
 
     /// Whether this is the creation of a pod itself, not of one of its subresources.

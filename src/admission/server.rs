@@ -5,7 +5,6 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -28,6 +27,7 @@ use crate::admission::connections::{Connections, Slot};
 use crate::admission::deadline::answer_within;
 use crate::admission::review::{NoOpinion, NotAReview};
 use crate::admission::{Answer, Phase, Responder, body};
+use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::{HandshakeFailure, Metrics};
 use crate::instruments::traces::{Attributes, Spans};
 use crate::platform::clock::Clock;
@@ -251,38 +251,11 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Says when a line that anybody can cause is due: once a second.
-#[derive(Debug, Default)]
-struct LogLimit {
-    next_us: AtomicU64,
-    held_back: AtomicU64,
-}
-
-impl LogLimit {
-    /// How many were held back since the last line; `None` if this one is held back too.
-    fn due(&self, now_us: u64) -> Option<u64> {
-        let next = self.next_us.load(Ordering::Relaxed);
-        let advance = || {
-            let then = now_us.saturating_add(1_000_000);
-            let advanced = self
-                .next_us
-                .compare_exchange(next, then, Ordering::Relaxed, Ordering::Relaxed);
-            advanced.is_ok()
-        };
-        if now_us >= next && advance() {
-            return Some(self.held_back.swap(0, Ordering::Relaxed));
-        }
-        self.held_back.fetch_add(1, Ordering::Relaxed);
-        None
-    }
-}
-
 /// The handshakes of a port, counted.
 struct Handshakes {
     acceptor: TlsAcceptor,
     metrics: Arc<Metrics>,
-    clock: Clock,
-    rejected: LogLimit,
+    limit: LogLimit,
 }
 
 impl Handshakes {
@@ -290,8 +263,7 @@ impl Handshakes {
         Self {
             acceptor: tls.into(),
             metrics,
-            clock,
-            rejected: LogLimit::default(),
+            limit: LogLimit::new(clock),
         }
     }
 
@@ -322,7 +294,7 @@ impl Handshakes {
             HandshakeFailure::Client => Some("a client showed no certificate that --client-ca vouches for"),
             _ => None,
         };
-        let due = words.and_then(|words| Some((words, self.rejected.due(self.clock.monotonic_us())?)));
+        let due = words.and_then(|words| Some((words, self.limit.due(words)?)));
         if let Some((words, held_back)) = due {
             tracing::warn!(%error, held_back, "{words}");
         } else {

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::trimmed;
 use crate::admission::review::Reviewer;
+use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::platform::yaml;
@@ -64,6 +65,7 @@ async fn play() -> anyhow::Result<()> {
         metrics: Arc::clone(&metrics),
         clock,
         recording: None,
+        log_limit: LogLimit::new(clock),
     };
     let server = Server::start(ServeOptions {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),

@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use super::events::{Events, PodEvent, PodReason};
 use super::lease::{Leadership, Term};
 use super::pod_patch::{Outcome, Version};
-use super::token_bucket::TokenBucket;
 use crate::instruments::metrics::{Found, Metrics, RecreationOutcome};
 use crate::platform::clock::Clock;
+use crate::platform::token_bucket::TokenBucket;
 
 /// How many pods are deleted at once, and after which time one more.
 const BURST: u64 = 10;

@@ -17,6 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
+use crate::instruments::logs::LogLimit;
 pub use configuration::follow;
 pub use decision::{PodEvent, PodReason, bounds, in_words, loop_paused};
 pub use recorder::{Events, Recorder};
@@ -77,29 +78,27 @@ enum Outcome {
     Unavailable,
 }
 
-/// Writes an Event. What is not taken is logged.
-async fn create(client: &Client, event: &Event) -> Outcome {
+/// Writes an Event. What is not taken is logged, as far as the limit goes: whoever deletes a namespace has those of its pods
+/// refused.
+async fn create(client: &Client, event: &Event, limit: &LogLimit) -> Outcome {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let error = match events.create(&PostParams::default(), event).await {
         Ok(_) => return Outcome::Written,
         Err(error) => error,
     };
-    match &error {
-        Error::Api(status) if status.code == 409 => Outcome::Duplicate,
+    let (outcome, words) = match &error {
+        Error::Api(status) if status.code == 409 => return Outcome::Duplicate,
         Error::Api(status) if status.code < 500 && status.code != 429 => {
-            tracing::warn!(%error, namespace, "an Event was not accepted and is not written");
-            Outcome::Refused
+            (Outcome::Refused, "an Event was not accepted and is not written")
         }
-        Error::Api(_) => {
-            tracing::warn!(%error, namespace, "an Event is not written yet");
-            Outcome::Later
-        }
-        _ => {
-            tracing::warn!(%error, namespace, "an Event is not written yet");
-            Outcome::Unavailable
-        }
+        Error::Api(_) => (Outcome::Later, "an Event is not written yet"),
+        _ => (Outcome::Unavailable, "an Event is not written yet"),
+    };
+    if let Some(held_back) = limit.due(words) {
+        tracing::warn!(%error, namespace, held_back, "{words}");
     }
+    outcome
 }
 
 /// As much of a note as there is room for, with `end` where it is cut off.

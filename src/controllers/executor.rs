@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use super::events::{Events, PodEvent};
 use super::lease::Leadership;
 use super::pod_patch::{Outcome, Version};
+use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::{Metrics, ReleaseOutcome};
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
@@ -59,6 +60,8 @@ pub struct Executor {
     pub metrics: Arc<Metrics>,
     /// Where refusals are told.
     pub events: Events,
+    /// Bounds the lines about pods that go on waiting.
+    pub log_limit: Arc<LogLimit>,
 }
 
 /// What was done about a version of a pod.
@@ -151,13 +154,16 @@ impl Executor {
             None => known.retry_at = Some(now.after(PAUSES[0])),
             Some(Outcome::Refused(ref error) | Outcome::Unavailable(ref error)) => {
                 known.retry_at = Some(now.after(known.pause));
-                tracing::warn!(
-                    namespace,
-                    name,
-                    error,
-                    retry_s = known.pause.0 / 1_000_000,
-                    "a held pod could not be changed"
-                );
+                if let Some(held_back) = self.log_limit.due("refused") {
+                    tracing::warn!(
+                        namespace,
+                        name,
+                        error,
+                        retry_s = known.pause.0 / 1_000_000,
+                        held_back,
+                        "a held pod could not be changed"
+                    );
+                }
                 known.pause = Micros(known.pause.0.saturating_mul(2)).min(PAUSES[1]);
                 if matches!(outcome, Some(Outcome::Refused(_))) {
                     known.refusals += 1;
@@ -184,8 +190,9 @@ impl Executor {
     }
 
     fn act(&self, step: Step, change: Option<Change>) -> impl Future<Output = (Arc<HeldPod>, Option<Outcome>)> + use<> {
-        let Step { pod, since, .. } = step;
+        let Step { pod, since, action } = step;
         let (client, clock, metrics) = (self.client.clone(), self.clock, Arc::clone(&self.metrics));
+        let limit = Arc::clone(&self.log_limit);
         async move {
             let Some(change) = change else {
                 return (pod, None);
@@ -205,7 +212,14 @@ impl Executor {
                 Outcome::Refused(_) | Outcome::Unavailable(_) => ReleaseOutcome::Refused,
             };
             metrics.waitlist.change(change.reason.as_str(), counted);
-            if matches!(outcome, Outcome::Changed) {
+            // Whoever changes the annotation makes us write it again.
+            let line = || match action {
+                PlanAction::UpdateReason(_) => limit.due("goes on waiting").map(Some),
+                PlanAction::Release | PlanAction::RemoveGate(_) => Some(None),
+            };
+            if matches!(outcome, Outcome::Changed)
+                && let Some(held_back) = line()
+            {
                 let held_s = clock.moment().since(since).0 / 1_000_000;
                 let (namespace, name, reason) = (&*pod.namespace, &*pod.name, change.reason.as_str());
                 tracing::info!(
@@ -214,6 +228,7 @@ impl Executor {
                     reason,
                     site = change.site,
                     held_s,
+                    held_back,
                     "changed a held pod"
                 );
             }

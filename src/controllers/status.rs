@@ -10,7 +10,7 @@ use edgeward_core::engine::SharedState;
 use edgeward_core::model::link::{Link, LinkState};
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::Site;
-use edgeward_core::placement::policy::{Policies, PolicyOverlaps, Seen};
+use edgeward_core::placement::policy::{MAX_POLICIES, NamespacePolicies, Policies, Seen, Standing};
 use edgeward_core::queue::Plan;
 use edgeward_core::units::{Bytes, Millicores, Now, Permille};
 use jiff::{SignedDuration, Timestamp};
@@ -23,6 +23,8 @@ use tokio::sync::watch;
 
 use super::lease::Leadership;
 use crate::api::{self, SiteStatus, SloPolicy, SloPolicyStatus};
+use crate::instruments::logs::LogLimit;
+use crate::platform::blocking::{at_leisure, blocking};
 use crate::platform::clock::Clock;
 
 /// The shortest time between two passes over what is to be written.
@@ -33,34 +35,39 @@ const RETRY: Duration = Duration::from_secs(15);
 
 /// Writes the status of each policy when it is another, while the Lease is ours, for ever. Whose it becomes writes all of
 /// them: what is the same already changes nothing.
-pub async fn of_policies(policies: watch::Receiver<Arc<Policies>>, client: Client, leadership: Leadership) {
+pub async fn of_policies(
+    policies: watch::Receiver<Arc<Policies>>,
+    client: Client,
+    clock: Clock,
+    leadership: Leadership,
+) {
     loop {
         let term = leadership.acquired().await;
         tokio::select! {
-            () = write_policies(policies.clone(), &client) => return,
+            () = write_policies(policies.clone(), &client, clock) => return,
             () = term.over() => {}
         }
     }
 }
 
-async fn write_policies(mut policies: watch::Receiver<Arc<Policies>>, client: &Client) {
-    let (mut written, mut writer) = (HashMap::new(), Writer::default());
+async fn write_policies(mut policies: watch::Receiver<Arc<Policies>>, client: &Client, clock: Clock) {
+    let (mut written, mut writer) = (BTreeMap::<Arc<str>, Written>::new(), Writer::new(clock));
     loop {
-        let mut is_complete = true;
         let now = Arc::clone(&policies.borrow_and_update());
-        let mut statuses: HashMap<_, _> = now
-            .overlaps()
-            .map(|(seen, overlaps)| (key(seen), status(seen, overlaps)))
-            .collect();
-        written.retain(|key, _| statuses.contains_key(key));
-        statuses.retain(|key, status| written.get(key) != Some(status));
-        for ((namespace, name), status) in statuses {
-            let api: Api<SloPolicy> = Api::namespaced(client.clone(), &namespace);
-            match writer.write(&api, &name, &status).await {
-                true => drop(written.insert((namespace, name), status)),
-                false => is_complete = false,
+        written.retain(|namespace, _| now.by_namespace().contains_key(namespace));
+        for (namespace, policies) in now.by_namespace() {
+            let written = written.entry(Arc::clone(namespace)).or_default();
+            if written.whole.as_ref().is_some_and(|whole| Arc::ptr_eq(whole, policies)) {
+                continue;
             }
+            let computed = Arc::clone(policies);
+            // Seconds, where there are many and each has many labels.
+            let statuses = at_leisure(clock, Duration::ZERO, blocking(move || statuses(&computed))).await;
+            let api: Api<SloPolicy> = Api::namespaced(client.clone(), namespace);
+            let is_whole = written.write(statuses, &api, &mut writer).await;
+            written.whole = is_whole.then(|| Arc::clone(policies));
         }
+        let is_complete = written.values().all(|written| written.whole.is_some());
         tokio::time::sleep(PAUSE).await;
         tokio::select! {
             () = tokio::time::sleep(RETRY), if !is_complete => {}
@@ -69,24 +76,66 @@ async fn write_policies(mut policies: watch::Receiver<Arc<Policies>>, client: &C
     }
 }
 
-fn key(seen: &Seen) -> (String, String) {
-    (seen.namespace.clone(), seen.name.clone())
+/// What was written of the policies of a namespace, by name.
+#[derive(Default)]
+struct Written {
+    statuses: HashMap<String, SloPolicyStatus>,
+    /// Those of which every status is written.
+    whole: Option<Arc<NamespacePolicies>>,
 }
 
-fn status(seen: &Seen, overlaps: Option<PolicyOverlaps>) -> SloPolicyStatus {
-    let faults = seen
-        .policy
-        .as_ref()
-        .err()
-        .map(|faults| faults.0.iter().map(ToString::to_string).collect());
-    let (overridden_by, overrides) = overlaps
-        .map(|overlaps| (overlaps.overridden_by, overlaps.overrides))
-        .unwrap_or_default();
-    SloPolicyStatus {
+impl Written {
+    /// Writes those that are others. Whether all are written.
+    async fn write(
+        &mut self,
+        statuses: HashMap<String, SloPolicyStatus>,
+        api: &Api<SloPolicy>,
+        writer: &mut Writer,
+    ) -> bool {
+        let mut is_whole = true;
+        self.statuses.retain(|name, _| statuses.contains_key(name));
+        for (name, status) in statuses {
+            if self.statuses.get(&name) == Some(&status) {
+                continue;
+            }
+            match writer.write(api, &name, &status).await {
+                true => drop(self.statuses.insert(name, status)),
+                false => is_whole = false,
+            }
+        }
+        is_whole
+    }
+}
+
+/// The status of each of these policies, by name.
+fn statuses(policies: &NamespacePolicies) -> HashMap<String, SloPolicyStatus> {
+    let standings = policies.standings().into_iter();
+    standings
+        .map(|(seen, standing)| (seen.name.clone(), status(seen, standing)))
+        .collect()
+}
+
+fn status(seen: &Seen, standing: Standing) -> SloPolicyStatus {
+    let status = SloPolicyStatus {
         observed_generation: seen.generation,
-        faults: faults.unwrap_or_default(),
-        overridden_by,
-        overrides,
+        ..SloPolicyStatus::default()
+    };
+    match standing {
+        Standing::InForce(overlaps) => SloPolicyStatus {
+            overridden_by: overlaps.overridden_by,
+            overrides: overlaps.overrides,
+            ..status
+        },
+        Standing::Beyond => SloPolicyStatus {
+            faults: vec![format!(
+                "{MAX_POLICIES} policies of the namespace come first, by precedence and then by name, and no more count"
+            )],
+            ..status
+        },
+        Standing::Refused(faults) => SloPolicyStatus {
+            faults: faults.0.iter().map(ToString::to_string).collect(),
+            ..status
+        },
     }
 }
 
@@ -120,7 +169,7 @@ pub async fn of_sites(views: Views, client: Client, clock: Clock, leadership: Le
 
 async fn write_sites(views: &Views, api: &Api<api::Site>, clock: Clock) {
     let mut seen = views.seen.clone();
-    let (mut written, mut writer) = (HashMap::<String, SiteStatus>::new(), Writer::default());
+    let (mut written, mut writer) = (HashMap::<String, SiteStatus>::new(), Writer::new(clock));
     loop {
         let (now, sites) = (clock.now(), seen.borrow_and_update().clone());
         written.retain(|name, _| sites.contains_key(name));
@@ -225,13 +274,21 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
 }
 
 /// Writes statuses, and logs once that it cannot: else there would be a line every few seconds.
-#[derive(Default)]
 struct Writer {
     /// Whether the last attempt failed, which was logged.
     fails: bool,
+    /// Where some can be written and others cannot.
+    limit: LogLimit,
 }
 
 impl Writer {
+    fn new(clock: Clock) -> Self {
+        Self {
+            fails: false,
+            limit: LogLimit::new(clock),
+        }
+    }
+
     /// Whether it was written, or never can be.
     async fn write<K>(&mut self, api: &Api<K>, name: &str, status: &impl Serialize) -> bool
     where
@@ -243,8 +300,10 @@ impl Writer {
             // Deleted meanwhile.
             Err(Error::Api(status)) if status.code == 404 => {}
             Err(error) => {
-                if !std::mem::replace(&mut self.fails, true) {
-                    tracing::warn!(%error, name, "a status is not written; tried again without a word");
+                if !std::mem::replace(&mut self.fails, true)
+                    && let Some(held_back) = self.limit.due("status")
+                {
+                    tracing::warn!(%error, name, held_back, "a status is not written; tried again without a word");
                 }
                 return false;
             }
@@ -259,6 +318,7 @@ mod tests {
 
     use super::*;
     use edgeward_core::model::snapshot::Snapshot;
+    use edgeward_core::placement::policy::Policy;
     use edgeward_core::testkit;
     use edgeward_core::testkit::NOW;
 
@@ -286,6 +346,35 @@ mod tests {
 
     fn health(status: &SiteStatus) -> (&str, Option<&str>) {
         (status.health.as_deref().unwrap(), status.reason.as_deref())
+    }
+
+    #[test]
+    fn a_policy_that_does_not_count_says_why() {
+        let seen = |name: String, precedence: i64| {
+            let spec = json!({"selector": {}, "precedence": precedence, "slo": {"class": "batch"}});
+            Arc::new(Seen {
+                namespace: "shop".to_owned(),
+                name,
+                generation: Some(3),
+                policy: Policy::read(&json!({"spec": spec})),
+            })
+        };
+        let many = (0..MAX_POLICIES).map(|at| seen(format!("p{at:04}"), 1));
+        let refused = seen("refused".to_owned(), 1_000_001);
+        let statuses = statuses(&NamespacePolicies::of(
+            many.chain([seen("beyond".to_owned(), 0), refused]),
+        ));
+        assert_eq!(
+            statuses["beyond"].faults,
+            ["1000 policies of the namespace come first, by precedence and then by name, and no more count"]
+        );
+        assert_eq!(
+            statuses["refused"].faults,
+            ["spec.precedence: 1000001 is not a whole number from -1000000 to 1000000"]
+        );
+        let last = &statuses["p0999"];
+        assert_eq!((last.observed_generation, last.faults.len()), (Some(3), 0));
+        assert_eq!((last.overridden_by.len(), last.overrides.len()), (10, 0));
     }
 
     #[test]

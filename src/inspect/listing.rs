@@ -6,12 +6,13 @@ use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::config::Config;
 use edgeward_core::model::pod_record::HeldPod;
 use edgeward_core::units::Micros;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::inspect::Connection;
+use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::sources::probe;
@@ -42,11 +43,12 @@ pub struct Listing {
 pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> anyhow::Result<Listing> {
     let keys = &config.keys;
     let asked = clock.moment();
+    let limit = &LogLimit::new(clock);
     let (nodes, pods, namespaces) = tokio::try_join!(
-        all(connection, Kind::Nodes, read_node),
-        all(connection, Kind::Pods, |pod: &Raw<Pod>| read_pod(pod, keys)),
+        all(connection, Kind::Nodes, |node: &Raw<Node>| read_node(node, limit)),
+        all(connection, Kind::Pods, |pod: &Raw<Pod>| read_pod(pod, keys, limit)),
         all(connection, Kind::Namespaces, |namespace: &Raw<Namespace>| {
-            read_namespace(namespace, keys)
+            read_namespace(namespace, keys, limit)
         }),
     )?;
     let mut cache = Cache::new(config);

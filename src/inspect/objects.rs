@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::Connection;
 use crate::api::{Site, site_memory_of};
+use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
 use crate::sources::configuration::{ConfigMapName, Outcome, read_config_map};
 use crate::sources::objects::is_installed;
@@ -66,7 +67,8 @@ pub async fn site_specs(connection: &Connection) -> anyhow::Result<Option<BTreeM
 /// # Errors
 /// The API server cannot be reached or does not allow it.
 pub async fn policies(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<Seen>>>> {
-    list(connection, slo_policies::read).await
+    let limit = LogLimit::new(Clock::start());
+    list(connection, |object| slo_policies::read(object, &limit)).await
 }
 
 /// Reads the configuration in a ConfigMap once, as an edgeward in its namespace would take it; `None` if there is none.

@@ -10,9 +10,12 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
 
+mod limit;
 mod lines;
 
+pub use limit::LogLimit;
 use lines::Lines;
 
 /// The environment variable with the log filter, in the notation of tracing-subscriber: `debug`,
@@ -94,14 +97,17 @@ fn read_filter(text: &str) -> anyhow::Result<EnvFilter> {
 /// A panic is a log line like any other, so that it reaches whoever reads the others. Nothing in here may panic: a
 /// panic in the hook aborts the process.
 fn log_panics() {
-    panic::set_hook(Box::new(|info| {
+    let limit = LogLimit::new(Clock::start());
+    panic::set_hook(Box::new(move |info| {
+        // A review that panics can be sent again and again.
+        let Some(held_back) = limit.due("panic") else { return };
         let payload = info.payload();
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text
             .or_else(|| payload.downcast_ref::<&str>().copied())
             .unwrap_or("without a message");
         let location = info.location().map(ToString::to_string);
-        tracing::error!(location, "panic: {text}");
+        tracing::error!(location, held_back, "panic: {text}");
     }));
 }
 

@@ -9,6 +9,7 @@ use edgeward_core::config::Config;
 use edgeward_core::engine::Effect;
 
 use crate::controllers::events::{Events, PodEvent, loop_paused};
+use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::serve::Requirement;
@@ -21,6 +22,8 @@ pub(super) struct EffectHandler {
     pub(super) config: Arc<ArcSwap<Config>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Clock,
+    /// Bounds the lines about pods and nodes, whose authors can cause them.
+    pub(super) log_limit: LogLimit,
 }
 
 impl EffectHandler {
@@ -34,13 +37,16 @@ impl EffectHandler {
             }
             Effect::Decided(decision) => self.events.decided(*decision),
             Effect::Paused(closed) => {
-                tracing::warn!(
-                    namespace = &*closed.namespace,
-                    controller = &*closed.controller,
-                    failures = closed.failures,
-                    pause_s = closed.pause.0 / 1_000_000,
-                    "pods of a controller fail over and over; they are left as they are for a while"
-                );
+                if let Some(held_back) = self.log_limit.due("paused") {
+                    tracing::warn!(
+                        namespace = &*closed.namespace,
+                        controller = &*closed.controller,
+                        failures = closed.failures,
+                        pause_s = closed.pause.0 / 1_000_000,
+                        held_back,
+                        "pods of a controller fail over and over; they are left as they are for a while"
+                    );
+                }
                 self.metrics.guards.paused();
                 self.events.record(loop_paused(&closed, now()));
             }
@@ -52,20 +58,29 @@ impl EffectHandler {
                 self.metrics.configuration.other_domains(any);
                 let domain = &*self.config.load().keys.domain;
                 for (gate_domain, pods) in new {
+                    let Some(held_back) = self.log_limit.due("other domain") else {
+                        continue;
+                    };
                     tracing::error!(
                         domain,
                         gate_domain = &*gate_domain,
                         pods,
+                        held_back,
                         "pods are behind the gate of another domain, and nobody releases them; was the domain changed?"
                     );
                 }
             }
             Effect::SitesInUse(sites) => tracing::info!(sites = sites.join(" "), "other sites are in use"),
-            Effect::NodeFault(fault) => tracing::warn!(
-                node = &*fault.node,
-                sites = fault.sites.join(" "),
-                "carries the selectors of several sites; it counts to the first cloud of them"
-            ),
+            Effect::NodeFault(fault) => {
+                if let Some(held_back) = self.log_limit.due("node fault") {
+                    tracing::warn!(
+                        node = &*fault.node,
+                        sites = fault.sites.join(" "),
+                        held_back,
+                        "carries the selectors of several sites; it counts to the first cloud of them"
+                    );
+                }
+            }
         }
     }
 }
@@ -130,6 +145,7 @@ mod tests {
             config,
             metrics,
             clock,
+            log_limit: LogLimit::new(clock),
         };
         (handler, written)
     }
@@ -217,10 +233,14 @@ mod tests {
         handler.handle(Effect::SitesInUse(vec!["edge".to_owned(), "cloud".to_owned()]));
         assert!(log.text().contains("other sites are in use sites=\"edge cloud\""));
 
-        handler.handle(Effect::NodeFault(NodeFault {
-            node: "a".into(),
-            sites: vec!["edge".to_owned(), "cloud".to_owned()],
-        }));
-        assert!(log.text().contains("carries the selectors of several sites"));
+        // A node whose labels go forth and back; whoever may change them could fill the log.
+        for _ in 0..100 {
+            handler.handle(Effect::NodeFault(NodeFault {
+                node: "a".into(),
+                sites: vec!["edge".to_owned(), "cloud".to_owned()],
+            }));
+        }
+        let told = log.text().matches("carries the selectors of several sites").count();
+        assert!((10..50).contains(&told), "{told}");
     }
 }

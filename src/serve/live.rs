@@ -18,6 +18,7 @@ use crate::controllers::executor::Executor;
 use crate::controllers::lease::{Election, Leadership};
 use crate::controllers::site_memory::SiteMemory;
 use crate::controllers::status::{self, Views};
+use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::instruments::recording::Recording;
 use crate::platform::clock::Clock;
@@ -78,6 +79,7 @@ pub(super) async fn view(
         config: Arc::clone(&config),
         metrics: metrics(),
         clock,
+        log_limit: LogLimit::new(clock),
     };
     let executor = Executor {
         client: client.clone(),
@@ -87,6 +89,7 @@ pub(super) async fn view(
         clock,
         metrics: metrics(),
         events: events.clone(),
+        log_limit: Arc::new(LogLimit::new(clock)),
     };
     let backstop = Backstop {
         client: client.clone(),
@@ -119,7 +122,7 @@ pub(super) async fn view(
         Task::endless("sites", sites.follow(client.clone(), metrics(), || sites_known.met())),
         Task::endless(
             "policies",
-            policies.follow(client.clone(), metrics(), || policies_listed.met()),
+            policies.follow(client.clone(), metrics(), clock, || policies_listed.met()),
         ),
         Task::endless("settings", versions.clone().send_settings(changes.clone())),
         Task::endless(
@@ -161,7 +164,7 @@ pub(super) async fn view(
         ),
         Task::endless(
             "status of policies",
-            status::of_policies(policy_versions, client, leadership.clone()),
+            status::of_policies(policy_versions, client, clock, leadership.clone()),
         ),
     ];
     Ok(View {

@@ -16,6 +16,7 @@ use crate::admission::review::Reviewer;
 use crate::controllers::certificates::Certificates;
 use crate::controllers::events;
 use crate::controllers::lease::Leadership;
+use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::instruments::recording::Recording;
 use crate::instruments::traces::Spans;
@@ -116,6 +117,7 @@ impl Webhook {
             metrics: Arc::clone(&metrics),
             clock,
             recording,
+            log_limit: LogLimit::new(clock),
         };
         let tasks = [view.tasks, configuration_tasks, certificate_tasks];
         super::serve(ServeOptions {

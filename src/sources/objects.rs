@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::runtime::watcher::{Config, Error};
+use kube::runtime::watcher::{Config, Error, Event};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
@@ -17,14 +17,15 @@ use crate::sources::watcher::{self, Key, Known};
 /// How often it is asked whether a definition is installed.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Calls `on_change` with all objects of the kind `K`, by its plural, each as `read` has it, whenever they are others; with `None` while the definition is not
-/// installed, for the first time when that is known. For ever; a failure is logged, counted and tried again after a pause.
+/// Calls `on_change` with all objects of the kind `K`, by its plural, each as `read` has it, whenever they are others, and with the
+/// key of the one that is, or `None` where any may be; with no objects while the definition is not installed, for the first
+/// time when that is known. For ever; a failure is logged, counted and tried again after a pause.
 pub(super) async fn follow<K, T: PartialEq>(
     kind: &'static str,
     client: Client,
     metrics: &Metrics,
     read: impl Fn(&Raw<K>) -> Option<T>,
-    mut on_change: impl FnMut(Option<&BTreeMap<Key, T>>),
+    mut on_change: impl FnMut(Option<&BTreeMap<Key, T>>, Option<&Key>),
 ) where
     K: Resource<DynamicType = ()> + 'static,
     Raw<K>: DeserializeOwned,
@@ -37,11 +38,11 @@ pub(super) async fn follow<K, T: PartialEq>(
                 tracing::info!(kind, "the custom resource is installed");
                 watch(kind, &client, metrics, &read, &mut on_change).await;
                 tracing::info!(kind, "the custom resource is not installed any more");
-                on_change(None);
+                on_change(None, None);
             }
             Ok(false) => {
                 last_error.clear();
-                on_change(None);
+                on_change(None, None);
             }
             Err(error) => {
                 metrics.view.failure(kind);
@@ -71,7 +72,7 @@ async fn watch<K, T: PartialEq>(
     client: &Client,
     metrics: &Metrics,
     read: impl Fn(&Raw<K>) -> Option<T>,
-    on_change: &mut impl FnMut(Option<&BTreeMap<Key, T>>),
+    on_change: &mut impl FnMut(Option<&BTreeMap<Key, T>>, Option<&Key>),
 ) where
     K: Resource<DynamicType = ()> + 'static,
     Raw<K>: DeserializeOwned,
@@ -82,8 +83,12 @@ async fn watch<K, T: PartialEq>(
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
+                let one = match &event {
+                    Event::Apply(object) | Event::Delete(object) => Some(watcher::key(object)),
+                    Event::Init | Event::InitApply(_) | Event::InitDone => None,
+                };
                 if known.apply(event, &read) {
-                    on_change(Some(known.objects()));
+                    on_change(Some(known.objects()), one.as_ref());
                 }
             }
             Err(error) if is_not_found(&error) => return,

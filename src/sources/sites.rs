@@ -68,7 +68,7 @@ impl Sites {
     pub async fn follow(mut self, client: Client, metrics: Arc<Metrics>, known: impl FnOnce()) {
         let mut known = Some(known);
         let (sender, mut objects) = watch::channel(None);
-        let watched = objects::follow("sites", client, &metrics, read, |sites| {
+        let watched = objects::follow("sites", client, &metrics, read, |sites, _| {
             sender.send_replace(Some(sites.cloned().unwrap_or_default()));
         });
         let merged = async {

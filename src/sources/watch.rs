@@ -29,6 +29,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tower::Service;
 
+use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
@@ -135,7 +136,8 @@ impl Cluster {
 
     /// Watches nodes, for ever. A failure is logged, counted and tried again after a pause.
     async fn watch_nodes(self, metrics: &Metrics) {
-        let read = |object: &_| Some(Change::Node(Box::new(read_node(object)?)));
+        let limit = LogLimit::new(self.changes.clock);
+        let read = |object: &_| Some(Change::Node(Box::new(read_node(object, &limit)?)));
         let gone = |object: &Raw<Node>| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
         self.watch(Kind::Nodes, metrics, read, gone).await;
     }
@@ -145,15 +147,17 @@ impl Cluster {
     async fn watch_pods(self, metrics: &Metrics, keys: Keys) {
         // It fails without a sender only, and there is one in `self`.
         let _ = self.nodes_listed.subscribe().wait_for(|listed| *listed).await;
-        let read = |object: &_| Some(Change::Pod(Box::new(read_pod(object, &keys)?)));
+        let limit = LogLimit::new(self.changes.clock);
+        let read = |object: &_| Some(Change::Pod(Box::new(read_pod(object, &keys, &limit)?)));
         let gone = |object: &Raw<Pod>| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
         self.watch(Kind::Pods, metrics, read, gone).await;
     }
 
     /// Watches namespaces, for ever, as [`Self::watch_nodes`] does.
     async fn watch_namespaces(self, metrics: &Metrics, keys: Keys) {
+        let limit = LogLimit::new(self.changes.clock);
         let read = |object: &_| {
-            let (name, is_managed) = read_namespace(object, &keys)?;
+            let (name, is_managed) = read_namespace(object, &keys, &limit)?;
             Some(Change::Namespace(name, is_managed))
         };
         let gone = |object: &Raw<Namespace>| Some(Change::Namespace(object.meta().name.as_deref()?.into(), false));
@@ -237,36 +241,39 @@ fn is_refused(error: &Error) -> bool {
 }
 
 /// A node, unless it cannot be read.
-pub(crate) fn read_node(object: &Raw<Node>) -> Option<model_node::Node> {
+pub(crate) fn read_node(object: &Raw<Node>, limit: &LogLimit) -> Option<model_node::Node> {
     node::from_json(object.json())
-        .map_err(|error| unreadable(Kind::Nodes, object, &error))
+        .map_err(|error| unreadable(Kind::Nodes, object, &error, limit))
         .ok()
 }
 
 /// A pod, unless it cannot be read.
-pub(crate) fn read_pod(object: &Raw<Pod>, keys: &Keys) -> Option<PodRecord> {
+pub(crate) fn read_pod(object: &Raw<Pod>, keys: &Keys, limit: &LogLimit) -> Option<PodRecord> {
     pod::read_record(object.json(), keys)
-        .map_err(|error| unreadable(Kind::Pods, object, &error))
+        .map_err(|error| unreadable(Kind::Pods, object, &error, limit))
         .ok()?
 }
 
 /// The name of a namespace and whether it opted in, unless it cannot be read.
-pub(crate) fn read_namespace(object: &Raw<Namespace>, keys: &Keys) -> Option<(Box<str>, bool)> {
+pub(crate) fn read_namespace(object: &Raw<Namespace>, keys: &Keys, limit: &LogLimit) -> Option<(Box<str>, bool)> {
     let is_managed = opted_in(object.json(), keys)
-        .map_err(|error| unreadable(Kind::Namespaces, object, &error))
+        .map_err(|error| unreadable(Kind::Namespaces, object, &error, limit))
         .ok()?;
     Some((object.meta().name.as_deref()?.into(), is_managed))
 }
 
 /// What cannot be read is left out, which is said: a charge is missing then.
-fn unreadable<K: Resource>(kind: Kind, object: &Raw<K>, error: &impl Display) {
-    tracing::error!(
-        kind = kind.as_str(),
-        namespace = object.meta().namespace,
-        name = object.meta().name,
-        %error,
-        "cannot be read, and does not count"
-    );
+fn unreadable<K: Resource>(kind: Kind, object: &Raw<K>, error: &impl Display, limit: &LogLimit) {
+    if let Some(held_back) = limit.due(kind.as_str()) {
+        tracing::error!(
+            kind = kind.as_str(),
+            namespace = object.meta().namespace,
+            name = object.meta().name,
+            %error,
+            held_back,
+            "cannot be read, and does not count"
+        );
+    }
 }
 
 /// Whether a namespace carries the label that opts it in.

@@ -123,7 +123,8 @@ impl<T: PartialEq> Known<T> {
     }
 }
 
-fn key<K: Resource>(object: &K) -> Key {
+/// The key of this object.
+pub(super) fn key<K: Resource>(object: &K) -> Key {
     let meta = object.meta();
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     (text(&meta.namespace), text(&meta.name))

@@ -1,5 +1,8 @@
 //! Where logs go is nothing that a review depends on.
 
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
 use edgeward_harness::checkout::workspace;
 use serde_json::{Value, json};
 
@@ -7,13 +10,21 @@ use crate::client::{BOUND, Connection, eventually, get};
 use crate::process::Process;
 use crate::program::edgeward;
 
-/// The creation of a pod, which is a line in the log.
+/// The creation of a pod that states nothing, which is a line in the log for the first ones.
 pub(crate) const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",
 "resource":{"group":"","version":"v1","resource":"pods"},"operation":"CREATE","namespace":"shop",
 "object":{"metadata":{"name":"camera"},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
 
+/// The creation of a pod that is decided, which is always a line in the log.
+fn decided() -> String {
+    CREATE.replace(
+        r#""name":"camera""#,
+        r#""name":"camera","annotations":{"slo.example.io/class":"batch"}"#,
+    )
+}
+
 async fn create(connection: &mut Connection) {
-    let answered = tokio::time::timeout(BOUND, connection.post_to("/mutate", CREATE))
+    let answered = tokio::time::timeout(BOUND, connection.post_to("/mutate", &decided()))
         .await
         .expect("in time")
         .expect("answered");
@@ -83,6 +94,164 @@ async fn the_last_line_is_written() {
     assert_eq!(ends(process).await, Some(0));
     let last = lines.await.expect("joined").expect("a line");
     assert!(last.contains("\"stopped\""), "{last}");
+}
+
+/// A review that is not decided, and how its lines are known.
+struct Kind {
+    review: String,
+    message: &'static str,
+    field: &'static str,
+    text: &'static str,
+}
+
+/// Everything that anybody can send again and again.
+fn undecided() -> [Kind; 6] {
+    let kind = |message, field, text, pointer: &str, value: Value| {
+        let mut review: Value = serde_json::from_str(CREATE).expect("a review");
+        let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
+        review.pointer_mut(parent).expect("a parent")[key] = value;
+        let review = review.to_string();
+        Kind {
+            review,
+            message,
+            field,
+            text,
+        }
+    };
+    let metadata = "/request/object/metadata";
+    let (labels, annotations) = (format!("{metadata}/labels"), format!("{metadata}/annotations"));
+    let opted_out = json!({"scheduling.example.io/managed": "false"});
+    let class = json!({"slo.example.io/class": "batch"});
+    let mut kinds = [
+        kind(
+            "decided",
+            "reason",
+            "passthrough_not_managed",
+            "/request/uid",
+            json!("u"),
+        ),
+        kind("decided", "reason", "passthrough_opted_out", &labels, opted_out),
+        kind(
+            "decided",
+            "reason",
+            "passthrough_excluded_namespace",
+            "/request/namespace",
+            json!("kube-system"),
+        ),
+        kind("decided", "dry_run", "true", &annotations, class),
+        kind(
+            "untouched",
+            "why",
+            "is not the creation of a pod",
+            "/request/operation",
+            json!("UPDATE"),
+        ),
+        kind(
+            "untouched",
+            "why",
+            "cannot be read at column",
+            "/request/object",
+            json!("a pod"),
+        ),
+    ];
+    let mut dry_run: Value = serde_json::from_str(&kinds[3].review).expect("a review");
+    dry_run["request"]["dryRun"] = json!(true);
+    kinds[3].review = dry_run.to_string();
+    // What does not opt in is not asked why.
+    let mut excluded: Value = serde_json::from_str(&kinds[2].review).expect("a review");
+    excluded["request"]["object"]["metadata"]["annotations"] = json!({"slo.example.io/class": "batch"});
+    kinds[2].review = excluded.to_string();
+    kinds
+}
+
+/// How many lines there are of this kind, and how many they say were held back.
+fn told(lines: &[Value], kind: &Kind) -> (usize, u64) {
+    let is_it = |line: &&Value| {
+        let field = &line[kind.field];
+        let text = field.as_str().map_or_else(|| field.to_string(), str::to_owned);
+        line["message"] == kind.message && text.contains(kind.text)
+    };
+    let held_back = |line: &Value| line["held_back"].as_u64().expect("a count");
+    let lines: Vec<_> = lines.iter().filter(is_it).collect();
+    (lines.len(), lines.into_iter().map(held_back).sum())
+}
+
+/// Of each kind only so many lines are written, and the next one says how many were not. Each pod that is decided is a line,
+/// and every review is counted.
+#[tokio::test]
+async fn lines_that_anybody_can_cause_are_bounded() {
+    const FLOOD: u64 = 200;
+    let mut process = Process::start();
+    let log = process.log.take().expect("a log");
+    let lines = Arc::<Mutex<Vec<Value>>>::default();
+    let keep = Arc::clone(&lines);
+    let reading = tokio::task::spawn_blocking(move || {
+        let lines = log.map_while(Result::ok);
+        lines.for_each(|line| keep.lock().unwrap().push(serde_json::from_str(&line).expect("JSON")));
+    });
+    let mut connection = process.client().connect().await.expect("handshake");
+    let (kinds, began) = (undecided(), Instant::now());
+    for _ in 0..FLOOD {
+        for kind in &kinds {
+            connection.post_to("/mutate", &kind.review).await.expect("answered");
+        }
+        create(&mut connection).await;
+    }
+    let mut sent = FLOOD;
+    eventually("the next line says what was held back", async || {
+        for kind in &kinds {
+            connection.post_to("/mutate", &kind.review).await.expect("answered");
+        }
+        sent += 1;
+        let lines = lines.lock().unwrap();
+        kinds.iter().all(|kind| {
+            let (lines, held_back) = told(&lines, kind);
+            lines as u64 + held_back > FLOOD
+        })
+    })
+    .await;
+    let seconds = began.elapsed().as_secs() as usize + 1;
+    let page = get(process.health, "/metrics").await.expect("answered").body;
+    let counted = |reason: &str| -> u64 {
+        let reason = format!("reason=\"{reason}\"");
+        let series = page
+            .lines()
+            .filter(|line| line.starts_with("edgeward_reviews_total{") && line.contains(&reason));
+        series
+            .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+            .sum()
+    };
+    for (reason, expected) in [
+        ("passthrough_not_managed", sent),
+        ("passthrough_opted_out", sent),
+        ("passthrough_excluded_namespace", sent),
+        ("passthrough_not_a_pod_create", 2 * sent),
+    ] {
+        assert_eq!(counted(reason), expected, "{reason}");
+    }
+    drop(connection);
+    assert_eq!(ends(process).await, Some(0));
+    reading.await.expect("read");
+    let lines = lines.lock().unwrap();
+    for kind in &kinds {
+        let (lines, held_back) = told(&lines, kind);
+        assert!(
+            (11..=10 + seconds).contains(&lines),
+            "{}: {lines} in {seconds} s",
+            kind.text
+        );
+        assert!(lines as u64 + held_back <= sent, "{}: {lines}, {held_back}", kind.text);
+    }
+    let is_decided =
+        |line: &&Value| line["message"] == "decided" && line["dry_run"] == false && line["class"] == "batch";
+    let decided = lines
+        .iter()
+        .filter(is_decided)
+        .filter(|line| line["verdict"] != "passthrough");
+    assert_eq!(
+        decided.filter(|line| line.get("held_back").is_none()).count() as u64,
+        FLOOD
+    );
 }
 
 /// Whatever the level: a pod's environment, its other annotations and what is wrong with it are nobody's business.

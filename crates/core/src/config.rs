@@ -20,7 +20,6 @@ pub use holding::{ForeignGates, Holding, OnNoCapacity};
 pub use probing::Probing;
 pub use prometheus::{Input, Prometheus, Query};
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -28,9 +27,9 @@ use serde_json::Value;
 use crate::document::{Fault, Faults, Field};
 use crate::keys::Keys;
 use crate::model::link::Thresholds;
+use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::SiteDefinition;
 use crate::model::slo::{Class, PerClass};
-use crate::model::workload::PriorityCaps;
 use crate::units::{Micros, Permille};
 use crate::words;
 
@@ -151,7 +150,7 @@ impl Default for Config {
             invalid_slo: InvalidSlo::Warn,
             holding: Holding::default(),
             headroom_below: PodPriority(0),
-            priority_caps: BTreeMap::new(),
+            priority_caps: PriorityCaps::default(),
             cloud_deletion_cost: Some(-100),
             explain: Explain::Short,
             rtt_threshold: Micros::from_millis(100),
@@ -260,12 +259,11 @@ impl Read for Keys {
 impl Read for Vec<String> {
     fn read(&mut self, field: &Field<'_>, _: &Kind) {
         for field in field.list().into_iter().flatten() {
-            self.extend(
-                field
-                    .string()
-                    .filter(|name| is_namespace(name, &field))
-                    .map(str::to_owned),
-            );
+            let name = field.string();
+            if let Some(name) = name.filter(|name| !is_namespace(name)) {
+                field.fault(no_namespace(name));
+            }
+            self.extend(name.map(str::to_owned));
         }
     }
 }
@@ -306,15 +304,14 @@ pub(crate) fn by_class<'d>(field: &Field<'d>) -> impl Iterator<Item = (Class, Fi
     })
 }
 
-/// Whether this can be the name of a namespace, which is a fault of `field` otherwise.
-fn is_namespace(name: &str, field: &Field<'_>) -> bool {
-    let is_name = name.len() <= 63 && is_dns_label(name);
-    if !is_name {
-        field.fault(format!(
-            "{name:?} is not the name of a namespace: lower-case letters, digits and `-`, at most 63"
-        ));
-    }
-    is_name
+/// Whether this can be the name of a namespace.
+fn is_namespace(name: &str) -> bool {
+    name.len() <= 63 && is_dns_label(name)
+}
+
+/// What is wrong with a name that is not that of a namespace.
+fn no_namespace(name: &str) -> String {
+    format!("{name:?} is not the name of a namespace: lower-case letters, digits and `-`, at most 63")
 }
 
 fn is_domain(name: &str) -> bool {
@@ -366,7 +363,7 @@ mod tests {
             "holdLimits": {"batch": "10m"},
             "waitForTerminating": {"latency": "1s"},
             "foreignGates": "passThrough",
-            "maxPriority": {"guests": 3},
+            "maxPriority": {"guests": 3, "*": 8},
             "cloudPodDeletionCost": -7,
             "explain": "full",
             "rttThresholdMs": 80.5,
@@ -406,7 +403,7 @@ mod tests {
                 foreign_gates: ForeignGates::PassThrough,
             }
         );
-        assert_eq!(config.priority_caps, BTreeMap::from([("guests".into(), 3)]));
+        assert_eq!(config.priority_caps, PriorityCaps::from([("guests", 3), ("*", 8)]));
         assert_eq!(config.cloud_deletion_cost, Some(-7));
         assert_eq!(config.explain, Explain::Full);
         assert_eq!(config.rtt_threshold, Micros(80_500));
@@ -458,7 +455,7 @@ mod tests {
                 "holdLimits": {"batch": "0s", "bulk": "1m"},
                 "waitForTerminating": 30,
                 "foreignGates": "keep",
-                "maxPriority": {"guests": 11, "No": 1},
+                "maxPriority": {"guests": 11, "No": 1, "*": -1},
                 "cloudPodDeletionCost": "-100",
                 "rttThresholdMs": 0,
                 "lossThresholdPct": 2.25,
@@ -491,7 +488,9 @@ mod tests {
                 "holdLimits.batch: \"0s\" is not a duration from 1s to 1h, such as 60s or 1m30s",
                 "waitForTerminating: 30 is not a duration from 0s to 10m, such as 60s or 1m30s",
                 "foreignGates: \"keep\" is not one of wait, passThrough",
-                "maxPriority.No: \"No\" is not the name of a namespace: lower-case letters, digits and `-`, at most 63",
+                "maxPriority[\"*\"]: -1 is not a whole number from 0 to 10",
+                "maxPriority.No: \"No\" is not the name of a namespace: lower-case letters, digits and `-`, at most 63, nor \
+                 \"*\", which is all that are not listed",
                 "maxPriority.guests: 11 is not a whole number from 0 to 10",
                 "cloudPodDeletionCost: \"-100\" is not a whole number from -2147483648 to 2147483647",
                 "rttThresholdMs: 0 is not a number from 0.001 to 60000 with at most three decimals",

@@ -9,6 +9,7 @@ pub mod link;
 pub mod node;
 pub mod owner;
 pub mod pod_record;
+pub mod priority_caps;
 pub mod remembered_node;
 pub mod site;
 pub mod slo;

@@ -24,6 +24,7 @@ fn reviewer(config: Config) -> Reviewer {
         metrics: Arc::new(Metrics::new()),
         clock: Clock::start(),
         recording: None,
+        log_limit: LogLimit::new(Clock::start()),
     }
 }
 

@@ -383,10 +383,3 @@ async fn accepted_connections_have_nodelay() {
             .contains("edgeward_connections_total{protocol=\"none\"} 1")
     );
 }
-
-#[test]
-fn a_line_that_anybody_can_cause_comes_once_a_second_with_a_count() {
-    let limit = LogLimit::default();
-    let due = [0, 1, 999_999, 1_000_000, 1_000_001, 5_000_000].map(|now| limit.due(now));
-    assert_eq!(due, [Some(0), None, None, Some(2), None, Some(1)]);
-}

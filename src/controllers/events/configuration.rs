@@ -9,12 +9,14 @@ use kube::Client;
 use tokio::sync::watch;
 
 use super::{Content, Outcome, PAUSE, create, cut};
+use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
 
 /// Tells each refused version of the configuration in an Event of its ConfigMap, until the sender is gone. One version
 /// is one Event, however many replicas refuse it and however often they start. What the API server does not accept is
 /// logged and dropped.
 pub async fn follow(mut refused: watch::Receiver<Option<Refused>>, client: Client, clock: Clock) {
+    let limit = LogLimit::new(clock);
     loop {
         let event = refused
             .borrow_and_update()
@@ -22,7 +24,7 @@ pub async fn follow(mut refused: watch::Receiver<Option<Refused>>, client: Clien
             .map(|refused| event(refused, clock.wall()));
         let told = async {
             if let Some(event) = event {
-                write(&client, &event).await;
+                write(&client, &event, &limit).await;
             }
             std::future::pending::<()>().await;
         };
@@ -36,8 +38,11 @@ pub async fn follow(mut refused: watch::Receiver<Option<Refused>>, client: Clien
     }
 }
 
-async fn write(client: &Client, event: &Event) {
-    while matches!(create(client, event).await, Outcome::Later | Outcome::Unavailable) {
+async fn write(client: &Client, event: &Event, limit: &LogLimit) {
+    while matches!(
+        create(client, event, limit).await,
+        Outcome::Later | Outcome::Unavailable
+    ) {
         tokio::time::sleep(PAUSE).await;
     }
 }

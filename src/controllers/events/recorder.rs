@@ -15,9 +15,10 @@ use tokio::sync::mpsc;
 use super::decision::{PodEvent, PodReason, events_of};
 use super::{Outcome, PAUSE, create};
 use crate::controllers::lease::Leadership;
-use crate::controllers::token_bucket::TokenBucket;
+use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::{EventResult, Metrics};
 use crate::platform::clock::Clock;
+use crate::platform::token_bucket::TokenBucket;
 
 /// How long a replica that does not lead keeps an Event: twice as long as it takes until another leads.
 const KEPT: Micros = Micros::from_secs(30);
@@ -76,6 +77,7 @@ pub struct Recorder {
     config: Arc<ArcSwap<Config>>,
     clock: Clock,
     metrics: Arc<Metrics>,
+    log_limit: LogLimit,
 }
 
 #[derive(Debug)]
@@ -103,6 +105,7 @@ impl Recorder {
             config,
             clock,
             metrics,
+            log_limit: LogLimit::new(clock),
         };
         (recorder, events)
     }
@@ -147,7 +150,7 @@ impl Recorder {
             };
             next.is_due = next.is_due || self.bucket.take(now);
             let result = if next.is_due {
-                match create(&self.client, &next.event.event()).await {
+                match create(&self.client, &next.event.event(), &self.log_limit).await {
                     Outcome::Written => EventResult::Written,
                     Outcome::Duplicate => EventResult::Duplicate,
                     Outcome::Refused => EventResult::Refused,

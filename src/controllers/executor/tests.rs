@@ -79,6 +79,7 @@ impl Server {
             clock,
             metrics,
             events,
+            log_limit: Arc::new(LogLimit::new(clock)),
         };
         let (leads, leadership) = Leadership::new(clock);
         leads.send_replace(Some(Moment(i64::MAX)));

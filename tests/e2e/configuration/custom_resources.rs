@@ -18,6 +18,18 @@ fn site(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "edgeward.io/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec})
 }
 
+/// A selector that names so many bytes of keys and values.
+fn naming(bytes: usize) -> Value {
+    let expression = |key: &str, left: usize| {
+        let lengths = (0..left).step_by(60).map(|at| (left - at).min(60));
+        let values: Vec<_> = lengths.map(|bytes| "v".repeat(bytes)).collect();
+        json!({"key": key, "operator": "In", "values": values})
+    };
+    let half = (bytes - "app".len() - "web".len() - "a".len() - "b".len()) / 2;
+    let expressions = [expression("a", half), expression("b", bytes - 8 - half)];
+    json!({"matchLabels": {"app": "web"}, "matchExpressions": expressions})
+}
+
 /// The API server takes the definitions and good objects, and refuses bad ones by a message that names field and value.
 pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     fixture.install_custom_resources()?;
@@ -68,6 +80,10 @@ pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
         (
             selector(json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]})),
             "spec.selector.matchExpressions[0].operator: Unsupported value: \"Gt\"",
+        ),
+        (
+            selector(naming(4097)),
+            "names more than 4096 bytes of labels and values",
         ),
         (
             site("s", &json!({"kind": "moon"})),
@@ -166,6 +182,7 @@ pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
 
     let good = [
         slo(json!({"class": "batch"})),
+        selector(naming(4096)),
         policy(
             "p",
             &json!({

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use crate::config::{Config, QueueModel};
 use crate::model::link::Link;
 use crate::model::node::{AssumedPods, Node, NodeId};
+use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::{SiteDefinition, SiteKind, are_same_places};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::units::Moment;
@@ -80,8 +81,7 @@ pub struct Cache {
     lists: BTreeMap<Kind, List>,
     faults: BTreeSet<NodeFault>,
     memory: SiteMemory,
-    /// The highest SLO priority by namespace.
-    priority_caps: BTreeMap<Box<str>, u8>,
+    priority_caps: PriorityCaps,
     /// Whether a pod stands behind those that are pending, room or not.
     is_queue_of_pending: bool,
     /// Nodes on which there are placeholders.

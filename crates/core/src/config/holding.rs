@@ -1,10 +1,9 @@
 //! When a pod is held behind our gate, and for how long.
 
-use std::collections::BTreeMap;
-
 use crate::config::declaration::{Kind, Read, read_words};
-use crate::config::is_namespace;
+use crate::config::{is_namespace, no_namespace};
 use crate::document::Field;
+use crate::model::priority_caps::{OTHERS, PriorityCaps};
 use crate::model::slo::{Class, PerClass};
 use crate::units::Micros;
 use crate::words;
@@ -101,16 +100,17 @@ impl Read for PerClass<Micros> {
     }
 }
 
-/// By namespace.
-impl Read for BTreeMap<Box<str>, u8> {
+impl Read for PriorityCaps {
     fn read(&mut self, field: &Field<'_>, kind: &Kind) {
         let Kind::Map(_, to) = kind else { return };
         for (name, field) in field.entries().into_iter().flatten() {
-            if is_namespace(name, &field)
-                && let Some(cap) = to.integer(&field)
-            {
-                self.insert(name.into(), cap);
+            if !is_namespace(name) && name != OTHERS {
+                field.fault(format!(
+                    "{}, nor {OTHERS:?}, which is all that are not listed",
+                    no_namespace(name)
+                ));
             }
+            self.extend(to.integer(&field).map(|cap| (name, cap)));
         }
     }
 }

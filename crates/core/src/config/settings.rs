@@ -81,7 +81,8 @@ settings! { Config:
         "Pods of a lower `spec.priority` than this that state no class are placeholders: what they take is \
          [headroom](decision.md#headroom) for others. The lowest number: none are";
     priority_caps = "maxPriority", Map("namespace", &Integer(0, 10)), NONE,
-        "The highest SLO priority that counts in a namespace; a pod that states a higher one gets a warning";
+        "The highest SLO priority that counts in a namespace, with the key `\"*\"` in all that are not listed; a pod that \
+         states a higher one gets a warning";
     cloud_deletion_cost = "cloudPodDeletionCost", Integer(i32::MIN as i64, i32::MAX as i64), Value("-100"),
         "Value of `controller.kubernetes.io/pod-deletion-cost` that a cloud placement adds where the pod states \
          none: a ReplicaSet deletes the lowest first. `0`: none is added";

@@ -127,6 +127,8 @@ impl fmt::Display for SloFault {
 pub struct Intent {
     /// The SLO. With faults: without time bound and with offload not allowed, as section 2 of docs/decision.md has it.
     pub slo: Slo,
+    /// Whether the priority is stated and valid; otherwise [`Slo::priority`] is the default.
+    pub priority_known: bool,
     /// Whether the class itself is stated and valid; otherwise [`Slo::class`] is a substitute.
     pub class_known: bool,
     /// Every fault: what is wrong, in the order of the contract's table, then what is missing.
@@ -218,6 +220,7 @@ pub fn parse<'p>(
         _ => None,
     };
     const MILLIS: &str = "a whole number of milliseconds from 1 to 31536000000";
+    let mut priority_known = false;
     let mut slo = Slo {
         class: class.unwrap_or(Class::Batch),
         deadline: faults.read("deadlineMs", found.deadline, MILLIS, millis),
@@ -232,6 +235,7 @@ pub fn parse<'p>(
                     _ => None,
                 },
             )
+            .inspect(|_| priority_known = true)
             .unwrap_or(Slo::DEFAULT_PRIORITY),
         offload_allowed: faults
             .read(
@@ -256,6 +260,7 @@ pub fn parse<'p>(
     }
     let intent = Intent {
         slo,
+        priority_known,
         class_known: class.is_some(),
         faults: faults.list,
         unknown_keys: found.unknown.into_iter().map(str::to_owned).collect(),
@@ -354,6 +359,7 @@ mod tests {
                     offload_allowed: false,
                     processing: Some(Micros(40_000)),
                 },
+                priority_known: true,
                 class_known: true,
                 faults: vec![],
                 unknown_keys: vec![],

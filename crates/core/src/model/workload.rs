@@ -2,20 +2,17 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use super::ties::Ties;
 use crate::heap;
 use crate::keys::Keys;
 use crate::model::constraints::{NodeConstraints, Toleration, each_owned};
 use crate::model::decision_id::DecisionId;
+use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::SiteDefinition;
 use crate::model::slo::{Intent, Management, Slo};
 use crate::resources::Amounts;
 use crate::units::Micros;
-
-/// The highest SLO priority by namespace, where it is capped.
-pub type PriorityCaps = BTreeMap<Box<str>, u8>;
 
 /// A pod, reduced to what a decision reads: two that are equal are decided alike. Borrows from the pod's JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -105,7 +102,7 @@ impl Workload<'_> {
             .intent
             .as_ref()
             .map_or(Slo::DEFAULT_PRIORITY, |intent| intent.slo.priority);
-        caps.get(&*self.namespace).map_or(stated, |cap| stated.min(*cap))
+        caps.cap(&self.namespace, stated)
     }
 
     /// Its place among pods that wait for room; behind all its equals, if it was not created yet.

@@ -121,7 +121,7 @@ pub fn decide_among<'s>(
     }
 
     let cap = workload.slo_priority(&config.priority_caps);
-    if intent.slo.priority > cap {
+    if intent.priority_known && intent.slo.priority > cap {
         let key = format!("{}priority", config.keys.slo_prefix);
         warnings.push(format!(
             "{key}: {} counts as {cap}, the most in this namespace",

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::keys::Keys;
 use crate::model::owner::Owner;
+use crate::model::priority_caps::PriorityCaps;
 use crate::placement::ledger::Reservation;
 use crate::testkit::{self, NOW};
 use crate::wire::pod::Pod;
@@ -169,6 +170,30 @@ fn room_is_given_by_priority_and_age_as_far_as_it_goes() {
         (plan.held, plan.oldest),
         (4, Some(NOW.moment.before(Micros::from_secs(50))))
     );
+}
+
+#[test]
+fn in_a_namespace_that_is_not_listed_age_counts_where_priorities_are_capped_for_all() {
+    let pods = [held("young", 400, 9, 1), held("old", 400, 5, 2)];
+    let released = |caps: PriorityCaps| {
+        let config = Config {
+            priority_caps: caps,
+            ..Config::default()
+        };
+        let plan = waitlist(&pods).plan(
+            &testkit::snapshot(&fleet(&[600])),
+            &Ledger::default(),
+            &config,
+            |namespace| namespace == "shop",
+            NOW,
+        );
+        steps(&plan)
+    };
+    let first = |name: &str| vec![(name.to_owned(), PlanAction::Release)];
+    assert_eq!(released(PriorityCaps::default()), first("young"));
+    assert_eq!(released([("other", 3)].into()), first("young"));
+    assert_eq!(released([("*", 3)].into()), first("old"));
+    assert_eq!(released([("*", 3), ("shop", 10)].into()), first("young"));
 }
 
 #[test]

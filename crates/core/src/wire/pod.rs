@@ -150,6 +150,12 @@ impl<'a> Pod<'a> {
         self.metadata.as_ref()?.resource_version.as_deref()
     }
 
+    /// Its labels.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let labels = self.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref());
+        labels.into_iter().flat_map(StringMap::iter)
+    }
+
     /// A label.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         self.metadata.as_ref()?.labels.as_ref()?.get(key)

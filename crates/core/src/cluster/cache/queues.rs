@@ -120,8 +120,7 @@ impl Cache {
         Counted {
             group: match (site, entry.slo) {
                 (Some(site), Some((class, stated))) if is_ours => {
-                    let cap = self.priority_caps.get(&*entry.namespace);
-                    let slo_priority = cap.map_or(stated, |cap| stated.min(*cap));
+                    let slo_priority = self.priority_caps.cap(&entry.namespace, stated);
                     Some((site, class, entry.priority, slo_priority))
                 }
                 _ => None,

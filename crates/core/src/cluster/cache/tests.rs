@@ -267,6 +267,20 @@ fn a_pod_that_fits_nowhere_waits_for_room() {
         .map(|group| group.pending)
         .sum();
     assert_eq!(pending, 4, "of whatever size; and one is bound");
+    let slo_priorities = |fixture: &mut Fixture| -> BTreeSet<u8> {
+        let queues = &fixture.publish().sites[0].queues;
+        queues.iter().map(|group| group.slo_priority).collect()
+    };
+    assert_eq!(slo_priorities(&mut fixture), BTreeSet::from([5]));
+    let mut config = Config {
+        priority_caps: [("guests", 9), ("*", 3)].into(),
+        ..Config::default()
+    };
+    fixture.cache.configure(&config);
+    assert_eq!(slo_priorities(&mut fixture), BTreeSet::from([3]), "it is not listed");
+    config.priority_caps.extend([("shop", 4)]);
+    fixture.cache.configure(&config);
+    assert_eq!(slo_priorities(&mut fixture), BTreeSet::from([4]));
     // A namespace that leaves takes its pods out of the queues.
     fixture.cache.apply_namespace("shop", false);
     assert_eq!(fixture.waiting(), 0);

@@ -92,10 +92,12 @@ fn a_policy_counts_as_a_whole_by_precedence_then_name() {
         strings(&[("class", "latency")])
     );
 
-    let overlaps: BTreeMap<_, _> = policies
-        .overlaps()
-        .map(|(seen, overlaps)| (seen.name.as_str(), overlaps.unwrap()))
-        .collect();
+    let standings = policies.by_namespace()["shop"].standings();
+    let overlaps = standings.into_iter().map(|(seen, standing)| match standing {
+        Standing::InForce(overlaps) => (seen.name.as_str(), overlaps),
+        _ => panic!("{standing:?}"),
+    });
+    let overlaps: BTreeMap<_, _> = overlaps.collect();
     assert_eq!(overlaps["z"].overrides, ["a", "b", "c"]);
     assert_eq!(overlaps["a"].overridden_by, ["z"]);
     assert_eq!(overlaps["a"].overrides, ["b", "c"]);
@@ -149,11 +151,30 @@ fn every_fault_is_named() {
         seen("shop", "good", &json!({"selector": {}, "slo": {"class": "batch"}})),
     ]);
     assert_eq!(policies.len(), 1);
-    let overlaps: Vec<_> = policies
-        .overlaps()
-        .map(|(seen, overlaps)| (&*seen.name, overlaps.is_some()))
+    let standings = policies.by_namespace()["shop"].standings();
+    let is_in_force = |standing: &Standing| matches!(standing, Standing::InForce(_));
+    let standings: Vec<_> = standings
+        .iter()
+        .map(|(seen, standing)| (&*seen.name, is_in_force(standing)))
         .collect();
-    assert_eq!(overlaps, [("good", true), ("faulty", false)]);
+    assert_eq!(standings, [("good", true), ("faulty", false)]);
+}
+
+#[test]
+fn a_selector_is_of_a_bounded_length() {
+    let of = |bytes: usize| {
+        let values: Vec<_> = (0..bytes - 3)
+            .step_by(50)
+            .map(|at| "v".repeat((bytes - 3 - at).min(50)))
+            .collect();
+        let expressions = json!([{"key": "key", "operator": "In", "values": values}]);
+        Policy::read(&json!({"spec": {"selector": {"matchExpressions": expressions}, "slo": {"class": "batch"}}}))
+    };
+    assert!(of(MAX_SELECTOR_BYTES).is_ok());
+    assert_eq!(
+        of(MAX_SELECTOR_BYTES + 1).unwrap_err().to_string(),
+        "spec.selector: names 4097 bytes of labels and values, more than 4096"
+    );
 }
 
 /// Requirements on few labels with few values, so that they often meet.
@@ -177,11 +198,15 @@ proptest! {
         let read = |selector: &Value| Policy::read(&json!({"spec": {"selector": selector, "slo": {"class": "batch"}}})).unwrap().selector;
         let (a, b) = (read(&a), read(&b));
         let values = [None, Some("x"), Some("y"), Some("z"), Some("other")];
-        let exists = values.iter().any(|at_a| values.iter().any(|at_b| {
-            let label = |key: &str| if key == "a" { *at_a } else { *at_b };
-            a.matches(label) && b.matches(label)
-        }));
-        prop_assert_eq!(a.overlaps(&b), exists);
-        prop_assert_eq!(b.overlaps(&a), exists);
+        let meets = |selector: &Selector<Box<str>>, (at_a, at_b): (Option<&str>, Option<&str>)| {
+            selector.matches(|key| if **key == *"a" { at_a } else { at_b }.map(Box::from))
+        };
+        let pods = || values.iter().flat_map(|at_a| values.iter().map(|at_b| (*at_a, *at_b)));
+        prop_assert_eq!(a.is_satisfiable(), pods().any(|pod| meets(&a, pod)));
+        prop_assert_eq!(b.is_satisfiable(), pods().any(|pod| meets(&b, pod)));
+        let exists = pods().any(|pod| meets(&a, pod) && meets(&b, pod));
+        let both = a.is_satisfiable() && b.is_satisfiable();
+        prop_assert_eq!(both && a.overlaps(&b), exists);
+        prop_assert_eq!(both && b.overlaps(&a), exists);
     }
 }

@@ -245,7 +245,7 @@ fn priority_counts_as_far_as_the_namespace_may_go() {
     let urgent = pod(json!({"deadlineMs": "319", "priority": "7"}));
     assert_eq!(arriving(&behind, &urgent), "cloud: cloud_best_effort");
     let config = Config {
-        priority_caps: [("shop".into(), 6), ("other".into(), 0)].into(),
+        priority_caps: [("shop", 6), ("*", 0)].into(),
         ..Config::default()
     };
     assert_eq!(outcome_with(&behind, &urgent, &config), "edge: edge_fail_soft");
@@ -254,4 +254,17 @@ fn priority_counts_as_far_as_the_namespace_may_go() {
         warnings,
         ["slo.example.io/priority: 7 counts as 6, the most in this namespace"]
     );
+
+    // A namespace that is not listed; and whoever states none is not told of the default.
+    let config = Config {
+        priority_caps: [("other", 10), ("*", 4)].into(),
+        ..Config::default()
+    };
+    assert_eq!(outcome_with(&behind, &urgent, &config), "edge: edge_fail_soft");
+    let warned = |pod: &Value| with_verdict(&behind, pod, &config, |verdict| verdict.warnings.clone());
+    assert_eq!(
+        warned(&urgent),
+        ["slo.example.io/priority: 7 counts as 4, the most in this namespace"]
+    );
+    assert!(warned(&pod(json!({"deadlineMs": "319"}))).is_empty());
 }

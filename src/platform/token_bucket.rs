@@ -4,7 +4,7 @@ use edgeward_core::units::{Micros, Moment};
 
 /// A token bucket: so many at once, and one more after each interval.
 #[derive(Debug)]
-pub(super) struct TokenBucket {
+pub struct TokenBucket {
     interval: Micros,
     capacity: u64,
     /// When it is full again.
@@ -13,7 +13,8 @@ pub(super) struct TokenBucket {
 
 impl TokenBucket {
     /// A full one.
-    pub(super) fn new(capacity: u64, interval: Micros) -> Self {
+    #[must_use]
+    pub fn new(capacity: u64, interval: Micros) -> Self {
         Self {
             interval,
             capacity,
@@ -22,7 +23,7 @@ impl TokenBucket {
     }
 
     /// Takes a token, if there is one.
-    pub(super) fn take(&mut self, now: Moment) -> bool {
+    pub fn take(&mut self, now: Moment) -> bool {
         let full_at = self.full_at.max(now).after(self.interval);
         let is_there = full_at.since(now) <= self.interval.times(self.capacity);
         if is_there {

@@ -1,0 +1,49 @@
+//! How high SLO priorities count, by namespace.
+
+use std::collections::BTreeMap;
+
+/// The key of the namespaces that are not listed: no namespace can be called so.
+pub const OTHERS: &str = "*";
+
+/// The highest SLO priority that counts in a namespace, where it is capped.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PriorityCaps(BTreeMap<Box<str>, u8>);
+
+impl PriorityCaps {
+    /// As much of an SLO priority as counts in this namespace.
+    pub fn cap(&self, namespace: &str, priority: u8) -> u8 {
+        let cap = self.0.get(namespace).or_else(|| self.0.get(OTHERS));
+        cap.map_or(priority, |cap| priority.min(*cap))
+    }
+}
+
+/// The caps by namespace, or by [`OTHERS`].
+impl<T: Into<Box<str>>> Extend<(T, u8)> for PriorityCaps {
+    fn extend<I: IntoIterator<Item = (T, u8)>>(&mut self, caps: I) {
+        self.0
+            .extend(caps.into_iter().map(|(namespace, cap)| (namespace.into(), cap)));
+    }
+}
+
+impl<T: Into<Box<str>>, const N: usize> From<[(T, u8); N]> for PriorityCaps {
+    fn from(caps: [(T, u8); N]) -> Self {
+        let mut these = Self::default();
+        these.extend(caps);
+        these
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_is_not_listed_has_the_cap_of_the_others() {
+        let uncapped = PriorityCaps::from([("shop", 3)]);
+        assert_eq!((uncapped.cap("shop", 9), uncapped.cap("shop", 2)), (3, 2));
+        assert_eq!(uncapped.cap("guests", 9), 9);
+        let capped = PriorityCaps::from([("shop", 8), (OTHERS, 4)]);
+        assert_eq!((capped.cap("shop", 9), capped.cap("shop", 6)), (8, 6));
+        assert_eq!((capped.cap("guests", 9), capped.cap("guests", 2)), (4, 2));
+    }
+}
