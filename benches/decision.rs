@@ -77,7 +77,7 @@ fn reserved(count: usize, nodes: usize, workload: &Workload<'_>) -> Ledger {
             priority: 0,
             releases: None,
         };
-        assert!(ledger.reserve(reservation, NOW.moment));
+        assert!(ledger.reserve(reservation, NOW.moment, |_| true));
     }
     ledger
 }
@@ -116,7 +116,7 @@ fn review(c: &mut Criterion) {
             b.iter(|| decide(black_box(&workload), room, &config, NOW));
         });
         let ledger = reserved(100, nodes, &workload);
-        let room = Room::new(&free, &ledger, QueueKey::LAST);
+        let room = Room::new(&free, &ledger, QueueKey::LAST, &workload.namespace);
         assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name(), "edge");
         group.bench_with_input(BenchmarkId::new("free edge, 100 reserved", nodes), &room, |b, room| {
             b.iter(|| decide(black_box(&workload), room, &config, NOW));

@@ -117,11 +117,21 @@ fn review(claims: usize) -> Duration {
     let (config, ledger) = (Config::default(), Ledger::new(Micros::from_secs(3)));
     let pod = Pod::from_json(POD).unwrap();
     let workload = pod.workload("shop".into(), &config.keys);
-    let room = Room::new(&snapshot, &ledger, workload.queue_key(&config.priority_caps, None));
+    let room = Room::new(
+        &snapshot,
+        &ledger,
+        workload.queue_key(&config.priority_caps, None),
+        &workload.namespace,
+    );
     assert_eq!(decide(&workload, &room, &config, NOW).site().unwrap().name(), "cloud");
     median((0..200).map(|_| {
         time(|| {
-            let room = Room::new(&snapshot, &ledger, workload.queue_key(&config.priority_caps, None));
+            let room = Room::new(
+                &snapshot,
+                &ledger,
+                workload.queue_key(&config.priority_caps, None),
+                &workload.namespace,
+            );
             black_box(decide(&workload, &room, &config, NOW).node)
         })
     }))

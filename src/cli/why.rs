@@ -169,7 +169,8 @@ impl Why {
             Some(held) => held.queue_key_of(&workload, &config),
             None => workload.queue_key(&config.priority_caps, None),
         };
-        let verdict = decide(&workload, &Room::new(&snapshot, &ledger, queue_key), &config, now);
+        let room = Room::new(&snapshot, &ledger, queue_key, &workload.namespace);
+        let verdict = decide(&workload, &room, &config, now);
         let queue = match &record.held {
             Some(pod) => {
                 let lead = connection.lead(&home, LEASE, clock).await.unwrap_or_else(|error| {

@@ -78,8 +78,8 @@ metrics! {
             "Reservations whose pod has not been seen yet";
         expired: Counter = "edgeward_reservations_expired_total" []
             "Reservations whose pod was not seen in time";
-        owners_suspended: Gauge = "edgeward_reservation_owners_suspended" []
-            "Controllers and namespaces that get no reservations because their last three expired";
+        beyond_share: Gauge = "edgeward_reservations_beyond_share" []
+            "Reservations whose pod has not been seen yet that count for their own namespace alone, which has more than its share";
     }
 }
 
@@ -312,7 +312,7 @@ impl Metrics {
             SiteMetrics::new(&mut now).show(&snapshot);
             let ledger = shared.ledger();
             self.reservations.open.set(count(ledger.open()));
-            self.reservations.owners_suspended.set(count(ledger.suspended()));
+            self.reservations.beyond_share.set(count(ledger.beyond_share()));
             let expired = self.reservations.expired.inner();
             expired.store(ledger.expired(), Ordering::Relaxed);
         }

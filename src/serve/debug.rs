@@ -58,7 +58,8 @@ impl Debug {
         let nodes = names(&snapshot);
         let now = self.clock.moment();
         let ledger = self.shared.ledger();
-        let reservations = ledger.open_reservations().take(ENTRIES).map(|(reservation, since)| {
+        let reservations = ledger.open_reservations().take(ENTRIES).map(|open| {
+            let reservation = open.reservation;
             json!({
                 "id": reservation.id.to_string(),
                 "namespace": reservation.owner.namespace(),
@@ -68,13 +69,14 @@ impl Debug {
                 "cpuMillicores": reservation.amount.cpu.0,
                 "memoryBytes": reservation.amount.memory.0,
                 "releases": reservation.releases.as_deref(),
-                "ageSeconds": seconds(since, now),
+                "beyondShare": open.is_beyond_share,
+                "ageSeconds": seconds(open.since, now),
             })
         });
         json!({
             "reservations": reservations.collect::<Value>(),
             "open": ledger.open(),
-            "suspendedOwners": ledger.suspended(),
+            "beyondShare": ledger.beyond_share(),
         })
     }
 
@@ -199,7 +201,7 @@ mod tests {
         };
         let shared = SharedState::new(Arc::new(snapshot), Micros::from_secs(60));
         for id in 0..1_500 {
-            shared.ledger().reserve(reservation(id), Moment(0));
+            shared.ledger().reserve(reservation(id), Moment(0), |_| id != 0);
         }
         let (_told, plans) = watch::channel(Arc::new(plan));
         let debug = Debug {
@@ -210,8 +212,8 @@ mod tests {
 
         let reservations = debug.reservations();
         assert_eq!(
-            (&reservations["open"], &reservations["suspendedOwners"]),
-            (&json!(1_500), &json!(0))
+            (&reservations["open"], &reservations["beyondShare"]),
+            (&json!(1_500), &json!(1))
         );
         assert_eq!(reservations["reservations"].as_array().unwrap().len(), ENTRIES);
         let mut first = reservations["reservations"][0].clone();
@@ -220,7 +222,8 @@ mod tests {
             first,
             json!({
                 "id": "00000000-0000-0000-0000-000000000000", "namespace": "shop", "controller": "rs-1", "site": "edge",
-                "node": "edge-0", "cpuMillicores": 500, "memoryBytes": 0, "releases": null, "ageSeconds": null,
+                "node": "edge-0", "cpuMillicores": 500, "memoryBytes": 0, "releases": null, "beyondShare": true,
+                "ageSeconds": null,
             })
         );
 

@@ -51,6 +51,11 @@ const TESTS: &[Test] = &[
     ("burst::fills_the_edge", Domain, burst::fills_the_edge),
     ("queue::no_later_pod_first", Domain, queue::no_later_pod_first),
     ("live::silent_scheduler", Nodes, live::waiting::silent_scheduler),
+    (
+        "live::promised_to_nobody",
+        Domain,
+        live::controllers::promised_to_nobody,
+    ),
     ("live::quota", Nodes, live::controllers::quota),
     ("events::reported_once", Nodes, events::reported_once),
     ("gate::may_not_be_removed", Domain, gate::may_not_be_removed),

@@ -70,6 +70,8 @@ pub struct Config {
     pub site_memory: Micros,
     /// How long a reservation waits for its pod; zero switches reservations off.
     pub reservation_ttl: Micros,
+    /// How much of what is free a namespace may keep from others by reservations whose pods were not seen yet.
+    pub reservation_share: Permille,
     /// How many replicas decide; `None` where our own Service tells.
     pub replicas: Option<u32>,
     /// Processing time by CPU request, per class.
@@ -158,6 +160,7 @@ impl Default for Config {
             telemetry_ttl: Micros::from_secs(60),
             site_memory: Micros::from_secs(3_600),
             reservation_ttl: Micros::from_secs(3),
+            reservation_share: Permille(500),
             replicas: None,
             models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
             queue_model: QueueModel::Waiting,
@@ -371,6 +374,7 @@ mod tests {
             "telemetryCacheTTL": "2m",
             "siteMemory": "90m",
             "reservationTTL": "0s",
+            "reservationShare": 0.25,
             "replicas": 3,
             "models": {"batch": {"alpha": 0.25, "beta": 7}},
             "queueModel": "pending",
@@ -411,6 +415,7 @@ mod tests {
         assert_eq!(config.telemetry_ttl, Micros::from_secs(120));
         assert_eq!(config.site_memory, Micros::from_secs(5_400));
         assert_eq!(config.reservation_ttl, Micros(0));
+        assert_eq!(config.reservation_share, Permille(250));
         assert_eq!(config.replicas, Some(3));
         assert_eq!(
             config.models[Class::Batch],
@@ -462,6 +467,7 @@ mod tests {
                 "telemetryCacheTTL": "soon",
                 "siteMemory": "25h",
                 "reservationTTL": "25h",
+                "reservationShare": 1.001,
                 "models": {"quick": {}, "batch": {"alpha": -1}},
                 "minObservations": 0,
                 "backstop": {"recreate": "yes", "delete": true},
@@ -472,7 +478,7 @@ mod tests {
                 "thresholds: is not a field here; there are domain, excludedNamespaces, sites, probing, enableOffload, \
                  invalidSlo, onNoCapacity, holdClasses, holdLimits, waitForTerminating, foreignGates, headroomBelow, \
                  maxPriority, cloudPodDeletionCost, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
-                 siteMemory, reservationTTL, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents, backstop, \
+                 siteMemory, reservationTTL, reservationShare, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents, backstop, \
                  loopGuard",
                 "domain: \"Example\" is not a DNS domain such as example.io of at most 200 characters",
                 "excludedNamespaces[1]: \"Team_B\" is not the name of a namespace: lower-case letters, digits and `-`, \
@@ -499,6 +505,7 @@ mod tests {
                  to 30 s, so the view of a quiet cluster gets as old",
                 "siteMemory: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
                 "reservationTTL: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s",
+                "reservationShare: 1.001 is not a number from 0 to 1 with at most three decimals",
                 "models.batch.alpha: -1 is not a number from 0 to 1000 with at most three decimals",
                 "models.quick: is not a class; there are latency, throughput, batch",
                 "minObservations: 0 is not a whole number from 1 to 1000000",

@@ -31,7 +31,6 @@ use crate::units::{Moment, Now};
 use crate::wire::pod::ObservedDecision;
 
 pub use change::Change;
-use change::PodWatch;
 pub use journal::{Journal, Step, account};
 use other_domains::OtherDomains;
 pub use shared_state::{DecisionContext, SharedState, Snapshots};
@@ -104,7 +103,8 @@ pub struct Engine {
     links: BTreeMap<String, Option<Link>>,
     /// The sites whose first round of probes was over last.
     probed: Option<Arc<Config>>,
-    pod_watch: PodWatch,
+    /// Whether a list of pods is under way: what it shows first need not be new.
+    is_listing_pods: bool,
     /// The kinds that were reported as listed.
     listed: BTreeSet<Kind>,
     /// The faults of nodes that were reported last.
@@ -127,7 +127,7 @@ impl Engine {
             other_domains: OtherDomains::default(),
             links: BTreeMap::new(),
             probed: None,
-            pod_watch: PodWatch::Current,
+            is_listing_pods: false,
             listed: BTreeSet::new(),
             faults: vec![],
             effects: vec![],
@@ -162,6 +162,8 @@ impl Engine {
             }
             Change::Sites(config) => self.begin_sites(config),
             Change::FirstRound(config) => self.probed = Some(Arc::clone(config)),
+            Change::ListBegan(Kind::Pods) => self.is_listing_pods = true,
+            Change::ListEnded(Kind::Pods) => self.is_listing_pods = false,
             Change::Link(site, link) => drop(self.links.insert(site.clone(), *link)),
             _ => {}
         }
@@ -182,18 +184,13 @@ impl Engine {
     /// What a change means for reservations, in one step: no decision is made in the middle of it. Returns the node of the one
     /// that a pod confirms.
     fn update_ledger(&mut self, change: &Change, at: Now) -> Option<NodeId> {
-        let pod_watch = self.pod_watch.after(change);
-        let is_other = std::mem::replace(&mut self.pod_watch, pod_watch) != pod_watch;
         let is_about_pods = matches!(change, Change::Pod(_) | Change::PodGone(_));
-        if !is_other && !is_about_pods && !matches!(change, Change::Settings(_) | Change::Replicas(_)) {
+        if !is_about_pods && !matches!(change, Change::Settings(_) | Change::Replicas(_)) {
             self.shared.record(Step::Apply(change, at));
             return None;
         }
         let mut ledger = self.shared.ledger();
         self.shared.record(Step::Apply(change, at));
-        if is_other {
-            ledger.set_watched_since((pod_watch == PodWatch::Current).then_some(at.moment));
-        }
         match change {
             Change::Pod(pod) => return self.confirm(&mut ledger, pod),
             Change::PodGone(uid) => ledger.forget_release(uid),
@@ -208,7 +205,7 @@ impl Engine {
         self.effects.extend(self.first_seen(pod, at));
         self.effects.extend(self.other_domains.apply(pod));
         self.backstop.apply(pod, at.moment);
-        let is_new = self.pod_watch != PodWatch::Listing && !self.cache.has_seen(&pod.uid);
+        let is_new = !self.is_listing_pods && !self.cache.has_seen(&pod.uid);
         let closed = self.loop_guard.apply(pod, is_new, self.config.loop_guard, at.moment);
         self.effects.extend(closed.map(Effect::Paused));
         match &pod.held {
@@ -255,9 +252,6 @@ impl Engine {
     fn confirm(&self, ledger: &mut Ledger, pod: &PodRecord) -> Option<NodeId> {
         if self.cache.has_seen(&pod.uid) && (pod.gated || !self.cache.is_gated(&pod.uid)) {
             return None;
-        }
-        if let Some(created) = pod.created {
-            ledger.seen(&pod.namespace, pod.controller.as_deref(), created);
         }
         let decision = pod.decision.as_deref().and_then(DecisionId::parse);
         let confirmed = decision.zip(self.cache.site_of(pod)).and_then(|(id, site)| {
@@ -371,7 +365,7 @@ impl Engine {
         let ledger = {
             let mut ledger = self.shared.ledger();
             self.shared.record(Step::Prepare(now));
-            ledger.expire(now);
+            ledger.expire(now.moment);
             if !self.cache.is_complete() {
                 return None;
             }

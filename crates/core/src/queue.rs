@@ -505,7 +505,7 @@ impl<'p> Planning<'p> {
             held: Some(held),
             ..workload.clone()
         };
-        let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key);
+        let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key, &workload.namespace);
         let room = room.with_headroom(&workload, self.config);
         let verdict = decide(&workload, &room, self.config, self.now);
         match verdict.action {

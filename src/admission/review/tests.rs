@@ -405,7 +405,7 @@ fn second_round(reviewer: &Reviewer) -> Value {
 
 /// Millicores and pod slots that are reserved on the edge.
 fn reserved(reviewer: &Reviewer) -> (i64, i64) {
-    let AssumedPods { amounts, pods, .. } = reviewer.shared.ledger().assumed("edge", 0);
+    let AssumedPods { amounts, pods, .. } = reviewer.shared.ledger().assumed("edge", 0, "shop");
     (amounts.cpu.0, pods)
 }
 

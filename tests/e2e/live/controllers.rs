@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::decision::is_unschedulable;
 use edgeward_harness::fixture::{Fixture, MANAGED};
+use edgeward_harness::kubectl::Kubectl;
 use edgeward_harness::live::{EDGE, is_now, outcome, pod};
-use edgeward_harness::nodes::Nodes;
+use edgeward_harness::nodes::{Nodes, for_long};
 use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
-use super::{CLOUD, would_be};
+use super::{CLOUD, runs, would_be};
 
 /// A pod per node, and fewer nodes than pods: one waits for what we do not evaluate, and closes the edge to those of its
 /// controller that come after it. Nobody else is affected, and when it is gone the edge is open again.
@@ -69,12 +70,11 @@ pub(crate) fn anti_affinity(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.run(&["delete", "deployment", "spread"], "").map(drop)
 }
 
-/// A Deployment that cannot create a pod reserves room for pods that never come, but not for long: it changes no verdict
-/// in another namespace, however often it tries again.
+/// A Deployment that cannot create a pod reserves room for pods that never come, each of more than its namespace may keep from
+/// others: it changes no verdict in another namespace, however often it tries again.
 pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
-    // Longer than a reservation lasts.
-    const RESERVED: Duration = Duration::from_secs(5);
-    const WATCHED: Duration = Duration::from_secs(10);
+    // Each after twice the time.
+    const TRIES: u64 = 11;
     const PACE: Duration = Duration::from_millis(200);
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
@@ -88,38 +88,106 @@ pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
         &edgeward.ca,
     )?;
     would_be(fixture, 600, EDGE)?;
+    no_pods(&kubectl)?;
 
-    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
-    kubectl.create(&quota)?;
+    let before = edgeward.reviews()?;
+    let mut asked = 0;
+    let mut deployment = workloads::deployment("many", 500, workloads::latency());
+    deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("600m");
+    kubectl.create(&deployment)?;
+    let begun = Instant::now();
+    let mut tried = 0;
+    while tried < TRIES {
+        ensure!(begun.elapsed() < BOUND, "it has tried {tried} times only");
+        is_now(fixture, &pod(fixture, "asking", 600), EDGE).with_context(|| format!("after {tried} tries"))?;
+        asked += 1;
+        tried = edgeward.reviews()? - before - asked;
+        thread::sleep(PACE);
+    }
+    ensure!(kubectl.list("pods", "")?.is_empty(), "the quota let pods through");
+    let expired = edgeward.count("edgeward_reservations_expired_total", &[])?;
+    ensure!(expired >= 3, "{expired} reservations expired");
+    Ok(())
+}
+/// A tenant asks for room of which no pod comes, more than the edge has, and every 0.4 s anew, in the name of a controller that it
+/// invents each time: through the API server, where a quota refuses its pods after edgeward was asked, and past it. The pods of
+/// its neighbour, which fit beside the half of the edge that it may keep, are placed there at once.
+pub(crate) fn promised_to_nobody(fixture: &Fixture<'_>) -> Result<()> {
+    const PODS: usize = 15;
+    const PACE: Duration = Duration::from_millis(400);
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "4")?;
+    let (greedy, kubectl) = fixture.another_namespace("greedy", json!({fixture.key(MANAGED): "true"}))?;
+    let mut config = nodes.holding(&for_long());
+    config["reservationTTL"] = json!("3s");
+    let edgeward = fixture.live_edgeward(&config)?;
+    let _registered = fixture.register_as(
+        "zz-edgeward",
+        &[&fixture.namespace, &greedy],
+        &edgeward.url,
+        &edgeward.ca,
+    )?;
+    would_be(fixture, 4_000, EDGE)?;
+    no_pods(&kubectl)?;
+
+    let mut invented = 0;
+    let mut large = || {
+        invented += 1;
+        let uid = format!("00000000-0000-4000-8000-{invented:012}");
+        let mut large = pod(fixture, "nobody", 2_000);
+        large["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": uid, "controller": true}]);
+        large
+    };
+    let through_the_api_server = |large: &Value| {
+        let refused = kubectl.create(large).err().context("it was created")?;
+        ensure!(format!("{refused:#}").contains("exceeded quota"), "{refused:#}");
+        Ok(())
+    };
+    let past_it = |large: &Value| edgeward.reserve(&greedy, large).map(drop);
+    let (mut placed, mut beyond) = ([0; 2], 0);
+    for (way, placed) in ["through", "past"].into_iter().zip(&mut placed) {
+        let asks_for = |large: &Value| match way {
+            "through" => through_the_api_server(large),
+            _ => past_it(large),
+        };
+        for i in 0..PODS {
+            let begun = Instant::now();
+            asks_for(&large())?;
+            asks_for(&large())?;
+            beyond = beyond.max(edgeward.count("edgeward_reservations_beyond_share", &[])?);
+            let name = format!("{way}-{i}");
+            let created = fixture.kubectl.create(&pod(fixture, &name, 2_000))?;
+            if outcome(&created).is_ok_and(|outcome| outcome == EDGE) {
+                runs(fixture, &name)?;
+                *placed += 1;
+            }
+            let args = ["delete", "pod", &name, "--grace-period=0", "--force", "--wait=false"];
+            fixture.kubectl.run(&args, "")?;
+            eventually("its room is free", BOUND, || {
+                let pods = edgeward.count("edgeward_site_charged_pods", &[("site", "edge")])?;
+                ensure!(pods == 0, "{pods} at the edge");
+                Ok(())
+            })?;
+            thread::sleep(PACE.saturating_sub(begun.elapsed()));
+        }
+    }
+    println!("promised to nobody: {placed:?} of {PODS} pods each were placed at once");
+    ensure!(placed == [PODS; 2], "{placed:?} of {PODS} each");
+    ensure!(beyond > 0, "nothing was beyond the share");
+    Ok(())
+}
+
+/// Has a quota refuse every pod, after the webhooks were asked.
+fn no_pods(kubectl: &Kubectl) -> Result<()> {
+    let spec = json!({"hard": {"pods": "0"}});
+    kubectl
+        .create(&json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": spec}))?;
     eventually("the quota is in force", BOUND, || {
         let used = &kubectl.get("resourcequota", "none")?["status"]["used"]["pods"];
         ensure!(used == "0", "{used}");
         Ok(())
-    })?;
-    let before = edgeward.reviews()?;
-    let mut deployment = workloads::deployment("many", 500, workloads::latency());
-    deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("600m");
-    kubectl.create(&deployment)?;
-    eventually("some of its reservations have expired", BOUND, || {
-        let expired = edgeward.count("edgeward_reservations_expired_total", &[])?;
-        ensure!(expired >= 3, "{expired}");
-        Ok(())
-    })?;
-    // What it has reserved before ends by then.
-    let begun = Instant::now();
-    let mut asked = 0;
-    while begun.elapsed() < RESERVED + WATCHED {
-        if begun.elapsed() >= RESERVED {
-            asked += 1;
-            let since = begun.elapsed();
-            is_now(fixture, &pod(fixture, "asking", 600), EDGE).with_context(|| format!("{since:?} later"))?;
-        }
-        thread::sleep(PACE);
-    }
-    ensure!(kubectl.list("pods", "")?.is_empty(), "the quota let pods through");
-    let of_others = edgeward.reviews()? - before - asked;
-    ensure!(of_others >= 4, "the deployment has tried {of_others} times only");
-    Ok(())
+    })
 }
 
 fn scale(fixture: &Fixture<'_>, replicas: u32) -> Result<()> {

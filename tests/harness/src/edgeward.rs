@@ -256,6 +256,15 @@ impl<'run> Edgeward<'run> {
 
     /// Asks past the API server what would become of a pod if it were created.
     pub fn ask(&self, namespace: &str, pod: &Value) -> Result<Value> {
+        self.review(namespace, pod, true)
+    }
+
+    /// Asks past the API server as if a pod were created.
+    pub fn reserve(&self, namespace: &str, pod: &Value) -> Result<Value> {
+        self.review(namespace, pod, false)
+    }
+
+    fn review(&self, namespace: &str, pod: &Value, is_dry_run: bool) -> Result<Value> {
         self.post(&json!({
             "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
@@ -264,7 +273,7 @@ impl<'run> Edgeward<'run> {
                 "resource": {"group": "", "version": "v1", "resource": "pods"},
                 "operation": "CREATE",
                 "namespace": namespace,
-                "dryRun": true,
+                "dryRun": is_dry_run,
                 "object": pod,
             },
         }))

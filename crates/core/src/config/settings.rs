@@ -101,6 +101,10 @@ settings! { Config:
     reservation_ttl = "reservationTTL", Duration("0s", "24h"), Value("3s"),
         "How long room stays [reserved](decision.md#reservations) for a pod that does not appear. `0s` switches \
          reservations off. Without effect while the fleet comes from a file";
+    reservation_share = "reservationShare", Number(0, 1_000), Value("0.5"),
+        "How much of what is free at a site, 1 being all of it, a namespace may keep from others by \
+         [reservations](decision.md#reservations) whose pods were not seen yet. Those beyond it count for that \
+         namespace alone";
     replicas = "replicas", Integer(1, 100), Words("counted"),
         "How many replicas decide. Each charges what it promised so many times until the pod is seen, for the \
          others may promise the same room. Without it, the ready endpoints of our own Service (`--service`, \

@@ -67,26 +67,3 @@ impl Change {
         })
     }
 }
-
-/// State of the watch of pods: whether they are seen as they are created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PodWatch {
-    Current,
-    /// Not before the watch is alive again.
-    Interrupted,
-    /// Not before the list is complete.
-    Listing,
-}
-
-impl PodWatch {
-    pub(super) fn after(self, change: &Change) -> Self {
-        match (self, change) {
-            (_, Change::ListBegan(Kind::Pods)) => PodWatch::Listing,
-            (_, Change::ListEnded(Kind::Pods)) => PodWatch::Current,
-            (PodWatch::Listing, _) => PodWatch::Listing,
-            (_, Change::WatchLost(Kind::Pods)) => PodWatch::Interrupted,
-            (PodWatch::Interrupted, change) if change.kind() != Some(Kind::Pods) => PodWatch::Interrupted,
-            _ => PodWatch::Current,
-        }
-    }
-}

@@ -99,8 +99,8 @@ impl SharedState {
         let DecisionContext { config, id, now } = context;
         let queue_key = workload.queue_key(&config.priority_caps, None);
         let (mut ledger, candidates) = self.decide(read, workload, config);
-        ledger.expire(now);
-        let room = Room::new(candidates.snapshot, &ledger, queue_key);
+        ledger.expire(now.moment);
+        let room = Room::new(candidates.snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide_among(workload, &candidates, &room, config, now);
         let is_wanted = is_wanted();
         self.record(Step::Review {
@@ -111,7 +111,10 @@ impl SharedState {
         });
         if is_wanted {
             if let (Some(site), Some(node)) = (verdict.site(), verdict.node) {
-                ledger.reserve(Reservation::new(id, workload, site.name(), node), now.moment);
+                let reservation = Reservation::new(id, workload, site.name(), node);
+                ledger.reserve(reservation, now.moment, |kept| {
+                    candidates.are_within_share(kept, site.name(), workload, config)
+                });
             }
             if verdict.reason == Reason::Reinvocation {
                 reserve_again(&mut ledger, &candidates, workload, context);
@@ -135,7 +138,8 @@ impl SharedState {
             ..workload
         };
         let (mut ledger, candidates) = self.decide(read, &workload, config);
-        let room = Room::new(candidates.snapshot, &ledger, held.queue_key_of(&workload, config));
+        let queue_key = held.queue_key_of(&workload, config);
+        let room = Room::new(candidates.snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide_among(&workload, &candidates, &room, config, now);
         self.record(Step::Release {
             id,
@@ -148,7 +152,7 @@ impl SharedState {
             releases: Some(Arc::clone(&held.uid)),
             ..Reservation::new(id, &workload, site.name(), node)
         });
-        let is_reserved = reservation.is_some_and(|reservation| ledger.reserve(reservation, now.moment));
+        let is_reserved = reservation.is_some_and(|reservation| ledger.reserve(reservation, now.moment, |_| true));
         (verdict, is_reserved)
     }
 
@@ -196,9 +200,12 @@ fn reserve_again(
         return;
     }
     let queue_key = workload.queue_key(&config.priority_caps, None);
-    let room = Room::new(candidates.snapshot, ledger, queue_key);
+    let room = Room::new(candidates.snapshot, ledger, queue_key, &workload.namespace);
     let room = room.with_headroom(workload, config);
     if let Some(node) = candidates.node_at(&stated.site, workload, &room) {
-        ledger.reserve(Reservation::new(id, workload, &stated.site, node), since);
+        let reservation = Reservation::new(id, workload, &stated.site, node);
+        ledger.reserve(reservation, since, |kept| {
+            candidates.are_within_share(kept, &stated.site, workload, config)
+        });
     }
 }

@@ -79,8 +79,8 @@ fn other_sites_are_in_use_when_everything_was_counted_by_them() {
         priority: 0,
         releases: None,
     };
-    assert!(shared.ledger().reserve(reservation, NOW.moment));
-    let charged = |node: u32| shared.ledger().charges(NodeId(node), 0).count();
+    assert!(shared.ledger().reserve(reservation, NOW.moment, |_| true));
+    let charged = |node: u32| shared.ledger().charges(NodeId(node), 0, "shop").count();
     assert_eq!([charged(0), charged(1)], [0, 1]);
 
     // One thing after another, and the old sites until the last.
@@ -236,53 +236,6 @@ fn what_was_decided_in_a_namespace_is_forgotten_when_it_opts_out() {
     let namespace = |is_managed| Change::Namespace("shop".into(), is_managed);
     assert_eq!(bound_after(&[namespace(true)]), 1);
     assert_eq!(bound_after(&[namespace(false), namespace(true)]), 0);
-}
-
-#[test]
-fn nobody_is_blamed_for_pods_that_were_not_seen() {
-    let shared = Arc::new(SharedState::new(Arc::default(), TTL));
-    let mut engine = Engine::new(Arc::default(), Arc::clone(&shared));
-    let mut now = NOW;
-    let mut ids = 0;
-    // Whether an owner is suspended when three reservations, made after this change, expire.
-    let mut is_blamed_after = |told: Vec<Change>| {
-        now.moment = now.moment.after(Micros(1));
-        told.iter().for_each(|change| engine.apply(change, now));
-        let mut ledger = shared.ledger();
-        for _ in 0..3 {
-            ids += 1;
-            let reservation = Reservation {
-                id: DecisionId(ids),
-                // Another one each time.
-                owner: Owner::new("shop", Some(&ids.div_ceil(3).to_string())),
-                site: "edge".into(),
-                node: NodeId(0),
-                amount: crate::resources::Amounts::default(),
-                priority: 0,
-                releases: None,
-            };
-            assert!(ledger.reserve(reservation, now.moment));
-        }
-        let before = ledger.suspended();
-        now.moment = now.moment.after(TTL);
-        assert_eq!(ledger.expire(now), 3);
-        ledger.suspended() > before
-    };
-    assert!(is_blamed_after(vec![
-        Change::ListBegan(Kind::Pods),
-        Change::ListEnded(Kind::Pods)
-    ]));
-    assert!(is_blamed_after(vec![Change::WatchLost(Kind::Nodes)]));
-    assert!(!is_blamed_after(vec![
-        Change::WatchLost(Kind::Pods),
-        Change::WatchAlive(Kind::Nodes)
-    ]));
-    assert!(is_blamed_after(vec![Change::WatchAlive(Kind::Pods)]));
-    assert!(!is_blamed_after(vec![
-        Change::ListBegan(Kind::Pods),
-        Change::WatchAlive(Kind::Pods)
-    ]));
-    assert!(is_blamed_after(vec![Change::ListEnded(Kind::Pods)]));
 }
 
 #[test]

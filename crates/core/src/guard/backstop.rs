@@ -304,6 +304,7 @@ impl Candidate {
             ledger,
             claims,
             workload.queue_key(&config.priority_caps, None),
+            &workload.namespace,
         );
         let verdict = decide(&workload, &room, config, now);
         let Action::Place(site) = verdict.action else {

@@ -4,7 +4,7 @@
 
 use super::{estimate, feasibility};
 use crate::config::{Config, ForeignGates, InvalidSlo};
-use crate::model::node::{Node, NodeId};
+use crate::model::node::{Node, NodeId, Share};
 use crate::model::site::SiteKind;
 use crate::model::slo::{Management, Slo};
 use crate::model::snapshot::{Site, Snapshot};
@@ -195,11 +195,61 @@ impl Candidates<'_> {
     /// The node that kube-scheduler would take for the pod, if it is placed on the site of this name already; `None` if it fits on
     /// none, or if finding out would take too long. Cost: a search for each of the site's candidates.
     pub fn node_at(&self, site: &str, workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<NodeId> {
-        let mut sites = self.snapshot.sites.iter().zip(&self.sites);
-        let (_, found) = sites.find(|(known, _)| known.name() == site)?;
+        let (_, found) = self.at(site)?;
         let fitting = room.fitting(&workload.request, &found.nodes);
         room.best_node(&workload.request, fitting.into_iter())
             .map(|node| node.id)
+    }
+
+    /// Whether so many pod slots, and so much of what the pod asks for, are within `reservationShare` of what is free on its
+    /// candidates at this site together, beside the pods of the snapshot. Cost: a pass over these until enough is found.
+    pub fn are_within_share(&self, kept: &Share, site: &str, workload: &Workload<'_>, config: &Config) -> bool {
+        let Some((site, found)) = self.at(site) else {
+            return false;
+        };
+        let share = i128::from(config.reservation_share.0);
+        let in_share = |free: i64| share * i128::from(free);
+        // In thousandths, as the share is.
+        let wanted = |name: &str| match name {
+            "pods" => i128::from(kept.pods) * 1_000,
+            name => i128::from(kept.amounts.get(name)) * 1_000,
+        };
+        let measured = [
+            ("cpu", site.free.cpu.map(|cpu| cpu.0)),
+            ("memory", site.free.memory.map(|memory| memory.0)),
+        ];
+        let is_over = |name, free: Option<i64>| free.is_some_and(|free| wanted(name) > in_share(free));
+        if measured
+            .into_iter()
+            .any(|(name, free)| workload.request.get(name) > 0 && is_over(name, free))
+        {
+            return false;
+        }
+        let headroom = Headroom::of(workload, self.snapshot, config);
+        let resources = workload.request.named().map(|(name, _)| name);
+        let mut missing: Vec<(&str, i128)> = resources.chain(["pods"]).map(|name| (name, wanted(name))).collect();
+        for node in &found.nodes {
+            let placeholders = headroom.and_then(|headroom| headroom.on(node)).unwrap_or_default();
+            missing.retain_mut(|(name, missing)| {
+                let free = match *name {
+                    "pods" => node.slots.saturating_sub(node.pods).saturating_add(placeholders.pods),
+                    name => (node.allocatable.get(name).saturating_sub(node.used.get(name)))
+                        .saturating_add(placeholders.amounts.get(name)),
+                };
+                *missing -= in_share(free.max(0));
+                *missing > 0
+            });
+            if missing.is_empty() {
+                break;
+            }
+        }
+        missing.is_empty()
+    }
+
+    /// What was found at the site of this name.
+    fn at(&self, site: &str) -> Option<(&Site, &SiteCandidates<'_>)> {
+        let mut sites = self.snapshot.sites.iter().zip(&self.sites);
+        sites.find(|(known, _)| known.name() == site)
     }
 }
 

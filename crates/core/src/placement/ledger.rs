@@ -5,28 +5,26 @@
 //! shows the pod first, and from then on counts only for reviews that read an older one. No pod will come: it is forgotten.
 //! Or none comes in time: it expires. So a pod and its reservation never count together, and never neither.
 //!
+//! Who asks need not create what was asked about. So what nobody has confirmed keeps room from other namespaces only within a
+//! share of what is free; beyond it, it counts for its own namespace alone.
+//!
 //! One [`Ledger`] lives under one lock. A review loads the snapshot, decides and reserves inside it; the one who
 //! publishes snapshots marks before and drops after.
+
+mod shares;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use crate::model::claims::ByNode;
 use crate::model::decision_id::DecisionId;
-use crate::model::node::{AssumedPods, NodeId};
+use crate::model::node::{AssumedPods, NodeId, Share};
 use crate::model::owner::Owner;
 use crate::model::workload::Workload;
 use crate::resources::Amounts;
-use crate::units::{Micros, Moment, Now};
-
-/// How many reservations of one owner must expire in a row before it gets no more.
-const MAX_EXPIRIES: u32 = 3;
-
-/// Of how many owners it is remembered that their reservations expired.
-const MAX_OWNERS: usize = 1_000;
+use crate::units::{Micros, Moment};
+use shares::Shares;
 
 /// Room reserved for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +71,18 @@ pub struct Charge<'l> {
     pub priority: i32,
 }
 
-/// The open reservations, and the owners whose reservations come to nothing. Equal after equal calls.
+/// A reservation that nobody has confirmed.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenReservation<'l> {
+    /// What is reserved.
+    pub reservation: &'l Reservation,
+    /// As of when it is held.
+    pub since: Moment,
+    /// Whether it counts for its own namespace alone.
+    pub is_beyond_share: bool,
+}
+
+/// The open reservations. Equal after equal calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
     ttl: Micros,
@@ -83,13 +92,10 @@ pub struct Ledger {
     unconfirmed: BTreeMap<DecisionId, NodeId>,
     /// They, the oldest first.
     by_age: BTreeSet<(Moment, DecisionId)>,
-    /// Since when pods are seen as they are created.
-    watched_since: Moment,
     /// The uids of held pods that are being released, each with its reservation.
     releases: BTreeMap<Arc<str>, DecisionId>,
-    expiries: BTreeMap<Owner, Expiries>,
-    /// Owners with [`MAX_EXPIRIES`].
-    suspended: usize,
+    /// Those of the others that nobody has confirmed and that are within the share of their namespace.
+    shares: Shares,
     /// How many times reservations gave room back so far.
     freed: u64,
     /// How many expired so far.
@@ -100,22 +106,27 @@ pub struct Ledger {
 struct Entry {
     reservation: Reservation,
     since: Moment,
+    /// Whether it is of a pod that need not come to be, and more than its namespace may keep from others by such.
+    is_beyond_share: bool,
     /// The first revision that shows its pod; `None` until the pod is seen.
     shown_in: Option<u64>,
 }
 
 impl Entry {
+    /// Whether it is one of those in [`Ledger::shares`].
+    fn is_in_shares(&self) -> bool {
+        self.shown_in.is_none() && !self.is_beyond_share && self.reservation.releases.is_none()
+    }
+
+    /// Whether it takes from what a pod of this namespace finds.
+    fn counts_for(&self, namespace: &str) -> bool {
+        !self.is_beyond_share || self.shown_in.is_some() || self.reservation.owner.namespace() == namespace
+    }
+
     /// Whether it is this one, unconfirmed.
     fn is_open(&self, id: DecisionId) -> bool {
         self.reservation.id == id && self.shown_in.is_none()
     }
-}
-
-/// Expired in a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Expiries {
-    count: u32,
-    last: Timestamp,
 }
 
 /// Reserves nothing.
@@ -135,21 +146,15 @@ impl Ledger {
             nodes: HashMap::with_hasher(BuildHasherDefault::new()),
             unconfirmed: BTreeMap::new(),
             by_age: BTreeSet::new(),
-            watched_since: Moment(i64::MIN),
             releases: BTreeMap::new(),
-            expiries: BTreeMap::new(),
-            suspended: 0,
+            shares: Shares::new(),
             freed: 0,
             expired: 0,
         }
     }
 
     /// How long reservations last from now on, also those that are open. With zero nothing is reserved any more.
-    /// What expires because the time became shorter says nothing of its owner.
     pub fn set_ttl(&mut self, ttl: Micros) {
-        if let (true, Some((newest, _))) = (ttl < self.ttl, self.by_age.last()) {
-            self.watched_since = self.watched_since.max(newest.after(Micros(1)));
-        }
         self.ttl = ttl;
     }
 
@@ -160,36 +165,38 @@ impl Ledger {
         self.freed += u64::from(self.replicas < before && !self.unconfirmed.is_empty());
     }
 
-    /// State of the watch of pods: since when they are seen as they are created, `None` while they are not. That the pod of
-    /// a reservation made before did not come in time says nothing of its owner.
-    pub fn set_watched_since(&mut self, since: Option<Moment>) {
-        self.watched_since = since.unwrap_or(Moment(i64::MAX));
-    }
-
-    /// Takes the room; held as of `since`. False, and nothing is taken, for an owner whose last three came to nothing, and
-    /// while another one of this id is unconfirmed. Cost: a search, and the reservation is kept.
-    pub fn reserve(&mut self, mut reservation: Reservation, since: Moment) -> bool {
-        let expiries = self
-            .expiries
-            .get(&reservation.owner)
-            .map_or(0, |expiries| expiries.count);
-        // A pod that is released is there.
-        let is_suspended = expiries >= MAX_EXPIRIES && reservation.releases.is_none();
-        let is_taken = self.unconfirmed.contains_key(&reservation.id);
-        if self.ttl == Micros(0) || is_suspended || is_taken {
+    /// Takes the room; held as of `since`. False, and nothing is taken, while another one of this id is unconfirmed. `is_within_share`
+    /// is asked about what this one's namespace keeps from others at the site if this one counts for them, too; the pod of a release
+    /// is there, so nobody asks about it. Cost: searches, and the reservation is kept.
+    pub fn reserve(
+        &mut self,
+        mut reservation: Reservation,
+        since: Moment,
+        is_within_share: impl FnOnce(&Share) -> bool,
+    ) -> bool {
+        if self.ttl == Micros(0) || self.unconfirmed.contains_key(&reservation.id) {
             return false;
         }
         reservation.amount.forget_zeros();
         self.unconfirmed.insert(reservation.id, reservation.node);
         self.by_age.insert((since, reservation.id));
-        if let Some(uid) = &reservation.releases {
-            self.releases.insert(Arc::clone(uid), reservation.id);
-        }
-        self.nodes.entry(reservation.node).or_default().push(Entry {
+        let is_beyond_share = match &reservation.releases {
+            Some(uid) => {
+                self.releases.insert(Arc::clone(uid), reservation.id);
+                false
+            }
+            None => !is_within_share(&self.shares.with(&reservation, self.replicas)),
+        };
+        let entry = Entry {
             reservation,
             since,
+            is_beyond_share,
             shown_in: None,
-        });
+        };
+        if entry.is_in_shares() {
+            self.shares.add(&entry.reservation);
+        }
+        self.nodes.entry(entry.reservation.node).or_default().push(entry);
         true
     }
 
@@ -219,20 +226,23 @@ impl Ledger {
 
     /// A pod of this namespace and site that carries this id is seen, and the snapshot of `revision`, which is yet to be
     /// published, will be the first to show it. The first such pod gets the node that was charged for it; a second one, or
-    /// one of another namespace or site, has no reservation. Clears the expiries of its owner.
+    /// one of another namespace or site, has no reservation.
     pub fn confirm(&mut self, id: DecisionId, namespace: &str, site: &str, revision: u64) -> Option<NodeId> {
-        let entry = self.unconfirmed(id)?;
+        let node = *self.unconfirmed.get(&id)?;
+        let mut entries = self.nodes.get_mut(&node)?.iter_mut();
+        let entry = entries.find(|entry| entry.is_open(id))?;
         let reservation = &entry.reservation;
         if reservation.owner.namespace() != namespace || *reservation.site != *site {
             return None;
         }
-        let (node, owner, since) = (reservation.node, reservation.owner.clone(), entry.since);
+        if entry.is_in_shares() {
+            self.shares.take(reservation);
+        }
+        self.by_age.remove(&(entry.since, id));
         entry.shown_in = Some(revision);
-        // From now on it counts once.
+        // From now on it counts once, and for all.
         self.freed += u64::from(self.replicas > 1);
         self.unconfirmed.remove(&id);
-        self.by_age.remove(&(since, id));
-        self.clear_expiries(&owner);
         Some(node)
     }
 
@@ -260,6 +270,9 @@ impl Ledger {
             if let Some(new) = id(old) {
                 entries.iter_mut().for_each(|entry| entry.reservation.node = new);
                 nodes.insert(new, entries);
+            } else {
+                let forgotten = entries.iter().filter(|entry| entry.is_in_shares());
+                forgotten.for_each(|entry| self.shares.take(&entry.reservation));
             }
         }
         self.nodes = nodes;
@@ -275,39 +288,17 @@ impl Ledger {
             .collect();
     }
 
-    /// Drops what nobody has confirmed in time, which counts against its owner if pods were seen all the time, and returns
-    /// how many those were. Cost: a search for each of them.
-    pub fn expire(&mut self, now: Now) -> u64 {
+    /// Drops what nobody has confirmed in time, and returns how many those were. Cost: a search for each of them.
+    pub fn expire(&mut self, now: Moment) -> u64 {
         let before = self.expired;
-        let limit = now.moment.before(self.ttl);
-        while let Some(&(since, id)) = self.by_age.first().filter(|(since, _)| *since <= limit) {
+        let limit = now.before(self.ttl);
+        while let Some(&(_, id)) = self.by_age.first().filter(|(since, _)| *since <= limit) {
             self.by_age.pop_first();
             self.expired += 1;
             self.freed += 1;
-            let Some(entry) = self.take_unconfirmed(id) else {
-                continue;
-            };
-            if since >= self.watched_since && entry.reservation.releases.is_none() {
-                self.record_expiry(entry.reservation.owner, now.wall);
-            }
+            self.take_unconfirmed(id);
         }
         self.expired - before
-    }
-
-    /// A pod of this owner exists that was created at this time. If that is after its last reservation expired, its
-    /// expiries are cleared. Called for every pod seen: who decided about it does not matter.
-    pub fn seen(&mut self, namespace: &str, controller: Option<&str>, created: Timestamp) {
-        if self.expiries.is_empty() {
-            return;
-        }
-        let owner = Owner::new(namespace, controller);
-        if self
-            .expiries
-            .get(&owner)
-            .is_some_and(|expiries| created > expiries.last)
-        {
-            self.clear_expiries(&owner);
-        }
     }
 
     /// Whether nothing is reserved.
@@ -315,19 +306,20 @@ impl Ledger {
         self.nodes.is_empty()
     }
 
-    /// What takes from `node` as a review sees it that reads the snapshot of `revision`: what nobody has confirmed, once
-    /// for every replica, and, once, what that snapshot does not show yet. Cost: a search if anything is reserved at all.
-    pub fn charges(&self, node: NodeId, revision: u64) -> impl Iterator<Item = Charge<'_>> {
+    /// What takes from `node` as a pod of this namespace finds it in a review that reads the snapshot of `revision`: what nobody
+    /// has confirmed, once for every replica, if it is of the same namespace or within the share of its own; and, once, what that
+    /// snapshot does not show yet. Cost: a search if anything is reserved at all.
+    pub fn charges<'l>(&'l self, node: NodeId, revision: u64, namespace: &'l str) -> impl Iterator<Item = Charge<'l>> {
         let entries = self.nodes.get(&node).into_iter().flatten();
-        entries.filter_map(move |entry| self.charge(entry, revision))
+        entries.filter_map(move |entry| self.charge(entry, revision, namespace))
     }
 
     /// The same on all nodes of a site, together. Cost: a pass over the open reservations.
-    pub fn assumed(&self, site: &str, revision: u64) -> AssumedPods {
+    pub fn assumed(&self, site: &str, revision: u64, namespace: &str) -> AssumedPods {
         let entries = self.nodes.values().flatten();
         let of_site = entries.filter(|entry| *entry.reservation.site == *site);
         let mut pods = AssumedPods::default();
-        for charge in of_site.filter_map(|entry| self.charge(entry, revision)) {
+        for charge in of_site.filter_map(|entry| self.charge(entry, revision, namespace)) {
             pods.add(charge.amount, charge.times);
         }
         pods
@@ -358,12 +350,16 @@ impl Ledger {
         self.by_age.first().map(|(since, _)| since.after(self.ttl))
     }
 
-    /// The reservations that nobody has confirmed and since when they are, the oldest first. Cost of each: two searches.
-    pub fn open_reservations(&self) -> impl Iterator<Item = (&Reservation, Moment)> {
+    /// The reservations that nobody has confirmed, the oldest first. Cost of each: two searches.
+    pub fn open_reservations(&self) -> impl Iterator<Item = OpenReservation<'_>> {
         self.by_age.iter().filter_map(|(since, id)| {
             let mut entries = self.nodes.get(self.unconfirmed.get(id)?)?.iter();
             let entry = entries.find(|entry| entry.is_open(*id))?;
-            Some((&entry.reservation, *since))
+            Some(OpenReservation {
+                reservation: &entry.reservation,
+                since: *since,
+                is_beyond_share: entry.is_beyond_share,
+            })
         })
     }
 
@@ -372,12 +368,17 @@ impl Ledger {
         self.unconfirmed.len()
     }
 
-    /// How many owners get no reservations.
-    pub fn suspended(&self) -> usize {
-        self.suspended
+    /// How many of these count for their own namespace alone. Cost: a pass over the open reservations.
+    pub fn beyond_share(&self) -> usize {
+        let entries = self.nodes.values().flatten();
+        let is_beyond = |entry: &&Entry| entry.is_beyond_share && entry.shown_in.is_none();
+        entries.filter(is_beyond).count()
     }
 
-    fn charge<'l>(&self, entry: &'l Entry, revision: u64) -> Option<Charge<'l>> {
+    fn charge<'l>(&self, entry: &'l Entry, revision: u64, namespace: &str) -> Option<Charge<'l>> {
+        if !entry.counts_for(namespace) {
+            return None;
+        }
         let times = match entry.shown_in {
             // Whoever else could reserve the room counts the claim of the pod, as long as it sees it held.
             None if entry.reservation.releases.is_some() => 1,
@@ -410,29 +411,10 @@ impl Ledger {
         if let Some(uid) = &entry.reservation.releases {
             self.releases.remove(uid);
         }
+        if entry.is_in_shares() {
+            self.shares.take(&entry.reservation);
+        }
         Some(entry)
-    }
-
-    /// A reservation of this owner came to nothing. When too many owners are remembered, the older half is forgotten.
-    fn record_expiry(&mut self, owner: Owner, at: Timestamp) {
-        let expiries = self.expiries.entry(owner).or_insert(Expiries { count: 0, last: at });
-        expiries.count += 1;
-        expiries.last = at;
-        self.suspended += usize::from(expiries.count == MAX_EXPIRIES);
-        if self.expiries.len() > MAX_OWNERS {
-            let mut times: Vec<_> = self.expiries.values().map(|expiries| expiries.last).collect();
-            let (_, &mut median, _) = times.select_nth_unstable(MAX_OWNERS / 2);
-            self.expiries.retain(|_, expiries| expiries.last > median);
-            let remembered = self.expiries.values();
-            self.suspended = remembered.filter(|expiries| expiries.count >= MAX_EXPIRIES).count();
-        }
-    }
-
-    /// A pod of this owner came.
-    fn clear_expiries(&mut self, owner: &Owner) {
-        if let Some(expiries) = self.expiries.remove(owner) {
-            self.suspended -= usize::from(expiries.count >= MAX_EXPIRIES);
-        }
     }
 }
 

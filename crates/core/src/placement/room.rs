@@ -27,6 +27,8 @@ pub struct Room<'s, 'l> {
     claims: &'l Claims,
     /// The pod's place in the queue: the claims of those behind it do not count.
     queue_key: QueueKey,
+    /// Its namespace: what others reserved beyond their share does not count.
+    namespace: &'l str,
     /// Claims of those ahead, by node, that do not count: these pods are being released, with a reservation each.
     released: Vec<(NodeId, &'l Claim)>,
     /// Which placeholders make room for the pod.
@@ -53,6 +55,7 @@ impl<'s> Room<'s, 'static> {
             ledger: &NOTHING,
             claims: &NO_CLAIMS,
             queue_key: QueueKey::LAST,
+            namespace: "",
             released: vec![],
             headroom: None,
         }
@@ -60,15 +63,21 @@ impl<'s> Room<'s, 'static> {
 }
 
 impl<'s: 'l, 'l> Room<'s, 'l> {
-    /// What a pod with this key finds. Cost: a search for each pod that is being released.
-    pub fn new(snapshot: &'s Snapshot, ledger: &'l Ledger, queue_key: QueueKey) -> Self {
-        Self::beside(snapshot, ledger, &snapshot.claims, queue_key)
+    /// What a pod with this key finds, of this namespace. Cost: a search for each pod that is being released.
+    pub fn new(snapshot: &'s Snapshot, ledger: &'l Ledger, queue_key: QueueKey, namespace: &'l str) -> Self {
+        Self::beside(snapshot, ledger, &snapshot.claims, queue_key, namespace)
     }
 }
 
 impl<'s, 'l> Room<'s, 'l> {
     /// The same beside other claims than those in the snapshot.
-    pub fn beside(snapshot: &'s Snapshot, ledger: &'l Ledger, claims: &'l Claims, queue_key: QueueKey) -> Self {
+    pub fn beside(
+        snapshot: &'s Snapshot,
+        ledger: &'l Ledger,
+        claims: &'l Claims,
+        queue_key: QueueKey,
+        namespace: &'l str,
+    ) -> Self {
         let released = ledger.releasing().filter_map(|uid| claims.of(uid));
         let mut released: Vec<_> = released.filter(|(_, claim)| claim.queue_key < queue_key).collect();
         released.sort_unstable_by_key(|(node, _)| *node);
@@ -77,6 +86,7 @@ impl<'s, 'l> Room<'s, 'l> {
             ledger,
             claims,
             queue_key,
+            namespace,
             released,
             headroom: None,
         }
@@ -165,9 +175,10 @@ impl Room<'_, '_> {
         }
     }
 
-    /// What is reserved on `node` for pods that the snapshot does not show. Cost: a search if anything is reserved at all.
+    /// What is reserved on `node`, for this pod to find, for pods that the snapshot does not show. Cost: a search if anything is
+    /// reserved at all.
     pub fn charges(&self, node: &Node) -> impl Iterator<Item = Charge<'_>> {
-        self.ledger.charges(node.id, self.snapshot.revision)
+        self.ledger.charges(node.id, self.snapshot.revision, self.namespace)
     }
 
     /// What held pods ahead claim on `node`. Cost: two searches if anything is claimed; a copy where one of these pods is being
@@ -186,7 +197,7 @@ impl Room<'_, '_> {
 
     /// Those that have room reserved or claimed at `site` and are not in the snapshot. Cost: a pass over the reservations.
     fn promised(&self, site: &Site) -> AssumedPods {
-        let mut pods = self.ledger.assumed(site.name(), self.snapshot.revision);
+        let mut pods = self.ledger.assumed(site.name(), self.snapshot.revision, self.namespace);
         if let Some(ahead) = self.claims.at(site.name(), self.queue_key) {
             let released = self.released.iter().map(|(_, claim)| *claim);
             let of_site = released.filter(|claim| *claim.site == *site.name());

@@ -140,7 +140,7 @@ fn what_placeholders_keep_is_claimed_once() {
             ..pod.workload("shop".into(), &config.keys)
         };
         let (ledger, queue_key) = (Ledger::default(), workload.queue_key(&config.priority_caps, None));
-        let room = Room::beside(&snapshot, &ledger, &claims, queue_key);
+        let room = Room::beside(&snapshot, &ledger, &claims, queue_key, "shop");
         decide(&workload, &room, &config, NOW).reason.as_str()
     };
     assert_eq!(arriving(1), "held_no_capacity");
@@ -216,20 +216,42 @@ fn who_is_being_released_is_not_released_again_and_its_room_counts_once() {
             releases: Some("first".into()),
         },
         NOW.moment,
+        |_| false,
     ));
     let plan = plan_with(&mut waitlist, &fleet(&[200]), &ledger);
     assert_eq!(steps(&plan), [("second".to_owned(), PlanAction::Release)]);
-    // Nobody saw it released: it is claimed again, and its owner has no expiry.
-    ledger.expire(Now {
-        moment: NOW.moment.after(Micros::from_secs(3)),
-        ..NOW
-    });
-    assert_eq!(ledger.suspended(), 0);
+    // Nobody saw it released: it is claimed again.
+    ledger.expire(NOW.moment.after(Micros::from_secs(3)));
     let plan = plan_with(&mut waitlist, &fleet(&[200]), &ledger);
     assert_eq!(
         steps(&plan),
         ["first", "second"].map(|name| (name.to_owned(), PlanAction::Release))
     );
+}
+
+#[test]
+fn what_another_namespace_reserved_beyond_its_share_keeps_nobody_waiting() {
+    let reserved = |namespace: &str, is_within_share: bool| {
+        let mut ledger = Ledger::new(Micros::from_secs(3));
+        let reservation = Reservation {
+            id: crate::model::decision_id::DecisionId(1),
+            owner: Owner::new(namespace, None),
+            site: "edge".into(),
+            node: NodeId(0),
+            amount: cpu(400),
+            priority: 0,
+            releases: None,
+        };
+        assert!(ledger.reserve(reservation, NOW.moment, |_| is_within_share));
+        ledger
+    };
+    let released = |ledger: &Ledger| {
+        let plan = plan_with(&mut waitlist(&[held("a", 400, 5, 9)]), &fleet(&[500]), ledger);
+        !steps(&plan).is_empty()
+    };
+    assert!(released(&reserved("bank", false)));
+    assert!(!released(&reserved("bank", true)));
+    assert!(!released(&reserved("shop", false)));
 }
 
 #[test]
@@ -311,7 +333,7 @@ fn apply_delta(waitlist: &mut Waitlist, fleet: &Value, gained: &[u32], lost: &[u
 /// Whether a pod of 100 millicores with this key finds room on this node.
 fn finds_room(waitlist: &Waitlist, fleet: &Value, node: usize, queue_key: QueueKey) -> bool {
     let (snapshot, ledger, claims) = (testkit::snapshot(fleet), Ledger::default(), waitlist.claims());
-    let room = Room::beside(&snapshot, &ledger, &claims, queue_key);
+    let room = Room::beside(&snapshot, &ledger, &claims, queue_key, "shop");
     room.fits(&cpu(100), &snapshot.sites[0].nodes[node])
 }
 
@@ -641,11 +663,11 @@ proptest! {
                     priority: 0,
                     releases: Some(Arc::clone(&held.uid)),
                 };
-                prop_assert!(ledger.reserve(reservation, NOW.moment));
+                prop_assert!(ledger.reserve(reservation, NOW.moment, |_| true));
             }
         }
         let queue_key = all.get(asking).map_or(QueueKey::LAST, |(_, claim, _)| claim.queue_key);
-        let room = Room::beside(&snapshot, &ledger, &claims, queue_key);
+        let room = Room::beside(&snapshot, &ledger, &claims, queue_key, "shop");
         for node in &*snapshot.sites[0].nodes {
             let ahead = all.iter().filter(|(on, claim, released)| *on == node.id && claim.queue_key < queue_key && !released);
             let (mut taken, mut coming) = ((0, 0), (0, 0));

@@ -80,9 +80,10 @@ impl Cluster {
     }
 
     fn review(&self, id: u128, pod: &Value) -> (Reason, Option<String>) {
+        let namespace = pod["metadata"]["namespace"].as_str().unwrap();
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
-        let workload = pod.workload("shop".into(), &self.config.keys);
+        let workload = pod.workload(namespace.into(), &self.config.keys);
         let read = Snapshots::default();
         let verdict = self.shared.review(&read, &workload, self.context(id), || true);
         (verdict.reason, verdict.site().map(|site| site.name().to_owned()))
@@ -275,19 +276,38 @@ fn pods_go_to_the_edge_when_the_api_server_sent_nothing_for_60_s() {
 }
 
 #[test]
-fn who_never_creates_what_was_reserved_gets_no_reservation_after_three() {
+fn who_never_creates_what_was_reserved_keeps_no_more_than_half_from_others() {
     let mut cluster = Cluster::new();
-    let small = pod("small", "batch", "400m", json!({}));
-    let open = |cluster: &Cluster| cluster.shared.ledger().open();
-    for id in 1..=3 {
-        assert_eq!(cluster.review(id, &small).1.as_deref(), Some("edge"));
-        assert_eq!(open(&cluster), 1);
+    let pod_in = |namespace: &str, owner: u128, millicores: u32| {
+        let mut pod = pod("small", "batch", &format!("{millicores}m"), json!({}));
+        pod["metadata"]["namespace"] = json!(namespace);
+        pod["metadata"]["ownerReferences"] =
+            json!([{"kind": "ReplicaSet", "uid": owner.to_string(), "controller": true}]);
+        pod
+    };
+    let edge = || Some("edge".to_owned());
+    let cloud = || Some("cloud".to_owned());
+    for round in 0..20 {
+        // Another owner each time, and never a pod. For itself it finds the edge full, from the third of 400 m on.
+        let id = 10 * round;
+        let found =
+            |cluster: &Cluster, id, namespace, millicores| cluster.review(id, &pod_in(namespace, id, millicores)).1;
+        assert_eq!(found(&cluster, id, "shop", 400), edge());
+        assert_eq!(found(&cluster, id + 1, "shop", 400), edge());
+        assert_eq!(found(&cluster, id + 2, "shop", 400), cloud());
+        assert_eq!(cluster.shared.ledger().beyond_share(), 1);
+        // The other half and what was reserved beyond the first are free for another namespace.
+        assert_eq!(found(&cluster, id + 3, "bank", 600), edge());
+        cluster.shared.forget(DecisionId(id + 3), "bank");
+        assert_eq!(found(&cluster, id + 4, "bank", 601), cloud());
         cluster.pass(3, true);
+        for kind in [Kind::Nodes, Kind::Pods] {
+            cluster.sees(&Change::WatchAlive(kind));
+        }
+        cluster.has_a_link(LinkState::Healthy);
         cluster.engine.publish(cluster.now);
-        assert_eq!(open(&cluster), 0);
+        assert_eq!(cluster.shared.ledger().open(), 0);
     }
-    cluster.review(4, &small);
-    assert_eq!((open(&cluster), cluster.shared.ledger().suspended()), (0, 1));
 }
 
 /// A pod of this scheduler that asks for 800 m at the edge, in a namespace that has not opted in.

@@ -1,7 +1,5 @@
 mod interleavings;
 
-use jiff::SignedDuration;
-
 use super::*;
 use crate::testkit::NOW;
 use crate::units::Millicores;
@@ -34,30 +32,31 @@ fn a_release_ends_with_its_pod_or_by_another() {
         releases: Some("held".into()),
         ..reservation(1, None)
     };
-    assert!(ledger.reserve(release.clone(), NOW.moment));
+    assert!(ledger.reserve(release.clone(), NOW.moment, |_| true));
     ledger.forget_release("another");
     assert_eq!((ledger.open(), ledger.releases("held")), (1, true));
     ledger.forget_release("held");
     assert_eq!((ledger.open(), ledger.releases("held"), ledger.freed()), (0, false, 1));
     assert_eq!(ledger.next_expiry(), None);
     // One that is confirmed is the pod's own.
-    assert!(ledger.reserve(release, NOW.moment));
+    assert!(ledger.reserve(release, NOW.moment, |_| true));
     assert!(ledger.confirm(DecisionId(1), "shop", "edge", 7).is_some());
     ledger.forget_release("held");
-    assert_eq!(ledger.charges(NodeId(7), 6).count(), 1);
+    assert_eq!(ledger.charges(NodeId(7), 6, "shop").count(), 1);
 }
 
 /// So long after [`NOW`].
-fn after(time: Micros) -> Now {
-    Now {
-        moment: Moment(NOW.moment.0 + i64::try_from(time.0).unwrap()),
-        wall: NOW.wall + SignedDuration::from_micros(i64::try_from(time.0).unwrap()),
-    }
+fn after(time: Micros) -> Moment {
+    NOW.moment.after(time)
 }
 
-/// Millicores and pod slots taken from node 7, as seen at `revision`.
+/// Millicores and pod slots taken from node 7, as its own namespace sees it at `revision`.
 fn taken(ledger: &Ledger, revision: u64) -> (i64, u32) {
-    let charges = ledger.charges(NodeId(7), revision);
+    taken_from(ledger, revision, "shop")
+}
+
+fn taken_from(ledger: &Ledger, revision: u64, namespace: &str) -> (i64, u32) {
+    let charges = ledger.charges(NodeId(7), revision, namespace);
     charges.fold((0, 0), |(cpu, slots), charge| {
         (
             cpu + charge.amount.cpu.0 * i64::from(charge.times),
@@ -89,10 +88,10 @@ fn an_id_is_read_as_it_is_written_and_in_no_other_form() {
 fn what_is_not_confirmed_counts_once_per_replica_and_a_confirmed_one_once() {
     let mut ledger = Ledger::new(TTL);
     ledger.set_replicas(3);
-    assert!(ledger.reserve(reservation(1, None), NOW.moment));
+    assert!(ledger.reserve(reservation(1, None), NOW.moment, |_| true));
     assert_eq!(taken(&ledger, 4), (300, 3));
-    assert_eq!(ledger.assumed("edge", 4).pods, 3);
-    assert_eq!(ledger.assumed("cloud", 4).pods, 0);
+    assert_eq!(ledger.assumed("edge", 4, "shop").pods, 3);
+    assert_eq!(ledger.assumed("cloud", 4, "shop").pods, 0);
     assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", 5), Some(NodeId(7)));
     assert_eq!((taken(&ledger, 4), ledger.open()), ((100, 1), 0));
     // The new snapshot may be read before the ledger hears of it.
@@ -112,7 +111,7 @@ fn what_is_not_confirmed_counts_once_per_replica_and_a_confirmed_one_once() {
 #[test]
 fn only_the_first_pod_of_its_namespace_and_site_confirms() {
     let mut ledger = Ledger::new(TTL);
-    ledger.reserve(reservation(1, None), NOW.moment);
+    ledger.reserve(reservation(1, None), NOW.moment, |_| true);
     assert_eq!(ledger.confirm(DecisionId(2), "shop", "edge", 1), None);
     assert_eq!(ledger.confirm(DecisionId(1), "other", "edge", 1), None);
     assert_eq!(ledger.confirm(DecisionId(1), "shop", "cloud", 1), None);
@@ -125,36 +124,27 @@ fn only_the_first_pod_of_its_namespace_and_site_confirms() {
 #[test]
 fn a_pod_under_review_again_has_its_room_reserved_again_and_for_no_longer() {
     let mut ledger = Ledger::new(TTL);
-    ledger.reserve(reservation(1, None), NOW.moment);
+    ledger.reserve(reservation(1, None), NOW.moment, |_| true);
     assert_eq!(ledger.forget(DecisionId(1), "other"), None);
     assert_eq!(ledger.forget(DecisionId(2), "shop"), None);
-    assert!(!ledger.reserve(reservation(1, Some("somebody else")), NOW.moment));
+    assert!(!ledger.reserve(reservation(1, Some("somebody else")), NOW.moment, |_| true));
     assert_eq!(taken(&ledger, 0), (100, 1));
     assert_eq!(ledger.forget(DecisionId(1), "shop"), Some(NOW.moment));
     assert_eq!((taken(&ledger, 0), ledger.open()), ((0, 0), 0));
-    assert!(ledger.reserve(reservation(1, None), NOW.moment));
+    assert!(ledger.reserve(reservation(1, None), NOW.moment, |_| true));
     assert_eq!(ledger.expire(after(TTL)), 1);
     assert_eq!(ledger, {
         let mut expired = Ledger::new(TTL);
-        expired.record_expiry(Owner::new("shop", None), after(TTL).wall);
         (expired.freed, expired.expired) = (2, 1);
         expired
     });
 }
 
 #[test]
-fn a_shorter_time_blames_nobody() {
-    let mut ledger = Ledger::new(TTL);
-    (1..4).for_each(|id| assert!(ledger.reserve(reservation(id, Some("rs")), NOW.moment)));
-    ledger.set_ttl(Micros(0));
-    assert_eq!((ledger.expire(NOW), ledger.suspended()), (3, 0));
-}
-
-#[test]
 fn what_expires_is_gone_and_a_late_pod_confirms_nothing() {
     let mut ledger = Ledger::new(TTL);
-    ledger.reserve(reservation(1, None), NOW.moment);
-    ledger.reserve(reservation(2, None), NOW.moment);
+    ledger.reserve(reservation(1, None), NOW.moment, |_| true);
+    ledger.reserve(reservation(2, None), NOW.moment, |_| true);
     ledger.confirm(DecisionId(2), "shop", "edge", 9);
     assert_eq!(ledger.expire(after(Micros(TTL.0 - 1))), 0);
     assert_eq!(ledger.expire(after(TTL)), 1);
@@ -167,7 +157,7 @@ fn what_expires_is_gone_and_a_late_pod_confirms_nothing() {
 fn an_id_that_was_confirmed_may_be_reserved_again() {
     let mut ledger = Ledger::new(TTL);
     for revision in [1, 2] {
-        assert!(ledger.reserve(reservation(1, None), NOW.moment));
+        assert!(ledger.reserve(reservation(1, None), NOW.moment, |_| true));
         assert_eq!(ledger.confirm(DecisionId(1), "shop", "edge", revision), Some(NodeId(7)));
     }
     ledger.published(1);
@@ -179,67 +169,124 @@ fn an_id_that_was_confirmed_may_be_reserved_again() {
 #[test]
 fn another_time_holds_for_what_is_open_too() {
     let mut ledger = Ledger::new(TTL);
-    assert!(ledger.reserve(reservation(1, None), NOW.moment));
+    assert!(ledger.reserve(reservation(1, None), NOW.moment, |_| true));
     ledger.set_ttl(Micros(2 * TTL.0));
     assert_eq!(ledger.expire(after(TTL)), 0);
     assert_eq!(ledger.expire(after(Micros(2 * TTL.0))), 1);
     ledger.set_ttl(Micros(0));
-    assert!(!ledger.reserve(reservation(2, None), NOW.moment));
+    assert!(!ledger.reserve(reservation(2, None), NOW.moment, |_| true));
 }
 
 #[test]
 fn a_ledger_without_time_reserves_nothing() {
     let mut ledger = Ledger::default();
-    assert!(!ledger.reserve(reservation(1, None), NOW.moment));
+    assert!(!ledger.reserve(reservation(1, None), NOW.moment, |_| true));
     assert_eq!(ledger, Ledger::default());
 }
 
-#[test]
-fn three_in_a_row_that_come_to_nothing_suspend_their_owner_alone() {
-    let mut ledger = Ledger::new(TTL);
-    let fail = |ledger: &mut Ledger, id| {
-        assert!(ledger.reserve(reservation(id, Some("rs")), NOW.moment), "{id}");
+/// Reserves for a pod of this namespace and so many millicores, of which a share of 500 m is allowed.
+fn reserve(ledger: &mut Ledger, id: u128, namespace: &str, millicores: i64) {
+    let reservation = Reservation {
+        owner: Owner::new(namespace, Some(&format!("uid-{id}"))),
+        amount: cpu(millicores),
+        ..reservation(id, None)
     };
-    fail(&mut ledger, 1);
-    fail(&mut ledger, 2);
-    ledger.expire(after(TTL));
-    // One that comes true in between.
-    fail(&mut ledger, 3);
-    ledger.confirm(DecisionId(3), "shop", "edge", 1);
-    (4..7).for_each(|id| fail(&mut ledger, id));
-    ledger.expire(after(TTL));
-    assert!(!ledger.reserve(reservation(7, Some("rs")), NOW.moment));
-    assert_eq!(ledger.suspended(), 1);
-    assert!(ledger.reserve(reservation(8, Some("other")), NOW.moment));
-    assert!(ledger.reserve(reservation(9, None), NOW.moment));
+    assert!(ledger.reserve(reservation, NOW.moment, |kept| kept.amounts.cpu.0 <= 500));
+}
 
-    // Its older pods change nothing, nor do those of others.
-    let expired = after(TTL).wall;
-    let later = expired + SignedDuration::from_secs(1);
-    ledger.seen("shop", Some("rs"), expired);
-    ledger.seen("shop", Some("other"), later);
-    ledger.seen("other", Some("rs"), later);
-    assert_eq!(ledger.suspended(), 1);
-    ledger.seen("shop", Some("rs"), later);
-    assert_eq!(ledger.suspended(), 0);
-    assert!(ledger.reserve(reservation(10, Some("rs")), NOW.moment));
+/// What the pods of either namespace find taken.
+fn found(ledger: &Ledger) -> [i64; 2] {
+    ["shop", "bank"].map(|namespace| taken_from(ledger, 0, namespace).0)
 }
 
 #[test]
-fn an_owner_whose_pods_could_not_be_seen_is_not_blamed() {
+fn beyond_its_share_a_namespace_keeps_room_from_itself_alone_whatever_its_owners() {
     let mut ledger = Ledger::new(TTL);
-    let reserve = |ledger: &mut Ledger, first, at: Now| {
-        (first..first + 3).for_each(|id| assert!(ledger.reserve(reservation(id, Some("rs")), at.moment), "{id}"));
+    reserve(&mut ledger, 1, "shop", 300);
+    reserve(&mut ledger, 2, "shop", 300);
+    // What was beyond the share is no part of it.
+    reserve(&mut ledger, 3, "shop", 200);
+    reserve(&mut ledger, 4, "shop", 100);
+    assert_eq!(found(&ledger), [900, 500]);
+    assert_eq!((ledger.open(), ledger.beyond_share()), (4, 2));
+    assert_eq!(ledger.assumed("edge", 0, "shop").pods, 4);
+    assert_eq!(ledger.assumed("edge", 0, "bank").pods, 2);
+    // Each has its own.
+    reserve(&mut ledger, 5, "bank", 500);
+    assert_eq!(found(&ledger), [1_400, 1_000]);
+
+    // A place within the share is free again, for the next one.
+    assert!(ledger.forget(DecisionId(1), "shop").is_some());
+    assert_eq!(found(&ledger), [1_100, 700]);
+    reserve(&mut ledger, 6, "shop", 300);
+    assert_eq!(found(&ledger), [1_400, 1_000]);
+    assert_eq!(ledger.expire(after(TTL)), 5);
+    assert_eq!((found(&ledger), ledger.beyond_share()), ([0, 0], 0));
+    reserve(&mut ledger, 7, "shop", 500);
+    assert_eq!(found(&ledger), [500, 500]);
+}
+
+#[test]
+fn a_share_is_of_one_site() {
+    let mut ledger = Ledger::new(TTL);
+    reserve(&mut ledger, 1, "shop", 500);
+    let elsewhere = Reservation {
+        site: "cloud".into(),
+        ..reservation(2, None)
     };
-    reserve(&mut ledger, 1, NOW);
-    ledger.set_watched_since(None);
-    assert_eq!((ledger.expire(after(TTL)), ledger.suspended()), (3, 0));
-    reserve(&mut ledger, 4, after(TTL));
-    let again = after(Micros(TTL.0 + 1));
-    ledger.set_watched_since(Some(again.moment));
-    assert_eq!((ledger.expire(after(Micros(2 * TTL.0))), ledger.suspended()), (3, 0));
-    reserve(&mut ledger, 7, again);
-    assert_eq!((ledger.expire(after(Micros(3 * TTL.0))), ledger.suspended()), (3, 1));
+    ledger.reserve(elsewhere, NOW.moment, |kept| {
+        assert_eq!((kept.amounts.cpu, kept.pods), (Millicores(100), 1));
+        true
+    });
+    assert_eq!(ledger.beyond_share(), 0);
+}
+
+#[test]
+fn a_share_counts_each_as_often_as_others_are_charged_with_it() {
+    let mut ledger = Ledger::new(TTL);
+    ledger.set_replicas(3);
+    let mut told = vec![];
+    for id in [1, 2] {
+        ledger.reserve(reservation(id, None), NOW.moment, |kept| {
+            told.push((kept.amounts.cpu.0, kept.pods));
+            true
+        });
+    }
+    assert_eq!(told, [(300, 3), (600, 6)]);
+}
+
+#[test]
+fn whose_pod_is_there_counts_for_all() {
+    let mut ledger = Ledger::new(TTL);
+    reserve(&mut ledger, 1, "shop", 600);
+    assert_eq!(found(&ledger), [600, 0]);
+    assert!(ledger.confirm(DecisionId(1), "shop", "edge", 1).is_some());
+    assert_eq!((found(&ledger), ledger.beyond_share()), ([600, 600], 0));
+    // Nor is it a part of the share any more, and a release never is.
+    let release = Reservation {
+        releases: Some("held".into()),
+        amount: cpu(700),
+        ..reservation(2, None)
+    };
+    assert!(ledger.reserve(release, NOW.moment, |_| false));
+    reserve(&mut ledger, 3, "shop", 500);
+    assert_eq!((found(&ledger), ledger.beyond_share()), ([1_800, 1_800], 0));
+}
+
+#[test]
+fn what_was_on_a_node_that_is_gone_is_no_part_of_a_share() {
+    let mut ledger = Ledger::new(TTL);
+    reserve(&mut ledger, 1, "shop", 500);
+    let on_another = Reservation {
+        node: NodeId(8),
+        ..reservation(2, None)
+    };
+    ledger.reserve(on_another, NOW.moment, |_| true);
+    ledger.renumber(|id| (id == NodeId(8)).then_some(NodeId(7)));
+    assert_eq!(found(&ledger), [100, 100]);
+    reserve(&mut ledger, 3, "shop", 400);
+    reserve(&mut ledger, 4, "shop", 1);
+    assert_eq!((found(&ledger), ledger.beyond_share()), ([501, 500], 1));
 }
 
 #[test]
@@ -247,21 +294,21 @@ fn what_others_write_takes_a_bounded_memory() {
     let mut ledger = Ledger::new(TTL);
     for id in 0..5_000_u32 {
         let now = after(Micros::from_millis(u64::from(id)));
-        ledger.reserve(reservation(id.into(), Some(&format!("uid-{id}"))), now.moment);
-        ledger.expire(Now {
-            moment: Moment(now.moment.0 + i64::try_from(TTL.0).unwrap()),
-            ..now
-        });
-        assert!(ledger.expiries.len() <= MAX_OWNERS);
+        let invented = Reservation {
+            owner: Owner::new(&format!("shop-{id}"), Some(&format!("uid-{id}"))),
+            ..reservation(id.into(), None)
+        };
+        ledger.reserve(invented, now, |_| true);
+        ledger.expire(now.after(TTL));
+        assert_eq!(ledger.shares, Shares::new());
     }
-    assert!(ledger.expiries.contains_key(&Owner::new("shop", Some("uid-4999"))));
     assert_eq!(Owner::new("shop", Some(&"u".repeat(65))), Owner::new("shop", None));
     let mut endless = reservation(1, None);
     endless.amount.scalars = (0..9).map(|i| (format!("example.com/{i}").into(), 0)).collect();
-    ledger.reserve(endless, NOW.moment);
+    ledger.reserve(endless, NOW.moment, |_| true);
     assert!(
         ledger
-            .charges(NodeId(7), 0)
+            .charges(NodeId(7), 0, "shop")
             .all(|charge| charge.amount.scalars.is_empty())
     );
 }
@@ -274,7 +321,7 @@ fn what_counts_fewer_times_is_room_that_became_free() {
     assert_eq!(ledger.freed(), 0, "nothing was reserved");
     ledger.set_replicas(3);
     for id in [1, 2] {
-        assert!(ledger.reserve(reservation(id, None), NOW.moment));
+        assert!(ledger.reserve(reservation(id, None), NOW.moment, |_| true));
     }
     let steps: [&dyn Fn(&mut Ledger); 4] = [
         &|ledger| ledger.set_replicas(2),
@@ -288,7 +335,7 @@ fn what_counts_fewer_times_is_room_that_became_free() {
         assert!(taken(&ledger, 0).0 < before);
         assert_eq!(ledger.freed(), freed);
     }
-    assert!(ledger.reserve(reservation(3, None), NOW.moment));
+    assert!(ledger.reserve(reservation(3, None), NOW.moment, |_| true));
     ledger.set_replicas(2);
     ledger.set_replicas(2);
     ledger.confirm(DecisionId(3), "shop", "edge", 1);

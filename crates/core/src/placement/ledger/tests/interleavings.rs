@@ -14,11 +14,11 @@ use super::super::*;
 use crate::config::Config;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::QueueKey;
-use crate::placement::decide::decide;
+use crate::placement::decide::{candidates, decide_among};
 use crate::placement::ledger::tests::TTL;
 use crate::placement::room::Room;
 use crate::testkit::{self, NOW};
-use crate::units::Millicores;
+use crate::units::{Millicores, Now};
 use crate::wire::pod::Pod;
 
 /// Millicores of each node.
@@ -85,24 +85,23 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// A call of the ledger, for the replay.
 #[derive(Debug, Clone)]
 enum Call {
-    Reserve(Reservation, Moment),
+    /// With whether it is within the share of its namespace.
+    Reserve(Reservation, Moment, bool),
     Forget(DecisionId, &'static str),
     Confirm(DecisionId, &'static str, u64),
     Published(u64),
     Expire(Now),
-    Seen(&'static str, Option<&'static str>, Timestamp),
     Replicas(u32),
 }
 
 impl Call {
     fn on(&self, ledger: &mut Ledger) {
         match self.clone() {
-            Call::Reserve(reservation, now) => drop(ledger.reserve(reservation, now)),
+            Call::Reserve(reservation, now, is_within) => drop(ledger.reserve(reservation, now, |_| is_within)),
             Call::Forget(id, namespace) => drop(ledger.forget(id, namespace)),
             Call::Confirm(id, namespace, revision) => drop(ledger.confirm(id, namespace, "edge", revision)),
             Call::Published(revision) => ledger.published(revision),
-            Call::Expire(now) => drop(ledger.expire(now)),
-            Call::Seen(namespace, controller, created) => ledger.seen(namespace, controller, created),
+            Call::Expire(now) => drop(ledger.expire(now.moment)),
             Call::Replicas(ready) => ledger.set_replicas(ready),
         }
     }
@@ -111,7 +110,7 @@ impl Call {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Life {
     Answered,
-    Created(Timestamp),
+    Created,
     /// In the cache, on the node that it charges there.
     Visible(usize),
     /// Refused, or deleted.
@@ -124,11 +123,11 @@ enum Promise {
     None,
     Open {
         since: Moment,
+        /// Whether it is within the share of its namespace.
+        is_within: bool,
     },
     /// Its pod was seen, and is shown from this revision on.
-    Kept {
-        shown_in: u64,
-    },
+    Kept { shown_in: u64 },
 }
 
 #[derive(Debug, Clone)]
@@ -162,8 +161,6 @@ struct World {
     built: Option<Published>,
     /// Whether the ledger knows of the stored one.
     announced: bool,
-    /// Moments at which reservations expired, since the last sign of life.
-    expired: BTreeMap<usize, Vec<Timestamp>>,
     /// Nothing has happened yet that overcommits a node whatever a ledger does.
     orderly: bool,
     reached: BTreeSet<&'static str>,
@@ -188,7 +185,6 @@ impl World {
             },
             built: None,
             announced: true,
-            expired: BTreeMap::new(),
             orderly: true,
             reached: BTreeSet::new(),
         }
@@ -234,12 +230,13 @@ impl World {
         let text = document.to_string();
         let config = Config::default();
         let workload = Pod::from_json(&text).unwrap().workload(namespace.into(), &config.keys);
-        let room = Room::new(&self.stored.snapshot, &self.ledger, QueueKey::LAST);
-        let verdict = decide(&workload, &room, &config, self.now);
+        let found = candidates(&workload, &self.stored.snapshot, &config);
+        let room = Room::new(&self.stored.snapshot, &self.ledger, QueueKey::LAST, namespace);
+        let verdict = decide_among(&workload, &found, &room, &config, self.now);
         let Some(node) = verdict.node else {
             // Said to fit nowhere.
             for at in 0..3 {
-                let (taken, slots) = self.expected(at);
+                let (taken, slots) = self.expected(at, namespace);
                 assert!(
                     taken.cpu.0 + millicores > CORES || slots >= SLOTS,
                     "there was room on n{at}"
@@ -249,7 +246,7 @@ impl World {
             return;
         };
         let node_at = node.0 as usize;
-        let (taken, slots) = self.expected(node_at);
+        let (taken, slots) = self.expected(node_at, namespace);
         assert!(
             taken.cpu.0 + millicores <= CORES && slots < SLOTS,
             "promised {millicores}m beside {taken:?} and {slots} pods"
@@ -263,57 +260,75 @@ impl World {
             priority: 0,
             releases: None,
         };
-        let open = self.ledger.open();
-        self.call(Call::Reserve(reservation, self.now.moment));
-        let is_reserved = self.expired.get(&owner).is_none_or(|expired| expired.len() < 3);
-        assert_eq!(self.ledger.open() > open, is_reserved, "{:?}", self.expired);
-        if !is_reserved {
-            self.orderly = false;
-            self.reached.insert("a suspended owner");
-        }
+        let (kept, is_within) = self.kept_with(None, owner, &workload.request);
+        assert_eq!(
+            found.are_within_share(&kept, "edge", &workload, &config),
+            is_within,
+            "{kept:?}"
+        );
+        self.reached
+            .insert(if is_within { "within a share" } else { "beyond a share" });
+        self.call(Call::Reserve(reservation, self.now.moment, is_within));
         self.pods.push(Model {
             owner,
             request: workload.request.clone(),
             node: node_at,
-            promise: if is_reserved {
-                Promise::Open { since: self.now.moment }
-            } else {
-                Promise::None
+            promise: Promise::Open {
+                since: self.now.moment,
+                is_within,
             },
             reserved: workload.request.clone(),
             life: Life::Answered,
         });
     }
 
+    /// What the namespace of this owner keeps from others if a pod that asks for so much does so, too, in place of the pod `again`;
+    /// and whether that is within its share: half of what nodes have free that the pod fits by the snapshot.
+    fn kept_with(&self, again: Option<usize>, owner: usize, request: &Amounts) -> (Share, bool) {
+        let mut kept = Share {
+            amounts: request.clone(),
+            pods: 1,
+        };
+        for (at, pod) in self.pods.iter().enumerate() {
+            let is_same = OWNERS[pod.owner].0 == OWNERS[owner].0 && again != Some(at);
+            if is_same && matches!(pod.promise, Promise::Open { is_within: true, .. }) {
+                kept.amounts.add(&pod.reserved, 1);
+                kept.pods += 1;
+            }
+        }
+        let mut all = Share::default();
+        all.amounts.add(&kept.amounts, u32::try_from(self.replicas).unwrap());
+        all.pods = kept.pods * self.replicas;
+        let nodes = self.stored.snapshot.sites[0].nodes();
+        let fitting = nodes.filter(|node| node.used.cpu.0 + request.cpu.0 <= CORES && node.pods < SLOTS);
+        let free = fitting.fold((0, 0), |(cpu, slots), node| {
+            (cpu + CORES - node.used.cpu.0, slots + SLOTS - node.pods)
+        });
+        let is_within = all.amounts.cpu.0 * 2 <= free.0 && all.pods * 2 <= free.1;
+        (all, is_within)
+    }
+
     /// What a review finds expired is dropped first.
     fn expire(&mut self) {
         self.call(Call::Expire(self.now));
         for pod in &mut self.pods {
-            let Promise::Open { since } = pod.promise else { continue };
+            let Promise::Open { since, .. } = pod.promise else {
+                continue;
+            };
             if self.now.moment.since(since) >= TTL {
                 pod.promise = Promise::None;
-                self.expired.entry(pod.owner).or_default().push(self.now.wall);
                 self.orderly &= pod.life == Life::Gone;
                 self.reached.insert("an expired reservation");
             }
         }
     }
 
-    fn appear(&mut self, at: usize, created: Timestamp) {
+    fn appear(&mut self, at: usize) {
         let next = self.next();
         let Model {
             owner, node, promise, ..
         } = self.pods[at];
-        let (namespace, controller) = OWNERS[owner];
-        self.call(Call::Seen(namespace, controller, created));
-        if self
-            .expired
-            .get(&owner)
-            .and_then(|expired| expired.last())
-            .is_some_and(|last| created > *last)
-        {
-            self.expired.remove(&owner);
-        }
+        let (namespace, _) = OWNERS[owner];
         // What carries the id but is not the pod that it was made for.
         assert_eq!(self.ledger.confirm(Self::id(at), "elsewhere", "edge", next), None);
         assert_eq!(self.ledger.confirm(Self::id(at), namespace, "cloud", next), None);
@@ -321,7 +336,6 @@ impl World {
         self.call(Call::Confirm(Self::id(at), namespace, next));
         assert_eq!(self.ledger.open() < open, promise != Promise::None);
         if promise != Promise::None {
-            self.expired.remove(&owner);
             self.pods[at].promise = Promise::Kept { shown_in: next };
         }
         assert_eq!(
@@ -359,19 +373,15 @@ impl World {
                 let Some(at) = self.pick(pod, |pod| pod.life == Life::Answered) else {
                     return;
                 };
+                self.pods[at].request.cpu = Millicores(millicores);
+                let (owner, request) = (self.pods[at].owner, self.pods[at].request.clone());
+                let (_, again) = self.kept_with(Some(at), owner, &request);
                 let pod = &mut self.pods[at];
-                pod.request.cpu = Millicores(millicores);
-                let (namespace, controller) = OWNERS[pod.owner];
+                let (namespace, controller) = OWNERS[owner];
                 let again = match &mut pod.promise {
-                    // An owner that was suspended meanwhile is promised nothing any more.
-                    promise @ Promise::Open { .. }
-                        if self.expired.get(&pod.owner).is_some_and(|expired| expired.len() >= 3) =>
-                    {
-                        *promise = Promise::None;
-                        None
-                    }
-                    Promise::Open { since } => {
-                        pod.reserved = pod.request.clone();
+                    Promise::Open { since, is_within } => {
+                        pod.reserved = request;
+                        *is_within = again;
                         let reservation = Reservation {
                             id: Self::id(at),
                             owner: Owner::new(namespace, controller),
@@ -381,7 +391,7 @@ impl World {
                             priority: 0,
                             releases: None,
                         };
-                        Some(Call::Reserve(reservation, *since))
+                        Some(Call::Reserve(reservation, *since, again))
                     }
                     _ => None,
                 };
@@ -391,7 +401,7 @@ impl World {
             }
             Step::Create(pod) => {
                 if let Some(at) = self.pick(pod, |pod| pod.life == Life::Answered) {
-                    self.pods[at].life = Life::Created(self.now.wall);
+                    self.pods[at].life = Life::Created;
                 }
             }
             Step::Refuse(pod) => {
@@ -400,9 +410,8 @@ impl World {
                 }
             }
             Step::Appear(pod) => {
-                let created = self.pick(pod, |pod| matches!(pod.life, Life::Created(_)));
-                if let Some((at, Life::Created(created))) = created.map(|at| (at, self.pods[at].life)) {
-                    self.appear(at, created);
+                if let Some(at) = self.pick(pod, |pod| pod.life == Life::Created) {
+                    self.appear(at);
                 }
             }
             Step::Bind { pod, node } => {
@@ -441,25 +450,27 @@ impl World {
         }
     }
 
-    /// Where a review finds the pod now, how much it takes there, and how many times over.
-    fn counted(&self, at: usize) -> Option<(usize, &Amounts, i64)> {
+    /// Where a review of a pod of this namespace finds the pod now, how much it takes there, and how many times over.
+    fn counted(&self, at: usize, namespace: &str) -> Option<(usize, &Amounts, i64)> {
         let pod = &self.pods[at];
         if let Some((node, request)) = self.stored.pods.get(&at) {
             return Some((*node, request, 1));
         }
         match pod.promise {
-            Promise::Open { .. } => Some((pod.node, &pod.reserved, self.replicas)),
+            Promise::Open { is_within, .. } if is_within || OWNERS[pod.owner].0 == namespace => {
+                Some((pod.node, &pod.reserved, self.replicas))
+            }
             Promise::Kept { shown_in } if shown_in > self.stored.snapshot.revision => {
                 Some((pod.node, &pod.reserved, 1))
             }
-            Promise::Kept { .. } | Promise::None => None,
+            Promise::Open { .. } | Promise::Kept { .. } | Promise::None => None,
         }
     }
 
-    /// What a review should find taken from a node: amounts and pod slots.
-    fn expected(&self, node: usize) -> (Amounts, i64) {
+    /// What a review of a pod of this namespace should find taken from a node: amounts and pod slots.
+    fn expected(&self, node: usize, namespace: &str) -> (Amounts, i64) {
         let (mut amounts, mut slots) = (Amounts::default(), 0);
-        for (on, request, times) in (0..self.pods.len()).filter_map(|at| self.counted(at)) {
+        for (on, request, times) in (0..self.pods.len()).filter_map(|at| self.counted(at, namespace)) {
             if on == node {
                 amounts.add(request, u32::try_from(times).unwrap());
                 slots += times;
@@ -469,18 +480,22 @@ impl World {
     }
 
     fn check(&mut self) {
-        let room = Room::new(&self.stored.snapshot, &self.ledger, QueueKey::LAST);
-        for node in self.stored.snapshot.sites[0].nodes() {
-            let taken = room.taken(node);
-            let (amounts, slots) = self.expected(node.id.0 as usize);
-            assert_eq!((&*taken.amounts, taken.pods), (&amounts, slots), "{}", node.name);
+        for namespace in ["shop", "bank", "another"] {
+            let room = Room::new(&self.stored.snapshot, &self.ledger, QueueKey::LAST, namespace);
+            for node in self.stored.snapshot.sites[0].nodes() {
+                let taken = room.taken(node);
+                let (amounts, slots) = self.expected(node.id.0 as usize, namespace);
+                let found = (&*taken.amounts, taken.pods);
+                assert_eq!(found, (&amounts, slots), "{} as {namespace} finds it", node.name);
+            }
         }
-        let mut promised = [0; 3];
+        let mut promised = BTreeMap::<&str, [i64; 3]>::new();
         for (at, pod) in self.pods.iter().enumerate() {
             // From the promise on, a pod that is not gone is never nowhere.
             if pod.promise != Promise::None && pod.life != Life::Gone {
-                assert!(self.counted(at).is_some(), "pod {at} counts nowhere");
-                promised[pod.node] += pod.request.cpu.0;
+                let (namespace, _) = OWNERS[pod.owner];
+                assert!(self.counted(at, namespace).is_some(), "pod {at} counts nowhere");
+                promised.entry(namespace).or_default()[pod.node] += pod.request.cpu.0;
             }
             if let (Promise::Kept { shown_in }, false) = (pod.promise, self.announced) {
                 if shown_in == self.stored.snapshot.revision {
@@ -490,11 +505,17 @@ impl World {
                 self.reached.insert("a seen pod that the snapshot does not show");
             }
         }
-        // However often each replica counts, what is promised fits the nodes.
-        assert!(
-            !self.orderly || promised.iter().all(|&cpu| cpu <= CORES),
-            "{promised:?}"
-        );
+        // However often each replica counts, what is promised to one namespace fits the nodes; what is promised to all of them, unless
+        // one asked for more than its share.
+        let fits = |cpu: &[i64; 3]| cpu.iter().all(|cpu| *cpu <= CORES);
+        let all = promised
+            .values()
+            .fold([0; 3], |sum, cpu| [sum[0] + cpu[0], sum[1] + cpu[1], sum[2] + cpu[2]]);
+        let is_shared = promised.values().all(fits) && (self.reached.contains("beyond a share") || fits(&all));
+        assert!(!self.orderly || is_shared, "{promised:?}");
+        if self.orderly && !fits(&all) {
+            self.reached.insert("room that two namespaces are promised");
+        }
     }
 
     /// The same calls lead to the same state, and what was dropped has left no trace in what is charged.
@@ -518,16 +539,20 @@ impl World {
             };
             match pod.promise {
                 Promise::None => {}
-                Promise::Open { since } => drop(fresh.reserve(reservation, since)),
+                Promise::Open { since, is_within } => drop(fresh.reserve(reservation, since, |_| is_within)),
                 Promise::Kept { shown_in } => {
-                    fresh.reserve(reservation, NOW.moment);
+                    fresh.reserve(reservation, NOW.moment, |_| true);
                     fresh.confirm(Self::id(at), namespace, "edge", shown_in);
                 }
             }
         }
         let revision = self.stored.snapshot.revision;
         assert_eq!(fresh.open(), self.ledger.open());
-        assert_eq!(fresh.assumed("edge", revision), self.ledger.assumed("edge", revision));
+        assert_eq!(fresh.shares, self.ledger.shares);
+        for namespace in ["shop", "bank", "another"] {
+            let assumed = |ledger: &Ledger| ledger.assumed("edge", revision, namespace);
+            assert_eq!(assumed(&fresh), assumed(&self.ledger));
+        }
     }
 }
 
@@ -567,7 +592,9 @@ fn the_interleavings_are_not_vacuous() {
     for (what, least) in [
         ("a full edge", 20),
         ("an expired reservation", 150),
-        ("a suspended owner", 20),
+        ("within a share", 400),
+        ("beyond a share", 150),
+        ("room that two namespaces are promised", 5),
         ("a seen pod that the snapshot does not show", 150),
         ("a new snapshot of which the ledger does not know", 100),
         ("an orderly run", 30),
