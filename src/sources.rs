@@ -4,6 +4,7 @@
 
 pub mod configuration;
 mod fleet_file;
+pub(crate) mod list;
 pub(crate) mod objects;
 pub(crate) mod policies;
 pub mod probe;

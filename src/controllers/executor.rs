@@ -1,8 +1,8 @@
 //! Carries the release plan out, on the replica that holds the Lease.
 //!
-//! What the plan says is decided once more under the ledger's lock, and its room reserved, before the API server is told: in
-//! one patch that holds for the version of the pod that was decided about. A version is acted on once, however late the
-//! watch shows what came of it.
+//! Nobody keeps what a held pod consists of: it is read when its turn comes. What the plan says is decided once more under the
+//! ledger's lock, and its room reserved, before the API server is told: in one patch that holds for the version of the pod
+//! that was planned and decided about. A version is acted on once, however late the watch shows what came of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use edgeward_core::queue::{Plan, PlanAction, Step};
 use edgeward_core::units::{Micros, Moment, Now};
 use edgeward_core::wire::pod::Pod;
 use futures::StreamExt as _;
+use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use kube::Client;
 use tokio::sync::watch;
@@ -27,12 +28,15 @@ use super::events::{Events, PodEvent};
 use super::lease::Leadership;
 use super::pod_patch::{Outcome, Version};
 use crate::instruments::logs::LogLimit;
-use crate::instruments::metrics::{Metrics, ReleaseOutcome};
+use crate::instruments::metrics::{Metrics, ReleaseOutcome, UNREAD};
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
 
-/// How many patches are under way at once.
+/// How many pods are read or patched at once.
 const AT_ONCE: usize = 16;
+
+/// How many bytes of JSON these pods have together, where they are more than one: what is sent and read takes memory.
+const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
 /// The first and the longest pause before a pod that could not be patched is tried again.
 const PAUSES: [Micros; 2] = [Micros::from_secs(1), Micros::from_secs(60)];
@@ -89,58 +93,101 @@ impl Executor {
 
     async fn serve(&mut self) {
         let mut done: HashMap<Arc<str>, Done> = HashMap::new();
+        let mut rounds = FuturesUnordered::new();
         let mut under_way = FuturesUnordered::new();
+        let mut bytes = 0;
         self.plans.mark_changed();
         loop {
             let plan = Arc::clone(&self.plans.borrow_and_update());
-            let now = self.clock.moment();
-            done.retain(|_, done| done.at.after(MEMORY) > now);
-            let mut retry_at: Option<Moment> = None;
-            let mut due = Vec::new();
-            for step in &plan.steps {
-                let known = done
-                    .get(&step.pod.uid)
-                    .filter(|known| *known.version == *step.pod.resource_version);
-                match known {
-                    Some(Done { retry_at: None, .. }) => continue,
-                    Some(Done { retry_at: Some(at), .. }) if *at > now => {
-                        retry_at = Some(retry_at.map_or(*at, |earliest| earliest.min(*at)));
-                        continue;
-                    }
-                    _ if under_way.len() + due.len() >= AT_ONCE => break,
-                    _ => {}
+            let mut retry_at = None;
+            // One round after the other, so that decisions are in the plan's order.
+            if rounds.is_empty() {
+                let due: Vec<Step>;
+                (due, retry_at) = self.due(&plan, &mut done, under_way.len(), bytes);
+                bytes += due.iter().map(|step| step.pod.size).sum::<usize>();
+                if !due.is_empty() {
+                    rounds.push(self.read(due));
                 }
-                let begun = Done {
-                    version: step.pod.resource_version.clone(),
-                    at: now,
-                    retry_at: None,
-                    pause: known.map_or(PAUSES[0], |known| known.pause),
-                    refusals: known.map_or(0, |known| known.refusals),
-                };
-                let mut step = step.clone();
-                if step.action == PlanAction::Release
-                    && begun.refusals >= REFUSALS
-                    && !step.pod.waits_for_site()
-                    && is_overdue(&step, &self.config.load(), now)
-                {
-                    step.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
-                }
-                done.insert(Arc::clone(&step.pod.uid), begun);
-                due.push(step);
-            }
-            if !due.is_empty() {
-                let settled = self.settle(due).await;
-                under_way.extend(settled.into_iter().map(|(step, change)| self.act(step, change)));
             }
             let mut plans = self.plans.clone();
             tokio::select! {
-                Some((pod, outcome)) = under_way.next() => self.finish(&mut done, &pod, outcome),
+                Some(read) = rounds.next() => {
+                    let settled = self.settle(read).await;
+                    under_way.extend(settled.into_iter().map(|(step, change)| self.act(step, change)));
+                }
+                Some((pod, outcome)) = under_way.next() => {
+                    bytes -= pod.size;
+                    self.finish(&mut done, &pod, outcome);
+                }
                 changed = plans.changed() => if changed.is_err() {
                     return;
                 },
                 () = self.clock.reach(retry_at) => {}
             }
         }
+    }
+
+    /// The next steps, as many as may be under way beside those that are; and when there may be another.
+    fn due(
+        &self,
+        plan: &Plan,
+        done: &mut HashMap<Arc<str>, Done>,
+        under_way: usize,
+        mut bytes: usize,
+    ) -> (Vec<Step>, Option<Moment>) {
+        let now = self.clock.moment();
+        done.retain(|_, done| done.at.after(MEMORY) > now);
+        let mut retry_at: Option<Moment> = None;
+        let mut due = Vec::new();
+        for step in &plan.steps {
+            let known = done
+                .get(&step.pod.uid)
+                .filter(|known| *known.version == *step.pod.resource_version);
+            match known {
+                Some(Done { retry_at: None, .. }) => continue,
+                Some(Done { retry_at: Some(at), .. }) if *at > now => {
+                    retry_at = Some(retry_at.map_or(*at, |earliest| earliest.min(*at)));
+                    continue;
+                }
+                _ => {}
+            }
+            let count = under_way + due.len();
+            bytes += step.pod.size;
+            if count >= AT_ONCE || (count > 0 && bytes > BYTES_AT_ONCE) {
+                break;
+            }
+            let begun = Done {
+                version: step.pod.resource_version.clone(),
+                at: now,
+                retry_at: None,
+                pause: known.map_or(PAUSES[0], |known| known.pause),
+                refusals: known.map_or(0, |known| known.refusals),
+            };
+            let mut step = step.clone();
+            if step.action == PlanAction::Release
+                && begun.refusals >= REFUSALS
+                && !step.pod.waits_for_site()
+                && is_overdue(&step, &self.config.load(), now)
+            {
+                step.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
+            }
+            done.insert(Arc::clone(&step.pod.uid), begun);
+            due.push(step);
+        }
+        (due, retry_at)
+    }
+
+    /// The pods of these steps, all at the same time.
+    fn read(&self, due: Vec<Step>) -> impl Future<Output = Vec<Read>> + use<> {
+        let client = self.client.clone();
+        let read = move |step: Step| {
+            let client = client.clone();
+            async move {
+                let text = version(&step.pod).read(&client).await;
+                (step, text)
+            }
+        };
+        join_all(due.into_iter().map(read))
     }
 
     fn finish(&self, done: &mut HashMap<Arc<str>, Done>, pod: &HeldPod, outcome: Option<Outcome>) {
@@ -150,10 +197,10 @@ impl Executor {
         match outcome {
             // What it is now is told by the watch.
             Some(Outcome::Changed | Outcome::Outdated) => {}
-            // Nothing could be done now.
+            // Nothing could be done now. A pod that is not in the plan's order would be read for nothing again and again.
+            None if pod.workload.is_none() => known.pause_until_retry(now),
             None => known.retry_at = Some(now.after(PAUSES[0])),
             Some(Outcome::Refused(ref error) | Outcome::Unavailable(ref error)) => {
-                known.retry_at = Some(now.after(known.pause));
                 if let Some(held_back) = self.log_limit.due("refused") {
                     tracing::warn!(
                         namespace,
@@ -164,7 +211,7 @@ impl Executor {
                         "a held pod could not be changed"
                     );
                 }
-                known.pause = Micros(known.pause.0.saturating_mul(2)).min(PAUSES[1]);
+                known.pause_until_retry(now);
                 if matches!(outcome, Some(Outcome::Refused(_))) {
                     known.refusals += 1;
                     let keys = &self.config.load().keys;
@@ -176,42 +223,41 @@ impl Executor {
     }
 
     /// What to change on each of these pods, in their order. Each decision is a pass over the nodes, and no worker of the
-    /// runtime waits for it.
-    async fn settle(&self, due: Vec<Step>) -> Vec<(Step, Option<Change>)> {
+    /// runtime waits for it. Of what was read nothing is left but the change.
+    async fn settle(&self, read: Vec<Read>) -> Vec<(Step, Result<Option<Change>, Outcome>)> {
         let (shared, config, clock) = (Arc::clone(&self.shared), self.config.load_full(), self.clock);
         blocking(move || {
-            let change = |step: Step| {
-                let change = change(&step, &shared, &config, clock.now());
+            let change = |(step, text): Read| {
+                let change = text.and_then(|text| change(&step, &text, &shared, &config, clock.now()));
                 (step, change)
             };
-            due.into_iter().map(change).collect()
+            read.into_iter().map(change).collect()
         })
         .await
     }
 
-    fn act(&self, step: Step, change: Option<Change>) -> impl Future<Output = (Arc<HeldPod>, Option<Outcome>)> + use<> {
+    fn act(
+        &self,
+        step: Step,
+        change: Result<Option<Change>, Outcome>,
+    ) -> impl Future<Output = (Arc<HeldPod>, Option<Outcome>)> + use<> {
         let Step { pod, since, action } = step;
         let (client, clock, metrics) = (self.client.clone(), self.clock, Arc::clone(&self.metrics));
         let limit = Arc::clone(&self.log_limit);
         async move {
-            let Some(change) = change else {
-                return (pod, None);
+            let change = match change {
+                Ok(Some(change)) => change,
+                Ok(None) => return (pod, None),
+                Err(outcome) => {
+                    metrics.waitlist.change(UNREAD, counted(&outcome));
+                    return (pod, Some(outcome));
+                }
             };
-            let version = Version {
-                namespace: &pod.namespace,
-                name: &pod.name,
-                resource_version: &pod.resource_version,
-            };
-            let outcome = version.patch(&client, &change.operations).await;
+            let outcome = version(&pod).patch(&client, &change.operations).await;
             if let (Some(reserved), Outcome::Changed) = (change.reserved, &outcome) {
                 reserved.keep();
             }
-            let counted = match &outcome {
-                Outcome::Changed => ReleaseOutcome::Changed,
-                Outcome::Outdated => ReleaseOutcome::Outdated,
-                Outcome::Refused(_) | Outcome::Unavailable(_) => ReleaseOutcome::Refused,
-            };
-            metrics.waitlist.change(change.reason.as_str(), counted);
+            metrics.waitlist.change(change.reason.as_str(), counted(&outcome));
             // Whoever changes the annotation makes us write it again.
             let line = || match action {
                 PlanAction::UpdateReason(_) => limit.due("goes on waiting").map(Some),
@@ -234,6 +280,34 @@ impl Executor {
             }
             (pod, Some(outcome))
         }
+    }
+}
+
+/// A step, and the JSON text of its pod or what else came of reading it.
+type Read = (Step, Result<String, Outcome>);
+
+impl Done {
+    /// The next pause is longer.
+    fn pause_until_retry(&mut self, now: Moment) {
+        self.retry_at = Some(now.after(self.pause));
+        self.pause = Micros(self.pause.0.saturating_mul(2)).min(PAUSES[1]);
+    }
+}
+
+/// The version that was planned.
+fn version(pod: &HeldPod) -> Version<'_> {
+    Version {
+        namespace: &pod.namespace,
+        name: &pod.name,
+        resource_version: &pod.resource_version,
+    }
+}
+
+fn counted(outcome: &Outcome) -> ReleaseOutcome {
+    match outcome {
+        Outcome::Changed => ReleaseOutcome::Changed,
+        Outcome::Outdated => ReleaseOutcome::Outdated,
+        Outcome::Refused(_) | Outcome::Unavailable(_) => ReleaseOutcome::Refused,
     }
 }
 
@@ -274,24 +348,55 @@ fn is_overdue(step: &Step, config: &Config, now: Moment) -> bool {
     now.since(step.since) >= step.pod.longest(config)
 }
 
-/// What to change on the pod; `None` if there is nothing to change after all.
-fn change(step: &Step, shared: &Arc<SharedState>, config: &Config, now: Now) -> Option<Change> {
+/// What to change on the pod of which this is the text; `None` if there is nothing to change after all.
+///
+/// # Errors
+/// It is another version by now.
+fn change(
+    step: &Step,
+    text: &str,
+    shared: &Arc<SharedState>,
+    config: &Config,
+    now: Now,
+) -> Result<Option<Change>, Outcome> {
+    let (pod, is_whole) = match Pod::from_json(text) {
+        Ok(pod) => (pod, true),
+        Err(_) => match Pod::in_part(text) {
+            Ok(pod) => (pod, false),
+            Err(_) => return Ok(None),
+        },
+    };
+    if pod.resource_version() != Some(&step.pod.resource_version) {
+        return Err(Outcome::Outdated);
+    }
+    Ok(match (step.action, is_whole) {
+        // What nobody reads is decided by nobody: it goes where kube-scheduler puts it, when it may be held no longer.
+        (PlanAction::Release, false) => unplaced(patch::remove_gate(&pod, &config.keys), Reason::ReleasedTimeout),
+        // Its annotations are not known.
+        (PlanAction::UpdateReason(_), false) => None,
+        _ => change_of(&pod, step, shared, config, now),
+    })
+}
+
+fn unplaced(operations: Option<Vec<Operation>>, reason: Reason) -> Option<Change> {
+    Some(Change {
+        operations: operations?,
+        reason,
+        site: None,
+        reserved: None,
+    })
+}
+
+fn change_of(pod: &Pod<'_>, step: &Step, shared: &Arc<SharedState>, config: &Config, now: Now) -> Option<Change> {
     let held = &step.pod;
-    let pod = Pod::from_json(&held.json).ok()?;
     let id = DecisionId(uuid::Uuid::new_v4().as_u128());
     let stamp = Stamp {
         at: now.wall,
         id: id.to_string(),
     };
-    let unplaced = |operations, reason| Change {
-        operations,
-        reason,
-        site: None,
-        reserved: None,
-    };
     match step.action {
-        PlanAction::RemoveGate(reason) => Some(unplaced(patch::remove_gate(&pod, &config.keys)?, reason)),
-        PlanAction::UpdateReason(reason) => Some(unplaced(patch::update_reason(&pod, reason, config, &stamp)?, reason)),
+        PlanAction::RemoveGate(reason) => unplaced(patch::remove_gate(pod, &config.keys), reason),
+        PlanAction::UpdateReason(reason) => unplaced(patch::update_reason(pod, reason, config, &stamp), reason),
         PlanAction::Release => {
             let (read, context) = (Snapshots::default(), DecisionContext { config, id, now });
             let waited = now.moment.since(step.since);
@@ -302,12 +407,19 @@ fn change(step: &Step, shared: &Arc<SharedState>, config: &Config, now: Now) -> 
                 pod: Arc::clone(held),
                 id: Some(id),
             });
-            Some(Change {
-                operations: patch::release(&pod, &verdict, config, &stamp)?,
-                reason: verdict.reason,
-                site: Some(verdict.site()?.name().to_owned()),
-                reserved,
-            })
+            match PlanAction::of(&verdict) {
+                PlanAction::Release => Some(Change {
+                    operations: patch::release(pod, &verdict, config, &stamp)?,
+                    reason: verdict.reason,
+                    site: Some(verdict.site()?.name().to_owned()),
+                    reserved,
+                }),
+                // The next plan says so, with all that are ahead.
+                _ if held.workload.is_some() => None,
+                PlanAction::RemoveGate(reason) => unplaced(patch::remove_gate(pod, &config.keys), reason),
+                PlanAction::UpdateReason(reason) if held.reason.as_deref() == Some(reason.as_str()) => None,
+                PlanAction::UpdateReason(reason) => unplaced(patch::update_reason(pod, reason, config, &stamp), reason),
+            }
         }
     }
 }

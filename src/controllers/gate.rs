@@ -8,7 +8,6 @@ use edgeward_core::keys::Keys;
 use edgeward_core::placement::patch;
 use edgeward_core::wire::pod::Pod;
 use futures::stream::{self, Stream, StreamExt as _};
-use http::Request;
 use k8s_openapi::api::core::v1::Pod as PodObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::Client;
@@ -17,10 +16,13 @@ use kube::core::PartialObjectMeta;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::pod_patch::{Outcome, Version, path, words};
+use super::pod_patch::{Outcome, Version, read, words};
 
-/// How many pods are asked for at a time.
-const PAGE: u32 = 500;
+/// How many pods are asked for at a time: all of them are in memory, and a pod may have more than a MiB.
+const PAGE: u32 = 16;
+
+/// Pods without a node, as all are behind a gate.
+const UNBOUND: &str = "spec.nodeName=";
 
 /// How many pods are released at a time.
 const AT_ONCE: usize = 16;
@@ -44,8 +46,8 @@ pub struct Target {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// As it was listed; read first without.
-    json: Option<String>,
+    /// Whether a list had it, so that it is known to have been there.
+    is_listed: bool,
 }
 
 /// What became of a pod.
@@ -65,14 +67,14 @@ impl Target {
         Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            json: None,
+            is_listed: false,
         }
     }
 }
 
 impl Ungate<'_> {
     /// The pods that carry our gate, in every namespace, by namespace and name; and how many carry one like it of another domain,
-    /// by that. Lists all pods, in pages, and keeps those.
+    /// by that. Lists all pods without a node, in pages, and keeps the names of those.
     ///
     /// # Errors
     /// The API server cannot be reached or refuses the list, or sends what is no list of pods.
@@ -83,7 +85,7 @@ impl Ungate<'_> {
             items: Vec<Box<RawValue>>,
         }
         let all = kube::core::Request::new("/api/v1/pods");
-        let mut params = ListParams::default().limit(PAGE);
+        let mut params = ListParams::default().limit(PAGE).fields(UNBOUND);
         let (mut gated, mut others) = (Vec::new(), BTreeMap::new());
         loop {
             let page = self.client.request::<Page>(all.list(&params)?).await;
@@ -104,7 +106,7 @@ impl Ungate<'_> {
     /// The pod, if it carries our gate. One that cannot be read may; it is found out when it is released.
     fn target(&self, json: &str) -> anyhow::Result<Option<Target>> {
         let gate = &self.keys.gate;
-        let is_gated = Pod::from_json(json).map_or_else(|_| json.contains(&**gate), |pod| pod.gate(gate).is_some());
+        let is_gated = Pod::in_part(json).map_or_else(|_| json.contains(&**gate), |pod| pod.gate(gate).is_some());
         if !is_gated {
             return Ok(None);
         }
@@ -112,12 +114,12 @@ impl Ungate<'_> {
         Ok(Some(Target {
             namespace: object.metadata.namespace.unwrap_or_default(),
             name: object.metadata.name.unwrap_or_default(),
-            json: Some(json.to_owned()),
+            is_listed: true,
         }))
     }
 
     fn other_domain(&self, json: &str) -> Option<String> {
-        let pod = Pod::from_json(json).ok()?;
+        let pod = Pod::in_part(json).ok()?;
         pod.gates()
             .find_map(|gate| self.keys.other_domain(gate))
             .map(str::to_owned)
@@ -160,21 +162,17 @@ impl Ungate<'_> {
         }
     }
 
-    /// Releases one pod. Reads it again when it has changed in between, and gives up when it always has.
+    /// Reads one pod and releases it, again when it has changed in between, and gives up when it always has.
     pub async fn release(&self, target: &Target) -> Freed {
         let (namespace, name) = (&*target.namespace, &*target.name);
-        let mut json = target.json.clone();
         for _ in 0..TRIES {
-            let text = match json.take() {
-                Some(text) => text,
-                None => match self.read(target).await {
-                    Ok(Some(text)) => text,
-                    Ok(None) if target.json.is_some() => return Freed::AlreadyFree,
-                    Ok(None) => return Freed::Failed("there is no such pod".to_owned()),
-                    Err(error) => return Freed::Failed(error),
-                },
+            let text = match read(&self.client, namespace, name).await {
+                Ok(Some(text)) => text,
+                Ok(None) if target.is_listed => return Freed::AlreadyFree,
+                Ok(None) => return Freed::Failed("there is no such pod".to_owned()),
+                Err(error) => return Freed::Failed(words(error)),
             };
-            let pod = match Pod::from_json(&text) {
+            let pod = match Pod::in_part(&text) {
                 Ok(pod) => pod,
                 Err(error) => return Freed::Failed(format!("it cannot be read: {error}")),
             };
@@ -194,20 +192,6 @@ impl Ungate<'_> {
             }
         }
         Freed::Failed(format!("it was changed by others {TRIES} times in between"))
-    }
-
-    /// The pod's JSON text; `None` if there is none of that name.
-    async fn read(&self, pod: &Target) -> Result<Option<String>, String> {
-        let request = Request::get(path(&pod.namespace, &pod.name)).body(Vec::new());
-        match self
-            .client
-            .request_text(request.map_err(|error| error.to_string())?)
-            .await
-        {
-            Ok(text) => Ok(Some(text)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(words(error)),
-        }
     }
 }
 

@@ -1,13 +1,19 @@
-//! One patch of one version of a pod, or its deletion.
+//! One version of a pod: read, patched or deleted.
 
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::io::{AsyncReadExt as _, copy, sink};
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use k8s_openapi::api::core::v1::Pod as PodObject;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
-use serde::de::IgnoredAny;
 
 use edgeward_core::placement::patch::Operation;
+
+/// How long a pod is waited for that is read.
+const READING: Duration = Duration::from_secs(5);
 
 /// What came of a patch, or of a deletion.
 #[derive(Debug)]
@@ -31,14 +37,31 @@ pub(super) struct Version<'a> {
 }
 
 impl Version<'_> {
+    /// The pod's JSON text, perhaps of another version.
+    ///
+    /// # Errors
+    /// What else came of it: never [`Outcome::Changed`].
+    pub(super) async fn read(self, client: &Client) -> Result<String, Outcome> {
+        let reading = tokio::time::timeout(READING, read(client, self.namespace, self.name));
+        let text = match reading.await {
+            Ok(read) => read.map_err(not_taken)?,
+            Err(_) => return Err(Outcome::Unavailable("it cannot be read: no answer".to_owned())),
+        };
+        text.ok_or(Outcome::Outdated)
+    }
+
     /// Sends a patch that begins by testing that the pod still is this version.
     pub(super) async fn patch(self, client: &Client, operations: &[Operation]) -> Outcome {
         let request = match self.request(operations) {
             Ok(request) => request,
             Err(error) => return Outcome::Refused(error.to_string()),
         };
-        let error = match client.request::<IgnoredAny>(request).await {
-            Ok(_) => return Outcome::Changed,
+        let error = match client.request_stream(request).await {
+            Ok(pod) => {
+                // To its end, so that the connection can be used again. What it says of the pod, the watch says too.
+                let _ = copy(pod, &mut sink()).await;
+                return Outcome::Changed;
+            }
             Err(error) => error,
         };
         match &error {
@@ -94,8 +117,28 @@ fn not_taken(error: kube::Error) -> Outcome {
     }
 }
 
+/// The JSON text of a pod; `None` if there is none of that name.
+///
+/// # Errors
+/// The API server cannot be reached, or refuses to say.
+pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<String>> {
+    let request = Request::get(path(namespace, name)).body(Vec::new());
+    let body = match client.request_stream(request.map_err(kube::Error::HttpError)?).await {
+        Ok(body) => body,
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // Not `request_text`, which has it three times.
+    let mut text = String::new();
+    pin!(body)
+        .read_to_string(&mut text)
+        .await
+        .map_err(kube::Error::ReadEvents)?;
+    Ok(Some(text))
+}
+
 /// Where a pod is in the API.
-pub(super) fn path(namespace: &str, name: &str) -> String {
+fn path(namespace: &str, name: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods/{name}")
 }
 

@@ -6,6 +6,7 @@ use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::config::Config;
 use edgeward_core::model::pod_record::HeldPod;
 use edgeward_core::units::Micros;
+use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Resource};
@@ -15,12 +16,10 @@ use crate::inspect::Connection;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
+use crate::sources::list::{self, Part};
 use crate::sources::probe;
 use crate::sources::raw::Raw;
 use crate::sources::watch::{read_namespace, read_node, read_pod};
-
-/// How many objects are asked for at a time.
-const PAGE: u32 = 500;
 
 /// Everything that is seen counts as having been there for so long, which is longer than kube-scheduler takes to try a pod
 /// again: a pod that it has refused by then, although there is room, waits for something else.
@@ -90,19 +89,17 @@ pub async fn list_and_probe(
 
 async fn all<K, T>(connection: &Connection, kind: Kind, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>
 where
-    K: Resource<DynamicType = ()>,
+    K: Resource<DynamicType = ()> + 'static,
     Raw<K>: DeserializeOwned,
 {
     let api = Api::<Raw<K>>::all(connection.client.clone());
-    let mut page = ListParams::default().limit(PAGE);
+    let failure = |error| connection.failure(&format!("cannot list {}", kind.as_str()), error);
+    let mut parts = list::parts(&api, ListParams::default()).await.map_err(failure)?;
     let mut all = Vec::new();
-    loop {
-        let list = api.list(&page).await;
-        let list = list.map_err(|error| connection.failure(&format!("cannot list {}", kind.as_str()), error))?;
-        all.extend(list.items.iter().filter_map(&read));
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(all),
+    while let Some(part) = parts.try_next().await.map_err(failure)? {
+        if let Part::Object(object) = part {
+            all.extend(read(&object));
         }
     }
+    Ok(all)
 }

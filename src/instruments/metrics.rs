@@ -37,7 +37,7 @@ pub use prometheus::PrometheusMetrics;
 pub use spans::{SpanMetrics, SpanResult};
 pub use tls::{Kept, TlsCa, TlsMaterial, TlsMetrics};
 pub use view::ViewMetrics;
-pub use waitlist::{ReleaseOutcome, WaitlistMetrics};
+pub use waitlist::{ReleaseOutcome, UNREAD, WaitlistMetrics};
 pub use wan::WanMetrics;
 
 use declaration::{Counters, Metric, Version, metrics};

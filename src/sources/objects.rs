@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::runtime::watcher::{Config, Error, Event};
+use kube::api::WatchParams;
+use kube::runtime::watcher::{Error, Event};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
@@ -78,7 +79,7 @@ async fn watch<K, T: PartialEq>(
     Raw<K>: DeserializeOwned,
 {
     let all = Api::<Raw<K>>::all(client.clone());
-    let mut events = watcher::events(all, Config::default());
+    let mut events = watcher::events(all, WatchParams::default());
     let mut known = Known::nothing();
     while let Some(event) = events.next().await {
         match event {

@@ -7,7 +7,7 @@ use edgeward_core::engine::Change;
 use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
-use kube::runtime::watcher::Config;
+use kube::api::WatchParams;
 
 use crate::instruments::metrics::Metrics;
 use crate::sources::configuration::Versions;
@@ -43,7 +43,7 @@ impl Cluster {
     /// Watches the EndpointSlices of a Service and sends how many of its endpoints are ready, for ever. That there is no
     /// such Service is logged; that it may not be seen is logged and counted, and nothing is sent.
     async fn watch_replicas(&self, namespace: &str, service: &str, metrics: &Metrics) {
-        let of_service = Config::default().labels(&format!("kubernetes.io/service-name={service}"));
+        let of_service = WatchParams::default().labels(&format!("kubernetes.io/service-name={service}"));
         let slices = Api::<EndpointSlice>::namespaced(self.client(), namespace);
         let mut events = watcher::events(slices, of_service);
         let mut known = Known::nothing();

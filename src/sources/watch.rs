@@ -21,8 +21,9 @@ use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use http::{Request, Response, Uri};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::api::WatchParams;
 use kube::client::{Body, ClientBuilder};
-use kube::runtime::watcher::{Config, Error, Event, InitialListStrategy};
+use kube::runtime::watcher::{Error, Event};
 use kube::{Api, Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -52,8 +53,8 @@ const SILENCE: Duration = Duration::from_secs(40);
 pub struct Cluster {
     client: Client,
     pub(super) changes: Changes,
-    /// Whether all nodes were listed once.
-    nodes_listed: watch::Sender<bool>,
+    /// What was listed once.
+    listed: watch::Sender<Vec<Kind>>,
 }
 
 impl Debug for Cluster {
@@ -92,7 +93,7 @@ impl Cluster {
         Self {
             client,
             changes,
-            nodes_listed: watch::Sender::default(),
+            listed: watch::Sender::default(),
         }
     }
 
@@ -142,11 +143,13 @@ impl Cluster {
         self.watch(Kind::Nodes, metrics, read, gone).await;
     }
 
-    /// Watches pods, for ever, as [`Self::watch_nodes`] does. Begins when that has listed all nodes: of what site a pod was
-    /// that has ended, or where one is nominated, is known only of nodes that were seen.
+    /// Watches pods, for ever, as [`Self::watch_nodes`] does. Begins when all nodes are listed, for of what site a pod was that has
+    /// ended, or where one is nominated, is known only of nodes that were seen; and all namespaces, for what is kept of a pod
+    /// depends on whether its namespace has opted in.
     async fn watch_pods(self, metrics: &Metrics, keys: Keys) {
+        let are_listed = |listed: &Vec<Kind>| [Kind::Nodes, Kind::Namespaces].iter().all(|kind| listed.contains(kind));
         // It fails without a sender only, and there is one in `self`.
-        let _ = self.nodes_listed.subscribe().wait_for(|listed| *listed).await;
+        let _ = self.listed.subscribe().wait_for(are_listed).await;
         let limit = LogLimit::new(self.changes.clock);
         let read = |object: &_| Some(Change::Pod(Box::new(read_pod(object, &keys, &limit)?)));
         let gone = |object: &Raw<Pod>| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
@@ -174,13 +177,9 @@ impl Cluster {
         K: Resource<DynamicType = ()> + 'static,
         Raw<K>: DeserializeOwned,
     {
-        let mut strategy = InitialListStrategy::StreamingList;
+        let mut params = WatchParams::default().initial_events();
         loop {
-            let config = Config {
-                initial_list_strategy: strategy.clone(),
-                ..Config::default()
-            };
-            let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), config);
+            let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), params.clone());
             let mut broken_lists = 0_u32;
             while let Some(event) = events.next().await {
                 match event {
@@ -192,9 +191,11 @@ impl Cluster {
                     Ok(Event::InitDone) => {
                         broken_lists = 0;
                         self.changes.send(Change::ListEnded(kind)).await;
-                        if kind == Kind::Nodes {
-                            self.nodes_listed.send_replace(true);
-                        }
+                        self.listed.send_if_modified(|listed| {
+                            let is_first = !listed.contains(&kind);
+                            listed.extend(is_first.then_some(kind));
+                            is_first
+                        });
                     }
                     Ok(Event::InitApply(object) | Event::Apply(object)) => {
                         if let Some(change) = read(&object) {
@@ -213,12 +214,12 @@ impl Cluster {
                         self.changes.send(Change::WatchLost(kind)).await;
                     }
                 }
-                if broken_lists > BROKEN_LISTS && strategy == InitialListStrategy::StreamingList {
+                if broken_lists > BROKEN_LISTS && params.send_initial_events {
                     tracing::info!(
                         kind = kind.as_str(),
                         "no list came through as a stream; asking for pages"
                     );
-                    strategy = InitialListStrategy::ListWatch;
+                    params = WatchParams::default();
                     break;
                 }
             }
@@ -342,8 +343,11 @@ fn watched(uri: &Uri) -> Option<Kind> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http_body_util::BodyExt as _;
     use tokio::net::TcpListener;
-    use tokio::sync::mpsc;
+    use tokio::sync::{Notify, mpsc};
     use tokio::time::timeout;
 
     use super::*;
@@ -455,26 +459,97 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn pods_are_listed_after_nodes() {
+    /// The second page breaks off the first time, and what goes on from it is gone the second time.
+    #[tokio::test(start_paused = true)]
+    async fn a_list_in_pages_that_breaks_off_is_listed_again() {
+        let pages = Arc::<AtomicUsize>::default();
+        let service = move |request: Request<Body>| {
+            let pages = Arc::clone(&pages);
+            async move {
+                let is_second = request
+                    .uri()
+                    .query()
+                    .is_some_and(|query| query.contains("continue=more"));
+                let (head, body) = old_fashioned(request).await?.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                let turn = if is_second {
+                    pages.fetch_add(1, Ordering::Relaxed)
+                } else {
+                    usize::MAX
+                };
+                let (code, body) = match turn {
+                    0 => (head.status.as_u16(), body.slice(..body.len() - 2)),
+                    1 => (410, (&br#"{"kind": "Status", "status": "Failure", "reason": "Expired", "message": "", "code": 410}"#[..]).into()),
+                    _ => (head.status.as_u16(), body),
+                };
+                Response::builder().status(code).body(Body::from(body))
+            }
+        };
         let (changes, mut received) = changes();
-        let cluster = forgetful_cluster(changes);
+        let cluster = Cluster::of(Client::new(tower::service_fn(service), "default"), changes);
         let metrics = Metrics::new();
-        let order = async {
-            let mut are_nodes_listed = false;
+        let seen = async {
+            let mut seen = vec![];
             while let Some((_, change)) = received.recv().await {
                 match change {
-                    Change::ListEnded(Kind::Nodes) => are_nodes_listed = true,
-                    Change::ListBegan(Kind::Pods) => return are_nodes_listed,
+                    Change::ListBegan(_) => seen.push("began".to_owned()),
+                    Change::Node(node) => seen.push(node.name.to_string()),
+                    Change::WatchLost(_) => seen.push("lost".to_owned()),
+                    Change::ListEnded(_) => break,
                     _ => {}
                 }
             }
-            false
+            seen
         };
         tokio::select! {
-            () = cluster.clone().watch_pods(&metrics, Keys::new("example.io")) => {}
             () = cluster.watch_nodes(&metrics) => {}
-            order = timeout(BOUND, order) => assert_eq!(order, Ok(true)),
+            seen = seen => {
+                let broken = ["began", "a", "b", "lost", "began", "a", "lost"];
+                assert_eq!(seen, [&["lost"], &broken[..], &["began", "a", "b"]].concat());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn pods_are_listed_after_nodes_and_namespaces() {
+        for kind in [Kind::Nodes, Kind::Namespaces] {
+            let (changes, mut received) = changes();
+            let cluster = forgetful_cluster(changes);
+            let metrics = Metrics::new();
+            let keys = || Keys::new("example.io");
+            let others_are_listed = Notify::new();
+            // The pods, and the other kind before this one.
+            let nodes = async {
+                if kind == Kind::Nodes {
+                    others_are_listed.notified().await;
+                }
+                cluster.clone().watch_nodes(&metrics).await;
+            };
+            let namespaces = async {
+                if kind == Kind::Namespaces {
+                    others_are_listed.notified().await;
+                }
+                cluster.clone().watch_namespaces(&metrics, keys()).await;
+            };
+            let order = async {
+                let mut lists = 0;
+                while let Some((_, change)) = received.recv().await {
+                    match change {
+                        Change::ListBegan(Kind::Pods) => break,
+                        Change::ListEnded(listed) if listed == kind => lists += 1,
+                        // Often enough for who does not wait.
+                        Change::ListEnded(_) => others_are_listed.notify_one(),
+                        _ => {}
+                    }
+                }
+                lists
+            };
+            tokio::select! {
+                () = cluster.clone().watch_pods(&metrics, keys()) => {}
+                () = nodes => {}
+                () = namespaces => {}
+                lists = timeout(BOUND, order) => assert_eq!(lists, Ok(1), "{kind:?}"),
+            }
         }
     }
 

@@ -1,47 +1,185 @@
 //! Watches of the API server, which go on for ever.
 //!
 //! Each is opened for 20 to 30 seconds: that it could be opened again is how a quiet cluster is told from a dead connection.
+//! Of what is listed and watched one object at a time is in memory.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use futures::{FutureExt as _, Stream, StreamExt as _, stream};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{ListParams, TypeMeta, WatchEvent, WatchParams};
+use kube::core::watch::{Bookmark, BookmarkMeta};
+use kube::runtime::WatchStreamExt as _;
 use kube::runtime::utils::{Backoff, ResetTimerBackoff};
-use kube::runtime::watcher::{Config, Error, Event, ExponentialBackoff};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher::{Error, Event, ExponentialBackoff};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::instruments::metrics::Metrics;
+use crate::sources::list::{self, Part};
 
 /// The seconds for which a watch is opened; each picks one, so that those of several kinds and replicas do not end together.
 const OPEN_SECONDS: RangeInclusive<u32> = 20..=30;
 
+/// After how long without an event a watch is given up: it should have ended.
+const SILENCE: Duration = Duration::from_secs(35);
+
 /// The first and the longest pause after a failure.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
-/// What there is and what becomes of it, for ever. A failure is one of the events, and is tried again after a pause.
-pub(super) fn events<K>(api: Api<K>, config: Config) -> impl Stream<Item = Result<Event<K>, Error>> + Send + Unpin
+/// The annotation of the bookmark that ends a list which is sent as a stream.
+const LIST_END: &str = "k8s.io/initial-events-end";
+
+/// The status where a resource version is too old to be watched from.
+const GONE: u16 = 410;
+
+/// What there is and what becomes of it, for ever. A failure is one of the events, and is tried again after a pause. Where the
+/// parameters ask for initial events, lists are sent as a stream, else in pages.
+pub(super) fn events<K>(api: Api<K>, params: WatchParams) -> impl Stream<Item = Result<Event<K>, Error>> + Send + Unpin
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let config = config.timeout(open_seconds());
-    let begin = move |pause| {
-        let (api, config) = (api.clone(), config.clone());
-        let after = tokio::time::sleep(pause);
-        after.map(|()| watcher(api, config).backoff(pauses())).flatten_stream()
+    let watcher = Watcher {
+        api,
+        params: params.timeout(open_seconds()),
+        version: None,
+        received: None,
     };
-    let watch = (Box::pin(begin(Duration::ZERO)), begin);
-    let events = stream::unfold(watch, |(mut events, begin)| async move {
-        let event = events.next().await?;
-        if event.as_ref().is_err_and(is_gone) {
-            events = Box::pin(begin(PAUSES[0]));
-        }
-        Some((event, (events, begin)))
+    let events = stream::unfold(watcher, |mut watcher| async move {
+        let event = watcher.next().await;
+        Some((event, watcher))
     });
-    Box::pin(events)
+    Box::pin(events.backoff(pauses()))
+}
+
+/// What is received: an object, or the end of a list.
+type Received<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
+
+/// A watch, as far as it has come.
+struct Watcher<K> {
+    api: Api<K>,
+    params: WatchParams,
+    /// From where it goes on; `None` until everything is listed.
+    version: Option<String>,
+    /// `None` where it is to be opened again.
+    received: Option<Received<K>>,
+}
+
+impl<K> Watcher<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    /// Can be called again after an error: then it goes on where it can.
+    async fn next(&mut self) -> Result<Event<K>, Error> {
+        loop {
+            let Some(received) = &mut self.received else {
+                self.received = Some(self.open().await?);
+                match self.version {
+                    None => return Ok(Event::Init),
+                    Some(_) => continue,
+                }
+            };
+            let Ok(Some(event)) = tokio::time::timeout(SILENCE, received.next()).await else {
+                self.received = None;
+                continue;
+            };
+            let is_listed = self.version.is_some();
+            match event.map_err(Error::WatchFailed)? {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) if is_listed => {
+                    self.come_to(object.meta().resource_version.clone())?;
+                    return Ok(Event::Apply(object));
+                }
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => return Ok(Event::InitApply(object)),
+                WatchEvent::Deleted(object) if is_listed => {
+                    self.come_to(object.meta().resource_version.clone())?;
+                    return Ok(Event::Delete(object));
+                }
+                // In a list there is none.
+                WatchEvent::Deleted(_) => {}
+                WatchEvent::Bookmark(Bookmark { metadata, .. }) => {
+                    let ends_list = metadata.annotations.contains_key(LIST_END);
+                    if is_listed || ends_list {
+                        self.come_to(Some(metadata.resource_version))?;
+                    }
+                    if !is_listed && ends_list {
+                        return Ok(Event::InitDone);
+                    }
+                }
+                WatchEvent::Error(status) => {
+                    if status.code == GONE {
+                        self.begin_again();
+                    }
+                    return Err(Error::WatchError(status));
+                }
+            }
+        }
+    }
+
+    fn come_to(&mut self, version: Option<String>) -> Result<(), Error> {
+        self.version = version.filter(|version| !version.is_empty());
+        if self.version.is_none() {
+            self.begin_again();
+            return Err(Error::NoResourceVersion);
+        }
+        Ok(())
+    }
+
+    /// With a list.
+    fn begin_again(&mut self) {
+        (self.version, self.received) = (None, None);
+    }
+
+    /// A watch from where this one has come to, or a list.
+    async fn open(&mut self) -> Result<Received<K>, Error> {
+        let Some(version) = &self.version else {
+            if self.params.send_initial_events {
+                let list = self.api.watch(&self.params, "0").await;
+                return Ok(list.map_err(Error::WatchStartFailed)?.boxed());
+            }
+            let list = list::parts(&self.api, list_params(&self.params)).await;
+            return Ok(list.map_err(Error::InitialListFailed)?.map_ok(as_streamed).boxed());
+        };
+        let params = WatchParams {
+            send_initial_events: false,
+            ..self.params.clone()
+        };
+        match self.api.watch(&params, version).await {
+            Ok(events) => Ok(events.boxed()),
+            Err(error) => {
+                // What it would go on from may be gone.
+                if matches!(&error, kube::Error::Api(status) if status.code == GONE) {
+                    self.begin_again();
+                }
+                Err(Error::WatchStartFailed(error))
+            }
+        }
+    }
+}
+
+/// A part of a list that is read in pages, as it is sent where lists are streams.
+fn as_streamed<K>(part: Part<K>) -> WatchEvent<K> {
+    match part {
+        Part::Object(object) => WatchEvent::Added(object),
+        Part::End(resource_version) => WatchEvent::Bookmark(Bookmark {
+            types: TypeMeta::default(),
+            metadata: BookmarkMeta {
+                resource_version,
+                annotations: [(LIST_END.to_owned(), "true".to_owned())].into(),
+            },
+        }),
+    }
+}
+
+/// What is listed and watched with these parameters.
+fn list_params(of: &WatchParams) -> ListParams {
+    ListParams {
+        label_selector: of.label_selector.clone(),
+        field_selector: of.field_selector.clone(),
+        ..ListParams::default()
+    }
 }
 
 /// The object of this name whenever it is another, and `None` whenever it is known not to exist, as [`events`] tell it.
@@ -49,7 +187,7 @@ pub(super) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = Result<Op
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let only = Config::default().fields(&format!("metadata.name={name}"));
+    let only = WatchParams::default().fields(&format!("metadata.name={name}"));
     let mut exists = false;
     events(api, only).filter_map(move |event| {
         let told = match event {
@@ -144,10 +282,4 @@ fn pauses() -> impl Backoff {
         .with_max_delay(longest);
     let pauses = ExponentialBackoff::from(builder.without_max_times().with_jitter());
     ResetTimerBackoff::new(pauses, 2 * longest)
-}
-
-/// Whether a watch could not be opened because what it would go on from is gone. Another watcher must begin again then: this
-/// one would ask for the same for ever, for it expects to be told by an event of the watch, as the API server mostly does.
-fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
 }

@@ -3,6 +3,7 @@
 pub(crate) mod connection;
 pub(crate) mod controllers;
 pub(crate) mod headroom;
+pub(crate) mod memory;
 pub(crate) mod nodes;
 pub(crate) mod restart;
 pub(crate) mod waiting;

@@ -201,6 +201,7 @@ const TESTS: &[Test] = &[
     ("away::nothing_is_held", Nodes, away::nothing_is_held),
     ("held::until_the_wan_is_back", Domain, held::until_the_wan_is_back),
     ("held::behind_other_gates", Domain, held::behind_other_gates),
+    ("live::hostile_pods", Cluster, live::memory::hostile_pods),
     ("live::quiet_cluster", Cluster, live::connection::quiet_cluster),
     ("why::pods_of_every_fate", Cluster, why::pods_of_every_fate),
     ("check::each_fault_and_its_fix", Cluster, check::each_fault_and_its_fix),

@@ -3,6 +3,7 @@
 mod burst;
 mod live;
 mod load;
+mod memory;
 mod rollout;
 
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ const TESTS: &[Test] = &[
     ),
     ("load::closed_by_scheduler", Machine, load::closing::closed_by_scheduler),
     ("load::hostile_clients", Machine, load::hostile::hostile_clients),
+    ("memory::hostile_pods", Machine, memory::hostile_pods),
 ];
 
 fn main() -> ExitCode {

@@ -79,7 +79,6 @@ impl HeldPod {
     /// The same without anything that its manifest decides about the size of.
     fn by_name(&self) -> Self {
         Self {
-            json: "".into(),
             workload: None,
             reason: None,
             uid: Arc::clone(&self.uid),

@@ -1,6 +1,7 @@
-//! In virtual time: the API server of these tests answers at once, so that time passes in pauses alone.
+//! In virtual time: the API server of these tests answers at once or after a stated time, so that time passes in pauses alone.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use edgeward_core::engine::{Journal, Step as JournalStep};
@@ -14,51 +15,99 @@ use super::*;
 use crate::controllers::events::Recorder;
 use crate::testkit::LongSteps;
 
-/// A patch of a pod, and the second in which it was asked for.
-type Patched = (u64, Value);
+/// A request about a pod: its patch or, where it is read, `null`; and the second in which it was asked for.
+type Asked = (u64, Value);
+
+/// An API server, and what it says.
+#[derive(Clone)]
+struct Answers {
+    /// To a patch; without, none is ever answered.
+    patch: Option<u16>,
+    /// To whoever reads a pod.
+    read: u16,
+    /// After how long it is read.
+    latency: Duration,
+    /// The version of every pod.
+    version: &'static str,
+    /// What is different about every pod.
+    differs: fn(&mut Value),
+}
+
+impl Answers {
+    fn patch(code: u16) -> Self {
+        Self {
+            patch: Some(code),
+            read: 200,
+            latency: Duration::ZERO,
+            version: "7",
+            differs: |_| {},
+        }
+    }
+}
 
 /// An API server, what it was asked, and the replica that asks.
 struct Server {
-    patches: Arc<Mutex<Vec<Patched>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    /// How many pods were being read at the same time, at most.
+    read_at_once: Arc<AtomicUsize>,
     shared: Arc<SharedState>,
     leads: watch::Sender<Option<Moment>>,
+    metrics: Arc<Metrics>,
 }
 
 impl Server {
     /// It answers every patch of a pod with this code.
     fn with_step(code: u16, action: PlanAction) -> Self {
-        Self::start(Some(code), action, None)
+        Self::start(Answers::patch(code), vec![(held_pod(0), action)], None)
     }
 
-    /// With a replica that leads, and has this to do about a pod that is held from now on. Without a code no patch is ever
-    /// answered.
-    fn start(code: Option<u16>, action: PlanAction, journal: Option<Arc<dyn Journal>>) -> Self {
+    /// With a replica that leads, and has this to do about pods that are held from now on.
+    fn start(answers: Answers, steps: Vec<(Arc<HeldPod>, PlanAction)>, journal: Option<Arc<dyn Journal>>) -> Self {
         let clock = Clock::start();
-        let patches = Arc::<Mutex<Vec<Patched>>>::default();
-        let asked = Arc::clone(&patches);
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let asked = Arc::clone(&asked);
-            Box::pin(async move {
-                let (head, body) = request.into_parts();
-                let body = body.collect().await?.to_bytes();
-                let is_patch = head.method == Method::PATCH;
-                if is_patch {
-                    let patch = serde_json::from_slice(&body)?;
-                    asked.lock().unwrap().push((clock.monotonic_us() / 1_000_000, patch));
-                }
-                let code = match (is_patch, code) {
-                    (true, Some(code)) => code,
-                    (true, None) => std::future::pending().await,
-                    (false, _) => 201,
-                };
-                let refusal =
-                    json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "", "code": code});
-                let answer = match is_patch {
-                    true => refusal.to_string().into_bytes(),
-                    false => body.to_vec(),
-                };
-                anyhow::Ok(Response::builder().status(code).body(Body::from(answer))?)
-            })
+        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let (reading, read_at_once) = (Arc::new(AtomicUsize::new(0)), Arc::<AtomicUsize>::default());
+        let service = tower::service_fn({
+            let (asked, most) = (Arc::clone(&asked), Arc::clone(&read_at_once));
+            move |request: Request<Body>| {
+                let (answers, asked) = (answers.clone(), Arc::clone(&asked));
+                let (reading, most) = (Arc::clone(&reading), Arc::clone(&most));
+                Box::pin(async move {
+                    let (head, body) = request.into_parts();
+                    let body = body.collect().await?.to_bytes();
+                    let second = clock.monotonic_us() / 1_000_000;
+                    let code = match head.method {
+                        Method::PATCH => {
+                            let patch = serde_json::from_slice(&body)?;
+                            asked.lock().unwrap().push((second, patch));
+                            match answers.patch {
+                                Some(code) => code,
+                                None => std::future::pending().await,
+                            }
+                        }
+                        Method::GET => {
+                            asked.lock().unwrap().push((second, Value::Null));
+                            most.fetch_max(reading.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                            tokio::time::sleep(answers.latency).await;
+                            reading.fetch_sub(1, Ordering::Relaxed);
+                            answers.read
+                        }
+                        _ => 201,
+                    };
+                    let refusal =
+                        json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "", "code": code});
+                    let answer = match head.method {
+                        Method::GET if code == 200 => {
+                            let name = head.uri.path().rsplit('/').next().unwrap_or_default();
+                            let mut pod = pod(name, answers.version);
+                            (answers.differs)(&mut pod);
+                            pod.to_string().into_bytes()
+                        }
+                        Method::GET | Method::PATCH => refusal.to_string().into_bytes(),
+                        _ => body.to_vec(),
+                    };
+                    anyhow::Ok(Response::builder().status(code).body(Body::from(answer))?)
+                })
+            }
         });
         let client = Client::new(service, "default");
         let config = Arc::new(ArcSwap::from_pointee(Config::default()));
@@ -66,7 +115,7 @@ impl Server {
         let (recorder, events) = Recorder::new(client.clone(), Arc::clone(&config), clock, Arc::clone(&metrics));
         let fleet = json!({
             "sites": [{"name": "edge", "kind": "edge"}],
-            "nodes": [{"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 9, "pods": 9}}],
+            "nodes": [{"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 9, "pods": 99}}],
         });
         let shared = SharedState::new(Arc::new(testkit::snapshot(&fleet)), Micros::from_secs(86_400));
         let shared = Arc::new(shared.with_journal(journal));
@@ -77,19 +126,19 @@ impl Server {
             config,
             shared: Arc::clone(&shared),
             clock,
-            metrics,
+            metrics: Arc::clone(&metrics),
             events,
             log_limit: Arc::new(LogLimit::new(clock)),
         };
         let (leads, leadership) = Leadership::new(clock);
         leads.send_replace(Some(Moment(i64::MAX)));
-        let step = Step {
-            pod: held_pod(),
+        let step = |(pod, action)| Step {
+            pod,
             since: clock.moment(),
             action,
         };
         plan.send_replace(Arc::new(Plan {
-            steps: vec![step],
+            steps: steps.into_iter().map(step).collect(),
             ..Plan::default()
         }));
         tokio::spawn(recorder.run(leadership.clone()));
@@ -97,24 +146,48 @@ impl Server {
             let _kept = plan;
             executor.run(leadership).await;
         });
-        Self { patches, shared, leads }
+        Self {
+            asked,
+            read_at_once,
+            shared,
+            leads,
+            metrics,
+        }
     }
 
     /// What was asked within so many seconds from now on.
-    async fn asked_within(&self, seconds: u64) -> Vec<Patched> {
+    async fn asked_within(&self, seconds: u64) -> Vec<Asked> {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
-        std::mem::take(&mut self.patches.lock().unwrap())
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+
+    /// The patches among it.
+    async fn patched_within(&self, seconds: u64) -> Vec<Asked> {
+        let mut asked = self.asked_within(seconds).await;
+        asked.retain(|(_, patch)| !patch.is_null());
+        asked
+    }
+
+    /// How many changes of held pods were counted with this reason and result.
+    fn counted(&self, reason: &str, result: &str) -> Option<u64> {
+        let series = format!("edgeward_held_pod_changes_total{{reason=\"{reason}\",result=\"{result}\"}} ");
+        let text = self.metrics.encode();
+        text.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok())
     }
 }
 
 /// Of class `latency`, which is held for 30 s at most.
-fn held_pod() -> Arc<HeldPod> {
-    let pod = json!({
-        "metadata": {"name": "p", "namespace": "shop", "uid": "p", "resourceVersion": "7",
+fn pod(name: &str, version: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": version,
                      "annotations": {"slo.example.io/class": "latency", "slo.example.io/latencyTargetMs": "200"}},
         "spec": {"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}], "containers": []},
-    });
-    let text = pod.to_string();
+    })
+}
+
+/// The pod of this number as the waitlist keeps it, in version 7.
+fn held_pod(number: usize) -> Arc<HeldPod> {
+    let text = pod(&format!("p{number}"), "7").to_string();
     let record = Pod::from_json(&text)
         .unwrap()
         .record(&text, &Config::default().keys)
@@ -122,11 +195,11 @@ fn held_pod() -> Arc<HeldPod> {
     record.unwrap().held.unwrap()
 }
 
-fn seconds(patches: &[Patched]) -> Vec<u64> {
+fn seconds(patches: &[Asked]) -> Vec<u64> {
     patches.iter().map(|(second, _)| *second).collect()
 }
 
-fn is_placement((_, patch): &Patched) -> bool {
+fn is_placement((_, patch): &Asked) -> bool {
     let mut operations = patch.as_array().unwrap().iter();
     operations.any(|operation| operation["path"] == "/spec/nodeSelector")
 }
@@ -134,7 +207,7 @@ fn is_placement((_, patch): &Patched) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_refused_release_is_tried_again_after_longer_pauses_and_without_a_placement_at_last() {
     let server = Server::with_step(403, PlanAction::Release);
-    let patches = server.asked_within(250).await;
+    let patches = server.patched_within(250).await;
     assert_eq!(seconds(&patches), [0, 1, 3, 7, 15, 31, 63, 123, 183, 243]);
     // Five refusals, and the limit of its class is over: it loses the gate.
     let placements: Vec<bool> = patches.iter().map(is_placement).collect();
@@ -144,7 +217,7 @@ async fn a_refused_release_is_tried_again_after_longer_pauses_and_without_a_plac
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_away_refuses_nothing() {
     let server = Server::with_step(503, PlanAction::Release);
-    let patches = server.asked_within(100).await;
+    let patches = server.patched_within(100).await;
     assert_eq!(seconds(&patches), [0, 1, 3, 7, 15, 31, 63]);
     assert!(patches.iter().all(is_placement));
 }
@@ -152,13 +225,17 @@ async fn an_api_server_that_is_away_refuses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_version_of_a_pod_that_was_changed_is_left_alone() {
     let server = Server::with_step(200, PlanAction::Release);
-    assert_eq!(seconds(&server.asked_within(3_600).await), [0]);
+    assert_eq!(seconds(&server.patched_within(3_600).await), [0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_lease_frees_the_room_of_patches_under_way() {
-    let server = Server::start(None, PlanAction::Release, None);
-    assert_eq!(seconds(&server.asked_within(10).await), [0]);
+    let answers = Answers {
+        patch: None,
+        ..Answers::patch(200)
+    };
+    let server = Server::start(answers, vec![(held_pod(0), PlanAction::Release)], None);
+    assert_eq!(seconds(&server.patched_within(10).await), [0]);
     let open = || server.shared.ledger().open();
     assert_eq!(open(), 1);
     server.leads.send_replace(None);
@@ -166,9 +243,171 @@ async fn a_lost_lease_frees_the_room_of_patches_under_way() {
     assert_eq!(open(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_read_when_its_turn_comes() {
+    let server = Server::with_step(200, PlanAction::RemoveGate(Reason::NotManaged));
+    let asked = server.asked_within(10).await;
+    let [(_, read), (_, patch)] = &*asked else {
+        panic!("{asked:?}")
+    };
+    assert!(read.is_null());
+    // It has nothing of the pod but by what was read.
+    let tested = &patch[0];
+    assert_eq!(
+        (&tested["op"], &tested["value"]),
+        (&json!("test"), &json!("7")),
+        "{patch}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_changed_or_is_gone_is_left_to_the_next_plan() {
+    for (read, version) in [(200, "8"), (404, "7")] {
+        let answers = Answers {
+            read,
+            version,
+            ..Answers::patch(200)
+        };
+        let server = Server::start(answers, vec![(held_pod(0), PlanAction::Release)], None);
+        assert_eq!(server.asked_within(3_600).await, [(0, Value::Null)], "{read} {version}");
+        assert_eq!(server.counted("unread", "outdated"), Some(1));
+        assert_eq!(server.shared.ledger().open(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_cannot_be_read_is_tried_again_after_longer_pauses() {
+    for read in [403, 503] {
+        let answers = Answers {
+            read,
+            ..Answers::patch(200)
+        };
+        let server = Server::start(answers, vec![(held_pod(0), PlanAction::Release)], None);
+        let asked = server.asked_within(100).await;
+        assert_eq!(seconds(&asked), [0, 1, 3, 7, 15, 31, 63]);
+        assert!(asked.iter().all(|(_, patch)| patch.is_null()));
+        assert_eq!(server.counted("unread", "refused"), Some(7));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_come_keeps_nobody_for_long() {
+    let answers = Answers {
+        latency: Duration::from_secs(3_600),
+        ..Answers::patch(200)
+    };
+    let server = Server::start(answers, vec![(held_pod(0), PlanAction::Release)], None);
+    // Five seconds each time, and the pause.
+    assert_eq!(seconds(&server.asked_within(30).await), [0, 6, 13, 22]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_are_read_at_once_as_memory_allows() {
+    const LARGE: usize = 1_400_000;
+    for (size, at_once) in [
+        (25_000, AT_ONCE),
+        (LARGE, BYTES_AT_ONCE / LARGE),
+        (BYTES_AT_ONCE + 1, 1),
+    ] {
+        let answers = Answers {
+            latency: Duration::from_millis(10),
+            ..Answers::patch(200)
+        };
+        let steps = (0..40).map(|number| {
+            let pod = HeldPod {
+                size,
+                ..(*held_pod(number)).clone()
+            };
+            (Arc::new(pod), PlanAction::RemoveGate(Reason::NotManaged))
+        });
+        let server = Server::start(answers, steps.collect(), None);
+        assert_eq!(server.patched_within(10).await.len(), 40, "{size}");
+        assert_eq!(server.read_at_once.load(Ordering::Relaxed), at_once, "{size}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_not_read_whole_loses_the_gate_and_nothing_else() {
+    let answers = Answers {
+        differs: |pod| {
+            let expressions = json!([{"key": "a", "operator": "In", "values": vec!["0"; 20_000]}]);
+            let terms = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+            pod["spec"]["affinity"] =
+                json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+        },
+        ..Answers::patch(200)
+    };
+    let server = Server::start(answers.clone(), vec![(held_pod(0), PlanAction::Release)], None);
+    let patches = server.patched_within(10).await;
+    let [(0, patch)] = &*patches else { panic!("{patches:?}") };
+    let operations = |operation: &str| {
+        let all = patch.as_array().unwrap().iter();
+        all.filter(|found| found["op"] == operation).count()
+    };
+    assert_eq!((operations("remove"), operations("add")), (1, 0), "{patch}");
+    assert_eq!(server.counted("released_timeout", "changed"), Some(1));
+    assert_eq!(server.shared.ledger().open(), 0);
+    // Nobody knows its annotations.
+    let action = PlanAction::UpdateReason(Reason::HeldForeignGate);
+    let server = Server::start(answers, vec![(held_pod(0), action)], None);
+    assert!(server.patched_within(10).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_in_no_order_is_decided_by_what_is_read() {
+    let of = |is_kept: bool| {
+        let mut pod = (*held_pod(0)).clone();
+        pod.workload = pod.workload.filter(|_| is_kept);
+        vec![(Arc::new(pod), PlanAction::Release)]
+    };
+    let server = Server::start(Answers::patch(200), of(false), None);
+    let patches = server.patched_within(10).await;
+    assert!(patches.len() == 1 && is_placement(&patches[0]), "{patches:?}");
+    let cases: [(fn(&mut Value), _); 2] = [
+        (
+            |pod| pod["spec"]["nodeSelector"] = json!({"a": "b"}),
+            "held_no_capacity",
+        ),
+        (
+            |pod| pod["metadata"]["labels"] = json!({"scheduling.example.io/managed": "false"}),
+            "passthrough_opted_out",
+        ),
+    ];
+    for (differs, reason) in cases {
+        let answers = Answers {
+            differs,
+            ..Answers::patch(200)
+        };
+        // The next plan knows what becomes of one that has a place in it.
+        let server = Server::start(answers.clone(), of(true), None);
+        assert!(server.patched_within(10).await.is_empty());
+        let server = Server::start(answers, of(false), None);
+        let patches = server.patched_within(10).await;
+        assert!(patches.len() == 1 && !is_placement(&patches[0]), "{patches:?}");
+        assert_eq!(server.counted(reason, "changed"), Some(1), "{patches:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_in_no_order_about_which_nothing_can_be_done_is_read_more_and_more_seldom() {
+    let answers = Answers {
+        differs: |pod| pod["spec"]["schedulingGates"] = json!([]),
+        ..Answers::patch(200)
+    };
+    for (is_kept, expected) in [(true, vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 9]), (false, vec![0, 1, 3, 7])] {
+        let mut pod = (*held_pod(0)).clone();
+        pod.workload = pod.workload.filter(|_| is_kept);
+        let action = PlanAction::RemoveGate(Reason::NotManaged);
+        let server = Server::start(answers.clone(), vec![(Arc::new(pod), action)], None);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(seconds(&server.asked_within(9).await), expected);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn while_a_release_is_decided_the_only_worker_has_time_for_others() {
     let (decisions, mut ends) = LongSteps::new(|step| matches!(step, JournalStep::Release { .. }));
-    let _server = Server::start(Some(200), PlanAction::Release, Some(decisions));
+    let steps = vec![(held_pod(0), PlanAction::Release)];
+    let _server = Server::start(Answers::patch(200), steps, Some(decisions));
     assert_eq!(ends.recv().await, Some(Ok(())));
 }

@@ -17,9 +17,12 @@ metrics! {
         unread: Gauge = "edgeward_held_oversized_pods" []
             "Held pods whose constraints are more than is kept of a pod: they have no place in the release plan, and are decided when they may be held no longer";
         changes: Counters<2> = "edgeward_held_pod_changes_total" ["reason", "result"]
-            "Patches of held pods: releases, and new reasons to go on waiting";
+            "Patches of held pods: releases, and new reasons to go on waiting; `unread` where the pod could not be read, or had changed";
     }
 }
+
+/// The label `reason` where a pod was not read, so that nothing was decided about it.
+pub const UNREAD: &str = "unread";
 
 words! {
     /// What became of a patch: the label `result`.

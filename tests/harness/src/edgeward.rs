@@ -195,6 +195,11 @@ impl<'run> Edgeward<'run> {
         number.with_context(|| format!("no {field}: {status}"))
     }
 
+    /// Takes what it has now for the most that it ever had (`VmHWM`).
+    pub fn forget_most_memory(&self) -> Result<()> {
+        Ok(fs::write(format!("/proc/{}/clear_refs", self.process.id()), "5")?)
+    }
+
     /// Starts it again where it served, and waits until it is ready. Kill it first.
     pub fn start_again(&mut self) -> Result<()> {
         self.process = self.launch.run("edgeward-again", self.program.path, self.serving)?.0;

@@ -18,6 +18,8 @@ pub enum Table {
     Certificates,
     /// Clients that mean harm.
     UnprovenConnections,
+    /// Pods that take memory.
+    HostilePods,
 }
 
 static ROWS: Mutex<Vec<(Table, String)>> = Mutex::new(Vec::new());
@@ -38,6 +40,7 @@ impl Table {
             Self::Closing => "A site that closes to a controller",
             Self::Certificates => "Certificates that are replaced",
             Self::UnprovenConnections => "Unproven connections",
+            Self::HostilePods => "Pods of others",
         }
     }
 
@@ -49,6 +52,7 @@ impl Table {
             Self::Closing => &["kube-scheduler refuses a pod after", "every replica knows after"],
             Self::Certificates => &["seconds", "connections", "created", "failed", "undecided"],
             Self::UnprovenConnections => &["found"],
+            Self::HostilePods => &["MiB more at most", "MiB more afterwards"],
         }
     }
 }

@@ -32,8 +32,7 @@ pub fn read_record(json: &str, keys: &Keys) -> Result<Option<PodRecord>, counted
 
 impl<'a> Pod<'a> {
     /// What is kept of a pod that exists, which was read from `json`; `None` for one without uid or namespace, which no API
-    /// server sends. Cost: a pass over the status; allocates a few strings, more for a pod without node, a copy of the whole for
-    /// one behind our gate.
+    /// server sends. Cost: a pass over the status; allocates a few strings, more for a pod without node.
     ///
     /// # Errors
     /// The status cannot be read, or has more in its lists and maps than [`counted::LIMIT`].
@@ -113,7 +112,7 @@ impl<'a> Pod<'a> {
             namespace: record.namespace.clone(),
             name: record.name.clone(),
             resource_version: version.into(),
-            json: json.into(),
+            size: json.len(),
             class: workload.intent.as_ref().map(|intent| intent.slo.class),
             gates: gates.finish(),
             has_other_gates: workload.has_other_gates(keys),

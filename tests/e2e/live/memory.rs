@@ -1,0 +1,23 @@
+//! Resident memory, while others create pods.
+
+use anyhow::{Result, ensure};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::hostile_pods::{Amounts, watched};
+
+/// So few that they take seconds, and so many that their growth would show.
+const AMOUNTS: Amounts = Amounts {
+    largest: 21,
+    gated: 300,
+    held: 300,
+};
+
+/// By how many MiB a replica may grow: what is in memory of one pod on its way, whatever their number.
+const GROWTH: u64 = 64;
+
+/// The largest pods that there can be and many behind our gate take no memory, and change no verdict.
+pub(crate) fn hostile_pods(fixture: &Fixture<'_>) -> Result<()> {
+    let found = watched(fixture, AMOUNTS)?;
+    println!("memory: KiB: {found:?}");
+    ensure!(found.iter().all(|(_, growth)| growth.most < GROWTH * 1024), "{found:?}");
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! Pods that take as much memory as anybody may make them take who may create pods.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, ensure};
+use futures::io::{copy, sink};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use http::Request;
+use serde_json::{Value, json};
+
+use crate::clients::client;
+use crate::edgeward::Edgeward;
+use crate::fixture::{Fixture, MANAGED};
+use crate::live::{EDGE, is_now, pod as asking};
+use crate::nodes::{Nodes, for_long};
+use crate::wait::{BOUND, eventually};
+
+/// How many are created at a time.
+const AT_ONCE: usize = 8;
+
+/// Nothing that is larger than this goes into etcd.
+const LARGEST: usize = 1_400_000;
+
+/// Stands for the name of a pod, in as many letters.
+const NAME: &str = "hostile-00000";
+
+/// A pod of which one is created after the other.
+#[derive(Clone)]
+struct Template(String);
+
+impl Template {
+    fn of(pod: &Value) -> Self {
+        Self(pod.to_string())
+    }
+
+    fn named(&self, number: usize) -> String {
+        self.0.replacen(NAME, &format!("hostile-{number:05}"), 1)
+    }
+}
+
+/// As large as the API server takes them, each by other fields. No node has what they ask for, and none is managed.
+fn largest() -> Vec<Template> {
+    let pod = |fill: &dyn Fn(&mut Value)| {
+        let mut pod = pod();
+        pod["spec"]["nodeSelector"] = json!({"edgeward.test/nowhere": ""});
+        fill(&mut pod);
+        Template::of(&pod)
+    };
+    let requirement = |values: Value| {
+        let expressions = json!([{"key": "edgeward.test/nowhere", "operator": "In", "values": values}]);
+        let terms = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+    };
+    vec![
+        pod(&|pod| pod["spec"]["affinity"] = requirement(json!(vec!["0"; 340_000]))),
+        pod(&|pod| pod["spec"]["affinity"] = requirement(json!(vec![""; 460_000]))),
+        pod(&|pod| {
+            let tolerations =
+                (0..17_000).map(|number| json!({"key": format!("edgeward.test/{number}"), "operator": "Exists"}));
+            pod["spec"]["tolerations"] = tolerations.collect();
+        }),
+        pod(&|pod| {
+            let containers = (0..2_000).map(|number| json!({"name": format!("c{number}"), "image": "x"}));
+            pod["spec"]["containers"] = containers.collect();
+        }),
+        pod(&|pod| {
+            let variables = (0..9_000).map(|number| json!({"name": format!("V{number}"), "value": "0"}));
+            pod["spec"]["containers"][0]["env"] = variables.collect();
+        }),
+        pod(&|pod| {
+            // Annotations have 256 KiB together.
+            let annotations = (0..12_000).map(|number| (format!("edgeward.test/{number}"), json!("")));
+            pod["metadata"]["annotations"] = Value::Object(annotations.collect());
+            pod["spec"]["containers"][0]["env"] = json!([{"name": "V", "value": "0".repeat(600_000)}]);
+        }),
+        // The API server writes six characters for each.
+        pod(&|pod| pod["spec"]["containers"][0]["env"] = json!([{"name": "V", "value": "<".repeat(LARGEST)}])),
+    ]
+}
+
+/// Of 25 KB, behind our gate, of the least priority; there is no node of so much CPU.
+fn gated(fixture: &Fixture<'_>, millicores: u32) -> Template {
+    let mut pod = pod();
+    let mut value = String::new();
+    for number in 0..4_000 {
+        let _ = write!(value, "{number:06}");
+    }
+    pod["metadata"]["annotations"] = json!({
+        "slo.example.io/class": "batch", "slo.example.io/deadlineMs": "5000", "slo.example.io/priority": "0",
+    });
+    pod["spec"]["schedulingGates"] = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
+    pod["spec"]["containers"][0]["env"] = json!([{"name": "V", "value": value}]);
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": format!("{millicores}m")}});
+    Template::of(&fixture.in_its_domain(pod))
+}
+
+fn pod() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": NAME},
+        "spec": {"containers": [{"name": "app", "image": "x"}]},
+    })
+}
+
+/// Creates so many pods in this namespace, of each template in turn.
+fn create(fixture: &Fixture<'_>, namespace: &str, templates: &[Template], count: usize) -> Result<()> {
+    each(fixture, count, |number| {
+        let request = Request::post(format!("/api/v1/namespaces/{namespace}/pods"));
+        let pod = templates[number % templates.len()].named(number);
+        Ok(request
+            .header("content-type", "application/json")
+            .body(pod.into_bytes())?)
+    })
+}
+
+/// Deletes them, without the lists that kubectl reads for it.
+fn delete(fixture: &Fixture<'_>, namespace: &str, count: usize) -> Result<()> {
+    each(fixture, count, |number| {
+        let path = format!("/api/v1/namespaces/{namespace}/pods/hostile-{number:05}?gracePeriodSeconds=0");
+        Ok(Request::delete(path).body(vec![])?)
+    })
+}
+
+/// Sends as many requests, some at a time.
+fn each(fixture: &Fixture<'_>, count: usize, request: impl Fn(usize) -> Result<Request<Vec<u8>>>) -> Result<()> {
+    fixture.runtime.block_on(async {
+        let client = client(fixture).await?;
+        let sent = (0..count).map(|number| {
+            let (client, request) = (client.clone(), request(number));
+            async move {
+                let answer = client.request_stream(request?).await;
+                copy(answer.with_context(|| format!("pod {number}"))?, &mut sink()).await?;
+                anyhow::Ok(())
+            }
+        });
+        stream::iter(sent).buffer_unordered(AT_ONCE).try_collect().await
+    })
+}
+
+/// How many pods of each kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Amounts {
+    /// Of the largest, where nobody has opted in.
+    pub largest: usize,
+    /// Behind our gate, where nobody has opted in.
+    pub gated: usize,
+    /// Behind our gate, in a namespace that has opted in.
+    pub held: usize,
+}
+
+/// By how many KiB a replica's resident memory has grown.
+#[derive(Debug, Clone, Copy)]
+pub struct Growth {
+    /// At most, meanwhile.
+    pub most: u64,
+    /// When nothing came any more.
+    pub kept: u64,
+}
+
+/// Has these pods created, and measures what that costs: a replica that watches them, kind by kind; one that lists them all
+/// as a stream; and one that lists them in pages. Verdicts in the test's own namespace stay what they were.
+pub fn watched(fixture: &Fixture<'_>, amounts: Amounts) -> Result<Vec<(&'static str, Growth)>> {
+    let nodes = Nodes::new(fixture)?;
+    let node = nodes.edge_node("edge-0", "1")?;
+    let config = nodes.holding(&for_long());
+    let mut filler = asking(fixture, "filler", 500);
+    filler["spec"]["nodeName"] = json!(node);
+    fixture.kubectl.create(&filler)?;
+
+    let early = fixture.live_edgeward_as("early", &config)?;
+    let _registered = fixture.register(&early.url, &early.ca)?;
+    let verdicts_are_the_same = || is_now(fixture, &asking(fixture, "asking", 400), EDGE);
+    eventually("it leads, and sees the node", BOUND, || {
+        early.leads()?;
+        verdicts_are_the_same()
+    })?;
+    let at_start = early.memory_kib("VmHWM")?;
+
+    // What they ask for has room nowhere.
+    let gated = [gated(fixture, 600)];
+    let kinds = [
+        ("largest", json!({}), largest(), amounts.largest),
+        ("gated", json!({}), gated.to_vec(), amounts.gated),
+        (
+            "held",
+            json!({fixture.key(MANAGED): "true"}),
+            gated.to_vec(),
+            amounts.held,
+        ),
+    ];
+    let (mut found, mut created) = (vec![], vec![]);
+    let mut known = early.count("edgeward_cached_pods", &[])?;
+    for (kind, labels, templates, count) in kinds {
+        let (namespace, _) = fixture.another_namespace(kind, labels)?;
+        early.forget_most_memory()?;
+        let before = early.memory_kib("VmRSS")?;
+        let begun = std::time::Instant::now();
+        create(fixture, &namespace, &templates, count)?;
+        eprintln!("{kind}: {:?}", begun.elapsed());
+        verdicts_are_the_same()?;
+        known += count as u64;
+        seen(&early, known)?;
+        verdicts_are_the_same()?;
+        eprintln!("{kind}: {:?}", begun.elapsed());
+        found.push((kind, grown(&early, before)?));
+        created.push((namespace, count));
+    }
+
+    let late = fixture.live_edgeward_as("late", &config)?;
+    seen(&late, known)?;
+    found.push(("listed as a stream", grown(&late, at_start)?));
+    let proxy = fixture.proxy()?;
+    proxy.refuse_streams();
+    let old_fashioned = fixture.live_edgeward_behind(&proxy, &config)?;
+    seen(&old_fashioned, known)?;
+    found.push(("listed in pages", grown(&old_fashioned, at_start)?));
+    verdicts_are_the_same()?;
+    for (namespace, count) in created {
+        delete(fixture, &namespace, count)?;
+    }
+    Ok(found)
+}
+
+/// Waits until it has seen so many pods.
+fn seen(edgeward: &Edgeward<'_>, pods: u64) -> Result<()> {
+    eventually("every pod is seen", 4 * BOUND, || {
+        let cached = edgeward.count("edgeward_cached_pods", &[])?;
+        ensure!(cached >= pods, "{cached} of {pods}");
+        Ok(())
+    })
+}
+
+fn grown(edgeward: &Edgeward<'_>, before: u64) -> Result<Growth> {
+    Ok(Growth {
+        most: edgeward.memory_kib("VmHWM")?.saturating_sub(before),
+        kept: edgeward.memory_kib("VmRSS")?.saturating_sub(before),
+    })
+}

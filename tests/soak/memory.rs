@@ -1,0 +1,26 @@
+//! Resident memory, while others create as much as they may.
+
+use anyhow::{Result, ensure};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::hostile_pods::{Amounts, watched};
+use edgeward_harness::tables::Table;
+
+const AMOUNTS: Amounts = Amounts {
+    largest: 210,
+    gated: 2_000,
+    held: 10_000,
+};
+
+/// By how many MiB a replica may grow.
+const GROWTH: u64 = 64;
+
+/// The largest pods that there can be, and many behind our gate.
+pub(crate) fn hostile_pods(fixture: &Fixture<'_>) -> Result<()> {
+    let found = watched(fixture, AMOUNTS)?;
+    for (what, growth) in &found {
+        Table::HostilePods.row(what, &[&(growth.most / 1024), &(growth.kept / 1024)]);
+    }
+    println!("memory: KiB: {found:?}");
+    ensure!(found.iter().all(|(_, growth)| growth.most < GROWTH * 1024), "{found:?}");
+    Ok(())
+}
