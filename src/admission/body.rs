@@ -11,9 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// this is what webhooks commonly accept.
 pub const BODY_LIMIT: usize = 7 * 1024 * 1024;
 
-/// How many bytes of large bodies are held at the same time, in all requests together. A body counts as it arrives, so
-/// that a client which only announces one takes nothing from the others.
-pub const BODIES_LIMIT: usize = 64 * 1024 * 1024;
+/// How many bytes of large bodies are held at the same time, in all requests together. A body counts as it arrives, with the
+/// memory that is set aside for it, so that a client which only announces one takes nothing from the others.
+pub const BODIES_LIMIT: usize = 32 * 1024 * 1024;
 
 /// So many bytes of a body in bytes never count: the review of an ordinary pod is a few KiB, and is taken whatever others
 /// send. What they cost is bounded by the number of connections.
@@ -47,7 +47,7 @@ pub(super) async fn read(body: Body, room: &Arc<Semaphore>) -> Result<Buffered, 
         return Err(Fault::TooLarge);
     }
     let mut body = Limited::new(body, BODY_LIMIT);
-    let mut bytes = Vec::new();
+    let mut bytes: Vec<u8> = Vec::new();
     let mut held: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| match error {
@@ -57,21 +57,40 @@ pub(super) async fn read(body: Body, room: &Arc<Semaphore>) -> Result<Buffered, 
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        let counted = |length: usize| length.saturating_sub(ORDINARY_BODY);
-        let size = counted(bytes.len() + data.len()) - counted(bytes.len());
-        let size = u32::try_from(size).map_err(|_| Fault::TooLarge)?;
-        if size > 0 {
+        let capacity = capacity(bytes.capacity(), bytes.len() + data.len());
+        let counted = |capacity: usize| capacity.saturating_sub(ORDINARY_BODY);
+        let more = counted(capacity) - counted(bytes.capacity());
+        let more = u32::try_from(more).map_err(|_| Fault::TooLarge)?;
+        if more > 0 {
             let more = Arc::clone(room)
-                .try_acquire_many_owned(size)
+                .try_acquire_many_owned(more)
                 .map_err(|_| Fault::NoRoom)?;
             match &mut held {
                 Some(held) => held.merge(more),
                 None => held = Some(more),
             }
         }
+        bytes.reserve_exact(capacity - bytes.len());
         bytes.extend_from_slice(&data);
     }
     Ok(Buffered { bytes, _room: held })
+}
+
+/// How much memory is set aside for a body of which so much is needed: the double of what it had as long as it is ordinary,
+/// then a quarter more, lest half of it be unused.
+fn capacity(had: usize, needed: usize) -> usize {
+    match needed {
+        _ if needed <= had => had,
+        _ if needed <= ORDINARY_BODY => needed.next_power_of_two(),
+        _ => needed.max(had + had / 4).min(BODY_LIMIT),
+    }
+}
+
+impl Buffered {
+    /// Whether it counts, as only few do at a time.
+    pub(super) fn is_large(&self) -> bool {
+        self.bytes.len() > ORDINARY_BODY
+    }
 }
 
 impl Deref for Buffered {

@@ -5,6 +5,7 @@
 //! becomes).
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use arc_swap::ArcSwap;
 use base64::Engine as _;
 use edgeward_core::config::Config;
 use edgeward_core::engine::{DecisionContext, SharedState, Snapshots};
+use edgeward_core::excerpt::LONGEST_NAME;
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::patch::{Add, Stamp, patch};
@@ -20,7 +22,8 @@ use edgeward_core::placement::verdict::{Action, Estimate, Reason, Verdict};
 use edgeward_core::units::Micros;
 use edgeward_core::wire::counted;
 use edgeward_core::wire::pod::{Pod, Text};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::admission::Responder;
@@ -97,13 +100,6 @@ pub struct Reviewer {
     pub log_limit: LogLimit,
 }
 
-/// Why a review is left as it is.
-enum Untouched {
-    NotAPodCreate,
-    /// Where.
-    Unreadable(String),
-}
-
 impl Reviewer {
     /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: one pass over the
     /// body and one over the nodes; logs one line for a pod that is decided, and some for others. Reserves, counts and logs nothing if
@@ -114,30 +110,37 @@ impl Reviewer {
     pub fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
         let request = Request::read(body)?;
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
-            let untouched = self.untouched(&request, Untouched::NotAPodCreate, responder);
-            return Ok(untouched.bytes());
+            let response = self.untouched(
+                &request,
+                Reason::NotAPodCreate,
+                "is not the creation of a pod",
+                responder,
+            );
+            return Ok(response.bytes());
         };
         let mut pod = match Pod::from_json(object.get()) {
             Ok(pod) => pod,
             Err(error) => {
                 // What serde found instead is a piece of the pod: for whoever sent it, not for the log.
-                let place = match &error {
-                    counted::Error::TooMany(_) => error.to_string(),
-                    counted::Error::Json(at) => {
-                        format!("cannot be read at column {} of line {}", at.column(), at.line())
-                    }
+                let (reason, fault) = match &error {
+                    counted::Error::TooMany(_) => (Reason::TooLarge, format!("has {error}")),
+                    counted::Error::Json(at) => (
+                        Reason::NotAPodCreate,
+                        format!("cannot be read at column {} of line {}", at.column(), at.line()),
+                    ),
                 };
-                let mut response = self.untouched(&request, Untouched::Unreadable(place), responder);
-                response.warn(&format!(
-                    "edgeward could not read the pod, which was left as it is: {error}"
-                ));
+                let mut response = self.untouched(&request, reason, &fault, responder);
+                response.warn(&match reason {
+                    Reason::TooLarge => format!("not placed: the pod has {error}"),
+                    _ => format!("edgeward could not read the pod, which was left as it is: {error}"),
+                });
                 return Ok(response.bytes());
             }
         };
 
         // One version for the whole review.
         let config = self.config.load();
-        let namespace = Cow::Borrowed(request.namespace.as_deref().unwrap_or_default());
+        let namespace = Cow::Borrowed(request.namespace());
         self.policies.load().apply(&mut pod, &namespace, &config.keys);
         let workload = pod.workload(namespace, &config.keys);
         let context = DecisionContext {
@@ -178,8 +181,8 @@ impl Reviewer {
         let reason = why.reason().as_str();
         if let Some(held_back) = self.log_limit.due(reason) {
             tracing::warn!(
-                uid = shown(&request.uid.0),
-                namespace = shown(request.namespace.as_deref().unwrap_or_default()),
+                uid = &*request.uid,
+                namespace = request.namespace(),
                 reason,
                 held_back,
                 "no opinion"
@@ -191,28 +194,30 @@ impl Reviewer {
         Ok(response.bytes())
     }
 
-    /// The answer to a review that there is nothing to decide about, which a registration as ours does not send.
-    fn untouched<'r>(&self, request: &'r Request<'r>, why: Untouched, responder: &Responder) -> Response<'r> {
+    /// The answer to a review that there is nothing to decide about, or too much.
+    fn untouched<'r>(
+        &self,
+        request: &'r Request<'r>,
+        reason: Reason,
+        why: &str,
+        responder: &Responder,
+    ) -> Response<'r> {
         if responder.claim() {
-            self.count(Action::PassThrough, Reason::NotAPodCreate, "none", responder.elapsed());
-            let (kind, why) = match &why {
-                Untouched::NotAPodCreate => ("not a pod", "is not the creation of a pod"),
-                Untouched::Unreadable(why) => ("unreadable", why.as_str()),
-            };
-            if let Some(held_back) = self.log_limit.due(kind) {
+            self.count(Action::PassThrough, reason, "none", responder.elapsed());
+            if let Some(held_back) = self.log_limit.due(reason.as_str()) {
                 tracing::warn!(
-                    uid = shown(&request.uid.0),
-                    namespace = shown(request.namespace.as_deref().unwrap_or_default()),
-                    reason = Reason::NotAPodCreate.as_str(),
+                    uid = &*request.uid,
+                    namespace = request.namespace(),
+                    reason = reason.as_str(),
                     why,
                     held_back,
                     "untouched"
                 );
             }
-            responder.record(|| vec![(REASON, Reason::NotAPodCreate.as_str().to_owned())]);
+            responder.record(|| vec![(REASON, reason.as_str().to_owned())]);
         }
         let mut response = Response::allowed(&request.uid);
-        response.audit("reason", Reason::NotAPodCreate.as_str());
+        response.audit("reason", reason.as_str());
         response
     }
 
@@ -233,8 +238,8 @@ impl Reviewer {
                 .join(" ")
         };
         tracing::info!(
-            uid = shown(&request.uid.0),
-            namespace = shown(&workload.namespace),
+            uid = &*request.uid,
+            namespace = &*workload.namespace,
             name = shown(pod.name()),
             class = class(workload),
             verdict = verdict.action.as_str(),
@@ -319,8 +324,8 @@ fn kind_of_line(request: &Request<'_>, verdict: &Verdict<'_>) -> Option<&'static
 fn attributes(request: &Request<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) -> Attributes {
     let of = |name, value: &str| (name, value.to_owned());
     let mut attributes = vec![
-        of("edgeward.review.uid", shown(&request.uid.0)),
-        of("k8s.namespace.name", shown(&workload.namespace)),
+        of("edgeward.review.uid", &request.uid),
+        of("k8s.namespace.name", &workload.namespace),
         of("edgeward.class", class(workload)),
         of("edgeward.verdict", verdict.action.as_str()),
         of(REASON, verdict.reason.as_str()),
@@ -329,10 +334,38 @@ fn attributes(request: &Request<'_>, workload: &Workload<'_>, verdict: &Verdict<
     attributes
 }
 
-/// A name as far as a line of the log goes: none that the API server keeps is longer, but it asks us before it looks.
+/// The pod's name as far as a line of the log goes: none that the API server keeps is longer, but it asks us before it looks.
 fn shown(name: &str) -> &str {
-    const BYTES: usize = 253;
-    &name[..name.floor_char_boundary(BYTES)]
+    &name[..name.floor_char_boundary(LONGEST_NAME)]
+}
+
+/// A name in an AdmissionReview, all of which come from the API server. It is taken as raw text first, so that one of megabytes
+/// is refused and never copied.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Name<'a>(Cow<'a, str>);
+
+impl Deref for Name<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let too_long = || D::Error::custom(format_args!("a name of more than {LONGEST_NAME} bytes"));
+        let raw = <&RawValue>::deserialize(deserializer)?.get();
+        // With its quotes; a byte may be spelled as an escape of six.
+        if raw.len() > 2 + 6 * LONGEST_NAME {
+            return Err(too_long());
+        }
+        let Text(name) = serde_json::from_str(raw).map_err(D::Error::custom)?;
+        if name.len() > LONGEST_NAME {
+            return Err(too_long());
+        }
+        Ok(Self(name))
+    }
 }
 
 /// The fields of an AdmissionReview that are read.
@@ -340,9 +373,9 @@ fn shown(name: &str) -> &str {
 #[serde(rename_all = "camelCase")]
 struct Review<'a> {
     #[serde(borrow, default)]
-    api_version: Text<'a>,
+    api_version: Name<'a>,
     #[serde(default)]
-    kind: Text<'a>,
+    kind: Name<'a>,
     request: Option<Request<'a>>,
 }
 
@@ -351,13 +384,12 @@ struct Review<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Request<'a> {
     #[serde(borrow, default)]
-    uid: Text<'a>,
+    uid: Name<'a>,
     resource: Option<Resource<'a>>,
-    sub_resource: Option<Text<'a>>,
+    sub_resource: Option<Name<'a>>,
     #[serde(default)]
-    operation: Text<'a>,
-    /// Namespace of the pod; its own metadata may not name it yet.
-    pub(crate) namespace: Option<Text<'a>>,
+    operation: Name<'a>,
+    namespace: Option<Name<'a>>,
     dry_run: Option<bool>,
     /// The pod, unparsed.
     pub(crate) object: Option<&'a RawValue>,
@@ -366,9 +398,9 @@ pub(crate) struct Request<'a> {
 #[derive(Deserialize)]
 struct Resource<'a> {
     #[serde(borrow, default)]
-    group: Text<'a>,
+    group: Name<'a>,
     #[serde(default)]
-    resource: Text<'a>,
+    resource: Name<'a>,
 }
 
 impl<'a> Request<'a> {
@@ -379,11 +411,15 @@ impl<'a> Request<'a> {
         if !body.trim_ascii_start().starts_with(b"{") {
             return refuse("not an AdmissionReview: the body is not a JSON object".into());
         }
-        let review: Review<'a> = match serde_json::from_slice(body) {
+        let Ok(body) = str::from_utf8(body) else {
+            return refuse("not an AdmissionReview: the body is not UTF-8".into());
+        };
+        // It has no list or map of which anything is read.
+        let review: Review<'a> = match counted::from_str(body, 0) {
             Ok(review) => review,
             Err(error) => return refuse(format!("not an AdmissionReview: {error}")),
         };
-        if review.api_version != API_VERSION || review.kind != KIND {
+        if &*review.api_version != API_VERSION || &*review.kind != KIND {
             let (found, kind) = (review.api_version.0, review.kind.0);
             return refuse(format!("expected {API_VERSION} {KIND}, found {found:?} {kind:?}"));
         }
@@ -399,10 +435,15 @@ impl<'a> Request<'a> {
         self.dry_run.unwrap_or(false)
     }
 
+    /// Where the pod is to be; its own metadata may not name it yet.
+    pub(crate) fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or_default()
+    }
+
     /// Whether this is the creation of a pod itself, not of one of its subresources.
     pub(crate) fn is_pod_create(&self) -> bool {
-        let pods = |resource: &Resource<'_>| resource.group.is_empty() && resource.resource == "pods";
-        self.operation == "CREATE"
+        let pods = |resource: &Resource<'_>| resource.group.is_empty() && &*resource.resource == "pods";
+        &*self.operation == "CREATE"
             && self.resource.as_ref().is_some_and(pods)
             && self.sub_resource.as_ref().is_none_or(|name| name.is_empty())
     }
@@ -433,7 +474,7 @@ struct Status {
 }
 
 impl<'a> Response<'a> {
-    fn allowed(uid: &'a Text<'a>) -> Self {
+    fn allowed(uid: &'a str) -> Self {
         Self {
             uid,
             allowed: true,

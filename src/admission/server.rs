@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use rustls::{AlertDescription, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -40,11 +40,16 @@ pub const PATH: &str = "/mutate";
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many reviews are decided at the same time; the others wait, until their deadline at most. Twice as many as
-/// there are cores: the system then shares the cores out, so that a short review passes a few long ones.
+/// there are cores: the system then shares the cores out, so that a short review passes a few long ones. But no more than
+/// [`MOST_AT_A_TIME`], so that what is made of ordinary bodies takes the same memory on a large machine.
 #[must_use]
 pub fn reviews_at_a_time() -> usize {
-    2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    MOST_AT_A_TIME.min(2 * cores)
 }
+
+/// The most reviews that are decided at the same time, whatever the number of cores.
+pub const MOST_AT_A_TIME: usize = 16;
 
 /// What a handler shares.
 struct Endpoint<A> {
@@ -56,6 +61,10 @@ struct Endpoint<A> {
     spans: Option<Spans>,
     /// [`reviews_at_a_time`]; never closed.
     slots: Arc<Semaphore>,
+    /// For the one of a large body that is read at a time; never closed.
+    large: Arc<Semaphore>,
+    /// The same for those that are answered without an opinion, which wait for no review.
+    overdue: Mutex<()>,
     /// For bodies, in bytes.
     room: Arc<Semaphore>,
 }
@@ -74,7 +83,8 @@ struct Endpoint<A> {
 ///
 /// A review that panics, is not decided within its `timeout` or comes before everything needed is there is answered
 /// "allowed, no patch". Reviews are decided on threads of their own, [`reviews_at_a_time`]; one that overruns its
-/// `timeout` runs to its end there and keeps its slot for so long. While draining every answer carries `Connection: close`, so that the client's next request goes to
+/// `timeout` runs to its end there and keeps its slot for so long. Of those with more than
+/// [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) one is decided at a time, so that what is made of them takes memory once. While draining every answer carries `Connection: close`, so that the client's next request goes to
 /// another replica.
 pub fn router<A: Answer>(
     answer: Arc<A>,
@@ -90,6 +100,8 @@ pub fn router<A: Answer>(
         clock,
         spans,
         slots: Arc::new(Semaphore::new(reviews_at_a_time())),
+        large: Arc::new(Semaphore::new(1)),
+        overdue: Mutex::new(()),
         room: body::room(),
     });
     Router::new()
@@ -184,10 +196,16 @@ async fn answer<A: Answer>(
     responder: &Arc<Responder>,
     mut deadline: Pin<&mut Sleep>,
 ) -> Response {
-    let no_opinion = |why| no_opinion(&*endpoint.answer, &body, why, responder);
+    let no_opinion = async |why| {
+        let _alone = match body.is_large() {
+            true => Some(endpoint.overdue.lock().await),
+            false => None,
+        };
+        no_opinion(&*endpoint.answer, &body, why, responder)
+    };
     let phase = *endpoint.phase.borrow();
     if phase == Phase::NotReady {
-        return no_opinion(NoOpinion::NotReady);
+        return no_opinion(NoOpinion::NotReady).await;
     }
     let mut review = pin!(review(endpoint, Arc::clone(&body), Arc::clone(responder)));
     let answered = tokio::select! {
@@ -195,26 +213,34 @@ async fn answer<A: Answer>(
         answered = &mut review => answered,
         () = &mut deadline => {
             if responder.claim() {
-                return no_opinion(NoOpinion::Deadline);
+                return no_opinion(NoOpinion::Deadline).await;
             }
             // Decided in this very moment, and about to arrive.
             review.await
         }
     };
-    answered.map_or_else(no_opinion, respond)
+    match answered {
+        Ok(answered) => respond(answered),
+        Err(why) => no_opinion(why).await,
+    }
 }
 
-/// Waits for a slot and has the review decided, away from the threads that serve connections and notice deadlines. A
-/// panic is caught there. Once it has its slot, it keeps it to its end, whether or not anybody waits for the answer.
+/// Waits for a slot, and before that for the end of the one before it if its body is large, and has the review decided, away
+/// from the threads that serve connections and notice deadlines. A panic is caught there. Once it has its slot, it keeps it to
+/// its end, whether or not anybody waits for the answer.
 async fn review<A: Answer>(
     endpoint: &Endpoint<A>,
     body: Arc<Buffered>,
     responder: Arc<Responder>,
 ) -> Result<Result<Vec<u8>, NotAReview>, NoOpinion> {
+    let alone = match body.is_large() {
+        true => Some(Arc::clone(&endpoint.large).acquire_owned().await),
+        false => None,
+    };
     let slot = Arc::clone(&endpoint.slots).acquire_owned().await;
     let answer = Arc::clone(&endpoint.answer);
     let review = tokio::task::spawn_blocking(move || {
-        let _slot = slot;
+        let _turns = (alone, slot);
         answer.review(&body, &responder)
     });
     review.await.map_err(|_| NoOpinion::Panic)

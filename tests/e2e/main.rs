@@ -93,6 +93,11 @@ const TESTS: &[Test] = &[
     ("untouched::pods_of_nobody_here", Nodes, untouched::pods_of_nobody_here),
     ("untouched::daemon_sets", Nodes, untouched::daemon_sets),
     (
+        "untouched::pod_of_too_many_elements",
+        Nodes,
+        untouched::pod_of_too_many_elements,
+    ),
+    (
         "constraints::own_constraints_survive",
         Nodes,
         constraints::own_constraints_survive,

@@ -15,6 +15,7 @@ mod documentation;
 mod golden;
 mod logs;
 mod manifests;
+mod memory;
 mod monitoring;
 mod pages;
 mod process;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use edgeward_harness::checkout::workspace;
+use edgeward_harness::hostile_bodies::pressure::Target;
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -35,10 +36,16 @@ impl Process {
 
     /// The same with another filter of the log.
     pub(crate) fn start_logging(filter: &str, arguments: &[&str]) -> Self {
+        Self::start_in(&[], filter, arguments)
+    }
+
+    /// The same with more in its environment.
+    pub(crate) fn start_in(environment: &[(&str, &str)], filter: &str, arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("tempdir");
         let mut child = edgeward()
             .current_dir(workspace())
             .env("EDGEWARD_LOG", filter)
+            .envs(environment.iter().copied())
             .args([
                 "serve",
                 "--fleet",
@@ -91,6 +98,12 @@ impl Process {
     pub(crate) fn client(&self) -> Client {
         let ca_bundle = std::fs::read_to_string(self.directory.path().join("ca.crt")).expect("the CA bundle");
         Client::new(self.admission, &ca_bundle)
+    }
+
+    /// Clients that send it bodies.
+    pub(crate) fn target(&self) -> Target {
+        let ca_bundle = std::fs::read_to_string(self.directory.path().join("ca.crt")).expect("the CA bundle");
+        Target::new(self.admission, &ca_bundle, self.child.id()).expect("a CA bundle")
     }
 
     pub(crate) fn signal(&self, name: &str) {

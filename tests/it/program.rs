@@ -4,9 +4,10 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-/// `edgeward`, without the variables that it reads: they would change what it says.
+/// `edgeward`, or the build of it that `EDGEWARD_PROGRAM` names, without the variables that it reads: they would change what it says.
 pub(crate) fn edgeward() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_edgeward"));
+    let other = env::var_os("EDGEWARD_PROGRAM");
+    let mut command = Command::new(other.unwrap_or_else(|| env!("CARGO_BIN_EXE_edgeward").into()));
     command
         .env_remove("EDGEWARD_LOG")
         .env_remove("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")

@@ -2,5 +2,6 @@
 
 pub(crate) mod closing;
 pub(crate) mod hostile;
+pub(crate) mod hostile_bodies;
 pub(crate) mod restarts;
 pub(crate) mod rotation;

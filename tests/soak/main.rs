@@ -47,6 +47,7 @@ const TESTS: &[Test] = &[
     ("load::closed_by_scheduler", Machine, load::closing::closed_by_scheduler),
     ("load::hostile_clients", Machine, load::hostile::hostile_clients),
     ("memory::hostile_pods", Machine, memory::hostile_pods),
+    ("load::hostile_bodies", Machine, load::hostile_bodies::hostile_bodies),
 ];
 
 fn main() -> ExitCode {

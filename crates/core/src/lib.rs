@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`units`], [`resources`] | integer newtypes for every quantity; resource names to amounts |
 //! | [`words!`] | declares enums each of whose values has a word |
+//! | [`excerpt`] | the beginning of a text, for messages |
 //! | [`keys`] | annotation and label keys under the configured domain |
 //! | [`document`] | a reader of documents that names every fault |
 //! | [`model`] | plain data: what is asked and what exists |
@@ -51,6 +52,7 @@ pub mod cluster;
 pub mod config;
 pub mod document;
 pub mod engine;
+pub mod excerpt;
 pub mod guard;
 pub mod heap;
 pub mod keys;

@@ -174,6 +174,71 @@ fn a_pod_that_cannot_be_read_is_allowed_with_a_warning() {
 }
 
 #[test]
+fn a_pod_of_too_many_elements_is_left_as_it_is_and_counted() {
+    let reviewer = reviewer(Config::default());
+    let mut pod = latency_pod();
+    pod["spec"]["tolerations"] = vec![json!({}); counted::LIMIT].into();
+    let response = answer(&reviewer, &create(pod));
+    assert_eq!(
+        response,
+        json!({
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "allowed": true,
+            "warnings": ["not placed: the pod has more than 10000 list elements and map entries that edgeward reads"],
+            "auditAnnotations": {"reason": "passthrough_too_large"},
+        })
+    );
+    assert!(counted(&reviewer, "passthrough_too_large"));
+}
+
+#[test]
+fn names_of_a_review_are_no_longer_than_names_are() {
+    let reviewer = reviewer(Config::default());
+    let with = |field: &str, name: String| {
+        let mut review = create(latency_pod());
+        review["request"][field] = name.into();
+        review.to_string()
+    };
+    for field in ["uid", "namespace", "operation", "subResource"] {
+        // As text of one byte a character, and as escapes of six.
+        for character in ["u", "\u{1}"] {
+            let ask = |length: usize| {
+                let body = with(field, character.repeat(length));
+                let asked = reviewer.review(body.as_bytes(), &Responder::new(reviewer.clock));
+                let unasked = reviewer.no_opinion(body.as_bytes(), NoOpinion::Deadline, Duration::ZERO);
+                assert_eq!(asked.is_ok(), unasked.is_ok(), "{field}");
+                asked.map(drop).map_err(|refusal| refusal.to_string())
+            };
+            assert_eq!(ask(253), Ok(()), "{field}");
+            for length in [254, 100_000] {
+                let refusal = ask(length).unwrap_err();
+                assert!(refusal.contains("a name of more than 253 bytes"), "{field}: {refusal}");
+            }
+        }
+    }
+}
+
+#[test]
+fn warnings_about_annotations_are_few() {
+    let reviewer = reviewer(Config::default());
+    let mut pod = latency_pod();
+    for i in 0..1_000 {
+        pod["metadata"]["annotations"][format!("slo.example.io/x{i:03}")] = "".into();
+    }
+    let response = answer(&reviewer, &create(pod));
+    let warnings = response["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 6);
+    assert_eq!(
+        warnings[4],
+        "slo.example.io/x004 is not an annotation that edgeward reads"
+    );
+    assert_eq!(
+        warnings[5],
+        "995 more annotations slo.example.io/… are not read by edgeward"
+    );
+}
+
+#[test]
 fn what_is_no_admission_review_says_why() {
     let reviewer = reviewer(Config::default());
     let reason = |body: &str| {
@@ -185,9 +250,12 @@ fn what_is_no_admission_review_says_why() {
     assert!(reason("{").starts_with("not an AdmissionReview: EOF"));
     assert_eq!(reason(" []"), "not an AdmissionReview: the body is not a JSON object");
     assert_eq!(
-        reason(&json!({"apiVersion": "x".repeat(5000)}).to_string())
-            .chars()
-            .count(),
+        reason(&json!({"apiVersion": "x".repeat(254)}).to_string()),
+        "not an AdmissionReview: a name of more than 253 bytes at line 1 column 271"
+    );
+    let quoted = "\u{7f}".repeat(100);
+    assert_eq!(
+        reason(&json!({"apiVersion": quoted}).to_string()).chars().count(),
         WARNING_CHARS
     );
     assert_eq!(

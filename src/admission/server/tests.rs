@@ -9,6 +9,7 @@ use axum::http::Method;
 use futures::FutureExt as _;
 use http_body_util::BodyExt as _;
 use rustls::pki_types::ServerName;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tower::ServiceExt as _;
 
 use super::*;
@@ -41,16 +42,14 @@ struct Harness {
 }
 
 fn harness(behaviour: impl Fn(&Responder) + Send + Sync + 'static) -> Harness {
+    harness_of(Scripted(behaviour))
+}
+
+fn harness_of(answer: impl Answer) -> Harness {
     let metrics = Arc::new(Metrics::new());
     let (phase, receiver) = watch::channel(Phase::Serving);
     Harness {
-        router: router(
-            Arc::new(Scripted(behaviour)),
-            Arc::clone(&metrics),
-            receiver,
-            Clock::start(),
-            None,
-        ),
+        router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start(), None),
         metrics,
         phase,
     }
@@ -284,6 +283,48 @@ async fn reviews_without_a_slot_are_answered_in_time_and_served_again_afterwards
         1,
         "one more than had a slot, and only the last was in time"
     );
+}
+
+/// Tells when it begins a large review, which lasts until the test drops the other end.
+struct LargeLasts {
+    begun: UnboundedSender<()>,
+    released: Mutex<Receiver<()>>,
+}
+
+impl Answer for LargeLasts {
+    fn review(&self, body: &[u8], _: &Responder) -> Result<Vec<u8>, NotAReview> {
+        if body.len() > ORDINARY_BODY {
+            let _ = self.begun.send(());
+            let _ = self.released.lock().expect("not poisoned").recv();
+        }
+        Ok(b"reviewed".to_vec())
+    }
+
+    fn no_opinion(&self, _: &[u8], why: NoOpinion, _: Duration) -> Result<Vec<u8>, NotAReview> {
+        Ok(format!("no opinion: {why:?}").into_bytes())
+    }
+}
+
+#[tokio::test]
+async fn large_reviews_are_decided_one_at_a_time_and_ordinary_ones_pass_them() {
+    let ((release, released), (begun, mut begins)) = (channel(), unbounded_channel());
+    let released = Mutex::new(released);
+    let harness = Arc::new(harness_of(LargeLasts { begun, released }));
+    let post = |uri: &'static str, size: usize| {
+        let harness = Arc::clone(&harness);
+        tokio::spawn(async move { harness.send(review(uri, vec![b' '; size])).await.2 })
+    };
+    let large: Vec<_> = (0..2).map(|_| post("/mutate?timeout=30s", ORDINARY_BODY + 1)).collect();
+    begins.recv().await.expect("one begins");
+    assert_eq!(post("/mutate", ORDINARY_BODY).await.expect("joined"), "reviewed");
+    let overdue = post("/mutate?timeout=20ms", ORDINARY_BODY + 1);
+    assert_eq!(overdue.await.expect("joined"), "no opinion: Deadline");
+    assert!(begins.try_recv().is_err(), "the second waits");
+    drop(release);
+    for large in large {
+        assert_eq!(large.await.expect("joined"), "reviewed");
+    }
+    begins.recv().await.expect("the second began");
 }
 
 #[tokio::test]

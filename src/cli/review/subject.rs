@@ -101,7 +101,7 @@ fn of_admission_review(document: &Value, source: &str) -> anyhow::Result<Subject
     Ok(Subject {
         source: source.to_owned(),
         text: object.get().to_owned(),
-        namespace: request.namespace.map(|namespace| namespace.0.into_owned()),
+        namespace: Some(request.namespace().to_owned()).filter(|namespace| !namespace.is_empty()),
         arrived: true,
         hints: vec![],
         others: 0,

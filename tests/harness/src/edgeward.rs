@@ -12,8 +12,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use crate::hostile_bodies::pressure::{GIVES_BACK, Target};
 use crate::pki::Authority;
-use crate::process::Process;
+use crate::process::{Process, memory_kib};
 use crate::wait::{BOUND, eventually};
 
 /// The program under test, and where its clients run.
@@ -41,7 +42,7 @@ pub struct Edgeward<'run> {
 struct Launch {
     dir: PathBuf,
     args: Vec<String>,
-    kubeconfig: Option<PathBuf>,
+    environment: Vec<(&'static str, PathBuf)>,
 }
 
 /// Where it serves.
@@ -62,7 +63,9 @@ impl<'run> Edgeward<'run> {
             settings(dir, config)?,
             option("self-signed", &tls(dir)?),
         ];
-        Self::launch(program, dir, args, None)?.ready()
+        // A test of its memory is about the image's program.
+        let environment = GIVES_BACK.map(|(name, value)| (name, value.into()));
+        Self::launch(program, dir, args, environment.into())?.ready()
     }
 
     /// With the live view of the cluster that this kubeconfig leads to, and a certificate that outlives a restart; ready.
@@ -86,7 +89,7 @@ impl<'run> Edgeward<'run> {
             option("tls-key", &key),
         ];
         args.extend_from_slice(more);
-        Self::launch(program, dir, args, Some(kubeconfig))?.ready()
+        Self::launch(program, dir, args, of_cluster(kubeconfig))?.ready()
     }
 
     /// With the configuration of the ConfigMap `namespace/name`, which this kubeconfig leads to; perhaps not ready yet.
@@ -102,7 +105,7 @@ impl<'run> Edgeward<'run> {
         if let Some(fleet) = fleet {
             args.push(view(dir, fleet)?);
         }
-        Self::launch(program, dir, args, Some(kubeconfig))
+        Self::launch(program, dir, args, of_cluster(kubeconfig))
     }
 
     /// With these arguments, and the CA of its certificate in `tls/ca.crt`; ready.
@@ -112,14 +115,19 @@ impl<'run> Edgeward<'run> {
         kubeconfig: PathBuf,
         args: Vec<String>,
     ) -> Result<Self> {
-        Self::launch(program, dir, args, Some(kubeconfig))?.ready()
+        Self::launch(program, dir, args, of_cluster(kubeconfig))?.ready()
     }
 
-    fn launch(program: Program<'run>, dir: &Path, args: Vec<String>, kubeconfig: Option<PathBuf>) -> Result<Self> {
+    fn launch(
+        program: Program<'run>,
+        dir: &Path,
+        args: Vec<String>,
+        environment: Vec<(&'static str, PathBuf)>,
+    ) -> Result<Self> {
         let launch = Launch {
             dir: dir.to_owned(),
             args,
-            kubeconfig,
+            environment,
         };
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let anywhere = Serving {
@@ -187,12 +195,12 @@ impl<'run> Edgeward<'run> {
 
     /// A number of its `/proc/<pid>/status`, in KiB.
     pub fn memory_kib(&self, field: &str) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        number.with_context(|| format!("no {field}: {status}"))
+        memory_kib(self.process.id(), field)
+    }
+
+    /// Clients that send it bodies.
+    pub fn target(&self) -> Result<Target> {
+        Target::new(self.serving.admission, &self.ca, self.process.id())
     }
 
     /// Takes what it has now for the most that it ever had (`VmHWM`).
@@ -330,11 +338,8 @@ impl Launch {
             "--log-format=json".to_owned(),
         ];
         args.extend_from_slice(&self.args);
-        let environment: Vec<_> = self
-            .kubeconfig
-            .iter()
-            .map(|file| ("KUBECONFIG", file.as_path()))
-            .collect();
+        let environment = self.environment.iter().map(|(name, value)| (*name, value.as_path()));
+        let environment: Vec<_> = environment.collect();
         let mut process = Process::start_with(name, program, &args, &self.dir, &environment)?;
 
         let serving = eventually("edgeward says where it serves", BOUND, || {
@@ -347,6 +352,11 @@ impl Launch {
         })?;
         Ok((process, serving))
     }
+}
+
+/// What tells it which cluster.
+fn of_cluster(kubeconfig: PathBuf) -> Vec<(&'static str, PathBuf)> {
+    vec![("KUBECONFIG", kubeconfig)]
 }
 
 /// The directory with its certificates.

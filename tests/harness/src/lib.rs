@@ -15,6 +15,7 @@ pub mod edgeward;
 pub mod fixture;
 pub mod folder;
 pub mod helm;
+pub mod hostile_bodies;
 pub mod hostile_pods;
 pub mod installation;
 pub mod installed_replicas;

@@ -139,6 +139,16 @@ impl Drop for Process {
     }
 }
 
+/// A number of the `/proc/<pid>/status` of a process, in KiB.
+pub fn memory_kib(pid: u32, field: &str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.with_context(|| format!("no {field}: {status}"))
+}
+
 /// A process ended that should be running.
 #[derive(Debug)]
 pub struct Ended {

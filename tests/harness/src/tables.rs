@@ -20,6 +20,8 @@ pub enum Table {
     UnprovenConnections,
     /// Pods that take memory.
     HostilePods,
+    /// Bodies of which much is made.
+    HostileBodies,
 }
 
 static ROWS: Mutex<Vec<(Table, String)>> = Mutex::new(Vec::new());
@@ -41,6 +43,7 @@ impl Table {
             Self::Certificates => "Certificates that are replaced",
             Self::UnprovenConnections => "Unproven connections",
             Self::HostilePods => "Pods of others",
+            Self::HostileBodies => "Hostile bodies",
         }
     }
 
@@ -51,7 +54,7 @@ impl Table {
             Self::Replicas => &["created", "failed", "undecided"],
             Self::Closing => &["kube-scheduler refuses a pod after", "every replica knows after"],
             Self::Certificates => &["seconds", "connections", "created", "failed", "undecided"],
-            Self::UnprovenConnections => &["found"],
+            Self::UnprovenConnections | Self::HostileBodies => &["found"],
             Self::HostilePods => &["MiB more at most", "MiB more afterwards"],
         }
     }

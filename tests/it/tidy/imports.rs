@@ -7,7 +7,10 @@ use super::{CORE, HARNESS, OUTER, Source, sources};
 /// The crates with a table in the page of the architecture, in the order of the tables, and what every module may import of
 /// which no table says it.
 const TABLES: [(&str, &[&str]); 2] = [
-    (CORE, &["document", "heap", "keys", "resources", "units", "words"]),
+    (
+        CORE,
+        &["document", "excerpt", "heap", "keys", "resources", "units", "words"],
+    ),
     (OUTER, &["api", "instruments", "platform"]),
 ];
 

@@ -292,7 +292,11 @@ impl fmt::Display for Requirement<'_> {
         write!(f, "{} {}", self.key, self.text)?;
         match &self.values[..] {
             [] => Ok(()),
-            values => write!(f, " [{}]", values.join(" ")),
+            [first, others @ ..] => {
+                write!(f, " [{first}")?;
+                others.iter().try_for_each(|value| write!(f, " {value}"))?;
+                f.write_str("]")
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::heap;
 use crate::keys::Keys;
 use crate::units::Micros;
@@ -81,7 +82,7 @@ const SHOWN_CHARS: usize = 24;
 pub struct SloFault {
     /// The annotation or label.
     pub key: String,
-    /// What it says; `None` where it is missing.
+    /// The beginning of what it says; `None` where it is missing.
     pub value: Option<String>,
     /// What it may say.
     pub allowed: &'static str,
@@ -133,8 +134,10 @@ pub struct Intent {
     pub class_known: bool,
     /// Every fault: what is wrong, in the order of the contract's table, then what is missing.
     pub faults: Vec<SloFault>,
-    /// Annotations of the SLO prefix that nothing reads, most likely misspelt; the first few.
+    /// Annotations of the SLO prefix that nothing reads, most likely misspelt; the first few, as far as a message shows them.
     pub unknown_keys: Vec<String>,
+    /// How many there are beyond these.
+    pub more_unknown_keys: usize,
 }
 
 impl Intent {
@@ -147,6 +150,7 @@ impl Intent {
         Self {
             faults,
             unknown_keys: vec![],
+            more_unknown_keys: 0,
             ..self
         }
     }
@@ -196,7 +200,7 @@ pub fn parse<'p>(
             "offloadAllowed" => found.offload_allowed = Some(value),
             "processingMs" => found.processing = Some(value),
             _ if found.unknown.len() < MAX_UNKNOWN_KEYS => found.unknown.push(key),
-            _ => {}
+            _ => found.more_unknown += 1,
         }
     }
 
@@ -263,7 +267,12 @@ pub fn parse<'p>(
         priority_known,
         class_known: class.is_some(),
         faults: faults.list,
-        unknown_keys: found.unknown.into_iter().map(str::to_owned).collect(),
+        unknown_keys: found
+            .unknown
+            .into_iter()
+            .map(|key| excerpt(key, LONGEST_NAME))
+            .collect(),
+        more_unknown_keys: found.more_unknown,
     };
     (management, Some(intent))
 }
@@ -277,6 +286,7 @@ struct Found<'p> {
     offload_allowed: Option<&'p str>,
     processing: Option<&'p str>,
     unknown: Vec<&'p str>,
+    more_unknown: usize,
 }
 
 struct Faults<'k> {
@@ -307,7 +317,7 @@ impl Faults<'_> {
     fn add(&mut self, key: String, value: Option<&str>, allowed: &'static str) {
         self.list.push(SloFault {
             key,
-            value: value.map(str::to_owned),
+            value: value.map(|value| excerpt(value, LONGEST_NAME)),
             allowed,
         });
     }
@@ -363,6 +373,7 @@ mod tests {
                 class_known: true,
                 faults: vec![],
                 unknown_keys: vec![],
+                more_unknown_keys: 0,
             }
         );
     }
@@ -436,7 +447,9 @@ mod tests {
     #[test]
     fn misspelt_keys_are_named() {
         let (_, intent) = read(&[("class", "batch"), ("deadlineMS", "5")], None);
-        assert_eq!(intent.unwrap().unknown_keys, ["slo.example.io/deadlineMS"]);
+        let intent = intent.unwrap();
+        assert_eq!(intent.unknown_keys, ["slo.example.io/deadlineMS"]);
+        assert_eq!(intent.more_unknown_keys, 0);
         let many: Vec<String> = (0..1_000).map(|i| format!("x{i}")).collect();
         let many: Vec<_> = many
             .iter()

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::config::{Config, OnNoCapacity};
+use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::model::node::Node;
 use crate::model::site::SiteKind;
 use crate::model::slo::{Intent, Slo};
@@ -321,6 +322,7 @@ impl<'s> Case<'_, 's> {
     /// What keeps the pod from the sites that its own constraints leave, or that they leave none.
     fn why_no_site_matches(&self) -> Option<String> {
         let constraints = &self.workload.constraints;
+        let shown = |constraints| excerpt(constraints, LONGEST_NAME);
         let clouds = self.clouds().filter(|cloud| cloud.allowed);
         let refusals: Vec<_> = clouds
             .flat_map(|cloud| &cloud.refusals)
@@ -330,13 +332,14 @@ impl<'s> Case<'_, 's> {
         let ties = ties.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         let cause = match (refusals.is_empty(), &*ties) {
             (true, _) if constraints.is_empty() => return None,
-            (true, _) => return Some(format!("not placed: no site for {constraints}")),
+            (true, _) => return Some(format!("not placed: no site for {}", shown(constraints))),
             (false, "") if !self.config.enable_offload => "offload is disabled",
             (false, "") => "offload is not allowed",
             (false, ties) => ties,
         };
         Some(format!(
-            "not placed: cannot leave the edge ({cause}), and no edge node for {constraints}"
+            "not placed: cannot leave the edge ({cause}), and no edge node for {}",
+            shown(constraints)
         ))
     }
 

@@ -107,6 +107,10 @@ pub fn decide_among<'s>(
             .iter()
             .map(|key| format!("{key} is not an annotation that edgeward reads")),
     );
+    if intent.more_unknown_keys > 0 {
+        let (more, prefix) = (intent.more_unknown_keys, &config.keys.slo_prefix);
+        warnings.push(format!("{more} more annotations {prefix}… are not read by edgeward"));
+    }
     // A pod that exists cannot be refused any more.
     let may_deny = config.invalid_slo == InvalidSlo::Deny && workload.held.is_none();
     if may_deny && !intent.faults.is_empty() {

@@ -95,6 +95,8 @@ words! {
         Reinvocation = "passthrough_reinvocation",
         /// Not the creation of a pod, or not a pod that can be read.
         NotAPodCreate = "passthrough_not_a_pod_create",
+        /// Has more in its lists and maps than is read of a pod.
+        TooLarge = "passthrough_too_large",
         /// No view of the fleet yet.
         NotReady = "passthrough_not_ready",
         /// The decision would have come too late.

@@ -11,6 +11,8 @@ use std::fmt;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
+use crate::excerpt::excerpt;
+
 /// How many list elements and map entries are taken of a pod, and as many of its status: more than any that runs has in the
 /// fields that are read. What is made of them takes a few MiB at most.
 pub const LIMIT: usize = 10_000;
@@ -28,7 +30,10 @@ pub enum Error {
 
 /// Reads a document of which at most `limit` list elements and map entries are taken, borrowing from it. Ends at the first
 /// one more.
-pub(crate) fn from_str<'de, T: Deserialize<'de>>(json: &'de str, limit: usize) -> Result<T, Error> {
+///
+/// # Errors
+/// Of both kinds; a fault that quotes a text shows the beginning of a long one.
+pub fn from_str<'de, T: Deserialize<'de>>(json: &'de str, limit: usize) -> Result<T, Error> {
     let counter = Counter {
         limit,
         taken: Cell::new(0),
@@ -170,6 +175,26 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Counted<'_, A> {
     }
 }
 
+/// What is wrong with a text, as far as a message shows it. The fault quotes the text, with six bytes for some characters of
+/// one.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Fault(String);
+
+impl Fault {
+    const SHOWN: usize = 512;
+
+    fn told<E: de::Error>(self) -> E {
+        E::custom(self)
+    }
+}
+
+impl de::Error for Fault {
+    fn custom<T: fmt::Display>(fault: T) -> Self {
+        Self(excerpt(fault, Self::SHOWN))
+    }
+}
+
 /// Hands a plain value on.
 macro_rules! forward_visits {
     ($($visit:ident: $type:ty),* $(,)?) => {$(
@@ -194,9 +219,18 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Counted<'_, V> {
         visit_u64: u64,
         visit_u128: u128,
         visit_f64: f64,
-        visit_str: &str,
-        visit_borrowed_str: &'de str,
-        visit_string: String,
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<V::Value, E> {
+        self.inner.visit_str(text).map_err(Fault::told)
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<V::Value, E> {
+        self.inner.visit_borrowed_str(text).map_err(Fault::told)
+    }
+
+    fn visit_string<E: de::Error>(self, text: String) -> Result<V::Value, E> {
+        self.inner.visit_string(text).map_err(Fault::told)
     }
 
     fn visit_none<E: de::Error>(self) -> Result<V::Value, E> {
@@ -300,5 +334,17 @@ mod tests {
             };
             assert_eq!(counted.to_string(), plain, "{json}");
         }
+    }
+
+    #[test]
+    fn a_fault_of_a_long_text_is_short() {
+        let json = format!(r#"{{"map": {{"a": ["{}"]}}}}"#, "\u{7f}".repeat(100_000));
+        let Err(Error::Json(fault)) = read(&json, 10) else {
+            panic!("it was read");
+        };
+        let told = fault.to_string();
+        assert!(told.starts_with(r#"invalid type: string "\u{7f}\u{7f}"#), "{told}");
+        assert!(told.contains("… at line 1 column "), "{told}");
+        assert!(told.len() < 600, "{told}");
     }
 }

@@ -1,0 +1,199 @@
+//! What a server takes of memory while clients send it such bodies all at once.
+
+use std::cmp::Reverse;
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use futures::future::join_all;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Barrier;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::{Hostile, PARTS, ordinary};
+use crate::process::memory_kib;
+use crate::wait::BOUND;
+
+/// What makes glibc's allocator give memory back like that of the image's program, which is musl's: no arena for each thread, and
+/// large blocks by themselves.
+pub const GIVES_BACK: [(&str, &str); 3] = [
+    ("MALLOC_ARENA_MAX", "1"),
+    ("MALLOC_MMAP_THRESHOLD_", "131072"),
+    ("MALLOC_TRIM_THRESHOLD_", "131072"),
+];
+
+/// What no mix of bodies may exceed, in KiB: what the container has, less what the pods of a cluster may take.
+pub const MOST_KIB: u64 = 192 * 1024;
+
+/// As many connections as the port takes, but a few.
+const CONNECTIONS: usize = 760;
+
+/// How many of them send the review of an ordinary pod.
+const ORDINARY: usize = 100;
+
+/// How many bytes a field of each head has, nearly as many as are taken.
+const HEAD: usize = 15_000;
+
+/// How many kinds of hostile bodies are sent at once.
+const WORST: usize = 5;
+
+/// A server, its process, and clients that trust it.
+#[derive(Clone)]
+pub struct Target {
+    address: SocketAddr,
+    pid: u32,
+    connector: TlsConnector,
+}
+
+/// What it takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The largest body, in bytes.
+    pub body: usize,
+    /// The largest one that is taken whatever others send.
+    pub ordinary: usize,
+}
+
+/// What it had resident, in KiB.
+#[derive(Debug, Clone, Copy)]
+pub struct Resident {
+    /// At first.
+    pub before: u64,
+    /// At most.
+    pub most: u64,
+}
+
+/// Tries every part by itself and the mixtures of these seeds, few at a time; then the worst of all at once, on as many connections as
+/// there are, three times. Prints what each took. Fails where the review of an ordinary pod is not answered meanwhile.
+pub async fn press(target: &Target, limits: Limits, seeds: std::ops::Range<u64>) -> Result<Resident> {
+    let before = memory_kib(target.pid, "VmRSS")?;
+    let parts = PARTS.iter().copied().map(Hostile::Of);
+    let tried: Vec<Hostile> = parts.chain(seeds.map(Hostile::Mixture)).collect();
+    let (large, of_large) = worst(target, "large", &tried, 2, limits.body).await?;
+    let (small, of_small) = worst(target, "ordinary", &tried, 32, limits.ordinary).await?;
+
+    target.forget_peak()?;
+    let ordinary = Arc::new(ordinary());
+    let mut bodies = vec![ordinary; ORDINARY];
+    bodies.extend(large.iter().map(|worst| Arc::new(worst.body(limits.body))));
+    let small: Vec<_> = small
+        .iter()
+        .map(|worst| Arc::new(worst.body(limits.ordinary)))
+        .collect();
+    bodies.extend(small.iter().cycle().take(CONNECTIONS - bodies.len()).cloned());
+    for _ in 0..3 {
+        let answers = target.together(&bodies).await?;
+        let answered = answers[..ORDINARY].iter().filter(|&&status| status == 200).count();
+        ensure!(
+            answered == ORDINARY,
+            "{answered} of {ORDINARY} ordinary ones were answered"
+        );
+    }
+    let together = memory_kib(target.pid, "VmHWM")?;
+    let most = together.max(of_large).max(of_small);
+    println!("memory: KiB resident before: {before}, all at once: {together}, at most: {most}");
+    Ok(Resident { before, most })
+}
+
+/// Those that took most, and the most resident in KiB.
+async fn worst(
+    target: &Target,
+    size: &str,
+    tried: &[Hostile],
+    at_once: usize,
+    bytes: usize,
+) -> Result<(Vec<Hostile>, u64)> {
+    let mut found = Vec::new();
+    for &hostile in tried {
+        target.forget_peak()?;
+        let before = memory_kib(target.pid, "VmRSS")?;
+        let body = Arc::new(hostile.body(bytes));
+        target.together(&vec![body; at_once]).await?;
+        let most = memory_kib(target.pid, "VmHWM")?;
+        found.push((most.saturating_sub(before), most, hostile));
+    }
+    found.sort_by_key(|(more, ..)| Reverse(*more));
+    println!("memory: | {at_once} {size} bodies of | MiB more | MiB at most |");
+    for (more, most, hostile) in found.iter().take(20) {
+        println!("memory: | {} | {} | {} |", hostile.name(), more / 1024, most / 1024);
+    }
+    let most = found.iter().map(|(_, most, _)| *most).max().unwrap_or_default();
+    let worst = found.into_iter().map(|(.., hostile)| hostile).take(WORST);
+    Ok((worst.collect(), most))
+}
+
+impl Target {
+    /// `ca` is PEM.
+    pub fn new(address: SocketAddr, ca: &str, pid: u32) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(ca.as_bytes())?)?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self {
+            address,
+            pid,
+            connector: TlsConnector::from(Arc::new(config)),
+        })
+    }
+
+    /// Begins a new peak of what is resident.
+    fn forget_peak(&self) -> Result<()> {
+        Ok(fs::write(format!("/proc/{}/clear_refs", self.pid), "5")?)
+    }
+
+    /// Sends each of these on a connection of its own, the last byte of each when the others are there but for theirs. Returns the
+    /// status of each answer, 0 where there was none.
+    async fn together(&self, bodies: &[Arc<Vec<u8>>]) -> Result<Vec<u16>> {
+        let all = Arc::new(Barrier::new(bodies.len()));
+        let clients = bodies.iter().map(|body| {
+            let (target, body, all) = (self.clone(), Arc::clone(body), Arc::clone(&all));
+            tokio::spawn(async move {
+                let begun = target.begin(&body).await;
+                all.wait().await;
+                match begun {
+                    Ok(stream) => end(stream, &body).await.unwrap_or(0),
+                    Err(_) => 0,
+                }
+            })
+        });
+        let answers = tokio::time::timeout(BOUND, join_all(clients))
+            .await
+            .context("no answer")?;
+        Ok(answers.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    async fn begin(&self, body: &[u8]) -> Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(self.address).await?;
+        let mut stream = self
+            .connector
+            .connect(ServerName::try_from("localhost")?, stream)
+            .await?;
+        let head = format!(
+            "POST /mutate?timeout=30s HTTP/1.1\r\nhost: x\r\nx: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "x".repeat(HEAD),
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(&body[..body.len() - 1]).await?;
+        stream.flush().await?;
+        Ok(stream)
+    }
+}
+
+async fn end(mut stream: TlsStream<TcpStream>, body: &[u8]) -> Result<u16> {
+    stream.write_all(&body[body.len() - 1..]).await?;
+    stream.flush().await?;
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await?;
+    let status = str::from_utf8(&answer)?.strip_prefix("HTTP/1.1 ");
+    Ok(status.context("no HTTP")?.parse()?)
+}

@@ -1,0 +1,28 @@
+//! Bodies of which as much as possible is made when they are read.
+
+use anyhow::{Result, ensure};
+use edgeward::admission::{BODY_LIMIT, ORDINARY_BODY};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::hostile_bodies::pressure::{Limits, MOST_KIB, press};
+use edgeward_harness::tables::Table;
+use serde_json::json;
+
+/// How many mixtures are tried.
+const SEEDS: u64 = 300;
+
+/// The search of `no_mix_of_bodies_takes_a_replica_over_192_mib`, but wider.
+pub(crate) fn hostile_bodies(fixture: &Fixture<'_>) -> Result<()> {
+    let node = json!({"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}});
+    let fleet = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": [node]});
+    let edgeward = fixture.edgeward(&fleet)?;
+    let limits = Limits {
+        body: BODY_LIMIT,
+        ordinary: ORDINARY_BODY,
+    };
+    let resident = fixture.runtime.block_on(press(&edgeward.target()?, limits, 0..SEEDS))?;
+    let [before, most] = [resident.before, resident.most].map(|kib| kib / 1024);
+    Table::HostileBodies.row("MiB resident before", &[&before]);
+    Table::HostileBodies.row("at most", &[&most]);
+    ensure!(resident.most <= MOST_KIB, "{resident:?}");
+    Ok(())
+}
