@@ -12,9 +12,13 @@ demo:
 test *args:
     cargo xtask test {{args}}
 
-# The long tests on a control plane alone, which `test` leaves out: `just soak load`.
+# The fuzz targets, and the long tests on a control plane, which `test` leaves out: `just soak load`.
 soak *args:
     cargo xtask soak {{args}}
+
+# The fuzz targets alone, a minute each: `just fuzz review`.
+fuzz *args:
+    cargo xtask fuzz {{args}}
 
 # Formatting, lints, also of the pure core alone, documentation, dependencies; runs no test.
 check:

@@ -14,7 +14,10 @@ use std::time::Duration;
 use edgeward_core::cluster::telemetry::Telemetry;
 use edgeward_core::config::{Config, Prometheus, Query};
 use edgeward_core::engine::Change;
+use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::units::Micros;
+use http::StatusCode;
+use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
@@ -22,10 +25,9 @@ use crate::platform::clock::Clock;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
 use client::Connection;
-use outcome::Failure;
-use reading::Reading;
 
-pub use outcome::Outcome;
+pub use outcome::{Failure, Outcome};
+pub use reading::Reading;
 
 /// When a connection whose files were unusable is tried again.
 const REOPEN: Duration = Duration::from_secs(15);
@@ -157,7 +159,7 @@ impl QueryRunner {
         let answer = answer::ask(&client, query).await;
         let received = self.clock.now();
         let (readings, faults) = match answer {
-            Ok(series) => reading::read(query, &series, &self.config.sites, received.wall),
+            Ok((status, body)) => read(query, status, &body, &self.config.sites, received.wall),
             Err(failure) => (vec![], Err(failure)),
         };
         if let Some(youngest) = readings.iter().map(|reading| reading.age).min() {
@@ -171,6 +173,20 @@ impl QueryRunner {
             }
         });
         faults
+    }
+}
+
+/// Reads what can be used of an answer that came at `received`, and names the first thing that cannot.
+pub fn read(
+    query: &Query,
+    status: StatusCode,
+    body: &[u8],
+    sites: &[Arc<SiteDefinition>],
+    received: Timestamp,
+) -> (Vec<Reading>, Result<(), Failure>) {
+    match answer::interpret(status, body) {
+        Ok(series) => reading::read(query, &series, sites, received),
+        Err(failure) => (vec![], Err(failure)),
     }
 }
 

@@ -12,6 +12,7 @@ mod custom_resources;
 mod debug;
 mod deployment;
 mod documentation;
+mod fuzz;
 mod golden;
 mod logs;
 mod manifests;

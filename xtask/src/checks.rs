@@ -11,6 +11,9 @@ use crate::suite::SOAK;
 
 const CARGO_DENY: &str = "0.20.2";
 
+/// The manifest of the fuzz targets, a workspace of their own.
+const FUZZ: &str = "fuzz/Cargo.toml";
+
 /// In stages that say how long they took; the first that fails is the last.
 pub(crate) fn check() -> Result<()> {
     let mut report = Report::new();
@@ -20,7 +23,10 @@ pub(crate) fn check() -> Result<()> {
 }
 
 fn stages(report: &mut Report) -> Result<()> {
-    report.stage("fmt", || run(&mut cargo(["fmt", "--all", "--check"])))?;
+    report.stage("fmt", || {
+        run(&mut cargo(["fmt", "--all", "--check"]))?;
+        run(&mut cargo(["fmt", "--manifest-path", FUZZ, "--check"]))
+    })?;
     // It compiles nothing of ours, and the first time is itself compiled.
     let ((stage, dependencies), code) = side_by_side(|| timed("deny", dependencies), || code(report));
     report.add([stage]);
@@ -69,9 +75,14 @@ fn core_is_pure() -> Result<()> {
     Ok(())
 }
 
+/// Also those of the fuzz targets, whose lock file must be as complete.
 fn dependencies() -> Result<()> {
-    let mut deny = Command::new(cargo_tools::obtain("cargo-deny", CARGO_DENY)?);
-    deny.args(["--locked", "check", "bans", "licenses", "sources"])
-        .current_dir(workspace());
-    run_beside("deny", deny)
+    let program = cargo_tools::obtain("cargo-deny", CARGO_DENY)?;
+    ["Cargo.toml", FUZZ].into_iter().try_for_each(|manifest| {
+        let mut deny = Command::new(&program);
+        deny.args(["--locked", "--manifest-path", manifest])
+            .args(["check", "bans", "licenses", "sources"])
+            .current_dir(workspace());
+        run_beside("deny", deny)
+    })
 }

@@ -8,6 +8,7 @@ mod cargo_tools;
 mod cert_manager;
 mod checks;
 mod control_plane;
+mod fuzz;
 mod go;
 mod helm;
 mod prometheus;
@@ -36,7 +37,10 @@ Commands:
                    included; says how long each stage and each long test took
   test ARGS        some: `cargo test --workspace --locked ARGS`
   test core [NAME] the unit tests of edgeward-core alone
-  soak [NAME]      the long tests on a control plane alone, which `test` leaves out
+  soak [NAME]      the fuzz targets for a minute each, and the long tests on a control plane, all of which `test` leaves out;
+                   `soak fuzz [TARGET...]`: the former alone
+  fuzz [TARGET...] the fuzz targets, all or some, a minute each; --seconds 3600: for so long. With --merge they are not run:
+                   inputs of earlier runs that reach something new are taken into the corpus of the repository
   wan [NAME]       the tests over an emulated WAN alone; they need network namespaces and /dev/net/tun
   check            formatting, lints, documentation, dependencies, also of the core; runs no test
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
     let outcome = match (command.as_deref(), rest.as_slice()) {
         (Some("test"), args) => suite::test(args),
         (Some("soak"), filters) => suite::soak(filters),
+        (Some("fuzz"), args) => fuzz::fuzz(args),
         (Some("wan"), filters) => suite::wan(filters),
         (Some("check"), []) => checks::check(),
         (Some("control-plane"), []) => control_plane::obtain().map(|dir| println!("{}", dir.display())),

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::fuzz;
 use crate::report::{Report, Stage, timed};
 use crate::shell::{cargo, follow, run, side_by_side};
 use crate::targets::{self, Target};
@@ -32,10 +33,14 @@ pub(crate) fn test(args: &[String]) -> Result<()> {
     result
 }
 
-/// The long tests on a control plane alone, which nothing else runs.
+/// What nothing else runs: `fuzz [TARGET...]`, the fuzz targets, or the long tests on a control plane of these names. Nothing: both.
 pub(crate) fn soak(filters: &[String]) -> Result<()> {
     let mut report = Report::new();
-    let result = long_tests(&mut report, filters);
+    let result = match filters {
+        [] => fuzz::targets(&mut report, &[], fuzz::SECONDS).and_then(|()| long_tests(&mut report, &[])),
+        [name, targets @ ..] if name == "fuzz" => fuzz::targets(&mut report, targets, fuzz::SECONDS),
+        filters => long_tests(&mut report, filters),
+    };
     println!("{report}");
     result
 }

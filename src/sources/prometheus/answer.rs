@@ -1,4 +1,4 @@
-//! From a question to the series of its answer.
+//! From a question to its answer, and to the series in it.
 
 use anyhow::Context as _;
 use edgeward_core::config::Query;
@@ -28,17 +28,16 @@ enum Answer {
 
 /// Asks once. By GET: in most clusters that takes the least rights. The server is told how long we wait, so that it does
 /// not go on after that.
-pub(super) async fn ask(client: &Client, query: &Query) -> Result<Vec<InstantVector>, Failure> {
+pub(super) async fn ask(client: &Client, query: &Query) -> Result<(StatusCode, Vec<u8>), Failure> {
     let timeout = crate::sources::prometheus::duration(query.timeout);
     let exchange = tokio::time::timeout(timeout, exchange(client, query, timeout.as_millis()));
-    let (status, body) = exchange
+    exchange
         .await
         .map_err(|_| Failure::new(Outcome::Timeout, format_args!("no answer in {} ms", query.timeout)))?
         .map_err(|error| match error.downcast::<TooLong>() {
             Ok(error) => Failure::new(Outcome::Malformed, error),
             Err(error) => Failure::new(Outcome::Unreachable, error.root_cause()),
-        })?;
-    interpret(status, &body)
+        })
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +58,7 @@ async fn exchange(client: &Client, query: &Query, timeout_ms: u128) -> anyhow::R
 }
 
 /// The series of an answer, or what speaks against it.
-fn interpret(status: StatusCode, body: &[u8]) -> Result<Vec<InstantVector>, Failure> {
+pub(super) fn interpret(status: StatusCode, body: &[u8]) -> Result<Vec<InstantVector>, Failure> {
     let answer = serde_json::from_slice(body);
     if !status.is_success() {
         let (is_timeout, message) = match answer {

@@ -38,9 +38,11 @@ words! {
 
 /// An outcome that is not `Ok`, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
-    pub(super) outcome: Outcome,
-    pub(super) detail: String,
+pub struct Failure {
+    /// What it is.
+    pub outcome: Outcome,
+    /// What was said or found, cut off where it is long.
+    pub detail: String,
 }
 
 impl Failure {

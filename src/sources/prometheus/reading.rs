@@ -14,9 +14,11 @@ use crate::sources::prometheus::outcome::{Failure, Outcome};
 
 /// A measurement, and how old it was when it came.
 #[derive(Debug, PartialEq)]
-pub(super) struct Reading {
-    pub(super) measurement: Measurement,
-    pub(super) age: Micros,
+pub struct Reading {
+    /// What was measured.
+    pub measurement: Measurement,
+    /// How old it was.
+    pub age: Micros,
 }
 
 /// What a series is about. Nothing for a query whose answer is one number.

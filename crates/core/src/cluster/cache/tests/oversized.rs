@@ -157,12 +157,17 @@ proptest! {
             prop_assert!(!placement.is_oversized);
         }
     }
+}
+
+proptest! {
+    // Each case reads two hundred large pods.
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn oversized_pods_of_others_that_were_refused_change_no_verdict(
         pods in prop::collection::vec(testkit::pod(), 4),
         used in 0_u32..5_000,
-        hostile in prop::collection::vec((0_u32..4_000, any::<bool>(), 400_usize..3_000), 8),
+        hostile in prop::collection::vec((0_u32..4_000, any::<bool>(), 100_usize..400), 8),
     ) {
         let config = Config::default();
         let verdicts = |with_hostile: bool| {
