@@ -33,6 +33,8 @@ pub struct Processing {
 struct Site {
     classes: PerClass<Mean>,
     controllers: ByController<OfController>,
+    /// Namespace and uid of each of them, by its last observation.
+    by_age: BTreeMap<u64, (Box<str>, Box<str>)>,
     /// What [`Processing::by_controller`] last answered, and for how many observations; `None` once it is outdated.
     answer: Option<(u32, Arc<ByController<Micros>>)>,
 }
@@ -70,7 +72,7 @@ impl Mean {
 
 impl Processing {
     /// Folds in one pod that finished after `duration` at `site`. `controller` is the uid of its controller in
-    /// `namespace`. Cost: a few searches; for a controller that was not seen before a pass over those of the site.
+    /// `namespace`. Cost: a few searches.
     pub fn observe(&mut self, site: &str, class: Class, namespace: &str, controller: Option<&str>, duration: Micros) {
         self.observations += 1;
         if !self.sites.contains_key(site) {
@@ -83,9 +85,13 @@ impl Processing {
                 known.make_room();
             }
             let of = known.controllers.entry(namespace, uid).or_default();
+            let before = of.mean;
             of.mean.observe(duration);
+            known.by_age.remove(&of.last);
             of.last = self.observations;
-            known.answer = None;
+            known.by_age.insert(of.last, (namespace.into(), uid.into()));
+            let changes = |(min, _): &mut (u32, _)| before.after(*min) != of.mean.after(*min);
+            known.answer.take_if(changes);
         }
     }
 
@@ -96,8 +102,8 @@ impl Processing {
         PerClass(classes.0.map(|mean| mean.after(min)))
     }
 
-    /// The same per controller, to be shared with snapshots. Cost: nothing while no controller was observed at
-    /// the site since the last call, else a pass over its controllers.
+    /// The same per controller, to be shared with snapshots. Cost: nothing while it is the same as at the last call, else a pass
+    /// over the controllers of the site.
     pub fn by_controller(&mut self, site: &str, min: u32) -> Arc<ByController<Micros>> {
         let Some(site) = self.sites.get_mut(site) else {
             return Arc::default();
@@ -121,12 +127,12 @@ impl Processing {
 
 impl Site {
     fn make_room(&mut self) {
-        if self.controllers.iter().count() < MAX_CONTROLLERS {
+        if self.by_age.len() < MAX_CONTROLLERS {
             return;
         }
-        let oldest = self.controllers.iter().min_by_key(|(.., of)| of.last);
-        let oldest = oldest.map(|(namespace, uid, _)| (namespace.to_owned(), uid.to_owned()));
-        if let Some((namespace, uid)) = oldest {
+        if let Some((_, (namespace, uid))) = self.by_age.pop_first() {
+            let is_in = |(_, answer): &mut (u32, Arc<ByController<Micros>>)| answer.get(&namespace, &uid).is_some();
+            self.answer.take_if(is_in);
             self.controllers.remove(&namespace, &uid);
         }
     }
@@ -172,6 +178,19 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &processing.by_controller("edge", 1)));
         processing.observe("edge", Class::Batch, "shop", Some("job"), S(20));
         assert_eq!(processing.by_controller("edge", 1).get("shop", "job"), Some(&S(15)));
+    }
+
+    #[test]
+    fn an_answer_is_shared_while_nothing_in_it_changes() {
+        let mut processing = observed(&[S(10), S(10)]);
+        let first = processing.by_controller("edge", 2);
+        processing.observe("edge", Class::Batch, "shop", Some("once"), S(90));
+        processing.observe("edge", Class::Batch, "shop", Some("job"), S(10));
+        assert!(Arc::ptr_eq(&first, &processing.by_controller("edge", 2)));
+        for i in 0..MAX_CONTROLLERS {
+            processing.observe("edge", Class::Batch, "shop", Some(&i.to_string()), S(5));
+        }
+        assert!(processing.by_controller("edge", 2).is_empty(), "forgotten");
     }
 
     #[test]

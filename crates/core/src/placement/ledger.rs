@@ -113,14 +113,13 @@ struct Entry {
 }
 
 impl Entry {
+    fn is_of(&self, namespace: &str) -> bool {
+        self.reservation.owner.namespace() == namespace
+    }
+
     /// Whether it is one of those in [`Ledger::shares`].
     fn is_in_shares(&self) -> bool {
         self.shown_in.is_none() && !self.is_beyond_share && self.reservation.releases.is_none()
-    }
-
-    /// Whether it takes from what a pod of this namespace finds.
-    fn counts_for(&self, namespace: &str) -> bool {
-        !self.is_beyond_share || self.shown_in.is_some() || self.reservation.owner.namespace() == namespace
     }
 
     /// Whether it is this one, unconfirmed.
@@ -310,8 +309,10 @@ impl Ledger {
     /// has confirmed, once for every replica, if it is of the same namespace or within the share of its own; and, once, what that
     /// snapshot does not show yet. Cost: a search if anything is reserved at all.
     pub fn charges<'l>(&'l self, node: NodeId, revision: u64, namespace: &'l str) -> impl Iterator<Item = Charge<'l>> {
-        let entries = self.nodes.get(&node).into_iter().flatten();
-        entries.filter_map(move |entry| self.charge(entry, revision, namespace))
+        let entries = self.nodes.get(&node).map_or(&[][..], Vec::as_slice);
+        entries
+            .iter()
+            .filter_map(move |entry| self.charge(entry, revision, namespace))
     }
 
     /// The same on all nodes of a site, together. Cost: a pass over the open reservations.
@@ -376,10 +377,8 @@ impl Ledger {
     }
 
     fn charge<'l>(&self, entry: &'l Entry, revision: u64, namespace: &str) -> Option<Charge<'l>> {
-        if !entry.counts_for(namespace) {
-            return None;
-        }
         let times = match entry.shown_in {
+            None if entry.is_beyond_share && !entry.is_of(namespace) => return None,
             // Whoever else could reserve the room counts the claim of the pod, as long as it sees it held.
             None if entry.reservation.releases.is_some() => 1,
             None => self.replicas,

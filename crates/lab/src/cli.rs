@@ -1,0 +1,150 @@
+//! The command line.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Parser, Subcommand, ValueEnum};
+use edgeward_core::document::Faults;
+use edgeward_lab::experiment::{Plan, carry_out};
+use edgeward_lab::policy::Policy;
+use edgeward_lab::{report, scenario};
+use serde_json::Value;
+
+/// Simulates edgeward: the production engine in virtual time
+#[derive(Debug, Parser)]
+#[command(name = "edgeward-lab", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs a scenario under several policies and compares what comes of it
+    Simulate(Simulate),
+}
+
+#[derive(Debug, clap::Args)]
+struct Simulate {
+    /// The scenario, in YAML
+    scenario: PathBuf,
+    /// How many seeds to run, from 1 on; as the scenario says without it
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    seeds: Option<u64>,
+    /// Only this seed
+    #[arg(long, conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// Only these policies, separated by commas
+    #[arg(long, value_delimiter = ',', value_parser = Policy::parse)]
+    policies: Vec<Policy>,
+    /// How many runs at once; as many as there are cores without it
+    #[arg(long)]
+    threads: Option<usize>,
+    /// What is printed
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    /// Write a page with plots to this file as well
+    #[arg(long)]
+    html: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+/// Runs the command of this process's arguments.
+pub(crate) fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Simulate(simulate) => simulate.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            note(&format!("error: {error:#}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn note(text: &str) {
+    // Without a standard error nobody waits for it.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+impl Simulate {
+    fn run(self) -> Result<()> {
+        let scenario = read(&self.scenario)?;
+        let seeds = match self.seed {
+            Some(seed) => vec![seed],
+            None => (1..=self.seeds.unwrap_or(scenario.seeds)).collect(),
+        };
+        let plan = Plan {
+            policies: match self.policies.is_empty() {
+                true => Policy::ALL.to_vec(),
+                false => self.policies,
+            },
+            seeds,
+            threads: self
+                .threads
+                .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        // The second time it ends the process, as if nobody had asked for the first.
+        signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
+        let is_terminal = std::io::stderr().is_terminal();
+        let progress = |done: usize, all: usize| {
+            if is_terminal {
+                let filled = 30 * done / all;
+                let end = if done == all { "\n" } else { "" };
+                note(&format!("\r[{:<30}] {done} of {all} runs{end}", "#".repeat(filled)));
+            }
+        };
+        progress(0, plan.seeds.len() * plan.policies.len());
+        let results = match carry_out(&scenario, &plan, &stop, progress) {
+            Ok(results) => results,
+            Err(error) => bail!("the simulation is wrong: {error}"),
+        };
+        if results.is_incomplete {
+            note("\nended early: what follows is of the runs that were over\n");
+        }
+        if results.runs.is_empty() {
+            bail!("no run was over");
+        }
+        let text = match self.output {
+            Output::Table => report::table(&scenario, &results),
+            Output::Json => format!("{:#}\n", report::json(&scenario, &results)),
+        };
+        if let Some(path) = &self.html {
+            let page = report::page(&scenario, &results);
+            std::fs::write(path, page).with_context(|| path.display().to_string())?;
+        }
+        let mut out = std::io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            written => Ok(written?),
+        }
+    }
+}
+
+/// The scenario of a file; traces that it names are beside it.
+fn read(path: &Path) -> Result<scenario::Scenario> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| shown.to_string())?;
+    // The parser's budget defends against hostile authors; this is a file of whoever runs the command.
+    let options = serde_saphyr::options! { budget: None };
+    let document: Value =
+        serde_saphyr::from_str_with_options(&text, options).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let load = |name: &str| std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
+    scenario::read(&document, &load).map_err(|Faults(faults)| {
+        let list = faults.iter().map(|fault| format!("\n  {fault}")).collect::<String>();
+        anyhow::anyhow!("{shown}:{list}")
+    })
+}

@@ -1,0 +1,173 @@
+//! Policies side by side, seed by seed.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use edgeward_core::model::slo::{Class, PerClass};
+
+use crate::load::Load;
+use crate::outcome::{Attained, Outcome, Pods, Tick};
+use crate::policy::Policy;
+use crate::run::{paths, run};
+use crate::scenario::Scenario;
+use crate::statistics::quantile;
+use crate::units::{Units, relaxed};
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Policies, in the order of the report.
+    pub policies: Vec<Policy>,
+    /// Seeds.
+    pub seeds: Vec<u64>,
+    /// How many runs at once.
+    pub threads: usize,
+}
+
+/// What came of an experiment, as far as it went.
+#[derive(Debug, Default)]
+pub struct Results {
+    /// Of each policy the runs that are over, by seed.
+    pub runs: BTreeMap<Policy, BTreeMap<u64, RunResult>>,
+    /// The bound `relaxed` of each seed of which a run is over.
+    pub relaxed: BTreeMap<u64, PerClass<Attained>>,
+    /// Whether it was ended before all runs were over.
+    pub is_incomplete: bool,
+}
+
+/// An [`Outcome`], reduced to what reports show.
+#[derive(Debug, Clone)]
+pub struct RunResult {
+    /// As [`Outcome::attainment`].
+    pub attainment: PerClass<Attained>,
+    /// As [`Outcome::cloud_fraction`].
+    pub cloud_fraction: Option<f64>,
+    /// As [`Outcome::cost`].
+    pub cost: f64,
+    /// As [`Outcome::edge_utilisation`].
+    pub edge_utilisation: f64,
+    /// Pods that were held.
+    pub held: u64,
+    /// How long each of them was, on average, in seconds.
+    pub held_seconds: f64,
+    /// Pods that were Unschedulable.
+    pub unschedulable: u64,
+    /// How long each of them was, on average, in seconds.
+    pub unschedulable_seconds: f64,
+    /// From 0 % to 100 %, how long it took a pod to get its node, in seconds.
+    pub wait_percentiles: Vec<f64>,
+    /// As [`Outcome::reasons`].
+    pub reasons: BTreeMap<&'static str, u64>,
+    /// As [`Outcome::decisions`].
+    pub decisions: u64,
+    /// As [`Outcome::preempted`].
+    pub preempted: u64,
+    /// As [`Outcome::pods`].
+    pub pods: Pods,
+    /// As [`Outcome::timeline`].
+    pub timeline: Vec<Tick>,
+}
+
+impl RunResult {
+    fn new(outcome: Outcome) -> Self {
+        let cloud_fraction = outcome.cloud_fraction();
+        let mean = |sum: f64, count: u64| if count == 0 { 0.0 } else { sum / count as f64 };
+        let mut waits = outcome.waits;
+        waits.sort_unstable_by(f64::total_cmp);
+        Self {
+            attainment: outcome.attainment,
+            cloud_fraction,
+            cost: outcome.cost,
+            edge_utilisation: outcome.edge_utilisation,
+            held: outcome.held,
+            held_seconds: mean(outcome.held_seconds.iter().sum(), outcome.held),
+            unschedulable: outcome.unschedulable,
+            unschedulable_seconds: mean(outcome.unschedulable_seconds, outcome.unschedulable),
+            wait_percentiles: (0..=100)
+                .map(|percent| quantile(&waits, f64::from(percent) / 100.0))
+                .collect(),
+            reasons: outcome.reasons,
+            decisions: outcome.decisions,
+            preempted: outcome.preempted,
+            pods: outcome.pods,
+            timeline: outcome.timeline,
+        }
+    }
+
+    /// Of all classes together.
+    pub fn attained(&self) -> Attained {
+        all(&self.attainment)
+    }
+}
+
+/// Of all classes together.
+pub fn all(attainment: &PerClass<Attained>) -> Attained {
+    let classes = Class::ALL.into_iter().map(|class| attainment[class]);
+    classes.fold(Attained::default(), Attained::and)
+}
+
+/// How many units of each class there are, and how many of them are met.
+fn by_class(units: &Units, met: &[bool]) -> PerClass<Attained> {
+    let mut found = PerClass::<Attained>::default();
+    for ((_, class), met) in units.list.iter().zip(met) {
+        found[*class].asked += 1;
+        found[*class].met += u64::from(*met);
+    }
+    found
+}
+
+/// Runs what is planned, until all is over or it is told to `stop`, and says after each run how many are.
+///
+/// # Errors
+/// A run met what the bound `relaxed` says cannot be met: the simulation is wrong.
+pub fn carry_out(
+    scenario: &Scenario,
+    plan: &Plan,
+    stop: &AtomicBool,
+    progress: impl Fn(usize, usize) + Sync,
+) -> Result<Results, String> {
+    let all: Vec<(u64, Policy)> = plan
+        .seeds
+        .iter()
+        .flat_map(|seed| plan.policies.iter().map(move |policy| (*seed, *policy)))
+        .collect();
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let results = Mutex::new(Ok(Results::default()));
+    let work = || {
+        while let Some(&(seed, policy)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let (load, paths) = (Load::new(scenario, seed), paths(scenario, seed));
+            let Some(outcome) = run(scenario, &load, &paths, seed, policy, stop) else {
+                return;
+            };
+            let units = Units::new(scenario, &load);
+            let bound = relaxed(scenario, &load, &paths, seed, &units);
+            let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Ok(found) = &mut *results {
+                let over = outcome.units.iter().zip(&bound).position(|(met, bound)| *met && !bound);
+                if let Some(unit) = over {
+                    let unit = units.list[unit];
+                    *results = Err(format!("seed {seed}: {policy} met {unit:?}, which relaxed could not"));
+                    return;
+                }
+                found.relaxed.insert(seed, by_class(&units, &bound));
+                let runs = found.runs.entry(policy).or_default();
+                runs.insert(seed, RunResult::new(outcome));
+            }
+            drop(results);
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1, all.len());
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..plan.threads.clamp(1, all.len().max(1)) {
+            scope.spawn(work);
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+    results.is_incomplete = done.into_inner() < all.len();
+    Ok(results)
+}

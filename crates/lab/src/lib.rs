@@ -1,0 +1,17 @@
+//! The production engine in virtual time, on a cluster that is described by a scenario, beside other policies and against what
+//! was possible (docs/simulation.md).
+
+mod cluster;
+mod events;
+pub mod experiment;
+mod kube_scheduler;
+pub mod load;
+pub mod outcome;
+pub mod policy;
+pub mod random;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod statistics;
+pub mod units;
+pub mod wan;

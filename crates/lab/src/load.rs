@@ -1,0 +1,308 @@
+//! What a run is asked, whoever decides: when pods are created, how long their work takes, how many replicas a service has.
+
+use edgeward_core::units::Micros;
+
+use crate::random::{Distribution, Purpose, Stream};
+use crate::scenario::{Arrivals, Rate, Replicas, Scaling, Scenario, Workload, WorkloadKind};
+
+/// How often a HorizontalPodAutoscaler looks.
+const AUTOSCALER_PERIOD: Micros = Micros::from_secs(15);
+
+/// How far from its target it does nothing.
+const AUTOSCALER_TOLERANCE: f64 = 0.1;
+
+/// Work that is to be done once: a pod of a Job, with those in its place.
+#[derive(Debug, Clone, Copy)]
+pub struct Task {
+    /// When it is created.
+    pub at: Micros,
+    /// Its workload.
+    pub workload: usize,
+    /// Its Job, unique in the run.
+    pub job: u64,
+    /// How long its work takes at speed 1.
+    pub service: Micros,
+}
+
+/// A place of a service's replica: it is open while the service has so many replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    /// Among those of its service.
+    pub number: u32,
+    /// From when on.
+    pub open: Micros,
+    /// Until when.
+    pub close: Micros,
+}
+
+/// A service.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Its workload.
+    pub workload: usize,
+    /// How many replicas from when on.
+    pub replicas: Vec<(Micros, u32)>,
+    /// When it is rolled out again.
+    pub rollouts: Vec<Micros>,
+    /// Every time that a place is open.
+    pub slots: Vec<Slot>,
+}
+
+/// All that is asked in a run.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// In the order of their times.
+    pub tasks: Vec<Task>,
+    /// Services.
+    pub services: Vec<Service>,
+}
+
+impl Load {
+    /// What the scenario asks in the run of this seed.
+    pub fn new(scenario: &Scenario, seed: u64) -> Self {
+        let (mut tasks, mut services) = (vec![], vec![]);
+        for (number, workload) in scenario.workloads.iter().enumerate() {
+            match &workload.kind {
+                WorkloadKind::Jobs { arrivals, pods } => {
+                    let mut stream = Stream::new(seed, Purpose::Arrivals, number as u64, 0);
+                    for (count, at) in times(arrivals, &mut stream, scenario.end).into_iter().enumerate() {
+                        let job = ((number as u64) << 40) | count as u64;
+                        tasks.extend((0..*pods).map(|pod| Task {
+                            at,
+                            workload: number,
+                            job,
+                            service: service_time(workload, seed, job, pod.into()),
+                        }));
+                    }
+                }
+                WorkloadKind::Service { replicas, rollouts, .. } => {
+                    let replicas = changes(replicas, seed, number, scenario.end);
+                    let rollouts = rollouts.iter().copied().filter(|at| *at < scenario.end);
+                    services.push(Service {
+                        workload: number,
+                        slots: slots(&replicas, scenario.end),
+                        rollouts: rollouts.collect(),
+                        replicas,
+                    });
+                }
+            }
+        }
+        tasks.sort_by_key(|task| task.at);
+        Self { tasks, services }
+    }
+}
+
+/// The time of one pod's work, or of one request. Pods of one controller share a part of what makes it longer or shorter.
+pub fn service_time(workload: &Workload, seed: u64, controller: u64, number: u64) -> Micros {
+    let ms = match workload.service {
+        Distribution::Constant(ms) => ms,
+        distribution => {
+            let own = Stream::new(seed, Purpose::Service, controller, number).normal();
+            let place = match workload.correlation {
+                0.0 => own,
+                share => {
+                    let common = Stream::new(seed, Purpose::Controller, controller, 0).normal();
+                    share.sqrt() * common + (1.0 - share).sqrt() * own
+                }
+            };
+            distribution.at(place)
+        }
+    };
+    Micros((ms * 1_000.0).round().max(1.0) as u64)
+}
+
+/// When pods are created, before `end`.
+fn times(arrivals: &Arrivals, stream: &mut Stream, end: Micros) -> Vec<Micros> {
+    match arrivals {
+        Arrivals::Trace(rows) => {
+            let rows = rows.iter().take_while(|(at, _)| *at < end);
+            rows.flat_map(|(at, count)| (0..*count).map(|_| *at)).collect()
+        }
+        Arrivals::Poisson(rate) => {
+            let bursts = bursts(rate, stream, end);
+            let most = match rate {
+                Rate::Constant(rate) => *rate,
+                Rate::Bursty(between, within, ..) => between.max(*within),
+                Rate::Diurnal(mean, amplitude, ..) => mean * (1.0 + amplitude),
+                Rate::Steps(steps) => steps.iter().map(|(_, rate)| *rate).fold(0.0, f64::max),
+            };
+            let mut found = vec![];
+            if most <= 0.0 {
+                return found;
+            }
+            let mut at = 0.0;
+            loop {
+                // By thinning a process of the highest rate.
+                at += stream.exponential(1e6 / most);
+                let time = Micros(at as u64);
+                if time >= end {
+                    return found;
+                }
+                if stream.unit() * most < at_time(rate, &bursts, time) {
+                    found.push(time);
+                }
+            }
+        }
+    }
+}
+
+/// From when to when a bursty rate is high.
+fn bursts(rate: &Rate, stream: &mut Stream, end: Micros) -> Vec<(Micros, Micros)> {
+    let Rate::Bursty(.., every, lasting) = rate else {
+        return vec![];
+    };
+    let mut found = vec![];
+    let mut at = 0.0;
+    while at < end.0 as f64 {
+        let from = at + stream.exponential(every.0 as f64);
+        let to = from + stream.exponential(lasting.0 as f64);
+        found.push((Micros(from as u64), Micros(to as u64)));
+        at = to;
+    }
+    found
+}
+
+fn at_time(rate: &Rate, bursts: &[(Micros, Micros)], at: Micros) -> f64 {
+    match rate {
+        Rate::Constant(rate) => *rate,
+        Rate::Bursty(between, within, ..) => {
+            let next = bursts.partition_point(|(_, to)| *to <= at);
+            let is_burst = bursts.get(next).is_some_and(|(from, _)| *from <= at);
+            if is_burst { *within } else { *between }
+        }
+        Rate::Diurnal(mean, amplitude, period, peak) => {
+            let phase = (at.0 as f64 - peak.0 as f64) / period.0 as f64 * std::f64::consts::TAU;
+            mean * (1.0 + amplitude * phase.cos())
+        }
+        Rate::Steps(steps) => {
+            let after = steps.partition_point(|(from, _)| *from <= at);
+            after.checked_sub(1).map_or(0.0, |step| steps[step].1)
+        }
+    }
+}
+
+/// How many replicas from when on.
+fn changes(replicas: &Replicas, seed: u64, workload: usize, end: Micros) -> Vec<(Micros, u32)> {
+    let Scaling {
+        demand,
+        per_replica,
+        least,
+        most,
+        stabilisation,
+    } = match replicas {
+        Replicas::Fixed(count) => return vec![(Micros(0), *count)],
+        Replicas::Scaled(scaling) => scaling,
+    };
+    let mut stream = Stream::new(seed, Purpose::Arrivals, workload as u64, 1);
+    let bursts = bursts(demand, &mut stream, end);
+    let mut found: Vec<(Micros, u32)> = vec![];
+    let mut recommended: Vec<(Micros, u32)> = vec![];
+    let mut at = Micros(0);
+    while at < end {
+        let asked = at_time(demand, &bursts, at) / per_replica;
+        let now = found.last().map(|(_, count)| *count);
+        let is_near = now.is_some_and(|now| (asked / f64::from(now.max(1)) - 1.0).abs() <= AUTOSCALER_TOLERANCE);
+        let wanted = match now {
+            Some(now) if is_near => now,
+            _ => (asked.ceil() as u32).clamp(*least, *most),
+        };
+        recommended.retain(|(then, _)| *then + *stabilisation > at);
+        recommended.push((at, wanted));
+        // It scales down no further than to the highest recommendation of late.
+        let next = recommended.iter().map(|(_, count)| *count).max().unwrap_or(wanted);
+        let next = now.map_or(wanted, |now| if wanted > now { wanted } else { next.min(now) });
+        if now != Some(next) {
+            found.push((at, next));
+        }
+        at = at + AUTOSCALER_PERIOD;
+    }
+    found
+}
+
+/// Every time that a place is open.
+fn slots(replicas: &[(Micros, u32)], end: Micros) -> Vec<Slot> {
+    let mut open: Vec<Slot> = vec![];
+    let mut found = vec![];
+    for (at, count) in replicas {
+        while open.len() > *count as usize {
+            found.extend(open.pop().map(|slot| Slot { close: *at, ..slot }));
+        }
+        while open.len() < *count as usize {
+            open.push(Slot {
+                number: open.len() as u32,
+                open: *at,
+                close: end,
+            });
+        }
+    }
+    found.extend(open);
+    found.sort_by_key(|slot| (slot.open, slot.number));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(rate: Rate, seconds: u64) -> Vec<Micros> {
+        let mut stream = Stream::new(1, Purpose::Arrivals, 0, 0);
+        times(&Arrivals::Poisson(rate), &mut stream, Micros::from_secs(seconds))
+    }
+
+    #[test]
+    fn rates_are_kept() {
+        let day = Micros::from_secs(1_000);
+        for (rate, expected) in [
+            (Rate::Constant(2.0), 20_000),
+            (Rate::Diurnal(2.0, 1.0, day, Micros(0)), 20_000),
+            (
+                Rate::Bursty(1.0, 11.0, Micros::from_secs(90), Micros::from_secs(10)),
+                20_000,
+            ),
+            (
+                Rate::Steps(vec![(Micros(0), 1.0), (Micros::from_secs(5_000), 3.0)]),
+                20_000,
+            ),
+        ] {
+            let found = count(rate.clone(), 10_000).len();
+            assert!(found.abs_diff(expected) < 1_500, "{rate:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn poisson_gaps_are_exponential() {
+        let times = count(Rate::Constant(1.0), 100_000);
+        let gaps: Vec<f64> = times
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]).0 as f64 / 1e6)
+            .collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        // Of an exponential distribution the standard deviation is the mean.
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "{mean} {variance}");
+    }
+
+    #[test]
+    fn an_autoscaler_follows_up_at_once_and_down_late() {
+        let scaling = Scaling {
+            demand: Rate::Steps(vec![
+                (Micros(0), 10.0),
+                (Micros::from_secs(60), 40.0),
+                (Micros::from_secs(120), 10.0),
+            ]),
+            per_replica: 10.0,
+            least: 1,
+            most: 3,
+            stabilisation: Micros::from_secs(300),
+        };
+        let found = changes(&Replicas::Scaled(scaling), 1, 0, Micros::from_secs(1_000));
+        let seconds = found.iter().map(|(at, count)| (at.0 / 1_000_000, *count));
+        assert_eq!(seconds.collect::<Vec<_>>(), [(0, 1), (60, 3), (405, 1)]);
+        let slots = slots(&found, Micros::from_secs(1_000));
+        let of = |slot: &Slot| (slot.number, slot.open.0 / 1_000_000, slot.close.0 / 1_000_000);
+        assert_eq!(
+            slots.iter().map(of).collect::<Vec<_>>(),
+            [(0, 0, 1_000), (1, 60, 405), (2, 60, 405)]
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! Who decides, and the bounds.
+
+use std::fmt;
+
+/// Who decides where pods go in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Policy {
+    /// Everything stays at the edge.
+    EdgeOnly,
+    /// Everything that may goes to the first cloud.
+    CloudOnly,
+    /// The site of which the smallest share is taken.
+    LeastLoaded,
+    /// The first design's, with its poll.
+    FirstDesign,
+    /// edgeward.
+    Edgeward,
+    /// edgeward with `queueModel: pending`.
+    EdgewardPending,
+    /// edgeward's rules and actions with the true times.
+    Clairvoyant,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Policy; 7] = [
+        Policy::EdgeOnly,
+        Policy::CloudOnly,
+        Policy::LeastLoaded,
+        Policy::FirstDesign,
+        Policy::Edgeward,
+        Policy::EdgewardPending,
+        Policy::Clairvoyant,
+    ];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Policy::EdgeOnly => "edge-only",
+            Policy::CloudOnly => "cloud-only",
+            Policy::LeastLoaded => "least-loaded",
+            Policy::FirstDesign => "first-design",
+            Policy::Edgeward => "edgeward",
+            Policy::EdgewardPending => "edgeward-pending",
+            Policy::Clairvoyant => "clairvoyant",
+        }
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// There is none; the message names those that there are.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|policy| policy.as_str() == name);
+        known.ok_or_else(|| format!("is none of {}", Self::ALL.map(Self::as_str).join(", ")))
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,113 @@
+//! What came of an experiment, for people and for programs.
+
+mod json;
+mod page;
+mod table;
+
+pub use json::json;
+pub use page::page;
+pub use table::table;
+
+use edgeward_core::model::slo::Class;
+
+use crate::experiment::{Results, RunResult, all};
+use crate::policy::Policy;
+use crate::statistics::{Estimate, estimate};
+
+/// A number that is reported of each policy.
+struct Measure {
+    /// In JSON.
+    key: &'static str,
+    /// As the head of a column.
+    title: &'static str,
+    /// What the number in the table is the multiple of: 100 of shares.
+    scale: f64,
+    /// Decimals in the table.
+    decimals: usize,
+    of: fn(&RunResult) -> Option<f64>,
+}
+
+const MEASURES: [Measure; 9] = [
+    Measure {
+        key: "attainment",
+        title: "attained %",
+        scale: 100.0,
+        decimals: 1,
+        of: |run| run.attained().share(),
+    },
+    Measure {
+        key: "attainmentLatency",
+        title: "latency %",
+        scale: 100.0,
+        decimals: 1,
+        of: |run| run.attainment[Class::Latency].share(),
+    },
+    Measure {
+        key: "attainmentThroughput",
+        title: "throughput %",
+        scale: 100.0,
+        decimals: 1,
+        of: |run| run.attainment[Class::Throughput].share(),
+    },
+    Measure {
+        key: "attainmentBatch",
+        title: "batch %",
+        scale: 100.0,
+        decimals: 1,
+        of: |run| run.attainment[Class::Batch].share(),
+    },
+    Measure {
+        key: "cloudFraction",
+        title: "cloud %",
+        scale: 100.0,
+        decimals: 1,
+        of: |run| run.cloud_fraction,
+    },
+    Measure {
+        key: "cost",
+        title: "cost",
+        scale: 1.0,
+        decimals: 2,
+        of: |run| Some(run.cost),
+    },
+    Measure {
+        key: "edgeUtilisation",
+        title: "edge used %",
+        scale: 100.0,
+        decimals: 1,
+        of: |run| Some(run.edge_utilisation),
+    },
+    Measure {
+        key: "heldSeconds",
+        title: "held s",
+        scale: 1.0,
+        decimals: 1,
+        of: |run| (run.held > 0).then_some(run.held_seconds),
+    },
+    Measure {
+        key: "unschedulableSeconds",
+        title: "unschedulable s",
+        scale: 1.0,
+        decimals: 1,
+        of: |run| (run.unschedulable > 0).then_some(run.unschedulable_seconds),
+    },
+];
+
+/// How many of the measures are attainments, which the bound `relaxed` has, too.
+const ATTAINMENTS: usize = 4;
+
+impl Measure {
+    fn estimate(&self, results: &Results, policy: Policy) -> Option<Estimate> {
+        let runs = results.runs.get(&policy)?.values();
+        estimate(&runs.filter_map(self.of).collect::<Vec<_>>())
+    }
+}
+
+/// The bound `relaxed`, as the first measures have it.
+fn relaxed(results: &Results) -> [Option<Estimate>; ATTAINMENTS] {
+    let of = |share: &dyn Fn(&edgeward_core::model::slo::PerClass<crate::outcome::Attained>) -> Option<f64>| {
+        estimate(&results.relaxed.values().filter_map(share).collect::<Vec<_>>())
+    };
+    let [latency, throughput, batch] = Class::ALL.map(|class| of(&|bound| bound[class].share()));
+    [of(&|bound| all(bound).share()), latency, throughput, batch]
+}

@@ -1,0 +1,67 @@
+//! Everything that is known, for programs.
+
+use serde_json::{Map, Value, json as value};
+
+use super::{MEASURES, relaxed};
+use crate::experiment::{Results, RunResult};
+use crate::scenario::Scenario;
+use crate::statistics::Estimate;
+
+/// The results as JSON: of each policy each measure with its interval, and each run.
+pub fn json(scenario: &Scenario, results: &Results) -> Value {
+    let policies = results.runs.iter().map(|(policy, runs)| {
+        let measures = MEASURES.iter().filter_map(|measure| {
+            let estimate = measure.estimate(results, *policy)?;
+            Some((measure.key.to_owned(), estimate_json(estimate)))
+        });
+        let runs: Vec<_> = runs.iter().map(|(seed, run)| run_json(*seed, run)).collect();
+        value!({"policy": policy.as_str(), "measures": measures.collect::<Map<_, _>>(), "runs": runs})
+    });
+    let bound = MEASURES
+        .iter()
+        .zip(relaxed(results))
+        .filter_map(|(measure, estimate)| Some((measure.key.to_owned(), estimate_json(estimate?))));
+    value!({
+        "scenario": scenario.name,
+        "description": scenario.description,
+        "seeds": results.relaxed.keys().collect::<Vec<_>>(),
+        "incomplete": results.is_incomplete,
+        "policies": policies.collect::<Vec<_>>(),
+        "relaxed": bound.collect::<Map<_, _>>(),
+    })
+}
+
+fn estimate_json(Estimate { mean, half_width }: Estimate) -> Value {
+    value!({"mean": rounded(mean), "halfWidth": half_width.map(rounded)})
+}
+
+/// To six decimals: what is behind depends on nothing that counts.
+fn rounded(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
+}
+
+fn run_json(seed: u64, run: &RunResult) -> Value {
+    let measures = MEASURES
+        .iter()
+        .map(|measure| (measure.key.to_owned(), (measure.of)(run).map(rounded).into()));
+    let pods = &run.pods;
+    value!({
+        "seed": seed,
+        "measures": measures.collect::<Map<_, Value>>(),
+        "asked": run.attained().asked,
+        "met": run.attained().met,
+        "decisions": run.decisions,
+        "held": run.held,
+        "unschedulable": run.unschedulable,
+        "preempted": run.preempted,
+        "reasons": run.reasons,
+        "pods": {
+            "created": pods.created, "blocked": pods.blocked, "done": pods.done, "deleted": pods.deleted,
+            "running": pods.running, "pending": pods.pending, "held": pods.held,
+        },
+        "waitSeconds": {
+            "p50": rounded(run.wait_percentiles[50]), "p95": rounded(run.wait_percentiles[95]),
+            "p99": rounded(run.wait_percentiles[99]), "max": rounded(run.wait_percentiles[100]),
+        },
+    })
+}

@@ -1,0 +1,335 @@
+//! The bound `clairvoyant`: edgeward's rules and actions by one who sees the cluster as it is and knows how long all work takes,
+//! when what runs will end, and the WAN. Not who will come.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use edgeward_core::resources::Amounts;
+use edgeward_core::units::Micros;
+
+use super::{Event, Placer, Run};
+use crate::cluster::{Phase, PodNumber, Work, less};
+use crate::units::{Unit, is_met};
+
+/// How often it looks at the pods that it holds, if nothing happens.
+pub(super) const PERIOD: Micros = Micros::from_secs(1);
+
+/// After so many pods in a row that must go on waiting, the others must, too.
+const MOST_WAITING: usize = 64;
+
+/// From a decision to the binding, about.
+const BINDING: Micros = Micros::from_millis(12);
+
+/// What it remembers.
+#[derive(Debug, Default)]
+pub(super) struct Clairvoyant {
+    held: Vec<PodNumber>,
+    /// Placed, and maybe without a node yet.
+    placed: Vec<PodNumber>,
+    is_looking: bool,
+}
+
+impl Clairvoyant {
+    /// Whether it has to look, and does not yet.
+    pub(super) fn wants_to_look(&mut self) -> bool {
+        !self.held.is_empty() && !std::mem::replace(&mut self.is_looking, true)
+    }
+}
+
+/// What it would do about a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    Place(usize),
+    Hold,
+}
+
+/// What will be free, and when.
+struct Future {
+    now: Micros,
+    at: Micros,
+    /// Free resources and pod slots of each node.
+    free: Vec<(Amounts, i64)>,
+    /// The work that ends next: when, on which node, and what it takes.
+    ends: BinaryHeap<Reverse<(Micros, usize, usize)>>,
+    requests: Vec<Amounts>,
+}
+
+impl Future {
+    fn has_room(&self, node: usize, request: &Amounts) -> bool {
+        let (free, slots) = &self.free[node];
+        *slots > 0 && request.fits(free, &Amounts::default())
+    }
+
+    /// When the first of these nodes has room, and which; nobody looks at an earlier time after that.
+    fn earliest(&mut self, nodes: &[usize], request: &Amounts) -> Option<(Micros, usize)> {
+        if let Some(node) = nodes.iter().find(|node| self.has_room(**node, request)) {
+            return Some((self.at, *node));
+        }
+        while let Some(Reverse((at, node, which))) = self.ends.pop() {
+            self.at = self.at.max(at);
+            let (free, slots) = &mut self.free[node];
+            free.add(&self.requests[which], 1);
+            *slots += 1;
+            if nodes.contains(&node) && self.has_room(node, request) {
+                return Some((self.at, node));
+            }
+        }
+        None
+    }
+
+    /// A pod takes a node from then on, for so long if its work ends.
+    fn take(&mut self, node: usize, from: Micros, request: &Amounts, service: Option<Micros>) {
+        let (free, slots) = &mut self.free[node];
+        *free = less(free, request);
+        *slots -= 1;
+        if let Some(service) = service {
+            self.requests.push(request.clone());
+            self.ends
+                .push(Reverse((from.max(self.now) + service, node, self.requests.len() - 1)));
+        }
+    }
+}
+
+impl Run<'_> {
+    fn clairvoyant(&mut self) -> Option<&mut Clairvoyant> {
+        match &mut self.placer {
+            Placer::Clairvoyant(clairvoyant) => Some(clairvoyant),
+            _ => None,
+        }
+    }
+
+    /// What is free and what will be, once those have nodes that are placed.
+    fn future(&mut self) -> Future {
+        let placed = self
+            .clairvoyant()
+            .map(|clairvoyant| std::mem::take(&mut clairvoyant.placed));
+        let mut future = Future {
+            now: self.now,
+            at: self.now,
+            free: vec![],
+            ends: BinaryHeap::new(),
+            requests: vec![],
+        };
+        for (number, node) in self.nodes.iter().enumerate() {
+            let is_there = node.node.ready && !node.failed;
+            let slots = node.node.slots - node.pods.len() as i64;
+            future.free.push(match is_there {
+                true => (less(&node.node.allocatable, &node.used), slots),
+                false => (Amounts::default(), 0),
+            });
+            // It waits for room at the edge alone.
+            for pod in node.pods.iter().filter(|_| is_there && node.site == 0) {
+                let state = &self.pods[*pod];
+                let start = state.bound.unwrap_or(self.now) + self.mean_start();
+                let ends = match (state.work, state.phase) {
+                    (Work::Replica { .. }, _) => continue,
+                    (_, Phase::Running) => state.ends,
+                    _ => start + self.service_at(*pod, node.site),
+                };
+                future.requests.push(self.request_of(*pod).clone());
+                future.ends.push(Reverse((ends, number, future.requests.len() - 1)));
+            }
+        }
+        let is_open = |number: &PodNumber| self.pods[*number].is_unbound() && self.pods[*number].node.is_none();
+        let placed: Vec<_> = placed.unwrap_or_default().into_iter().filter(is_open).collect();
+        for number in placed.iter().copied().take(4 * MOST_WAITING) {
+            self.assign(&mut future, number, self.pods[number].site.unwrap_or(0));
+        }
+        if let Some(clairvoyant) = self.clairvoyant() {
+            clairvoyant.placed = placed;
+        }
+        future
+    }
+
+    fn mean_start(&self) -> Micros {
+        super::micros(self.scenario.delays.start.at(0.0))
+    }
+
+    /// The pod takes the first room that there will be at a site.
+    fn assign(&self, future: &mut Future, number: PodNumber, site: usize) {
+        let nodes = &self.allowed[self.pods[number].workload][site + 1];
+        let request = self.request_of(number);
+        if site > 0 {
+            let node = nodes.iter().find(|node| future.has_room(**node, request));
+            node.into_iter()
+                .for_each(|node| future.take(*node, self.now, request, None));
+        } else if let Some((at, node)) = future.earliest(nodes, request) {
+            let is_task = matches!(self.pods[number].work, Work::Task(_));
+            let service = is_task.then(|| self.mean_start() + self.service_at(number, site));
+            future.take(node, at, request, service);
+        }
+    }
+
+    /// A pod is created.
+    pub(super) fn foresee(&mut self, number: PodNumber) {
+        let mut future = self.future();
+        let ahead = self.in_order();
+        for other in ahead
+            .into_iter()
+            .filter(|other| self.order(*other) <= self.order(number))
+            .take(MOST_WAITING)
+        {
+            self.assign(&mut future, other, 0);
+        }
+        match self.choose(number, &mut future) {
+            Choice::Place(site) => {
+                self.place(number, site);
+                if let Some(clairvoyant) = self.clairvoyant() {
+                    clairvoyant.placed.push(number);
+                }
+            }
+            Choice::Hold => {
+                self.hold(number, "held");
+                if let Some(clairvoyant) = self.clairvoyant() {
+                    clairvoyant.held.push(number);
+                }
+            }
+        }
+    }
+
+    /// By priority, SLO priority and age.
+    fn order(&self, number: PodNumber) -> (Reverse<i32>, Reverse<u8>, PodNumber) {
+        let workload = &self.scenario.workloads[self.pods[number].workload];
+        let slo = workload.slo.map_or(5, |slo| slo.priority);
+        (Reverse(workload.priority), Reverse(slo), number)
+    }
+
+    fn in_order(&mut self) -> Vec<PodNumber> {
+        let mut held = self
+            .clairvoyant()
+            .map(|clairvoyant| clairvoyant.held.clone())
+            .unwrap_or_default();
+        held.retain(|number| self.pods[*number].phase == Phase::Gated);
+        held.sort_by_key(|number| self.order(*number));
+        held
+    }
+
+    pub(super) fn reconsider_periodically(&mut self) {
+        if self.now.0.is_multiple_of(PERIOD.0) {
+            self.events.schedule(self.now + PERIOD, Event::Reconsider);
+        }
+        self.look();
+    }
+
+    /// Each held pod is decided again, in their order, on what the earlier ones leave.
+    fn look(&mut self) {
+        let Some(clairvoyant) = self.clairvoyant() else { return };
+        clairvoyant.is_looking = false;
+        if clairvoyant.held.is_empty() {
+            return;
+        }
+        let held = self.in_order();
+        let mut future = self.future();
+        let (mut waiting, mut still) = (0, vec![]);
+        for number in held {
+            if waiting >= MOST_WAITING && !self.is_overdue(number) {
+                still.push(number);
+                continue;
+            }
+            match self.choose(number, &mut future) {
+                Choice::Hold => {
+                    waiting += 1;
+                    still.push(number);
+                }
+                Choice::Place(site) => {
+                    self.release(number, Some(site));
+                    if let Some(clairvoyant) = self.clairvoyant() {
+                        clairvoyant.placed.push(number);
+                    }
+                }
+            }
+        }
+        if let Some(clairvoyant) = self.clairvoyant() {
+            clairvoyant.held = still;
+        }
+    }
+
+    fn is_overdue(&self, number: PodNumber) -> bool {
+        let is_held = self.pods[number].phase == Phase::Gated;
+        let limits = &self.scenario.config.holding.limits;
+        is_held
+            && self
+                .slo_of(number)
+                .is_some_and(|slo| self.held_for(number) >= limits[slo.class])
+    }
+
+    /// edgeward's rules, by the truth.
+    fn choose(&self, number: PodNumber, future: &mut Future) -> Choice {
+        let Some(slo) = self.slo_of(number) else {
+            return Choice::Place(0);
+        };
+        let pod = &self.pods[number];
+        let (request, allowed) = (self.request_of(number), &self.allowed[pod.workload]);
+        let (asked_at, unit) = match pod.work {
+            Work::Task(task) => (self.load.tasks[task].at, Unit::Task(task)),
+            Work::Replica { service, first_of, .. } => {
+                let slot = first_of.unwrap_or(0);
+                let unit = Unit::Request {
+                    service,
+                    slot,
+                    minute: 0,
+                };
+                (pod.created, unit)
+            }
+        };
+        let waited = self.now - asked_at + BINDING;
+        // What is free now is asked before anybody looks ahead.
+        let clouds = self.could_hold(number).filter(|site| *site > 0 && slo.offload);
+        let clouds = clouds.filter(|site| {
+            let mut nodes = allowed[site + 1].iter();
+            nodes.any(|node| future.has_room(*node, request))
+        });
+        let clouds = clouds.filter_map(|site| {
+            let crossing = self.crossing(site, &slo, unit)?;
+            let service = self.service_at(number, site);
+            Some((service + crossing, site, is_met(&slo, waited, service, Some(crossing))))
+        });
+        let clouds: Vec<_> = clouds.collect();
+        let may_leave = slo.offload && self.could_hold(number).any(|site| site > 0);
+        let service = self.service_at(number, 0);
+        let could_stay = self.could_hold(number).next() == Some(0);
+        let starts = if could_stay {
+            future.earliest(&allowed[1], request)
+        } else {
+            None
+        };
+        let meets = |at: Micros| is_met(&slo, waited + (at - self.now), service, Some(Micros(0)));
+        let best_cloud = clouds
+            .iter()
+            .filter(|(.., is_met)| *is_met)
+            .min()
+            .map(|(_, site, _)| *site);
+        let nearest_cloud = clouds.iter().min().copied();
+        let is_timed = slo.deadline.is_some() || slo.target.is_some();
+        let fits = starts.is_some_and(|(at, _)| at <= self.now);
+        let choice = match starts {
+            Some((at, _)) if fits && meets(at) => Choice::Place(0),
+            Some((at, _)) if !fits && is_timed && meets(at) && may_leave => Choice::Hold,
+            _ => match best_cloud {
+                Some(site) => Choice::Place(site),
+                None if !may_leave => Choice::Place(0),
+                None if fits => match nearest_cloud {
+                    Some((eta, site, _)) if slo.priority >= 7 && eta < service => Choice::Place(site),
+                    _ => Choice::Place(0),
+                },
+                None => match nearest_cloud {
+                    Some((_, site, _)) if slo.priority >= 7 || !meets(self.now) => Choice::Place(site),
+                    _ => Choice::Hold,
+                },
+            },
+        };
+        let choice = match choice {
+            Choice::Hold if self.is_overdue(number) => Choice::Place(nearest_cloud.map_or(0, |(_, site, _)| site)),
+            choice => choice,
+        };
+        if let (Choice::Hold | Choice::Place(0), Some((at, node))) = (choice, starts) {
+            let is_task = matches!(pod.work, Work::Task(_));
+            future.take(node, at, request, is_task.then(|| self.mean_start() + service));
+        } else if let Choice::Place(site) = choice
+            && site > 0
+        {
+            self.assign(future, number, site);
+        }
+        choice
+    }
+}

@@ -1,0 +1,363 @@
+//! edgeward: replicas of the production engine, each with its own watches and probes. Reviews go round among them; the first
+//! one holds the Lease, and carries the plan for held pods out.
+
+mod executor;
+mod records;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use edgeward_core::cluster::cache::Kind;
+use edgeward_core::cluster::wan::LinkHealth;
+use edgeward_core::config::{Config, QueueModel};
+use edgeward_core::engine::{Change, DecisionContext, Engine, SharedState, Snapshots};
+use edgeward_core::model::decision_id::DecisionId;
+use edgeward_core::model::node::Node;
+use edgeward_core::placement::verdict::Action;
+use edgeward_core::units::{Micros, Moment, Now};
+
+use super::{Event, Placer, Run, micros};
+use crate::cluster::{Phase, PodNumber};
+use crate::random::{Purpose, Stream, unit};
+use crate::scenario::Scenario;
+use executor::Executor;
+use records::Records;
+
+/// The shortest time between two publications, as the observer of `edgeward serve` has it.
+const COALESCE: Micros = Micros::from_millis(20);
+
+/// How often a watch is opened again, on average.
+const WATCH_LASTS: Micros = Micros::from_secs(25);
+
+/// The replicas.
+pub(super) struct Edgeward {
+    config: Arc<Config>,
+    replicas: Vec<Replica>,
+    /// Who is asked next.
+    next: usize,
+    records: Records,
+    executor: Executor,
+}
+
+impl std::fmt::Debug for Edgeward {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Edgeward").finish_non_exhaustive()
+    }
+}
+
+struct Replica {
+    engine: Engine,
+    shared: Arc<SharedState>,
+    /// What its watches will show, and when.
+    inbox: VecDeque<(Micros, Arc<Change>)>,
+    delays: Stream,
+    ids: Stream,
+    /// When it published last.
+    published: Micros,
+    /// Whether something changed since.
+    has_changes: bool,
+    /// When it publishes next.
+    due: Option<Micros>,
+    /// The WAN towards each site, as it probes it.
+    links: Vec<Option<LinkHealth>>,
+}
+
+/// Simulated time begins at a second past the start of the process, and at a full minute of the wall clock.
+const START: Now = Now {
+    moment: Moment(1_000_000),
+    wall: jiff::Timestamp::constant(1_767_225_600, 0),
+};
+
+/// What time it is.
+fn clock(now: Micros) -> Now {
+    START.at(START.moment.after(now))
+}
+
+impl Edgeward {
+    pub(super) fn new(scenario: &Scenario, queue_model: Option<QueueModel>) -> Self {
+        let mut config = Config::clone(&scenario.config);
+        config.queue_model = queue_model.unwrap_or(config.queue_model);
+        config.replicas = Some(scenario.replicas);
+        let config = Arc::new(config);
+        let replica = |number: u32| {
+            let shared = Arc::new(SharedState::new(Arc::default(), config.reservation_ttl));
+            let links = scenario
+                .sites
+                .iter()
+                .map(|site| (!site.is_edge()).then(|| LinkHealth::new(1)));
+            Replica {
+                engine: Engine::new(Arc::clone(&config), Arc::clone(&shared)),
+                shared,
+                inbox: VecDeque::new(),
+                delays: Stream::new(0, Purpose::Watch, number.into(), 0),
+                ids: Stream::new(0, Purpose::Decision, number.into(), 0),
+                published: Micros(0),
+                has_changes: false,
+                due: None,
+                links: links.collect(),
+            }
+        };
+        Self {
+            replicas: (0..scenario.replicas).map(replica).collect(),
+            next: 0,
+            records: Records::new(scenario),
+            executor: Executor::default(),
+            config,
+        }
+    }
+}
+
+impl Replica {
+    fn apply(&mut self, change: &Change, now: Micros) {
+        self.engine.apply(change, clock(now));
+    }
+
+    /// When it publishes next: soon after a change, otherwise when time alone changes something.
+    fn next_due(&self, now: Micros) -> Option<Micros> {
+        if self.has_changes {
+            return Some((self.published + COALESCE).max(now));
+        }
+        let at = self.engine.next_change()?;
+        Some(at.since(START.moment).max(now + Micros(1)))
+    }
+}
+
+impl Run<'_> {
+    fn edgeward(&mut self) -> Option<&mut Edgeward> {
+        match &mut self.placer {
+            Placer::Edgeward(edgeward) => Some(edgeward),
+            _ => None,
+        }
+    }
+
+    /// The replicas have listed the empty cluster and probed the WAN, and are ready.
+    pub(super) fn begin_edgeward(&mut self) {
+        let Self {
+            placer: Placer::Edgeward(edgeward),
+            scenario,
+            nodes,
+            seed,
+            events,
+            paths,
+            ..
+        } = self
+        else {
+            return;
+        };
+        let (seed, probing) = (*seed, &edgeward.config.probing);
+        for (number, replica) in edgeward.replicas.iter_mut().enumerate() {
+            replica.delays = Stream::new(seed, Purpose::Watch, number as u64, 0);
+            replica.ids = Stream::new(seed, Purpose::Decision, number as u64, 0);
+            for node in nodes.iter() {
+                replica.apply(&Change::Node(Box::new(node.node.clone())), Micros(0));
+            }
+            for workload in &scenario.workloads {
+                replica.apply(&Change::Namespace((*workload.name).into(), true), Micros(0));
+            }
+            replica.apply(&Change::Replicas(scenario.replicas), Micros(0));
+            for kind in Kind::ALL {
+                replica.apply(&Change::ListEnded(kind), Micros(0));
+            }
+            for (site, path) in paths.iter().enumerate() {
+                let (Some(path), Some(health)) = (path, &mut replica.links[site]) else {
+                    continue;
+                };
+                let name = &scenario.sites[site].definition.name;
+                let thresholds = edgeward.config.thresholds(name);
+                for probe in 0..5 {
+                    health.record(0, path.rtt(Micros(0)), clock(Micros(probe)).moment, thresholds);
+                }
+                let link = health.link();
+                replica.apply(&Change::Link(name.clone(), link), Micros(0));
+                events.schedule(probe_at(probing, seed, number, site, 1), Event::Probe(number, site, 1));
+            }
+            replica.engine.publish(clock(Micros(0)));
+            let first = WATCH_LASTS.0 * (number as u64 + 1) / (scenario.replicas as u64 + 1);
+            events.schedule(Micros(first), Event::WatchAlive(number));
+        }
+    }
+
+    /// A pod is reviewed by the replica whose turn it is.
+    pub(super) fn review(&mut self, number: PodNumber) {
+        let now = clock(self.now);
+        let pod = &self.pods[number];
+        let Placer::Edgeward(edgeward) = &mut self.placer else {
+            return;
+        };
+        edgeward.next = (edgeward.next + 1) % edgeward.replicas.len();
+        let replica = &mut edgeward.replicas[edgeward.next];
+        let id = replica.ids.bits();
+        let context = DecisionContext {
+            config: &edgeward.config,
+            id: DecisionId(id),
+            now,
+        };
+        let workload = edgeward.records.workload(pod);
+        let read = Snapshots::default();
+        let verdict = replica.shared.review(&read, &workload, context, || true);
+        let reason = verdict.reason.as_str();
+        let action = match verdict.action {
+            Action::Place(site) => {
+                let sites = &self.scenario.sites;
+                Some(sites.iter().position(|known| known.definition.name == site.name()))
+            }
+            Action::Hold => Some(None),
+            Action::PassThrough | Action::Deny => None,
+        };
+        *self.measure.reasons.entry(reason).or_default() += 1;
+        match action {
+            Some(Some(site)) => {
+                self.pods[number].decision = Some(id);
+                self.pods[number].reason = reason;
+                self.place(number, site);
+            }
+            Some(None) => self.hold(number, reason),
+            None => {}
+        }
+    }
+
+    /// A pod is another now: every replica will hear of it.
+    pub(super) fn emit(&mut self, number: PodNumber) {
+        let Placer::Edgeward(edgeward) = &mut self.placer else {
+            return;
+        };
+        let pod = &self.pods[number];
+        let change = match pod.phase {
+            Phase::Gone => Change::PodGone(records::uid(number).into()),
+            _ => {
+                let node = pod
+                    .node
+                    .filter(|_| pod.bound.is_some())
+                    .map(|node| &*self.nodes[node].node.name);
+                let nominated = pod.nominated.map(|node| &*self.nodes[node].node.name);
+                Change::Pod(Box::new(
+                    edgeward.records.record(number, pod, node, nominated, self.now),
+                ))
+            }
+        };
+        let at = match pod.version {
+            1 => self.now + micros(self.scenario.delays.persist),
+            _ => self.now,
+        };
+        self.send(&Arc::new(change), at);
+    }
+
+    /// A node is another now.
+    pub(super) fn emit_node(&mut self, node: Node) {
+        self.send(&Arc::new(Change::Node(Box::new(node))), self.now);
+    }
+
+    fn send(&mut self, change: &Arc<Change>, at: Micros) {
+        let delay = self.scenario.delays.watch;
+        let Placer::Edgeward(edgeward) = &mut self.placer else {
+            return;
+        };
+        for (number, replica) in edgeward.replicas.iter_mut().enumerate() {
+            // A watch shows changes in their order.
+            let last = replica.inbox.back().map_or(Micros(0), |(at, _)| *at);
+            let arrives = (at + micros(delay.draw(&mut replica.delays))).max(last);
+            if replica.inbox.is_empty() {
+                self.events.schedule(arrives, Event::Deliver(number));
+            }
+            replica.inbox.push_back((arrives, Arc::clone(change)));
+        }
+    }
+
+    pub(super) fn deliver(&mut self, number: usize) {
+        let now = self.now;
+        let Some(edgeward) = self.edgeward() else { return };
+        let replica = &mut edgeward.replicas[number];
+        while let Some((_, change)) = replica.inbox.pop_front_if(|(at, _)| *at <= now) {
+            replica.apply(&change, now);
+        }
+        let next = replica.inbox.front().map(|(at, _)| *at);
+        if let Some(at) = next {
+            self.events.schedule(at, Event::Deliver(number));
+        }
+        self.changed(number);
+    }
+
+    /// A replica has heard something.
+    fn changed(&mut self, number: usize) {
+        let Some(edgeward) = self.edgeward() else { return };
+        let replica = &mut edgeward.replicas[number];
+        if !std::mem::replace(&mut replica.has_changes, true) {
+            self.publish_when_due(number);
+        }
+    }
+
+    fn publish_when_due(&mut self, number: usize) {
+        let now = self.now;
+        let Some(edgeward) = self.edgeward() else { return };
+        let replica = &mut edgeward.replicas[number];
+        let due = replica.next_due(now);
+        replica.due = due;
+        if let Some(at) = due {
+            self.events.schedule(at, Event::Publish(number, at));
+        }
+    }
+
+    pub(super) fn publish(&mut self, number: usize, due: Micros) {
+        let now = self.now;
+        let Some(edgeward) = self.edgeward() else { return };
+        let replica = &mut edgeward.replicas[number];
+        if replica.due != Some(due) {
+            return;
+        }
+        (replica.published, replica.has_changes) = (now, false);
+        let publication = replica.engine.publish(clock(now));
+        if let Some(plan) = publication.plan.filter(|_| number == 0) {
+            edgeward.executor.plan(plan);
+            self.execute();
+        }
+        self.publish_when_due(number);
+    }
+
+    pub(super) fn watch_alive(&mut self, number: usize) {
+        let now = self.now;
+        let Some(edgeward) = self.edgeward() else { return };
+        for kind in Kind::ALL {
+            edgeward.replicas[number].apply(&Change::WatchAlive(kind), now);
+        }
+        self.events.schedule(now + WATCH_LASTS, Event::WatchAlive(number));
+        self.changed(number);
+    }
+
+    /// A probe is answered, or is lost after its timeout.
+    pub(super) fn probed(&mut self, number: usize, site: usize, probe: u64) {
+        let (now, seed) = (self.now, self.seed);
+        let Some(path) = &self.paths[site] else { return };
+        let name = self.scenario.sites[site].definition.name.clone();
+        let lot = unit(seed, Purpose::Probe, ((number as u64) << 32) | site as u64, probe);
+        let outcome = path.rtt(now).filter(|_| lot >= path.loss(now));
+        let Some(edgeward) = self.edgeward() else { return };
+        let probing = edgeward.config.probing;
+        // What is known of it is known when the probe is over.
+        let known = now + outcome.unwrap_or(probing.timeout);
+        let thresholds = edgeward.config.thresholds(&name);
+        let replica = &mut edgeward.replicas[number];
+        if let Some(health) = &mut replica.links[site] {
+            health.record(0, outcome, clock(now).moment, thresholds);
+            let change = Change::Link(name, health.link());
+            let last = replica.inbox.back().map_or(Micros(0), |(at, _)| *at);
+            let is_first = replica.inbox.is_empty();
+            // Links and watches reach the engine through one queue.
+            let arrives = known.max(last);
+            replica.inbox.push_back((arrives, Arc::new(change)));
+            if is_first {
+                self.events.schedule(arrives, Event::Deliver(number));
+            }
+        }
+        let next = probe_at(&probing, seed, number, site, probe + 1).max(now + Micros(1));
+        self.events.schedule(next, Event::Probe(number, site, probe + 1));
+    }
+}
+
+/// When a replica sends this probe of a site.
+fn probe_at(probing: &edgeward_core::config::Probing, seed: u64, replica: usize, site: usize, probe: u64) -> Micros {
+    let random = |which: u64| {
+        let name = ((replica as u64) << 40) | ((site as u64) << 32) | (1 << 60);
+        Stream::new(seed, Purpose::Probe, name, which).bits() as u64
+    };
+    probing.start(probe, random(0), random(probe))
+}

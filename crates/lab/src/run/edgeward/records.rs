@@ -1,0 +1,313 @@
+//! Pods as edgeward reads them. Their forms are made by the readers of the production code: once for each workload and
+//! placement, of which pods differ by name, times and node; anew for each held pod.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use edgeward_core::keys::Keys;
+use edgeward_core::model::decision_id::DecisionId;
+use edgeward_core::model::pod_record::{Finished, Phase as RecordPhase, PodRecord};
+use edgeward_core::model::site::SiteDefinition;
+use edgeward_core::model::workload::Workload;
+use edgeward_core::units::Micros;
+use edgeward_core::wire::pod::Pod as WirePod;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{START, clock};
+use crate::cluster::{Phase, Pod, PodNumber, Work};
+use crate::scenario::Scenario;
+
+/// The grace of pods that state none.
+const GRACE: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
+
+/// Makes what edgeward reads of pods.
+pub(super) struct Records {
+    keys: Keys,
+    manifests: Vec<Value>,
+    names: Vec<Box<str>>,
+    sites: Vec<std::sync::Arc<SiteDefinition>>,
+    /// As a review reads them, without a controller.
+    workloads: Vec<Workload<'static>>,
+    /// Of each workload and placement, as its pods are read that have no node yet.
+    forms: HashMap<(usize, Option<usize>), PodRecord>,
+}
+
+/// The uid of a pod: of the length and form of a UUID, in the order of creation, and different at its beginning.
+pub(super) fn uid(number: PodNumber) -> String {
+    format!("{:08x}-0000-4000-8000-{:012x}", number & 0xffff_ffff, number >> 32)
+}
+
+/// The pod of this uid.
+pub(super) fn number(uid: &str) -> Option<PodNumber> {
+    let low = usize::from_str_radix(uid.get(..8)?, 16).ok()?;
+    let high = usize::from_str_radix(uid.get(24..)?, 16).ok()?;
+    Some((high << 32) | low)
+}
+
+/// Uid and kind of a pod's controller.
+fn controller(pod: &Pod) -> (String, &'static str) {
+    match pod.work {
+        Work::Task(_) => (format!("job-{:x}", pod.job), "Job"),
+        Work::Replica { service, revision, .. } => (format!("rs-{service}-{revision}"), "ReplicaSet"),
+    }
+}
+
+impl Records {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let keys = scenario.config.keys.clone();
+        let manifests: Vec<_> = scenario
+            .workloads
+            .iter()
+            .map(|workload| workload.manifest.clone())
+            .collect();
+        let names: Vec<Box<str>> = scenario
+            .workloads
+            .iter()
+            .map(|workload| (*workload.name).into())
+            .collect();
+        let workloads = manifests.iter().zip(&names).map(|(manifest, name)| {
+            let text = manifest.to_string();
+            let pod = read(&text);
+            let namespace = Cow::Owned(name.to_string());
+            pod.workload(namespace, &keys).into_owned()
+        });
+        Self {
+            workloads: workloads.collect(),
+            names,
+            sites: scenario
+                .sites
+                .iter()
+                .map(|site| std::sync::Arc::clone(&site.definition))
+                .collect(),
+            forms: HashMap::new(),
+            manifests,
+            keys,
+        }
+    }
+
+    /// A pod as a review reads it.
+    pub(super) fn workload(&self, pod: &Pod) -> Workload<'static> {
+        let (uid, _) = controller(pod);
+        Workload {
+            controller: Some(Cow::Owned(uid)),
+            ..self.workloads[pod.workload].clone()
+        }
+    }
+
+    /// A pod as the watch shows it now.
+    pub(super) fn record(
+        &mut self,
+        number: PodNumber,
+        pod: &Pod,
+        node: Option<&str>,
+        nominated: Option<&str>,
+        now: Micros,
+    ) -> PodRecord {
+        let uid = uid(number);
+        let (controller, kind) = controller(pod);
+        if pod.phase == Phase::Gated {
+            return self.held(&uid, pod, &controller, kind);
+        }
+        let key = (pod.workload, pod.site);
+        if !self.forms.contains_key(&key) {
+            let form = self.form(pod, kind);
+            self.forms.insert(key, form);
+        }
+        let form = &self.forms[&key];
+        let (started, ended) = (pod.started.map(seconds), seconds(now));
+        PodRecord {
+            name: (*uid).into(),
+            uid: uid.into(),
+            controller_name: Some(format!("{kind} {controller}").into()),
+            controller: Some(controller.into()),
+            created: Some(created(pod)),
+            node: node.map(Into::into),
+            nominated: nominated.map(Into::into),
+            phase: match pod.phase {
+                Phase::Running => RecordPhase::Running,
+                Phase::Finished => RecordPhase::Finished,
+                _ => RecordPhase::Pending,
+            },
+            finished: started
+                .filter(|_| pod.phase == Phase::Finished)
+                .map(|started| Finished {
+                    succeeded: true,
+                    duration: Micros::from_secs(ended - started),
+                }),
+            terminating: pod.deleted.map(|at| clock(at).wall.checked_add(GRACE).ok()),
+            disrupted: pod.disrupted,
+            unschedulable: pod.refused.filter(|_| node.is_none()).map(|_| 1),
+            undecided: form.undecided && pod.decision.is_none(),
+            decision: pod.decision.map(|id| DecisionId(id).to_string().into()),
+            placement: form.placement.clone().filter(|_| node.is_none()),
+            ..form.clone()
+        }
+    }
+
+    /// The form of pods with this placement, or without one.
+    fn form(&self, pod: &Pod, kind: &str) -> PodRecord {
+        let mut manifest = self.manifest(pod, "form", "form", kind);
+        if let Some(site) = pod.site {
+            let site = &self.sites[site];
+            let spec = &mut manifest["spec"];
+            for (key, value) in site.selector() {
+                spec["nodeSelector"][key] = value.into();
+            }
+            let tolerations = site.tolerations.iter().map(|toleration| {
+                json!({
+                    "key": toleration.key, "operator": toleration.operator,
+                    "value": toleration.value, "effect": toleration.effect,
+                })
+            });
+            let mut all: Vec<Value> = spec["tolerations"].as_array().cloned().unwrap_or_default();
+            all.extend(tolerations);
+            spec["tolerations"] = all.into();
+        }
+        self.read_record(&manifest)
+    }
+
+    fn held(&self, uid: &str, pod: &Pod, controller: &str, kind: &str) -> PodRecord {
+        let mut manifest = self.manifest(pod, uid, controller, kind);
+        manifest["spec"]["schedulingGates"] = json!([{"name": self.keys.gate}]);
+        let since = whole_second(clock(pod.held).wall);
+        manifest["metadata"]["annotations"][&self.keys.timestamp] = since.to_string().into();
+        manifest["metadata"]["annotations"][&self.keys.reason] = pod.reason.into();
+        self.read_record(&manifest)
+    }
+
+    fn manifest(&self, pod: &Pod, uid: &str, controller: &str, kind: &str) -> Value {
+        let mut manifest = self.manifests[pod.workload].clone();
+        let group = if kind == "Job" { "batch/v1" } else { "apps/v1" };
+        let owner =
+            json!([{"apiVersion": group, "kind": kind, "name": controller, "uid": controller, "controller": true}]);
+        let metadata = json!({
+            "name": uid, "uid": uid, "namespace": *self.names[pod.workload], "resourceVersion": pod.version.to_string(),
+            "creationTimestamp": created(pod).to_string(), "ownerReferences": owner,
+        });
+        if let (Some(into), Value::Object(more)) = (manifest["metadata"].as_object_mut(), metadata) {
+            into.extend(more);
+        }
+        manifest
+    }
+
+    fn read_record(&self, manifest: &Value) -> PodRecord {
+        let text = manifest.to_string();
+        let record = read(&text).record(&text, &self.keys);
+        // It has a uid and a namespace, and what makes no pod was a fault of the scenario.
+        let mut record = record.ok().flatten().unwrap_or_else(|| unreachable!("{text}"));
+        // What a pod says of its decision is for Events, and there are none.
+        record.decided = None;
+        record
+    }
+}
+
+fn read(text: &str) -> WirePod<'_> {
+    WirePod::from_json(text).unwrap_or_else(|error| unreachable!("{text}: {error}"))
+}
+
+/// When it was created, to the second.
+fn created(pod: &Pod) -> Timestamp {
+    whole_second(clock(pod.created).wall)
+}
+
+fn whole_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(START.wall)
+}
+
+/// Seconds since the start, as times are written.
+fn seconds(at: Micros) -> u64 {
+    at.0 / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use edgeward_core::config::Config;
+    use edgeward_core::placement::decide::decide;
+    use edgeward_core::placement::patch::{Stamp, patch};
+    use edgeward_core::placement::room::Room;
+    use edgeward_core::wire::fleet_file;
+
+    use super::*;
+    use crate::scenario::read as read_scenario;
+
+    fn scenario() -> Scenario {
+        let document = json!({
+            "name": "records", "durationSeconds": 60,
+            "sites": [
+                {"name": "edge", "kind": "edge", "nodes": [{"allocatable": {"cpu": 2, "memory": "4Gi"}}]},
+                {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 20}, "nodes": [{"allocatable": {"cpu": 64, "memory": "9Gi"}}]},
+            ],
+            "workloads": [{
+                "name": "camera", "class": "latency", "latencyTargetMs": 200, "requests": {"cpu": "200m", "memory": "1Gi"},
+                "nodeSelector": {"arch": "arm"}, "serviceMs": 100, "jobs": {"poisson": {"perSecond": 1}},
+            }],
+        });
+        read_scenario(&document, &|_| Err("no files".into())).unwrap()
+    }
+
+    /// The patch of a decision, applied to the manifest: a few additions of members, some of them of a list.
+    fn patched(manifest: &Value, cpu: &str) -> Value {
+        let fleet = json!({
+            "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 20, "lossPct": 0}}],
+            "nodes": [
+                {"name": "e", "labels": {"node.role/edge": "true", "arch": "arm"}, "allocatable": {"cpu": cpu, "memory": "9Gi", "pods": 9}},
+                {"name": "c", "labels": {"node.role/cloud": "true", "arch": "arm"}, "allocatable": {"cpu": 9, "memory": "9Gi", "pods": 9},
+                 "taints": [{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}]},
+            ],
+        });
+        let (config, text) = (Config::default(), manifest.to_string());
+        let snapshot = fleet_file::read(&fleet, &config, START.moment).unwrap();
+        let pod = read(&text);
+        let workload = pod.workload("camera".into(), &config.keys);
+        let verdict = decide(&workload, &Room::of(&snapshot), &config, START);
+        let stamp = Stamp {
+            at: START.wall,
+            id: DecisionId(7).to_string(),
+        };
+        let mut patched = manifest.clone();
+        for add in patch(&pod, &verdict, &config, &stamp) {
+            let (parent, name) = add.path.rsplit_once('/').unwrap();
+            let parent = patched.pointer_mut(parent).unwrap();
+            let name = name.replace("~1", "/");
+            parent.as_object_mut().unwrap().insert(name, add.value);
+        }
+        patched
+    }
+
+    #[test]
+    fn a_placed_pod_is_read_as_the_patch_makes_it() {
+        let mut records = Records::new(&scenario());
+        for (site, cpu) in [(0, "2"), (1, "0")] {
+            let mut pod = Pod::new(0, Work::Task(0), Micros(0));
+            (pod.site, pod.decision) = (Some(site), Some(7));
+            let found = records.record(5, &pod, None, None, Micros(0));
+            let uid = uid(5);
+            let (controller, kind) = controller(&pod);
+            let text = patched(&records.manifest(&pod, &uid, &controller, kind), cpu).to_string();
+            let mut expected = read(&text).record(&text, &records.keys).unwrap().unwrap();
+            assert!(expected.decided.take().is_some());
+            assert_eq!(format!("{found:?}"), format!("{expected:?}"));
+        }
+    }
+
+    #[test]
+    fn a_uid_names_its_pod() {
+        for pod in [0, 1, 0xffff_ffff, 0x1_0000_0000, 0x1234_5678_9abc] {
+            assert_eq!((uid(pod).len(), number(&uid(pod))), (36, Some(pod)));
+        }
+    }
+
+    #[test]
+    fn a_held_pod_is_kept_by_the_waitlist() {
+        let mut records = Records::new(&scenario());
+        let mut pod = Pod::new(0, Work::Task(0), Micros(0));
+        (pod.phase, pod.reason, pod.held) = (Phase::Gated, "held_no_capacity", Micros::from_secs(9));
+        let record = records.record(5, &pod, None, None, Micros::from_secs(9));
+        let held = record.held.unwrap();
+        assert!(record.gated && record.decision.is_none());
+        assert_eq!((&*held.uid, &*held.resource_version), (&*uid(5), "1"));
+        assert_eq!(held.stated, Some(clock(pod.held).wall));
+        assert_eq!(held.reason.as_deref(), Some("held_no_capacity"));
+    }
+}

@@ -1,0 +1,355 @@
+//! What is measured of a run.
+
+use std::collections::BTreeMap;
+
+use edgeward_core::model::slo::{Class, PerClass};
+use edgeward_core::resources::Amounts;
+use edgeward_core::units::Micros;
+
+use super::{Event, Run};
+use crate::cluster::{Phase, PodNumber, Work, less};
+use crate::load::Load;
+use crate::outcome::{Outcome, Pods, Tick};
+use crate::scenario::{Scenario, Slo};
+use crate::units::{Unit, Units, is_met, request_id};
+use crate::wan::round_trips;
+
+/// Into how many parts the time of a run is divided for its time lines.
+const TICKS: u64 = 200;
+
+/// Of at most so many pods the waits are kept.
+const MOST_WAITS: usize = 1_000_000;
+
+/// What is measured of a run.
+#[derive(Debug)]
+pub(super) struct Measure {
+    units: Units,
+    met: Vec<bool>,
+    window: (Micros, Micros),
+    tick: Micros,
+    /// Of each site: CPU that pods have been bound to, since when, and the CPU time so far.
+    cpu: Vec<(i64, Micros, u128)>,
+    /// Requests of pods that are placed at each site and have no node.
+    unbound: Vec<Amounts>,
+    /// Pods that are placed at each site and do not run yet.
+    pending: Vec<PerClass<i64>>,
+    bound: Vec<u64>,
+    held: u64,
+    held_seconds: Vec<f64>,
+    unschedulable: (u64, f64),
+    waits: Vec<f64>,
+    since_tick: [u64; 3],
+    timeline: Vec<Tick>,
+    /// Pods that had no node at the last point, and how many had been created.
+    waiting: Vec<PodNumber>,
+    looked_at: usize,
+    pub(super) created: u64,
+    pub(super) blocked: u64,
+    pub(super) decisions: u64,
+    pub(super) preempted: u64,
+    pub(super) reasons: BTreeMap<&'static str, u64>,
+}
+
+impl Measure {
+    pub(super) fn new(scenario: &Scenario, load: &Load) -> Self {
+        let units = Units::new(scenario, load);
+        let sites = scenario.sites.len();
+        Self {
+            met: vec![false; units.list.len()],
+            units,
+            window: (scenario.warmup, scenario.end),
+            tick: Micros((scenario.end.0 / TICKS).max(1_000_000)),
+            cpu: vec![(0, Micros(0), 0); sites],
+            unbound: vec![Amounts::default(); sites],
+            pending: vec![PerClass::default(); sites],
+            bound: vec![0; sites],
+            held: 0,
+            held_seconds: vec![],
+            unschedulable: (0, 0.0),
+            waits: vec![],
+            since_tick: [0; 3],
+            timeline: vec![],
+            waiting: vec![],
+            looked_at: 0,
+            created: 0,
+            blocked: 0,
+            decisions: 0,
+            preempted: 0,
+            reasons: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn unbound_at(&self, site: usize) -> &Amounts {
+        &self.unbound[site]
+    }
+
+    pub(super) fn pending(&self, site: usize, class: Class) -> i64 {
+        self.pending[site][class]
+    }
+
+    /// A pod was placed.
+    pub(super) fn placed(&mut self, site: usize, class: Option<Class>, request: &Amounts) {
+        self.unbound[site].add(request, 1);
+        if let Some(class) = class {
+            self.pending[site][class] += 1;
+        }
+        self.since_tick[usize::from(site > 0)] += 1;
+    }
+
+    /// A pod that was placed has a node, or is gone.
+    pub(super) fn not_unbound(&mut self, site: usize, request: &Amounts) {
+        self.unbound[site] = less(&self.unbound[site], request);
+    }
+
+    /// A pod that was placed runs, or is gone.
+    pub(super) fn not_pending(&mut self, site: usize, class: Option<Class>) {
+        if let Some(class) = class {
+            self.pending[site][class] -= 1;
+        }
+    }
+
+    pub(super) fn was_held(&mut self) {
+        self.since_tick[2] += 1;
+    }
+
+    /// A pod that was created then was held for so long.
+    pub(super) fn released(&mut self, held: Micros, created: Micros) {
+        if created >= self.window.0 {
+            self.held += 1;
+            self.held_seconds.push(held.0 as f64 / 1e6);
+        }
+    }
+
+    /// The task has to be done again.
+    pub(super) fn interrupted(&mut self, task: usize) {
+        if let Some(unit) = self.units.place(Unit::Task(task)) {
+            self.met[unit] = false;
+        }
+    }
+
+    /// Finds the pods that wait, of those that did and those that were created since. Cost: as many.
+    fn find_waiting(&mut self, waits: impl Fn(PodNumber) -> bool, created: usize) {
+        self.waiting.extend(self.looked_at..created);
+        self.looked_at = created;
+        self.waiting.retain(|number| waits(*number));
+    }
+
+    fn use_cpu(&mut self, site: usize, change: i64, now: Micros) {
+        let (from, to) = self.window;
+        let (cpu, since, time) = &mut self.cpu[site];
+        let counted = now.min(to) - (*since).max(from);
+        *time += u128::from(counted.0) * u128::from(cpu.unsigned_abs());
+        (*cpu, *since) = (*cpu + change, now);
+    }
+}
+
+impl Run<'_> {
+    fn class_of(&self, number: PodNumber) -> Option<Class> {
+        self.slo_of(number).map(|slo| slo.class)
+    }
+
+    /// When the work of the pod was asked for.
+    fn asked_at(&self, number: PodNumber) -> Micros {
+        match self.pods[number].work {
+            Work::Task(task) => self.load.tasks[task].at,
+            Work::Replica {
+                service,
+                first_of: Some(slot),
+                ..
+            } => self.load.services[service].slots[slot].open,
+            Work::Replica { .. } => self.pods[number].created,
+        }
+    }
+
+    /// A pod has its node: what it is to meet is met, or not.
+    pub(super) fn measure_bound(&mut self, number: PodNumber) {
+        let Some(node) = self.pods[number].node else { return };
+        let site = self.nodes[node].site;
+        let (request, asked_at) = (self.request_of(number), self.asked_at(number));
+        let is_counted = asked_at >= self.scenario.warmup;
+        let waited = self.now - asked_at;
+        self.measure.use_cpu(site, request.cpu.0, self.now);
+        if let Some(placed) = self.pods[number].site {
+            self.measure.not_unbound(placed, request);
+        }
+        if let Some(refused) = self.pods[number].refused.filter(|_| is_counted) {
+            self.measure.unschedulable.0 += 1;
+            self.measure.unschedulable.1 += (self.now - refused).0 as f64 / 1e6;
+        }
+        let Some(slo) = self.slo_of(number) else { return };
+        if is_counted {
+            self.measure.bound[site] += 1;
+            if self.measure.waits.len() < MOST_WAITS {
+                self.measure.waits.push(waited.0 as f64 / 1e6);
+            }
+        }
+        let unit = match self.pods[number].work {
+            Work::Task(task) => Unit::Task(task),
+            Work::Replica {
+                service,
+                first_of: Some(slot),
+                ..
+            } => Unit::Request {
+                service,
+                slot,
+                minute: 0,
+            },
+            Work::Replica { .. } => return,
+        };
+        if let Some(place) = self.measure.units.place(unit) {
+            let service = self.service_at(number, site);
+            self.measure.met[place] = is_met(&slo, waited, service, self.crossing(site, &slo, unit));
+        }
+    }
+
+    /// How long the round trips of a unit take that begin now.
+    pub(super) fn crossing(&self, site: usize, slo: &Slo, unit: Unit) -> Option<Micros> {
+        match &self.paths[site] {
+            None => Some(Micros(0)),
+            Some(path) => path.crossing(self.now, round_trips(slo.class), self.seed, request_id(unit)),
+        }
+    }
+
+    /// A request of a service is answered at this site, or nowhere.
+    pub(super) fn measure_request(&mut self, service: usize, slot: usize, minute: u64, site: Option<usize>) {
+        let unit = Unit::Request { service, slot, minute };
+        let Some(place) = self.measure.units.place(unit) else {
+            return;
+        };
+        let slo = self.scenario.workloads[self.load.services[service].workload].slo;
+        let (Some(site), Some(slo)) = (site, slo) else { return };
+        let time = self.request_time(service, Some(slot), minute);
+        let time = time.rescaled(edgeward_core::units::Permille::ONE, self.scenario.sites[site].speed);
+        let slo = Slo { deadline: None, ..slo };
+        self.measure.met[place] = is_met(&slo, Micros(0), time, self.crossing(site, &slo, unit));
+    }
+
+    /// A pod runs.
+    pub(super) fn measure_started(&mut self, number: PodNumber) {
+        if let Some(site) = self.pods[number].site {
+            let class = self.class_of(number);
+            self.measure.not_pending(site, class);
+        }
+    }
+
+    /// A pod takes its node no more; whether it had begun to run.
+    pub(super) fn measure_freed(&mut self, number: PodNumber, had_started: bool) {
+        let Some(node) = self.pods[number].node else { return };
+        let (site, cpu) = (self.nodes[node].site, self.request_of(number).cpu.0);
+        self.measure.use_cpu(site, -cpu, self.now);
+        if !had_started {
+            self.measure_started(number);
+        }
+    }
+
+    /// A pod is gone that never got a node.
+    pub(super) fn measure_left(&mut self, number: PodNumber) {
+        let request = self.request_of(number);
+        if let Some(site) = self.pods[number].site {
+            self.measure.not_unbound(site, request);
+            self.measure_started(number);
+        }
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.events.schedule(self.now + self.measure.tick, Event::Tick);
+        let mut tick = Tick {
+            at: self.now.0 as f64 / 1e6,
+            ..Tick::default()
+        };
+        for pod in self.waiting() {
+            match (pod.phase, pod.site) {
+                (Phase::Gated, _) => tick.held += 1,
+                (_, Some(0)) => tick.waiting_at_edge += 1,
+                (_, Some(_)) => tick.waiting_in_clouds += 1,
+                _ => {}
+            }
+        }
+        tick.edge_used = self.measure.cpu[0].0 as f64 / self.cpu_at(0).max(1) as f64;
+        let rtt = self
+            .paths
+            .iter()
+            .flatten()
+            .map(|path| path.rtt(self.now).map(|rtt| rtt.as_millis_f64()));
+        tick.rtt = rtt.collect();
+        [tick.to_edge, tick.to_clouds, tick.to_hold] = std::mem::take(&mut self.measure.since_tick);
+        self.measure.timeline.push(tick);
+    }
+
+    /// Pods without a node; those that came first may have it by now.
+    fn waiting(&mut self) -> impl Iterator<Item = &crate::cluster::Pod> {
+        let pods = &self.pods;
+        self.measure.find_waiting(
+            |number| matches!(pods[number].phase, Phase::Gated | Phase::Unbound),
+            pods.len(),
+        );
+        self.measure.waiting.iter().map(|number| &self.pods[*number])
+    }
+
+    fn cpu_at(&self, site: usize) -> i64 {
+        let nodes = self.nodes.iter().filter(|node| node.site == site);
+        nodes.map(|node| node.node.allocatable.cpu.0).sum()
+    }
+
+    pub(super) fn finish(mut self) -> Outcome {
+        let mut pods = Pods {
+            created: self.measure.created,
+            blocked: self.measure.blocked,
+            ..Pods::default()
+        };
+        for number in 0..self.pods.len() {
+            let pod = &self.pods[number];
+            match pod.phase {
+                Phase::Gated => pods.held += 1,
+                Phase::Unbound => pods.pending += 1,
+                Phase::Starting | Phase::Running => pods.running += 1,
+                Phase::Finished => pods.done += 1,
+                Phase::Gone if pod.finished => pods.done += 1,
+                Phase::Gone => pods.deleted += 1,
+            }
+            let is_waiting = matches!(pod.phase, Phase::Gated | Phase::Unbound);
+            if is_waiting && self.asked_at(number) >= self.scenario.warmup {
+                if let Some(refused) = pod.refused {
+                    self.measure.unschedulable.0 += 1;
+                    self.measure.unschedulable.1 += (self.now - refused).0 as f64 / 1e6;
+                }
+                if self.pods[number].phase == Phase::Gated {
+                    let (held, created) = (self.held_for(number), self.pods[number].created);
+                    self.measure.released(held, created);
+                }
+            }
+        }
+        pods.deleted -= pods.blocked;
+        let sites = self.scenario.sites.len();
+        (0..sites).for_each(|site| self.measure.use_cpu(site, 0, self.now));
+        let hours = |site: usize| self.measure.cpu[site].2 as f64 / 1_000.0 / 3.6e9;
+        let cost = (0..sites)
+            .map(|site| hours(site) * self.scenario.sites[site].cost)
+            .sum();
+        let window = (self.measure.window.1 - self.measure.window.0).0 as f64 / 3.6e9;
+        let edge_utilisation = hours(0) / (window * self.cpu_at(0).max(1) as f64 / 1_000.0);
+        let measure = self.measure;
+        let mut attainment = PerClass::<crate::outcome::Attained>::default();
+        for ((_, class), met) in measure.units.list.iter().zip(&measure.met) {
+            attainment[*class].asked += 1;
+            attainment[*class].met += u64::from(*met);
+        }
+        Outcome {
+            attainment,
+            bound: measure.bound,
+            cost,
+            edge_utilisation,
+            held: measure.held,
+            held_seconds: measure.held_seconds,
+            unschedulable: measure.unschedulable.0,
+            unschedulable_seconds: measure.unschedulable.1,
+            waits: measure.waits,
+            reasons: measure.reasons,
+            decisions: measure.decisions,
+            preempted: measure.preempted,
+            pods,
+            timeline: measure.timeline,
+            units: measure.met,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Where pods are placed when they are created, by the policies that need no memory of their own.
+
+use std::sync::Arc;
+
+use edgeward_core::resources::Amounts;
+use edgeward_core::units::Micros;
+use edgeward_core::wire::pod::Pod as WirePod;
+
+use super::{Event, Placer, Run};
+use crate::cluster::{NodeState, Phase, PodNumber};
+use crate::scenario::{Scenario, Slo};
+
+/// Of each workload the nodes that its pods may go to: without a placement, and with one at each site. Not whether they are
+/// ready or have room.
+pub(super) fn allowed(scenario: &Scenario, nodes: &[NodeState]) -> Vec<Vec<Arc<[usize]>>> {
+    let of_workload = |workload: &crate::scenario::Workload| {
+        let text = workload.manifest.to_string();
+        let placements = std::iter::once(None).chain(scenario.sites.iter().map(Some));
+        let allowed = placements.map(|site| {
+            // What makes no pod was a fault of the scenario.
+            let Ok(pod) = WirePod::from_json(&text) else {
+                return Arc::from([]);
+            };
+            let workload = pod.workload("".into(), &scenario.config.keys);
+            let mut constraints = workload.constraints.clone();
+            let mut tolerations = workload.tolerations.clone();
+            if let Some(site) = site {
+                let selector = site.definition.selector();
+                constraints
+                    .selector
+                    .extend(selector.map(|(key, value)| (key.to_owned().into(), value.to_owned().into())));
+                tolerations.extend(site.definition.tolerations.iter().cloned());
+            }
+            let admits = |node: &NodeState| {
+                let node = edgeward_core::model::node::Node {
+                    ready: true,
+                    ..node.node.clone()
+                };
+                node.admits(&constraints, tolerations.iter())
+            };
+            (0..nodes.len()).filter(|at| admits(&nodes[*at])).collect()
+        });
+        allowed.collect()
+    };
+    scenario.workloads.iter().map(of_workload).collect()
+}
+
+impl<'s> Run<'s> {
+    /// What the pod states, if it is managed.
+    pub(super) fn slo_of(&self, number: PodNumber) -> Option<Slo> {
+        self.scenario.workloads[self.pods[number].workload].slo
+    }
+
+    /// Whoever decides is asked about a pod that is created.
+    pub(super) fn admit(&mut self, number: PodNumber) {
+        self.measure.created += 1;
+        let Some(slo) = self.slo_of(number) else {
+            if matches!(self.placer, Placer::Edgeward(_)) {
+                self.review(number);
+            }
+            return;
+        };
+        self.measure.decisions += 1;
+        match &self.placer {
+            Placer::Edge => self.place(number, 0),
+            Placer::Cloud => {
+                let cloud = self.could_hold(number).find(|site| *site > 0);
+                self.place(number, cloud.filter(|_| slo.offload).unwrap_or(0));
+            }
+            Placer::LeastLoaded => {
+                let sites = self.could_hold(number).filter(|site| *site == 0 || slo.offload);
+                let is_up = |site: &usize| {
+                    self.paths[*site]
+                        .as_ref()
+                        .is_none_or(|path| path.rtt(self.now).is_some())
+                };
+                let share = |site: usize| (self.share_taken(site) * 1e6) as i64;
+                let least = sites.filter(is_up).min_by_key(|site| (share(*site), *site));
+                self.place(number, least.unwrap_or(0));
+            }
+            Placer::FirstDesign(_) => {
+                // It is decided at the next poll; kube-scheduler must not be quicker.
+                self.hold(number, "awaits_poll");
+                self.await_poll(number);
+            }
+            Placer::Edgeward(_) => self.review(number),
+            Placer::Clairvoyant(_) => self.foresee(number),
+        }
+    }
+
+    /// The pod is placed at a site.
+    pub(super) fn place(&mut self, number: PodNumber, site: usize) {
+        self.pods[number].site = Some(site);
+        let class = self.slo_of(number).map(|slo| slo.class);
+        self.measure.placed(site, class, self.request_of(number));
+    }
+
+    /// The pod is held from now on.
+    pub(super) fn hold(&mut self, number: PodNumber, reason: &'static str) {
+        let pod = &mut self.pods[number];
+        pod.phase = Phase::Gated;
+        pod.reason = reason;
+        pod.held = self.now;
+        self.measure.was_held();
+    }
+
+    /// A held pod is placed, or just loses the gate.
+    pub(super) fn release(&mut self, number: PodNumber, site: Option<usize>) {
+        self.measure.released(self.held_for(number), self.pods[number].created);
+        let pod = &mut self.pods[number];
+        pod.phase = Phase::Unbound;
+        pod.version += 1;
+        if let Some(site) = site {
+            self.place(number, site);
+        }
+        self.ungated(number);
+    }
+
+    /// The sites of which a node could hold the pod if it were empty.
+    pub(super) fn could_hold(&self, number: PodNumber) -> impl Iterator<Item = usize> + use<'_, 's> {
+        let request = self.request_of(number);
+        let workload = self.pods[number].workload;
+        (0..self.scenario.sites.len()).filter(move |site| {
+            let mut nodes = self.allowed[workload][site + 1].iter();
+            nodes.any(|at| request.fits(&self.nodes[*at].node.allocatable, &Amounts::default()))
+        })
+    }
+
+    /// Which share of a site's CPU or memory is taken, whichever is more, those counted that have no node yet.
+    fn share_taken(&self, site: usize) -> f64 {
+        let (mut total, mut used) = (Amounts::default(), self.measure.unbound_at(site).clone());
+        for node in self.nodes.iter().filter(|node| node.site == site) {
+            total.add(&node.node.allocatable, 1);
+            used.add(&node.used, 1);
+        }
+        let share = |used: i64, total: i64| used as f64 / total.max(1) as f64;
+        share(used.cpu.0, total.cpu.0).max(share(used.memory.0, total.memory.0))
+    }
+
+    /// The true time of the pod's work, or of its first request, at a site.
+    pub(super) fn service_at(&self, number: PodNumber, site: usize) -> Micros {
+        let speed = self.scenario.sites[site].speed;
+        let time = match self.pods[number].work {
+            crate::cluster::Work::Task(task) => self.load.tasks[task].service,
+            crate::cluster::Work::Replica { service, first_of, .. } => self.request_time(service, first_of, 0),
+        };
+        time.rescaled(edgeward_core::units::Permille::ONE, speed)
+    }
+
+    /// The clairvoyant and the like look again soon.
+    pub(super) fn reconsider(&mut self) {
+        if let Placer::Clairvoyant(clairvoyant) = &mut self.placer
+            && clairvoyant.wants_to_look()
+        {
+            self.events.schedule(self.now, Event::Reconsider);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! kube-scheduler: one pod at a time is given a node, or waits for something to happen; the binding takes its time beside.
+
+use edgeward_core::resources::Amounts;
+use edgeward_core::units::Micros;
+
+use super::{Event, INFORMER, Run, micros};
+use crate::cluster::{PodNumber, less};
+use crate::kube_scheduler::{Place, feasible_nodes_to_find, score};
+use crate::random::{Purpose, unit};
+
+/// What speaks against evicting pods: the highest priority among them, the sum of their priorities, their number.
+type VictimRank = (i32, i64, usize);
+
+impl Run<'_> {
+    /// kube-scheduler sees a pod that has no node, or that may be scheduled from now on.
+    pub(super) fn queued(&mut self, number: PodNumber) {
+        if self.pods[number].is_unbound() {
+            let place = self.next_place(number);
+            self.queue.activate(place, self.priority(number), self.now);
+            self.wake_scheduler();
+        }
+    }
+
+    /// The pod's place in the queue, in which no earlier one counts any more.
+    fn next_place(&mut self, number: PodNumber) -> Place {
+        let pod = &mut self.pods[number];
+        pod.queued += 1;
+        Place {
+            pod: number,
+            number: pod.queued,
+        }
+    }
+
+    fn priority(&self, number: PodNumber) -> i32 {
+        self.scenario.workloads[self.pods[number].workload].priority
+    }
+
+    pub(super) fn wake_scheduler(&mut self) {
+        if !self.is_cycle_scheduled {
+            self.is_cycle_scheduled = true;
+            self.events.schedule(self.now, Event::Cycle);
+        }
+    }
+
+    /// A cycle begins for the next pod, if there is one.
+    pub(super) fn cycle(&mut self) {
+        self.is_cycle_scheduled = false;
+        while let Some(place) = self.queue.pop() {
+            let pod = &mut self.pods[place.pod];
+            if !pod.is_unbound() || pod.queued != place.number {
+                continue;
+            }
+            pod.attempts += 1;
+            self.helps = 0;
+            let node = self.find_node(place.pod);
+            if let Some(node) = node {
+                // As in kube-scheduler's cache: it counts from now on.
+                let request = self.request_of(place.pod);
+                self.nodes[node].take(place.pod, request);
+            }
+            self.is_cycle_scheduled = true;
+            let ends = self.now + micros(self.scenario.delays.cycle);
+            self.events.schedule(ends, Event::CycleEnds(place.pod, node));
+            return;
+        }
+    }
+
+    pub(super) fn cycle_ends(&mut self, number: PodNumber, node: Option<usize>) {
+        self.is_cycle_scheduled = false;
+        match node {
+            Some(node) => {
+                self.pods[number].node = Some(node);
+                if let Some(nominated) = self.pods[number].nominated.take() {
+                    self.nodes[nominated].nominated.retain(|other| *other != number);
+                }
+                let delay = self.draw(self.scenario.delays.bind, Purpose::Bind, number);
+                self.events.schedule(self.now + delay, Event::Bound(number));
+            }
+            None if self.pods[number].is_unbound() => self.refuse(number),
+            None => {}
+        }
+        self.wake_scheduler();
+    }
+
+    /// No node takes the pod: others may have to go for it, and it waits.
+    fn refuse(&mut self, number: PodNumber) {
+        let had_nominated = self.pods[number].nominated;
+        if self.has_priorities {
+            self.preempt(number);
+        }
+        let pod = &mut self.pods[number];
+        let is_news = pod.refused.is_none() || pod.nominated != had_nominated;
+        if pod.refused.is_none() {
+            pod.refused = Some(self.now);
+        }
+        let attempts = pod.attempts;
+        if is_news {
+            pod.version += 1;
+            self.emit(number);
+        }
+        let place = self.next_place(number);
+        self.queue
+            .refuse(place, self.priority(number), attempts, self.helps > 0, self.now);
+    }
+
+    /// Of the nodes that take the pod one with the highest score, by lot.
+    fn find_node(&mut self, number: PodNumber) -> Option<usize> {
+        let pod = &self.pods[number];
+        let request = self.request_of(number);
+        let priority = self.priority(number);
+        let allowed = &self.allowed[pod.workload][pod.site.map_or(0, |site| site + 1)];
+        if allowed.is_empty() {
+            return None;
+        }
+        let wanted = feasible_nodes_to_find(self.nodes.len());
+        let first = self.next_node % allowed.len();
+        let (mut best, mut best_score, mut equals, mut found, mut seen) = (None, i64::MIN, 0_usize, 0, 0);
+        for &at in allowed[first..].iter().chain(&allowed[..first]) {
+            seen += 1;
+            let node = &self.nodes[at];
+            if !node.fits(request) || !self.fits_beside_nominated(at, number, request, priority) {
+                continue;
+            }
+            found += 1;
+            let score = score(request, &node.node.allocatable, &node.used);
+            if score > best_score {
+                (best, best_score, equals) = (Some(at), score, 1);
+            } else if score == best_score {
+                // Reservoir sampling, as kube-scheduler does it.
+                equals += 1;
+                let lot = unit(
+                    self.seed,
+                    Purpose::Lot,
+                    number as u64,
+                    (u64::from(pod.attempts) << 32) | equals as u64,
+                );
+                if lot * equals as f64 <= 1.0 {
+                    best = Some(at);
+                }
+            }
+            if found >= wanted {
+                break;
+            }
+        }
+        self.next_node = first + seen;
+        best
+    }
+
+    /// Whether the node takes the pod beside those that it is being made free for.
+    fn fits_beside_nominated(&self, at: usize, number: PodNumber, request: &Amounts, priority: i32) -> bool {
+        let node = &self.nodes[at];
+        let ahead = node.nominated.iter().filter(|other| **other != number);
+        let mut ahead = ahead.filter(|other| self.priority(**other) >= priority).peekable();
+        if ahead.peek().is_none() {
+            return true;
+        }
+        let (mut used, mut pods) = (node.used.clone(), node.pods.len() as i64);
+        for other in ahead {
+            used.add(self.request_of(*other), 1);
+            pods += 1;
+        }
+        pods < node.node.slots && request.fits(&node.node.allocatable, &used)
+    }
+
+    /// Evicts pods of lower priority, if that makes a node free for this one: the node whose highest victim is lowest, then by
+    /// the sum of their priorities, then by their number.
+    fn preempt(&mut self, number: PodNumber) {
+        let workload = &self.scenario.workloads[self.pods[number].workload];
+        let priority = workload.priority;
+        if !workload.may_preempt {
+            return;
+        }
+        // Its victims are still there.
+        if let Some(node) = self.pods[number].nominated {
+            let is_terminating =
+                |other: &PodNumber| self.pods[*other].deleted.is_some() && self.priority(*other) < priority;
+            if self.nodes[node].pods.iter().any(is_terminating) {
+                return;
+            }
+            self.nodes[node].nominated.retain(|other| *other != number);
+            self.pods[number].nominated = None;
+        }
+        let pod = &self.pods[number];
+        let allowed = &self.allowed[pod.workload][pod.site.map_or(0, |site| site + 1)];
+        let mut best: Option<(VictimRank, usize, Vec<PodNumber>)> = None;
+        for &at in allowed.iter() {
+            let Some(victims) = self.victims(at, number, priority) else {
+                continue;
+            };
+            let priorities = victims.iter().map(|victim| self.priority(*victim));
+            let rank = (
+                priorities.clone().max().unwrap_or(i32::MIN),
+                priorities
+                    .map(|priority| i64::from(priority) + i64::from(i32::MAX))
+                    .sum::<i64>(),
+                victims.len(),
+            );
+            if best.as_ref().is_none_or(|(other, ..)| rank < *other) {
+                best = Some((rank, at, victims));
+            }
+        }
+        if let Some((_, node, victims)) = best {
+            self.pods[number].nominated = Some(node);
+            self.nodes[node].nominated.push(number);
+            for victim in victims {
+                self.measure.preempted += 1;
+                self.delete(victim, true);
+            }
+        }
+    }
+
+    /// Who has to leave the node for this pod: of those of lower priority, all that the others leave no room for, the highest
+    /// spared first. `None` if it would not fit all the same.
+    fn victims(&self, at: usize, number: PodNumber, priority: i32) -> Option<Vec<PodNumber>> {
+        let node = &self.nodes[at];
+        if !node.node.ready {
+            return None;
+        }
+        let mut lower: Vec<_> = node
+            .pods
+            .iter()
+            .copied()
+            .filter(|other| self.priority(*other) < priority)
+            .collect();
+        if lower.is_empty() {
+            return None;
+        }
+        let request = self.request_of(number);
+        let mut used = node.used.clone();
+        let mut pods = node.pods.len() as i64;
+        for other in &lower {
+            used = less(&used, self.request_of(*other));
+            pods -= 1;
+        }
+        let fits = |used: &Amounts, pods: i64| pods < node.node.slots && request.fits(&node.node.allocatable, used);
+        if !fits(&used, pods) {
+            return None;
+        }
+        lower.sort_by_key(|other| {
+            (
+                std::cmp::Reverse(self.priority(*other)),
+                self.pods[*other].started,
+                *other,
+            )
+        });
+        let mut victims = vec![];
+        for other in lower {
+            let mut with = used.clone();
+            with.add(self.request_of(other), 1);
+            if fits(&with, pods + 1) {
+                (used, pods) = (with, pods + 1);
+            } else {
+                victims.push(other);
+            }
+        }
+        Some(victims)
+    }
+
+    /// kube-scheduler sees that a pod takes its node no more: those that it refused may fit now.
+    pub(super) fn freed(&mut self, number: PodNumber, node: usize) {
+        let request = self.request_of(number);
+        self.nodes[node].free(number, request);
+        self.something_helps(None);
+        self.reconsider();
+    }
+
+    /// A node came back.
+    pub(super) fn node_helps(&mut self, node: usize) {
+        self.something_helps(Some(node));
+        self.reconsider();
+    }
+
+    fn something_helps(&mut self, node: Option<usize>) {
+        self.helps += 1;
+        let Self {
+            queue,
+            pods,
+            nodes,
+            scenario,
+            ..
+        } = self;
+        queue.move_to_active(self.now, |number| {
+            let request = &scenario.workloads[pods[number].workload].request;
+            // The hint of NodeResourcesFit: a node that could not hold the pod when empty does not help.
+            let helps = node.is_none_or(|node| request.fits(&nodes[node].node.allocatable, &Amounts::default()));
+            helps.then_some(pods[number].attempts)
+        });
+        self.wake_scheduler();
+    }
+
+    /// A held pod may be scheduled from now on.
+    pub(super) fn ungated(&mut self, number: PodNumber) {
+        if !self.scenario.workloads[self.pods[number].workload].is_unscheduled {
+            self.events.schedule(self.now + INFORMER, Event::Queued(number));
+        }
+    }
+
+    /// How long a pod was held, or is.
+    pub(super) fn held_for(&self, number: PodNumber) -> Micros {
+        self.now - self.pods[number].held
+    }
+}

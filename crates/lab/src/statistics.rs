@@ -1,0 +1,64 @@
+//! Means over seeds, with the interval in which they are known; and quantiles.
+
+/// A mean and half the width of its 95 % interval; the latter is absent where there is one value only.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Half the width of the interval of 95 %.
+    pub half_width: Option<f64>,
+}
+
+/// The 97.5 % quantile of Student's t distribution for 1 to 30 degrees of freedom.
+const STUDENT: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+
+/// Beyond the table; a little too wide.
+const STUDENT_OF_MANY: f64 = 2.042;
+
+/// The mean of independent values, and how well it is known; `None` of no values.
+pub fn estimate(values: &[f64]) -> Option<Estimate> {
+    let count = values.len() as f64;
+    if values.is_empty() {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / count;
+    let half_width = (values.len() > 1).then(|| {
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let student = STUDENT.get(values.len() - 2).copied().unwrap_or(STUDENT_OF_MANY);
+        student * (variance / count).sqrt()
+    });
+    Some(Estimate { mean, half_width })
+}
+
+/// The smallest value that this share of the sorted values does not exceed; zero of none.
+pub fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let last = sorted.len().saturating_sub(1);
+    let at = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(at.saturating_sub(1).min(last)).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_that_of_student() {
+        let found = estimate(&[1.0, 2.0, 3.0]).unwrap();
+        assert_eq!(found.mean, 2.0);
+        assert!((found.half_width.unwrap() - 4.303 / 3_f64.sqrt()).abs() < 1e-9);
+        assert_eq!(estimate(&[5.0]).unwrap().half_width, None);
+        assert_eq!(estimate(&[]), None);
+    }
+
+    #[test]
+    fn quantiles_are_values() {
+        let values = [1.0, 2.0, 3.0, 4.0];
+        assert_eq!(quantile(&values, 0.5), 2.0);
+        assert_eq!(quantile(&values, 0.95), 4.0);
+        assert_eq!(quantile(&values, 0.0), 1.0);
+        assert_eq!(quantile(&[], 0.5), 0.0);
+    }
+}

@@ -1,0 +1,180 @@
+//! What has a time to be met: each task, and each request of a service that is looked at. The same whoever decides.
+
+use edgeward_core::model::slo::Class;
+use edgeward_core::units::{Micros, Permille};
+
+use crate::load::{Load, service_time};
+use crate::scenario::{Scenario, Slo, Workload};
+use crate::wan::{Path, round_trips};
+
+/// How often a request of each replica is looked at.
+pub const MINUTE: Micros = Micros::from_secs(60);
+
+/// What has a time to be met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// A task, by its number in the load.
+    Task(usize),
+    /// A request of a service's place, so many minutes after it opened; 0 is the first, when its pod has a node.
+    Request {
+        /// The service.
+        service: usize,
+        /// The place, by its number in the load.
+        slot: usize,
+        /// Which.
+        minute: u64,
+    },
+}
+
+/// The units of a run, and where each is.
+#[derive(Debug, Clone, Default)]
+pub struct Units {
+    /// All of them, with their classes.
+    pub list: Vec<(Unit, Class)>,
+    tasks: Vec<Option<u32>>,
+    /// Of each place of each service, where its units begin, and their number.
+    slots: Vec<Vec<(u32, u32)>>,
+    /// The first minute of each place that counts.
+    first_minutes: Vec<Vec<u64>>,
+}
+
+/// The time of a request at speed 1.
+pub fn request_time(workload: &Workload, seed: u64, service: usize, slot: Option<usize>, minute: u64) -> Micros {
+    let number = ((slot.unwrap_or((1 << 20) - 1) as u64) << 20) | minute;
+    service_time(workload, seed, (1 << 62) | service as u64, number)
+}
+
+impl Units {
+    /// The units of what is asked from the end of the warmup on.
+    pub fn new(scenario: &Scenario, load: &Load) -> Self {
+        let mut units = Self::default();
+        for (number, task) in load.tasks.iter().enumerate() {
+            let workload = &scenario.workloads[task.workload];
+            let slo = timed(workload).filter(|_| task.at >= scenario.warmup);
+            let place = slo.map(|slo| units.add(Unit::Task(number), slo.class));
+            units.tasks.push(place);
+        }
+        for (service, load) in load.services.iter().enumerate() {
+            let slo = timed(&scenario.workloads[load.workload]);
+            let (mut slots, mut first_minutes) = (vec![], vec![]);
+            for (slot, open) in load.slots.iter().enumerate() {
+                let begin = units.list.len() as u32;
+                let mut first = None;
+                let mut minute = 0;
+                while let Some(slo) = slo {
+                    let at = open.open + MINUTE.times(minute);
+                    let is_asked = minute == 0 || (slo.target.is_some() && at < open.close);
+                    if !is_asked {
+                        break;
+                    }
+                    if at >= scenario.warmup {
+                        units.add(Unit::Request { service, slot, minute }, slo.class);
+                        first = first.or(Some(minute));
+                    }
+                    minute += 1;
+                }
+                slots.push((begin, units.list.len() as u32 - begin));
+                first_minutes.push(first.unwrap_or(0));
+            }
+            units.slots.push(slots);
+            units.first_minutes.push(first_minutes);
+        }
+        units
+    }
+
+    fn add(&mut self, unit: Unit, class: Class) -> u32 {
+        self.list.push((unit, class));
+        self.list.len() as u32 - 1
+    }
+
+    /// Where this unit is in the list, if it counts.
+    pub fn place(&self, unit: Unit) -> Option<usize> {
+        match unit {
+            Unit::Task(task) => self.tasks[task].map(|place| place as usize),
+            Unit::Request { service, slot, minute } => {
+                let (begin, count) = self.slots[service][slot];
+                let after = minute.checked_sub(self.first_minutes[service][slot])?;
+                (after < u64::from(count)).then_some(begin as usize + after as usize)
+            }
+        }
+    }
+}
+
+/// The SLO of a workload whose pods come to be and have a time to meet.
+fn timed(workload: &Workload) -> Option<Slo> {
+    let slo = workload.slo?;
+    let is_timed = slo.deadline.is_some() || slo.target.is_some();
+    (is_timed && !workload.is_quota_blocked && !workload.is_unscheduled).then_some(slo)
+}
+
+/// Whether the times are met of a pod that waited so long for its node, works so long and crosses the WAN in such a time.
+pub fn is_met(slo: &Slo, waited: Micros, service: Micros, crossing: Option<Micros>) -> bool {
+    let Some(crossing) = crossing else { return false };
+    slo.deadline
+        .is_none_or(|deadline| waited + service + crossing <= deadline)
+        && slo.target.is_none_or(|target| service + crossing <= target)
+}
+
+/// What random numbers of a crossing are named by.
+pub fn request_id(unit: Unit) -> u64 {
+    match unit {
+        Unit::Task(task) => task as u64,
+        Unit::Request { service, slot, minute } => {
+            (1 << 62) | ((service as u64) << 44) | ((slot as u64) << 24) | minute
+        }
+    }
+}
+
+/// The bound `relaxed`: whether each unit could be met by its pod alone in the empty fleet, at its best site and the best time.
+/// No policy meets one that is not met here.
+pub fn relaxed(scenario: &Scenario, load: &Load, paths: &[Option<Path>], seed: u64, units: &Units) -> Vec<bool> {
+    let nodes: Vec<_> = scenario.sites.iter().map(|site| &site.nodes).collect();
+    let could_hold: Vec<Vec<bool>> = scenario
+        .workloads
+        .iter()
+        .map(|workload| {
+            let fits = |nodes: &&Vec<edgeward_core::model::node::Node>| {
+                nodes
+                    .iter()
+                    .any(|node| workload.request.fits(&node.allocatable, &Default::default()))
+            };
+            nodes.iter().map(fits).collect()
+        })
+        .collect();
+    let is_met = |(unit, class): &(Unit, Class)| {
+        let (workload, at, time) = match *unit {
+            Unit::Task(task) => {
+                let task = &load.tasks[task];
+                (task.workload, task.at, task.service)
+            }
+            Unit::Request { service, slot, minute } => {
+                let service_load = &load.services[service];
+                let workload = service_load.workload;
+                let time = request_time(&scenario.workloads[workload], seed, service, Some(slot), minute);
+                (workload, service_load.slots[slot].open + MINUTE.times(minute), time)
+            }
+        };
+        let Some(slo) = scenario.workloads[workload].slo else {
+            return false;
+        };
+        (0..scenario.sites.len()).any(|site| {
+            let path = paths[site].as_ref();
+            if !could_hold[workload][site] || (path.is_some() && !slo.offload) {
+                return false;
+            }
+            let service = time.rescaled(Permille::ONE, scenario.sites[site].speed);
+            let trips = round_trips(*class);
+            let crossing = match (path, unit) {
+                (None, _) => Some(Micros(0)),
+                (Some(path), Unit::Request { minute: 1.., .. }) => path.crossing(at, trips, seed, request_id(*unit)),
+                (Some(path), _) => path.least_crossing(at, slo.deadline.map(|deadline| at + deadline), trips),
+            };
+            let slo = match unit {
+                Unit::Request { minute: 1.., .. } => Slo { deadline: None, ..slo },
+                _ => slo,
+            };
+            self::is_met(&slo, Micros(0), service, crossing)
+        })
+    };
+    units.list.iter().map(is_met).collect()
+}

@@ -1,0 +1,184 @@
+//! What holds of every simulation, known from elsewhere: queueing theory, conservation, the bound that nobody exceeds.
+
+// A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+
+use edgeward_lab::experiment::{Plan, Results, carry_out};
+use edgeward_lab::load::Load;
+use edgeward_lab::outcome::Outcome;
+use edgeward_lab::policy::Policy;
+use edgeward_lab::report;
+use edgeward_lab::run::{paths, run};
+use edgeward_lab::scenario::{Scenario, read};
+use serde_json::{Value, json};
+
+fn scenario(document: &Value) -> Scenario {
+    read(document, &|name| Err(format!("{name}: there are no files"))).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+fn outcome(scenario: &Scenario, seed: u64, policy: Policy) -> Outcome {
+    let (load, paths) = (Load::new(scenario, seed), paths(scenario, seed));
+    run(scenario, &load, &paths, seed, policy, &AtomicBool::new(false)).unwrap()
+}
+
+fn results(scenario: &Scenario, policies: &[Policy], seeds: u64, threads: usize) -> Results {
+    let plan = Plan {
+        policies: policies.to_vec(),
+        seeds: (1..=seeds).collect(),
+        threads,
+    };
+    carry_out(scenario, &plan, &AtomicBool::new(false), |_, _| {}).unwrap()
+}
+
+/// Some of everything: services that scale and are rolled out, jobs, priorities, quotas, an unknown scheduler, two clouds, a WAN that
+/// flaps, nodes and a cloud that fail.
+fn everything() -> Value {
+    json!({
+        "name": "everything",
+        "warmupSeconds": 30, "durationSeconds": 450, "drainSeconds": 150,
+        "sites": [
+            {"name": "edge", "kind": "edge", "nodes": [{"count": 3, "allocatable": {"cpu": "4", "memory": "8Gi"}}]},
+            {"name": "far", "kind": "cloud", "speed": 1.5, "costPerCpuHour": 0.05,
+             "nodes": [{"allocatable": {"cpu": "32", "memory": "128Gi", "pods": 200}}],
+             "wan": {"rttMs": {"logNormal": {"medianMs": 60, "sigma": 0.1}}, "lossPct": 0.5,
+                     "flapping": {"everySeconds": 120, "downSeconds": 20}}},
+            {"name": "near", "kind": "cloud", "costPerCpuHour": 0.2,
+             "nodes": [{"allocatable": {"cpu": "4", "memory": "16Gi"}}],
+             "wan": {"rttMs": 10, "congestion": {"everySeconds": 200, "lastingSeconds": 30, "addedMs": 200, "lossPct": 5}}},
+        ],
+        "workloads": [
+            {"name": "web", "class": "latency", "latencyTargetMs": 150, "sloPriority": 8,
+             "requests": {"cpu": "250m", "memory": "128Mi"},
+             "serviceMs": {"logNormal": {"medianMs": 60, "sigma": 0.5}}, "correlation": 0.3,
+             "deployment": {"scaling": {"demand": {"diurnal": {"perSecond": 80, "amplitude": 0.8, "periodSeconds": 300}},
+                                        "perReplica": 10, "max": 20, "stabilisationSeconds": 60},
+                            "rolloutsAtSeconds": [200], "maxSurge": 2}},
+            {"name": "reports", "class": "batch", "deadlineMs": 90_000, "requests": {"cpu": "1", "memory": "512Mi"},
+             "serviceMs": {"pareto": {"leastMs": 5000, "exponent": 1.5, "mostMs": 100_000}}, "correlation": 0.5,
+             "jobs": {"poisson": {"bursty": {"perSecond": 0.1, "burstPerSecond": 1.5, "everySeconds": 60, "lastingSeconds": 20}},
+                      "pods": 2}},
+            {"name": "vip", "class": "throughput", "deadlineMs": 30_000, "priority": 100,
+             "requests": {"cpu": "2", "memory": "1Gi"}, "serviceMs": {"uniform": {"fromMs": 2000, "toMs": 9000}},
+             "jobs": {"poisson": {"perSecond": 0.05}}},
+            {"name": "local", "class": "batch", "deadlineMs": 200_000, "offloadAllowed": false,
+             "requests": {"cpu": "500m"}, "serviceMs": 10_000, "jobs": {"poisson": {"perSecond": 0.1}}},
+            {"name": "blocked", "class": "latency", "deadlineMs": 500, "quotaBlocked": true, "requests": {"cpu": "1"},
+             "serviceMs": 100, "jobs": {"poisson": {"perSecond": 0.5}}},
+            {"name": "ghost", "requests": {"cpu": "1"}, "unknownScheduler": true, "serviceMs": 1,
+             "jobs": {"poisson": {"perSecond": 0.05}}},
+            {"name": "plain", "requests": {"cpu": "100m"}, "serviceMs": 5_000, "jobs": {"poisson": {"perSecond": 0.3}}},
+        ],
+        "failures": [
+            {"atSeconds": 40, "lastingSeconds": 370, "nodes": ["edge-1"]},
+            {"atSeconds": 200, "lastingSeconds": 20, "nodes": ["edge-0"]},
+            {"atSeconds": 250, "lastingSeconds": 100, "site": "near"},
+        ],
+    })
+}
+
+/// The probability to wait, and the mean time, in a queue with this many servers, to which so much work comes in the time of one.
+fn erlang_c(servers: u32, offered: f64, service: f64) -> (f64, f64) {
+    let (mut term, mut sum) = (1.0, 0.0);
+    for busy in 0..servers {
+        sum += term;
+        term *= offered / f64::from(busy + 1);
+    }
+    let last = term * f64::from(servers) / (f64::from(servers) - offered);
+    let waits = last / (sum + last);
+    (waits, waits * service / (f64::from(servers) - offered))
+}
+
+/// Poisson arrivals, exponential times, room for six pods: the cluster is a queue M/M/6, whoever among equals is first.
+#[test]
+fn the_cluster_waits_as_erlang_says() {
+    let (servers, service) = (6, 100.0);
+    for load in [0.6, 0.85] {
+        let offered = load * f64::from(servers);
+        let document = json!({
+            "name": "M/M/6",
+            "warmupSeconds": 5_000, "durationSeconds": 105_000, "drainSeconds": 20_000,
+            "delays": {"persistMs": 0.001, "cycleMs": 0.01, "bindMs": 0.01, "startMs": 0.01},
+            // Three nodes of two places each.
+            "sites": [{"name": "edge", "kind": "edge", "nodes": [{"count": 3, "allocatable": {"cpu": "2", "memory": "4Gi"}}]}],
+            "workloads": [{
+                "name": "job", "class": "batch", "requests": {"cpu": "1"}, "serviceMs": {"exponential": {"meanMs": service * 1e3}},
+                "jobs": {"poisson": {"perSecond": (offered / service * 1e3_f64).round() / 1e3}},
+            }],
+        });
+        let arrivals = (offered / service * 1e3).round() / 1e3;
+        let (waits, mean) = erlang_c(servers, arrivals * service, service);
+        let scenario = scenario(&document);
+        let runs: Vec<_> = (1..=12)
+            .map(|seed| outcome(&scenario, seed, Policy::EdgeOnly).waits)
+            .collect();
+        let share = |run: &Vec<f64>| run.iter().filter(|wait| **wait > 0.5).count() as f64 / run.len() as f64;
+        let average = |run: &Vec<f64>| run.iter().sum::<f64>() / run.len() as f64;
+        for (name, expected, found) in [
+            ("probability to wait", waits, runs.iter().map(share).collect::<Vec<_>>()),
+            ("mean wait", mean, runs.iter().map(average).collect()),
+        ] {
+            let estimate = edgeward_lab::statistics::estimate(&found).unwrap();
+            // Twice the interval of 95 %: of right simulations one in a few thousand would fail.
+            let (mean, half) = (estimate.mean, estimate.half_width.unwrap());
+            assert!(
+                (mean - expected).abs() <= 2.0 * half,
+                "{name} at {load}: {mean} ± {half}, not {expected}"
+            );
+            assert!(
+                half < 0.25 * expected,
+                "{name} at {load}: known too badly, {mean} ± {half}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_pod_ends_in_one_place() {
+    let scenario = scenario(&everything());
+    for policy in Policy::ALL {
+        let pods = outcome(&scenario, 1, policy).pods;
+        let sum = pods.blocked + pods.done + pods.deleted + pods.running + pods.pending + pods.held;
+        assert_eq!(pods.created, sum, "{policy}: {pods:?}");
+        assert!(pods.blocked > 150 && pods.done > 150, "{policy}: {pods:?}");
+    }
+}
+
+/// That no policy exceeds `relaxed` is checked in every run.
+#[test]
+fn what_is_asked_is_the_same_for_all_policies_and_nobody_exceeds_the_bound() {
+    let scenario = scenario(&everything());
+    let results = results(&scenario, &Policy::ALL, 2, 2);
+    for (policy, runs) in &results.runs {
+        for (seed, run) in runs {
+            let bound = &results.relaxed[seed];
+            for class in edgeward_core::model::slo::Class::ALL {
+                let (run, bound) = (run.attainment[class], bound[class]);
+                assert_eq!(run.asked, bound.asked, "{policy}, {seed}");
+                assert!(run.met <= bound.met, "{policy}, {seed}");
+            }
+        }
+    }
+    let met: BTreeSet<_> = results.runs.values().map(|runs| runs[&1].attained().met).collect();
+    assert!(met.len() > 4, "the policies do the same: {met:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_whoever_runs_beside() {
+    let scenario = scenario(&everything());
+    let policies = [Policy::Edgeward, Policy::LeastLoaded];
+    let text = |results: &Results| report::json(&scenario, results).to_string();
+    let once = text(&results(&scenario, &policies, 2, 1));
+    assert_eq!(once, text(&results(&scenario, &policies, 2, 2)));
+    let alone = results(&scenario, &policies[..1], 2, 1);
+    let alone: Value = serde_json::from_str(&text(&alone)).unwrap();
+    let both: Value = serde_json::from_str(&once).unwrap();
+    let of = |results: &Value| {
+        let mut policies = results["policies"].as_array().unwrap().iter();
+        policies.find(|found| found["policy"] == "edgeward").cloned()
+    };
+    assert!(of(&alone).is_some());
+    assert_eq!(of(&alone), of(&both));
+}
