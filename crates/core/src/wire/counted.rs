@@ -109,14 +109,15 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Counted<'_, D> {
         self.inner.deserialize_newtype_struct(name, visitor)
     }
 
+    // From a map alone: serde would take the fields from a list as well, in their order.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        name: &'static str,
-        fields: &'static [&'static str],
+        _: &'static str,
+        _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
         let visitor = self.with(visitor, false);
-        self.inner.deserialize_struct(name, fields, visitor)
+        self.inner.deserialize_map(visitor)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
@@ -346,5 +347,19 @@ mod tests {
         assert!(told.starts_with(r#"invalid type: string "\u{7f}\u{7f}"#), "{told}");
         assert!(told.contains("… at line 1 column "), "{told}");
         assert!(told.len() < 600, "{told}");
+    }
+
+    #[test]
+    fn a_list_is_no_object() {
+        for json in [r#"[["a"]]"#, r#"{"inner": [[["a"]]]}"#] {
+            let Err(Error::Json(fault)) = read(json, 10) else {
+                panic!("{json} was read");
+            };
+            let told = fault.to_string();
+            assert!(
+                told.starts_with("invalid type: sequence, expected struct Document"),
+                "{told}"
+            );
+        }
     }
 }
