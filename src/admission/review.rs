@@ -204,7 +204,11 @@ impl Reviewer {
     ) -> Response<'r> {
         if responder.claim() {
             self.count(Action::PassThrough, reason, "none", responder.elapsed());
-            if let Some(held_back) = self.log_limit.due(reason.as_str()) {
+            let kind = match reason {
+                Reason::NotAPodCreate if request.is_pod_create() => "unreadable",
+                _ => reason.as_str(),
+            };
+            if let Some(held_back) = self.log_limit.due(kind) {
                 tracing::warn!(
                     uid = &*request.uid,
                     namespace = request.namespace(),

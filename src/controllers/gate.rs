@@ -18,14 +18,14 @@ use serde_json::value::RawValue;
 
 use super::pod_patch::{Outcome, Version, read, words};
 
-/// How many pods are asked for at a time: all of them are in memory, and a pod may have more than a MiB.
-const PAGE: u32 = 16;
+/// How many pods are asked for at a time: all of them are in memory, and the JSON of one may have 8 MiB.
+const PAGE: u32 = 8;
 
 /// Pods without a node, as all are behind a gate.
 const UNBOUND: &str = "spec.nodeName=";
 
-/// How many pods are released at a time.
-const AT_ONCE: usize = 16;
+/// How many pods are released at a time, each of which is read.
+const AT_ONCE: usize = 4;
 
 /// How often a pod is tried that changes in between each time.
 const TRIES: usize = 10;

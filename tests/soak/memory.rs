@@ -9,6 +9,7 @@ const AMOUNTS: Amounts = Amounts {
     largest: 210,
     gated: 2_000,
     held: 10_000,
+    gated_bytes: 24_000,
 };
 
 /// By how many MiB a replica may grow.

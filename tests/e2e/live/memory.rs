@@ -6,9 +6,10 @@ use edgeward_harness::hostile_pods::{Amounts, watched};
 
 /// So few that they take seconds, and so many that their growth would show.
 const AMOUNTS: Amounts = Amounts {
-    largest: 21,
-    gated: 300,
-    held: 300,
+    largest: 14,
+    gated: 100,
+    held: 100,
+    gated_bytes: 700_000,
 };
 
 /// By how many MiB a replica may grow: what is in memory of one pod on its way, whatever their number.

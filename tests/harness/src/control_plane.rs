@@ -33,6 +33,9 @@ pub(crate) const STOPPED: &str = "edgeward.test/stopped";
 pub const SLOW: &str = "edgeward.test/terminates-slowly";
 const SLOW_END: Duration = Duration::from_secs(2);
 
+/// Namespaces of pods so large that the audit log does not have them.
+pub(crate) const NOT_AUDITED: [&str; 3] = ["hostile-pods-largest", "hostile-pods-gated", "hostile-pods-held"];
+
 const KUBECONFIG: &str = "kubeconfig";
 const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 
@@ -275,6 +278,7 @@ impl Files {
             "omitStages": ["RequestReceived"],
             "rules": [
                 {"level": "Metadata", "users": rights::users()},
+                {"level": "None", "namespaces": NOT_AUDITED},
                 {"level": "RequestResponse", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
                 {"level": "None"},
             ],

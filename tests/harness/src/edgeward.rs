@@ -42,7 +42,7 @@ pub struct Edgeward<'run> {
 struct Launch {
     dir: PathBuf,
     args: Vec<String>,
-    environment: Vec<(&'static str, PathBuf)>,
+    kubeconfig: Option<PathBuf>,
 }
 
 /// Where it serves.
@@ -63,9 +63,7 @@ impl<'run> Edgeward<'run> {
             settings(dir, config)?,
             option("self-signed", &tls(dir)?),
         ];
-        // A test of its memory is about the image's program.
-        let environment = GIVES_BACK.map(|(name, value)| (name, value.into()));
-        Self::launch(program, dir, args, environment.into())?.ready()
+        Self::launch(program, dir, args, None)?.ready()
     }
 
     /// With the live view of the cluster that this kubeconfig leads to, and a certificate that outlives a restart; ready.
@@ -89,7 +87,7 @@ impl<'run> Edgeward<'run> {
             option("tls-key", &key),
         ];
         args.extend_from_slice(more);
-        Self::launch(program, dir, args, of_cluster(kubeconfig))?.ready()
+        Self::launch(program, dir, args, Some(kubeconfig))?.ready()
     }
 
     /// With the configuration of the ConfigMap `namespace/name`, which this kubeconfig leads to; perhaps not ready yet.
@@ -105,7 +103,7 @@ impl<'run> Edgeward<'run> {
         if let Some(fleet) = fleet {
             args.push(view(dir, fleet)?);
         }
-        Self::launch(program, dir, args, of_cluster(kubeconfig))
+        Self::launch(program, dir, args, Some(kubeconfig))
     }
 
     /// With these arguments, and the CA of its certificate in `tls/ca.crt`; ready.
@@ -115,19 +113,14 @@ impl<'run> Edgeward<'run> {
         kubeconfig: PathBuf,
         args: Vec<String>,
     ) -> Result<Self> {
-        Self::launch(program, dir, args, of_cluster(kubeconfig))?.ready()
+        Self::launch(program, dir, args, Some(kubeconfig))?.ready()
     }
 
-    fn launch(
-        program: Program<'run>,
-        dir: &Path,
-        args: Vec<String>,
-        environment: Vec<(&'static str, PathBuf)>,
-    ) -> Result<Self> {
+    fn launch(program: Program<'run>, dir: &Path, args: Vec<String>, kubeconfig: Option<PathBuf>) -> Result<Self> {
         let launch = Launch {
             dir: dir.to_owned(),
             args,
-            environment,
+            kubeconfig,
         };
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let anywhere = Serving {
@@ -338,8 +331,10 @@ impl Launch {
             "--log-format=json".to_owned(),
         ];
         args.extend_from_slice(&self.args);
-        let environment = self.environment.iter().map(|(name, value)| (*name, value.as_path()));
-        let environment: Vec<_> = environment.collect();
+        // A test of its memory is about the image's program.
+        let given_back = GIVES_BACK.map(|(name, value)| (name, Path::new(value)));
+        let kubeconfig = self.kubeconfig.iter().map(|file| ("KUBECONFIG", file.as_path()));
+        let environment: Vec<_> = kubeconfig.chain(given_back).collect();
         let mut process = Process::start_with(name, program, &args, &self.dir, &environment)?;
 
         let serving = eventually("edgeward says where it serves", BOUND, || {
@@ -352,11 +347,6 @@ impl Launch {
         })?;
         Ok((process, serving))
     }
-}
-
-/// What tells it which cluster.
-fn of_cluster(kubeconfig: PathBuf) -> Vec<(&'static str, PathBuf)> {
-    vec![("KUBECONFIG", kubeconfig)]
 }
 
 /// The directory with its certificates.
