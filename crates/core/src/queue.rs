@@ -4,6 +4,7 @@
 //! Every replica keeps the list and makes the same plan of the same snapshot: its claims keep the room for those who are
 //! ahead. One replica carries the plan out.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -452,7 +453,7 @@ struct Planning<'p> {
     claimed_nodes: BTreeSet<NodeId>,
     /// Pods for which there is no room, nor a node to claim, each on behalf of all that are like it: there is only less for
     /// those that come later. And why it waits.
-    unplaceable: HashMap<(&'p Workload<'static>, Age), Reason>,
+    unplaceable: HashMap<(Cow<'p, Workload<'static>>, Age), Reason>,
     steps: Vec<Step>,
     decisions: usize,
     /// What all of it took so far.
@@ -486,7 +487,7 @@ impl<'p> Planning<'p> {
             return true;
         }
         let held = self.now.moment.since(entry.since);
-        let kind = (workload, Age::of(pod, self.config, held));
+        let kind = (self.kind_of(workload), Age::of(pod, self.config, held));
         if let Some(reason) = self.unplaceable.get(&kind) {
             self.update_reason(entry, *reason);
             return true;
@@ -534,6 +535,17 @@ impl<'p> Planning<'p> {
             Action::PassThrough | Action::Deny => self.step(entry, PlanAction::RemoveGate(verdict.reason)),
         }
         true
+    }
+
+    /// What a decision reads of a pod: nothing of its controller, where nothing is known of that. The pods of many Jobs are alike.
+    fn kind_of(&self, workload: &'p Workload<'static>) -> Cow<'p, Workload<'static>> {
+        match &workload.controller {
+            Some(uid) if !self.snapshot.knows_controller(&workload.namespace, uid) => Cow::Owned(Workload {
+                controller: None,
+                ..workload.clone()
+            }),
+            _ => Cow::Borrowed(workload),
+        }
     }
 
     /// The node that a pod claims which does not fit yet, and its site: the one that it waits for while pods terminate there;

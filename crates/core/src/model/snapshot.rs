@@ -44,6 +44,13 @@ impl Snapshot {
             .is_some_and(|until| now < *until)
     }
 
+    /// Whether anything is known of the controller with this uid that decides about its pods. Cost: two searches for each site.
+    pub fn knows_controller(&self, namespace: &str, uid: &str) -> bool {
+        let is_known_at =
+            |site: &Site| site.observed_of.get(namespace, uid).is_some() || site.closed.get(namespace, uid).is_some();
+        self.paused.get(namespace, uid).is_some() || self.sites.iter().any(is_known_at)
+    }
+
     /// Whether the Kubernetes telemetry is older than this.
     pub fn is_stale(&self, ttl: Micros, now: Moment) -> bool {
         now.since(self.kubernetes_as_of) > ttl

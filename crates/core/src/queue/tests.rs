@@ -473,6 +473,27 @@ fn pods_without_room_cost_one_decision_for_each_age_and_each_kept_node() {
     assert_eq!(plan.decisions, 2 + 3);
 }
 
+#[test]
+fn pods_of_controllers_of_which_nothing_is_known_are_alike() {
+    let of_job = |job: &str, seconds| {
+        let mut pod = held(&format!("{job}-{seconds}"), 400, 5, seconds).document();
+        pod["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job, "controller": true}]);
+        read(&pod)
+    };
+    let mut waitlist = Waitlist::default();
+    for seconds in 31..60 {
+        waitlist.apply(of_job(&format!("job{seconds}"), seconds), NOW);
+    }
+    let plan = plan_with(&mut waitlist, &fleet(&[1_000]), &Ledger::default());
+    assert_eq!((plan.held, plan.decisions), (29, 1));
+    // The site may be closed to one of them.
+    let mut fleet = fleet(&[1_000]);
+    fleet["sites"][0]["closed"] = json!([{"namespace": "shop", "controller": "job40", "pods": 1}]);
+    let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+    assert_eq!((plan.held, plan.decisions), (29, 2));
+}
+
 /// The same behind more constraints than are kept.
 fn oversized(mut document: Value) -> Value {
     let hosts: Vec<_> = (0..2_500).map(|i| format!("e{i}")).collect();
