@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use edgeward_core::document::Faults;
-use edgeward_lab::experiment::{Plan, carry_out};
+use edgeward_lab::experiment::{Plan, at_loads};
 use edgeward_lab::policy::Policy;
 use edgeward_lab::{report, scenario};
 use serde_json::Value;
@@ -41,6 +41,12 @@ struct Simulate {
     /// Only these policies, separated by commas
     #[arg(long, value_delimiter = ',', value_parser = Policy::parse)]
     policies: Vec<Policy>,
+    /// The cluster of a fleet file, as `edgeward fleet -o yaml` writes it, in place of the scenario's
+    #[arg(long, value_name = "FLEET")]
+    from_cluster: Option<PathBuf>,
+    /// With so many times the scenario's load, one after the other, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "FACTORS", value_parser = load_factor)]
+    load_factor: Vec<f64>,
     /// How many runs at once; as many as there are cores without it
     #[arg(long)]
     threads: Option<usize>,
@@ -79,7 +85,13 @@ fn note(text: &str) {
 
 impl Simulate {
     fn run(self) -> Result<()> {
-        let scenario = read(&self.scenario)?;
+        let scenario = read(&self.scenario, self.from_cluster.as_deref())?;
+        let mut factors = self.load_factor;
+        if factors.is_empty() {
+            factors.push(1.0);
+        }
+        factors.sort_by(f64::total_cmp);
+        factors.dedup();
         let seeds = match self.seed {
             Some(seed) => vec![seed],
             None => (1..=self.seeds.unwrap_or(scenario.seeds)).collect(),
@@ -106,23 +118,23 @@ impl Simulate {
                 note(&format!("\r[{:<30}] {done} of {all} runs{end}", "#".repeat(filled)));
             }
         };
-        progress(0, plan.seeds.len() * plan.policies.len());
-        let results = match carry_out(&scenario, &plan, &stop, progress) {
-            Ok(results) => results,
+        progress(0, factors.len() * plan.seeds.len() * plan.policies.len());
+        let experiment = match at_loads(&scenario, &factors, &plan, &stop, progress) {
+            Ok(experiment) => experiment,
             Err(error) => bail!("the simulation is wrong: {error}"),
         };
-        if results.is_incomplete {
-            note("\nended early: what follows is of the runs that were over\n");
-        }
-        if results.runs.is_empty() {
+        if experiment.loads.is_empty() {
             bail!("no run was over");
         }
+        if experiment.is_incomplete {
+            note("\nended early: what follows is of the runs that were over\n");
+        }
         let text = match self.output {
-            Output::Table => report::table(&scenario, &results),
-            Output::Json => format!("{:#}\n", report::json(&scenario, &results)),
+            Output::Table => report::table(&experiment),
+            Output::Json => format!("{:#}\n", report::json(&experiment)),
         };
         if let Some(path) = &self.html {
-            let page = report::page(&scenario, &results);
+            let page = report::page(&experiment);
             std::fs::write(path, page).with_context(|| path.display().to_string())?;
         }
         let mut out = std::io::stdout().lock();
@@ -133,18 +145,37 @@ impl Simulate {
     }
 }
 
-/// The scenario of a file; traces that it names are beside it.
-fn read(path: &Path) -> Result<scenario::Scenario> {
+fn load_factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (0.01..=100.0).contains(factor));
+    factor.ok_or_else(|| "is not a number from 0.01 to 100".to_owned())
+}
+
+/// The scenario of a file, on the cluster of another perhaps; traces that it names are beside it.
+fn read(path: &Path, fleet: Option<&Path>) -> Result<scenario::Scenario> {
+    let scenario = document(path)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let load = |name: &str| std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
+    let read = match fleet {
+        None => scenario::read(&scenario, &load),
+        Some(path) => {
+            let (name, document) = (path.display().to_string(), document(path)?);
+            let fleet = scenario::Fleet {
+                name: &name,
+                document: &document,
+            };
+            scenario::read_on(fleet, &scenario, &load)
+        }
+    };
+    read.map_err(|Faults(faults)| {
+        let list = faults.iter().map(|fault| format!("\n  {fault}")).collect::<String>();
+        anyhow::anyhow!("{}:{list}", path.display())
+    })
+}
+
+fn document(path: &Path) -> Result<Value> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| shown.to_string())?;
     // The parser's budget defends against hostile authors; this is a file of whoever runs the command.
     let options = serde_saphyr::options! { budget: None };
-    let document: Value =
-        serde_saphyr::from_str_with_options(&text, options).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let load = |name: &str| std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
-    scenario::read(&document, &load).map_err(|Faults(faults)| {
-        let list = faults.iter().map(|fault| format!("\n  {fault}")).collect::<String>();
-        anyhow::anyhow!("{shown}:{list}")
-    })
+    serde_saphyr::from_str_with_options(&text, options).map_err(|error| anyhow::anyhow!("{shown}: {error}"))
 }

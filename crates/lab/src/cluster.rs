@@ -21,6 +21,8 @@ pub(crate) enum Work {
         /// Which place of the service it is the first in, by its number in the load.
         first_of: Option<usize>,
     },
+    /// It runs from the beginning and does not end.
+    Initial,
 }
 
 /// Where a pod is in its life.

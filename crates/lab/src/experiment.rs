@@ -37,6 +37,26 @@ pub struct Results {
     pub is_incomplete: bool,
 }
 
+/// What came of a scenario at one load or several, as far as it went.
+#[derive(Debug)]
+pub struct Experiment {
+    /// By the load, those of which a run is over.
+    pub loads: Vec<AtLoad>,
+    /// Whether it was ended before all runs were over.
+    pub is_incomplete: bool,
+}
+
+/// A scenario with so many times its load, and what came of it.
+#[derive(Debug)]
+pub struct AtLoad {
+    /// How many times.
+    pub factor: f64,
+    /// The scenario with that load.
+    pub scenario: Scenario,
+    /// What came of it.
+    pub results: Results,
+}
+
 /// An [`Outcome`], reduced to what reports show.
 #[derive(Debug, Clone)]
 pub struct RunResult {
@@ -170,4 +190,39 @@ pub fn carry_out(
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner)?;
     results.is_incomplete = done.into_inner() < all.len();
     Ok(results)
+}
+
+/// Runs what is planned at each of these times the load, as [`carry_out`] does.
+///
+/// # Errors
+/// As [`carry_out`].
+pub fn at_loads(
+    scenario: &Scenario,
+    factors: &[f64],
+    plan: &Plan,
+    stop: &AtomicBool,
+    progress: impl Fn(usize, usize) + Sync,
+) -> Result<Experiment, String> {
+    let mut experiment = Experiment {
+        loads: vec![],
+        is_incomplete: false,
+    };
+    for (number, factor) in factors.iter().enumerate() {
+        let scenario = scenario.at_load(*factor);
+        let before = |all: usize| number * all;
+        let progress = |done, all| progress(before(all) + done, factors.len() * all);
+        let results = carry_out(&scenario, plan, stop, progress)?;
+        experiment.is_incomplete = results.is_incomplete;
+        if !results.runs.is_empty() {
+            experiment.loads.push(AtLoad {
+                factor: *factor,
+                scenario,
+                results,
+            });
+        }
+        if experiment.is_incomplete {
+            break;
+        }
+    }
+    Ok(experiment)
 }

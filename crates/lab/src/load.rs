@@ -85,6 +85,7 @@ impl Load {
                         replicas,
                     });
                 }
+                WorkloadKind::Initial { .. } => {}
             }
         }
         tasks.sort_by_key(|task| task.at);

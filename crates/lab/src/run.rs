@@ -23,7 +23,7 @@ use crate::load::{Load, Task};
 use crate::outcome::Outcome;
 use crate::policy::Policy;
 use crate::random::{Distribution, Purpose, Stream};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, WorkloadKind};
 use crate::wan::Path;
 use deployments::Deployment;
 use edgeward::Edgeward;
@@ -225,6 +225,7 @@ impl<'s> Run<'s> {
     }
 
     fn begin(&mut self) {
+        self.begin_pods();
         self.begin_edgeward();
         match &self.placer {
             Placer::FirstDesign(_) => {
@@ -325,6 +326,27 @@ impl<'s> Run<'s> {
         let Task { workload, job, .. } = self.load.tasks[task];
         let pod = Pod::new(workload, Work::Task(task), self.now);
         self.create(Pod { job, ..pod });
+    }
+
+    /// The pods of a fleet file are on their nodes.
+    fn begin_pods(&mut self) {
+        for (workload, of) in self.scenario.workloads.iter().enumerate() {
+            let WorkloadKind::Initial { node, pods } = of.kind else {
+                continue;
+            };
+            for _ in 0..pods {
+                let number = self.pods.len();
+                self.pods.push(Pod {
+                    phase: Phase::Running,
+                    node: Some(node),
+                    bound: Some(self.now),
+                    started: Some(self.now),
+                    ..Pod::new(workload, Work::Initial, self.now)
+                });
+                self.nodes[node].take(number, &of.request);
+                self.measure_initial(number);
+            }
+        }
     }
 
     /// A pod is created: whoever decides is asked, and it is there, unless a quota refuses it.

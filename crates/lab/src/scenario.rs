@@ -1,5 +1,6 @@
 //! What is simulated: a cluster, its load, its WAN and what fails, as a file describes it (docs/simulation.md).
 
+mod at_load;
 mod read;
 mod tables;
 
@@ -15,7 +16,7 @@ use serde_json::Value;
 
 use crate::random::Distribution;
 
-pub use read::read;
+pub use read::{Fleet, read, read_on};
 
 /// One experiment, but for the policy and the seed.
 #[derive(Debug, Clone)]
@@ -182,6 +183,13 @@ pub enum WorkloadKind {
         surge: u32,
         /// See `surge`.
         unavailable: u32,
+    },
+    /// Pods that run on a node from the beginning and do not end: those of a fleet file.
+    Initial {
+        /// The node, as a number among those of all sites.
+        node: usize,
+        /// How many.
+        pods: u32,
     },
 }
 

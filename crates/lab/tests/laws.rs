@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-use edgeward_lab::experiment::{Plan, Results, carry_out};
+use edgeward_lab::experiment::{AtLoad, Experiment, Plan, Results, carry_out};
 use edgeward_lab::load::Load;
 use edgeward_lab::outcome::Outcome;
 use edgeward_lab::policy::Policy;
@@ -169,14 +169,25 @@ fn what_is_asked_is_the_same_for_all_policies_and_nobody_exceeds_the_bound() {
 fn the_same_seed_gives_the_same_run_whoever_runs_beside() {
     let scenario = scenario(&everything());
     let policies = [Policy::Edgeward, Policy::LeastLoaded];
-    let text = |results: &Results| report::json(&scenario, results).to_string();
-    let once = text(&results(&scenario, &policies, 2, 1));
-    assert_eq!(once, text(&results(&scenario, &policies, 2, 2)));
+    let text = |results: Results| {
+        let at_load = AtLoad {
+            factor: 1.0,
+            scenario: scenario.clone(),
+            results,
+        };
+        let experiment = Experiment {
+            loads: vec![at_load],
+            is_incomplete: false,
+        };
+        report::json(&experiment).to_string()
+    };
+    let once = text(results(&scenario, &policies, 2, 1));
+    assert_eq!(once, text(results(&scenario, &policies, 2, 2)));
     let alone = results(&scenario, &policies[..1], 2, 1);
-    let alone: Value = serde_json::from_str(&text(&alone)).unwrap();
+    let alone: Value = serde_json::from_str(&text(alone)).unwrap();
     let both: Value = serde_json::from_str(&once).unwrap();
     let of = |results: &Value| {
-        let mut policies = results["policies"].as_array().unwrap().iter();
+        let mut policies = results["loads"][0]["policies"].as_array().unwrap().iter();
         policies.find(|found| found["policy"] == "edgeward").cloned()
     };
     assert!(of(&alone).is_some());

@@ -7,13 +7,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use edgeward_lab::experiment::{Plan, Results, carry_out};
+use edgeward_lab::experiment::{Experiment, Plan, at_loads};
 use edgeward_lab::policy::Policy;
 use edgeward_lab::report;
 use edgeward_lab::scenario::{Scenario, read};
 use serde_json::{Value, json};
 
-fn results(scenario: &Scenario, policies: &[Policy], stop_after: Option<usize>) -> Results {
+fn experiment(scenario: &Scenario, policies: &[Policy], factors: &[f64], stop_after: Option<usize>) -> Experiment {
     let plan = Plan {
         policies: policies.to_vec(),
         seeds: vec![1, 2],
@@ -25,7 +25,7 @@ fn results(scenario: &Scenario, policies: &[Policy], stop_after: Option<usize>) 
             stop.store(true, Ordering::Relaxed);
         }
     };
-    carry_out(scenario, &plan, &stop, progress).unwrap()
+    at_loads(scenario, factors, &plan, &stop, progress).unwrap()
 }
 
 fn small() -> Scenario {
@@ -55,7 +55,7 @@ fn folder(name: &str) -> PathBuf {
 #[test]
 fn the_table_is_as_recorded() {
     let scenario = small();
-    let found = report::table(&scenario, &results(&scenario, &Policy::ALL, None));
+    let found = report::table(&experiment(&scenario, &Policy::ALL, &[1.0], None));
     let path = folder("tests/golden/small.txt");
     if std::env::var_os("EDGEWARD_BLESS").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -65,34 +65,74 @@ fn the_table_is_as_recorded() {
     assert_eq!(found, expected, "EDGEWARD_BLESS=1 records it anew");
 }
 
+/// The runs of an experiment, by load.
+fn runs(json: &Value) -> Vec<usize> {
+    let loads = json["loads"].as_array().unwrap().iter();
+    let count = |load: &Value| {
+        let policies = load["policies"].as_array().unwrap().iter();
+        policies.map(|policy| policy["runs"].as_array().unwrap().len()).sum()
+    };
+    loads.map(count).collect()
+}
+
 #[test]
 fn what_was_over_is_reported_when_it_is_ended_early() {
     let scenario = small();
-    let results = results(&scenario, &Policy::ALL, Some(3));
-    assert!(results.is_incomplete);
-    let json = report::json(&scenario, &results);
+    let experiment = experiment(&scenario, &Policy::ALL, &[0.5, 1.0, 2.0], Some(17));
+    assert!(experiment.is_incomplete);
+    let json = report::json(&experiment);
     assert_eq!(json["incomplete"], true);
-    let runs = json["policies"].as_array().unwrap().iter();
-    let runs: usize = runs.map(|policy| policy["runs"].as_array().unwrap().len()).sum();
-    assert!((3..8).contains(&runs), "{runs}");
-    assert!(report::table(&scenario, &results).contains("ended early"));
+    let runs = runs(&json);
+    assert!(
+        runs[0] == 14 && (3..8).contains(&runs[1]) && runs.len() == 2,
+        "{runs:?}"
+    );
+    let table = report::table(&experiment);
+    assert_eq!(table.matches("ended early").count(), 1);
+    assert!(table.contains("load × 0.5: 2 seeds"), "{table}");
+    assert!(report::page(&experiment).contains("ended early"));
 }
 
-/// It has no scripts and asks for nothing from elsewhere.
+#[test]
+fn more_load_asks_for_more_and_is_met_less() {
+    let scenario = small();
+    let experiment = experiment(&scenario, &[Policy::EdgeOnly], &[0.5, 1.0, 2.0], None);
+    assert!(!experiment.is_incomplete);
+    let json = report::json(&experiment);
+    assert_eq!(runs(&json), [2, 2, 2]);
+    let loads = json["loads"].as_array().unwrap();
+    let of = |pointer: &str| -> Vec<f64> {
+        loads
+            .iter()
+            .map(|load| load.pointer(pointer).unwrap().as_f64().unwrap())
+            .collect()
+    };
+    assert_eq!(of("/loadFactor"), [0.5, 1.0, 2.0]);
+    let asked = of("/policies/0/runs/0/asked");
+    assert!(asked[1] > 1.5 * asked[0] && asked[2] > 1.5 * asked[1], "{asked:?}");
+    let attained = of("/policies/0/measures/attainment/mean");
+    assert!(attained.is_sorted_by(|one, next| one > next), "{attained:?}");
+}
+
+/// It asks for nothing from elsewhere, and of one load it has no scripts.
 #[test]
 fn the_page_is_self_contained() {
     let scenario = small();
-    let page = report::page(&scenario, &results(&scenario, &Policy::ALL, None));
-    assert!(page.contains("<title>A small edge &lt;&amp; a cloud&gt;</title>"));
-    for foreign in [
-        "<script", "http://", "https://", "url(", "@import", "<link", "<img", "NaN", "inf",
-    ] {
-        assert!(!page.contains(foreign), "{foreign}");
+    let page = |factors: &[f64]| report::page(&experiment(&scenario, &Policy::ALL, factors, None));
+    let (one, several) = (page(&[1.0]), page(&[0.5, 1.0]));
+    assert!(!one.contains("<script") && several.contains("<script>"));
+    for page in [one, several] {
+        assert!(page.contains("<title>A small edge &lt;&amp; a cloud&gt;</title>"));
+        for foreign in [
+            "src=", "href=", "http://", "https://", "url(", "@import", "<link", "<img", "NaN", "inf",
+        ] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+        let count = |text: &str| page.matches(text).count();
+        assert_eq!(count("<svg"), count("</svg>"));
+        assert!(count("<svg") >= 9, "{}", count("<svg"));
+        assert!(Policy::ALL.iter().all(|policy| page.contains(policy.as_str())));
     }
-    let count = |text: &str| page.matches(text).count();
-    assert_eq!(count("<svg"), count("</svg>"));
-    assert!(count("<svg") >= 9, "{}", count("<svg"));
-    assert!(Policy::ALL.iter().all(|policy| page.contains(policy.as_str())));
 }
 
 /// Each of them is read, and the first minutes of it run.
@@ -109,7 +149,7 @@ fn the_scenarios_that_come_along_run() {
         document["drainSeconds"] = 30.into();
         let load = |name: &str| fs::read_to_string(examples.join(name)).map_err(|error| error.to_string());
         let scenario = read(&document, &load).unwrap_or_else(|faults| panic!("{}: {faults}", path.display()));
-        let results = results(&scenario, &[Policy::Edgeward], None);
+        let results = &experiment(&scenario, &[Policy::Edgeward], &[1.0], None).loads[0].results;
         let asked = results.relaxed[&1].0.iter().map(|class| class.asked).sum::<u64>();
         assert!(asked > 0, "{}: {asked}", path.display());
         count += 1;

@@ -3,12 +3,22 @@
 use serde_json::{Map, Value, json as value};
 
 use super::{MEASURES, relaxed};
-use crate::experiment::{Results, RunResult};
-use crate::scenario::Scenario;
+use crate::experiment::{Experiment, Results, RunResult};
 use crate::statistics::Estimate;
 
-/// The results as JSON: of each policy each measure with its interval, and each run.
-pub fn json(scenario: &Scenario, results: &Results) -> Value {
+/// The results as JSON: at each load of each policy each measure with its interval, and each run.
+pub fn json(experiment: &Experiment) -> Value {
+    let loads = &experiment.loads;
+    let scenario = loads.first().map(|load| &load.scenario);
+    value!({
+        "scenario": scenario.map(|scenario| &scenario.name),
+        "description": scenario.map(|scenario| &scenario.description),
+        "incomplete": experiment.is_incomplete,
+        "loads": loads.iter().map(|load| load_json(load.factor, &load.results)).collect::<Vec<_>>(),
+    })
+}
+
+fn load_json(factor: f64, results: &Results) -> Value {
     let policies = results.runs.iter().map(|(policy, runs)| {
         let measures = MEASURES.iter().filter_map(|measure| {
             let estimate = measure.estimate(results, *policy)?;
@@ -22,10 +32,8 @@ pub fn json(scenario: &Scenario, results: &Results) -> Value {
         .zip(relaxed(results))
         .filter_map(|(measure, estimate)| Some((measure.key.to_owned(), estimate_json(estimate?))));
     value!({
-        "scenario": scenario.name,
-        "description": scenario.description,
+        "loadFactor": factor,
         "seeds": results.relaxed.keys().collect::<Vec<_>>(),
-        "incomplete": results.is_incomplete,
         "policies": policies.collect::<Vec<_>>(),
         "relaxed": bound.collect::<Map<_, _>>(),
     })

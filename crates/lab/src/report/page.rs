@@ -1,76 +1,169 @@
-//! One self-contained page: tables and plots as inline SVG, without scripts and without anything from elsewhere.
+//! One self-contained page: tables and plots as inline SVG, without anything from elsewhere. Only what chooses among several loads is a
+//! script; without it they are all shown.
 
 mod plot;
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 
 use edgeward_core::model::slo::Class;
 
 use super::{MEASURES, Measure, relaxed};
-use crate::experiment::{Results, RunResult};
+use crate::experiment::{AtLoad, Experiment, Results, RunResult};
 use crate::outcome::Tick;
 use crate::policy::Policy;
 use crate::scenario::Scenario;
 use crate::statistics::{Estimate, estimate};
-use plot::{Bar, Curve, Scale, bars, colour, curves, escaped};
+use plot::{Bar, Curve, Scale, Series, bars, curves, escaped, legend, panel, round_up};
 
 /// How the page looks: it follows the reader's choice of light and dark.
 const STYLE: &str = include_str!("page/style.css");
 
+/// What shows one load at a time.
+const SLIDER: &str = include_str!("page/slider.js");
+
+/// What is shown over the load.
+const OVER_THE_LOAD: [&str; 3] = ["attainment", "cloudFraction", "cost"];
+
 /// The page as HTML.
-pub fn page(scenario: &Scenario, results: &Results) -> String {
-    let mut body = String::new();
+pub fn page(experiment: &Experiment) -> String {
+    let loads = &experiment.loads[..];
+    let Some(first) = loads.first() else {
+        return String::new();
+    };
+    let mut body = introduction(&first.scenario, &first.results, experiment.is_incomplete);
+    match loads {
+        [only] => body += &sections("h2", &only.scenario, &only.results),
+        loads => {
+            let note = "Each policy in colour before the others in grey. Bands are intervals of 95 % over seeds.";
+            body += &section("h2", "Over the load", note, &over_the_load(loads));
+            body += &slider(loads);
+            for AtLoad {
+                factor,
+                scenario,
+                results,
+            } in loads
+            {
+                body += &format!(
+                    "<div data-load={factor}><h2>Load × {factor}</h2>{}</div>",
+                    sections("h3", scenario, results)
+                );
+            }
+            body += &format!("<script>{SLIDER}</script>");
+        }
+    }
+    format!(
+        "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\
+         <title>{}</title><style>{STYLE}</style></head><body>{body}</body></html>\n",
+        escaped(&first.scenario.name)
+    )
+}
+
+fn introduction(scenario: &Scenario, results: &Results, is_incomplete: bool) -> String {
     let seeds = results.relaxed.len();
     let plural = if seeds == 1 { "seed" } else { "seeds" };
-    let early = if results.is_incomplete {
+    let early = if is_incomplete {
         " The experiment was ended early."
     } else {
         ""
     };
-    // Writing to a string does not fail.
-    let _ = write!(
-        body,
+    format!(
         "<h1>{}</h1><p>{}</p><p class=note>{seeds} {plural}; {:.0} s of load after {:.0} s of warmup; {} replicas of edgeward.{early}</p>",
         escaped(&scenario.name),
         escaped(&scenario.description),
         (scenario.end - scenario.warmup).0 as f64 / 1e6,
         scenario.warmup.0 as f64 / 1e6,
         scenario.replicas,
-    );
-    body += &section(
-        "Attainment",
-        "Share of what was asked for with a time that was met in time. Whiskers are intervals of 95 % over seeds; the line is the bound <em>relaxed</em>, which no policy can exceed.",
-        &attainment(results),
-    );
-    body += &section(
-        "Numbers",
-        "Means over seeds, ± half the interval of 95 %.",
-        &numbers(results),
-    );
-    body += &section(
-        "Waiting",
-        "Share of the pods that had their node after so many seconds from creation, all seeds together.",
-        &waiting(results),
-    );
-    body += &section(
-        "The course of one run",
-        "Of the first seed. Each policy has the same arrivals, service times and WAN.",
-        &timelines(results),
-    );
-    body += &section(
-        "Decisions",
-        "Reasons of edgeward's decisions, mean over seeds.",
-        &reasons(results),
-    );
-    format!(
-        "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\
-         <title>{}</title><style>{STYLE}</style></head><body>{body}</body></html>\n",
-        escaped(&scenario.name)
     )
 }
 
-fn section(title: &str, note: &str, content: &str) -> String {
-    format!("<section><h2>{title}</h2><p class=note>{note}</p>{content}</section>")
+/// What came of one load.
+fn sections(head: &str, scenario: &Scenario, results: &Results) -> String {
+    let attained = "Share of what was asked for with a time that was met in time. Whiskers are intervals of 95 % over seeds; the dashed line is the bound <em>relaxed</em>, which no policy can exceed.";
+    let waited = "Share of the pods that had their node after so many seconds from creation, all seeds together.";
+    let course = "Of the first seed. Each policy has the same arrivals, service times and WAN.";
+    [
+        section(head, "Attainment", attained, &attainment(results)),
+        section(
+            head,
+            "Numbers",
+            "Means over seeds, ± half the interval of 95 %.",
+            &numbers(results),
+        ),
+        section(head, "Waiting", waited, &waiting(results)),
+        section(head, "The course of one run", course, &timelines(scenario, results)),
+        section(
+            head,
+            "Decisions",
+            "Reasons of edgeward's decisions, mean over seeds.",
+            &reasons(results),
+        ),
+    ]
+    .concat()
+}
+
+fn section(head: &str, title: &str, note: &str, content: &str) -> String {
+    format!("<section><{head}>{title}</{head}><p class=note>{note}</p>{content}</section>")
+}
+
+/// Which load is shown; hidden where no script could use it.
+fn slider(loads: &[AtLoad]) -> String {
+    // The scenario as it is, if it is among them.
+    let first = loads.iter().position(|load| load.factor >= 1.0).unwrap_or(0);
+    format!(
+        "<div class=slider hidden><label for=load>Load shown below</label>\
+         <input type=range id=load min=0 max={} step=1 data-first={first}><output id=factor for=load></output></div>",
+        loads.len() - 1
+    )
+}
+
+/// A row for each policy, of a panel for each number.
+fn over_the_load(loads: &[AtLoad]) -> String {
+    let policies: Vec<Policy> = Policy::ALL
+        .into_iter()
+        .filter(|policy| loads[0].results.runs.contains_key(policy))
+        .collect();
+    let measures = MEASURES.iter().filter(|measure| OVER_THE_LOAD.contains(&measure.key));
+    let plots: Vec<(&Measure, Vec<Series>, f64)> = measures
+        .map(|measure| {
+            let of_policy = |policy: &Policy| {
+                let point = |load: &AtLoad| {
+                    let Estimate { mean, half_width } = measure.estimate(&load.results, *policy)?;
+                    let half_width = half_width.map(|half| half * measure.scale);
+                    Some((
+                        load.factor,
+                        Estimate {
+                            mean: mean * measure.scale,
+                            half_width,
+                        },
+                    ))
+                };
+                Series {
+                    colour: *policy as usize,
+                    points: loads.iter().filter_map(point).collect(),
+                }
+            };
+            let series: Vec<_> = policies.iter().map(of_policy).collect();
+            let highest = series
+                .iter()
+                .flat_map(|series| series.points.iter().map(|(_, value)| value.mean));
+            let most = if measure.scale == 100.0 {
+                100.0
+            } else {
+                round_up(highest.fold(0.0, f64::max))
+            };
+            (measure, series, most)
+        })
+        .collect();
+    let rows = policies.iter().enumerate().map(|(row, policy)| {
+        let panels = plots
+            .iter()
+            .map(|(measure, series, most)| panel(policy.as_str(), measure.title, row, series, *most));
+        format!(
+            "<div class=policy><h3>{policy}</h3><div class=panels>{}</div></div>",
+            panels.collect::<String>()
+        )
+    });
+    rows.collect()
 }
 
 fn attainment(results: &Results) -> String {
@@ -81,9 +174,11 @@ fn attainment(results: &Results) -> String {
             let Estimate { mean, half_width } = measure.estimate(results, *policy)?;
             Some(Bar {
                 label: policy.to_string(),
-                colour: colour(*policy as usize),
-                value: mean * measure.scale,
-                half_width: half_width.map(|half| half * measure.scale),
+                colour: *policy as usize,
+                estimate: Estimate {
+                    mean: mean * measure.scale,
+                    half_width: half_width.map(|half| half * measure.scale),
+                },
             })
         });
         let bars_of: Vec<_> = bars_of.collect();
@@ -93,7 +188,7 @@ fn attainment(results: &Results) -> String {
         };
         Some(bars(&title, &bars_of, bound.mean * measure.scale))
     });
-    format!("<div class=row>{}</div>", plots.collect::<String>())
+    format!("<div class=plots>{}</div>", plots.collect::<String>())
 }
 
 fn numbers(results: &Results) -> String {
@@ -137,20 +232,17 @@ fn waiting(results: &Results) -> String {
         };
         Curve {
             label: policy.to_string(),
-            colour: colour(*policy as usize),
+            colour: *policy as usize,
             points: vec![(0..=100).map(point).collect()],
         }
     });
-    curves(
-        "pods bound, %",
-        &lines.collect::<Vec<_>>(),
-        Scale::Logarithmic("s"),
-        Some(100.0),
-    )
+    let lines: Vec<_> = lines.collect();
+    let plot = curves("pods bound, %", &lines, Scale::Logarithmic("s"), Some(100.0));
+    format!("{}<div class=plots>{plot}</div>", legend(&lines))
 }
 
-fn timelines(results: &Results) -> String {
-    let first = |runs: &std::collections::BTreeMap<u64, RunResult>| runs.values().next().cloned();
+fn timelines(scenario: &Scenario, results: &Results) -> String {
+    let first = |runs: &BTreeMap<u64, RunResult>| runs.values().next().cloned();
     let runs: Vec<(Policy, RunResult)> = results
         .runs
         .iter()
@@ -159,42 +251,32 @@ fn timelines(results: &Results) -> String {
     let of = |value: &dyn Fn(&Tick) -> f64| -> Vec<Curve> {
         let line = |(policy, run): &(Policy, RunResult)| Curve {
             label: policy.to_string(),
-            colour: colour(*policy as usize),
+            colour: *policy as usize,
             points: vec![run.timeline.iter().map(|tick| (tick.at, value(tick))).collect()],
         };
         runs.iter().map(line).collect()
     };
     let time = Scale::Linear("s");
-    let mut plots = curves(
-        "edge CPU taken, %",
-        &of(&|tick| 100.0 * tick.edge_used),
-        time,
-        Some(100.0),
-    );
-    plots += &curves("pods held", &of(&|tick| tick.held as f64), time, None);
-    plots += &curves(
-        "pods placed without a node",
-        &of(&|tick| (tick.waiting_at_edge + tick.waiting_in_clouds) as f64),
-        time,
-        None,
-    );
-    let to_clouds = of(&|tick| {
-        let all = tick.to_edge + tick.to_clouds;
-        if all == 0 {
-            0.0
-        } else {
-            100.0 * tick.to_clouds as f64 / all as f64
-        }
+    let used = of(&|tick| 100.0 * tick.edge_used);
+    let without_node = of(&|tick| (tick.waiting_at_edge + tick.waiting_in_clouds) as f64);
+    let to_clouds = of(&|tick| match tick.to_edge + tick.to_clouds {
+        0 => 0.0,
+        all => 100.0 * tick.to_clouds as f64 / all as f64,
     });
+    let mut plots = curves("edge CPU taken, %", &used, time, Some(100.0));
+    plots += &curves("pods held", &of(&|tick| tick.held as f64), time, None);
+    plots += &curves("pods placed without a node", &without_node, time, None);
     plots += &curves("decisions for a cloud, %", &to_clouds, time, Some(100.0));
     if let Some((_, run)) = runs.first() {
-        plots += &curves("RTT, ms (a gap: nothing passes)", &wan(&run.timeline), time, None);
+        let clouds = wan(scenario, &run.timeline);
+        let plot = curves("RTT, ms (a gap: nothing passes)", &clouds, time, None);
+        plots += &format!("<div>{plot}{}</div>", legend(&clouds));
     }
-    plots
+    format!("{}<div class=plots>{plots}</div>", legend(&used))
 }
 
 /// The RTT of each cloud, in pieces between outages.
-fn wan(timeline: &[Tick]) -> Vec<Curve> {
+fn wan(scenario: &Scenario, timeline: &[Tick]) -> Vec<Curve> {
     let clouds = timeline.first().map_or(0, |tick| tick.rtt.len());
     let line = |cloud: usize| {
         let pieces = timeline.split(|tick| tick.rtt[cloud].is_none());
@@ -205,8 +287,9 @@ fn wan(timeline: &[Tick]) -> Vec<Curve> {
                 .collect()
         });
         Curve {
-            label: format!("cloud {}", cloud + 1),
-            colour: colour(cloud),
+            // The edge is the first site.
+            label: scenario.sites[cloud + 1].definition.name.clone(),
+            colour: cloud,
             points: points.collect(),
         }
     };

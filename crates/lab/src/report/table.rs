@@ -1,12 +1,21 @@
 //! A table for the terminal.
 
 use super::{MEASURES, Measure, relaxed};
-use crate::experiment::Results;
-use crate::scenario::Scenario;
+use crate::experiment::{AtLoad, Experiment};
 use crate::statistics::Estimate;
 
-/// A row for each policy, with the interval of 95 % over seeds.
-pub fn table(scenario: &Scenario, results: &Results) -> String {
+/// A block for each load, with a row for each policy and the interval of 95 % over seeds.
+pub fn table(experiment: &Experiment) -> String {
+    experiment.loads.iter().map(block).collect::<Vec<_>>().join("\n")
+}
+
+fn block(
+    AtLoad {
+        factor,
+        scenario,
+        results,
+    }: &AtLoad,
+) -> String {
     let mut rows = vec![header()];
     for policy in results.runs.keys() {
         let cells = MEASURES
@@ -17,6 +26,11 @@ pub fn table(scenario: &Scenario, results: &Results) -> String {
     let bounds = MEASURES.iter().zip(relaxed(results));
     let bounds = bounds.map(|(measure, estimate)| cell(measure, estimate));
     rows.push(std::iter::once("relaxed (bound)".to_owned()).chain(bounds).collect());
+    let load = if *factor == 1.0 {
+        String::new()
+    } else {
+        format!(", load × {factor}")
+    };
     let seeds = results.relaxed.len();
     let runs = if seeds == 1 {
         "1 seed".to_owned()
@@ -24,7 +38,7 @@ pub fn table(scenario: &Scenario, results: &Results) -> String {
         format!("{seeds} seeds, ± half the 95 % interval")
     };
     let incomplete = if results.is_incomplete { ", ended early" } else { "" };
-    format!("{}: {runs}{incomplete}\n\n{}", scenario.name, aligned(&rows))
+    format!("{}{load}: {runs}{incomplete}\n\n{}", scenario.name, aligned(&rows))
 }
 
 fn header() -> Vec<String> {

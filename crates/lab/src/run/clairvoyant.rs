@@ -122,7 +122,7 @@ impl Run<'_> {
                 let state = &self.pods[*pod];
                 let start = state.bound.unwrap_or(self.now) + self.mean_start();
                 let ends = match (state.work, state.phase) {
-                    (Work::Replica { .. }, _) => continue,
+                    (Work::Replica { .. } | Work::Initial, _) => continue,
                     (_, Phase::Running) => state.ends,
                     _ => start + self.service_at(*pod, node.site),
                 };
@@ -271,6 +271,7 @@ impl Run<'_> {
                 };
                 (pod.created, unit)
             }
+            Work::Initial => return Choice::Place(0),
         };
         let waited = self.now - asked_at + BINDING;
         // What is free now is asked before anybody looks ahead.

@@ -130,12 +130,13 @@ impl Run<'_> {
         }
     }
 
-    /// The replicas have listed the empty cluster and probed the WAN, and are ready.
+    /// The replicas have listed the cluster as it is at the beginning and probed the WAN, and are ready.
     pub(super) fn begin_edgeward(&mut self) {
         let Self {
             placer: Placer::Edgeward(edgeward),
             scenario,
             nodes,
+            pods,
             seed,
             events,
             paths,
@@ -145,6 +146,11 @@ impl Run<'_> {
             return;
         };
         let (seed, probing) = (*seed, &edgeward.config.probing);
+        let initial = pods.iter().enumerate().map(|(number, pod)| {
+            let node = pod.node.map(|node| &*nodes[node].node.name);
+            Change::Pod(Box::new(edgeward.records.record(number, pod, node, None, Micros(0))))
+        });
+        let initial: Vec<_> = initial.collect();
         for (number, replica) in edgeward.replicas.iter_mut().enumerate() {
             replica.delays = Stream::new(seed, Purpose::Watch, number as u64, 0);
             replica.ids = Stream::new(seed, Purpose::Decision, number as u64, 0);
@@ -153,6 +159,9 @@ impl Run<'_> {
             }
             for workload in &scenario.workloads {
                 replica.apply(&Change::Namespace((*workload.name).into(), true), Micros(0));
+            }
+            for pod in &initial {
+                replica.apply(pod, Micros(0));
             }
             replica.apply(&Change::Replicas(scenario.replicas), Micros(0));
             for kind in Kind::ALL {

@@ -157,8 +157,16 @@ impl Run<'_> {
                 first_of: Some(slot),
                 ..
             } => self.load.services[service].slots[slot].open,
-            Work::Replica { .. } => self.pods[number].created,
+            Work::Replica { .. } | Work::Initial => self.pods[number].created,
         }
+    }
+
+    /// A pod is on its node from the beginning.
+    pub(super) fn measure_initial(&mut self, number: PodNumber) {
+        let Some(node) = self.pods[number].node else { return };
+        let (site, cpu) = (self.nodes[node].site, self.request_of(number).cpu.0);
+        self.measure.created += 1;
+        self.measure.use_cpu(site, cpu, self.now);
     }
 
     /// A pod has its node: what it is to meet is met, or not.
@@ -194,7 +202,7 @@ impl Run<'_> {
                 slot,
                 minute: 0,
             },
-            Work::Replica { .. } => return,
+            Work::Replica { .. } | Work::Initial => return,
         };
         if let Some(place) = self.measure.units.place(unit) {
             let service = self.service_at(number, site);

@@ -8,12 +8,16 @@ use edgeward_core::wire::pod::Pod as WirePod;
 
 use super::{Event, Placer, Run};
 use crate::cluster::{NodeState, Phase, PodNumber};
-use crate::scenario::{Scenario, Slo};
+use crate::scenario::{Scenario, Slo, WorkloadKind};
 
 /// Of each workload the nodes that its pods may go to: without a placement, and with one at each site. Not whether they are
 /// ready or have room.
 pub(super) fn allowed(scenario: &Scenario, nodes: &[NodeState]) -> Vec<Vec<Arc<[usize]>>> {
     let of_workload = |workload: &crate::scenario::Workload| {
+        // They have their nodes.
+        if let WorkloadKind::Initial { .. } = workload.kind {
+            return vec![Arc::from([]); scenario.sites.len() + 1];
+        }
         let text = workload.manifest.to_string();
         let placements = std::iter::once(None).chain(scenario.sites.iter().map(Some));
         let allowed = placements.map(|site| {
@@ -143,6 +147,7 @@ impl<'s> Run<'s> {
         let time = match self.pods[number].work {
             crate::cluster::Work::Task(task) => self.load.tasks[task].service,
             crate::cluster::Work::Replica { service, first_of, .. } => self.request_time(service, first_of, 0),
+            crate::cluster::Work::Initial => return Micros(0),
         };
         time.rescaled(edgeward_core::units::Permille::ONE, speed)
     }

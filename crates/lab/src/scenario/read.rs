@@ -1,5 +1,6 @@
 //! Reads a scenario. Every fault is reported with its place.
 
+mod fleet;
 mod numbers;
 mod wan;
 mod workload;
@@ -32,10 +33,27 @@ const MOST_NODES: i64 = 10_000;
 /// # Errors
 /// Every fault, with its place.
 pub fn read(document: &Value, load: Load<'_>) -> Result<Scenario, Faults> {
-    document::read(document, |root| scenario(&root, document, load))
+    document::read(document, |root| scenario(&root, document, load, None))
 }
 
-fn scenario(root: &Field<'_>, document: &Value, load: Load<'_>) -> Option<Scenario> {
+/// A fleet file (docs/fleet-file.md), with the name that faults call it by.
+#[derive(Debug, Clone, Copy)]
+pub struct Fleet<'f> {
+    /// Name.
+    pub name: &'f str,
+    /// What it says.
+    pub document: &'f Value,
+}
+
+/// Reads a scenario whose cluster is that of a fleet file.
+///
+/// # Errors
+/// Every fault, with its place.
+pub fn read_on(fleet: Fleet<'_>, document: &Value, load: Load<'_>) -> Result<Scenario, Faults> {
+    document::read(document, |root| scenario(&root, document, load, Some(fleet)))
+}
+
+fn scenario(root: &Field<'_>, document: &Value, load: Load<'_>, fleet: Option<Fleet<'_>>) -> Option<Scenario> {
     let [
         name,
         description,
@@ -69,7 +87,14 @@ fn scenario(root: &Field<'_>, document: &Value, load: Load<'_>) -> Option<Scenar
     if end.is_some_and(|end| warmup_time >= end) {
         warmup.fault("is not before durationSeconds".into());
     }
-    let (config, sites) = self::sites(&sites.required(), &edgeward, document, load)?;
+    let settings = settings(&edgeward, document);
+    let (config, sites, initial) = match fleet {
+        None => {
+            let (config, sites) = self::sites(&sites.required(), settings, load)?;
+            (config, sites, vec![])
+        }
+        Some(fleet) => fleet::sites(fleet, &sites, settings, load)?,
+    };
     let workloads: Vec<_> = workloads
         .required()
         .list()?
@@ -99,7 +124,10 @@ fn scenario(root: &Field<'_>, document: &Value, load: Load<'_>) -> Option<Scenar
         delays: self::delays(&delays),
         config,
         sites,
-        workloads: workloads.into_iter().collect::<Option<_>>()?,
+        workloads: workloads
+            .into_iter()
+            .chain(initial.into_iter().map(Some))
+            .collect::<Option<_>>()?,
         failures: failures.into_iter().collect::<Option<_>>()?,
     })
 }
@@ -126,8 +154,39 @@ fn delays(field: &Field<'_>) -> Delays {
     }
 }
 
+/// The settings of edgeward that a scenario states.
+fn settings(edgeward: &Field<'_>, document: &Value) -> Map<String, Value> {
+    let mut settings = document
+        .get("edgeward")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
+    if edgeward.is_present() && !edgeward.is_object() {
+        edgeward.fault("is not an object".into());
+    }
+    for (key, place) in [("sites", "sites"), ("replicas", "replicas")] {
+        if settings.remove(key).is_some() {
+            edgeward.fault(format!("{key} is not a setting here: it is stated at {place}"));
+        }
+    }
+    settings
+}
+
+/// The configuration of these settings; `anywhere` is a place of the document.
+fn config(settings: Map<String, Value>, anywhere: &Field<'_>) -> Option<Config> {
+    let report = |Fault { path, message }| {
+        let place = match path.starts_with("sites") {
+            true => path,
+            false => format!("edgeward.{path}"),
+        };
+        anywhere.clone().called(&place).fault(message);
+    };
+    let read = Config::read(&Value::Object(settings));
+    read.map_err(|Faults(faults)| faults.into_iter().for_each(report)).ok()
+}
+
 /// The configuration with the sites, and what else is known of these, in its order.
-fn sites(list: &Field<'_>, edgeward: &Field<'_>, document: &Value, load: Load<'_>) -> Option<(Arc<Config>, Vec<Site>)> {
+fn sites(list: &Field<'_>, mut settings: Map<String, Value>, load: Load<'_>) -> Option<(Arc<Config>, Vec<Site>)> {
     let fields = list.list()?;
     let mut stated: Vec<(Value, Option<Site>)> = vec![];
     let clouds = fields.len().saturating_sub(2);
@@ -143,35 +202,9 @@ fn sites(list: &Field<'_>, edgeward: &Field<'_>, document: &Value, load: Load<'_
         }
         stated.push((Value::Object(definition), Some(site)));
     }
-    let mut settings = document
-        .get("edgeward")
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
-    if edgeward.is_present() && !edgeward.is_object() {
-        edgeward.fault("is not an object".into());
-    }
-    for (key, place) in [("sites", "sites"), ("replicas", "replicas")] {
-        if settings.remove(key).is_some() {
-            edgeward.fault(format!("{key} is not a setting here: it is stated at {place}"));
-        }
-    }
     let definitions = stated.iter().map(|(definition, _)| definition.clone()).collect();
     settings.insert("sites".into(), definitions);
-    let config = match Config::read(&Value::Object(settings)) {
-        Ok(config) => config,
-        Err(Faults(faults)) => {
-            for Fault { path, message } in faults {
-                let place = if path.starts_with("sites") {
-                    path
-                } else {
-                    format!("edgeward.{path}")
-                };
-                list.clone().called(&place).fault(message);
-            }
-            return None;
-        }
-    };
+    let config = config(settings, list)?;
     let ordered = config.sites.iter().map(|definition| {
         let site = stated.iter_mut().find_map(|(stated, site)| {
             let is_it = stated["name"] == *definition.name;
@@ -209,6 +242,22 @@ fn labelled(mut node: Node, site: &SiteDefinition) -> Node {
     node
 }
 
+const SITE_FIELDS: [&str; 9] = [
+    "name",
+    "kind",
+    "speed",
+    "speedFactor",
+    "costPerCpuHour",
+    "rttThresholdMs",
+    "lossThresholdPct",
+    "nodes",
+    "wan",
+];
+
+fn permille(number: f64) -> Permille {
+    Permille((number * 1_000.0).round() as u32)
+}
+
 fn site(field: &Field<'_>, load: Load<'_>, names: &mut HashSet<String>) -> Option<(Site, Map<String, Value>)> {
     let [
         name,
@@ -220,17 +269,7 @@ fn site(field: &Field<'_>, load: Load<'_>, names: &mut HashSet<String>) -> Optio
         loss_threshold,
         nodes,
         wan,
-    ] = field.object([
-        "name",
-        "kind",
-        "speed",
-        "speedFactor",
-        "costPerCpuHour",
-        "rttThresholdMs",
-        "lossThresholdPct",
-        "nodes",
-        "wan",
-    ])?;
+    ] = field.object(SITE_FIELDS)?;
     let site_name = name.clone().required().non_empty_string()?;
     let is_edge = kind
         .clone()
@@ -272,7 +311,7 @@ fn site(field: &Field<'_>, load: Load<'_>, names: &mut HashSet<String>) -> Optio
             true => SiteDefinition::edge(),
             false => SiteDefinition::cloud(),
         }),
-        speed: Permille((speed * 1_000.0).round() as u32),
+        speed: permille(speed),
         cost: number(&cost, 0, i64::MAX).unwrap_or(0.0),
         nodes: list,
         wan,

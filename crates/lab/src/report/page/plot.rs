@@ -2,20 +2,26 @@
 
 use std::fmt::Write as _;
 
-/// A bar with its interval.
+use crate::statistics::Estimate;
+
+/// A bar with its interval, in percent.
 pub(super) struct Bar {
     pub(super) label: String,
-    pub(super) colour: &'static str,
-    /// In percent.
-    pub(super) value: f64,
-    pub(super) half_width: Option<f64>,
+    pub(super) colour: usize,
+    pub(super) estimate: Estimate,
 }
 
 /// A line, in one piece or several.
 pub(super) struct Curve {
     pub(super) label: String,
-    pub(super) colour: &'static str,
+    pub(super) colour: usize,
     pub(super) points: Vec<Vec<(f64, f64)>>,
+}
+
+/// A number over the load, with its interval.
+pub(super) struct Series {
+    pub(super) colour: usize,
+    pub(super) points: Vec<(f64, Estimate)>,
 }
 
 /// The axis at the bottom, and its unit.
@@ -25,14 +31,10 @@ pub(super) enum Scale {
     Logarithmic(&'static str),
 }
 
-/// Colours that people with any sight tell apart, on light and on dark. Source: Okabe and Ito.
-const COLOURS: [&str; 7] = [
-    "#888888", "#56b4e9", "#e69f00", "#cc79a7", "#009e73", "#0072b2", "#d55e00",
-];
-
-/// The colour of this number.
-pub(super) fn colour(number: usize) -> &'static str {
-    COLOURS[number % COLOURS.len()]
+/// The class of the style sheet with this colour.
+fn class(colour: usize) -> String {
+    const COLOURS: usize = 7;
+    format!("c{}", colour % COLOURS)
 }
 
 /// Text as HTML has it.
@@ -43,6 +45,20 @@ pub(super) fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
+/// Which colour is whose.
+pub(super) fn legend(curves: &[Curve]) -> String {
+    let entry = |curve: &Curve| format!("<li><i class={}></i>{}", class(curve.colour), escaped(&curve.label));
+    format!("<ul class=legend>{}</ul>", curves.iter().map(entry).collect::<String>())
+}
+
+/// An empty plot of this size.
+fn svg(label: &str, width: f64, height: f64) -> String {
+    format!(
+        "<svg role=img viewBox=\"0 0 {width:.0} {height:.0}\" aria-label=\"{}\">",
+        escaped(label)
+    )
+}
+
 /// Horizontal bars from 0 % to 100 %, and a bound.
 pub(super) fn bars(title: &str, bars: &[Bar], bound: f64) -> String {
     const LEFT: f64 = 130.0;
@@ -51,14 +67,17 @@ pub(super) fn bars(title: &str, bars: &[Bar], bound: f64) -> String {
     const TOP: f64 = 26.0;
     let x = |percent: f64| LEFT + WIDTH * percent.clamp(0.0, 100.0) / 100.0;
     let bottom = TOP + ROW * bars.len() as f64;
-    let mut svg = format!(
-        "<svg role=img width=480 viewBox=\"0 0 480 {:.0}\" aria-label=\"{title}\"><text x=0 y=14 font-weight=600>{title}</text>",
-        bottom + 20.0
-    );
+    let values = bars
+        .iter()
+        .map(|bar| format!("{} {:.1} %", bar.label, bar.estimate.mean));
+    let label = format!("{title}: {}", values.collect::<Vec<_>>().join(", "));
+    let mut plot = svg(&label, 480.0, bottom + 20.0);
+    // Writing to a string does not fail.
+    let _ = write!(plot, "<text class=title x=0 y=14>{title}</text>");
     for percent in [0, 25, 50, 75, 100] {
         let at = x(f64::from(percent));
         let _ = write!(
-            svg,
+            plot,
             "<line class=grid x1={at:.1} x2={at:.1} y1={TOP} y2={bottom} /><text class=soft x={at:.1} y={:.1} text-anchor=middle>{percent}</text>",
             bottom + 14.0
         );
@@ -66,64 +85,59 @@ pub(super) fn bars(title: &str, bars: &[Bar], bound: f64) -> String {
     for (row, bar) in bars.iter().enumerate() {
         let y = TOP + ROW * row as f64;
         let middle = y + ROW / 2.0;
+        let Estimate { mean, half_width } = bar.estimate;
         let _ = write!(
-            svg,
-            "<text x={:.1} y={:.1} text-anchor=end>{}</text><rect x={LEFT} y={:.1} width={:.1} height={:.1} fill=\"{}\" />",
+            plot,
+            "<text x={:.1} y={:.1} text-anchor=end>{}</text><rect class=\"bar {}\" x={LEFT} y={:.1} width={:.1} height={:.1} />",
             LEFT - 8.0,
             middle + 4.0,
             escaped(&bar.label),
+            class(bar.colour),
             y + 4.0,
-            x(bar.value) - LEFT,
+            x(mean) - LEFT,
             ROW - 8.0,
-            bar.colour,
         );
-        let end = bar.half_width.map_or(bar.value, |half| bar.value + half);
-        if let Some(half) = bar.half_width {
+        if let Some(half) = half_width {
             let _ = write!(
-                svg,
+                plot,
                 "<line class=whisker x1={:.1} x2={:.1} y1={middle} y2={middle} />",
-                x(bar.value - half),
-                x(bar.value + half)
+                x(mean - half),
+                x(mean + half)
             );
         }
+        let end = half_width.map_or(mean, |half| mean + half);
         let _ = write!(
-            svg,
-            "<text class=soft x={:.1} y={:.1}>{:.1}</text>",
+            plot,
+            "<text class=soft x={:.1} y={:.1}>{mean:.1}</text>",
             x(end.max(bound)) + 8.0,
             middle + 4.0,
-            bar.value
         );
     }
     let at = x(bound);
     let _ = write!(
-        svg,
+        plot,
         "<line class=bound x1={at:.1} x2={at:.1} y1={TOP} y2={bottom} /></svg>"
     );
-    svg
+    plot
 }
 
 /// Lines over one axis. `most` is the end of the other; as high as the highest point without it.
 pub(super) fn curves(title: &str, curves: &[Curve], scale: Scale, most: Option<f64>) -> String {
-    const LEFT: f64 = 56.0;
-    const WIDTH: f64 = 660.0;
-    const TOP: f64 = 28.0;
-    const HEIGHT: f64 = 170.0;
+    const LEFT: f64 = 44.0;
+    const WIDTH: f64 = 460.0;
+    const TOP: f64 = 26.0;
+    const HEIGHT: f64 = 160.0;
+    // Below a millisecond nobody waits.
+    const LEAST: f64 = 0.001;
     let points = || curves.iter().flat_map(|curve| curve.points.iter().flatten());
     let highest = points().map(|(_, y)| *y).fold(0.0, f64::max);
     let top = most.unwrap_or_else(|| round_up(highest));
     let last = points().map(|(x, _)| *x).fold(0.0, f64::max);
-    // Below a millisecond nobody waits.
-    const LEAST: f64 = 0.001;
     let (marks, unit): (Vec<f64>, &str) = match scale {
         Scale::Linear(unit) => {
             let end = round_up(last);
-            (
-                (0..=5)
-                    .map(|step| end * f64::from(step) / 5.0)
-                    .filter(|mark| *mark <= last * 1.001)
-                    .collect(),
-                unit,
-            )
+            let marks = (0..=5).map(|step| end * f64::from(step) / 5.0);
+            (marks.filter(|mark| *mark <= last * 1.001).collect(), unit)
         }
         Scale::Logarithmic(unit) => {
             let decades = (-3..=6).map(|power| 10_f64.powi(power));
@@ -143,14 +157,12 @@ pub(super) fn curves(title: &str, curves: &[Curve], scale: Scale, most: Option<f
     };
     let y = |value: f64| TOP + HEIGHT * (1.0 - value / top.max(f64::MIN_POSITIVE));
     let bottom = TOP + HEIGHT;
-    let mut svg = format!(
-        "<svg role=img width=900 viewBox=\"0 0 900 {:.0}\" aria-label=\"{title}\"><text x=0 y=14 font-weight=600>{title}</text>",
-        bottom + 24.0
-    );
+    let mut plot = svg(title, LEFT + WIDTH + 16.0, bottom + 24.0);
+    let _ = write!(plot, "<text class=title x=0 y=14>{title}</text>");
     for mark in &marks {
         let at = x(*mark);
         let _ = write!(
-            svg,
+            plot,
             "<line class=grid x1={at:.1} x2={at:.1} y1={TOP} y2={bottom} /><text class=soft x={at:.1} y={:.1} text-anchor=middle>{} {unit}</text>",
             bottom + 16.0,
             number(*mark)
@@ -160,7 +172,7 @@ pub(super) fn curves(title: &str, curves: &[Curve], scale: Scale, most: Option<f
         let value = top * f64::from(step) / 4.0;
         let at = y(value);
         let _ = write!(
-            svg,
+            plot,
             "<line class=grid x1={LEFT} x2={:.1} y1={at:.1} y2={at:.1} /><text class=soft x={:.1} y={:.1} text-anchor=end>{}</text>",
             LEFT + WIDTH,
             LEFT - 6.0,
@@ -168,37 +180,112 @@ pub(super) fn curves(title: &str, curves: &[Curve], scale: Scale, most: Option<f
             number(value)
         );
     }
-    for (row, curve) in curves.iter().enumerate() {
+    for curve in curves {
         for piece in curve.points.iter().filter(|piece| !piece.is_empty()) {
-            let points: String = piece
-                .iter()
-                .map(|(px, py)| format!("{:.1},{:.1} ", x(*px), y(py.min(top))))
-                .collect();
+            let points = polyline(piece.iter().map(|(px, py)| (x(*px), y(py.min(top)))));
             let _ = write!(
-                svg,
-                "<polyline class=curve stroke=\"{}\" points=\"{}\" />",
-                curve.colour,
-                points.trim_end()
+                plot,
+                "<polyline class=\"curve {}\" points=\"{points}\" />",
+                class(curve.colour)
             );
         }
-        let at = TOP + 10.0 + 18.0 * row as f64;
+    }
+    plot += "</svg>";
+    plot
+}
+
+/// One of several small plots alike: a number over the load with its interval, before the others. The axes end at the last load and
+/// at `most`.
+pub(super) fn panel(label: &str, title: &str, own: usize, series: &[Series], most: f64) -> String {
+    const LEFT: f64 = 40.0;
+    const WIDTH: f64 = 216.0;
+    const TOP: f64 = 24.0;
+    const HEIGHT: f64 = 64.0;
+    let loads: Vec<f64> = series
+        .iter()
+        .flat_map(|series| series.points.iter().map(|(load, _)| *load))
+        .collect();
+    let first = loads.iter().copied().fold(f64::INFINITY, f64::min);
+    let last = loads.iter().copied().fold(0.0, f64::max);
+    let x = |load: f64| LEFT + WIDTH * (load - first) / (last - first).max(f64::MIN_POSITIVE);
+    let y = |value: f64| TOP + HEIGHT * (1.0 - value.clamp(0.0, most) / most.max(f64::MIN_POSITIVE));
+    let bottom = TOP + HEIGHT;
+    let own = &series[own];
+    let values = own.points.iter().map(|(load, Estimate { mean, half_width })| {
+        let half = half_width
+            .map(|half| format!(" ± {}", number(half)))
+            .unwrap_or_default();
+        format!("{}{half} at load × {}", number(*mean), number(*load))
+    });
+    let mut plot = svg(
+        &format!("{label}, {title}: {}", values.collect::<Vec<_>>().join(", ")),
+        300.0,
+        bottom + 20.0,
+    );
+    let _ = write!(plot, "<text class=title x=0 y=14>{title}</text>");
+    for value in [0.0, most / 2.0, most] {
+        let at = y(value);
         let _ = write!(
-            svg,
-            "<rect x={:.1} y={:.1} width=12 height=4 fill=\"{}\" /><text x={:.1} y={:.1}>{}</text>",
-            LEFT + WIDTH + 14.0,
-            at - 6.0,
-            curve.colour,
-            LEFT + WIDTH + 32.0,
-            at,
-            escaped(&curve.label)
+            plot,
+            "<line class=grid x1={LEFT} x2={:.1} y1={at:.1} y2={at:.1} /><text class=soft x={:.1} y={:.1} text-anchor=end>{}</text>",
+            LEFT + WIDTH,
+            LEFT - 6.0,
+            at + 4.0,
+            number(value)
         );
     }
-    svg += "</svg>";
-    svg
+    for (load, _) in &own.points {
+        let at = x(*load);
+        let _ = write!(
+            plot,
+            "<text class=soft x={at:.1} y={:.1} text-anchor=middle>×{}</text>",
+            bottom + 16.0,
+            number(*load)
+        );
+    }
+    let means = |series: &Series| polyline(series.points.iter().map(|(load, value)| (x(*load), y(value.mean))));
+    for other in series {
+        let _ = write!(plot, "<polyline class=other points=\"{}\" />", means(other));
+    }
+    let edge = |sign: f64| {
+        let points = own.points.iter();
+        points.map(move |(load, value)| (x(*load), y(value.mean + sign * value.half_width.unwrap_or(0.0))))
+    };
+    let colour = class(own.colour);
+    let _ = write!(
+        plot,
+        "<polygon class=\"band {colour}\" points=\"{}\" /><polyline class=\"curve {colour}\" points=\"{}\" />",
+        polyline(edge(-1.0).chain(edge(1.0).rev())),
+        means(own)
+    );
+    for (load, value) in &own.points {
+        let _ = write!(
+            plot,
+            "<circle class=\"bar {colour}\" cx={:.1} cy={:.1} r=3 />",
+            x(*load),
+            y(value.mean)
+        );
+    }
+    if let Some((load, value)) = own.points.last() {
+        let _ = write!(
+            plot,
+            "<text x={:.1} y={:.1}>{}</text>",
+            x(*load) + 8.0,
+            y(value.mean) + 4.0,
+            number((value.mean * 10.0).round() / 10.0)
+        );
+    }
+    plot += "</svg>";
+    plot
+}
+
+fn polyline(points: impl Iterator<Item = (f64, f64)>) -> String {
+    let points: Vec<_> = points.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    points.join(" ")
 }
 
 /// The next of 1, 2, 5, 10 … that is not less.
-fn round_up(value: f64) -> f64 {
+pub(super) fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
@@ -208,7 +295,7 @@ fn round_up(value: f64) -> f64 {
 }
 
 /// With as many digits as it needs.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

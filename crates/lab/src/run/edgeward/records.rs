@@ -50,6 +50,7 @@ fn controller(pod: &Pod) -> (String, &'static str) {
     match pod.work {
         Work::Task(_) => (format!("job-{:x}", pod.job), "Job"),
         Work::Replica { service, revision, .. } => (format!("rs-{service}-{revision}"), "ReplicaSet"),
+        Work::Initial => (format!("initial-{}", pod.workload), "ReplicaSet"),
     }
 }
 

@@ -1,0 +1,70 @@
+//! The same scenario with more load, or less.
+
+use edgeward_core::units::Micros;
+
+use super::{Arrivals, Rate, Replicas, Scenario, WorkloadKind};
+
+impl Scenario {
+    /// The scenario with so many times its load: its rates, the rows of its traces, and its replicas with the bounds of autoscalers.
+    /// Pods that are there from the beginning stay as they are.
+    #[must_use]
+    pub fn at_load(&self, factor: f64) -> Scenario {
+        let mut scenario = self.clone();
+        let times = |count: u32| (f64::from(count) * factor).round() as u32;
+        for workload in &mut scenario.workloads {
+            match &mut workload.kind {
+                WorkloadKind::Jobs { arrivals, .. } => match arrivals {
+                    Arrivals::Poisson(rate) => *rate = scaled(rate, factor),
+                    Arrivals::Trace(rows) => *rows = repeated(rows, factor),
+                },
+                WorkloadKind::Service { replicas, .. } => match replicas {
+                    Replicas::Fixed(count) => *count = times(*count),
+                    Replicas::Scaled(scaling) => {
+                        scaling.demand = scaled(&scaling.demand, factor);
+                        scaling.least = times(scaling.least).max(1);
+                        scaling.most = times(scaling.most).max(scaling.least);
+                    }
+                },
+                WorkloadKind::Initial { .. } => {}
+            }
+        }
+        scenario
+    }
+}
+
+fn scaled(rate: &Rate, factor: f64) -> Rate {
+    match rate {
+        Rate::Constant(rate) => Rate::Constant(rate * factor),
+        Rate::Bursty(between, within, every, lasting) => {
+            Rate::Bursty(between * factor, within * factor, *every, *lasting)
+        }
+        Rate::Diurnal(mean, amplitude, period, peak) => Rate::Diurnal(mean * factor, *amplitude, *period, *peak),
+        Rate::Steps(steps) => Rate::Steps(steps.iter().map(|(at, rate)| (*at, rate * factor)).collect()),
+    }
+}
+
+/// So many times as many of each row, what is left of one being carried to the next.
+fn repeated(rows: &[(Micros, u32)], factor: f64) -> Vec<(Micros, u32)> {
+    let (mut all, mut made) = (0.0, 0.0);
+    let rows = rows.iter().map(|(at, count)| {
+        all += f64::from(*count) * factor;
+        let count = (all + 1e-9).floor() - made;
+        made += count;
+        (*at, count as u32)
+    });
+    rows.filter(|(_, count)| *count > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_keeps_its_times_and_loses_nothing_but_a_part_of_the_last() {
+        let rows: Vec<_> = (0..10).map(|second| (Micros::from_secs(second), 1)).collect();
+        let count = |factor| repeated(&rows, factor).iter().map(|(_, count)| count).sum::<u32>();
+        assert_eq!([0.0, 0.25, 0.5, 1.0, 1.3].map(count), [0, 2, 5, 10, 13]);
+        assert_eq!(repeated(&rows, 1.0), rows);
+        assert_eq!(repeated(&rows[..2], 0.5), [(Micros::from_secs(1), 1)]);
+    }
+}

@@ -1,0 +1,215 @@
+//! The cluster of a fleet file in place of a scenario's: sites, nodes, and what is used of these.
+
+use std::sync::Arc;
+
+use edgeward_core::config::Config;
+use edgeward_core::document::{Faults, Field};
+use edgeward_core::model::link::LinkState;
+use edgeward_core::model::node::{Node, Placeholder, Share};
+use edgeward_core::model::snapshot::Site as SeenSite;
+use edgeward_core::resources::Amounts;
+use edgeward_core::units::{Micros, Moment};
+use edgeward_core::wire::fleet_file;
+use serde_json::{Map, Value, json};
+
+use super::numbers::number;
+use super::{Fleet, Load, config, wan};
+use crate::cluster::less;
+use crate::random::Distribution;
+use crate::scenario::{Site, Wan, Workload, WorkloadKind};
+
+/// The namespace of the pods that are there from the beginning.
+const NAMESPACE: &str = "initial";
+
+/// `spec.priority` of pods of which the file says none, since preemption does not free what they hold: system-node-critical.
+const NEVER_EVICTED: i32 = 2_000_001_000;
+
+/// The configuration with the sites of the file, these with what the scenario says of those of the same name, and the pods that are
+/// on their nodes.
+pub(super) fn sites(
+    fleet: Fleet<'_>,
+    list: &Field<'_>,
+    settings: Map<String, Value>,
+    load: Load<'_>,
+) -> Option<(Arc<Config>, Vec<Site>, Vec<Workload>)> {
+    let mut config = config(settings, list)?;
+    let in_fleet = |path: &str| list.clone().called(&format!("{}: {path}", fleet.name));
+    let snapshot = match fleet_file::read(fleet.document, &config, Moment(0)) {
+        Ok(snapshot) => snapshot,
+        Err(Faults(faults)) => {
+            faults
+                .into_iter()
+                .for_each(|fault| in_fleet(&fault.path).fault(fault.message));
+            return None;
+        }
+    };
+    config.sites = snapshot.sites.iter().map(|site| Arc::clone(&site.definition)).collect();
+    let mut sites: Vec<_> = snapshot.sites.iter().map(seen).collect();
+    for field in list.list().unwrap_or_default() {
+        overlay(&field, &mut sites, fleet.name, load);
+    }
+    for (site, seen) in sites
+        .iter_mut()
+        .zip(&snapshot.sites)
+        .filter(|(site, _)| !site.is_edge())
+    {
+        site.wan = site.wan.take().or_else(|| seen_wan(seen));
+        if site.wan.is_none() {
+            let name = seen.name();
+            let message = format!("states no RTT of {name:?}, and no site of that name in the scenario a wan");
+            in_fleet("sites").fault(message);
+        }
+    }
+    let nodes = snapshot.sites.iter().flat_map(SeenSite::nodes);
+    let initial = nodes.enumerate().flat_map(|(number, node)| initial(node, number));
+    Some((Arc::new(config), sites, initial.collect()))
+}
+
+/// A site as the file has it, with empty nodes.
+fn seen(site: &SeenSite) -> Site {
+    let empty = |node: &Node| Node {
+        cordoned: node.cordoned,
+        ready: node.ready,
+        taints: node.taints.clone(),
+        ..node.shape()
+    };
+    Site {
+        definition: Arc::clone(&site.definition),
+        speed: site.definition.speed,
+        cost: 0.0,
+        nodes: site.nodes().map(empty).collect(),
+        wan: None,
+    }
+}
+
+/// What a file cannot know of a site.
+fn overlay(field: &Field<'_>, sites: &mut [Site], fleet: &str, load: Load<'_>) -> Option<()> {
+    let [name, _, speed, _, cost, _, _, _, wan] = field.object(super::SITE_FIELDS)?;
+    let stated = name.clone().required().non_empty_string()?;
+    let names: Vec<_> = sites.iter().map(|site| site.definition.name.clone()).collect();
+    let Some(site) = sites.iter_mut().find(|site| site.definition.name == stated) else {
+        name.fault(format!(
+            "{stated:?} is no site of {fleet}, which has {}",
+            names.join(", ")
+        ));
+        return None;
+    };
+    site.speed = number(&speed, 1, 1_000_000).map_or(site.speed, super::permille);
+    site.cost = number(&cost, 0, i64::MAX).unwrap_or(0.0);
+    if wan.is_present() {
+        match site.is_edge() {
+            true => wan.fault("is not for the edge site, which no WAN leads to".into()),
+            false => site.wan = wan::wan(&wan, load),
+        }
+    }
+    Some(())
+}
+
+/// The WAN as it was when the file was written, for good.
+fn seen_wan(site: &SeenSite) -> Option<Wan> {
+    let link = site.link?;
+    let loss = link.loss.map_or(0.0, |loss| f64::from(loss.0) / 1_000.0);
+    let rtt = match link.state {
+        LinkState::Unreachable => None,
+        _ => Some(link.rtt?.as_millis_f64()),
+    };
+    Some(Wan::Trace(vec![(Micros(0), rtt, loss)]))
+}
+
+/// The pods that use what is used of a node: of each priority as many as the file says, all alike.
+fn initial(node: &Node, number: usize) -> Vec<Workload> {
+    let mut found = vec![];
+    let mut rest = Share {
+        amounts: node.used.clone(),
+        pods: node.pods,
+    };
+    for part in &node.by_priority {
+        let mut share = Share {
+            amounts: part.used.clone(),
+            pods: part.pods,
+        };
+        take(&mut rest, &share);
+        for (placeholder, kept) in node.placeholders.iter().filter(|(of, _)| of.priority == part.priority) {
+            take(&mut share, kept);
+            found.extend(alike(number, part.priority, Some(*placeholder), kept));
+        }
+        found.extend(alike(number, part.priority, None, &share));
+    }
+    found.extend(alike(number, NEVER_EVICTED, None, &rest));
+    found
+}
+
+fn take(from: &mut Share, part: &Share) {
+    from.amounts = less(&from.amounts, &part.amounts);
+    from.pods -= part.pods;
+}
+
+/// Pods that together take this share: what does not divide is the first one's.
+fn alike(node: usize, priority: i32, placeholder: Option<Placeholder>, share: &Share) -> Vec<Workload> {
+    let is_used = share.amounts.named().any(|(_, amount)| amount > 0);
+    let pods = u32::try_from(share.pods).unwrap_or(0).max(u32::from(is_used));
+    let count = i64::from(pods.max(1));
+    let each = |part: fn(i64, i64) -> i64| {
+        let mut amounts = share.amounts.clone();
+        let scalars = amounts.scalars.iter_mut().map(|(_, amount)| amount);
+        let amounts_of = [
+            &mut amounts.cpu.0,
+            &mut amounts.memory.0,
+            &mut amounts.ephemeral_storage.0,
+        ];
+        amounts_of
+            .into_iter()
+            .chain(scalars)
+            .for_each(|amount| *amount = part((*amount).max(0), count));
+        amounts
+    };
+    let first = each(|all, count| all / count + all % count);
+    let groups = [
+        (first, pods.min(1)),
+        (each(|all, count| all / count), pods.saturating_sub(1)),
+    ];
+    let groups = groups.into_iter().filter(|(_, pods)| *pods > 0);
+    groups
+        .map(|(request, pods)| workload(node, priority, placeholder, request, pods))
+        .collect()
+}
+
+fn workload(node: usize, priority: i32, placeholder: Option<Placeholder>, request: Amounts, pods: u32) -> Workload {
+    let quantities = request.named().map(|(name, amount)| {
+        let text = if name == "cpu" {
+            format!("{amount}m")
+        } else {
+            amount.to_string()
+        };
+        (name.to_owned(), Value::from(text))
+    });
+    let mut manifest = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"annotations": {}},
+        "spec": {
+            "priority": priority,
+            "containers": [{"name": "main", "resources": {"requests": quantities.collect::<Map<_, _>>()}}],
+        },
+    });
+    match placeholder {
+        Some(Placeholder { grace, .. }) => {
+            manifest["spec"]["terminationGracePeriodSeconds"] = (grace.0 / 1_000_000).into()
+        }
+        // One without a class would be a placeholder if its priority is low.
+        None => manifest["metadata"]["annotations"]["slo.example.io/class"] = "batch".into(),
+    }
+    Workload {
+        name: NAMESPACE.to_owned(),
+        slo: None,
+        request,
+        manifest,
+        priority,
+        may_preempt: false,
+        is_unscheduled: false,
+        is_quota_blocked: false,
+        service: Distribution::Constant(1.0),
+        correlation: 0.0,
+        termination: Distribution::Constant(1_000.0),
+        kind: WorkloadKind::Initial { node, pods },
+    }
+}
