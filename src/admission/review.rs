@@ -241,16 +241,26 @@ impl Reviewer {
                 .collect::<Vec<_>>()
                 .join(" ")
         };
+        let slo = workload.intent.as_ref().map(|intent| &intent.slo);
         tracing::info!(
             uid = &*request.uid,
             namespace = &*workload.namespace,
             name = shown(pod.name()),
+            controller = workload.controller.as_deref().map(shown),
+            cpu = %workload.request.cpu,
+            memory = %workload.request.memory,
+            priority = workload.priority,
             class = class(workload),
+            slo_priority = slo.map(|slo| slo.priority),
+            deadline_ms = slo.and_then(|slo| slo.deadline).map(Micros::as_millis_f64),
+            latency_target_ms = slo.and_then(|slo| slo.latency_target).map(Micros::as_millis_f64),
+            offload_allowed = slo.map(|slo| slo.offload_allowed),
             verdict = verdict.action.as_str(),
             site = verdict.site().map(|site| site.name()),
             reason = verdict.reason.as_str(),
             rtt_ms = verdict.rtt().map(Micros::as_millis_f64),
             queue_ms = per_site(|estimate| Some(estimate.queue)),
+            proc_ms = per_site(|estimate| Some(estimate.processing)),
             eta_ms = per_site(|estimate| estimate.eta()),
             dry_run = request.is_dry_run(),
             held_back,
@@ -338,7 +348,7 @@ fn attributes(request: &Request<'_>, workload: &Workload<'_>, verdict: &Verdict<
     attributes
 }
 
-/// The pod's name as far as a line of the log goes: none that the API server keeps is longer, but it asks us before it looks.
+/// A name of the pod's as far as a line of the log goes: none that the API server keeps is longer, but it asks us before it looks.
 fn shown(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }

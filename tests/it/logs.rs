@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::client::{BOUND, Connection, eventually, get};
 use crate::process::Process;
-use crate::program::edgeward;
+use crate::program::{edgeward, is_recorded};
 
 /// The creation of a pod that states nothing, which is a line in the log for the first ones.
 pub(crate) const CREATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",
@@ -310,6 +310,62 @@ async fn no_line_says_what_a_pod_contains() {
     assert_eq!((count("decided"), count("untouched")), (3, 5), "{lines:#?}");
     let telling: Vec<_> = lines.iter().filter(|line| line.contains(SECRET)).collect();
     assert!(telling.is_empty(), "{telling:#?}");
+}
+
+/// What was recorded here is what the tests of `edgeward-lab simulate --trace` read. Times in it are made up.
+#[tokio::test]
+async fn lines_of_decisions_are_as_recorded() {
+    let pod = |owner: Value, annotations: Value, cpu: &str| {
+        let metadata = json!({"generateName": "camera-", "annotations": annotations, "ownerReferences": owner});
+        let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}});
+        json!({"metadata": metadata, "spec": {"priority": 7, "containers": [container]}})
+    };
+    let owner = |kind: &str, uid: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": uid, "uid": uid, "controller": true}]);
+    let service = json!({"slo.example.io/class": "latency", "slo.example.io/latencyTargetMs": "200", "slo.example.io/priority": "8"});
+    let job = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "60000", "slo.example.io/offloadAllowed": "false"});
+    let of_service = || ("shop", pod(owner("ReplicaSet", "rs-1"), service.clone(), "200m"), false);
+    let of_job = |uid: &str| ("reports", pod(owner("Job", uid), job.clone(), "1500m"), false);
+    let mut sent = vec![of_service(), of_service()];
+    sent.extend(["job-1", "job-1", "job-1", "job-2", "job-2", "job-2"].map(of_job));
+    sent.push((
+        "alone",
+        pod(json!([]), json!({"slo.example.io/class": "throughput"}), "0"),
+        false,
+    ));
+    sent.push(("reports", pod(owner("Job", "dry"), job.clone(), "1"), true));
+    sent.push(("others", pod(json!([]), json!({}), "1"), false));
+    let review = |uid: usize, (namespace, pod, is_dry_run): &(&str, Value, bool)| {
+        let mut review: Value = serde_json::from_str(CREATE).expect("a review");
+        let request = &mut review["request"];
+        (request["uid"], request["namespace"]) = (format!("u{uid}").into(), (*namespace).into());
+        (request["dryRun"], request["object"]) = ((*is_dry_run).into(), pod.clone());
+        review.to_string()
+    };
+
+    let mut process = Process::start();
+    let log = process.log.take().expect("a log");
+    let lines = tokio::task::spawn_blocking(move || log.map_while(Result::ok).collect::<Vec<_>>());
+    let mut connection = process.client().connect().await.expect("handshake");
+    for (uid, pod) in sent.iter().enumerate() {
+        connection
+            .post_to("/mutate", &review(uid, pod))
+            .await
+            .expect("answered");
+    }
+    drop(connection);
+    assert_eq!(ends(process).await, Some(0));
+    let lines = lines.await.expect("joined");
+    let lines = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let decided = lines
+        .filter(|line| line["message"] == "decided")
+        .enumerate()
+        .map(|(number, mut line)| {
+            line["timestamp"] = format!("2026-01-01T00:00:{number:02}.250Z").into();
+            line.to_string() + "\n"
+        });
+    let found = decided.collect::<String>();
+    let recorded = is_recorded(&workspace().join("tests/golden/log/decided.jsonl"), &found);
+    assert!(recorded, "differs; now it is\n{found}");
 }
 
 #[test]

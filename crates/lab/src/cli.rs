@@ -44,6 +44,9 @@ struct Simulate {
     /// The cluster of a fleet file, as `edgeward fleet -o yaml` writes it, in place of the scenario's
     #[arg(long, value_name = "FLEET")]
     from_cluster: Option<PathBuf>,
+    /// The pods in the log of a running `edgeward serve`, in place of those of the scenario's Jobs
+    #[arg(long, value_name = "LOG")]
+    trace: Option<PathBuf>,
     /// With so many times the scenario's load, one after the other, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "FACTORS", value_parser = load_factor)]
     load_factor: Vec<f64>,
@@ -86,6 +89,16 @@ fn note(text: &str) {
 impl Simulate {
     fn run(self) -> Result<()> {
         let scenario = read(&self.scenario, self.from_cluster.as_deref())?;
+        let scenario = match &self.trace {
+            None => scenario,
+            Some(path) => {
+                let shown = path.display();
+                let log = std::fs::read_to_string(path).with_context(|| shown.to_string())?;
+                scenario
+                    .replaying(&log)
+                    .map_err(|error| anyhow::anyhow!("{shown}: {error}"))?
+            }
+        };
         let mut factors = self.load_factor;
         if factors.is_empty() {
             factors.push(1.0);

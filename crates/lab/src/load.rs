@@ -65,8 +65,8 @@ impl Load {
             match &workload.kind {
                 WorkloadKind::Jobs { arrivals, pods } => {
                     let mut stream = Stream::new(seed, Purpose::Arrivals, number as u64, 0);
-                    for (count, at) in times(arrivals, &mut stream, scenario.end).into_iter().enumerate() {
-                        let job = ((number as u64) << 40) | count as u64;
+                    for (at, controller) in times(arrivals, &mut stream, scenario.end) {
+                        let job = ((number as u64) << 40) | controller;
                         tasks.extend((0..*pods).map(|pod| Task {
                             at,
                             workload: number,
@@ -112,12 +112,14 @@ pub fn service_time(workload: &Workload, seed: u64, controller: u64, number: u64
     Micros((ms * 1_000.0).round().max(1.0) as u64)
 }
 
-/// When pods are created, before `end`.
-fn times(arrivals: &Arrivals, stream: &mut Stream, end: Micros) -> Vec<Micros> {
+/// When pods are created, before `end`, and the number of their controller.
+fn times(arrivals: &Arrivals, stream: &mut Stream, end: Micros) -> Vec<(Micros, u64)> {
+    let each_its_own = |times: Vec<Micros>| times.into_iter().zip(0..).collect();
     match arrivals {
+        Arrivals::Log(rows) => rows.iter().copied().take_while(|(at, _)| *at < end).collect(),
         Arrivals::Trace(rows) => {
             let rows = rows.iter().take_while(|(at, _)| *at < end);
-            rows.flat_map(|(at, count)| (0..*count).map(|_| *at)).collect()
+            each_its_own(rows.flat_map(|(at, count)| (0..*count).map(|_| *at)).collect())
         }
         Arrivals::Poisson(rate) => {
             let bursts = bursts(rate, stream, end);
@@ -129,7 +131,7 @@ fn times(arrivals: &Arrivals, stream: &mut Stream, end: Micros) -> Vec<Micros> {
             };
             let mut found = vec![];
             if most <= 0.0 {
-                return found;
+                return vec![];
             }
             let mut at = 0.0;
             loop {
@@ -137,7 +139,7 @@ fn times(arrivals: &Arrivals, stream: &mut Stream, end: Micros) -> Vec<Micros> {
                 at += stream.exponential(1e6 / most);
                 let time = Micros(at as u64);
                 if time >= end {
-                    return found;
+                    return each_its_own(found);
                 }
                 if stream.unit() * most < at_time(rate, &bursts, time) {
                     found.push(time);
@@ -247,7 +249,8 @@ mod tests {
 
     fn count(rate: Rate, seconds: u64) -> Vec<Micros> {
         let mut stream = Stream::new(1, Purpose::Arrivals, 0, 0);
-        times(&Arrivals::Poisson(rate), &mut stream, Micros::from_secs(seconds))
+        let times = times(&Arrivals::Poisson(rate), &mut stream, Micros::from_secs(seconds));
+        times.into_iter().map(|(at, _)| at).collect()
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod at_load;
 mod read;
 mod tables;
+mod trace;
 
 use std::sync::Arc;
 
@@ -132,6 +133,8 @@ pub enum Arrivals {
     Poisson(Rate),
     /// At these times, so many at once.
     Trace(Vec<(Micros, u32)>),
+    /// At these times, each of the controller of this number.
+    Log(Vec<(Micros, u64)>),
 }
 
 /// What pods of one kind are, and when they are created.

@@ -1,8 +1,9 @@
-//! What a simulation takes from a real cluster: its fleet.
+//! What a simulation takes from a real cluster: its fleet, and the log of a running edgeward.
 
 // A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -175,4 +176,143 @@ fn faults_of_both_files_are_named() {
         fault.starts_with("fleet.yaml: nodes[0].allocatable.cpu: `many` is not a quantity"),
         "{fault}"
     );
+}
+
+/// What `edgeward serve` wrote about these pods, as a test of the program has recorded it: two of a service, three each of two Jobs,
+/// one that has no controller; a dry run, and one that passes through.
+fn log() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/log/decided.jsonl");
+    fs::read_to_string(path).unwrap()
+}
+
+/// Workloads beside which the log is replayed.
+fn replayed(workloads: &Value, log: &str) -> Result<Scenario, String> {
+    let mut document = document();
+    document["workloads"] = workloads.clone();
+    read(&dumped("fleet.yaml"), &document).unwrap().replaying(log)
+}
+
+/// Namespace, class, CPU, time and service time of each pod, in seconds and milliseconds.
+fn tasks(scenario: &Scenario) -> Vec<(String, Option<&'static str>, i64, f64, f64)> {
+    let load = Load::new(scenario, 1);
+    let task = |task: &edgeward_lab::load::Task| {
+        let workload = &scenario.workloads[task.workload];
+        let class = workload.slo.map(|slo| slo.class.as_str());
+        let at = task.at.as_millis_f64() / 1e3;
+        (
+            workload.name.clone(),
+            class,
+            workload.request.cpu.0,
+            at,
+            task.service.as_millis_f64(),
+        )
+    };
+    load.tasks.iter().map(task).collect()
+}
+
+#[test]
+fn the_pods_of_a_log_are_created_again() {
+    let workloads = json!([{
+        "name": "reports", "requests": {"cpu": "1m"}, "serviceMs": 4_000,
+        "jobs": {"poisson": {"perSecond": 100}},
+    }]);
+    let scenario = replayed(&workloads, &log()).unwrap();
+    let found = tasks(&scenario);
+    let expected = [
+        ("shop", "latency", 200, 0.0, 120.0),
+        ("shop", "latency", 200, 1.0, 120.0),
+        ("reports", "batch", 1_500, 2.0, 4_000.0),
+        ("reports", "batch", 1_500, 3.0, 4_000.0),
+        ("reports", "batch", 1_500, 4.0, 4_000.0),
+        ("reports", "batch", 1_500, 5.0, 4_000.0),
+        ("reports", "batch", 1_500, 6.0, 4_000.0),
+        ("reports", "batch", 1_500, 7.0, 4_000.0),
+        ("alone", "throughput", 0, 8.0, 50.0),
+    ];
+    let expected = expected.map(|(name, class, cpu, at, service)| (name.to_owned(), Some(class), cpu, at, service));
+    assert_eq!(found, expected);
+    let jobs = Load::new(&scenario, 1)
+        .tasks
+        .iter()
+        .map(|task| task.job)
+        .collect::<Vec<_>>();
+    assert_eq!(
+        jobs.iter().collect::<BTreeSet<_>>().len(),
+        4,
+        "rs-1, job-1, job-2, and one alone: {jobs:?}"
+    );
+    assert!(jobs[0] == jobs[1] && jobs[2] == jobs[4] && jobs[5] == jobs[7] && jobs[4] != jobs[5]);
+    let slo = scenario
+        .workloads
+        .iter()
+        .rfind(|workload| workload.name == "reports")
+        .unwrap()
+        .slo
+        .unwrap();
+    assert_eq!(
+        (slo.deadline.map(|time| time.0), slo.offload, slo.priority),
+        (Some(60_000_000), false, 5)
+    );
+
+    for policy in Policy::ALL {
+        let outcome = outcome(&scenario, policy);
+        // With the 20 pods that are on the nodes already.
+        assert_eq!((outcome.decisions, outcome.pods.done), (9, 9), "{policy}");
+    }
+    // Twice the load are two of each; they stay with their controllers.
+    let twice = Load::new(&scenario.at_load(2.0), 1);
+    assert_eq!(
+        (
+            twice.tasks.len(),
+            twice.tasks.iter().map(|task| task.job).collect::<BTreeSet<_>>().len()
+        ),
+        (18, 4)
+    );
+}
+
+#[test]
+fn services_and_service_times_are_the_scenarios() {
+    let deployment = json!({"name": "shop", "class": "latency", "requests": {"cpu": "1m"}, "serviceMs": 7, "deployment": {"replicas": 3}});
+    let job = json!({
+        "name": "other", "class": "batch", "requests": {"cpu": "1m"}, "serviceMs": 9_000, "jobs": {"poisson": {"perSecond": 1}},
+    });
+    let scenario = replayed(&json!([deployment, job]), &log()).unwrap();
+    let found: Vec<_> = tasks(&scenario)
+        .into_iter()
+        .map(|(name, .., service)| (name, service))
+        .collect();
+    let expected = [
+        vec![("reports".to_owned(), 9_000.0); 6],
+        vec![("alone".to_owned(), 50.0)],
+    ]
+    .concat();
+    assert_eq!(found, expected);
+    assert_eq!(Load::new(&scenario, 1).services.len(), 1);
+}
+
+#[test]
+fn a_line_of_a_log_that_says_too_little_is_named() {
+    let fault = |change: &dyn Fn(&mut Value)| {
+        let mut lines: Vec<Value> = log().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        change(&mut lines[2]);
+        let log: Vec<_> = lines.iter().map(ToString::to_string).collect();
+        replayed(&json!([]), &log.join("\n")).map(|_| ()).unwrap_err()
+    };
+    let without = |name: &'static str| fault(&|line| drop(line.as_object_mut().unwrap().remove(name)));
+    assert_eq!(without("cpu"), "line 3: cpu: is missing");
+    assert_eq!(without("timestamp"), "line 3: timestamp: is missing");
+    assert_eq!(
+        without("proc_ms"),
+        "line 3: namespace: no workload has the service time of pods of \"reports\", nor of their class, and proc_ms says none"
+    );
+    assert_eq!(
+        fault(&|line| line["class"] = "fast".into()),
+        "line 3: class: \"fast\" is not one of latency, throughput, batch, none, invalid"
+    );
+    assert_eq!(
+        fault(&|line| line["proc_ms"] = "edge=soon".into()),
+        "line 3: proc_ms: \"soon\" is no time in milliseconds"
+    );
+    let cut = replayed(&json!([]), "{}\n\nserving").map(|_| ()).unwrap_err();
+    assert!(cut.starts_with("line 3: is not JSON: "), "{cut}");
 }

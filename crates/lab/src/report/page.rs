@@ -157,7 +157,7 @@ fn over_the_load(loads: &[AtLoad]) -> String {
     let rows = policies.iter().enumerate().map(|(row, policy)| {
         let panels = plots
             .iter()
-            .map(|(measure, series, most)| panel(policy.as_str(), measure.title, row, series, *most));
+            .map(|(measure, series, most)| panel(policy.as_str(), measure.title, measure.decimals, row, series, *most));
         format!(
             "<div class=policy><h3>{policy}</h3><div class=panels>{}</div></div>",
             panels.collect::<String>()
@@ -259,10 +259,12 @@ fn timelines(scenario: &Scenario, results: &Results) -> String {
     let time = Scale::Linear("s");
     let used = of(&|tick| 100.0 * tick.edge_used);
     let without_node = of(&|tick| (tick.waiting_at_edge + tick.waiting_in_clouds) as f64);
-    let to_clouds = of(&|tick| match tick.to_edge + tick.to_clouds {
-        0 => 0.0,
-        all => 100.0 * tick.to_clouds as f64 / all as f64,
+    let to_clouds = runs.iter().map(|(policy, run)| Curve {
+        label: policy.to_string(),
+        colour: *policy as usize,
+        points: vec![share_to_clouds(&run.timeline)],
     });
+    let to_clouds: Vec<_> = to_clouds.collect();
     let mut plots = curves("edge CPU taken, %", &used, time, Some(100.0));
     plots += &curves("pods held", &of(&|tick| tick.held as f64), time, None);
     plots += &curves("pods placed without a node", &without_node, time, None);
@@ -273,6 +275,17 @@ fn timelines(scenario: &Scenario, results: &Results) -> String {
         plots += &format!("<div>{plot}{}</div>", legend(&clouds));
     }
     format!("{}<div class=plots>{plots}</div>", legend(&used))
+}
+
+/// Which share of the decisions was for a cloud, in percent, of so many points of the time line together: of one there are too few.
+fn share_to_clouds(timeline: &[Tick]) -> Vec<(f64, f64)> {
+    const TOGETHER: usize = 8;
+    let share = |ticks: &[Tick]| {
+        let to_clouds: u64 = ticks.iter().map(|tick| tick.to_clouds).sum();
+        let all = to_clouds + ticks.iter().map(|tick| tick.to_edge).sum::<u64>();
+        (all > 0).then(|| (ticks[ticks.len() / 2].at, 100.0 * to_clouds as f64 / all as f64))
+    };
+    timeline.chunks(TOGETHER).filter_map(share).collect()
 }
 
 /// The RTT of each cloud, in pieces between outages.

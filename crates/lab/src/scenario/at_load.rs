@@ -1,7 +1,5 @@
 //! The same scenario with more load, or less.
 
-use edgeward_core::units::Micros;
-
 use super::{Arrivals, Rate, Replicas, Scenario, WorkloadKind};
 
 impl Scenario {
@@ -16,6 +14,11 @@ impl Scenario {
                 WorkloadKind::Jobs { arrivals, .. } => match arrivals {
                     Arrivals::Poisson(rate) => *rate = scaled(rate, factor),
                     Arrivals::Trace(rows) => *rows = repeated(rows, factor),
+                    Arrivals::Log(rows) => {
+                        let ones: Vec<_> = (0..rows.len()).map(|row| (row, 1)).collect();
+                        let rows_of = |(row, count): (usize, u32)| std::iter::repeat_n(rows[row], count as usize);
+                        *rows = repeated(&ones, factor).into_iter().flat_map(rows_of).collect();
+                    }
                 },
                 WorkloadKind::Service { replicas, .. } => match replicas {
                     Replicas::Fixed(count) => *count = times(*count),
@@ -44,7 +47,7 @@ fn scaled(rate: &Rate, factor: f64) -> Rate {
 }
 
 /// So many times as many of each row, what is left of one being carried to the next.
-fn repeated(rows: &[(Micros, u32)], factor: f64) -> Vec<(Micros, u32)> {
+fn repeated<T: Copy>(rows: &[(T, u32)], factor: f64) -> Vec<(T, u32)> {
     let (mut all, mut made) = (0.0, 0.0);
     let rows = rows.iter().map(|(at, count)| {
         all += f64::from(*count) * factor;
@@ -57,6 +60,8 @@ fn repeated(rows: &[(Micros, u32)], factor: f64) -> Vec<(Micros, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use edgeward_core::units::Micros;
+
     use super::*;
 
     #[test]

@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use super::{Delays, Failure, Scenario, Site};
 use crate::random::Distribution;
 use numbers::{distribution, number, quantities, seconds};
+pub(super) use workload::annotate;
 use workload::workload;
 
 /// Reads a file that a scenario names.

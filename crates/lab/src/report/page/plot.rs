@@ -124,7 +124,7 @@ pub(super) fn bars(title: &str, bars: &[Bar], bound: f64) -> String {
 /// Lines over one axis. `most` is the end of the other; as high as the highest point without it.
 pub(super) fn curves(title: &str, curves: &[Curve], scale: Scale, most: Option<f64>) -> String {
     const LEFT: f64 = 44.0;
-    const WIDTH: f64 = 460.0;
+    const WIDTH: f64 = 448.0;
     const TOP: f64 = 26.0;
     const HEIGHT: f64 = 160.0;
     // Below a millisecond nobody waits.
@@ -142,7 +142,7 @@ pub(super) fn curves(title: &str, curves: &[Curve], scale: Scale, most: Option<f
         Scale::Logarithmic(unit) => {
             let decades = (-3..=6).map(|power| 10_f64.powi(power));
             (
-                decades.take_while(|mark| *mark <= last.max(LEAST) * 10.0).collect(),
+                decades.take_while(|mark| *mark < last.max(LEAST) * 10.0).collect(),
                 unit,
             )
         }
@@ -157,7 +157,7 @@ pub(super) fn curves(title: &str, curves: &[Curve], scale: Scale, most: Option<f
     };
     let y = |value: f64| TOP + HEIGHT * (1.0 - value / top.max(f64::MIN_POSITIVE));
     let bottom = TOP + HEIGHT;
-    let mut plot = svg(title, LEFT + WIDTH + 16.0, bottom + 24.0);
+    let mut plot = svg(title, LEFT + WIDTH + 28.0, bottom + 24.0);
     let _ = write!(plot, "<text class=title x=0 y=14>{title}</text>");
     for mark in &marks {
         let at = x(*mark);
@@ -196,7 +196,7 @@ pub(super) fn curves(title: &str, curves: &[Curve], scale: Scale, most: Option<f
 
 /// One of several small plots alike: a number over the load with its interval, before the others. The axes end at the last load and
 /// at `most`.
-pub(super) fn panel(label: &str, title: &str, own: usize, series: &[Series], most: f64) -> String {
+pub(super) fn panel(label: &str, title: &str, decimals: usize, own: usize, series: &[Series], most: f64) -> String {
     const LEFT: f64 = 40.0;
     const WIDTH: f64 = 216.0;
     const TOP: f64 = 24.0;
@@ -211,11 +211,15 @@ pub(super) fn panel(label: &str, title: &str, own: usize, series: &[Series], mos
     let y = |value: f64| TOP + HEIGHT * (1.0 - value.clamp(0.0, most) / most.max(f64::MIN_POSITIVE));
     let bottom = TOP + HEIGHT;
     let own = &series[own];
+    let rounded = |value: f64| format!("{value:.decimals$}");
     let values = own.points.iter().map(|(load, Estimate { mean, half_width })| {
-        let half = half_width
-            .map(|half| format!(" ± {}", number(half)))
-            .unwrap_or_default();
-        format!("{}{half} at load × {}", number(*mean), number(*load))
+        let half = half_width.map(|half| format!(" ± {}", rounded(half)));
+        format!(
+            "{}{} at load × {}",
+            rounded(*mean),
+            half.unwrap_or_default(),
+            number(*load)
+        )
     });
     let mut plot = svg(
         &format!("{label}, {title}: {}", values.collect::<Vec<_>>().join(", ")),
@@ -272,7 +276,7 @@ pub(super) fn panel(label: &str, title: &str, own: usize, series: &[Series], mos
             "<text x={:.1} y={:.1}>{}</text>",
             x(*load) + 8.0,
             y(value.mean) + 4.0,
-            number((value.mean * 10.0).round() / 10.0)
+            rounded(value.mean)
         );
     }
     plot += "</svg>";

@@ -4,7 +4,7 @@ use edgeward_core::document::Field;
 use edgeward_core::model::slo::Class;
 use edgeward_core::units::Micros;
 use edgeward_core::wire::pod::Pod;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Load;
 use super::numbers::{LONGEST, distribution, number, quantities, rate, seconds, table};
@@ -84,32 +84,22 @@ pub(super) fn workload(field: &Field<'_>, load: Load<'_>) -> Option<Workload> {
     let is_unscheduled = scheduler.boolean().unwrap_or(false);
     let spec_priority = priority.integer(-1_000_000_000..=1_000_000_000).unwrap_or(0);
     let may_preempt = preempts.boolean().unwrap_or(true);
-    let mut annotations = Map::new();
-    let mut annotate = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            annotations.insert(format!("slo.example.io/{name}"), value.into());
-        }
-    };
-    if let Some(slo) = slo {
-        annotate("class", Some(slo.class.as_str().to_owned()));
-        annotate("deadlineMs", slo.deadline.map(|time| time.to_string()));
-        annotate("latencyTargetMs", slo.target.map(|time| time.to_string()));
-        annotate("priority", Some(slo.priority.to_string()));
-        annotate("offloadAllowed", Some(slo.offload.to_string()));
-        annotate("processingMs", millis(&processing).map(|time| time.to_string()));
-    }
     let resources = requests.required();
     let mut resources = quantities(&resources)?;
     resources.remove("pods");
     let mut manifest = json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"annotations": annotations},
+        "metadata": {"annotations": {}},
         "spec": {
             "priority": spec_priority,
             "preemptionPolicy": if may_preempt { "PreemptLowerPriority" } else { "Never" },
             "containers": [{"name": "main", "resources": {"requests": resources}}],
         },
     });
+    annotate(&mut manifest, slo);
+    if let Some(time) = slo.and_then(|_| millis(&processing)) {
+        manifest["metadata"]["annotations"]["slo.example.io/processingMs"] = time.to_string().into();
+    }
     if is_unscheduled {
         manifest["spec"]["schedulerName"] = format!("{workload_name}-scheduler").into();
     }
@@ -150,6 +140,30 @@ pub(super) fn workload(field: &Field<'_>, load: Load<'_>) -> Option<Workload> {
         },
         kind: kind?,
     })
+}
+
+/// Puts the annotations of an SLO on a pod.
+pub(in crate::scenario) fn annotate(manifest: &mut Value, slo: Option<Slo>) {
+    let annotations = &mut manifest["metadata"]["annotations"];
+    let mut state = |name: &str, value: Option<String>| match value {
+        Some(value) => annotations[format!("slo.example.io/{name}")] = value.into(),
+        None => drop(
+            annotations
+                .as_object_mut()
+                .and_then(|all| all.remove(&format!("slo.example.io/{name}"))),
+        ),
+    };
+    state("class", slo.map(|slo| slo.class.as_str().to_owned()));
+    state(
+        "deadlineMs",
+        slo.and_then(|slo| slo.deadline).map(|time| time.to_string()),
+    );
+    state(
+        "latencyTargetMs",
+        slo.and_then(|slo| slo.target).map(|time| time.to_string()),
+    );
+    state("priority", slo.map(|slo| slo.priority.to_string()));
+    state("offloadAllowed", slo.map(|slo| slo.offload.to_string()));
 }
 
 fn jobs(field: &Field<'_>, load: Load<'_>) -> Option<WorkloadKind> {

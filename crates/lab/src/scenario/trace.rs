@@ -1,0 +1,228 @@
+//! The pods that a running edgeward decided about, as its log has them, in place of a scenario's Jobs.
+
+use std::collections::HashMap;
+
+use edgeward_core::document::{self, Field};
+use edgeward_core::model::slo::Class;
+use edgeward_core::units::{Micros, Quantity};
+use edgeward_core::wire::pod::Pod;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Arrivals, Scenario, Slo, Workload, WorkloadKind};
+use crate::random::Distribution;
+
+/// What a line says of a pod. Pods that are alike in all but time and controller are one workload.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Line {
+    namespace: String,
+    class: Option<Class>,
+    deadline: Option<Micros>,
+    target: Option<Micros>,
+    slo_priority: u8,
+    offload: bool,
+    priority: i32,
+    cpu: Quantity,
+    memory: Quantity,
+    /// Its processing time at the edge as edgeward estimated it.
+    processing: Option<Micros>,
+}
+
+/// When, which controller, and of which workload; that by its number among those of the log.
+type Arrival = (Timestamp, Option<String>, usize);
+
+impl Scenario {
+    /// The scenario with the pods of this log (docs/operations.md#logs) from its first line on, in place of those of its Jobs. What the
+    /// lines do not say is as the workload of the same namespace or else the first of the same class has it. Those of the namespace of
+    /// a Deployment are left out: it creates its own.
+    ///
+    /// # Errors
+    /// The first line that is not as it should be.
+    pub fn replaying(mut self, log: &str) -> Result<Scenario, String> {
+        let lines = log.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let parsed = lines.map(|(at, line)| {
+            let value = serde_json::from_str::<Value>(line);
+            value
+                .map(|value| (at + 1, value))
+                .map_err(|error| format!("line {}: is not JSON: {error}", at + 1))
+        });
+        let parsed = parsed.collect::<Result<Vec<_>, String>>()?;
+        let (mut numbers, mut arrivals) = (HashMap::<Line, usize>::new(), Vec::<Arrival>::new());
+        let mut workloads = vec![];
+        for (number, value) in parsed.iter().filter(|(_, value)| is_pod(value)) {
+            let read = document::read(value, |root| line(&root));
+            let fault = |faults: document::Faults| format!("line {number}: {}", faults.0[0]);
+            let (at, controller, line) = read.map_err(fault)?;
+            let next = numbers.len();
+            let at_workload = *numbers.entry(line.clone()).or_insert(next);
+            if at_workload == next {
+                let workload = self
+                    .workload(&line)
+                    .map_err(|error| format!("line {number}: {error}"))?;
+                workloads.push(workload);
+            }
+            arrivals.push((at, controller, at_workload));
+        }
+        arrivals.sort_by_key(|(at, ..)| *at);
+        let start = arrivals.first().map_or(Timestamp::UNIX_EPOCH, |(at, ..)| *at);
+        let (mut rows, mut controllers) = (vec![vec![]; workloads.len()], HashMap::<String, u64>::new());
+        for (at, controller, workload) in arrivals {
+            let after = u64::try_from(at.duration_since(start).as_micros()).unwrap_or(0);
+            // One that has no controller is alone; the numbers of others are below that many.
+            let alone = (1 << 32) | rows[workload].len() as u64;
+            let next = controllers.len() as u64;
+            let controller = controller.map_or(alone, |uid| *controllers.entry(uid).or_insert(next));
+            rows[workload].push((Micros(after), controller));
+        }
+        for workload in &mut self.workloads {
+            if let WorkloadKind::Jobs { arrivals, .. } = &mut workload.kind {
+                *arrivals = Arrivals::Trace(vec![]);
+            }
+        }
+        for (workload, rows) in workloads.into_iter().zip(rows) {
+            self.workloads.extend(workload.map(|workload| Workload {
+                kind: WorkloadKind::Jobs {
+                    arrivals: Arrivals::Log(rows),
+                    pods: 1,
+                },
+                ..workload
+            }));
+        }
+        Ok(self)
+    }
+
+    /// What the pods of such lines are; `None` for those of a Deployment.
+    fn workload(&self, line: &Line) -> Result<Option<Workload>, String> {
+        let is_jobs = |workload: &&Workload| matches!(workload.kind, WorkloadKind::Jobs { .. });
+        let is_service = |workload: &Workload| matches!(workload.kind, WorkloadKind::Service { .. });
+        let class = |workload: &Workload| workload.slo.map(|slo| slo.class);
+        let known = self.workloads.iter().find(|workload| workload.name == line.namespace);
+        if known.is_some_and(is_service) {
+            return Ok(None);
+        }
+        let known = known.filter(is_jobs);
+        let known = known.or_else(|| {
+            self.workloads
+                .iter()
+                .filter(is_jobs)
+                .find(|other| class(other) == line.class)
+        });
+        let mut workload = match (known, line.processing) {
+            (Some(known), _) => known.clone(),
+            (None, Some(processing)) => of_unknown(processing),
+            (None, None) => {
+                return Err(format!(
+                    "namespace: no workload has the service time of pods of {:?}, nor of their class, and proc_ms says none",
+                    line.namespace
+                ));
+            }
+        };
+        workload.name.clone_from(&line.namespace);
+        workload.priority = line.priority;
+        workload.slo = line.class.map(|class| Slo {
+            class,
+            deadline: line.deadline,
+            target: line.target,
+            priority: line.slo_priority,
+            offload: line.offload,
+        });
+        super::read::annotate(&mut workload.manifest, workload.slo);
+        let spec = &mut workload.manifest["spec"];
+        spec["priority"] = line.priority.into();
+        spec["containers"][0]["resources"]["requests"] = json!({
+            "cpu": format!("{}m", line.cpu.millis()), "memory": line.memory.units(),
+        });
+        let text = workload.manifest.to_string();
+        workload.request = Pod::from_json(&text)
+            .map_err(|error| error.to_string())?
+            .request()
+            .amounts();
+        Ok(Some(workload))
+    }
+}
+
+/// Pods of which the scenario says nothing.
+fn of_unknown(processing: Micros) -> Workload {
+    Workload {
+        name: String::new(),
+        slo: None,
+        request: Default::default(),
+        manifest: json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {}}, "spec": {"containers": [{"name": "main"}]}}),
+        priority: 0,
+        may_preempt: true,
+        is_unscheduled: false,
+        is_quota_blocked: false,
+        service: Distribution::Constant(processing.as_millis_f64()),
+        correlation: 0.0,
+        termination: Distribution::Constant(1_000.0),
+        kind: WorkloadKind::Jobs {
+            arrivals: Arrivals::Trace(vec![]),
+            pods: 1,
+        },
+    }
+}
+
+/// Whether the line is of a pod that was placed or held. Of those that pass through not all are in the log.
+fn is_pod(line: &Value) -> bool {
+    let is_decided = line["message"] == "decided" && line["dry_run"] == false;
+    is_decided && line["verdict"] != "passthrough" && line["verdict"] != "deny"
+}
+
+fn line(root: &Field<'_>) -> Option<(Timestamp, Option<String>, Line)> {
+    let entries = root.entries()?;
+    let find = |name: &str| {
+        entries
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, field)| field.clone())
+    };
+    let required = |name: &str| {
+        let field = find(name).filter(Field::is_present);
+        if field.is_none() {
+            root.clone().called(name).fault("is missing".into());
+        }
+        field
+    };
+    let millis = |name: &str| {
+        let thousandths = find(name)?.thousandths(1..=i64::MAX)?;
+        Some(Micros(thousandths.unsigned_abs()))
+    };
+    let timestamp = required("timestamp")?;
+    let at = timestamp.string()?.parse::<Timestamp>();
+    let at = at
+        .map_err(|error| timestamp.fault(format!("is no time: {error}")))
+        .ok()?;
+    let words = Class::ALL.map(|class| (class.as_str(), Some(class)));
+    let words = [&words[..], &[("none", None), ("invalid", None)]].concat();
+    let priorities = i64::from(i32::MIN)..=i64::from(i32::MAX);
+    let line = Line {
+        namespace: required("namespace")?.non_empty_string()?.to_owned(),
+        class: required("class")?.word(&words)?,
+        deadline: millis("deadline_ms"),
+        target: millis("latency_target_ms"),
+        slo_priority: find("slo_priority")
+            .and_then(|field| field.integer(0..=10))
+            .unwrap_or(5) as u8,
+        offload: find("offload_allowed")
+            .and_then(|field| field.boolean())
+            .unwrap_or(true),
+        priority: required("priority")?.integer(priorities)? as i32,
+        cpu: required("cpu")?.quantity()?,
+        memory: required("memory")?.quantity()?,
+        processing: find("proc_ms").and_then(|field| processing(&field)),
+    };
+    let controller = find("controller").and_then(|field| field.non_empty_string());
+    Some((at, controller.map(str::to_owned), line))
+}
+
+/// Of `edge=120 cloud=142` the first: that of the edge. Empty where nothing was estimated.
+fn processing(field: &Field<'_>) -> Option<Micros> {
+    let (_, text) = field.string()?.split_whitespace().next()?.split_once('=')?;
+    match text.parse::<f64>() {
+        Ok(ms) if ms > 0.0 => Some(Micros((ms * 1_000.0) as u64)),
+        _ => {
+            field.fault(format!("{text:?} is no time in milliseconds"));
+            None
+        }
+    }
+}
