@@ -44,6 +44,10 @@ cert-manager:
 prometheus *args:
     cargo test --locked --test prometheus -- {{args}}
 
+# The lab's page in a real browser alone.
+browser:
+    cargo test --locked -p edgeward-lab --test browser
+
 # The chart as Helm renders it.
 helm-tests *args:
     cargo test --locked --test helm -- {{args}}

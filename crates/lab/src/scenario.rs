@@ -1,4 +1,4 @@
-//! What is simulated: a cluster, its load, its WAN and what fails, as a file describes it (docs/simulation.md).
+//! What is simulated: a cluster, its load, its WAN and what fails, as a file describes it (docs/lab.md).
 
 mod at_load;
 mod read;
