@@ -1,9 +1,11 @@
 //! A browser and one tab of it, by the DevTools protocol over pipes.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -11,8 +13,12 @@ use serde_json::{Value, json};
 /// Longer than anything here takes.
 const BOUND: Duration = Duration::from_secs(60);
 
+/// Between two looks at what is waited for.
+const PAUSE: Duration = Duration::from_millis(20);
+
 pub(crate) struct Tab {
     child: Child,
+    profile: PathBuf,
     commands: ChildStdin,
     messages: Receiver<Value>,
     session: Option<String>,
@@ -29,8 +35,8 @@ impl Drop for Tab {
 }
 
 impl Tab {
-    /// Starts a browser whose profile is in a folder of its own.
-    pub(crate) fn open(program: &Path, folder: &Path) -> Self {
+    /// Starts a browser whose profile is in this folder.
+    pub(crate) fn open(program: &Path, profile: &Path) -> Self {
         // It reads commands on file descriptor 3 and writes messages to 4, each with a NUL behind it.
         let mut child = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1"])
@@ -42,7 +48,7 @@ impl Tab {
                 "--hide-scrollbars",
                 "--remote-debugging-pipe",
             ])
-            .arg(format!("--user-data-dir={}", folder.display()))
+            .arg(format!("--user-data-dir={}", profile.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -50,13 +56,14 @@ impl Tab {
         let commands = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, messages) = mpsc::channel();
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             let messages = output.split(0).map_while(Result::ok);
             let mut messages = messages.map(|message| serde_json::from_slice(&message).unwrap());
             messages.try_for_each(|message| sender.send(message))
         });
         let mut tab = Self {
             child,
+            profile: profile.to_owned(),
             commands,
             messages,
             session: None,
@@ -71,6 +78,18 @@ impl Tab {
             tab.call(&format!("{domain}.enable"), json!({}));
         }
         tab
+    }
+
+    /// Ends the browser and removes its profile, which processes that it started may still write when it is gone.
+    pub(crate) fn close(mut self) {
+        self.session = None;
+        self.call("Browser.close", json!({}));
+        self.child.wait().unwrap();
+        let started = Instant::now();
+        while let Err(error) = fs::remove_dir_all(&self.profile) {
+            assert!(started.elapsed() < BOUND, "{error}");
+            thread::sleep(PAUSE);
+        }
     }
 
     /// The result of a command.
@@ -117,6 +136,7 @@ impl Tab {
                 return;
             }
             assert!(started.elapsed() < BOUND, "{expression}: {found}, not {expected}");
+            thread::sleep(PAUSE);
         }
     }
 

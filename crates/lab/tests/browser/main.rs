@@ -191,6 +191,6 @@ fn the_page_shows_what_the_slider_says() {
         tab.value("document.querySelector('.slider').getBoundingClientRect().height"),
         0
     );
-    drop(tab);
+    tab.close();
     fs::remove_dir_all(&folder).unwrap();
 }
