@@ -79,7 +79,8 @@ fn introduction(scenario: &Scenario, results: &Results, is_incomplete: bool) -> 
 /// What came of one load.
 fn sections(head: &str, scenario: &Scenario, results: &Results) -> String {
     let attained = "Share of what was asked for with a time that was met in time. Whiskers are intervals of 95 % over seeds; the dashed line is the bound <em>relaxed</em>, which no policy can exceed.";
-    let waited = "Share of the pods that had their node after so many seconds from creation, all seeds together.";
+    let waited =
+        "Of the pods that got a node, the share that had it so many seconds after creation; the mean of the seeds.";
     let course = "Of the first seed. Each policy has the same arrivals, service times and WAN.";
     [
         section(head, "Attainment", attained, &attainment(results)),
