@@ -89,7 +89,10 @@ fn what_was_over_is_reported_when_it_is_ended_early() {
     );
     let table = report::table(&experiment);
     assert_eq!(table.matches("ended early").count(), 1);
-    assert!(table.contains("load × 0.5: 2 seeds"), "{table}");
+    assert!(
+        table.contains("load × 0.5: 2 seeds") && table.contains("load × 1: "),
+        "{table}"
+    );
     assert!(report::page(&experiment).contains("ended early"));
 }
 

@@ -1,21 +1,21 @@
 //! A table for the terminal.
 
 use super::{MEASURES, Measure, relaxed};
-use crate::experiment::{AtLoad, Experiment};
+use crate::experiment::{AtLoad, Experiment, Results};
 use crate::statistics::Estimate;
 
 /// A block for each load, with a row for each policy and the interval of 95 % over seeds.
 pub fn table(experiment: &Experiment) -> String {
-    experiment.loads.iter().map(block).collect::<Vec<_>>().join("\n")
+    let loads = &experiment.loads;
+    let title = |load: &AtLoad| match (&loads[..], load.factor) {
+        ([_], 1.0) => load.scenario.name.clone(),
+        (_, factor) => format!("{}, load × {factor}", load.scenario.name),
+    };
+    let blocks = loads.iter().map(|load| block(&title(load), &load.results));
+    blocks.collect::<Vec<_>>().join("\n")
 }
 
-fn block(
-    AtLoad {
-        factor,
-        scenario,
-        results,
-    }: &AtLoad,
-) -> String {
+fn block(title: &str, results: &Results) -> String {
     let mut rows = vec![header()];
     for policy in results.runs.keys() {
         let cells = MEASURES
@@ -26,11 +26,6 @@ fn block(
     let bounds = MEASURES.iter().zip(relaxed(results));
     let bounds = bounds.map(|(measure, estimate)| cell(measure, estimate));
     rows.push(std::iter::once("relaxed (bound)".to_owned()).chain(bounds).collect());
-    let load = if *factor == 1.0 {
-        String::new()
-    } else {
-        format!(", load × {factor}")
-    };
     let seeds = results.relaxed.len();
     let runs = if seeds == 1 {
         "1 seed".to_owned()
@@ -38,7 +33,7 @@ fn block(
         format!("{seeds} seeds, ± half the 95 % interval")
     };
     let incomplete = if results.is_incomplete { ", ended early" } else { "" };
-    format!("{}{load}: {runs}{incomplete}\n\n{}", scenario.name, aligned(&rows))
+    format!("{title}: {runs}{incomplete}\n\n{}", aligned(&rows))
 }
 
 fn header() -> Vec<String> {

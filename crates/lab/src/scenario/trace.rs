@@ -39,29 +39,25 @@ impl Scenario {
     /// # Errors
     /// The first line that is not as it should be.
     pub fn replaying(mut self, log: &str) -> Result<Scenario, String> {
-        let lines = log.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let parsed = lines.map(|(at, line)| {
-            let value = serde_json::from_str::<Value>(line);
-            value
-                .map(|value| (at + 1, value))
-                .map_err(|error| format!("line {}: is not JSON: {error}", at + 1))
-        });
-        let parsed = parsed.collect::<Result<Vec<_>, String>>()?;
         let (mut numbers, mut arrivals) = (HashMap::<Line, usize>::new(), Vec::<Arrival>::new());
         let mut workloads = vec![];
-        for (number, value) in parsed.iter().filter(|(_, value)| is_pod(value)) {
-            let read = document::read(value, |root| line(&root));
-            let fault = |faults: document::Faults| format!("line {number}: {}", faults.0[0]);
-            let (at, controller, line) = read.map_err(fault)?;
-            let next = numbers.len();
-            let at_workload = *numbers.entry(line.clone()).or_insert(next);
-            if at_workload == next {
-                let workload = self
-                    .workload(&line)
-                    .map_err(|error| format!("line {number}: {error}"))?;
-                workloads.push(workload);
+        for (text, number) in log.lines().zip(1..).filter(|(text, _)| !text.trim().is_empty()) {
+            let at_line = |fault: String| format!("line {number}: {fault}");
+            let value = serde_json::from_str(text).map_err(|error| at_line(format!("is not JSON: {error}")))?;
+            if !is_pod(&value) {
+                continue;
             }
-            arrivals.push((at, controller, at_workload));
+            let read = document::read(&value, |root| line(&root));
+            let (at, controller, line) = read.map_err(|faults| at_line(faults.0[0].to_string()))?;
+            let workload = match numbers.get(&line) {
+                Some(number) => *number,
+                None => {
+                    workloads.push(self.workload(&line).map_err(at_line)?);
+                    numbers.insert(line, workloads.len() - 1);
+                    workloads.len() - 1
+                }
+            };
+            arrivals.push((at, controller, workload));
         }
         arrivals.sort_by_key(|(at, ..)| *at);
         let start = arrivals.first().map_or(Timestamp::UNIX_EPOCH, |(at, ..)| *at);
