@@ -9,8 +9,8 @@ use edgeward_core::model::slo::{Class, PerClass};
 pub struct Outcome {
     /// What was asked for with a time, and how much of it was met in time, by class.
     pub attainment: PerClass<Attained>,
-    /// Pods that got a node, by site.
-    pub bound: Vec<u64>,
+    /// Managed pods that got a node, by site and class.
+    pub bound: Vec<PerClass<u64>>,
     /// What the sites cost.
     pub cost: f64,
     /// Which share of the edge's CPU was asked for, on average.
@@ -114,10 +114,16 @@ impl Outcome {
             .fold(Attained::default(), Attained::and)
     }
 
-    /// Of the pods that got a node, how many did in a cloud.
+    /// Of the managed pods that got a node, how many did in a cloud.
     pub fn cloud_fraction(&self) -> Option<f64> {
-        let all: u64 = self.bound.iter().sum();
-        let edge = self.bound.first().copied().unwrap_or(0);
+        self.cloud_fraction_of(&Class::ALL)
+    }
+
+    /// The same of these classes alone.
+    pub fn cloud_fraction_of(&self, classes: &[Class]) -> Option<f64> {
+        let of = |site: &PerClass<u64>| classes.iter().map(|class| site[*class]).sum::<u64>();
+        let all: u64 = self.bound.iter().map(of).sum();
+        let edge = self.bound.first().map_or(0, of);
         (all > 0).then(|| (all - edge) as f64 / all as f64)
     }
 }

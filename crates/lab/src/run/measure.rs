@@ -33,7 +33,7 @@ pub(super) struct Measure {
     unbound: Vec<Amounts>,
     /// Pods that are placed at each site and do not run yet.
     pending: Vec<PerClass<i64>>,
-    bound: Vec<u64>,
+    bound: Vec<PerClass<u64>>,
     held: u64,
     held_seconds: Vec<f64>,
     unschedulable: (u64, f64),
@@ -62,7 +62,7 @@ impl Measure {
             cpu: vec![(0, Micros(0), 0); sites],
             unbound: vec![Amounts::default(); sites],
             pending: vec![PerClass::default(); sites],
-            bound: vec![0; sites],
+            bound: vec![PerClass::default(); sites],
             held: 0,
             held_seconds: vec![],
             unschedulable: (0, 0.0),
@@ -186,7 +186,7 @@ impl Run<'_> {
         }
         let Some(slo) = self.slo_of(number) else { return };
         if is_counted {
-            self.measure.bound[site] += 1;
+            self.measure.bound[site][slo.class] += 1;
             if self.measure.waits.len() < MOST_WAITS {
                 self.measure.waits.push(waited.0 as f64 / 1e6);
             }
