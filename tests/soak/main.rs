@@ -5,6 +5,7 @@ mod live;
 mod load;
 mod memory;
 mod rollout;
+mod simulation;
 
 use std::process::ExitCode;
 
@@ -48,6 +49,7 @@ const TESTS: &[Test] = &[
     ("load::hostile_clients", Machine, load::hostile::hostile_clients),
     ("memory::hostile_pods", Machine, memory::hostile_pods),
     ("load::hostile_bodies", Machine, load::hostile_bodies::hostile_bodies),
+    ("simulation::as_on_kwok", Machine, simulation::as_on_kwok),
 ];
 
 fn main() -> ExitCode {

@@ -31,7 +31,12 @@ pub(crate) const STOPPED: &str = "edgeward.test/stopped";
 
 /// The label of a pod that takes 2 s to terminate. Others are gone at once.
 pub const SLOW: &str = "edgeward.test/terminates-slowly";
-const SLOW_END: Duration = Duration::from_secs(2);
+/// So long.
+pub const SLOW_END: Duration = Duration::from_secs(2);
+
+/// An annotation of a Job's pod: with the name of a node behind it, how long its work takes there, as Go writes durations. Without
+/// one it is done at once.
+pub const WORKS_ON: &str = "edgeward.test/works-on-";
 
 /// Namespaces of pods so large that the audit log does not have them.
 pub(crate) const NOT_AUDITED: [&str; 3] = ["hostile-pods-largest", "hostile-pods-gated", "hostile-pods-held"];
@@ -241,7 +246,7 @@ struct Files {
     kubeconfig: PathBuf,
     audit_policy: PathBuf,
     audit_log: PathBuf,
-    slow_end: PathBuf,
+    stages: [PathBuf; 2],
 }
 
 impl Files {
@@ -284,15 +289,18 @@ impl Files {
             ],
         });
         fs::write(&audit_policy, policy.to_string())?;
-        let slow_end = dir.join("slow-end.json");
-        fs::write(&slow_end, slow_end_stage().to_string())?;
+        let stages = [("slow-end", slow_end_stage()), ("work", work_stage())];
+        let stages = stages.map(|(name, stage)| (dir.join(format!("{name}.json")), stage));
+        for (file, stage) in &stages {
+            fs::write(file, stage.to_string())?;
+        }
         Ok(Self {
             ca,
             serving,
             service_accounts,
             kubeconfig,
             audit_policy,
-            slow_end,
+            stages: stages.map(|(file, _)| file),
             audit_log: dir.join(AUDIT_LOG),
         })
     }
@@ -372,7 +380,7 @@ fn kwok_args(binaries: &Path, files: &Files, ports: &Ports) -> Result<Vec<String
     for stage in fs::read_dir(&stages).with_context(|| format!("{}", stages.display()))? {
         args.push(flag("config", stage?.path()));
     }
-    args.push(flag("config", &files.slow_end));
+    args.extend(files.stages.iter().map(|stage| flag("config", stage)));
     Ok(args)
 }
 
@@ -394,6 +402,49 @@ fn slow_end_stage() -> Value {
         },
     })
 }
+
+/// How long the work of a pod takes that says so ([`WORKS_ON`]).
+fn work_stage() -> Value {
+    let works = format!(".metadata.annotations[\"{WORKS_ON}\" + .spec.nodeName]");
+    json!({
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": "pod-work"},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
+            "selector": {"matchExpressions": [
+                {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
+                {"key": ".status.phase", "operator": "In", "values": ["Running"]},
+                {"key": works, "operator": "Exists"},
+            ]},
+            "weight": 1,
+            "delay": {"durationFrom": {"expressionFrom": works}},
+            "next": {"statusTemplate": DONE},
+        },
+    })
+}
+
+/// The status of a pod whose work is done. Unlike kwok's own it tells when the work began: edgeward learns from it.
+const DONE: &str = r#"
+{{ $now := Now }}
+{{ $root := . }}
+phase: Succeeded
+containerStatuses:
+{{ range $index, $item := .spec.containers }}
+{{ $origin := index $root.status.containerStatuses $index }}
+- image: {{ $item.image | Quote }}
+  name: {{ $item.name | Quote }}
+  ready: false
+  restartCount: 0
+  started: false
+  state:
+    terminated:
+      exitCode: 0
+      finishedAt: {{ $now | Quote }}
+      reason: Completed
+      startedAt: {{ $origin.state.running.startedAt | Quote }}
+{{ end }}
+"#;
 
 fn edge_node(name: &str) -> Value {
     node(

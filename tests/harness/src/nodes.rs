@@ -41,7 +41,6 @@ impl<'run> Nodes<'run> {
 
     /// A configuration with the two sites, `edge` and `cloud`, under the test's domain. By it no pod is held.
     pub fn config(&self) -> Value {
-        let probe = format!("tcp://{}", self.wan.address);
         let toleration = json!({"key": "cloud", "value": "cloud", "effect": "NoSchedule"});
         json!({
             "domain": self.domain,
@@ -49,7 +48,7 @@ impl<'run> Nodes<'run> {
                 {"name": "edge", "kind": "edge", "nodeSelector": {LABEL: self.label("edge")},
                  "tolerations": [self.toleration()]},
                 {"name": "cloud", "kind": "cloud", "nodeSelector": {LABEL: self.label("cloud")},
-                 "tolerations": [toleration], "probes": [probe]},
+                 "tolerations": [toleration], "probes": [self.wan.probe()]},
             ],
             "onNoCapacity": "edge",
             "waitForTerminating": 0,
@@ -237,7 +236,8 @@ enum Way {
 }
 
 impl<'run> Wan<'run> {
-    fn open(runtime: &'run Runtime) -> Result<Self> {
+    /// One that is up.
+    pub fn open(runtime: &'run Runtime) -> Result<Self> {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (address, way) = runtime.block_on(async { listen(bound(any)?) })?;
         Ok(Self {
@@ -245,6 +245,11 @@ impl<'run> Wan<'run> {
             address,
             way: RefCell::new(way),
         })
+    }
+
+    /// By which edgeward finds it, as a site's configuration has it.
+    pub fn probe(&self) -> String {
+        format!("tcp://{}", self.address)
     }
 
     /// From now on connections are refused.

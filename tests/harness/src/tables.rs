@@ -1,4 +1,4 @@
-//! What `cargo xtask soak` finds, as tables for `docs/reliability.md` and `docs/decision.md`.
+//! What `cargo xtask soak` finds, as tables for `docs/reliability.md`, `docs/decision.md` and `docs/lab.md`.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +22,8 @@ pub enum Table {
     HostilePods,
     /// Bodies of which much is made.
     HostileBodies,
+    /// The same load here and in the simulation.
+    Simulation,
 }
 
 static ROWS: Mutex<Vec<(Table, String)>> = Mutex::new(Vec::new());
@@ -44,6 +46,7 @@ impl Table {
             Self::UnprovenConnections => "Unproven connections",
             Self::HostilePods => "Pods of others",
             Self::HostileBodies => "Hostile bodies",
+            Self::Simulation => "A load on kwok and in the simulation",
         }
     }
 
@@ -55,6 +58,7 @@ impl Table {
             Self::Closing => &["kube-scheduler refuses a pod after", "every replica knows after"],
             Self::Certificates => &["seconds", "connections", "created", "failed", "undecided"],
             Self::UnprovenConnections | Self::HostileBodies => &["found"],
+            Self::Simulation => &["on kwok", "simulated", "of the runs", "difference"],
             Self::HostilePods => &["MiB more at most", "MiB more afterwards"],
         }
     }

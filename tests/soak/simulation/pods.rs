@@ -1,0 +1,119 @@
+//! The pods of a load, as a watch shows them.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use edgeward_core::units::Micros;
+use edgeward_harness::decision::{is_gated, is_unschedulable};
+use edgeward_harness::fixture::Fixture;
+use futures::TryStreamExt as _;
+use http::Request;
+use kube::Client;
+use kube::core::WatchEvent;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+/// The label of the load's pods: the number of the task, or [`SERVICE`].
+pub(super) const TASK: &str = "edgeward.test/task";
+pub(super) const SERVICE: &str = "none";
+
+/// The load's pods by their uids.
+pub(super) struct Pods {
+    /// When the load begins.
+    pub(super) begun: Instant,
+    seen: Arc<Mutex<HashMap<String, Seen>>>,
+    watching: JoinHandle<Result<()>>,
+}
+
+/// What was seen of a pod; times are since the beginning.
+#[derive(Clone)]
+pub(super) struct Seen {
+    pub(super) namespace: String,
+    pub(super) task: Option<usize>,
+    pub(super) created: Micros,
+    pub(super) held: bool,
+    pub(super) unschedulable: bool,
+    /// When it had a node, and which.
+    pub(super) bound: Option<(Micros, String)>,
+    pub(super) running: Option<Micros>,
+    pub(super) done: Option<Micros>,
+}
+
+impl Pods {
+    /// From now on, when the load begins.
+    pub(super) fn watch(fixture: &Fixture<'_>, client: Client) -> Result<Self> {
+        let seen = Arc::<Mutex<HashMap<String, Seen>>>::default();
+        let all = Arc::clone(&seen);
+        fixture.runtime.block_on(async move {
+            let pods = format!("/api/v1/pods?labelSelector={TASK}");
+            let list: Value = client.request(Request::get(&pods).body(vec![])?).await?;
+            let from = list["metadata"]["resourceVersion"].as_str().context("a version")?;
+            // Longer than the test takes.
+            let uri = format!("{pods}&watch=true&timeoutSeconds=3600&resourceVersion={from}");
+            let events = client.request_events::<Value>(Request::get(uri).body(vec![])?).await?;
+            let begun = Instant::now();
+            let watching = tokio::spawn(async move {
+                let mut events = pin!(events);
+                while let Some(event) = events.try_next().await? {
+                    match event {
+                        WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
+                            let at = Micros(begun.elapsed().as_micros() as u64);
+                            see(&mut lock(&all), &pod, at).context("a pod of the load")?;
+                        }
+                        WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
+                        WatchEvent::Error(error) => bail!("{error:?}"),
+                    }
+                }
+                bail!("the watch is over")
+            });
+            Ok(Self { begun, seen, watching })
+        })
+    }
+
+    /// Those seen so far; fails if the watch has ended.
+    pub(super) fn so_far(&self) -> Result<Vec<Seen>> {
+        ensure!(!self.watching.is_finished(), "the watch is over");
+        Ok(lock(&self.seen).values().cloned().collect())
+    }
+}
+
+impl Drop for Pods {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A version of a pod; `None` if it does not say what it is.
+fn see(all: &mut HashMap<String, Seen>, pod: &Value, at: Micros) -> Option<()> {
+    let metadata = &pod["metadata"];
+    let (uid, namespace) = (metadata["uid"].as_str()?, metadata["namespace"].as_str()?);
+    let task = metadata["labels"][TASK].as_str()?;
+    let seen = all.entry(uid.to_owned()).or_insert_with(|| Seen {
+        namespace: namespace.to_owned(),
+        task: task.parse().ok(),
+        created: at,
+        held: false,
+        unschedulable: false,
+        bound: None,
+        running: None,
+        done: None,
+    });
+    seen.held |= is_gated(pod);
+    seen.unschedulable |= is_unschedulable(pod);
+    if let (None, Some(node)) = (&seen.bound, pod["spec"]["nodeName"].as_str()) {
+        seen.bound = Some((at, node.to_owned()));
+    }
+    match pod["status"]["phase"].as_str()? {
+        "Running" => seen.running = seen.running.or(Some(at)),
+        "Succeeded" => seen.done = seen.done.or(Some(at)),
+        _ => {}
+    }
+    Some(())
+}
