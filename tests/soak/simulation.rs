@@ -22,7 +22,7 @@ use edgeward_lab::units::{Unit, Units};
 const SEED: u64 = 4;
 
 /// The seeds of the simulated runs: what they draw for the cluster differs, the load does not.
-const RUNS: std::ops::RangeInclusive<u64> = 1..=10;
+const RUNS: std::ops::RangeInclusive<u64> = 1..=40;
 
 /// By how many points the shares of the pods in the cloud may differ.
 const MOST: f64 = 3.0;
