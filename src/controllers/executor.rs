@@ -19,7 +19,6 @@ use edgeward_core::queue::{Plan, PlanAction, Step};
 use edgeward_core::units::{Micros, Moment, Now};
 use edgeward_core::wire::pod::Pod;
 use futures::StreamExt as _;
-use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use kube::Client;
 use tokio::sync::watch;
@@ -32,10 +31,10 @@ use crate::instruments::metrics::{Metrics, ReleaseOutcome, UNREAD};
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
 
-/// How many pods are read or patched at once.
+/// How many pods are read or patched at once to lose the gate; others, as far as fewer are.
 const AT_ONCE: usize = 16;
 
-/// How many bytes of JSON these pods have together, where they are more than one: what is sent and read takes memory.
+/// How many bytes of JSON these pods have together, where they are more than one: what is read takes memory.
 const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
 /// The first and the longest pause before a pod that could not be patched is tried again.
@@ -93,31 +92,24 @@ impl Executor {
 
     async fn serve(&mut self) {
         let mut done: HashMap<Arc<str>, Done> = HashMap::new();
-        let mut rounds = FuturesUnordered::new();
-        let mut under_way = FuturesUnordered::new();
-        let mut bytes = 0;
+        let mut under_way = UnderWay::default();
+        let mut reads = FuturesUnordered::new();
+        let mut patches = FuturesUnordered::new();
         self.plans.mark_changed();
         loop {
             let plan = Arc::clone(&self.plans.borrow_and_update());
-            let mut retry_at = None;
-            // One round after the other, so that decisions are in the plan's order.
-            if rounds.is_empty() {
-                let due: Vec<Step>;
-                (due, retry_at) = self.due(&plan, &mut done, under_way.len(), bytes);
-                bytes += due.iter().map(|step| step.pod.size).sum::<usize>();
-                if !due.is_empty() {
-                    rounds.push(self.read(due));
-                }
-            }
+            let (due, retry_at) = self.due(&plan, &mut done, &mut under_way);
+            reads.extend(due.into_iter().map(|step| self.read(step)));
             let mut plans = self.plans.clone();
             tokio::select! {
-                Some(read) = rounds.next() => {
-                    let settled = self.settle(read).await;
-                    under_way.extend(settled.into_iter().map(|(step, change)| self.act(step, change)));
+                // Whoever is read first is decided first: what is ahead of it keeps its room by its claims.
+                Some((step, text)) = reads.next() => {
+                    let change = self.settle(step.clone(), text).await;
+                    patches.push(self.act(step, change));
                 }
-                Some((pod, outcome)) = under_way.next() => {
-                    bytes -= pod.size;
-                    self.finish(&mut done, &pod, outcome);
+                Some((step, outcome)) = patches.next() => {
+                    under_way.remove(&step);
+                    self.finish(&mut done, &step.pod, outcome);
                 }
                 changed = plans.changed() => if changed.is_err() {
                     return;
@@ -127,67 +119,63 @@ impl Executor {
         }
     }
 
-    /// The next steps, as many as may be under way beside those that are; and when there may be another.
+    /// The next steps, as many as may be under way beside those that are; and when there may be another. What goes on waiting
+    /// has what is left by those that lose the gate.
     fn due(
         &self,
         plan: &Plan,
         done: &mut HashMap<Arc<str>, Done>,
-        under_way: usize,
-        mut bytes: usize,
+        under_way: &mut UnderWay,
     ) -> (Vec<Step>, Option<Moment>) {
         let now = self.clock.moment();
         done.retain(|_, done| done.at.after(MEMORY) > now);
         let mut retry_at: Option<Moment> = None;
         let mut due = Vec::new();
-        for step in &plan.steps {
-            let known = done
-                .get(&step.pod.uid)
-                .filter(|known| *known.version == *step.pod.resource_version);
-            match known {
-                Some(Done { retry_at: None, .. }) => continue,
-                Some(Done { retry_at: Some(at), .. }) if *at > now => {
-                    retry_at = Some(retry_at.map_or(*at, |earliest| earliest.min(*at)));
-                    continue;
+        for updates in [false, true] {
+            for step in plan.steps.iter().filter(|step| is_update(step) == updates) {
+                let known = done
+                    .get(&step.pod.uid)
+                    .filter(|known| *known.version == *step.pod.resource_version);
+                match known {
+                    Some(Done { retry_at: None, .. }) => continue,
+                    Some(Done { retry_at: Some(at), .. }) if *at > now => {
+                        retry_at = Some(retry_at.map_or(*at, |earliest| earliest.min(*at)));
+                        continue;
+                    }
+                    _ => {}
                 }
-                _ => {}
+                if !under_way.add(step) {
+                    break;
+                }
+                let begun = Done {
+                    version: step.pod.resource_version.clone(),
+                    at: now,
+                    retry_at: None,
+                    pause: known.map_or(PAUSES[0], |known| known.pause),
+                    refusals: known.map_or(0, |known| known.refusals),
+                };
+                let mut step = step.clone();
+                if step.action == PlanAction::Release
+                    && begun.refusals >= REFUSALS
+                    && !step.pod.waits_for_site()
+                    && is_overdue(&step, &self.config.load(), now)
+                {
+                    step.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
+                }
+                done.insert(Arc::clone(&step.pod.uid), begun);
+                due.push(step);
             }
-            let count = under_way + due.len();
-            bytes += step.pod.size;
-            if count >= AT_ONCE || (count > 0 && bytes > BYTES_AT_ONCE) {
-                break;
-            }
-            let begun = Done {
-                version: step.pod.resource_version.clone(),
-                at: now,
-                retry_at: None,
-                pause: known.map_or(PAUSES[0], |known| known.pause),
-                refusals: known.map_or(0, |known| known.refusals),
-            };
-            let mut step = step.clone();
-            if step.action == PlanAction::Release
-                && begun.refusals >= REFUSALS
-                && !step.pod.waits_for_site()
-                && is_overdue(&step, &self.config.load(), now)
-            {
-                step.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
-            }
-            done.insert(Arc::clone(&step.pod.uid), begun);
-            due.push(step);
         }
         (due, retry_at)
     }
 
-    /// The pods of these steps, all at the same time.
-    fn read(&self, due: Vec<Step>) -> impl Future<Output = Vec<Read>> + use<> {
+    /// The JSON text of the pod, or what else came of reading it.
+    fn read(&self, step: Step) -> impl Future<Output = (Step, Result<String, Outcome>)> + use<> {
         let client = self.client.clone();
-        let read = move |step: Step| {
-            let client = client.clone();
-            async move {
-                let text = version(&step.pod).read(&client).await;
-                (step, text)
-            }
-        };
-        join_all(due.into_iter().map(read))
+        async move {
+            let text = version(&step.pod).read(&client, step.pod.size).await;
+            (step, text)
+        }
     }
 
     fn finish(&self, done: &mut HashMap<Arc<str>, Done>, pod: &HeldPod, outcome: Option<Outcome>) {
@@ -222,52 +210,46 @@ impl Executor {
         }
     }
 
-    /// What to change on each of these pods, in their order. Each decision is a pass over the nodes, and no worker of the
-    /// runtime waits for it. Of what was read nothing is left but the change.
-    async fn settle(&self, read: Vec<Read>) -> Vec<(Step, Result<Option<Change>, Outcome>)> {
+    /// What to change on the pod of which this is the text. A decision is a pass over the nodes, and no worker of the runtime waits
+    /// for it. Of what was read nothing is left but the change.
+    async fn settle(&self, step: Step, text: Result<String, Outcome>) -> Result<Option<Change>, Outcome> {
         let (shared, config, clock) = (Arc::clone(&self.shared), self.config.load_full(), self.clock);
-        blocking(move || {
-            let change = |(step, text): Read| {
-                let change = text.and_then(|text| change(&step, &text, &shared, &config, clock.now()));
-                (step, change)
-            };
-            read.into_iter().map(change).collect()
-        })
-        .await
+        let text = text?;
+        blocking(move || change(&step, &text, &shared, &config, clock.now())).await
     }
 
     fn act(
         &self,
         step: Step,
         change: Result<Option<Change>, Outcome>,
-    ) -> impl Future<Output = (Arc<HeldPod>, Option<Outcome>)> + use<> {
-        let Step { pod, since, action } = step;
+    ) -> impl Future<Output = (Step, Option<Outcome>)> + use<> {
         let (client, clock, metrics) = (self.client.clone(), self.clock, Arc::clone(&self.metrics));
         let limit = Arc::clone(&self.log_limit);
         async move {
             let change = match change {
                 Ok(Some(change)) => change,
-                Ok(None) => return (pod, None),
+                Ok(None) => return (step, None),
                 Err(outcome) => {
                     metrics.waitlist.change(UNREAD, counted(&outcome));
-                    return (pod, Some(outcome));
+                    return (step, Some(outcome));
                 }
             };
-            let outcome = version(&pod).patch(&client, &change.operations).await;
+            let outcome = version(&step.pod).patch(&client, &change.operations).await;
             if let (Some(reserved), Outcome::Changed) = (change.reserved, &outcome) {
                 reserved.keep();
             }
             metrics.waitlist.change(change.reason.as_str(), counted(&outcome));
             // Whoever changes the annotation makes us write it again.
-            let line = || match action {
-                PlanAction::UpdateReason(_) => limit.due("goes on waiting").map(Some),
-                PlanAction::Release | PlanAction::RemoveGate(_) => Some(None),
+            let line = || match is_update(&step) {
+                true => limit.due("goes on waiting").map(Some),
+                false => Some(None),
             };
             if matches!(outcome, Outcome::Changed)
                 && let Some(held_back) = line()
             {
-                let held_s = clock.moment().since(since).0 / 1_000_000;
-                let (namespace, name, reason) = (&*pod.namespace, &*pod.name, change.reason.as_str());
+                let held_s = clock.moment().since(step.since).0 / 1_000_000;
+                let HeldPod { namespace, name, .. } = &*step.pod;
+                let reason = change.reason.as_str();
                 tracing::info!(
                     namespace,
                     name,
@@ -278,13 +260,59 @@ impl Executor {
                     "changed a held pod"
                 );
             }
-            (pod, Some(outcome))
+            (step, Some(outcome))
         }
     }
 }
 
-/// A step, and the JSON text of its pod or what else came of reading it.
-type Read = (Step, Result<String, Outcome>);
+/// What is being read and patched.
+#[derive(Debug, Default)]
+struct UnderWay {
+    all: Load,
+    /// Without those that go on waiting.
+    releases: Load,
+}
+
+/// How much that is.
+#[derive(Debug, Default)]
+struct Load {
+    pods: usize,
+    bytes: usize,
+}
+
+impl UnderWay {
+    /// Adds the pod of this step, unless that is too much. Those that go on waiting are nothing to the others.
+    fn add(&mut self, step: &Step) -> bool {
+        let size = step.pod.size;
+        let load = if is_update(step) { &self.all } else { &self.releases };
+        if load.pods >= AT_ONCE || (load.pods > 0 && load.bytes + size > BYTES_AT_ONCE) {
+            return false;
+        }
+        for load in self.loads(step) {
+            load.pods += 1;
+            load.bytes += size;
+        }
+        true
+    }
+
+    /// The reverse.
+    fn remove(&mut self, step: &Step) {
+        for load in self.loads(step) {
+            load.pods -= 1;
+            load.bytes -= step.pod.size;
+        }
+    }
+
+    fn loads(&mut self, step: &Step) -> impl Iterator<Item = &mut Load> {
+        let releases = (!is_update(step)).then_some(&mut self.releases);
+        std::iter::once(&mut self.all).chain(releases)
+    }
+}
+
+/// Whether its pod goes on waiting.
+fn is_update(step: &Step) -> bool {
+    matches!(step.action, PlanAction::UpdateReason(_))
+}
 
 impl Done {
     /// The next pause is longer.

@@ -356,7 +356,11 @@ impl Waitlist {
             Some(_) => planning.steps.clone(),
             None => vec![],
         };
-        unread.sort_unstable_by_key(|entry| (entry.since, &entry.pod.uid));
+        // Not by the time that its author states.
+        unread.sort_unstable_by_key(|entry| {
+            let is_managed = is_managed(&entry.pod.namespace);
+            (!is_managed, entry.pod.created, &entry.pod.uid)
+        });
         let mut managed_unread = 0;
         for entry in unread {
             if is_managed(&entry.pod.namespace) {

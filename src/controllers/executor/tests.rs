@@ -25,8 +25,8 @@ struct Answers {
     patch: Option<u16>,
     /// To whoever reads a pod.
     read: u16,
-    /// After how long it is read.
-    latency: Duration,
+    /// After how long the pod of this name is read.
+    latency: fn(&str) -> Duration,
     /// The version of every pod.
     version: &'static str,
     /// What is different about every pod.
@@ -38,7 +38,7 @@ impl Answers {
         Self {
             patch: Some(code),
             read: 200,
-            latency: Duration::ZERO,
+            latency: |_| Duration::ZERO,
             version: "7",
             differs: |_| {},
         }
@@ -51,6 +51,8 @@ struct Server {
     /// How many pods were being read at the same time, at most.
     read_at_once: Arc<AtomicUsize>,
     shared: Arc<SharedState>,
+    clock: Clock,
+    plan: watch::Sender<Arc<Plan>>,
     leads: watch::Sender<Option<Moment>>,
     metrics: Arc<Metrics>,
 }
@@ -73,6 +75,7 @@ impl Server {
                 let (reading, most) = (Arc::clone(&reading), Arc::clone(&most));
                 Box::pin(async move {
                     let (head, body) = request.into_parts();
+                    let name = head.uri.path().rsplit('/').next().unwrap_or_default();
                     let body = body.collect().await?.to_bytes();
                     let second = clock.monotonic_us() / 1_000_000;
                     let code = match head.method {
@@ -87,7 +90,7 @@ impl Server {
                         Method::GET => {
                             asked.lock().unwrap().push((second, Value::Null));
                             most.fetch_max(reading.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-                            tokio::time::sleep(answers.latency).await;
+                            tokio::time::sleep((answers.latency)(name)).await;
                             reading.fetch_sub(1, Ordering::Relaxed);
                             answers.read
                         }
@@ -97,7 +100,6 @@ impl Server {
                         json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "", "code": code});
                     let answer = match head.method {
                         Method::GET if code == 200 => {
-                            let name = head.uri.path().rsplit('/').next().unwrap_or_default();
                             let mut pod = pod(name, answers.version);
                             (answers.differs)(&mut pod);
                             pod.to_string().into_bytes()
@@ -132,27 +134,32 @@ impl Server {
         };
         let (leads, leadership) = Leadership::new(clock);
         leads.send_replace(Some(Moment(i64::MAX)));
-        let step = |(pod, action)| Step {
-            pod,
-            since: clock.moment(),
-            action,
-        };
-        plan.send_replace(Arc::new(Plan {
-            steps: steps.into_iter().map(step).collect(),
-            ..Plan::default()
-        }));
         tokio::spawn(recorder.run(leadership.clone()));
-        tokio::spawn(async move {
-            let _kept = plan;
-            executor.run(leadership).await;
-        });
-        Self {
+        tokio::spawn(executor.run(leadership));
+        let server = Self {
             asked,
             read_at_once,
             shared,
+            clock,
+            plan,
             leads,
             metrics,
-        }
+        };
+        server.plan(steps);
+        server
+    }
+
+    /// This is to be done from now on.
+    fn plan(&self, steps: Vec<(Arc<HeldPod>, PlanAction)>) {
+        let step = |(pod, action)| Step {
+            pod,
+            since: self.clock.moment(),
+            action,
+        };
+        self.plan.send_replace(Arc::new(Plan {
+            steps: steps.into_iter().map(step).collect(),
+            ..Plan::default()
+        }));
     }
 
     /// What was asked within so many seconds from now on.
@@ -193,6 +200,12 @@ fn held_pod(number: usize) -> Arc<HeldPod> {
         .record(&text, &Config::default().keys)
         .unwrap();
     record.unwrap().held.unwrap()
+}
+
+/// The same, of which reading takes so many bytes.
+fn held_pod_of(size: usize, number: usize) -> Arc<HeldPod> {
+    let pod = (*held_pod(number)).clone();
+    Arc::new(HeldPod { size, ..pod })
 }
 
 fn seconds(patches: &[Asked]) -> Vec<u64> {
@@ -293,7 +306,7 @@ async fn a_pod_that_cannot_be_read_is_tried_again_after_longer_pauses() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_does_not_come_keeps_nobody_for_long() {
     let answers = Answers {
-        latency: Duration::from_secs(3_600),
+        latency: |_| Duration::from_secs(3_600),
         ..Answers::patch(200)
     };
     let server = Server::start(answers, vec![(held_pod(0), PlanAction::Release)], None);
@@ -310,20 +323,63 @@ async fn as_many_are_read_at_once_as_memory_allows() {
         (BYTES_AT_ONCE + 1, 1),
     ] {
         let answers = Answers {
-            latency: Duration::from_millis(10),
+            latency: |_| Duration::from_millis(10),
             ..Answers::patch(200)
         };
-        let steps = (0..40).map(|number| {
-            let pod = HeldPod {
-                size,
-                ..(*held_pod(number)).clone()
-            };
-            (Arc::new(pod), PlanAction::RemoveGate(Reason::NotManaged))
-        });
+        let action = PlanAction::RemoveGate(Reason::NotManaged);
+        let steps = (0..40).map(|number| (held_pod_of(size, number), action));
         let server = Server::start(answers, steps.collect(), None);
         assert_eq!(server.patched_within(10).await.len(), 40, "{size}");
         assert_eq!(server.read_at_once.load(Ordering::Relaxed), at_once, "{size}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_waits_for_no_pod_that_goes_on_waiting() {
+    for size in [25_000, BYTES_AT_ONCE + 1] {
+        let answers = Answers {
+            latency: |_| Duration::from_secs(1),
+            ..Answers::patch(200)
+        };
+        let update = PlanAction::UpdateReason(Reason::HeldForeignGate);
+        let updates: Vec<_> = (1..=200).map(|number| (held_pod_of(size, number), update)).collect();
+        let all = [&*updates, &[(held_pod(0), PlanAction::Release)]].concat();
+        let server = Server::start(answers.clone(), all.clone(), None);
+        assert!(server.patched_within(2).await.iter().any(is_placement), "{size}");
+        // Nor does one that is planned while they are under way.
+        let server = Server::start(answers, updates, None);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        server.plan(all);
+        let patches = server.patched_within(2).await;
+        assert!(patches.iter().any(is_placement), "{size}");
+        // They have what is left.
+        assert_eq!(patches.len() + server.patched_within(300).await.len(), 201, "{size}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_pod_is_waited_for_as_long_as_its_bytes_take() {
+    let answers = Answers {
+        latency: |_| Duration::from_secs(12),
+        ..Answers::patch(200)
+    };
+    let steps = vec![(held_pod_of(8 << 20, 0), PlanAction::Release)];
+    let server = Server::start(answers, steps, None);
+    assert_eq!(seconds(&server.patched_within(60).await), [12]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_read_slowly_keeps_nobody_waiting() {
+    let answers = Answers {
+        latency: |name| Duration::from_secs(if name == "p0" { 4 } else { 0 }),
+        ..Answers::patch(200)
+    };
+    let steps = (0..40).map(|number| (held_pod(number), PlanAction::Release));
+    let server = Server::start(answers, steps.collect(), None);
+    assert_eq!(
+        seconds(&server.patched_within(60).await),
+        [vec![0; 39], vec![4]].concat()
+    );
 }
 
 #[tokio::test(start_paused = true)]

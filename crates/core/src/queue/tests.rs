@@ -522,6 +522,24 @@ fn a_pod_that_is_not_kept_takes_no_plan_and_no_room_from_the_others_and_is_due_a
 }
 
 #[test]
+fn whatever_time_others_state_a_pod_of_ours_that_is_not_kept_is_ahead_and_the_older_before_the_younger() {
+    let mut waitlist = Waitlist::default();
+    let mut apply = |name: &str, namespace: &str, created: i64, stated: i64| {
+        let mut document = oversized(held(name, 400, 9, stated).document());
+        document["metadata"]["namespace"] = json!(namespace);
+        document["metadata"]["creationTimestamp"] =
+            json!((NOW.wall - jiff::SignedDuration::from_secs(created)).to_string());
+        waitlist.apply(read(&document), NOW.at(NOW.moment.before(Micros::from_secs(10))));
+    };
+    apply("a", "elsewhere", 900, 9_000);
+    apply("b", "shop", 310, 9_000);
+    apply("c", "shop", 320, 310);
+    let plan = plan_with(&mut waitlist, &fleet(&[0]), &Ledger::default());
+    let names: Vec<_> = plan.steps.iter().map(|step| &*step.pod.name).collect();
+    assert_eq!(names, ["c", "b", "a"]);
+}
+
+#[test]
 fn of_a_pod_outside_opted_in_namespaces_the_name_is_kept() {
     let mut document = held("p", 400, 5, 0).document();
     document["metadata"]["namespace"] = json!("elsewhere");
