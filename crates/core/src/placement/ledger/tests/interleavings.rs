@@ -85,8 +85,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// A call of the ledger, for the replay.
 #[derive(Debug, Clone)]
 enum Call {
-    /// With whether it is within the share of its namespace.
-    Reserve(Reservation, Moment, bool),
+    /// With what its namespace keeps from others then, and whether that is within its share.
+    Reserve(Reservation, Moment, Share, bool),
     Forget(DecisionId, &'static str),
     Confirm(DecisionId, &'static str, u64),
     Published(u64),
@@ -97,7 +97,13 @@ enum Call {
 impl Call {
     fn on(&self, ledger: &mut Ledger) {
         match self.clone() {
-            Call::Reserve(reservation, now, is_within) => drop(ledger.reserve(reservation, now, |_| is_within)),
+            Call::Reserve(reservation, now, expected, is_within) => {
+                let is_reserved = ledger.reserve(reservation, now, |kept| {
+                    assert_eq!(*kept, expected);
+                    is_within
+                });
+                assert!(is_reserved);
+            }
             Call::Forget(id, namespace) => drop(ledger.forget(id, namespace)),
             Call::Confirm(id, namespace, revision) => drop(ledger.confirm(id, namespace, "edge", revision)),
             Call::Published(revision) => ledger.published(revision),
@@ -123,11 +129,11 @@ enum Promise {
     None,
     Open {
         since: Moment,
-        /// Whether it is within the share of its namespace.
-        is_within: bool,
     },
     /// Its pod was seen, and is shown from this revision on.
-    Kept { shown_in: u64 },
+    Kept {
+        shown_in: u64,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -139,6 +145,8 @@ struct Model {
     promise: Promise,
     /// What is reserved for it: the request as the last review saw it.
     reserved: Amounts,
+    /// Whether that was within the share of its namespace.
+    is_within: bool,
     life: Life,
 }
 
@@ -147,6 +155,11 @@ struct Model {
 struct Published {
     snapshot: Snapshot,
     pods: BTreeMap<usize, (usize, Amounts)>,
+}
+
+/// Whether it is no more than the share, in millicores and slots.
+fn is_within(kept: &Share, (cpu, slots): (i64, i64)) -> bool {
+    kept.amounts.cpu.0 <= cpu && kept.pods <= slots
 }
 
 struct World {
@@ -161,6 +174,9 @@ struct World {
     built: Option<Published>,
     /// Whether the ledger knows of the stored one.
     announced: bool,
+    /// By namespace, its share of the site in millicores and slots when it last kept more from others, and how many replicas
+    /// counted that.
+    shares: BTreeMap<Box<str>, ((i64, i64), i64)>,
     /// Nothing has happened yet that overcommits a node whatever a ledger does.
     orderly: bool,
     reached: BTreeSet<&'static str>,
@@ -185,6 +201,7 @@ impl World {
             },
             built: None,
             announced: true,
+            shares: BTreeMap::new(),
             orderly: true,
             reached: BTreeSet::new(),
         }
@@ -260,7 +277,8 @@ impl World {
             priority: 0,
             releases: None,
         };
-        let (kept, is_within) = self.kept_with(None, owner, &workload.request);
+        let (kept, share) = self.kept_with(None, owner, &workload.request);
+        let is_within = is_within(&kept, share);
         assert_eq!(
             found.are_within_share(&kept, "edge", &workload, &config),
             is_within,
@@ -268,30 +286,37 @@ impl World {
         );
         self.reached
             .insert(if is_within { "within a share" } else { "beyond a share" });
-        self.call(Call::Reserve(reservation, self.now.moment, is_within));
+        self.reserve(reservation, self.now.moment, kept, share);
         self.pods.push(Model {
             owner,
             request: workload.request.clone(),
             node: node_at,
-            promise: Promise::Open {
-                since: self.now.moment,
-                is_within,
-            },
+            promise: Promise::Open { since: self.now.moment },
             reserved: workload.request.clone(),
+            is_within,
             life: Life::Answered,
         });
     }
 
+    fn reserve(&mut self, reservation: Reservation, since: Moment, kept: Share, share: (i64, i64)) {
+        let is_within = is_within(&kept, share);
+        if is_within {
+            let namespace = reservation.owner.namespace().into();
+            self.shares.insert(namespace, (share, self.replicas));
+        }
+        self.call(Call::Reserve(reservation, since, kept, is_within));
+    }
+
     /// What the namespace of this owner keeps from others if a pod that asks for so much does so, too, in place of the pod `again`;
-    /// and whether that is within its share: half of what nodes have free that the pod fits by the snapshot.
-    fn kept_with(&self, again: Option<usize>, owner: usize, request: &Amounts) -> (Share, bool) {
+    /// and its share, in millicores and slots: half of what nodes have free that the pod fits by the snapshot.
+    fn kept_with(&self, again: Option<usize>, owner: usize, request: &Amounts) -> (Share, (i64, i64)) {
         let mut kept = Share {
             amounts: request.clone(),
             pods: 1,
         };
         for (at, pod) in self.pods.iter().enumerate() {
             let is_same = OWNERS[pod.owner].0 == OWNERS[owner].0 && again != Some(at);
-            if is_same && matches!(pod.promise, Promise::Open { is_within: true, .. }) {
+            if is_same && pod.is_within && matches!(pod.promise, Promise::Open { .. }) {
                 kept.amounts.add(&pod.reserved, 1);
                 kept.pods += 1;
             }
@@ -304,15 +329,14 @@ impl World {
         let free = fitting.fold((0, 0), |(cpu, slots), node| {
             (cpu + CORES - node.used.cpu.0, slots + SLOTS - node.pods)
         });
-        let is_within = all.amounts.cpu.0 * 2 <= free.0 && all.pods * 2 <= free.1;
-        (all, is_within)
+        (all, (free.0 / 2, free.1 / 2))
     }
 
     /// What a review finds expired is dropped first.
     fn expire(&mut self) {
         self.call(Call::Expire(self.now));
         for pod in &mut self.pods {
-            let Promise::Open { since, .. } = pod.promise else {
+            let Promise::Open { since } = pod.promise else {
                 continue;
             };
             if self.now.moment.since(since) >= TTL {
@@ -375,13 +399,13 @@ impl World {
                 };
                 self.pods[at].request.cpu = Millicores(millicores);
                 let (owner, request) = (self.pods[at].owner, self.pods[at].request.clone());
-                let (_, again) = self.kept_with(Some(at), owner, &request);
+                let (kept, share) = self.kept_with(Some(at), owner, &request);
                 let pod = &mut self.pods[at];
                 let (namespace, controller) = OWNERS[owner];
-                let again = match &mut pod.promise {
-                    Promise::Open { since, is_within } => {
+                let again = match pod.promise {
+                    Promise::Open { since } => {
                         pod.reserved = request;
-                        *is_within = again;
+                        pod.is_within = is_within(&kept, share);
                         let reservation = Reservation {
                             id: Self::id(at),
                             owner: Owner::new(namespace, controller),
@@ -391,13 +415,15 @@ impl World {
                             priority: 0,
                             releases: None,
                         };
-                        Some(Call::Reserve(reservation, *since, again))
+                        Some((reservation, since))
                     }
                     _ => None,
                 };
                 self.orderly = false;
                 self.call(Call::Forget(Self::id(at), namespace));
-                again.into_iter().for_each(|call| self.call(call));
+                if let Some((reservation, since)) = again {
+                    self.reserve(reservation, since, kept, share);
+                }
             }
             Step::Create(pod) => {
                 if let Some(at) = self.pick(pod, |pod| pod.life == Life::Answered) {
@@ -457,7 +483,7 @@ impl World {
             return Some((*node, request, 1));
         }
         match pod.promise {
-            Promise::Open { is_within, .. } if is_within || OWNERS[pod.owner].0 == namespace => {
+            Promise::Open { .. } if pod.is_within || OWNERS[pod.owner].0 == namespace => {
                 Some((pod.node, &pod.reserved, self.replicas))
             }
             Promise::Kept { shown_in } if shown_in > self.stored.snapshot.revision => {
@@ -489,13 +515,15 @@ impl World {
                 assert_eq!(found, (&amounts, slots), "{} as {namespace} finds it", node.name);
             }
         }
-        let mut promised = BTreeMap::<&str, [i64; 3]>::new();
+        self.check_shares();
+        let (mut promised, mut to_all) = (BTreeMap::<&str, [i64; 3]>::new(), [0; 3]);
         for (at, pod) in self.pods.iter().enumerate() {
             // From the promise on, a pod that is not gone is never nowhere.
             if pod.promise != Promise::None && pod.life != Life::Gone {
                 let (namespace, _) = OWNERS[pod.owner];
                 assert!(self.counted(at, namespace).is_some(), "pod {at} counts nowhere");
                 promised.entry(namespace).or_default()[pod.node] += pod.request.cpu.0;
+                to_all[pod.node] += if pod.is_within { pod.request.cpu.0 } else { 0 };
             }
             if let (Promise::Kept { shown_in }, false) = (pod.promise, self.announced) {
                 if shown_in == self.stored.snapshot.revision {
@@ -505,16 +533,34 @@ impl World {
                 self.reached.insert("a seen pod that the snapshot does not show");
             }
         }
-        // However often each replica counts, what is promised to one namespace fits the nodes; what is promised to all of them, unless
-        // one asked for more than its share.
+        // However often each replica counts, what is promised to one namespace fits the nodes; so does what is promised to all of them,
+        // but for what was beyond a share.
         let fits = |cpu: &[i64; 3]| cpu.iter().all(|cpu| *cpu <= CORES);
+        let is_kept = promised.values().all(fits) && fits(&to_all);
+        assert!(!self.orderly || is_kept, "{promised:?} {to_all:?}");
         let all = promised
             .values()
             .fold([0; 3], |sum, cpu| [sum[0] + cpu[0], sum[1] + cpu[1], sum[2] + cpu[2]]);
-        let is_shared = promised.values().all(fits) && (self.reached.contains("beyond a share") || fits(&all));
-        assert!(!self.orderly || is_shared, "{promised:?}");
         if self.orderly && !fits(&all) {
             self.reached.insert("room that two namespaces are promised");
+        }
+    }
+
+    /// What a namespace keeps from others by what nobody has confirmed is no more than its share was when it last kept more.
+    fn check_shares(&self) {
+        let mut kept = BTreeMap::<&str, (i64, i64)>::new();
+        let open = self.ledger.open_reservations().filter(|open| !open.is_beyond_share);
+        for OpenReservation { reservation, .. } in open {
+            let (cpu, slots) = kept.entry(reservation.owner.namespace()).or_default();
+            *cpu += reservation.amount.cpu.0;
+            *slots += 1;
+        }
+        for (namespace, (cpu, slots)) in kept {
+            let (share, times) = self.shares[namespace];
+            assert!(
+                cpu * times <= share.0 && slots * times <= share.1,
+                "{namespace}: {cpu}m in {slots}, of {share:?}"
+            );
         }
     }
 
@@ -539,7 +585,7 @@ impl World {
             };
             match pod.promise {
                 Promise::None => {}
-                Promise::Open { since, is_within } => drop(fresh.reserve(reservation, since, |_| is_within)),
+                Promise::Open { since } => drop(fresh.reserve(reservation, since, |_| pod.is_within)),
                 Promise::Kept { shown_in } => {
                     fresh.reserve(reservation, NOW.moment, |_| true);
                     fresh.confirm(Self::id(at), namespace, "edge", shown_in);
