@@ -40,8 +40,9 @@ pub use watch::{Cluster, client};
 /// The shortest time between two publications: a burst of events becomes one picture.
 const COALESCE: Micros = Micros::from_millis(20);
 
-/// How many changes may wait for the observer. Watches wait when it is full.
-const BACKLOG: usize = 4096;
+/// How many changes may wait for the observer, each with as much as is kept of a pod and what it says of its decision. Watches
+/// wait when it is full.
+const BACKLOG: usize = 1024;
 
 /// How many changes are folded before the clock is looked at again.
 const BATCH: usize = 256;

@@ -36,7 +36,7 @@ use other_domains::OtherDomains;
 pub use shared_state::{DecisionContext, SharedState, Snapshots};
 
 /// How long ago a decision may have been made to be reported by a process that has just started; longer than it takes until
-/// another replica leads. And how much older than its pod a decision may seem.
+/// another replica leads. And how much older than its pod a decision may seem, or later than now.
 const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 
 /// What is to be done, logged or reported because of changes.
@@ -265,13 +265,14 @@ impl Engine {
     }
 
     /// The pod's decision, if it is seen for the first time. Of what the first list shows, which was there before us, only
-    /// what was decided lately; and nothing of what was copied with a manifest.
+    /// what was decided lately; and nothing of what was copied with a manifest, or says a time that has not come.
     fn first_seen(&self, pod: &PodRecord, at: Now) -> Option<Effect> {
         let decided = pod.decided.as_ref()?;
         let is_recent = |by: jiff::Timestamp| by.duration_since(decided.at) <= RECENT;
         let is_copied = pod.created.is_some_and(|created| !is_recent(created));
         let is_old = !self.cache.is_listed(Kind::Pods) && !is_recent(at.wall);
-        if is_copied || is_old || !self.cache.has_new_decision(pod) {
+        let is_future = decided.at.duration_since(at.wall) > RECENT;
+        if is_copied || is_old || is_future || !self.cache.has_new_decision(pod) {
             return None;
         }
         Some(Effect::Decided(Box::new(ObservedDecision {

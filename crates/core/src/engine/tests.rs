@@ -164,6 +164,9 @@ fn each_decision_is_reported_once_and_only_where_it_is_new() {
     assert_eq!(tells(vec![pod("a", ago(0), 3, cloud)]), is("a", Some("cloud")));
     // A copy of a manifest that was decided an hour ago.
     assert_eq!(tells(vec![pod("c", old, 4, cloud)]), []);
+    // None of ours is made later than now, but for clocks that differ: at each start all of them would be recent.
+    assert_eq!(tells(vec![pod("f", ago(-120), 7, cloud)]), []);
+    assert_eq!(tells(vec![pod("g", ago(-30), 8, cloud)]), is("g", Some("cloud")));
     // The site is what the spec says.
     assert_eq!(
         tells(vec![pod("d", ago(1), 5, "node.role/edge")]),

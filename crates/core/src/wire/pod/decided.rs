@@ -10,8 +10,9 @@ use crate::model::slo::Intent;
 use crate::resources::Amounts;
 use crate::wire::pod::Pod;
 
-/// The most bytes of an explanation that are kept; it may have any length, and anybody may write it.
-const EXPLAIN_BYTES: usize = 4096;
+/// The most bytes of an explanation that are kept, twice what goes into an Event in words; it may have any length, and anybody may
+/// write it.
+const EXPLAIN_BYTES: usize = 2048;
 
 /// A decision that was seen on a pod for the first time.
 #[derive(Debug, Clone)]
