@@ -7,8 +7,8 @@ use edgeward_harness::hostile_pods::{Amounts, watched};
 /// So few that they take seconds, and so many that their growth would show.
 const AMOUNTS: Amounts = Amounts {
     largest: 14,
-    gated: 100,
-    held: 100,
+    gated: 40,
+    held: 40,
     gated_bytes: 700_000,
 };
 

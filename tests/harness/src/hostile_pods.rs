@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::clients::client;
 use crate::control_plane::NOT_AUDITED;
+use crate::decision::annotation;
 use crate::edgeward::Edgeward;
 use crate::fixture::{Fixture, MANAGED};
 use crate::live::{EDGE, is_now, pod as asking};
@@ -23,6 +24,12 @@ const LARGEST: usize = 1_400_000;
 /// Stands for the name of a pod, in as many letters.
 const NAME: &str = "hostile-00000";
 
+/// Stands for the time at which a pod is created, in as many letters.
+const NOW: &str = "0000-00-00T00:00:00Z";
+
+/// Nobody waits for it to come.
+const LATER: &str = "2099-01-01T00:00:00Z";
+
 /// A pod of which one is created after the other.
 #[derive(Clone)]
 struct Template(String);
@@ -33,26 +40,32 @@ impl Template {
     }
 
     fn named(&self, number: usize) -> String {
-        self.0.replacen(NAME, &format!("hostile-{number:05}"), 1)
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let pod = self.0.replacen(NAME, &format!("hostile-{number:05}"), 1);
+        pod.replacen(NOW, &now, 1)
     }
 }
 
-/// As large as the API server takes them, each by other fields. No node has what they ask for, and none is managed.
-fn largest() -> Vec<Template> {
+/// As large as the API server takes them, each by other fields, and none is managed. No node has what they ask for. But for their
+/// affinity the first fit the edge, of which they take what is left there.
+fn largest(nodes: &Nodes<'_>) -> Vec<Template> {
     let pod = |fill: &dyn Fn(&mut Value)| {
         let mut pod = pod();
         pod["spec"]["nodeSelector"] = json!({"edgeward.test/nowhere": ""});
         fill(&mut pod);
         Template::of(&pod)
     };
-    let requirement = |values: Value| {
-        let expressions = json!([{"key": "edgeward.test/nowhere", "operator": "In", "values": values}]);
-        let terms = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
-        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+    let fitting = |values: Value| {
+        pod(&|pod| {
+            pod["spec"]["nodeSelector"] = nodes.config()["sites"][0]["nodeSelector"].clone();
+            pod["spec"]["tolerations"] = json!([nodes.toleration()]);
+            pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "400m"}});
+            pod["spec"]["affinity"] = affinity("In", &values);
+        })
     };
     vec![
-        pod(&|pod| pod["spec"]["affinity"] = requirement(json!(vec!["0"; 340_000]))),
-        pod(&|pod| pod["spec"]["affinity"] = requirement(json!(vec![""; 460_000]))),
+        fitting(json!(vec!["0"; 340_000])),
+        fitting(json!(vec![""; 460_000])),
         pod(&|pod| {
             let tolerations =
                 (0..17_000).map(|number| json!({"key": format!("edgeward.test/{number}"), "operator": "Exists"}));
@@ -77,16 +90,54 @@ fn largest() -> Vec<Template> {
     ]
 }
 
-/// Of so many bytes, behind our gate, of the least priority.
-fn gated(fixture: &Fixture<'_>, bytes: usize, millicores: u32) -> Template {
+/// How many of each template fit the edge.
+const FITTING: usize = 2;
+
+/// Behind our gate, of the least priority and of a class that is held for an hour, with as much as is kept of a pod and so many
+/// bytes beside. It says that it was held at this time, for a reason that is soon another.
+fn gated(fixture: &Fixture<'_>, bytes: usize, at: &str) -> Template {
+    let mut pod = behind_our_gate("throughput");
+    let sites = (0..120).map(|number| (format!("site-{number:03}"), json!({"fit": 1, "eta": 1})));
+    let explain = Value::Object(sites.collect()).to_string();
+    let annotations = &mut pod["metadata"]["annotations"];
+    annotations["scheduling.example.io/reason"] = json!("held_terminating");
+    annotations["scheduling.example.io/timestamp"] = json!(at);
+    annotations["scheduling.example.io/explain"] = json!(explain);
+    let hosts: Vec<_> = (0..20).map(|number| format!("node-{number:02}.example.com")).collect();
+    pod["spec"]["affinity"] = affinity("NotIn", &json!(hosts));
+    pod["spec"]["containers"][0]["env"] = json!([{"name": "V", "value": "0".repeat(bytes)}]);
+    Template::of(&fixture.in_its_domain(pod))
+}
+
+/// Of a class that is held for seconds, one with more than is kept of a pod, and one with more than is read.
+fn oversized(fixture: &Fixture<'_>) -> [Value; 2] {
+    let pod = |name: &str, values: usize| {
+        let mut pod = behind_our_gate("batch");
+        pod["metadata"]["name"] = json!(name);
+        let hosts: Vec<_> = (0..values)
+            .map(|number| format!("node-{number:05}.of-a-long-name.example.com"))
+            .collect();
+        pod["spec"]["affinity"] = affinity("NotIn", &json!(hosts));
+        fixture.in_its_domain(pod)
+    };
+    [pod("not-kept", 25), pod("not-read", 20_000)]
+}
+
+/// What it asks for has room nowhere.
+fn behind_our_gate(class: &str) -> Value {
     let mut pod = pod();
     pod["metadata"]["annotations"] = json!({
-        "slo.example.io/class": "batch", "slo.example.io/deadlineMs": "5000", "slo.example.io/priority": "0",
+        "slo.example.io/class": class, "slo.example.io/deadlineMs": "60000", "slo.example.io/priority": "0",
     });
     pod["spec"]["schedulingGates"] = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
-    pod["spec"]["containers"][0]["env"] = json!([{"name": "V", "value": "0".repeat(bytes)}]);
-    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": format!("{millicores}m")}});
-    Template::of(&fixture.in_its_domain(pod))
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "600m"}});
+    pod
+}
+
+fn affinity(operator: &str, values: &Value) -> Value {
+    let expressions = json!([{"key": "edgeward.test/nowhere", "operator": operator, "values": values}]);
+    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
 }
 
 fn pod() -> Value {
@@ -160,7 +211,9 @@ pub struct Growth {
 pub fn watched(fixture: &Fixture<'_>, amounts: Amounts) -> Result<Vec<(&'static str, Growth)>> {
     let nodes = Nodes::new(fixture)?;
     let node = nodes.edge_node("edge-0", "1")?;
-    let config = nodes.holding(&for_long());
+    let mut limits = for_long();
+    limits["batch"] = json!("5s");
+    let config = nodes.holding(&limits);
     let mut filler = asking(fixture, "filler", 500);
     filler["spec"]["nodeName"] = json!(node);
     fixture.kubectl.create(&filler)?;
@@ -174,29 +227,58 @@ pub fn watched(fixture: &Fixture<'_>, amounts: Amounts) -> Result<Vec<(&'static 
     })?;
     let at_start = early.memory_kib("VmHWM")?;
 
-    // What they ask for has room nowhere.
-    let gated = [gated(fixture, amounts.gated_bytes, 600)];
+    let gated = |at| vec![gated(fixture, amounts.gated_bytes, at)];
     let kinds = [
-        ("largest", json!({}), largest(), amounts.largest),
-        ("gated", json!({}), gated.to_vec(), amounts.gated),
-        (
-            "held",
-            json!({fixture.key(MANAGED): "true"}),
-            gated.to_vec(),
-            amounts.held,
-        ),
+        ("largest", json!({}), largest(&nodes), amounts.largest),
+        ("gated", json!({}), gated(LATER), amounts.gated),
+        ("held", json!({fixture.key(MANAGED): "true"}), gated(NOW), amounts.held),
     ];
     let (mut found, mut created) = (vec![], vec![]);
     let mut known = early.count("edgeward_cached_pods", &[])?;
     for (kind, labels, templates, count) in kinds {
-        let (namespace, _) = fixture.another_namespace(kind, labels)?;
+        let (namespace, kubectl) = fixture.another_namespace(kind, labels)?;
         ensure!(NOT_AUDITED.contains(&&*namespace), "{namespace}");
         early.forget_most_memory()?;
         let before = early.memory_kib("VmRSS")?;
         create(fixture, &namespace, &templates, count)?;
-        verdicts_are_the_same()?;
         known += count as u64;
+        match kind {
+            "largest" => {
+                // Until then nobody knows that they fit nowhere.
+                let fitting = (0..count).filter(|number| number % templates.len() < FITTING);
+                fitting
+                    .map(|number| refused(fixture, &namespace, number))
+                    .collect::<Result<()>>()?;
+                eventually("that they are refused is seen", BOUND, verdicts_are_the_same)?;
+            }
+            "held" => {
+                verdicts_are_the_same()?;
+                oversized(fixture)
+                    .iter()
+                    .try_for_each(|pod| kubectl.create(pod).map(drop))?;
+                known += 2;
+                eventually("they are released", BOUND, || {
+                    let changes = "edgeward_held_pod_changes_total";
+                    let released = early.count(changes, &[("reason", "released_timeout"), ("result", "changed")])?;
+                    ensure!(released == 2, "{released}");
+                    Ok(())
+                })?;
+                for name in ["not-kept", "not-read"] {
+                    let pod = kubectl.get("pod", name)?;
+                    ensure!(pod["spec"]["schedulingGates"].is_null(), "{name} is held");
+                    let reason = annotation(&pod, "reason");
+                    ensure!(name == "not-read" || reason == Some("released_timeout"), "{reason:?}");
+                }
+            }
+            _ => {}
+        }
+        verdicts_are_the_same()?;
         seen(&early, known)?;
+        eventually("every held pod has a place in the plan", BOUND, || {
+            let oversized = early.count("edgeward_held_oversized_pods", &[])?;
+            ensure!(oversized == 0, "{oversized} have none");
+            Ok(())
+        })?;
         verdicts_are_the_same()?;
         found.push((kind, grown(&early, before)?));
         created.push((namespace, count));
@@ -215,6 +297,19 @@ pub fn watched(fixture: &Fixture<'_>, amounts: Amounts) -> Result<Vec<(&'static 
         delete(fixture, &namespace, count)?;
     }
     Ok(found)
+}
+
+/// Waits until kube-scheduler has found no node for the pod of this number.
+fn refused(fixture: &Fixture<'_>, namespace: &str, number: usize) -> Result<()> {
+    let path = format!("/api/v1/namespaces/{namespace}/pods/hostile-{number:05}");
+    eventually("kube-scheduler refuses it", 4 * BOUND, || {
+        let pod = fixture.runtime.block_on(async {
+            let request = Request::get(&path).body(vec![])?;
+            anyhow::Ok(client(fixture).await?.request_text(request).await?)
+        })?;
+        ensure!(pod.contains(r#""reason":"Unschedulable""#), "{path} is not refused");
+        Ok(())
+    })
 }
 
 /// Waits until it has seen so many pods.
