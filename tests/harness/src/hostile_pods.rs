@@ -46,8 +46,8 @@ impl Template {
     }
 }
 
-/// As large as the API server takes them, each by other fields, and none is managed. No node has what they ask for. But for their
-/// affinity the first fit the edge, of which they take what is left there.
+/// As large as the API server takes them, each by other fields, and none is managed. No node has what they ask for. The first fits the
+/// edge as far as is kept of it, and takes there what is left.
 fn largest(nodes: &Nodes<'_>) -> Vec<Template> {
     let pod = |fill: &dyn Fn(&mut Value)| {
         let mut pod = pod();
@@ -55,17 +55,16 @@ fn largest(nodes: &Nodes<'_>) -> Vec<Template> {
         fill(&mut pod);
         Template::of(&pod)
     };
-    let fitting = |values: Value| {
+    vec![
         pod(&|pod| {
             pod["spec"]["nodeSelector"] = nodes.config()["sites"][0]["nodeSelector"].clone();
             pod["spec"]["tolerations"] = json!([nodes.toleration()]);
             pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "400m"}});
-            pod["spec"]["affinity"] = affinity("In", &values);
-        })
-    };
-    vec![
-        fitting(json!(vec!["0"; 340_000])),
-        fitting(json!(vec![""; 460_000])),
+            // No more than is read.
+            pod["spec"]["affinity"] = affinity("In", &json!(vec!["0".repeat(63); 9_900]));
+        }),
+        pod(&|pod| pod["spec"]["affinity"] = affinity("In", &json!(vec!["0"; 340_000]))),
+        pod(&|pod| pod["spec"]["affinity"] = affinity("In", &json!(vec![""; 460_000]))),
         pod(&|pod| {
             let tolerations =
                 (0..17_000).map(|number| json!({"key": format!("edgeward.test/{number}"), "operator": "Exists"}));
@@ -89,9 +88,6 @@ fn largest(nodes: &Nodes<'_>) -> Vec<Template> {
         pod(&|pod| pod["spec"]["containers"][0]["env"] = json!([{"name": "V", "value": "<".repeat(LARGEST)}])),
     ]
 }
-
-/// How many of each template fit the edge.
-const FITTING: usize = 2;
 
 /// Behind our gate, of the least priority and of a class that is held for an hour, with as much as is kept of a pod and so many
 /// bytes beside. It says that it was held at this time, for a reason that is soon another.
@@ -245,10 +241,8 @@ pub fn watched(fixture: &Fixture<'_>, amounts: Amounts) -> Result<Vec<(&'static 
         match kind {
             "largest" => {
                 // Until then nobody knows that they fit nowhere.
-                let fitting = (0..count).filter(|number| number % templates.len() < FITTING);
-                fitting
-                    .map(|number| refused(fixture, &namespace, number))
-                    .collect::<Result<()>>()?;
+                let mut fitting = (0..count).step_by(templates.len());
+                fitting.try_for_each(|number| refused(fixture, &namespace, number))?;
                 eventually("that they are refused is seen", BOUND, verdicts_are_the_same)?;
             }
             "held" => {
