@@ -7,9 +7,9 @@ use edgeward_core::config::Config;
 use edgeward_core::engine::Change;
 use edgeward_core::keys::Keys;
 use edgeward_core::model::node::Node;
-use edgeward_core::model::pod_record::PodRecord;
-use edgeward_core::resources::Amounts;
-use edgeward_core::wire::pod::Pod;
+use edgeward_core::model::pod_record::{HeldPod, MAX_KEPT, PodRecord};
+use edgeward_core::resources::{Amounts, ResourceNames};
+use edgeward_core::wire::pod::{Pod, read_record};
 use serde_json::Value;
 
 use super::documents::{self, text};
@@ -18,8 +18,8 @@ use super::watched::{self, Watched};
 /// Of a list, each pod is an event.
 ///
 /// # Panics
-/// A pod is not read alike however it is written, its reservation and its echo differ, or not all that it took is free when it
-/// is gone.
+/// A pod is not read alike however it is written, more is kept of it than may be, its reservation and its echo differ, or not all
+/// that it took is free when it is gone.
 pub fn check(data: &[u8]) {
     let config = Arc::new(Config::default());
     if let Ok(json) = str::from_utf8(data) {
@@ -72,25 +72,49 @@ fn read(pod: &Value, keys: &Keys) -> Option<PodRecord> {
         assert_eq!(shown(kept.as_ref()), shown(other.as_ref()));
     }
     let kept = kept?;
+    assert_bounded(&kept);
     assert_echo(pod, &kept, keys);
     Some(kept)
 }
 
-/// What is kept of it; nothing where it cannot be read.
-fn record(json: &str, keys: &Keys) -> Option<Option<PodRecord>> {
-    Pod::from_json(json).ok()?.record(json, keys).ok()
+/// What the nodes have.
+fn names() -> ResourceNames {
+    let mut names = ResourceNames::default();
+    watched::nodes().iter().for_each(|node| names.extend(&node.allocatable));
+    names
 }
 
-/// All that is kept, without the text of the pod itself.
+/// What is kept of it; nothing where it cannot be read.
+fn record(json: &str, keys: &Keys) -> Option<Option<PodRecord>> {
+    read_record(json, keys, &names()).ok()
+}
+
+/// Of a pod without node no more is kept than may be.
+fn assert_bounded(record: &PodRecord) {
+    let held = record.held.as_deref();
+    let stuck = record.stuck.as_deref();
+    let mut workload = held.and_then(|held| held.workload.clone());
+    workload = workload.or(stuck.map(|stuck| stuck.workload.clone()));
+    let texts = held.map(|held| (&held.resource_version, &held.reason));
+    let texts = texts.or(stuck.map(|stuck| (&stuck.resource_version, &stuck.reason)));
+    // Of a pod that is held the cache keeps neither.
+    if let (Some(workload), true) = (&mut workload, held.is_some()) {
+        (workload.constraints, workload.tolerations) = Default::default();
+    }
+    let texts = texts
+        .into_iter()
+        .flat_map(|(version, reason)| [Some(&**version), reason.as_deref()]);
+    let kept = record.kept_bytes(workload.as_ref(), texts.flatten());
+    assert!(kept <= MAX_KEPT || record.node.is_some(), "{kept} bytes are kept");
+}
+
+/// All that is kept, without the length of its text.
 fn shown(record: Option<&PodRecord>) -> String {
     let Some(record) = record else { return String::new() };
     let mut record = record.clone();
-    let held = record.held.take();
-    let held = held.map(|held| {
-        format!(
-            "{:?} {:?} {:?} {:?}",
-            held.uid, held.workload, held.created, held.stated
-        )
+    let held = record.held.take().map(|held| HeldPod {
+        size: 0,
+        ..HeldPod::clone(&held)
     });
     format!("{record:?} {held:?}")
 }
@@ -101,12 +125,17 @@ fn assert_echo(pod: &Value, record: &PodRecord, keys: &Keys) {
         return;
     }
     let json = pod.to_string();
-    let created = Pod::from_json(&json).expect("it was read before");
+    // One with too much in it is not placed.
+    let Ok(created) = Pod::from_json(&json) else { return };
     let workload = created.workload((&*record.namespace).into(), keys);
-    assert_eq!(workload.request, record.request, "reserved and taken");
     assert_eq!(workload.bound, record.node.is_some());
     assert_eq!(workload.gates.is_empty(), !record.gated);
-    if let Some(placement) = &record.placement {
+    let native = |amounts: &Amounts| (amounts.cpu, amounts.memory, amounts.ephemeral_storage);
+    assert_eq!(native(&workload.request), native(&record.request), "reserved and taken");
+    // Of one with a node count the resources that nodes have.
+    let placement = record.placement.as_deref().filter(|placement| !placement.is_oversized);
+    if let Some(placement) = placement.filter(|_| record.node.is_none()) {
+        assert_eq!(workload.request, record.request, "reserved and taken");
         assert_eq!(workload.constraints, placement.constraints);
         assert_eq!(workload.tolerations, placement.tolerations);
     }

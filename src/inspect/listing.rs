@@ -1,6 +1,6 @@
 //! A live cluster, listed and probed once.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use edgeward_core::cluster::cache::{Cache, Kind};
 use edgeward_core::config::Config;
@@ -43,9 +43,16 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
     let keys = &config.keys;
     let asked = clock.moment();
     let limit = &LogLimit::new(clock);
-    let (nodes, pods, namespaces) = tokio::try_join!(
-        all(connection, Kind::Nodes, |node: &Raw<Node>| read_node(node, limit)),
-        all(connection, Kind::Pods, |pod: &Raw<Pod>| read_pod(pod, keys, limit)),
+    let names = &RwLock::default();
+    // Of a pod with a node count the resources that nodes have.
+    let nodes = all(connection, Kind::Nodes, |node: &Raw<Node>| {
+        read_node(node, names, limit)
+    })
+    .await?;
+    let (pods, namespaces) = tokio::try_join!(
+        all(connection, Kind::Pods, |pod: &Raw<Pod>| read_pod(
+            pod, keys, names, limit
+        )),
         all(connection, Kind::Namespaces, |namespace: &Raw<Namespace>| {
             read_namespace(namespace, keys, limit)
         }),

@@ -3,7 +3,7 @@
 //! An object is read by the core's readers and sent on as a [`Change`]; nothing of it is kept here.
 
 use std::fmt::{Debug, Display};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use edgeward_core::keys::Keys;
 use edgeward_core::model::node as model_node;
 use edgeward_core::model::pod_record::PodRecord;
 use edgeward_core::model::site::are_same_places;
+use edgeward_core::resources::ResourceNames;
 use edgeward_core::wire::pod::StringMap;
 use edgeward_core::wire::{node, pod};
 use futures::future::BoxFuture;
@@ -55,6 +56,8 @@ pub struct Cluster {
     pub(super) changes: Changes,
     /// What was listed once.
     listed: watch::Sender<Vec<Kind>>,
+    /// Of all nodes that were seen.
+    resource_names: Arc<RwLock<ResourceNames>>,
 }
 
 impl Debug for Cluster {
@@ -94,6 +97,7 @@ impl Cluster {
             client,
             changes,
             listed: watch::Sender::default(),
+            resource_names: Arc::default(),
         }
     }
 
@@ -138,20 +142,22 @@ impl Cluster {
     /// Watches nodes, for ever. A failure is logged, counted and tried again after a pause.
     async fn watch_nodes(self, metrics: &Metrics) {
         let limit = LogLimit::new(self.changes.clock);
-        let read = |object: &_| Some(Change::Node(Box::new(read_node(object, &limit)?)));
+        let names = Arc::clone(&self.resource_names);
+        let read = |object: &_| Some(Change::Node(Box::new(read_node(object, &names, &limit)?)));
         let gone = |object: &Raw<Node>| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
         self.watch(Kind::Nodes, metrics, read, gone).await;
     }
 
     /// Watches pods, for ever, as [`Self::watch_nodes`] does. Begins when all nodes are listed, for of what site a pod was that has
-    /// ended, or where one is nominated, is known only of nodes that were seen; and all namespaces, for what is kept of a pod
+    /// ended, where one is nominated and which resources there are is known only of nodes that were seen; and all namespaces, for what is kept of a pod
     /// depends on whether its namespace has opted in.
     async fn watch_pods(self, metrics: &Metrics, keys: Keys) {
         let are_listed = |listed: &Vec<Kind>| [Kind::Nodes, Kind::Namespaces].iter().all(|kind| listed.contains(kind));
         // It fails without a sender only, and there is one in `self`.
         let _ = self.listed.subscribe().wait_for(are_listed).await;
         let limit = LogLimit::new(self.changes.clock);
-        let read = |object: &_| Some(Change::Pod(Box::new(read_pod(object, &keys, &limit)?)));
+        let names = Arc::clone(&self.resource_names);
+        let read = |object: &_| Some(Change::Pod(Box::new(read_pod(object, &keys, &names, &limit)?)));
         let gone = |object: &Raw<Pod>| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
         self.watch(Kind::Pods, metrics, read, gone).await;
     }
@@ -241,16 +247,29 @@ fn is_refused(error: &Error) -> bool {
     matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
 }
 
-/// A node, unless it cannot be read.
-pub(crate) fn read_node(object: &Raw<Node>, limit: &LogLimit) -> Option<model_node::Node> {
-    node::from_json(object.json())
+/// A node, unless it cannot be read. What it has is added to the names of resources.
+pub(crate) fn read_node(
+    object: &Raw<Node>,
+    names: &RwLock<ResourceNames>,
+    limit: &LogLimit,
+) -> Option<model_node::Node> {
+    let node = node::from_json(object.json())
         .map_err(|error| unreadable(Kind::Nodes, object, &error, limit))
-        .ok()
+        .ok()?;
+    let mut names = names.write().unwrap_or_else(PoisonError::into_inner);
+    names.extend(&node.allocatable);
+    Some(node)
 }
 
 /// A pod, unless it cannot be read.
-pub(crate) fn read_pod(object: &Raw<Pod>, keys: &Keys, limit: &LogLimit) -> Option<PodRecord> {
-    pod::read_record(object.json(), keys)
+pub(crate) fn read_pod(
+    object: &Raw<Pod>,
+    keys: &Keys,
+    names: &RwLock<ResourceNames>,
+    limit: &LogLimit,
+) -> Option<PodRecord> {
+    let names = names.read().unwrap_or_else(PoisonError::into_inner);
+    pod::read_record(object.json(), keys, &names)
         .map_err(|error| unreadable(Kind::Pods, object, &error, limit))
         .ok()?
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-/// What is shown of a text that may have megabytes: no name that the API server keeps is longer.
+/// The longest name of an object that the API server keeps, and how much is shown of a text that may have megabytes.
 pub const LONGEST_NAME: usize = 253;
 
 /// The text as far as it has `bytes`, and `…` for what is left out. No more than that is ever made of it.

@@ -1,7 +1,7 @@
 //! Amounts of resources by name: exact sums while a pod is added up, rounded integers once it is compared.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::heap;
 use crate::units::{Bytes, Millicores, Quantity};
@@ -104,6 +104,21 @@ pub fn quantity(name: &str, amount: i64) -> String {
     }
 }
 
+/// The extended resources that nodes have: a pod with a node takes no others, whatever it asks for.
+#[derive(Debug, Clone, Default)]
+pub struct ResourceNames(BTreeSet<Box<str>>);
+
+impl ResourceNames {
+    /// Adds those of a node.
+    pub fn extend(&mut self, allocatable: &Amounts) {
+        for (name, _) in &allocatable.scalars {
+            if !self.0.contains(name) {
+                self.0.insert(name.clone());
+            }
+        }
+    }
+}
+
 /// What a pod asks for, a node has, or a node has given away, in the integers kube-scheduler compares.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Amounts {
@@ -170,6 +185,12 @@ impl Amounts {
                 Err(at) => self.scalars.insert(at, (name.clone(), together(0, *amount))),
             }
         }
+    }
+
+    /// Drops the extended resources that are not among these names.
+    pub fn retain(&mut self, names: &ResourceNames) {
+        self.scalars.retain(|(name, _)| names.0.contains(name));
+        self.scalars.shrink_to_fit();
     }
 
     /// Drops the names of which the amount is zero: a pod may list any number of them.

@@ -88,9 +88,6 @@ pub const BOOKKEEPING: usize = 1920;
 /// What a scheduler's name takes beside itself that only one pod carries.
 const SCHEDULER_BYTES: usize = 544;
 
-/// The most bytes of extended resources that are kept of a pod with a node. Each is copied for the sums of that node.
-pub(crate) const MAX_RESOURCES: usize = 1024;
-
 impl PodRecord {
     /// How many bytes are kept of it at most: by the cache, and by the queue or the backstop if these keep `workload` with the
     /// constraints and tolerations of the placement, and these texts.

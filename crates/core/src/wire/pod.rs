@@ -11,6 +11,7 @@ mod record;
 
 use std::borrow::Cow;
 
+use crate::excerpt::LONGEST_NAME;
 use crate::keys::Keys;
 use crate::model::constraints::{NodeConstraints, Requirement, Term, Toleration};
 use crate::model::decision_id::DecisionId;
@@ -54,9 +55,6 @@ pub struct Unresolved {
     /// It names a PriorityClass, whose value is not in the pod.
     pub priority_class: bool,
 }
-
-/// The longest name of an object.
-const LONGEST_NAME: usize = 253;
 
 /// Longer than the uid of any object.
 const LONGEST_UID: usize = 64;

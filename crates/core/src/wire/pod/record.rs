@@ -4,30 +4,37 @@ use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
+use crate::excerpt::LONGEST_NAME;
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{
-    DEFAULT_SCHEDULER, HeldPod, MAX_KEPT, MAX_RESOURCES, OtherDomainPod, Phase, Placement, PodRecord, StuckPod,
+    DEFAULT_SCHEDULER, HeldPod, MAX_KEPT, OtherDomainPod, Phase, Placement, PodRecord, StuckPod,
 };
 use crate::model::slo::Management;
 use crate::model::workload::Workload;
+use crate::resources::ResourceNames;
 use crate::wire::counted;
 use crate::wire::pod::fields::{Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, Status};
-use crate::wire::pod::{LONGEST_NAME, Pod, ResourceList, Text};
+use crate::wire::pod::{Pod, ResourceList, Text};
 
 /// The longest text that is kept of an annotation of ours.
 const LONGEST_WORD: usize = 64;
 
 /// What is kept of the pod that exists whose JSON this is: of one with more in its lists and maps than is ever read of one
-/// that is placed, what can be read [in part](Pod::in_part). `None` for one without uid or namespace, which no API server sends.
+/// that is placed, what can be read [in part](Pod::in_part). Of what one with a node asks for, the resources that nodes have by
+/// these names. `None` for one without uid or namespace, which no API server sends.
 ///
 /// # Errors
 /// It is no pod, or has more in its lists and maps than any API server takes.
-pub fn read_record(json: &str, keys: &Keys) -> Result<Option<PodRecord>, counted::Error> {
-    match Pod::from_json(json).and_then(|pod| pod.record(json, keys)) {
-        Err(counted::Error::TooMany(_)) => Pod::in_part(json)?.record(json, keys),
-        read => read,
+pub fn read_record(json: &str, keys: &Keys, names: &ResourceNames) -> Result<Option<PodRecord>, counted::Error> {
+    let mut record = match Pod::from_json(json).and_then(|pod| pod.record(json, keys)) {
+        Err(counted::Error::TooMany(_)) => Pod::in_part(json)?.record(json, keys)?,
+        read => read?,
+    };
+    if let Some(record) = record.as_mut().filter(|record| record.node.is_some()) {
+        record.request.retain(names);
     }
+    Ok(record)
 }
 
 impl<'a> Pod<'a> {
@@ -45,8 +52,6 @@ impl<'a> Pod<'a> {
         let is_held = self.is_held(keys);
         if is_held || record.node.is_none() {
             self.complete(&mut record, is_held, json, keys);
-        } else {
-            record.request.keep(MAX_RESOURCES);
         }
         Ok(Some(record))
     }
