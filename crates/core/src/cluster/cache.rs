@@ -320,11 +320,15 @@ impl Cache {
         self.revision += 1;
         let queues = self.queues.by_site(self.sites.len());
         let assumed: Vec<_> = self.assumed_nodes.iter().filter_map(|id| self.nodes.get(id)).collect();
+        let displaced: Vec<_> = (0..self.sites.len()).map(|at| self.displaced_at(at)).collect();
         let (mut gained, mut lost) = (vec![], vec![]);
-        for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
+        for (at, ((entry, queues), displaced)) in self.sites.iter_mut().zip(queues).zip(displaced).enumerate() {
             // At the edge, whoever waits for room waits for nothing else. Elsewhere nobody stands behind a queue who finds room.
             let is_cloud = entry.site.kind() == SiteKind::Cloud;
             if self.is_queue_of_pending && is_cloud && entry.site.queues != queues {
+                gained.push(at);
+            }
+            if entry.site.displaced != displaced {
                 gained.push(at);
             }
             entry.publish_nodes(&self.nodes);
@@ -333,6 +337,8 @@ impl Cache {
             for node in assumed.iter().filter(|node| node.site == Some(at)) {
                 entry.site.assumed.merge(&node.node.assumed);
             }
+            entry.site.assumed.merge(&displaced);
+            entry.site.displaced = displaced;
             if let Some((closed, is_opened)) = self.queues.closed_if_changed(at) {
                 if is_opened { &mut gained } else { &mut lost }.push(at);
                 entry.site.closed = Arc::new(closed);

@@ -94,8 +94,10 @@ pub struct Site {
     pub link: Option<Link>,
     /// Pods not yet running there.
     pub queues: Vec<QueueGroup>,
-    /// Those that are assumed on its nodes.
+    /// Those that are assumed there, on its nodes or [displaced](Self::displaced).
     pub assumed: AssumedPods,
+    /// Those of them that had room until others came to their nodes: each will have some elsewhere, where others are assumed.
+    pub displaced: AssumedPods,
     /// Mean processing time per class as observed there, where there were enough observations.
     pub observed: PerClass<Option<Micros>>,
     /// The same per controller, which knows better than its class.
@@ -117,6 +119,7 @@ impl Site {
             link: None,
             queues: vec![],
             assumed: AssumedPods::default(),
+            displaced: AssumedPods::default(),
             observed: PerClass::default(),
             observed_of: Arc::default(),
             free: Free::default(),

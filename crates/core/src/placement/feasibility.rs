@@ -194,7 +194,8 @@ pub(super) fn refuse_crowded(
     }
     // Those charged to nodes that this pod may not use are taken to stay there.
     let nodes: Vec<&Node> = site.nodes().filter(|node| may_run(workload, site, node)).collect();
-    let rivals = room.assumed_on(nodes.iter().copied());
+    let mut rivals = room.assumed_on(nodes.iter().copied());
+    rivals.merge(&site.displaced);
     if rivals.leave_a_place(&workload.request, nodes.iter().copied(), headroom) {
         return None;
     }

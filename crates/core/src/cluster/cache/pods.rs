@@ -7,6 +7,7 @@ use crate::cluster::cache::{Cache, Kind};
 use crate::model::node::NodeId;
 use crate::model::pod_record::{Decided, Phase, Placement, PodRecord};
 use crate::model::site::SiteDefinition;
+use crate::resources::Amounts;
 use crate::units::Moment;
 
 fn fingerprint(decided: Option<&Decided>) -> u64 {
@@ -50,7 +51,11 @@ impl Cache {
             namespace: self.shared(&record.namespace),
             controller: record.controller.as_deref().map(|uid| self.shared(uid)),
             created: record.created.map_or(0, jiff::Timestamp::as_second),
-            request: record.request.clone(),
+            // One behind a gate charges nothing, and is read anew when it is gone.
+            request: match record.gated {
+                true => Amounts::default(),
+                false => record.request.clone(),
+            },
             priority: record.priority,
             may_preempt: record.may_preempt,
             placeholder_grace: record.placeholder_grace,

@@ -18,7 +18,7 @@ use crate::cluster::cache::entry::{Before, PodEntry, SchedulerKey, SchedulingSta
 use crate::cluster::cache::node_entry::{BoundPods, NodeEntry};
 use crate::cluster::cache::request_sum::RequestSum;
 use crate::cluster::cache::schedulers::Schedulers;
-use crate::model::node::NodeId;
+use crate::model::node::{AssumedPods, NodeId};
 use crate::model::pod_record::Placement;
 use crate::placement::score::best_node;
 use crate::resources::Amounts;
@@ -127,6 +127,8 @@ pub(super) struct UnboundPods {
     due: BTreeSet<SchedulerKey>,
     /// Those that charge nothing.
     idle: BTreeSet<SchedulerKey>,
+    /// Those of them that charged a node until another took their room, and that kube-scheduler has not spoken of.
+    pub(super) displaced: BTreeSet<SchedulerKey>,
     /// Nodes that have more room than before, or changed.
     gained: BTreeSet<NodeId>,
     /// Nodes that have less.
@@ -146,6 +148,7 @@ impl UnboundPods {
     pub(super) fn forget(&mut self, key: &SchedulerKey, unbound: &Unbound) {
         self.due.remove(key);
         self.idle.remove(key);
+        self.displaced.remove(key);
         self.schedulers.remove_unreported(unbound.scheduler.as_ref(), key);
         if let Some(timer) = unbound.timer {
             self.timers.remove(&(timer, key.clone()));
@@ -372,6 +375,8 @@ impl Cache {
                 _ => (SchedulingState::ClosesSite, None),
             },
         };
+        let was_charged = pod.charged.is_some() || self.unbound_pods.displaced.contains(&key);
+        let is_displaced = state == SchedulingState::New && was_charged && !self.is_placeholder(pod);
         let holder = match state {
             SchedulingState::WaitsForRoom => self.holder(pod, unbound),
             _ => None,
@@ -387,6 +392,9 @@ impl Cache {
         unbound.state = state;
         unbound.timer = timer;
         let charges = unbound.charges();
+        if is_displaced {
+            self.unbound_pods.displaced.insert(key.clone());
+        }
         if is_unreported {
             let schedulers = &mut self.unbound_pods.schedulers;
             schedulers.add_unreported(unbound.scheduler.as_ref(), key.clone());
@@ -406,6 +414,30 @@ impl Cache {
         }
         self.count(&mut pod);
         self.pods.insert(uid, pod);
+    }
+
+    /// Pods of a site that are in the queue of a scheduler and fit no node there as we guess: each had room, and another came to it.
+    /// It is on its way all the same, to a node that is charged with someone else. Cost: a search for each at any site.
+    pub(super) fn displaced_at(&self, site: usize) -> AssumedPods {
+        let mut sum = AssumedPods::default();
+        let displaced = self
+            .unbound_pods
+            .displaced
+            .iter()
+            .filter_map(|key| self.unbound(&key.uid));
+        let schedulers = &self.unbound_pods.schedulers;
+        for (pod, unbound) in displaced {
+            if unbound.site == Some(site) && schedulers.is_expected(unbound.scheduler.as_ref()) {
+                sum.add(&pod.request, 1);
+            }
+        }
+        // They exist: nobody who is decided later comes before them.
+        sum.largest = Amounts::default();
+        sum
+    }
+
+    fn is_placeholder(&self, pod: &PodEntry) -> bool {
+        pod.placeholder(self.headroom_below).is_some()
     }
 
     fn unbound(&self, uid: &Arc<str>) -> Option<(&PodEntry, &Unbound)> {

@@ -193,6 +193,30 @@ fn an_assumed_pod_charges_the_node_that_the_scheduler_would_take() {
 }
 
 #[test]
+fn a_pod_whose_room_another_takes_is_on_its_way_all_the_same() {
+    let mut fixture = Fixture::new();
+    for (name, free) in [("a", 300), ("b", 300), ("c", 100), ("d", 200)] {
+        fixture.node(&edge_node(name, free));
+    }
+    // Each has a place, the large one on one of two nodes.
+    let (large, small) = (pod("large", 300), pod("small", 100));
+    for (pod, node) in [(&large, "a"), (&pod("other", 200), "b"), (&small, "c")] {
+        let id = fixture.cache.names[node];
+        fixture.pod_with(pod, Some(id));
+    }
+    assert_eq!(fixture.used(), [300, 200, 100, 0]);
+    // The small one comes to the large one's node, and by our guesses no node has room for that any more.
+    fixture.pod(&bound(small, "a"));
+    let snapshot = fixture.publish();
+    let site = &snapshot.sites[0];
+    assert_eq!((site.displaced.pods, site.displaced.amounts.cpu.0), (1, 300));
+    assert_eq!((site.assumed.pods, site.assumed.amounts.cpu.0), (2, 500));
+    // kube-scheduler has a word on it.
+    fixture.pod(&unschedulable(large, "no"));
+    assert_eq!(fixture.publish().sites[0].displaced, AssumedPods::default());
+}
+
+#[test]
 fn a_pod_that_leaves_before_it_has_a_node_is_in_nobodys_way() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 1000));

@@ -326,13 +326,18 @@ impl Fixture {
                 let unbound = pod.unbound.as_ref().filter(|unbound| unbound.nominated.is_none());
                 unbound.is_some() && node.is_some_and(|node| node.site == Some(at)) && pod.slo.is_some()
             };
-            let guessed: Vec<_> = cache
-                .pods
-                .values()
-                .map(Box::as_ref)
-                .filter(is_guessed)
-                .map(|pod| pod.request.cpu.0)
-                .collect();
+            let is_displaced = |pod: &&PodEntry| {
+                let unbound = pod.unbound.as_deref().filter(|unbound| unbound.site == Some(at));
+                unbound.is_some_and(|unbound| {
+                    assert_eq!((unbound.state, pod.charged), (SchedulingState::New, None));
+                    cache.unbound_pods.schedulers.is_expected(unbound.scheduler.as_ref())
+                })
+            };
+            let displaced = cache.unbound_pods.displaced.iter();
+            let displaced = displaced.map(|key| &*cache.pods[&key.uid]).filter(is_displaced);
+            let pods = cache.pods.values().map(Box::as_ref);
+            let guessed = pods.filter(is_guessed).chain(displaced);
+            let guessed: Vec<_> = guessed.map(|pod| pod.request.cpu.0).collect();
             let assumed = &site.assumed;
             assert_eq!(assumed.pods, guessed.len() as i64);
             assert_eq!(assumed.amounts.cpu.0, guessed.iter().sum::<i64>());
