@@ -329,6 +329,8 @@ fn respond<'a>(
 /// but for a dry run, after which there is no pod.
 fn kind_of_line(request: &Request<'_>, verdict: &Verdict<'_>) -> Option<&'static str> {
     match verdict.action {
+        // Who writes such pods does not hide the line of an answer that was too late.
+        Action::PassThrough if verdict.reason == Reason::Deadline => Some("too many comparisons"),
         Action::PassThrough => Some(verdict.reason.as_str()),
         Action::Place(_) | Action::Hold | Action::Deny => request.is_dry_run().then_some("dry run"),
     }
