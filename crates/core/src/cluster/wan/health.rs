@@ -15,8 +15,8 @@ pub const DWELL: Micros = Micros::from_secs(30);
 ///
 /// The link is as good as its best endpoint, for an endpoint is one more way to the same site. It is unreachable when
 /// every endpoint is silent; healthy while one that answers is within the thresholds; otherwise degraded. From degraded
-/// it returns when one is below 90 % of the RTT threshold and half of the loss threshold. Loss is judged from
-/// [`JUDGED_FROM`] outcomes on. A link that was unreachable is judged as one that is new.
+/// it returns when one is below 90 % of the RTT threshold and not above half of the loss threshold. Loss is judged from
+/// [`JUDGED_FROM`] outcomes on, and counts as above the threshold where it is beyond chance. A link that was unreachable is judged as one that is new.
 #[derive(Debug, Clone)]
 pub struct LinkHealth {
     paths: Vec<Path>,
@@ -112,16 +112,25 @@ struct Limits {
 
 impl Limits {
     fn hold(&self, path: &Path) -> bool {
-        let (Some(rtt), Some(loss)) = (path.window.rtt(), path.window.loss()) else {
+        let Some(rtt) = path.window.rtt() else {
             return false;
         };
         let (most, judged) = (self.thresholds, path.window.probes() >= JUDGED_FROM);
+        // In thousandths of a probe.
+        let lost = 1_000 * path.window.lost() as u64;
+        let bound = u64::from(most.loss.0) * path.window.probes() as u64;
         if self.recovering {
-            rtt.times(10) < most.rtt.times(9) && (!judged || loss.0.saturating_mul(2) < most.loss.0)
+            rtt.times(10) < most.rtt.times(9) && (!judged || 2 * lost <= bound)
         } else {
-            rtt < most.rtt && (!judged || loss < most.loss)
+            rtt < most.rtt && (!judged || !is_beyond_chance(lost, bound))
         }
     }
+}
+
+/// Whether more is lost than a link that loses `expected` on average loses by chance: more than two standard deviations of a
+/// Poisson distribution. Both in thousandths of a probe.
+fn is_beyond_chance(lost: u64, expected: u64) -> bool {
+    lost > expected && (lost - expected).pow(2) > 4 * 1_000 * expected
 }
 
 /// Whether an endpoint answers.

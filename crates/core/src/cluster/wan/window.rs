@@ -37,11 +37,16 @@ impl Window {
         self.outcomes.len()
     }
 
+    /// How many of them are lost.
+    #[must_use]
+    pub fn lost(&self) -> usize {
+        self.outcomes.iter().filter(|outcome| outcome.is_none()).count()
+    }
+
     /// Lost ones in a thousand, rounded down; `None` while empty.
     #[must_use]
     pub fn loss(&self) -> Option<Permille> {
-        let lost = self.outcomes.iter().filter(|outcome| outcome.is_none()).count();
-        let permille = (lost * 1_000).checked_div(self.outcomes.len())?;
+        let permille = (self.lost() * 1_000).checked_div(self.outcomes.len())?;
         u32::try_from(permille).ok().map(Permille)
     }
 
