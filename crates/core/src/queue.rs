@@ -4,22 +4,23 @@
 //! Every replica keeps the list and makes the same plan of the same snapshot: its claims keep the room for those who are
 //! ahead. One replica carries the plan out.
 
-use std::borrow::Cow;
+mod planning;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::model::claims::{Claim, Claims};
-use crate::model::node::{Node, NodeId};
+use crate::model::claims::Claims;
+use crate::model::node::NodeId;
 use crate::model::pod_record::HeldPod;
 use crate::model::slo::Class;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
-use crate::placement::decide::{cost, decide, nearest_room};
+use crate::placement::estimate::slack;
 use crate::placement::ledger::Ledger;
-use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Reason, Verdict};
 use crate::units::{Micros, Moment, Now};
+use planning::Planning;
 
 /// For how long a pod is held for want of room before it claims the node that comes closest to having it.
 const WAIT_BEFORE_CLAIM: Micros = Micros::from_secs(60);
@@ -185,6 +186,8 @@ struct Entry {
     pod: Arc<HeldPod>,
     first_seen: Moment,
     since: Moment,
+    /// For how long it may be held and still meet its deadline, as the last plan had it.
+    slack: Option<Micros>,
 }
 
 impl Waitlist {
@@ -203,7 +206,12 @@ impl Waitlist {
             let stated = age.map_or(first_seen, |age| now.moment.before(Micros(age)));
             same.map_or(stated, |since| since.min(stated))
         };
-        let entry = Entry { pod, first_seen, since };
+        let entry = Entry {
+            pod,
+            first_seen,
+            since,
+            slack: None,
+        };
         self.pods.insert(Arc::clone(&entry.pod.uid), entry);
         self.changed = true;
     }
@@ -334,11 +342,18 @@ impl Waitlist {
             decisions: 0,
             comparisons: 0,
         };
+        for entry in self.pods.values_mut() {
+            let workload = entry.pod.workload.as_ref();
+            entry.slack = workload.and_then(|workload| slack(workload, snapshot, config));
+        }
         let mut in_order = vec![];
         let mut unread = vec![];
         for entry in self.pods.values() {
             match &entry.pod.workload {
-                Some(workload) => in_order.push((entry.pod.queue_key_of(workload, config), entry, workload)),
+                Some(workload) => {
+                    let queue_key = entry.pod.queue_key_of(workload, config).late(entry.is_late(now.moment));
+                    in_order.push((queue_key, entry, workload));
+                }
                 None => unread.push(entry),
             }
         }
@@ -400,6 +415,7 @@ impl Waitlist {
 struct Age {
     waits_for_terminating: bool,
     waits_to_claim: bool,
+    is_late: bool,
     is_overdue: bool,
 }
 
@@ -415,11 +431,12 @@ impl Age {
         ]
     }
 
-    fn of(pod: &HeldPod, config: &Config, held: Micros) -> Self {
+    fn of(pod: &HeldPod, config: &Config, held: Micros, is_late: bool) -> Self {
         let [terminating, claim_wait, limit] = Self::ends(pod, config);
         Self {
             waits_for_terminating: held < terminating,
             waits_to_claim: held < claim_wait,
+            is_late,
             is_overdue: held >= limit,
         }
     }
@@ -431,169 +448,22 @@ impl Entry {
         !is_managed(&self.pod.namespace) && now.since(self.first_seen) >= NAMESPACE_DELAY
     }
 
+    /// Whether its deadline is missed, even if it starts at the edge now.
+    fn is_late(&self, now: Moment) -> bool {
+        self.slack.is_some_and(|slack| now.since(self.since) > slack)
+    }
+
     /// The next full second after its age changes what is to be done: where many are held, there is such a moment all the time.
     fn due(&self, config: &Config, is_managed: bool, now: Moment) -> Option<Moment> {
+        let late = self.slack.map(|slack| self.since.after(slack + Micros(1)));
         let moments = Age::ends(&self.pod, config).map(|age| self.since.after(age));
         let namespace_known = (!is_managed).then(|| self.first_seen.after(NAMESPACE_DELAY));
         let full_second = |at: Moment| {
             let rest = (-at.0).rem_euclid(1_000_000);
             at.after(Micros(rest.unsigned_abs()))
         };
-        let moments = moments.into_iter().chain(namespace_known).map(full_second);
+        let moments = moments.into_iter().chain(late).chain(namespace_known).map(full_second);
         moments.filter(|at| *at > now).min()
-    }
-}
-
-/// A plan in the making.
-struct Planning<'p> {
-    snapshot: &'p Snapshot,
-    ledger: &'p Ledger,
-    config: &'p Config,
-    now: Now,
-    /// How many comparisons are left.
-    budget: usize,
-    claims: Claims,
-    /// Nodes that are claimed by a pod which does not fit there yet.
-    claimed_nodes: BTreeSet<NodeId>,
-    /// Pods for which there is no room, nor a node to claim, each on behalf of all that are like it: there is only less for
-    /// those that come later. And why it waits.
-    unplaceable: HashMap<(Cow<'p, Workload<'static>>, Age), Reason>,
-    steps: Vec<Step>,
-    decisions: usize,
-    /// What all of it took so far.
-    comparisons: usize,
-}
-
-impl<'p> Planning<'p> {
-    /// A pod of which nobody here knows what it asks for: it is decided when its time is over, and keeps no room until then.
-    fn consider_unread(&mut self, entry: &Entry) {
-        self.comparisons = self.comparisons.saturating_add(PER_POD);
-        let is_overdue = self.now.moment.since(entry.since) >= entry.pod.longest(self.config);
-        if is_overdue && !entry.pod.has_other_gates && !self.ledger.releases(&entry.pod.uid) {
-            self.step(entry, PlanAction::Release);
-        }
-    }
-
-    /// Whether the plan could decide about this pod; else it has come to its end.
-    fn consider(&mut self, entry: &Entry, workload: &'p Workload<'static>, queue_key: QueueKey) -> bool {
-        let pod = &entry.pod;
-        self.comparisons = self.comparisons.saturating_add(PER_POD);
-        if self.snapshot.is_paused(workload, self.now.moment) {
-            self.step(entry, PlanAction::RemoveGate(Reason::LoopGuard));
-            return true;
-        }
-        if pod.has_other_gates {
-            self.update_reason(entry, Reason::HeldForeignGate);
-            return true;
-        }
-        // It is being released already.
-        if self.ledger.releases(&pod.uid) {
-            return true;
-        }
-        let held = self.now.moment.since(entry.since);
-        let kind = (self.kind_of(workload), Age::of(pod, self.config, held));
-        if let Some(reason) = self.unplaceable.get(&kind) {
-            self.update_reason(entry, *reason);
-            return true;
-        }
-        let cost = cost(workload, self.snapshot).saturating_add(self.snapshot.shapes());
-        // One can always be decided about.
-        match self.budget.checked_sub(cost) {
-            Some(rest) => self.budget = rest,
-            None if self.decisions == 0 => self.budget = 0,
-            None => return false,
-        }
-        self.decisions += 1;
-        self.comparisons = self.comparisons.saturating_add(cost);
-        let workload = Workload {
-            held: Some(held),
-            ..workload.clone()
-        };
-        let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key, &workload.namespace);
-        let room = room.with_headroom(&workload, self.config);
-        let verdict = decide(&workload, &room, self.config, self.now);
-        match verdict.action {
-            Action::Place(site) => {
-                let claim = verdict
-                    .node
-                    .map(|node| (node, claim(pod, &workload, queue_key, site.name(), true)));
-                claim.into_iter().for_each(|(node, claim)| self.claims.add(node, claim));
-                self.step(entry, PlanAction::Release);
-            }
-            // It wants no room that there is, and keeps nobody from any.
-            Action::Hold if verdict.reason == Reason::HeldSiteAway => {
-                self.unplaceable.insert(kind, verdict.reason);
-                self.update_reason(entry, verdict.reason);
-            }
-            Action::Hold => {
-                let kept = self.node_to_claim(&workload, &verdict, &room, held);
-                if let Some((node, site)) = kept {
-                    self.claimed_nodes.insert(node);
-                    self.claims.add(node, claim(pod, &workload, queue_key, site, false));
-                } else if verdict.reason == Reason::HeldNoCapacity {
-                    self.unplaceable.insert(kind, verdict.reason);
-                }
-                self.claims.leave_waiting(queue_key);
-                self.update_reason(entry, verdict.reason);
-            }
-            Action::PassThrough | Action::Deny => self.step(entry, PlanAction::RemoveGate(verdict.reason)),
-        }
-        true
-    }
-
-    /// What a decision reads of a pod: nothing of its controller, where nothing is known of that. The pods of many Jobs are alike.
-    fn kind_of(&self, workload: &'p Workload<'static>) -> Cow<'p, Workload<'static>> {
-        match &workload.controller {
-            Some(uid) if !self.snapshot.knows_controller(&workload.namespace, uid) => Cow::Owned(Workload {
-                controller: None,
-                ..workload.clone()
-            }),
-            _ => Cow::Borrowed(workload),
-        }
-    }
-
-    /// The node that a pod claims which does not fit yet, and its site: the one that it waits for while pods terminate there;
-    /// or, once it has waited for long, the one that comes closest.
-    fn node_to_claim<'s>(
-        &self,
-        workload: &Workload<'_>,
-        verdict: &Verdict<'s>,
-        room: &Room<'s, '_>,
-        held: Micros,
-    ) -> Option<(NodeId, &'s str)> {
-        if verdict.reason == Reason::HeldTerminating {
-            return Some((verdict.node?, verdict.sites.first()?.site.name()));
-        }
-        if held < WAIT_BEFORE_CLAIM {
-            return None;
-        }
-        let is_claimed = |node: &Node| self.claimed_nodes.contains(&node.id);
-        let (site, node) = nearest_room(workload, verdict, room, is_claimed)?;
-        Some((node, site.name()))
-    }
-
-    fn update_reason(&mut self, entry: &Entry, reason: Reason) {
-        if entry.pod.reason.as_deref() != Some(reason.as_str()) {
-            self.step(entry, PlanAction::UpdateReason(reason));
-        }
-    }
-
-    fn step(&mut self, entry: &Entry, action: PlanAction) {
-        self.steps.push(Step {
-            pod: Arc::clone(&entry.pod),
-            since: entry.since,
-            action,
-        });
-    }
-}
-
-fn claim(pod: &HeldPod, workload: &Workload<'_>, queue_key: QueueKey, site: &str, has_room: bool) -> Claim {
-    Claim {
-        uid: Arc::clone(&pod.uid),
-        queue_key,
-        site: site.into(),
-        amount: workload.request.clone(),
-        has_room,
     }
 }
 

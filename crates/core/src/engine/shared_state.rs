@@ -10,6 +10,7 @@ use crate::model::pod_record::HeldPod;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::Workload;
 use crate::placement::decide::{Candidates, candidates, decide_among};
+use crate::placement::estimate::slack;
 use crate::placement::ledger::{Ledger, Reservation};
 use crate::placement::room::Room;
 use crate::placement::verdict::{Reason, Verdict};
@@ -138,7 +139,8 @@ impl SharedState {
             ..workload
         };
         let (mut ledger, candidates) = self.decide(read, &workload, config);
-        let queue_key = held.queue_key_of(&workload, config);
+        let is_late = slack(&workload, candidates.snapshot, config).is_some_and(|slack| waited > slack);
+        let queue_key = held.queue_key_of(&workload, config).late(is_late);
         let room = Room::new(candidates.snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide_among(&workload, &candidates, &room, config, now);
         self.record(Step::Release {

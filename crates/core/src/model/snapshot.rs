@@ -92,6 +92,8 @@ pub struct Site {
     pub remembered: Arc<Vec<RememberedNode>>,
     /// The WAN towards it; `None` at the edge, and at a cloud site nothing is known of.
     pub link: Option<Link>,
+    /// Since when the WAN towards it has been degraded or unreachable, as long as that has been watched.
+    pub unhealthy_since: Option<Moment>,
     /// Pods not yet running there.
     pub queues: Vec<QueueGroup>,
     /// Those that are assumed there, on its nodes or [displaced](Self::displaced).
@@ -117,6 +119,7 @@ impl Site {
             nodes: Arc::default(),
             remembered: Arc::default(),
             link: None,
+            unhealthy_since: None,
             queues: vec![],
             assumed: AssumedPods::default(),
             displaced: AssumedPods::default(),

@@ -110,6 +110,7 @@ impl Workload<'_> {
         QueueKey {
             priority: Reverse(self.priority),
             slo_priority: Reverse(self.slo_priority(caps)),
+            is_late: false,
             created: created.map_or(jiff::Timestamp::MAX, |(at, _)| at),
             uid: created.map_or(UID_OF_NONE, |(_, uid)| uid_bytes(uid)),
         }
@@ -154,16 +155,24 @@ fn uid_bytes(uid: &str) -> [u8; UID] {
 pub struct QueueKey {
     priority: Reverse<i32>,
     slo_priority: Reverse<u8>,
+    /// Whether its deadline is missed wherever it waits for.
+    is_late: bool,
     /// To the second; the last moment for a pod that does not exist yet.
     created: jiff::Timestamp,
     uid: [u8; UID],
 }
 
 impl QueueKey {
+    /// The same, behind its equals that can still meet their deadlines, if it cannot.
+    pub fn late(self, is_late: bool) -> Self {
+        Self { is_late, ..self }
+    }
+
     /// Behind everybody.
     pub const LAST: QueueKey = QueueKey {
         priority: Reverse(i32::MIN),
         slo_priority: Reverse(0),
+        is_late: true,
         created: jiff::Timestamp::MAX,
         uid: UID_OF_NONE,
     };

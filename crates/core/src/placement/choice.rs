@@ -106,7 +106,7 @@ impl<'s> Case<'_, 's> {
         }
         // (d)
         match better {
-            Some(cloud) if urgent || self.misses_by_processing(edge) => {
+            Some(cloud) if (urgent || self.misses_by_processing(edge)) && !self.can_wait_for(edge, cloud) => {
                 return (Action::Place(cloud.site), Reason::CloudBestEffort);
             }
             _ => {}
@@ -115,11 +115,14 @@ impl<'s> Case<'_, 's> {
         if let Some(choice) = self.beyond_the_edge(edge, better) {
             return choice;
         }
-        match (self.may_hold(edge), better) {
-            (true, _) if !self.is_overdue() => (Action::Hold, Reason::HeldNoCapacity),
-            (true, Some(cloud)) => (Action::Place(cloud.site), Reason::ReleasedTimeout),
-            (true, None) => (Action::Place(edge.site), Reason::ReleasedTimeout),
-            (false, _) => self.to_edge(edge, self.edge_reason(edge)),
+        let may_hold = self.may_hold(edge);
+        if may_hold && self.may_be_back(edge) && !self.is_overdue() {
+            return (Action::Hold, Reason::HeldNoCapacity);
+        }
+        match better {
+            Some(cloud) if may_hold => (Action::Place(cloud.site), Reason::ReleasedTimeout),
+            None if may_hold && self.workload.held.is_some() => (Action::Place(edge.site), Reason::ReleasedTimeout),
+            _ => self.to_edge(edge, self.edge_reason(edge)),
         }
     }
 
@@ -161,6 +164,22 @@ impl<'s> Case<'_, 's> {
     /// Section 7 of docs/decision.md: whether the pod may be held for want of room.
     fn may_hold(&self, edge: &Assessment<'s>) -> bool {
         self.config.holding.on_no_capacity == OnNoCapacity::Hold && self.may_wait(edge)
+    }
+
+    /// Whether a cloud may be good enough in the time for which the pod may be held and still be in time. One towards which the WAN
+    /// has been bad for longer than that is not waited for: kube-scheduler gives the room at the edge as well.
+    fn may_be_back(&self, edge: &Assessment<'s>) -> bool {
+        let limit = self.config.holding.limits[self.slo().class];
+        let slack = self
+            .slo()
+            .deadline
+            .map(|deadline| Micros(deadline.0.saturating_sub(edge.estimate.processing.0)));
+        let longest = slack.map_or(limit, |slack| slack.min(limit));
+        let is_lost = |cloud: &Assessment<'s>| {
+            let since = cloud.site.unhealthy_since;
+            since.is_some_and(|since| self.now.moment.since(since) >= longest)
+        };
+        self.clouds().any(|cloud| !is_lost(cloud))
     }
 
     /// Whether the pod may wait at all. None does whose only candidate is the edge, that no node could hold, or for which
@@ -312,11 +331,20 @@ impl<'s> Case<'_, 's> {
 
     /// Whether processing at the edge alone takes longer than the pod has: waiting could not help.
     fn misses_by_processing(&self, edge: &Assessment<'s>) -> bool {
-        let bounds = [self.slo().deadline, self.slo().latency_target];
-        bounds
-            .into_iter()
-            .flatten()
-            .any(|bound| edge.estimate.processing > bound)
+        let processing = edge.estimate.processing;
+        let waited = self.workload.held.unwrap_or_default();
+        self.slo()
+            .deadline
+            .is_some_and(|deadline| waited + processing > deadline)
+            || self.slo().latency_target.is_some_and(|target| processing > target)
+    }
+
+    /// Whether the pod is worth more at the edge later than in this cloud now: it has a latency target alone, which holds for as long as
+    /// it runs, and comes closer to it at the edge.
+    fn can_wait_for(&self, edge: &Assessment<'s>, cloud: &Assessment<'s>) -> bool {
+        let slo = self.slo();
+        let is_nearer = edge.estimate.latency() < cloud.estimate.latency();
+        slo.deadline.is_none() && slo.latency_target.is_some() && is_nearer && self.may_hold(edge) && !self.is_overdue()
     }
 
     /// What keeps the pod from the sites that its own constraints leave, or that they leave none.

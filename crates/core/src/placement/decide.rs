@@ -378,7 +378,11 @@ fn assess<'s>(
         });
         refusals.extend(feasibility::refuse_closed(workload, site));
         refusals.extend(feasibility::refuse_link(site, config, now.moment));
-        refusals.extend(feasibility::refuse_time(slo, &estimate));
+        refusals.extend(feasibility::refuse_time(
+            slo,
+            workload.held.unwrap_or_default(),
+            &estimate,
+        ));
         Assessment {
             site,
             allowed: candidates.allowed,

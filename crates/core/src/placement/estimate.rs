@@ -3,7 +3,7 @@
 use crate::config::{Config, QueueModel};
 use crate::model::site::SiteKind;
 use crate::model::slo::{Class, Slo};
-use crate::model::snapshot::Site;
+use crate::model::snapshot::{Site, Snapshot};
 use crate::model::workload::Workload;
 use crate::placement::verdict::Estimate;
 use crate::units::{Micros, Permille};
@@ -29,6 +29,15 @@ pub(super) fn estimate(
         processing,
         wan: wan(slo, site),
     }
+}
+
+/// For how long the pod can be held at most and still meet its deadline at the edge, if it has one.
+pub(crate) fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<Micros> {
+    let slo = &workload.intent.as_ref()?.slo;
+    let deadline = slo.deadline?;
+    let edge = snapshot.sites.iter().find(|site| site.kind() == SiteKind::Edge)?;
+    let estimate = estimate(workload, slo, edge, true, edge.definition.speed, config);
+    Some(Micros(deadline.0.saturating_sub(estimate.processing.0)))
 }
 
 fn observed_of_controller(workload: &Workload<'_>, site: &Site) -> Option<Micros> {

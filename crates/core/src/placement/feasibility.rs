@@ -362,12 +362,17 @@ pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<R
 
 /// The deadline and the latency target, where the estimate misses them. A time that is not known misses nothing
 /// here: the link's refusal already says so.
-pub(super) fn refuse_time(slo: &Slo, estimate: &Estimate) -> impl Iterator<Item = Refusal> {
+pub(super) fn refuse_time(slo: &Slo, held: Micros, estimate: &Estimate) -> impl Iterator<Item = Refusal> {
     let missed = |code, bound: Option<Micros>, name: &str, time: Option<Micros>| {
         let (bound, time) = (bound?, time?);
         (time > bound).then(|| Refusal::new(code).with(name, time).with("boundMs", bound))
     };
-    let deadline = missed(RefusalCode::Deadline, slo.deadline, "etaMs", estimate.eta());
+    let deadline = missed(
+        RefusalCode::Deadline,
+        slo.deadline,
+        "etaMs",
+        estimate.eta().map(|eta| eta + held),
+    );
     let target = missed(
         RefusalCode::LatencyTarget,
         slo.latency_target,

@@ -5,9 +5,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::keys::Keys;
+use crate::model::claims::Claim;
 use crate::model::owner::Owner;
 use crate::model::priority_caps::PriorityCaps;
+use crate::placement::decide::decide;
 use crate::placement::ledger::Reservation;
+use crate::placement::room::Room;
 use crate::testkit::{self, NOW};
 use crate::wire::pod::Pod;
 
@@ -145,6 +148,38 @@ fn what_placeholders_keep_is_claimed_once() {
     };
     assert_eq!(arriving(1), "held_no_capacity");
     assert_eq!(arriving(0), "edge_no_slo_target");
+}
+
+/// The same with a deadline, and work of a second.
+fn with_deadline(pod: &Held, seconds: i64) -> Arc<HeldPod> {
+    let mut document = pod.document();
+    document["metadata"]["annotations"]["slo.example.io/deadlineMs"] = (1_000 * seconds).to_string().into();
+    document["metadata"]["annotations"]["slo.example.io/processingMs"] = "1000".into();
+    read(&document)
+}
+
+#[test]
+fn who_is_late_anyway_comes_after_equals_that_are_not() {
+    let late = with_deadline(&held("late", 400, 5, 10), 10);
+    let just = with_deadline(&held("just", 400, 5, 9), 10);
+    let without = read(&held("without", 400, 5, 8).document());
+    let important = with_deadline(&held("important", 100, 6, 60), 10);
+    let order = |pods: &[&Arc<HeldPod>], free: i64| {
+        let mut waitlist = Waitlist::default();
+        pods.iter().for_each(|pod| waitlist.apply(Arc::clone(pod), NOW));
+        let plan = plan_with(&mut waitlist, &fleet(&[1_000 - free]), &Ledger::default());
+        let released = plan.steps.iter().filter(|step| step.action == PlanAction::Release);
+        let names = released.map(|step| step.pod.name.to_string()).collect::<Vec<_>>();
+        (names, waitlist.due)
+    };
+    assert_eq!(
+        order(&[&late, &just, &without, &important], 900).0,
+        ["important", "just", "without"]
+    );
+    // A second later it is late as well, and the plan is made again then.
+    let (names, due) = order(&[&late, &just], 0);
+    assert_eq!(names, [""; 0]);
+    assert_eq!(due, Some(NOW.moment.after(Micros::from_secs(1))));
 }
 
 #[test]

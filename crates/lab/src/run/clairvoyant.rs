@@ -9,6 +9,7 @@ use edgeward_core::units::Micros;
 
 use super::{Event, Placer, Run};
 use crate::cluster::{Phase, PodNumber, Work, less};
+use crate::scenario::Slo;
 use crate::units::{Unit, is_met};
 
 /// How often it looks at the pods that it holds, if nothing happens.
@@ -187,11 +188,14 @@ impl Run<'_> {
         }
     }
 
-    /// By priority, SLO priority and age.
-    fn order(&self, number: PodNumber) -> (Reverse<i32>, Reverse<u8>, PodNumber) {
+    /// By priority, SLO priority, whether it is late at the edge anyway, and age.
+    fn order(&self, number: PodNumber) -> (Reverse<i32>, Reverse<u8>, bool, PodNumber) {
         let workload = &self.scenario.workloads[self.pods[number].workload];
         let slo = workload.slo.map_or(5, |slo| slo.priority);
-        (Reverse(workload.priority), Reverse(slo), number)
+        let deadline = workload.slo.and_then(|slo| slo.deadline);
+        let ends = self.now - self.asked_at(number) + self.service_at(number, 0);
+        let is_late = deadline.is_some_and(|deadline| ends > deadline);
+        (Reverse(workload.priority), Reverse(slo), is_late, number)
     }
 
     fn in_order(&mut self) -> Vec<PodNumber> {
@@ -253,6 +257,39 @@ impl Run<'_> {
                 .is_some_and(|slo| self.held_for(number) >= limits[slo.class])
     }
 
+    /// Whether a cloud that could hold the pod will have a healthy WAN while the pod may be held, and in time for it.
+    fn is_back_in_time(&self, number: PodNumber, slo: &Slo) -> bool {
+        let limit = self.scenario.config.holding.limits[slo.class];
+        let service = self.service_at(number, 0);
+        let spare = slo
+            .deadline
+            .map(|deadline| Micros(deadline.0.saturating_sub(service.0)));
+        let until = self.asked_at(number) + spare.map_or(limit, |spare| spare.min(limit));
+        let mut moments = (0..)
+            .map(|second| self.now + Micros::from_secs(second))
+            .take_while(|at| *at <= until);
+        moments.any(|at| {
+            self.could_hold(number)
+                .any(|site| site > 0 && self.is_healthy(site, at))
+        })
+    }
+
+    /// Whether the WAN towards a cloud is within the thresholds, by the truth: over as long as edgeward takes the mean of.
+    fn is_healthy(&self, site: usize, now: Micros) -> bool {
+        let Some(path) = &self.paths[site] else { return true };
+        let thresholds = self
+            .scenario
+            .config
+            .thresholds(&self.scenario.sites[site].definition.name);
+        let moments = (0..5).map(|probe| now - Micros::from_secs(2 * probe));
+        let round_trips: Vec<_> = moments.filter_map(|at| path.rtt(at)).collect();
+        let sum: u64 = round_trips.iter().map(|rtt| rtt.0).sum();
+        let is_up = path.rtt(now).is_some();
+        is_up
+            && sum < thresholds.rtt.0 * round_trips.len() as u64
+            && path.loss(now) * 1_000.0 < f64::from(thresholds.loss.0)
+    }
+
     /// edgeward's rules, by the truth.
     fn choose(&self, number: PodNumber, future: &mut Future) -> Choice {
         let Some(slo) = self.slo_of(number) else {
@@ -275,7 +312,9 @@ impl Run<'_> {
         };
         let waited = self.now - asked_at + BINDING;
         // What is free now is asked before anybody looks ahead.
-        let clouds = self.could_hold(number).filter(|site| *site > 0 && slo.offload);
+        let clouds = self
+            .could_hold(number)
+            .filter(|site| *site > 0 && slo.offload && self.is_healthy(*site, self.now));
         let clouds = clouds.filter(|site| {
             let mut nodes = allowed[site + 1].iter();
             nodes.any(|node| future.has_room(*node, request))
@@ -313,8 +352,13 @@ impl Run<'_> {
                     Some((eta, site, _)) if slo.priority >= 7 && eta < service => Choice::Place(site),
                     _ => Choice::Place(0),
                 },
+                // For as long as it lives a service is served better at the edge.
                 None => match nearest_cloud {
+                    Some((eta, _, _)) if slo.deadline.is_none() && slo.target.is_some() && service < eta => {
+                        Choice::Hold
+                    }
                     Some((_, site, _)) if slo.priority >= 7 || !meets(self.now) => Choice::Place(site),
+                    None if !self.is_back_in_time(number, &slo) => Choice::Place(0),
                     _ => Choice::Hold,
                 },
             },

@@ -149,7 +149,7 @@ impl Run<'_> {
     }
 
     /// When the work of the pod was asked for.
-    fn asked_at(&self, number: PodNumber) -> Micros {
+    pub(super) fn asked_at(&self, number: PodNumber) -> Micros {
         match self.pods[number].work {
             Work::Task(task) => self.load.tasks[task].at,
             Work::Replica {

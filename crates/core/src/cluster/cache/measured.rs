@@ -8,7 +8,7 @@ use crate::cluster::cache::{Cache, Kind};
 use crate::cluster::processing::Processing;
 use crate::cluster::telemetry::Telemetry;
 use crate::config::{Config, Input, QueueModel};
-use crate::model::link::Link;
+use crate::model::link::{Link, LinkState};
 use crate::model::pod_record::{Phase, PodRecord};
 use crate::model::site::SiteKind;
 use crate::model::slo::PerClass;
@@ -140,6 +140,10 @@ impl Cache {
             let has_gained = state(site.link) != state(link) || free.has_more_than(&site.free);
             let has_lost = site.free.has_more_than(&free);
             site.link = link;
+            site.unhealthy_since = match link.map(|link| link.state) {
+                None | Some(LinkState::Healthy) => None,
+                Some(LinkState::Degraded | LinkState::Unreachable) => site.unhealthy_since.or(Some(now)),
+            };
             site.observed = observed;
             site.observed_of = observed_of;
             site.free = free;

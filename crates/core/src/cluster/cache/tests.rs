@@ -700,6 +700,32 @@ fn a_measurement_is_a_delta_when_it_changes_or_was_stale() {
 }
 
 #[test]
+fn since_when_a_wan_is_not_healthy_is_known_until_it_is() {
+    use crate::model::link::LinkState::{Degraded, Healthy, Unreachable};
+    let mut fixture = Fixture::new();
+    let began = fixture.now;
+    let mut since = |state| {
+        let link = |state| Link {
+            state,
+            rtt: Some(Micros::from_millis(20)),
+            loss: None,
+            as_of: fixture.now,
+        };
+        fixture.cache.set_link("cloud", Option::map(state, link));
+        let since = fixture.publish().sites[1].unhealthy_since;
+        fixture.wait(1);
+        since.map(|since| since.since(began))
+    };
+    let second = |seconds| Some(Micros::from_secs(seconds));
+    assert_eq!([since(None), since(Some(Healthy))], [None, None]);
+    assert_eq!(
+        [since(Some(Degraded)), since(Some(Unreachable)), since(Some(Degraded))],
+        [second(2); 3]
+    );
+    assert_eq!([since(Some(Healthy)), since(Some(Unreachable))], [None, second(6)]);
+}
+
+#[test]
 fn a_mean_is_no_delta() {
     let mut fixture = Fixture::new();
     fixture.node(&edge_node("a", 4000));

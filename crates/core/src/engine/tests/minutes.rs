@@ -244,9 +244,9 @@ fn a_pod_that_waits_for_a_lost_cloud_goes_there_when_its_node_is_back() {
     cluster.engine.publish(cluster.now);
     cluster.sees(&node("cloud-0", "node.role/cloud", "8"));
     cluster.sees(&Change::WatchAlive(Kind::Pods));
-    cluster.engine.publish(cluster.now);
-    let published = cluster.pass(1, true).into_iter();
-    let steps: Vec<_> = published.flat_map(|(_, publication)| plan(publication)).collect();
+    let first = cluster.engine.publish(cluster.now);
+    let published = cluster.pass(1, true).into_iter().map(|(_, publication)| publication);
+    let steps: Vec<_> = [first].into_iter().chain(published).flat_map(plan).collect();
     let [step] = &*steps else { panic!("{steps:?}") };
     assert_eq!(step.action, PlanAction::Release);
     assert_eq!(

@@ -94,10 +94,13 @@ fn a_held_pod_goes_where_room_appears_and_somewhere_in_the_end() {
     assert_eq!(held(&fleet(4000), &web, 1, &config), "cloud: released_cloud");
     assert_eq!(held(&hopeless, &web, 29, &config), "held_no_capacity");
     assert_eq!(held(&hopeless, &web, 30, &config), "edge: released_timeout");
-    // A cloud that misses the deadline is better than a full edge, but only at the end.
+    // A cloud that misses the deadline is better than a full edge once waiting cannot help any more.
     let late = pod(json!({"deadlineMs": "310"}));
-    assert_eq!(held(&fleet(4000), &late, 29, &config), "held_no_capacity");
-    assert_eq!(held(&fleet(4000), &late, 30, &config), "cloud: released_timeout");
+    assert_eq!(held(&fleet(4000), &late, 0, &config), "held_no_capacity");
+    assert_eq!(held(&fleet(4000), &late, 1, &config), "cloud: released_cloud");
+    // Nor does time that it was held leave the cloud in time for one that the edge would have served in time.
+    let in_time = pod(json!({"deadlineMs": "5310"}));
+    assert_eq!(held(&fleet(4000), &in_time, 4, &config), "cloud: released_cloud");
     // Nobody is sent to a cloud, nor to the edge, by old data.
     let stale = with(fleet(0), "/ageSeconds", json!(61));
     assert_eq!(held(&stale, &web, 29, &config), "held_no_capacity");
@@ -123,6 +126,63 @@ fn a_held_pod_goes_where_room_appears_and_somewhere_in_the_end() {
         held(&hopeless, &pod(json!({"priority": "11"})), 1, &denying),
         "edge: released_edge"
     );
+}
+
+#[test]
+fn a_cloud_that_is_long_away_is_not_waited_for() {
+    let config = Config::default();
+    // Work of 5 s, with 25 s to spare or any time; a latency pod is held for 30 s.
+    let web = |slo: Value| {
+        let mut slo = slo;
+        slo["processingMs"] = "5000".into();
+        pod(slo)
+    };
+    let (urgent, patient) = (web(json!({"deadlineMs": "30000"})), web(json!({})));
+    let outcome = |pod: &Value, away: u64, held: Option<u64>, clouds: usize| {
+        let mut snapshot = testkit::snapshot(&without_wan(fleet(4000)));
+        let since = NOW.moment.before(Micros::from_secs(away));
+        snapshot.sites[1].unhealthy_since = Some(since);
+        for name in ["second", "third"].iter().take(clouds - 1) {
+            let mut other = snapshot.sites[1].clone();
+            Arc::make_mut(&mut other.definition).name = (*name).to_owned();
+            other.unhealthy_since = None;
+            snapshot.sites.push(other);
+        }
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let workload = Workload {
+            held: held.map(Micros::from_secs),
+            gates: held.map(|_| GATE.into()).into_iter().collect(),
+            ..pod.workload("shop".into(), &config.keys)
+        };
+        let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
+        (verdict.site().map(Site::name).map(str::to_owned), verdict.reason)
+    };
+    let edge = |reason| (Some("edge".to_owned()), reason);
+    let holds = (None, Reason::HeldNoCapacity);
+    assert_eq!(outcome(&urgent, 24, None, 1), holds);
+    assert_eq!(outcome(&urgent, 25, None, 1), edge(Reason::EdgeWanUnreachable));
+    assert_eq!(outcome(&urgent, 25, Some(1), 1), edge(Reason::ReleasedTimeout));
+    assert_eq!(outcome(&patient, 29, None, 1), holds);
+    assert_eq!(outcome(&patient, 30, None, 1), edge(Reason::EdgeWanUnreachable));
+    // Another one may be back.
+    assert_eq!(outcome(&urgent, 25, None, 2), holds);
+}
+
+#[test]
+fn a_latency_target_alone_waits_for_the_place_that_comes_closer() {
+    // By the model 270 ms at the edge and 320 ms in the cloud: both miss the target.
+    let config = Config::default();
+    let target = pod(json!({"latencyTargetMs": "200", "priority": "8"}));
+    assert_eq!(arriving(&fleet(4000), &target), "held_no_capacity");
+    assert_eq!(held(&fleet(4000), &target, 29, &config), "held_no_capacity");
+    assert_eq!(held(&fleet(4000), &target, 30, &config), "cloud: released_cloud");
+    // It is worse off with every second, or better off in the cloud.
+    let deadline = pod(json!({"latencyTargetMs": "200", "deadlineMs": "200", "priority": "8"}));
+    assert_eq!(arriving(&fleet(4000), &deadline), "cloud: cloud_best_effort");
+    let fast = with(fleet(4000), "/sites/1/speedFactor", json!(2));
+    let hurried = pod(json!({"latencyTargetMs": "150", "priority": "8"}));
+    assert_eq!(arriving(&fast, &hurried), "cloud: cloud_best_effort");
 }
 
 #[test]
@@ -155,8 +215,14 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
     let mut terminating = fleet(4000);
     terminating["nodes"][0]["terminating"] = json!({"cpu": "500m", "pods": 1});
     assert_eq!(arriving(&terminating, &web), "held_terminating");
-    assert_eq!(held(&terminating, &web, 4, &config), "held_terminating");
-    assert_eq!(held(&terminating, &web, 5, &config), "cloud: released_cloud");
+    let patient = pod(json!({"deadlineMs": "10000"}));
+    assert_eq!(held(&terminating, &patient, 4, &config), "held_terminating");
+    assert_eq!(held(&terminating, &patient, 5, &config), "cloud: released_cloud");
+    assert_eq!(
+        held(&terminating, &web, 4, &config),
+        "cloud: released_cloud",
+        "it is late"
+    );
     assert_eq!(
         held(&without_wan(terminating.clone()), &web, 5, &config),
         "held_no_capacity"

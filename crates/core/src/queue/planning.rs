@@ -1,0 +1,174 @@
+//! A plan in the making: held pods are decided one after the other, each on the room that the earlier ones left.
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::{Age, Entry, PER_POD, PlanAction, Step, WAIT_BEFORE_CLAIM};
+use crate::config::Config;
+use crate::model::claims::{Claim, Claims};
+use crate::model::node::{Node, NodeId};
+use crate::model::pod_record::HeldPod;
+use crate::model::snapshot::Snapshot;
+use crate::model::workload::{QueueKey, Workload};
+use crate::placement::decide::{cost, decide, nearest_room};
+use crate::placement::ledger::Ledger;
+use crate::placement::room::Room;
+use crate::placement::verdict::{Action, Reason, Verdict};
+use crate::units::{Micros, Now};
+
+/// A plan in the making.
+pub(super) struct Planning<'p> {
+    pub(super) snapshot: &'p Snapshot,
+    pub(super) ledger: &'p Ledger,
+    pub(super) config: &'p Config,
+    pub(super) now: Now,
+    /// How many comparisons are left.
+    pub(super) budget: usize,
+    pub(super) claims: Claims,
+    /// Nodes that are claimed by a pod which does not fit there yet.
+    pub(super) claimed_nodes: BTreeSet<NodeId>,
+    /// Pods for which there is no room, nor a node to claim, each on behalf of all that are like it: there is only less for
+    /// those that come later. And why it waits.
+    pub(super) unplaceable: HashMap<(Cow<'p, Workload<'static>>, Age), Reason>,
+    pub(super) steps: Vec<Step>,
+    pub(super) decisions: usize,
+    /// What all of it took so far.
+    pub(super) comparisons: usize,
+}
+
+impl<'p> Planning<'p> {
+    /// A pod of which nobody here knows what it asks for: it is decided when its time is over, and keeps no room until then.
+    pub(super) fn consider_unread(&mut self, entry: &Entry) {
+        self.comparisons = self.comparisons.saturating_add(PER_POD);
+        let is_overdue = self.now.moment.since(entry.since) >= entry.pod.longest(self.config);
+        if is_overdue && !entry.pod.has_other_gates && !self.ledger.releases(&entry.pod.uid) {
+            self.step(entry, PlanAction::Release);
+        }
+    }
+
+    /// Whether the plan could decide about this pod; else it has come to its end.
+    pub(super) fn consider(&mut self, entry: &Entry, workload: &'p Workload<'static>, queue_key: QueueKey) -> bool {
+        let pod = &entry.pod;
+        self.comparisons = self.comparisons.saturating_add(PER_POD);
+        if self.snapshot.is_paused(workload, self.now.moment) {
+            self.step(entry, PlanAction::RemoveGate(Reason::LoopGuard));
+            return true;
+        }
+        if pod.has_other_gates {
+            self.update_reason(entry, Reason::HeldForeignGate);
+            return true;
+        }
+        // It is being released already.
+        if self.ledger.releases(&pod.uid) {
+            return true;
+        }
+        let held = self.now.moment.since(entry.since);
+        let kind = (
+            self.kind_of(workload),
+            Age::of(pod, self.config, held, entry.is_late(self.now.moment)),
+        );
+        if let Some(reason) = self.unplaceable.get(&kind) {
+            self.update_reason(entry, *reason);
+            return true;
+        }
+        let cost = cost(workload, self.snapshot).saturating_add(self.snapshot.shapes());
+        // One can always be decided about.
+        match self.budget.checked_sub(cost) {
+            Some(rest) => self.budget = rest,
+            None if self.decisions == 0 => self.budget = 0,
+            None => return false,
+        }
+        self.decisions += 1;
+        self.comparisons = self.comparisons.saturating_add(cost);
+        let workload = Workload {
+            held: Some(held),
+            ..workload.clone()
+        };
+        let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key, &workload.namespace);
+        let room = room.with_headroom(&workload, self.config);
+        let verdict = decide(&workload, &room, self.config, self.now);
+        match verdict.action {
+            Action::Place(site) => {
+                let claim = verdict
+                    .node
+                    .map(|node| (node, claim(pod, &workload, queue_key, site.name(), true)));
+                claim.into_iter().for_each(|(node, claim)| self.claims.add(node, claim));
+                self.step(entry, PlanAction::Release);
+            }
+            // It wants no room that there is, and keeps nobody from any.
+            Action::Hold if verdict.reason == Reason::HeldSiteAway => {
+                self.unplaceable.insert(kind, verdict.reason);
+                self.update_reason(entry, verdict.reason);
+            }
+            Action::Hold => {
+                let kept = self.node_to_claim(&workload, &verdict, &room, held);
+                if let Some((node, site)) = kept {
+                    self.claimed_nodes.insert(node);
+                    self.claims.add(node, claim(pod, &workload, queue_key, site, false));
+                } else if verdict.reason == Reason::HeldNoCapacity {
+                    self.unplaceable.insert(kind, verdict.reason);
+                }
+                self.claims.leave_waiting(queue_key);
+                self.update_reason(entry, verdict.reason);
+            }
+            Action::PassThrough | Action::Deny => self.step(entry, PlanAction::RemoveGate(verdict.reason)),
+        }
+        true
+    }
+
+    /// What a decision reads of a pod: nothing of its controller, where nothing is known of that. The pods of many Jobs are alike.
+    fn kind_of(&self, workload: &'p Workload<'static>) -> Cow<'p, Workload<'static>> {
+        match &workload.controller {
+            Some(uid) if !self.snapshot.knows_controller(&workload.namespace, uid) => Cow::Owned(Workload {
+                controller: None,
+                ..workload.clone()
+            }),
+            _ => Cow::Borrowed(workload),
+        }
+    }
+
+    /// The node that a pod claims which does not fit yet, and its site: the one that it waits for while pods terminate there;
+    /// or, once it has waited for long, the one that comes closest.
+    fn node_to_claim<'s>(
+        &self,
+        workload: &Workload<'_>,
+        verdict: &Verdict<'s>,
+        room: &Room<'s, '_>,
+        held: Micros,
+    ) -> Option<(NodeId, &'s str)> {
+        if verdict.reason == Reason::HeldTerminating {
+            return Some((verdict.node?, verdict.sites.first()?.site.name()));
+        }
+        if held < WAIT_BEFORE_CLAIM {
+            return None;
+        }
+        let is_claimed = |node: &Node| self.claimed_nodes.contains(&node.id);
+        let (site, node) = nearest_room(workload, verdict, room, is_claimed)?;
+        Some((node, site.name()))
+    }
+
+    fn update_reason(&mut self, entry: &Entry, reason: Reason) {
+        if entry.pod.reason.as_deref() != Some(reason.as_str()) {
+            self.step(entry, PlanAction::UpdateReason(reason));
+        }
+    }
+
+    pub(super) fn step(&mut self, entry: &Entry, action: PlanAction) {
+        self.steps.push(Step {
+            pod: Arc::clone(&entry.pod),
+            since: entry.since,
+            action,
+        });
+    }
+}
+
+fn claim(pod: &HeldPod, workload: &Workload<'_>, queue_key: QueueKey, site: &str, has_room: bool) -> Claim {
+    Claim {
+        uid: Arc::clone(&pod.uid),
+        queue_key,
+        site: site.into(),
+        amount: workload.request.clone(),
+        has_room,
+    }
+}

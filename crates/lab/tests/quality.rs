@@ -1,0 +1,64 @@
+//! What the decisions are worth, on the scenarios that come along: no worse than `docs/decision-quality.md` says.
+
+// A test says what it expects by failing; clippy's own exception covers test functions, not their helpers.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use edgeward_lab::experiment::{Plan, carry_out};
+use edgeward_lab::policy::Policy;
+use edgeward_lab::scenario::{Scenario, read};
+
+fn scenario(name: &str) -> Scenario {
+    // Not when it was compiled: several checkouts may share that.
+    let folder = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../../examples/scenarios");
+    let text = fs::read_to_string(folder.join(name)).unwrap();
+    let document = serde_saphyr::from_str(&text).unwrap();
+    read(&document, &|name| Err(format!("{name}: there are no files"))).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+/// How much of what was asked each policy attains, in percent, over two seeds.
+fn attained(name: &str, policies: &[Policy]) -> BTreeMap<Policy, f64> {
+    let plan = Plan {
+        policies: policies.to_vec(),
+        seeds: vec![1, 2],
+        threads: 2,
+    };
+    let results = carry_out(&scenario(name), &plan, &AtomicBool::new(false), |_, _| {}).unwrap();
+    let attained = results.runs.iter().map(|(policy, runs)| {
+        let runs = runs.values().map(|run| run.attained());
+        let (met, asked) = runs.fold((0, 0), |(met, asked), run| (met + run.met, asked + run.asked));
+        (*policy, 100.0 * met as f64 / asked as f64)
+    });
+    attained.collect()
+}
+
+/// Rollouts: pods of a service wait for the edge, which serves them better.
+#[test]
+fn rolling_updates_leave_services_at_the_edge() {
+    let found = attained("rolling-updates.yaml", &[Policy::EdgeOnly, Policy::Edgeward]);
+    assert!(found[&Policy::Edgeward] >= 98.0, "{found:?}");
+    assert!(found[&Policy::Edgeward] >= found[&Policy::EdgeOnly] - 1.0, "{found:?}");
+}
+
+/// A cloud that loses one probe in 500 by chance is used, and after an outage nobody is late for those who are late already.
+#[test]
+fn a_cloud_that_fills_up_and_fails_costs_little() {
+    let found = attained("full-cloud.yaml", &[Policy::Edgeward, Policy::Clairvoyant]);
+    assert!(found[&Policy::Edgeward] >= 97.5, "{found:?}");
+    assert!(
+        found[&Policy::Edgeward] >= found[&Policy::Clairvoyant] - 2.0,
+        "{found:?}"
+    );
+}
+
+/// With a WAN that stays bad, kube-scheduler gives the room of the edge as if there were no cloud.
+#[test]
+fn an_overloaded_edge_with_a_poor_wan_is_no_worse_than_without_us() {
+    let found = attained("overloaded-edge-poor-wan.yaml", &[Policy::EdgeOnly, Policy::Edgeward]);
+    assert!(found[&Policy::Edgeward] >= 82.0, "{found:?}");
+    assert!(found[&Policy::Edgeward] >= found[&Policy::EdgeOnly] - 3.0, "{found:?}");
+}
