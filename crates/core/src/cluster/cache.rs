@@ -337,7 +337,10 @@ impl Cache {
             for node in assumed.iter().filter(|node| node.site == Some(at)) {
                 entry.site.assumed.merge(&node.node.assumed);
             }
-            entry.site.assumed.merge(&displaced);
+            // Where nobody is assumed, there is no place that one of them could have.
+            if entry.site.assumed.pods > 0 {
+                entry.site.assumed.merge(&displaced);
+            }
             entry.site.displaced = displaced;
             if let Some((closed, is_opened)) = self.queues.closed_if_changed(at) {
                 if is_opened { &mut gained } else { &mut lost }.push(at);

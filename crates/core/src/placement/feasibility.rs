@@ -195,7 +195,9 @@ pub(super) fn refuse_crowded(
     // Those charged to nodes that this pod may not use are taken to stay there.
     let nodes: Vec<&Node> = site.nodes().filter(|node| may_run(workload, site, node)).collect();
     let mut rivals = room.assumed_on(nodes.iter().copied());
-    rivals.merge(&site.displaced);
+    if rivals.pods > 0 {
+        rivals.merge(&site.displaced);
+    }
     if rivals.leave_a_place(&workload.request, nodes.iter().copied(), headroom) {
         return None;
     }
@@ -360,24 +362,26 @@ pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<R
     }
 }
 
-/// The deadline and the latency target, where the estimate misses them. A time that is not known misses nothing
+/// The deadline and the latency target, where the estimate misses them, of a pod that was held for so long. A time that is not known misses nothing
 /// here: the link's refusal already says so.
 pub(super) fn refuse_time(slo: &Slo, held: Micros, estimate: &Estimate) -> impl Iterator<Item = Refusal> {
-    let missed = |code, bound: Option<Micros>, name: &str, time: Option<Micros>| {
+    let missed = |code, bound: Option<Micros>, name: &str, held: Micros, time: Option<Micros>| {
         let (bound, time) = (bound?, time?);
-        (time > bound).then(|| Refusal::new(code).with(name, time).with("boundMs", bound))
+        let refusal = || Refusal::new(code).with(name, time).with("boundMs", bound);
+        (held + time > bound).then(refusal)
     };
-    let deadline = missed(
-        RefusalCode::Deadline,
-        slo.deadline,
-        "etaMs",
-        estimate.eta().map(|eta| eta + held),
-    );
+    let (eta, latency) = (estimate.eta(), estimate.latency());
+    let deadline = missed(RefusalCode::Deadline, slo.deadline, "etaMs", held, eta);
+    let deadline = deadline.map(|refusal| match held {
+        Micros(0) => refusal,
+        held => refusal.with("heldMs", held),
+    });
     let target = missed(
         RefusalCode::LatencyTarget,
         slo.latency_target,
         "latencyMs",
-        estimate.latency(),
+        Micros(0),
+        latency,
     );
     deadline.into_iter().chain(target)
 }

@@ -127,8 +127,9 @@ pub(super) struct UnboundPods {
     due: BTreeSet<SchedulerKey>,
     /// Those that charge nothing.
     idle: BTreeSet<SchedulerKey>,
-    /// Those of them that charged a node until another took their room, and that kube-scheduler has not spoken of.
-    pub(super) displaced: BTreeSet<SchedulerKey>,
+    /// Those of them that charged a node until another took their room, and that kube-scheduler has not spoken of; and until when
+    /// they count.
+    pub(super) displaced: BTreeMap<SchedulerKey, Moment>,
     /// Nodes that have more room than before, or changed.
     gained: BTreeSet<NodeId>,
     /// Nodes that have less.
@@ -375,8 +376,13 @@ impl Cache {
                 _ => (SchedulingState::ClosesSite, None),
             },
         };
-        let was_charged = pod.charged.is_some() || self.unbound_pods.displaced.contains(&key);
-        let is_displaced = state == SchedulingState::New && was_charged && !self.is_placeholder(pod);
+        let displaced_until = match pod.charged {
+            Some(_) => Some(now.after(RETRY_WINDOW)),
+            None => self.unbound_pods.displaced.get(&key).copied(),
+        };
+        let is_displaced = state == SchedulingState::New && !self.is_placeholder(pod);
+        let displaced_until = displaced_until.filter(|until| is_displaced && now < *until);
+        let timer = timer.or(displaced_until);
         let holder = match state {
             SchedulingState::WaitsForRoom => self.holder(pod, unbound),
             _ => None,
@@ -392,8 +398,8 @@ impl Cache {
         unbound.state = state;
         unbound.timer = timer;
         let charges = unbound.charges();
-        if is_displaced {
-            self.unbound_pods.displaced.insert(key.clone());
+        if let Some(until) = displaced_until {
+            self.unbound_pods.displaced.insert(key.clone(), until);
         }
         if is_unreported {
             let schedulers = &mut self.unbound_pods.schedulers;
@@ -417,14 +423,12 @@ impl Cache {
     }
 
     /// Pods of a site that are in the queue of a scheduler and fit no node there as we guess: each had room, and another came to it.
-    /// It is on its way all the same, to a node that is charged with someone else. Cost: a search for each at any site.
+    /// It is on its way all the same, to a node that is charged with someone else. Not for longer than kube-scheduler takes to
+    /// try a pod again: one of which it says nothing is not coming. Cost: a search for each at any site.
     pub(super) fn displaced_at(&self, site: usize) -> AssumedPods {
         let mut sum = AssumedPods::default();
-        let displaced = self
-            .unbound_pods
-            .displaced
-            .iter()
-            .filter_map(|key| self.unbound(&key.uid));
+        let displaced = self.unbound_pods.displaced.keys();
+        let displaced = displaced.filter_map(|key| self.unbound(&key.uid));
         let schedulers = &self.unbound_pods.schedulers;
         for (pod, unbound) in displaced {
             if unbound.site == Some(site) && schedulers.is_expected(unbound.scheduler.as_ref()) {

@@ -211,6 +211,13 @@ fn a_pod_whose_room_another_takes_is_on_its_way_all_the_same() {
     let site = &snapshot.sites[0];
     assert_eq!((site.displaced.pods, site.displaced.amounts.cpu.0), (1, 300));
     assert_eq!((site.assumed.pods, site.assumed.amounts.cpu.0), (2, 500));
+    // It is not coming, if nobody says so for long.
+    let mut silent = snapshot.sites[0].displaced.pods;
+    for _ in 0..16 {
+        fixture.wait(1);
+        silent = fixture.publish().sites[0].displaced.pods;
+    }
+    assert_eq!(silent, 0);
     // kube-scheduler has a word on it.
     fixture.pod(&unschedulable(large, "no"));
     assert_eq!(fixture.publish().sites[0].displaced, AssumedPods::default());

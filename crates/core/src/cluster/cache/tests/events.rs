@@ -333,11 +333,13 @@ impl Fixture {
                     cache.unbound_pods.schedulers.is_expected(unbound.scheduler.as_ref())
                 })
             };
-            let displaced = cache.unbound_pods.displaced.iter();
+            let displaced = cache.unbound_pods.displaced.keys();
             let displaced = displaced.map(|key| &*cache.pods[&key.uid]).filter(is_displaced);
             let pods = cache.pods.values().map(Box::as_ref);
-            let guessed = pods.filter(is_guessed).chain(displaced);
-            let guessed: Vec<_> = guessed.map(|pod| pod.request.cpu.0).collect();
+            let mut guessed: Vec<_> = pods.filter(is_guessed).map(|pod| pod.request.cpu.0).collect();
+            if !guessed.is_empty() {
+                guessed.extend(displaced.map(|pod| pod.request.cpu.0));
+            }
             let assumed = &site.assumed;
             assert_eq!(assumed.pods, guessed.len() as i64);
             assert_eq!(assumed.amounts.cpu.0, guessed.iter().sum::<i64>());
