@@ -144,14 +144,6 @@ impl Why {
 
         let ledger = Ledger::default();
         let mut waitlist = Waitlist::default();
-        let queue_key = record.held.as_ref().and_then(|held| held.queue_key(&config));
-        let ahead = held.iter().filter(|other| {
-            other
-                .queue_key(&config)
-                .zip(queue_key)
-                .is_some_and(|(other, own)| other < own)
-        });
-        let ahead = queue_key.map(|_| ahead.count());
         let all = held.len();
         held.into_iter().for_each(|pod| waitlist.apply(pod, now));
         waitlist.plan(
@@ -162,12 +154,15 @@ impl Why {
             now,
         );
         snapshot.claims = waitlist.claims();
+        let place = record.held.as_ref().and_then(|held| waitlist.place(&held.uid, &config));
+        let ahead = place.map(|(_, ahead)| ahead);
 
         let state = SchedulingState::read(&json, &config.keys, site, now.wall)?;
         let workload = as_it_arrived(&pod, namespace, &state, &snapshot, &config);
-        let queue_key = match &record.held {
-            Some(held) => held.queue_key_of(&workload, &config),
-            None => workload.queue_key(&config.priority_caps, None),
+        let queue_key = match (place, &record.held) {
+            (Some((queue_key, _)), _) => queue_key,
+            (None, Some(held)) => held.queue_key_of(&workload, &config),
+            (None, None) => workload.queue_key(&config.priority_caps, None),
         };
         let room = Room::new(&snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide(&workload, &room, &config, now);

@@ -202,7 +202,7 @@ pub(crate) fn until_the_wan_is_back(fixture: &Fixture<'_>) -> Result<()> {
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
     nodes.wan.close();
-    let limits = json!({"latency": "2s", "throughput": "1h", "batch": "1h"});
+    let limits = json!({"latency": "30s", "throughput": "1h", "batch": "1h"});
     let config = nodes.holding(&limits);
     let (edgeward, recording) = fixture.recorded_edgeward(&config)?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;

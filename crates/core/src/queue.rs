@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::model::claims::Claims;
 use crate::model::node::NodeId;
 use crate::model::pod_record::HeldPod;
+use crate::model::site::SiteKind;
 use crate::model::slo::Class;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
@@ -186,8 +187,10 @@ struct Entry {
     pod: Arc<HeldPod>,
     first_seen: Moment,
     since: Moment,
-    /// For how long it may be held and still meet its deadline, as the last plan had it.
-    slack: Option<Micros>,
+    /// For how long it may be held and still meet its deadline in microseconds, and whether it was for longer, when the last plan
+    /// began: a plan in several parts keeps its order.
+    slack: Option<i64>,
+    is_late: bool,
 }
 
 impl Waitlist {
@@ -195,6 +198,7 @@ impl Waitlist {
     /// gone. Otherwise it never begins later than it did: whoever may write annotations cannot stretch it.
     pub fn apply(&mut self, pod: Arc<HeldPod>, now: Now) {
         let old = self.pods.remove(&pod.uid);
+        let (slack, is_late) = old.as_ref().map_or((None, false), |old| (old.slack, old.is_late));
         let first_seen = old.as_ref().map_or(now.moment, |old| old.first_seen);
         let stated = pod.stated.filter(|at| *at <= now.wall);
         let age = stated.and_then(|at| u64::try_from(now.wall.duration_since(at).as_micros()).ok());
@@ -210,7 +214,8 @@ impl Waitlist {
             pod,
             first_seen,
             since,
-            slack: None,
+            slack,
+            is_late,
         };
         self.pods.insert(Arc::clone(&entry.pod.uid), entry);
         self.changed = true;
@@ -276,6 +281,14 @@ impl Waitlist {
         at.map(|at| at.max(self.paused_until))
     }
 
+    /// The place of this pod in the order of the plan made last, and how many are before it; `None` for one that has none.
+    pub fn place(&self, uid: &str, config: &Config) -> Option<(QueueKey, usize)> {
+        let key = |entry: &Entry| Some(entry.pod.queue_key(config)?.late(entry.is_late));
+        let own = key(self.pods.get(uid)?)?;
+        let keys = self.pods.values().filter_map(key);
+        Some((own, keys.filter(|other| *other < own).count()))
+    }
+
     /// The claims of the plan made last.
     pub fn claims(&self) -> Arc<Claims> {
         Arc::clone(&self.claims)
@@ -302,7 +315,7 @@ impl Waitlist {
     /// Decides about every held pod whose only gate is ours, in the order of the queue, each on the room that the earlier ones
     /// left; what the placed ones will take is claimed. Goes on where the plan before ran out of comparisons, if it did.
     /// Cost: a decision for each pod, but only one for those that differ in nothing but their age and find no room, for each of
-    /// three ages: as long as terminating pods are waited for, before and after `WAIT_BEFORE_CLAIM`. And `MAX_COMPARISONS`, at most.
+    /// their ages: as long as terminating pods are waited for, before and after `WAIT_BEFORE_CLAIM`, late or not. And `MAX_COMPARISONS`, at most.
     pub fn plan(
         &mut self,
         snapshot: &Snapshot,
@@ -342,16 +355,20 @@ impl Waitlist {
             decisions: 0,
             comparisons: 0,
         };
-        for entry in self.pods.values_mut() {
-            let workload = entry.pod.workload.as_ref();
-            entry.slack = workload.and_then(|workload| slack(workload, snapshot, config));
+        if from.is_none() {
+            for entry in self.pods.values_mut() {
+                let workload = entry.pod.workload.as_ref();
+                let held = now.moment.since(entry.since);
+                entry.slack = workload.and_then(|workload| slack(workload, snapshot, config));
+                entry.is_late = entry.slack.is_some_and(|slack| held.signed() > slack);
+            }
         }
         let mut in_order = vec![];
         let mut unread = vec![];
         for entry in self.pods.values() {
             match &entry.pod.workload {
                 Some(workload) => {
-                    let queue_key = entry.pod.queue_key_of(workload, config).late(entry.is_late(now.moment));
+                    let queue_key = entry.pod.queue_key_of(workload, config).late(entry.is_late);
                     in_order.push((queue_key, entry, workload));
                 }
                 None => unread.push(entry),
@@ -394,7 +411,13 @@ impl Waitlist {
         } = planning;
         let takes = comparisons.saturating_mul(COMPARISON_NANOSECONDS * PLAN_SHARE) / 1_000;
         self.paused_until = now.moment.after(Micros(takes as u64));
-        let due = |entry: &Entry| entry.due(config, is_managed(&entry.pod.namespace), now.moment);
+        let clouds = snapshot.sites.iter().filter(|site| site.kind() == SiteKind::Cloud);
+        let unhealthy: Option<Vec<_>> = clouds.map(|site| site.unhealthy_since).collect();
+        let unhealthy_since = unhealthy.and_then(|since| since.into_iter().max());
+        let due = |entry: &Entry| {
+            let moments = entry.moments(config, is_managed(&entry.pod.namespace), unhealthy_since);
+            moments.filter(|at| *at > now.moment).min()
+        };
         self.due = self.pods.values().filter_map(due).min();
         self.claims = Arc::new(claims);
         self.stale = snapshot.is_stale(config.telemetry_ttl, now.moment);
@@ -448,22 +471,27 @@ impl Entry {
         !is_managed(&self.pod.namespace) && now.since(self.first_seen) >= NAMESPACE_DELAY
     }
 
-    /// Whether its deadline is missed, even if it starts at the edge now.
-    fn is_late(&self, now: Moment) -> bool {
-        self.slack.is_some_and(|slack| now.since(self.since) > slack)
-    }
-
-    /// The next full second after its age changes what is to be done: where many are held, there is such a moment all the time.
-    fn due(&self, config: &Config, is_managed: bool, now: Moment) -> Option<Moment> {
-        let late = self.slack.map(|slack| self.since.after(slack + Micros(1)));
+    /// The next full seconds after its age, or that of the outage of all clouds, changes what is to be done: where many are held,
+    /// there is such a moment all the time.
+    fn moments(
+        &self,
+        config: &Config,
+        is_managed: bool,
+        unhealthy_since: Option<Moment>,
+    ) -> impl Iterator<Item = Moment> {
+        let slack = self.slack.map(|slack| Micros(slack.max(0).unsigned_abs()));
+        let late = slack.map(|slack| self.since.after(slack + Micros(1)));
+        let longest = self.pod.longest(config);
+        let longest = slack.map_or(longest, |slack| slack.min(longest));
+        let lost = unhealthy_since.map(|since| since.after(longest));
         let moments = Age::ends(&self.pod, config).map(|age| self.since.after(age));
         let namespace_known = (!is_managed).then(|| self.first_seen.after(NAMESPACE_DELAY));
         let full_second = |at: Moment| {
             let rest = (-at.0).rem_euclid(1_000_000);
             at.after(Micros(rest.unsigned_abs()))
         };
-        let moments = moments.into_iter().chain(late).chain(namespace_known).map(full_second);
-        moments.filter(|at| *at > now).min()
+        let moments = moments.into_iter().chain(late).chain(lost);
+        moments.chain(namespace_known).map(full_second)
     }
 }
 

@@ -84,6 +84,11 @@ impl Micros {
         Self(u64::try_from(us).unwrap_or(u64::MAX))
     }
 
+    /// The same as a number from which more can be taken.
+    pub fn signed(self) -> i64 {
+        i64::try_from(self.0).unwrap_or(i64::MAX)
+    }
+
     /// Milliseconds with the microseconds as decimals.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1_000.0

@@ -8,9 +8,9 @@ use crate::config::Config;
 use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::HeldPod;
 use crate::model::snapshot::Snapshot;
-use crate::model::workload::Workload;
+use crate::model::workload::{QueueKey, Workload};
 use crate::placement::decide::{Candidates, candidates, decide_among};
-use crate::placement::estimate::slack;
+use crate::placement::estimate::is_late;
 use crate::placement::ledger::{Ledger, Reservation};
 use crate::placement::room::Room;
 use crate::placement::verdict::{Reason, Verdict};
@@ -98,8 +98,8 @@ impl SharedState {
         is_wanted: impl FnOnce() -> bool,
     ) -> Verdict<'s> {
         let DecisionContext { config, id, now } = context;
-        let queue_key = workload.queue_key(&config.priority_caps, None);
         let (mut ledger, candidates) = self.decide(read, workload, config);
+        let queue_key = arriving_key(workload, candidates.snapshot, config);
         ledger.expire(now.moment);
         let room = Room::new(candidates.snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide_among(workload, &candidates, &room, config, now);
@@ -139,8 +139,14 @@ impl SharedState {
             ..workload
         };
         let (mut ledger, candidates) = self.decide(read, &workload, config);
-        let is_late = slack(&workload, candidates.snapshot, config).is_some_and(|slack| waited > slack);
-        let queue_key = held.queue_key_of(&workload, config).late(is_late);
+        // Its place is that of the plan, which claims room for it, also where it is late by now.
+        let queue_key = match candidates.snapshot.claims.of(&held.uid) {
+            Some((_, claim)) => claim.queue_key,
+            None => {
+                let is_late = is_late(&workload, candidates.snapshot, config, waited);
+                held.queue_key_of(&workload, config).late(is_late)
+            }
+        };
         let room = Room::new(candidates.snapshot, &ledger, queue_key, &workload.namespace);
         let verdict = decide_among(&workload, &candidates, &room, config, now);
         self.record(Step::Release {
@@ -201,7 +207,7 @@ fn reserve_again(
     if !workload.gates.is_empty() {
         return;
     }
-    let queue_key = workload.queue_key(&config.priority_caps, None);
+    let queue_key = arriving_key(workload, candidates.snapshot, config);
     let room = Room::new(candidates.snapshot, ledger, queue_key, &workload.namespace);
     let room = room.with_headroom(workload, config);
     if let Some(node) = candidates.node_at(&stated.site, workload, &room) {
@@ -210,4 +216,10 @@ fn reserve_again(
             candidates.are_within_share(kept, &stated.site, workload, config)
         });
     }
+}
+
+/// The place of a pod that does not exist yet.
+fn arriving_key(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> QueueKey {
+    let is_late = is_late(workload, snapshot, config, Micros(0));
+    workload.queue_key(&config.priority_caps, None).late(is_late)
 }

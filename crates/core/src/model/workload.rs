@@ -155,7 +155,7 @@ fn uid_bytes(uid: &str) -> [u8; UID] {
 pub struct QueueKey {
     priority: Reverse<i32>,
     slo_priority: Reverse<u8>,
-    /// Whether its deadline is missed wherever it waits for.
+    /// Whether its deadline is missed even if it starts now.
     is_late: bool,
     /// To the second; the last moment for a pod that does not exist yet.
     created: jiff::Timestamp,

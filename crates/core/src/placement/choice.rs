@@ -116,7 +116,7 @@ impl<'s> Case<'_, 's> {
             return choice;
         }
         let may_hold = self.may_hold(edge);
-        if may_hold && self.may_be_back(edge) && !self.is_overdue() {
+        if may_hold && self.may_be_back() && !self.is_overdue() {
             return (Action::Hold, Reason::HeldNoCapacity);
         }
         match better {
@@ -166,33 +166,35 @@ impl<'s> Case<'_, 's> {
         self.config.holding.on_no_capacity == OnNoCapacity::Hold && self.may_wait(edge)
     }
 
-    /// Whether a cloud may be good enough in the time for which the pod may be held and still be in time. One towards which the WAN
-    /// has been bad for longer than that is not waited for: kube-scheduler gives the room at the edge as well.
-    fn may_be_back(&self, edge: &Assessment<'s>) -> bool {
+    /// Whether a cloud that the pod may go to may be good enough in the time for which it may be held and would be in time there. One
+    /// towards which the WAN has been bad for longer than that is not waited for: kube-scheduler gives the room at the edge as well.
+    fn may_be_back(&self) -> bool {
         let limit = self.config.holding.limits[self.slo().class];
-        let slack = self
-            .slo()
-            .deadline
-            .map(|deadline| Micros(deadline.0.saturating_sub(edge.estimate.processing.0)));
-        let longest = slack.map_or(limit, |slack| slack.min(limit));
         let is_lost = |cloud: &Assessment<'s>| {
+            let latency = cloud.estimate.latency().unwrap_or(cloud.estimate.processing);
+            let slack = self
+                .slo()
+                .deadline
+                .map(|deadline| Micros(deadline.0.saturating_sub(latency.0)));
+            let longest = slack.map_or(limit, |slack| slack.min(limit));
             let since = cloud.site.unhealthy_since;
             since.is_some_and(|since| self.now.moment.since(since) >= longest)
         };
-        self.clouds().any(|cloud| !is_lost(cloud))
+        self.clouds().any(|cloud| self.is_candidate(cloud) && !is_lost(cloud))
+    }
+
+    /// Whether the pod may go to this cloud, as far as it is known. One of which no node is known may have some.
+    fn is_candidate(&self, cloud: &Assessment<'s>) -> bool {
+        let may_match = cloud.allowed || cloud.site.shapes().next().is_none();
+        may_match && !cloud.is_refused(RefusalCode::NotOffloadable)
     }
 
     /// Whether the pod may wait at all. None does whose only candidate is the edge, that no node could hold, or for which
     /// kube-scheduler would evict others: these are for the scheduler and for whoever adds nodes to see. Nor does one that
     /// a site would give a RuntimeClass.
     fn may_wait(&self, edge: &Assessment<'s>) -> bool {
-        let is_candidate = |cloud: &Assessment<'s>| {
-            // A cloud of which no node is known may have some.
-            let may_match = cloud.allowed || cloud.site.shapes().next().is_none();
-            may_match && !cloud.is_refused(RefusalCode::NotOffloadable)
-        };
         self.config.holding.classes[self.slo().class]
-            && self.clouds().any(is_candidate)
+            && self.clouds().any(|cloud| self.is_candidate(cloud))
             && !self.is_too_large()
             && !self.would_get_runtime_class()
             && !feasibility::could_preempt(self.workload, edge.site, self.room)

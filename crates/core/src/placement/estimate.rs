@@ -31,13 +31,24 @@ pub(super) fn estimate(
     }
 }
 
-/// For how long the pod can be held at most and still meet its deadline at the edge, if it has one.
-pub(crate) fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<Micros> {
+/// For how long the pod can be held at most and still meet its deadline at any site that it may go to, in microseconds; below zero
+/// where it cannot at all. `None` without a deadline: then it is never late. Cost: a search for each site.
+pub(crate) fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<i64> {
     let slo = &workload.intent.as_ref()?.slo;
-    let deadline = slo.deadline?;
+    let deadline = slo.deadline?.signed();
     let edge = snapshot.sites.iter().find(|site| site.kind() == SiteKind::Edge)?;
-    let estimate = estimate(workload, slo, edge, true, edge.definition.speed, config);
-    Some(Micros(deadline.0.saturating_sub(estimate.processing.0)))
+    let may_leave = config.enable_offload && slo.offload_allowed;
+    let sites = snapshot.sites.iter();
+    let sites = sites.filter(|site| site.kind() == SiteKind::Edge || may_leave);
+    let latencies =
+        sites.filter_map(|site| estimate(workload, slo, site, true, edge.definition.speed, config).latency());
+    let shortest = latencies.min()?;
+    Some(deadline.saturating_sub(shortest.signed()))
+}
+
+/// Whether a pod that was held for so long misses its deadline even if it starts now, wherever it does.
+pub(crate) fn is_late(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config, held: Micros) -> bool {
+    slack(workload, snapshot, config).is_some_and(|slack| held.signed() > slack)
 }
 
 fn observed_of_controller(workload: &Workload<'_>, site: &Site) -> Option<Micros> {

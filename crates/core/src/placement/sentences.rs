@@ -60,8 +60,15 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
             };
             format!("{waiting} there, for which kube-scheduler finds no node")
         }
-        RefusalCode::Deadline => match (numbers.number("etaMs"), numbers.number("boundMs")) {
-            (Some(eta), Some(bound)) => format!("the ETA of {eta} ms is beyond the deadline of {bound} ms"),
+        RefusalCode::Deadline => match (
+            numbers.number("etaMs"),
+            numbers.number("boundMs"),
+            numbers.number("heldMs"),
+        ) {
+            (Some(eta), Some(bound), None) => format!("the ETA of {eta} ms is beyond the deadline of {bound} ms"),
+            (Some(eta), Some(bound), Some(held)) => {
+                format!("after {held} ms held, the ETA of {eta} ms is beyond the deadline of {bound} ms")
+            }
             _ => "the ETA is beyond the deadline".to_owned(),
         },
         RefusalCode::LatencyTarget => match (numbers.number("latencyMs"), numbers.number("boundMs")) {

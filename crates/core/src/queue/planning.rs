@@ -14,7 +14,7 @@ use crate::model::workload::{QueueKey, Workload};
 use crate::placement::decide::{cost, decide, nearest_room};
 use crate::placement::ledger::Ledger;
 use crate::placement::room::Room;
-use crate::placement::verdict::{Action, Reason, Verdict};
+use crate::placement::verdict::{Action, Assessment, Reason, Verdict};
 use crate::units::{Micros, Now};
 
 /// A plan in the making.
@@ -64,10 +64,7 @@ impl<'p> Planning<'p> {
             return true;
         }
         let held = self.now.moment.since(entry.since);
-        let kind = (
-            self.kind_of(workload),
-            Age::of(pod, self.config, held, entry.is_late(self.now.moment)),
-        );
+        let kind = (self.kind_of(workload), Age::of(pod, self.config, held, entry.is_late));
         if let Some(reason) = self.unplaceable.get(&kind) {
             self.update_reason(entry, *reason);
             return true;
@@ -102,11 +99,14 @@ impl<'p> Planning<'p> {
                 self.update_reason(entry, verdict.reason);
             }
             Action::Hold => {
+                // A younger one has more time left, and may go where this one would be late.
+                let is_too_late_for = |site: &Assessment<'_>| site.is_usable() && !site.is_feasible();
+                let has_less_time = verdict.sites.iter().any(is_too_late_for);
                 let kept = self.node_to_claim(&workload, &verdict, &room, held);
                 if let Some((node, site)) = kept {
                     self.claimed_nodes.insert(node);
                     self.claims.add(node, claim(pod, &workload, queue_key, site, false));
-                } else if verdict.reason == Reason::HeldNoCapacity {
+                } else if verdict.reason == Reason::HeldNoCapacity && !has_less_time {
                     self.unplaceable.insert(kind, verdict.reason);
                 }
                 self.claims.leave_waiting(queue_key);

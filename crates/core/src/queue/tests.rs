@@ -150,12 +150,45 @@ fn what_placeholders_keep_is_claimed_once() {
     assert_eq!(arriving(0), "edge_no_slo_target");
 }
 
-/// The same with a deadline, and work of a second.
-fn with_deadline(pod: &Held, seconds: i64) -> Arc<HeldPod> {
+/// The same with a deadline, and work that takes so long at the edge, both in seconds.
+fn with_times(pod: &Held, deadline: i64, work: i64) -> Arc<HeldPod> {
     let mut document = pod.document();
-    document["metadata"]["annotations"]["slo.example.io/deadlineMs"] = (1_000 * seconds).to_string().into();
-    document["metadata"]["annotations"]["slo.example.io/processingMs"] = "1000".into();
+    document["metadata"]["annotations"]["slo.example.io/deadlineMs"] = (1_000 * deadline).to_string().into();
+    document["metadata"]["annotations"]["slo.example.io/processingMs"] = (1_000 * work).to_string().into();
     read(&document)
+}
+
+fn with_deadline(pod: &Held, seconds: i64) -> Arc<HeldPod> {
+    with_times(pod, seconds, 1)
+}
+
+#[test]
+fn who_has_too_little_time_left_for_a_cloud_keeps_no_younger_one_from_it() {
+    // Work of 5 s takes 20 s in the cloud.
+    let mut fleet = fleet(&[1_000]);
+    fleet["sites"][1] =
+        json!({"name": "cloud", "kind": "cloud", "speedFactor": 0.25, "wan": {"rttMs": 20, "lossPct": 0}});
+    let virtual_node =
+        json!({"name": "v", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": "9", "pods": 9}});
+    fleet["nodes"].as_array_mut().unwrap().push(virtual_node);
+    let mut waitlist = Waitlist::default();
+    for (name, seconds) in [("old", 42), ("young", 35)] {
+        waitlist.apply(with_times(&held(name, 400, 5, seconds), 60, 5), NOW);
+    }
+    let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+    assert_eq!(steps(&plan), [("young".to_owned(), PlanAction::Release)]);
+}
+
+#[test]
+fn a_plan_is_made_when_a_cloud_has_been_away_for_as_long_as_a_pod_can_wait() {
+    let mut snapshot = testkit::snapshot(&fleet(&[1_000]));
+    let began = NOW.moment.before(Micros::from_secs(95));
+    snapshot.sites[1].unhealthy_since = Some(began);
+    let mut waitlist = Waitlist::default();
+    // It can be held for 99 s, of which it was for one.
+    waitlist.apply(with_deadline(&held("pod", 400, 5, 1), 100), NOW);
+    waitlist.plan(&snapshot, &Ledger::default(), &Config::default(), |_| true, NOW);
+    assert_eq!(waitlist.due, Some(began.after(Micros::from_secs(99))));
 }
 
 #[test]
