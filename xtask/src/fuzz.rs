@@ -146,7 +146,9 @@ impl Program {
             .arg(format!("-max_len={MAX_LEN}"))
             .arg(format!("-dict={}", workspace().join("fuzz/words.dict").display()))
             .arg(format!("-artifact_prefix={}/", self.work.display()))
-            .args(["-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1"]);
+            // On a machine in use one input may wait for a minute.
+            .args(["-timeout=300", "-report_slow_units=300"])
+            .args(["-rss_limit_mb=2048", "-print_final_stats=1"]);
         let mut found = Found::default();
         let status = follow(command, |line| {
             let Some(line) = line else { return };
