@@ -218,8 +218,8 @@ fn reserve_again(
     }
 }
 
-/// The place of a pod that does not exist yet.
+/// The place of a pod that does not exist yet. Whether it is late matters beside claims only, and takes estimates.
 fn arriving_key(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> QueueKey {
-    let is_late = is_late(workload, snapshot, config, Micros(0));
+    let is_late = !snapshot.claims.is_empty() && is_late(workload, snapshot, config, Micros(0));
     workload.queue_key(&config.priority_caps, None).late(is_late)
 }
