@@ -11,7 +11,7 @@ use edgeward_lab::experiment::{Experiment, Plan, at_loads};
 use edgeward_lab::policy::Policy;
 use edgeward_lab::report;
 use edgeward_lab::scenario::{Scenario, read};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 fn experiment(scenario: &Scenario, policies: &[Policy], factors: &[f64], stop_after: Option<usize>) -> Experiment {
     let plan = Plan {
@@ -29,21 +29,7 @@ fn experiment(scenario: &Scenario, policies: &[Policy], factors: &[f64], stop_af
 }
 
 fn small() -> Scenario {
-    let document = json!({
-        "name": "A small edge <& a cloud>", "description": "More than it can hold.",
-        "warmupSeconds": 20, "durationSeconds": 200, "drainSeconds": 120,
-        "sites": [
-            {"name": "edge", "kind": "edge", "nodes": [{"count": 2, "allocatable": {"cpu": "2", "memory": "4Gi"}}]},
-            {"name": "cloud", "kind": "cloud", "costPerCpuHour": 1, "wan": {"rttMs": 20},
-             "nodes": [{"allocatable": {"cpu": "64", "memory": "256Gi"}}]},
-        ],
-        "workloads": [
-            {"name": "camera", "class": "latency", "latencyTargetMs": 150, "requests": {"cpu": "500m"},
-             "serviceMs": 120, "deployment": {"replicas": 4}},
-            {"name": "report", "class": "batch", "deadlineMs": 30_000, "requests": {"cpu": "500m"},
-             "serviceMs": {"uniform": {"fromMs": 5_000, "toMs": 15_000}}, "jobs": {"poisson": {"perSecond": 0.8}}},
-        ],
-    });
+    let document = serde_json::from_str(include_str!("small.json")).unwrap();
     read(&document, &|_| Err("there are no files".into())).unwrap()
 }
 

@@ -70,21 +70,7 @@ fn chromium() -> Option<PathBuf> {
 
 /// A page of some policies at three loads.
 fn page() -> String {
-    let document = json!({
-        "name": "A small edge", "description": "More than it can hold.",
-        "warmupSeconds": 20, "durationSeconds": 200, "drainSeconds": 120,
-        "sites": [
-            {"name": "edge", "kind": "edge", "nodes": [{"count": 2, "allocatable": {"cpu": "2", "memory": "4Gi"}}]},
-            {"name": "cloud", "kind": "cloud", "costPerCpuHour": 1, "wan": {"rttMs": 20},
-             "nodes": [{"allocatable": {"cpu": "64", "memory": "256Gi"}}]},
-        ],
-        "workloads": [
-            {"name": "camera", "class": "latency", "latencyTargetMs": 150, "requests": {"cpu": "500m"},
-             "serviceMs": 120, "deployment": {"replicas": 4}},
-            {"name": "report", "class": "batch", "deadlineMs": 30_000, "requests": {"cpu": "500m"},
-             "serviceMs": {"uniform": {"fromMs": 5_000, "toMs": 15_000}}, "jobs": {"poisson": {"perSecond": 0.8}}},
-        ],
-    });
+    let document = serde_json::from_str(include_str!("../small.json")).unwrap();
     let scenario = read(&document, &|_| Err("there are no files".into())).unwrap();
     let plan = Plan {
         policies: Policy::ALL.to_vec(),

@@ -170,15 +170,7 @@ pub(super) fn curves(title: &str, curves: &[Curve], scale: Scale, most: Option<f
     }
     for step in 0..=4 {
         let value = top * f64::from(step) / 4.0;
-        let at = y(value);
-        let _ = write!(
-            plot,
-            "<line class=grid x1={LEFT} x2={:.1} y1={at:.1} y2={at:.1} /><text class=soft x={:.1} y={:.1} text-anchor=end>{}</text>",
-            LEFT + WIDTH,
-            LEFT - 6.0,
-            at + 4.0,
-            number(value)
-        );
+        grid_line(&mut plot, LEFT, WIDTH, y(value), value);
     }
     for curve in curves {
         for piece in curve.points.iter().filter(|piece| !piece.is_empty()) {
@@ -228,15 +220,7 @@ pub(super) fn panel(label: &str, title: &str, decimals: usize, own: usize, serie
     );
     let _ = write!(plot, "<text class=title x=0 y=14>{title}</text>");
     for value in [0.0, most / 2.0, most] {
-        let at = y(value);
-        let _ = write!(
-            plot,
-            "<line class=grid x1={LEFT} x2={:.1} y1={at:.1} y2={at:.1} /><text class=soft x={:.1} y={:.1} text-anchor=end>{}</text>",
-            LEFT + WIDTH,
-            LEFT - 6.0,
-            at + 4.0,
-            number(value)
-        );
+        grid_line(&mut plot, LEFT, WIDTH, y(value), value);
     }
     for (load, _) in &own.points {
         let at = x(*load);
@@ -281,6 +265,18 @@ pub(super) fn panel(label: &str, title: &str, decimals: usize, own: usize, serie
     }
     plot += "</svg>";
     plot
+}
+
+/// A line across the plot at this height, with its value before it.
+fn grid_line(plot: &mut String, left: f64, width: f64, at: f64, value: f64) {
+    let _ = write!(
+        plot,
+        "<line class=grid x1={left} x2={:.1} y1={at:.1} y2={at:.1} /><text class=soft x={:.1} y={:.1} text-anchor=end>{}</text>",
+        left + width,
+        left - 6.0,
+        at + 4.0,
+        number(value)
+    );
 }
 
 fn polyline(points: impl Iterator<Item = (f64, f64)>) -> String {
