@@ -315,7 +315,8 @@ impl Waitlist {
     /// Decides about every held pod whose only gate is ours, in the order of the queue, each on the room that the earlier ones
     /// left; what the placed ones will take is claimed. Goes on where the plan before ran out of comparisons, if it did.
     /// Cost: a decision for each pod, but only one for those that differ in nothing but their age and find no room, for each of
-    /// their ages: as long as terminating pods are waited for, before and after `WAIT_BEFORE_CLAIM`, late or not. And `MAX_COMPARISONS`, at most.
+    /// their ages: as long as terminating pods are waited for, before and after `WAIT_BEFORE_CLAIM`, late or not. And
+    /// `MAX_COMPARISONS`, at most.
     pub fn plan(
         &mut self,
         snapshot: &Snapshot,

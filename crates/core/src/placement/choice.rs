@@ -341,8 +341,8 @@ impl<'s> Case<'_, 's> {
             || self.slo().latency_target.is_some_and(|target| processing > target)
     }
 
-    /// Whether the pod is worth more at the edge later than in this cloud now: it has a latency target alone, which holds for as long as
-    /// it runs, and comes closer to it at the edge.
+    /// Whether the pod is worth more at the edge later than in this cloud now: it has a latency target alone, which holds for as
+    /// long as it runs, and comes closer to it at the edge.
     fn can_wait_for(&self, edge: &Assessment<'s>, cloud: &Assessment<'s>) -> bool {
         let slo = self.slo();
         let is_nearer = edge.estimate.latency() < cloud.estimate.latency();

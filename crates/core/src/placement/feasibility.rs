@@ -362,8 +362,8 @@ pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<R
     }
 }
 
-/// The deadline and the latency target, where the estimate misses them, of a pod that was held for so long. A time that is not known misses nothing
-/// here: the link's refusal already says so.
+/// The deadline and the latency target, where the estimate misses them, of a pod that was held for so long. A time that is
+/// not known misses nothing here: the link's refusal already says so.
 pub(super) fn refuse_time(slo: &Slo, held: Micros, estimate: &Estimate) -> impl Iterator<Item = Refusal> {
     let missed = |code, bound: Option<Micros>, name: &str, held: Micros, time: Option<Micros>| {
         let (bound, time) = (bound?, time?);

@@ -16,7 +16,8 @@ pub const DWELL: Micros = Micros::from_secs(30);
 /// The link is as good as its best endpoint, for an endpoint is one more way to the same site. It is unreachable when
 /// every endpoint is silent; healthy while one that answers is within the thresholds; otherwise degraded. From degraded
 /// it returns when one is below 90 % of the RTT threshold and not above half of the loss threshold. Loss is judged from
-/// [`JUDGED_FROM`] outcomes on, and counts as above the threshold where it is beyond chance. A link that was unreachable is judged as one that is new.
+/// [`JUDGED_FROM`] outcomes on, and counts as above the threshold where it is beyond chance. A link that was unreachable is
+/// judged as one that is new.
 #[derive(Debug, Clone)]
 pub struct LinkHealth {
     paths: Vec<Path>,
