@@ -40,6 +40,10 @@ control-plane:
 cert-manager:
     cargo xtask cert-manager
 
+# Build the Liqo of the end-to-end tests into the cache.
+liqo:
+    cargo xtask liqo
+
 # The tests beside a real Prometheus server alone.
 prometheus *args:
     cargo test --locked --test prometheus -- {{args}}

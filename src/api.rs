@@ -14,6 +14,7 @@ use kube::{CustomResource, CustomResourceExt as _, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use edgeward_core::model::site_restriction::{self, MAX_BYTES};
 use edgeward_core::model::slo::{self, MAX_MILLIS};
 use edgeward_core::model::ties;
 use edgeward_core::placement::policy::MAX_SELECTOR_BYTES;
@@ -41,17 +42,35 @@ use edgeward_core::placement::policy::MAX_SELECTOR_BYTES;
     printcolumn(name = "RTT-ms", type_ = "number", json_path = ".status.rttMs"),
     printcolumn(name = "Loss-pct", type_ = "number", json_path = ".status.lossPct"),
     printcolumn(name = "Last-Probe", type_ = "date", json_path = ".status.lastProbe"),
+    printcolumn(name = "Full-From", type_ = "string", json_path = ".status.full", priority = 1),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1),
+    printcolumn(name = "Labels", type_ = "string", json_path = ".spec.labels", priority = 1),
+    printcolumn(name = "Cost-per-hour", type_ = "number", json_path = ".spec.costPerHour", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.kind != 'edge' || !has(self.order)")
+    .message("order is not for a site of kind edge, which is no cloud to choose"))]
 #[x_kube(validation = Rule::new("self.kind != 'edge' || !has(self.probes)")
     .message("probes are not for a site of kind edge, which no WAN leads to"))]
 #[x_kube(validation = Rule::new("self.kind != 'edge' || (!has(self.rttThresholdMs) && !has(self.lossThresholdPct))")
     .message("thresholds are not for a site of kind edge, which no WAN leads to"))]
+#[x_kube(validation = Rule::new("self.kind != 'edge' || !has(self.storageClasses)")
+    .message("storageClasses are not for a site of kind edge, where volumes of every class are made"))]
 pub struct SiteSpec {
     /// edge: the nodes of this cluster. cloud: a cluster behind virtual nodes. liqo: one behind Liqo's virtual nodes.
     pub kind: SiteKind,
+    /// What pods ask for that may run at some sites alone (`slo.<domain>/sites`): region, tier and the like.
+    #[schemars(extend("maxProperties" = 32))]
+    #[x_kube(validation = label_keys())]
+    #[x_kube(validation = label_values())]
+    pub labels: Option<BTreeMap<String, LabelValue>>,
+    /// What an hour there costs, in any currency, the same for all sites.
+    #[x_kube(validation = decimal(0.0, 1_000_000.0, 1_000_000.0))]
+    pub cost_per_hour: Option<f64>,
+    /// Where a cloud stands with `sitePolicy: ordered`: the lowest first, those of the same by name. Default 0.
+    #[x_kube(validation = whole(0, 1_000_000, ""))]
+    pub order: Option<i64>,
     /// A node with all of these labels is of this site, and a pod that is placed here gets them as its nodeSelector.
     /// Default by kind.
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
@@ -85,6 +104,9 @@ pub struct SiteSpec {
     /// What keeps other pods at the edge, and this cloud site can serve.
     #[schemars(length(max = 7))]
     pub supports: Option<Vec<Tie>>,
+    /// StorageClasses of which a volume can be made at this cloud site. Default: `liqo` of kind liqo, none of others.
+    #[schemars(length(max = 16), inner(length(max = 253)))]
+    pub storage_classes: Option<Vec<String>>,
 }
 
 /// The value of a label.
@@ -167,6 +189,8 @@ pub struct SiteStatus {
     pub free_memory: Option<String>,
     /// Pods that wait for room there.
     pub queue: Option<i64>,
+    /// From what on the cluster behind it has no room, by pods there.
+    pub full: Option<String>,
     /// Pods that are held and would go there.
     pub held: Option<i64>,
     /// Round-trip time of the WAN, ms.
@@ -196,6 +220,7 @@ pub struct SiteStatus {
     printcolumn(name = "Target-ms", type_ = "integer", json_path = ".spec.slo.latencyTargetMs"),
     printcolumn(name = "Priority", type_ = "integer", json_path = ".spec.slo.priority"),
     printcolumn(name = "Offload", type_ = "boolean", json_path = ".spec.slo.offloadAllowed"),
+    printcolumn(name = "Sites", type_ = "string", json_path = ".spec.slo.sites", priority = 1),
     printcolumn(name = "Precedence", type_ = "integer", json_path = ".spec.precedence"),
     printcolumn(
         name = "Overridden-By",
@@ -233,6 +258,11 @@ pub struct SloDefaults {
     pub priority: Option<i64>,
     /// Whether they may run in the cloud; true without.
     pub offload_allowed: Option<bool>,
+    /// The sites at which alone they may run: names (`near, far`) or a selector of site labels (`region in (eu), tier!=spot`).
+    /// It holds beside what a pod says itself.
+    #[schemars(length(max = MAX_BYTES))]
+    #[x_kube(validation = matches(&sites(), site_restriction::ALLOWED))]
+    pub sites: Option<String>,
 }
 
 /// Workload class.
@@ -320,6 +350,18 @@ const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
 const DNS_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 const ENDPOINT: &str = "^(icmp://[^/]+|tcp://[^/]+:[0-9]+|https://[^/].*)$";
 
+/// A label selector as text, which names of sites are, too.
+fn sites() -> String {
+    let word = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?";
+    let (key, value) = (
+        format!("([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?{word}"),
+        format!("[ ]*({word})?[ ]*"),
+    );
+    let list = format!("[(]{value}(,{value})*[)]");
+    let requirement = format!("[ ]*(![ ]*{key}|{key}([ ]*(=|==|!=){value}|[ ]+(in|notin)[ ]*{list})?)[ ]*");
+    format!("^{requirement}(,{requirement})*$")
+}
+
 /// A string of this form.
 fn matches(pattern: &str, what: &str) -> Rule {
     Rule::new(format!("self.matches('{pattern}')")).message(Message::Expression(format!("self + ' is not {what}'")))
@@ -348,11 +390,17 @@ fn whole(least: i64, most: i64, of: &str) -> Rule {
 
 /// A number within these bounds in which so many make a whole one: with no more decimals than that has zeros.
 fn decimal(least: f64, most: f64, parts: f64) -> Rule {
-    let places = if parts > 10.0 { "three decimals" } else { "one decimal" };
+    let places = match parts {
+        1_000_000.0 => "six decimals",
+        1_000.0 => "three decimals",
+        _ => "one decimal",
+    };
+    // A large number of millionths is not as exact.
+    let exactness = if parts > 1_000.0 { "0.001" } else { "0.000001" };
     let whole = format!("double(int(self * {parts:?} + 0.5))");
     let off = format!("self * {parts:?} - {whole}");
     Rule::new(format!(
-        "{least:?} <= self && self <= {most:?} && -0.000001 < {off} && {off} < 0.000001"
+        "{least:?} <= self && self <= {most:?} && -{exactness} < {off} && {off} < {exactness}"
     ))
     .message(Message::Message(format!(
         "is not a number from {least} to {most} with at most {places}"

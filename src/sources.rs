@@ -4,6 +4,7 @@
 
 pub mod configuration;
 mod fleet_file;
+pub(crate) mod liqo;
 pub(crate) mod list;
 pub(crate) mod objects;
 pub(crate) mod policies;
@@ -14,6 +15,7 @@ pub(crate) mod replicas;
 pub mod secret;
 pub(crate) mod site_memory;
 pub(crate) mod sites;
+pub(crate) mod volumes;
 pub(crate) mod watch;
 mod watcher;
 pub mod webhook_configuration;
@@ -33,6 +35,7 @@ use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
 
 pub use fleet_file::FleetFile;
+pub use liqo::Liqo;
 pub use policies::SloPolicies;
 pub use sites::Sites;
 pub use watch::{Cluster, client};

@@ -5,6 +5,7 @@ mod configuration;
 mod custom_resources;
 mod finding;
 mod leader;
+mod liqo;
 mod rights;
 mod sites;
 mod webhook;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use edgeward_core::wire::liqo_objects::LiqoObjects;
 use futures::future::join_all;
 
 use self::certificate::Behind;
@@ -26,6 +28,7 @@ use crate::inspect::{Connection, Listing};
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
+use crate::sources::volumes::can_have_data;
 
 /// Find what is wrong with an installation of edgeward, and say how to fix it.
 ///
@@ -118,16 +121,24 @@ impl Check {
         let webhooks = connection.webhooks().await;
         let is_ours =
             |found: &Webhook| found.configuration == self.webhook && undecided::WEBHOOKS.contains(&&*found.name);
-        let ours = webhooks.map(|all| all.into_iter().filter(is_ours).collect::<Vec<_>>());
+        let webhooks = webhooks.map(|all| all.into_iter().partition::<Vec<_>, _>(is_ours));
+        let (ours, others) = match webhooks {
+            Ok((ours, others)) => (Ok(ours), others),
+            Err(error) => (Err(error), vec![]),
+        };
         let asked = ours.iter().flatten().map(|entry| certificate::ask(connection, entry));
         let behind = join_all(asked).await;
         let home = self.installed.namespace();
+        let survey = liqo::Survey::ask(connection, &found.config).await;
+        let (config, left_out) = inspect::with_discovered(found.config.clone(), survey.objects());
+        found.config = config;
         let installation = rights::Installation {
             home: &home,
             place: &found.place,
             sites: installed.0,
             policies: installed.1,
             recreates: found.config.backstop.recreate,
+            has_data: can_have_data(&found.config),
             certificates: behind.iter().find_map(Behind::self_managed),
             webhook: &self.webhook,
         };
@@ -169,6 +180,19 @@ impl Check {
             }
             Err(error) => findings.push(Finding::unknown("namespaces", error)),
         }
+        let reviewed = liqo::Reviewed {
+            config: &found.config,
+            place: &found.place,
+            namespaces: namespaces.as_ref().ok(),
+            webhooks: &others,
+            left_out: &left_out,
+        };
+        findings.extend(survey.judge(&reviewed));
+        findings.extend(
+            survey
+                .rights(connection, user, &self.groups, &home, &found.config)
+                .await,
+        );
         if !sites_are_good {
             let text = "nodes, held pods and probes are not checked: the Sites have faults";
             findings.push(Finding::warning("nodes", text.to_owned(), None));
@@ -177,7 +201,7 @@ impl Check {
         match inspect::list_and_probe(connection, &found.config, clock, metrics).await {
             Ok(listing) => {
                 findings.extend(replicas.held(&listing.held, &home, &found.config, clock.wall()));
-                findings.extend(picture(listing, &found, clock));
+                findings.extend(picture(listing, survey.objects(), &found, clock));
             }
             Err(error) => findings.push(Finding::unknown("sites", &error)),
         }
@@ -186,8 +210,9 @@ impl Check {
 }
 
 /// Nodes, sites and probes.
-fn picture(mut listing: Listing, found: &Found, clock: Clock) -> Vec<Finding> {
+fn picture(mut listing: Listing, liqo: Option<&LiqoObjects>, found: &Found, clock: Clock) -> Vec<Finding> {
     let cache = &mut listing.cache;
+    cache.set_liqo(liqo.map(|objects| Arc::new(objects.facts(clock.now()))));
     let snapshot = cache.publish(clock.moment());
     let mut findings = sites::judge(&snapshot, cache.faults());
     findings.extend(sites::probes(&snapshot, &found.place));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use edgeward_core::cluster::cache::Cache;
+use edgeward_core::model::liqo::ApiServerStatus;
 use edgeward_core::model::node::Node;
 use edgeward_core::model::pod_record::HeldPod;
 use edgeward_core::model::remembered_node::RememberedNode;
@@ -15,6 +16,7 @@ use edgeward_core::model::slo::Class;
 use edgeward_core::model::snapshot::{Site, Snapshot};
 use edgeward_core::units::{Bytes, Micros, Millicores, Moment};
 use edgeward_core::wire::fleet_file;
+use serde_json::Value;
 
 use super::cluster::Cluster;
 use super::installed::{self, LEASE};
@@ -67,12 +69,22 @@ impl Fleet {
         }
         let clock = Clock::start();
         let (snapshot, others, now) = self.cluster.ask(async |connection| {
+            let liqo = inspect::liqo(connection, &config).await;
+            let liqo = liqo.unwrap_or_else(|error| {
+                tracing::warn!("not taken into account: {}", sentence(&error));
+                None
+            });
             let config = inspect::sites_in_use(connection, config).await?;
+            let (config, _) = inspect::with_discovered(config, liqo.as_ref());
             let (listing, remembered) = tokio::join!(
                 inspect::list_and_probe(connection, &config, clock, &metrics),
                 inspect::site_memory(connection, &self.namespace, LEASE, clock),
             );
-            let Listing { mut cache, held } = listing?;
+            let Listing {
+                mut cache,
+                held,
+                volumes,
+            } = listing?;
             match remembered {
                 Ok(nodes) => cache.remember(&nodes),
                 Err(error) => tracing::warn!("not taken into account: {}", sentence(&error)),
@@ -84,8 +96,10 @@ impl Fleet {
                     "carries the selectors of several sites; it counts to the first cloud of them"
                 );
             }
+            cache.set_liqo(liqo.map(|objects| Arc::new(objects.facts(clock.now()))));
             let now = clock.moment();
-            let snapshot = cache.publish(now);
+            let mut snapshot = cache.publish(now);
+            snapshot.volumes = volumes;
             Ok((snapshot, silent(&cache) + &oversized(&cache, &held), now))
         })?;
         super::print(&match self.output {
@@ -100,6 +114,7 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
     let mut sites = super::table([
         "SITE",
         "KIND",
+        "SOURCE",
         "READY",
         "CPU FREE",
         "MEMORY FREE",
@@ -117,6 +132,9 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
         for gone in &*site.remembered {
             nodes.add_row(gone_row(site, gone, now));
         }
+        for full in &*site.full {
+            let _ = writeln!(closed, "full: {} for {full}", site.name());
+        }
         for (namespace, controller, pods) in site.closed.iter() {
             let name = site.name();
             let _ = writeln!(
@@ -132,7 +150,21 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
     if !closed.is_empty() {
         text += &format!("\n{closed}");
     }
+    let described: String = snapshot.sites.iter().filter_map(description).collect();
+    if !described.is_empty() {
+        text += &format!("\n{described}");
+    }
     text
+}
+
+/// What pods and the configuration go by beside room and time, where a site says it.
+fn description(site: &Site) -> Option<String> {
+    let definition = &site.definition;
+    let labels = definition.labels.iter().map(|(key, value)| format!("{key}={value}"));
+    let labels = Some(labels.collect::<Vec<_>>().join(",")).filter(|labels| !labels.is_empty());
+    let cost = definition.cost.map(|cost| format!("{} an hour", Value::from(cost)));
+    let parts: Vec<_> = labels.into_iter().chain(cost).collect();
+    (!parts.is_empty()).then(|| format!("site: {} {}\n", site.name(), parts.join("; ")))
 }
 
 /// A line for each scheduler that nothing is heard of though pods wait for it: those for which most wait.
@@ -166,11 +198,12 @@ fn oversized(cache: &Cache, held: &[Arc<HeldPod>]) -> String {
     }
 }
 
-fn site_row(site: &Site, now: Moment) -> [String; 8] {
+fn site_row(site: &Site, now: Moment) -> [String; 9] {
     let sum = |part: &dyn Fn(&Node) -> i64| site.nodes().map(part).fold(0, i64::saturating_add);
     [
         site.name().to_owned(),
         site.kind().as_str().to_owned(),
+        site.definition.source.as_str().to_owned(),
         format!(
             "{}/{}",
             site.nodes().filter(|node| node.ready).count(),
@@ -244,6 +277,9 @@ fn queue(site: &Site) -> String {
 }
 
 fn wan(site: &Site, now: Moment) -> String {
+    if let Some(status) = site.api_server.filter(|status| *status != ApiServerStatus::Established) {
+        return format!("unreachable (Liqo: {})", status.as_str());
+    }
     let Some(link) = site.link else {
         return if site.kind() == SiteKind::Edge { "-" } else { "unknown" }.to_owned();
     };
@@ -272,8 +308,9 @@ mod tests {
             "sites": [
                 {"name": "edge", "kind": "edge", "closed": [{"namespace": "shop", "controller": "u1", "pods": 2}],
                  "queues": [{"class": "batch", "waiting": 3, "pending": 4}, {"class": "batch", "priority": 1, "waiting": 1}]},
-                {"name": "far", "kind": "cloud", "wan": {"rttMs": 22.5, "lossPct": 0.1, "ageSeconds": 3}},
-                {"name": "near", "kind": "liqo"},
+                {"name": "far", "kind": "cloud", "wan": {"rttMs": 22.5, "lossPct": 0.1, "ageSeconds": 3},
+                  "full": [{"refused": {"memory": "2Gi", "cpu": "500m"}, "pods": 3}, {"refused": {"pods": 1}, "pods": 0, "mayTry": true}]},
+                {"name": "near", "kind": "liqo", "source": "liqo", "apiServerStatus": "Error"},
             ],
             "nodes": [
                 {"name": "e1", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "memory": "8Gi", "pods": 110},
@@ -286,10 +323,10 @@ mod tests {
         let now = Moment(60_000_000);
         let snapshot = fleet_file::read(&fleet, &Config::default(), now).unwrap();
         let expected = "
- SITE  KIND   READY  CPU FREE  MEMORY FREE  PODS   QUEUE    WAN
- edge  edge   2/2    5100m/6   10Gi/12Gi    9/220  batch 4  -
- far   cloud  0/1    64/64     0/0          0/500  -        healthy, 22.5 ms, 0.1 % lost, 3 s ago
- near  cloud  0/0    0/0       0/0          0/0    -        unknown
+ SITE  KIND   SOURCE  READY  CPU FREE  MEMORY FREE  PODS   QUEUE    WAN
+ edge  edge   config  2/2    5100m/6   10Gi/12Gi    9/220  batch 4  -
+ far   cloud  config  0/1    64/64     0/0          0/500  -        healthy, 22.5 ms, 0.1 % lost, 3 s ago
+ near  cloud  liqo    0/0    0/0       0/0          0/0    -        unreachable (Liqo: Error)
 
  NODE  SITE  STATE      CPU FREE  MEMORY FREE  PODS
  e1    edge  ready      3100m/4   6Gi/8Gi      9/110
@@ -297,6 +334,8 @@ mod tests {
  c1    far   not ready  64/64     0/0          0/500
 
 closed: edge to pods of controller u1 in shop; 2 wait
+full: far for a pod slot or more (one may try)
+full: far for cpu 500m and memory 2Gi or more (3 wait)
 ";
         assert_eq!(format!("\n{}", table(&snapshot, now)), expected);
     }

@@ -35,7 +35,8 @@ use crate::platform::clock::Clock;
 ///
 /// The first line is the answer. Then: what was decided when the pod was created, with the numbers of that time; where it
 /// is; what would be decided now, with the numbers of every site; and what has changed. Reads the pod, lists nodes, pods
-/// and namespaces once, probes the cloud sites once, and changes nothing. Of a held pod it reads who leads, if it may.
+/// and namespaces once, probes the cloud sites once, and changes nothing. Of a held pod it reads who leads, if it may; of one on a
+/// node that says nothing of its containers, its Events.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 answered, whatever the answer; 1 there is no such pod, or the cluster gave no answer."
@@ -107,9 +108,10 @@ impl Why {
         let found = self.installed.read(connection).await?;
         let json = connection.pod(namespace, name).await?;
         let json = json.with_context(|| format!("{}: there is no pod {namespace}/{name}", connection.name()))?;
-        let (sites, policies) = tokio::join!(
+        let (sites, policies, liqo) = tokio::join!(
             inspect::sites_in_use(connection, found.config.clone()),
-            inspect::policies(connection)
+            inspect::policies(connection),
+            inspect::liqo(connection, &found.config),
         );
         let mut notes: Vec<_> = found.assumption().into_iter().collect();
         let mut or_note = |error: anyhow::Error| notes.push(format!("not taken into account: {}", sentence(&error)));
@@ -121,6 +123,11 @@ impl Why {
             or_note(error);
             None
         });
+        let liqo = liqo.unwrap_or_else(|error| {
+            or_note(error);
+            None
+        });
+        let (config, _) = inspect::with_discovered(config, liqo.as_ref());
         let policies = Policies::of(policies.into_iter().flatten());
         let mut pod = Pod::from_json(&json).with_context(|| format!("pod {namespace}/{name} cannot be read"))?;
         let record = pod.record(&json, &config.keys)?;
@@ -131,7 +138,11 @@ impl Why {
             inspect::list_and_probe(connection, &config, clock, metrics),
             inspect::site_memory(connection, &home, LEASE, clock),
         );
-        let Listing { mut cache, held } = listing?;
+        let Listing {
+            mut cache,
+            held,
+            volumes,
+        } = listing?;
         match remembered {
             Ok(nodes) => cache.remember(&nodes),
             Err(error) => notes.push(format!("not taken into account: {}", sentence(&error))),
@@ -140,7 +151,9 @@ impl Why {
         // Its own room counts as free.
         cache.delete_pod(&record.uid);
         let now = clock.now();
+        cache.set_liqo(liqo.map(|objects| Arc::new(objects.facts(now))));
         let mut snapshot = cache.publish(now.moment);
+        snapshot.volumes = volumes;
 
         let ledger = Ledger::default();
         let mut waitlist = Waitlist::default();
@@ -157,7 +170,14 @@ impl Why {
         let place = record.held.as_ref().and_then(|held| waitlist.place(&held.uid, &config));
         let ahead = place.map(|(_, ahead)| ahead);
 
-        let state = SchedulingState::read(&json, &config.keys, site, now.wall)?;
+        let mut state = SchedulingState::read(&json, &config.keys, site, now.wall)?;
+        if state.is_silent {
+            let events = inspect::events(connection, namespace, &record.uid).await;
+            state.events = events.unwrap_or_else(|error| {
+                notes.push(format!("not taken into account: {}", sentence(&error)));
+                vec![]
+            });
+        }
         let workload = as_it_arrived(&pod, namespace, &state, &snapshot, &config);
         let queue_key = match (place, &record.held) {
             (Some((queue_key, _)), _) => queue_key,

@@ -41,7 +41,8 @@ const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 const PAUSES: [Micros; 2] = [Micros::from_secs(1), Micros::from_secs(60)];
 
 /// After how many refusals of a placement a pod that is overdue loses the gate without one: it would keep its room for ever. One
-/// that waits for a site that is away is overdue all the time, and could run nowhere without its placement.
+/// that waits for a site that is away is overdue all the time, and could run nowhere without its placement; one that may run at some
+/// sites alone could run anywhere.
 const REFUSALS: u32 = 5;
 
 /// For how long it is remembered what was done about a pod.
@@ -158,6 +159,7 @@ impl Executor {
                 if step.action == PlanAction::Release
                     && begun.refusals >= REFUSALS
                     && !step.pod.waits_for_site()
+                    && !step.pod.is_restricted
                     && is_overdue(&step, &self.config.load(), now)
                 {
                     step.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
@@ -397,7 +399,15 @@ fn change(
     if pod.resource_version() != Some(&step.pod.resource_version) {
         return Err(Outcome::Outdated);
     }
+    let keys = &config.keys;
+    // Nobody knows what it says of its sites, so nobody lets it go.
+    let may_be_restricted = || {
+        [&keys.sites, &keys.policy_sites]
+            .iter()
+            .any(|key| text.contains(&***key))
+    };
     Ok(match (step.action, is_whole) {
+        (PlanAction::Release, false) if may_be_restricted() => None,
         // What nobody reads is decided by nobody: it goes where kube-scheduler puts it, when it may be held no longer.
         (PlanAction::Release, false) => unplaced(patch::remove_gate(&pod, &config.keys), Reason::ReleasedTimeout),
         // Its annotations are not known.

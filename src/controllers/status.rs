@@ -8,6 +8,7 @@ use std::time::Duration;
 use edgeward_core::config::sites::SeenSite;
 use edgeward_core::engine::SharedState;
 use edgeward_core::model::link::{Link, LinkState};
+use edgeward_core::model::liqo::ApiServerStatus;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::Site;
 use edgeward_core::placement::policy::{MAX_POLICIES, NamespacePolicies, Policies, Seen, Standing};
@@ -233,6 +234,17 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
                 ),
             },
         ),
+        (
+            None,
+            Some(Site {
+                api_server: Some(status),
+                ..
+            }),
+            _,
+        ) if *status != ApiServerStatus::Established => (
+            "Unreachable",
+            format!("Liqo does not reach its API server: {}", status.as_str()),
+        ),
         (None, Some(site), None) if is_cloud && site.definition.probes.is_empty() => {
             ("Unreachable", "no probes: nothing is known of the WAN".to_owned())
         }
@@ -263,6 +275,7 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
             free.whole_mebibytes().to_string()
         }),
         queue: site.map(|site| i64::try_from(waiting(site)).unwrap_or(i64::MAX)),
+        full: site.map(full).filter(|full| !full.is_empty()),
         // Every held pod may run at the edge, or it would not be held.
         held: site.filter(|site| site.kind() == SiteKind::Edge).map(|_| whole(held)),
         rtt_ms: link
@@ -271,6 +284,12 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, held: usize, now: Now) -> S
         loss_pct: link.and_then(|link| link.loss).map(percent),
         last_probe: link.and_then(at),
     }
+}
+
+/// `cpu 500m or more (3 wait), a pod slot or more (one may try)`.
+fn full(site: &Site) -> String {
+    let bounds: Vec<_> = site.full.iter().map(ToString::to_string).collect();
+    bounds.join(", ")
 }
 
 /// Writes statuses, and logs once that it cannot: else there would be a line every few seconds.
@@ -405,6 +424,12 @@ mod tests {
         assert_eq!(health(&slow), ("Degraded", Some("RTT 250 ms, loss 1 %")));
         let gone = of_wan(json!({"reachable": false}));
         assert_eq!(health(&gone), ("Unreachable", Some("nothing answers")));
+        let mut unreached = fleet(&json!({"rttMs": 1, "lossPct": 0}), true);
+        unreached.sites[1].api_server = Some(ApiServerStatus::Error);
+        assert_eq!(
+            health(&of(&unreached, "cloud")),
+            ("Unreachable", Some("Liqo does not reach its API server: Error"))
+        );
         let unprobed = of_wan(Value::Null);
         assert_eq!(
             health(&unprobed),

@@ -3,9 +3,11 @@
 use std::sync::{Arc, RwLock};
 
 use edgeward_core::cluster::cache::{Cache, Kind};
+use edgeward_core::cluster::volumes::{VolumeCache, VolumeChange, VolumeKind};
 use edgeward_core::config::Config;
 use edgeward_core::model::pod_record::HeldPod;
-use edgeward_core::units::Micros;
+use edgeward_core::model::volumes::Volumes;
+use edgeward_core::units::{Micros, Moment};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::ListParams;
@@ -19,6 +21,7 @@ use crate::platform::clock::Clock;
 use crate::sources::list::{self, Part};
 use crate::sources::probe;
 use crate::sources::raw::Raw;
+use crate::sources::volumes::{self, can_have_data};
 use crate::sources::watch::{read_namespace, read_node, read_pod};
 
 /// Everything that is seen counts as having been there for so long, which is longer than kube-scheduler takes to try a pod
@@ -32,6 +35,8 @@ pub struct Listing {
     pub cache: Cache,
     /// The pods behind our gate.
     pub held: Vec<Arc<HeldPod>>,
+    /// Where pods' data is; `None` where no cloud can have any, or it may not be listed.
+    pub volumes: Option<Arc<Volumes>>,
 }
 
 /// Lists nodes, pods and namespaces into a cache of the configured sites. An object that cannot be read is logged, and
@@ -45,15 +50,15 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
     let limit = &LogLimit::new(clock);
     let names = &RwLock::default();
     // Of a pod with a node count the resources that nodes have.
-    let nodes = all(connection, Kind::Nodes, |node: &Raw<Node>| {
+    let nodes = all(connection, Kind::Nodes.as_str(), |node: &Raw<Node>| {
         read_node(node, names, limit)
     })
     .await?;
     let (pods, namespaces) = tokio::try_join!(
-        all(connection, Kind::Pods, |pod: &Raw<Pod>| read_pod(
+        all(connection, Kind::Pods.as_str(), |pod: &Raw<Pod>| read_pod(
             pod, keys, names, limit
         )),
-        all(connection, Kind::Namespaces, |namespace: &Raw<Namespace>| {
+        all(connection, Kind::Namespaces.as_str(), |namespace: &Raw<Namespace>| {
             read_namespace(namespace, keys, limit)
         }),
     )?;
@@ -72,7 +77,36 @@ pub async fn list(connection: &Connection, config: &Config, clock: Clock) -> any
     }
     cache.publish(then);
     Kind::ALL.into_iter().for_each(|kind| cache.record_event(kind, asked));
-    Ok(Listing { cache, held })
+    let volumes = match can_have_data(config) {
+        true => volumes(connection, limit, asked).await.unwrap_or_else(|error| {
+            tracing::warn!(error = format!("{error:#}"), "where data is does not count");
+            None
+        }),
+        false => None,
+    };
+    Ok(Listing { cache, held, volumes })
+}
+
+async fn volumes(connection: &Connection, limit: &LogLimit, now: Moment) -> anyhow::Result<Option<Arc<Volumes>>> {
+    let (claims, volumes, classes) = tokio::try_join!(
+        all(connection, VolumeKind::Claims.as_str(), |object| volumes::claim(
+            object, limit
+        )),
+        all(connection, VolumeKind::Volumes.as_str(), |object| volumes::volume(
+            object, limit
+        )),
+        all(connection, VolumeKind::Classes.as_str(), |object| volumes::class(
+            object, limit
+        )),
+    )?;
+    let mut cache = VolumeCache::default();
+    for change in claims.into_iter().chain(volumes).chain(classes) {
+        cache.apply(&change, now);
+    }
+    VolumeKind::ALL
+        .into_iter()
+        .for_each(|kind| cache.apply(&VolumeChange::ListEnded(kind), now));
+    Ok(cache.publish(Micros(u64::MAX), now).0)
 }
 
 /// A cluster as it is now: listed once, and its cloud sites probed once.
@@ -94,13 +128,13 @@ pub async fn list_and_probe(
     Ok(listing)
 }
 
-async fn all<K, T>(connection: &Connection, kind: Kind, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>
+async fn all<K, T>(connection: &Connection, kind: &str, read: impl Fn(&Raw<K>) -> Option<T>) -> anyhow::Result<Vec<T>>
 where
     K: Resource<DynamicType = ()> + 'static,
     Raw<K>: DeserializeOwned,
 {
     let api = Api::<Raw<K>>::all(connection.client.clone());
-    let failure = |error| connection.failure(&format!("cannot list {}", kind.as_str()), error);
+    let failure = |error| connection.failure(&format!("cannot list {kind}"), error);
     let mut parts = list::parts(&api, ListParams::default()).await.map_err(failure)?;
     let mut all = Vec::new();
     while let Some(part) = parts.try_next().await.map_err(failure)? {

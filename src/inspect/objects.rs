@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use edgeward_core::config::{Config, sites};
+use edgeward_core::config::sites::Merged;
+use edgeward_core::config::{Config, Enabled, sites};
 use edgeward_core::model::remembered_node::RememberedNode;
 use edgeward_core::placement::policy::Seen;
-use k8s_openapi::api::core::v1::ConfigMap;
+use edgeward_core::wire::liqo_objects::LiqoObjects;
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::ListParams;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -17,6 +19,7 @@ use crate::api::{Site, site_memory_of};
 use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
 use crate::sources::configuration::{ConfigMapName, Outcome, read_config_map};
+use crate::sources::liqo::{self, NamespaceOffloading};
 use crate::sources::objects::is_installed;
 use crate::sources::raw::Raw;
 use crate::sources::{policies as slo_policies, site_memory, sites as objects};
@@ -50,6 +53,50 @@ pub async fn sites_in_use(connection: &Connection, config: Config) -> anyhow::Re
     }
     let sites = sites::of_objects(&specs)?;
     Ok(Config { sites, ..config })
+}
+
+/// What Liqo says, read once, while it is in use by this configuration; `None` otherwise.
+///
+/// # Errors
+/// The API server cannot be reached or does not allow it.
+pub async fn liqo(connection: &Connection, config: &Config) -> anyhow::Result<Option<LiqoObjects>> {
+    if config.liqo.enabled == Enabled::Never {
+        return Ok(None);
+    }
+    let (foreign_clusters, virtual_nodes, offloadings, maps, latencies) = tokio::try_join!(
+        list(connection, liqo::read_foreign_cluster),
+        list(connection, liqo::read_virtual_node),
+        list(connection, |object: &Raw<NamespaceOffloading>| {
+            let namespace = object.meta().namespace.as_deref()?;
+            Some(liqo::read_offloading(object)?.map(|read| (Box::from(namespace), read)))
+        }),
+        list(connection, liqo::read_map),
+        list(connection, liqo::read_connection),
+    )?;
+    let is_there = foreign_clusters.is_some() && virtual_nodes.is_some();
+    let are_namespaces_known = offloadings.is_some() && maps.is_some();
+    if config.liqo.enabled == Enabled::Auto && !(is_there && are_namespaces_known) {
+        return Ok(None);
+    }
+    fn all<T>(read: Option<Vec<Option<T>>>) -> Vec<T> {
+        read.into_iter().flatten().flatten().collect()
+    }
+    Ok(Some(LiqoObjects {
+        are_namespaces_known,
+        foreign_clusters: all(foreign_clusters),
+        virtual_nodes: all(virtual_nodes),
+        offloadings: all(offloadings),
+        maps: all(maps),
+        latencies: all(latencies),
+    }))
+}
+
+/// This configuration with the sites that Liqo's objects make beside its own, and the clusters that have none.
+pub fn with_discovered(config: Config, objects: Option<&LiqoObjects>) -> (Config, Vec<(String, String)>) {
+    let runtime_class = config.liqo.runtime_class.as_ref().map(|name| name.0.clone());
+    let discovered = objects.map(|objects| objects.sites(runtime_class.as_deref()));
+    let Merged { sites, left_out } = sites::with_discovered(&config.sites, &discovered.unwrap_or_default());
+    (Config { sites, ..config }, left_out)
 }
 
 /// `spec` of every Site, by name; `None` while the definition is not installed.
@@ -95,4 +142,38 @@ pub async fn site_memory(
     let (maps, name) = (Api::namespaced(connection.client(), namespace), site_memory_of(service));
     let read = site_memory::get(&maps, &name, clock).await;
     read.map_err(|error| connection.failure(&format!("cannot get ConfigMap {namespace}/{name}"), error))
+}
+
+/// What Events warn of a pod, or say of its reflection in another cluster: the newest first, a few of them.
+///
+/// # Errors
+/// They cannot be listed.
+pub async fn events(connection: &Connection, namespace: &str, uid: &str) -> anyhow::Result<Vec<String>> {
+    const MOST: usize = 3;
+    let api = Api::<Event>::namespaced(connection.client(), namespace);
+    let of_pod = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
+    let list = api.list(&of_pod).await;
+    let mut events = list
+        .map_err(|error| connection.failure(&format!("cannot list events in {namespace}"), error))?
+        .items;
+    events.retain(|event| {
+        let reason = event.reason.as_deref().unwrap_or_default();
+        // What Liqo says: FailedReflection, ReflectionDisabled; that it was successful helps nobody.
+        let is_of_reflection = reason.contains("Reflection") && !reason.starts_with("Successful");
+        event.type_.as_deref() == Some("Warning") || is_of_reflection
+    });
+    let last = |event: &Event| {
+        let series = event
+            .series
+            .as_ref()
+            .and_then(|series| series.last_observed_time.clone());
+        let time = series.or_else(|| event.event_time.clone()).map(|time| time.0);
+        time.or_else(|| event.last_timestamp.clone().map(|time| time.0))
+    };
+    events.sort_by_key(|event| std::cmp::Reverse(last(event)));
+    let said = |event: Event| {
+        let [reason, message] = [event.reason, event.message].map(Option::unwrap_or_default);
+        format!("{reason}: {message}")
+    };
+    Ok(events.into_iter().take(MOST).map(said).collect())
 }

@@ -110,7 +110,9 @@ impl State {
                 "loss": link.loss.map(|loss| loss.0),
                 "asOf": link.as_of.0,
             }))}),
-            // A recording is of one configuration, and of no Prometheus server or SloPolicy.
+            // A recording is of one configuration, and of no Prometheus server, SloPolicy, Liqo or data in clouds.
+            Change::Liqo(_) => json!("liqo"),
+            Change::Volumes(_) => json!("volumes"),
             Change::Telemetry(_) => json!("telemetry"),
             Change::Settings(_) => json!("settings"),
             Change::Sites(_) => json!("sites"),

@@ -25,7 +25,7 @@ use crate::platform::clock::Clock;
 use crate::serve::effects::EffectHandler;
 use crate::serve::{CERTIFICATE, Readiness, Task};
 use crate::sources::configuration::Versions;
-use crate::sources::{Cluster, Observer, Sites, SloPolicies, probe, prometheus};
+use crate::sources::{Cluster, Liqo, Observer, Sites, SloPolicies, probe, prometheus};
 use crate::tls::Service;
 
 /// The view that decisions read, and the tasks that keep it up to date.
@@ -58,6 +58,8 @@ pub(super) async fn view(
     let plans = observer.plans();
     let cluster = Cluster::infer(changes.clone()).await?;
     let client = cluster.client();
+    let liqo = Liqo::new(client.clone(), metrics(), clock, changes.clone());
+    let (settings, discovered) = (versions.clone(), liqo.discovered());
     let sites = Sites::new(versions.clone(), config.load_full());
     let (config, versions, sites_seen) = (sites.current(), sites.versions(), sites.seen());
     let policies = SloPolicies::default();
@@ -68,6 +70,7 @@ pub(super) async fn view(
     // What must be there first, as `/readyz` lists it.
     let listed = Kind::ALL.map(|kind| (kind, readiness.require(kind.as_str()))).into();
     let sites_known = readiness.require("sites");
+    let liqo_known = readiness.require("liqo");
     let policies_listed = readiness.require("policies");
     let first_round = readiness.require("first round of WAN probes");
     // Who has a whole view may lead: it is the leader who makes a certificate.
@@ -119,7 +122,11 @@ pub(super) async fn view(
 
     let tasks = vec![
         // Sources, which send what they see.
-        Task::endless("sites", sites.follow(client.clone(), metrics(), || sites_known.met())),
+        Task::endless("Liqo", liqo.follow(settings, || liqo_known.met())),
+        Task::endless(
+            "sites",
+            sites.follow(client.clone(), metrics(), discovered, || sites_known.met()),
+        ),
         Task::endless(
             "policies",
             policies.follow(client.clone(), metrics(), clock, || policies_listed.met()),
@@ -134,6 +141,7 @@ pub(super) async fn view(
                 metrics(),
             ),
         ),
+        Task::endless("volumes", cluster.clone().follow_volumes(versions.clone(), metrics())),
         Task::endless(
             "replicas",
             cluster

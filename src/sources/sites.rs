@@ -1,11 +1,11 @@
 //! Sites, watched: where there are any, they replace the sites of the configuration.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use edgeward_core::config::sites::{SeenSite, refusal};
+use edgeward_core::config::sites::{Merged, SeenSite, refusal};
 use edgeward_core::config::{Config, sites};
 use edgeward_core::model::site::SiteDefinition;
 use kube::{Client, Resource as _};
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use crate::api::Site;
 use crate::instruments::metrics::Metrics;
 use crate::sources::configuration::Versions;
+use crate::sources::liqo::Discovered;
 use crate::sources::objects;
 use crate::sources::raw::Raw;
 use crate::sources::watcher::Key;
@@ -35,6 +36,8 @@ pub struct Sites {
     current: Arc<ArcSwap<Config>>,
     versions: watch::Sender<Option<Arc<Config>>>,
     seen: watch::Sender<Seen>,
+    /// Clusters without a site of their own, as they were logged last.
+    left_out: Mutex<Vec<(String, String)>>,
 }
 
 impl Sites {
@@ -45,6 +48,7 @@ impl Sites {
             current: Arc::new(ArcSwap::new(config)),
             versions: watch::Sender::default(),
             seen: watch::Sender::default(),
+            left_out: Mutex::default(),
         }
     }
 
@@ -63,9 +67,15 @@ impl Sites {
         self.seen.subscribe()
     }
 
-    /// Follows both, for ever. Calls `known` once there is a version in use. Sites with faults are refused together: those
-    /// that were in use stay.
-    pub async fn follow(mut self, client: Client, metrics: Arc<Metrics>, known: impl FnOnce()) {
+    /// Follows both and the sites that are `discovered`, for ever. Calls `known` once there is a version in use. Sites with
+    /// faults are refused together: those that were in use stay.
+    pub async fn follow(
+        mut self,
+        client: Client,
+        metrics: Arc<Metrics>,
+        mut discovered: watch::Receiver<Discovered>,
+        known: impl FnOnce(),
+    ) {
         let mut known = Some(known);
         let (sender, mut objects) = watch::channel(None);
         let watched = objects::follow("sites", client, &metrics, read, |sites, _| {
@@ -76,10 +86,11 @@ impl Sites {
             let mut definitions = None;
             loop {
                 let now = objects.borrow_and_update().clone();
-                if let Some(now) = now
+                let beside = discovered.borrow_and_update().clone();
+                if let Some((now, beside)) = now.zip(beside)
                     && self.take(&now, &mut definitions)
                 {
-                    self.publish(&base, definitions.as_ref());
+                    self.publish(&base, definitions.as_ref(), &beside);
                     if let Some(known) = known.take() {
                         known();
                     }
@@ -87,6 +98,9 @@ impl Sites {
                 tokio::select! {
                     next = self.base.next() => base = next,
                     Ok(()) = objects.changed() => if known.is_none() {
+                        tokio::time::sleep(SETTLE).await;
+                    },
+                    Ok(()) = discovered.changed() => if known.is_none() {
                         tokio::time::sleep(SETTLE).await;
                     },
                 }
@@ -130,13 +144,31 @@ impl Sites {
         faults.is_none() || was_in_use || self.versions.borrow().is_some()
     }
 
-    fn publish(&self, base: &Arc<Config>, definitions: Option<&Vec<Arc<SiteDefinition>>>) {
-        let config = match definitions {
-            Some(sites) => Arc::new(Config {
-                sites: sites.clone(),
+    fn publish(
+        &self,
+        base: &Arc<Config>,
+        definitions: Option<&Vec<Arc<SiteDefinition>>>,
+        discovered: &[Arc<SiteDefinition>],
+    ) {
+        let defined = definitions.unwrap_or(&base.sites);
+        let Merged { sites, left_out } = sites::with_discovered(defined, discovered);
+        let mut logged = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        if *logged != left_out {
+            for (cluster, site) in &left_out {
+                tracing::warn!(
+                    cluster,
+                    site,
+                    "a remote cluster has no site of its own: another one has its nodes or its name"
+                );
+            }
+            *logged = left_out;
+        }
+        let config = match sites == base.sites {
+            true => Arc::clone(base),
+            false => Arc::new(Config {
+                sites,
                 ..(**base).clone()
             }),
-            None => Arc::clone(base),
         };
         if self.versions.borrow().as_ref() != Some(&config) {
             self.current.store(Arc::clone(&config));

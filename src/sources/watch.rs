@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use edgeward_core::cluster::cache::Kind;
+use edgeward_core::cluster::volumes::{VolumeChange, VolumeKind};
 use edgeward_core::config;
 use edgeward_core::engine::Change;
 use edgeward_core::keys::Keys;
@@ -35,6 +36,7 @@ use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
+use crate::sources::objects;
 use crate::sources::raw::Raw;
 use crate::sources::site_memory;
 use crate::sources::watcher;
@@ -145,7 +147,7 @@ impl Cluster {
         let names = Arc::clone(&self.resource_names);
         let read = |object: &_| Some(Change::Node(Box::new(read_node(object, &names, &limit)?)));
         let gone = |object: &Raw<Node>| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
-        self.watch(Kind::Nodes, metrics, read, gone).await;
+        self.watch_kind(Kind::Nodes, metrics, read, gone).await;
     }
 
     /// Watches pods, for ever, as [`Self::watch_nodes`] does. Begins when all nodes are listed, for of what site a pod was that has
@@ -159,7 +161,7 @@ impl Cluster {
         let names = Arc::clone(&self.resource_names);
         let read = |object: &_| Some(Change::Pod(Box::new(read_pod(object, &keys, &names, &limit)?)));
         let gone = |object: &Raw<Pod>| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
-        self.watch(Kind::Pods, metrics, read, gone).await;
+        self.watch_kind(Kind::Pods, metrics, read, gone).await;
     }
 
     /// Watches namespaces, for ever, as [`Self::watch_nodes`] does.
@@ -170,65 +172,165 @@ impl Cluster {
             Some(Change::Namespace(name, is_managed))
         };
         let gone = |object: &Raw<Namespace>| Some(Change::Namespace(object.meta().name.as_deref()?.into(), false));
-        self.watch(Kind::Namespaces, metrics, read, gone).await;
+        self.watch_kind(Kind::Namespaces, metrics, read, gone).await;
     }
 
-    async fn watch<K>(
+    /// Sends what is seen of a kind, for ever.
+    pub(super) async fn watch_kind<K, W: Watched>(
         self,
-        kind: Kind,
+        kind: W,
         metrics: &Metrics,
-        read: impl Fn(&Raw<K>) -> Option<Change>,
-        gone: impl Fn(&Raw<K>) -> Option<Change>,
+        read: impl Fn(&Raw<K>) -> Option<W::Change>,
+        gone: impl Fn(&Raw<K>) -> Option<W::Change>,
     ) where
         K: Resource<DynamicType = ()> + 'static,
         Raw<K>: DeserializeOwned,
     {
         let mut params = WatchParams::default().initial_events();
+        let mut last_error = String::new();
         loop {
             let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), params.clone());
             let mut broken_lists = 0_u32;
             while let Some(event) = events.next().await {
                 match event {
                     Ok(Event::Init) => {
-                        metrics.view.list(kind);
+                        last_error.clear();
+                        metrics.view.list(kind.word());
                         broken_lists = broken_lists.saturating_add(1);
-                        self.changes.send(Change::ListBegan(kind)).await;
+                        self.changes.send(kind.list_began()).await;
                     }
                     Ok(Event::InitDone) => {
                         broken_lists = 0;
-                        self.changes.send(Change::ListEnded(kind)).await;
+                        self.changes.send(kind.list_ended()).await;
                         self.listed.send_if_modified(|listed| {
-                            let is_first = !listed.contains(&kind);
-                            listed.extend(is_first.then_some(kind));
-                            is_first
+                            let new = kind.is_waited_for().filter(|kind| !listed.contains(kind));
+                            listed.extend(new);
+                            new.is_some()
                         });
                     }
                     Ok(Event::InitApply(object) | Event::Apply(object)) => {
                         if let Some(change) = read(&object) {
-                            self.changes.send_object(change, object.json()).await;
+                            self.changes.send_object(change.into(), object.json()).await;
                         }
                     }
                     Ok(Event::Delete(object)) => {
                         if let Some(change) = gone(&object) {
-                            self.changes.send(change).await;
+                            self.changes.send(change.into()).await;
                         }
                     }
                     Err(error) => {
                         // A server without streamed lists refuses to begin one.
                         broken_lists = if is_refused(&error) { u32::MAX } else { broken_lists };
-                        watcher::count_and_log(kind.as_str(), error, metrics);
-                        self.changes.send(Change::WatchLost(kind)).await;
+                        let pause = kind.pause(&error);
+                        kind.failed(error, &mut last_error, metrics);
+                        tokio::time::sleep(pause).await;
+                        if let Some(lost) = kind.lost() {
+                            self.changes.send(lost).await;
+                        }
                     }
                 }
                 if broken_lists > BROKEN_LISTS && params.send_initial_events {
-                    tracing::info!(
-                        kind = kind.as_str(),
-                        "no list came through as a stream; asking for pages"
-                    );
+                    tracing::info!(kind = kind.word(), "no list came through as a stream; asking for pages");
                     params = WatchParams::default();
                     break;
                 }
             }
+        }
+    }
+}
+
+/// A kind of objects that is watched for the engine.
+pub(super) trait Watched: Copy {
+    /// What is sent of its objects.
+    type Change: Into<Change>;
+    /// Its plural.
+    fn word(self) -> &'static str;
+    /// A list of everything of it begins.
+    fn list_began(self) -> Change;
+    /// That list is complete.
+    fn list_ended(self) -> Change;
+    /// Its watch is interrupted, where anybody wants to know.
+    fn lost(self) -> Option<Change>;
+    /// It, if others wait until it is listed.
+    fn is_waited_for(self) -> Option<Kind>;
+    /// Counts a failure, and logs it; `last` is the one that was logged last, since a list began.
+    fn failed(self, error: Error, last: &mut String, metrics: &Metrics);
+    /// How long to wait after a failure, beside what the watcher waits.
+    fn pause(self, _: &Error) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl Watched for Kind {
+    type Change = Change;
+
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+
+    fn list_began(self) -> Change {
+        Change::ListBegan(self)
+    }
+
+    fn list_ended(self) -> Change {
+        Change::ListEnded(self)
+    }
+
+    fn lost(self) -> Option<Change> {
+        Some(Change::WatchLost(self))
+    }
+
+    fn is_waited_for(self) -> Option<Kind> {
+        Some(self)
+    }
+
+    fn failed(self, error: Error, _: &mut String, metrics: &Metrics) {
+        watcher::count_and_log(self.as_str(), error, metrics);
+    }
+}
+
+impl Watched for VolumeKind {
+    type Change = VolumeChange;
+
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+
+    fn list_began(self) -> Change {
+        VolumeChange::ListBegan(self).into()
+    }
+
+    fn list_ended(self) -> Change {
+        VolumeChange::ListEnded(self).into()
+    }
+
+    fn lost(self) -> Option<Change> {
+        None
+    }
+
+    fn is_waited_for(self) -> Option<Kind> {
+        None
+    }
+
+    /// Once, for there may be no such right, and it is tried again all the time.
+    fn failed(self, error: Error, last: &mut String, metrics: &Metrics) {
+        metrics.view.failure(self.as_str());
+        let error = format!("{:#}", anyhow::Error::from(error));
+        if *last != error {
+            tracing::warn!(
+                kind = self.as_str(),
+                error,
+                "watch failed; it is tried again, and until then pods with claims stay at the edge"
+            );
+            *last = error;
+        }
+    }
+
+    /// Rights do not come by themselves.
+    fn pause(self, error: &Error) -> Duration {
+        match objects::is_forbidden(error) {
+            true => objects::FORBIDDEN_PERIOD,
+            false => Duration::ZERO,
         }
     }
 }
@@ -254,7 +356,7 @@ pub(crate) fn read_node(
     limit: &LogLimit,
 ) -> Option<model_node::Node> {
     let node = node::from_json(object.json())
-        .map_err(|error| unreadable(Kind::Nodes, object, &error, limit))
+        .map_err(|error| unreadable(Kind::Nodes.as_str(), object, &error, limit))
         .ok()?;
     let mut names = names.write().unwrap_or_else(PoisonError::into_inner);
     names.extend(&node.allocatable);
@@ -270,23 +372,23 @@ pub(crate) fn read_pod(
 ) -> Option<PodRecord> {
     let names = names.read().unwrap_or_else(PoisonError::into_inner);
     pod::read_record(object.json(), keys, &names)
-        .map_err(|error| unreadable(Kind::Pods, object, &error, limit))
+        .map_err(|error| unreadable(Kind::Pods.as_str(), object, &error, limit))
         .ok()?
 }
 
 /// The name of a namespace and whether it opted in, unless it cannot be read.
 pub(crate) fn read_namespace(object: &Raw<Namespace>, keys: &Keys, limit: &LogLimit) -> Option<(Box<str>, bool)> {
     let is_managed = opted_in(object.json(), keys)
-        .map_err(|error| unreadable(Kind::Namespaces, object, &error, limit))
+        .map_err(|error| unreadable(Kind::Namespaces.as_str(), object, &error, limit))
         .ok()?;
     Some((object.meta().name.as_deref()?.into(), is_managed))
 }
 
 /// What cannot be read is left out, which is said: a charge is missing then.
-fn unreadable<K: Resource>(kind: Kind, object: &Raw<K>, error: &impl Display, limit: &LogLimit) {
-    if let Some(held_back) = limit.due(kind.as_str()) {
+pub(super) fn unreadable<K: Resource>(kind: &'static str, object: &Raw<K>, error: &impl Display, limit: &LogLimit) {
+    if let Some(held_back) = limit.due(kind) {
         tracing::error!(
-            kind = kind.as_str(),
+            kind,
             namespace = object.meta().namespace,
             name = object.meta().name,
             %error,
@@ -336,13 +438,13 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let kind = watched(request.uri());
+        let alive = watched(request.uri());
         let changes = self.changes.clone();
         let response = self.service.call(request);
         async move {
             let response = response.await?;
-            if let Some(kind) = kind.filter(|_| response.status().is_success()) {
-                changes.hint(Change::WatchAlive(kind));
+            if let Some(alive) = alive.filter(|_| response.status().is_success()) {
+                changes.hint(alive);
             }
             Ok(response)
         }
@@ -350,14 +452,19 @@ where
     }
 }
 
-/// The kind that this request watches.
-fn watched(uri: &Uri) -> Option<Kind> {
+/// That the kind is alive which this request watches.
+fn watched(uri: &Uri) -> Option<Change> {
     let is_watch = uri
         .query()?
         .split('&')
         .any(|pair| matches!(pair, "watch=true" | "watch=1"));
-    let of_path = |kind: &Kind| uri.path().strip_prefix("/api/v1/") == Some(kind.as_str());
-    Kind::ALL.into_iter().find(|kind| is_watch && of_path(kind))
+    let name = ["/api/v1/", "/apis/storage.k8s.io/v1/"]
+        .into_iter()
+        .find_map(|group| uri.path().strip_prefix(group).filter(|_| is_watch))?;
+    let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
+    let of_volumes = || VolumeKind::ALL.into_iter().find(|kind| kind.as_str() == name);
+    kind.map(Change::WatchAlive)
+        .or_else(|| Some(VolumeChange::Alive(of_volumes()?).into()))
 }
 
 #[cfg(test)]
@@ -585,12 +692,24 @@ mod tests {
 
     #[test]
     fn a_watch_is_known_by_its_request() {
-        let of = |uri: &'static str| watched(&Uri::from_static(uri));
+        let of = |uri: &'static str| match watched(&Uri::from_static(uri))? {
+            Change::WatchAlive(kind) => Some(kind.as_str().to_owned()),
+            Change::Volumes(change) => Some(change.kind().as_str().to_owned()),
+            _ => None,
+        };
         assert_eq!(
             of("https://x/api/v1/pods?&watch=true&timeoutSeconds=25"),
-            Some(Kind::Pods)
+            Some("pods".to_owned())
         );
-        assert_eq!(of("/api/v1/nodes?watch=1"), Some(Kind::Nodes));
+        assert_eq!(of("/api/v1/nodes?watch=1").as_deref(), Some("nodes"));
+        assert_eq!(
+            of("/api/v1/persistentvolumes?watch=true").as_deref(),
+            Some("persistentvolumes")
+        );
+        assert_eq!(
+            of("/apis/storage.k8s.io/v1/storageclasses?watch=true").as_deref(),
+            Some("storageclasses")
+        );
         assert_eq!(of("/api/v1/pods?limit=500"), None);
         assert_eq!(of("/api/v1/namespaces/x/pods?watch=true"), None);
     }

@@ -127,7 +127,7 @@ pub(crate) fn live_view_waits_for_it(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward_of_config_map(None, NAME)?;
     eventually("it waits for everything", BOUND, || {
         let said = edgeward.readiness()?;
-        let missing = "configuration\nnodes\npods\nnamespaces\nsites\nfirst round of WAN probes\n";
+        let missing = "configuration\nnodes\npods\nnamespaces\nsites\nliqo\nfirst round of WAN probes\n";
         ensure!(said == (503, missing.to_owned()), "{said:?}");
         Ok(())
     })?;

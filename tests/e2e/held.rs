@@ -8,6 +8,7 @@ pub(crate) mod history;
 pub(crate) mod limits;
 pub(crate) mod queue;
 pub(crate) mod release;
+pub(crate) mod sites;
 pub(crate) mod starvation;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,6 +2,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod controllers;
+pub(crate) mod full_cloud;
 pub(crate) mod headroom;
 pub(crate) mod memory;
 pub(crate) mod nodes;

@@ -6,22 +6,26 @@
 mod certificates;
 mod commands;
 mod configuration;
+mod data;
 mod golden;
 mod held;
 mod install;
 mod leader;
+mod liqo;
 mod live;
 mod load;
 mod placement;
 
 use std::process::ExitCode;
 
-use edgeward_harness::clusters::{self, Test};
-use edgeward_harness::side_by_side::Needs::{Cluster, Domain, Nodes};
+use edgeward_harness::clusters::{self, Suite, Test};
+use edgeward_harness::control_plane::FailureDetection;
+use edgeward_harness::peering::{Cloud, Layout};
+use edgeward_harness::side_by_side::Needs::{Cluster, Domain, Nodes, Peering};
 
 use crate::commands::{check, fleet_command, why};
 use crate::configuration::{custom_resources, validation};
-use crate::held::{away, gate, limits, queue, release, starvation};
+use crate::held::{away, gate, limits, queue, release, sites, starvation};
 use crate::install::{chart, quick_start};
 use crate::leader::{backstop, events, loop_guard, lost_lease};
 use crate::load::{burst, rollout};
@@ -30,6 +34,17 @@ use crate::placement::{connection, constraints, failure, invalid_slo, later_gate
 /// What `cargo xtask test` runs, each by the name it is listed under, and with what it needs. Those that take longest are listed
 /// first.
 const TESTS: &[Test] = &[
+    ("liqo::fills_the_edge_first", Peering, liqo::fills_the_edge_first),
+    (
+        "liqo::both_webhooks_on_one_pod",
+        Peering,
+        liqo::both_webhooks_on_one_pod,
+    ),
+    (
+        "liqo::discovered_and_offloaded",
+        Peering,
+        liqo::discovered_and_offloaded,
+    ),
     ("limits::of_each_class", Domain, limits::of_each_class),
     (
         "certificates::self_managed",
@@ -37,6 +52,7 @@ const TESTS: &[Test] = &[
         certificates::self_managed::self_managed,
     ),
     ("starvation::large_pod_runs", Domain, starvation::large_pod_runs),
+    ("data::comes_back_to_its_data", Domain, data::comes_back_to_its_data),
     ("backstop::finds_and_recreates", Domain, backstop::finds_and_recreates),
     ("live::silent_connection", Nodes, live::connection::silent_connection),
     ("queue::without_edgeward", Domain, queue::without_edgeward),
@@ -185,6 +201,7 @@ const TESTS: &[Test] = &[
         Nodes,
         live::headroom::placeholders_give_way,
     ),
+    ("live::full_cloud", Nodes, live::full_cloud::full_cloud),
     ("live::nodes_change", Nodes, live::nodes::nodes_change),
     ("live::cloud_node_states", Nodes, live::nodes::cloud_node_states),
     ("live::anti_affinity", Nodes, live::controllers::anti_affinity),
@@ -202,6 +219,7 @@ const TESTS: &[Test] = &[
     ("fleet_command::the_real_answer", Nodes, fleet_command::the_real_answer),
     ("release::uninstall", Nodes, release::uninstall),
     ("release::with_kubectl_alone", Nodes, release::with_kubectl_alone),
+    ("sites::never_left", Domain, sites::never_left),
     ("away::until_the_site_is_back", Domain, away::until_the_site_is_back),
     ("away::nothing_is_held", Nodes, away::nothing_is_held),
     ("held::until_the_wan_is_back", Domain, held::until_the_wan_is_back),
@@ -242,6 +260,22 @@ const TESTS: &[Test] = &[
     ("install::by_helm_with_files", Cluster, chart::by_helm_with_files),
 ];
 
+/// All of them, each of the rights in use.
+static SUITE: Suite = Suite {
+    target: "e2e",
+    edgeward: env!("CARGO_BIN_EXE_edgeward"),
+    tests: TESTS,
+    uses_every_right: true,
+    peering: Layout {
+        clouds: &[Cloud {
+            id: "cloud",
+            promised: 64,
+            nodes: &[16, 16, 16, 16],
+        }],
+        detection: FailureDetection::Fast,
+    },
+};
+
 fn main() -> ExitCode {
-    clusters::run("e2e", env!("CARGO_BIN_EXE_edgeward"), TESTS, true)
+    clusters::run(&SUITE)
 }

@@ -147,14 +147,23 @@ pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
     for source in SOURCES {
         let plain = tools.charted(&of_source(source))?;
         let mut values = of_source(source);
-        values["validation"]["deny"] = json!(true);
+        values["validation"] = json!({"deny": true, "strictSites": true});
         values["config"]["backstop"]["recreate"] = json!(true);
+        values["data"]["enabled"] = json!(true);
+        values["config"]["liqo"]["enabled"] = json!("auto");
         let mut by_helm = tools.charted(&values)?;
         let overlay = format!("deploy/overlays/{source}");
-        let mut by_kustomize = tools.kustomized(&[&overlay, "deploy/recreate"], &["webhook/deny"], "example.io")?;
+        let folders = [
+            &*overlay,
+            "deploy/recreate",
+            "deploy/data",
+            "deploy/liqo",
+            "webhook/strict-sites",
+        ];
+        let mut by_kustomize = tools.kustomized(&folders, &["webhook/deny"], "example.io")?;
         let changed = by_helm.iter().filter(|(key, object)| plain.get(*key) != Some(*object));
-        // The configuration, the binding, a ClusterRole and its binding.
-        ensure!(changed.count() == 4, "{source}");
+        // The configuration, the binding, a policy with its own, three ClusterRoles and their bindings.
+        ensure!(changed.count() == 10, "{source}");
 
         let map = format!("ConfigMap {NAMESPACE}/edgeward-config");
         by_helm.remove(&map).context("the configuration says so too")?;
@@ -162,9 +171,10 @@ pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
         by_kustomize
             .remove(&format!("Namespace /{NAMESPACE}"))
             .context("a namespace")?;
-        // The folder has no label of its own, which all objects of the chart have.
+        // These folders have no label of their own, which all objects of the chart have.
         for object in by_kustomize.values_mut() {
-            if object["metadata"]["name"] == "edgeward-recreate" {
+            let own = ["edgeward-recreate", "edgeward-data", "edgeward-liqo"];
+            if own.iter().any(|name| object["metadata"]["name"] == *name) {
                 object["metadata"]["labels"] = json!({"app.kubernetes.io/name": "edgeward"});
             }
         }

@@ -106,7 +106,7 @@ fn the_words_of_the_schema_are_the_programs() {
             words += 1;
         }
     }
-    assert_eq!(words, 11);
+    assert_eq!(words, 15);
     assert_eq!(schema["properties"]["domain"]["maxLength"], 200);
 }
 
@@ -147,9 +147,12 @@ fn the_manifests_are_those_of_kustomize() {
         "certs/self-managed",
         "deploy/base",
         "deploy/crds",
+        "deploy/data",
+        "deploy/liqo",
         "deploy/monitoring",
         "deploy/recreate",
         "webhook/base",
+        "webhook/strict-sites",
     ];
     assert_eq!(folders, expected.map(str::to_owned).into());
 }

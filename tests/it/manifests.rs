@@ -113,9 +113,10 @@ fn selectors_and_conditions_use_the_keys_of_the_contract() {
     let expected = [
         (
             "states-an-objective",
-            format!(
-                "object.metadata.?annotations[?'{class}'].hasValue() || object.metadata.?labels[?'{managed}'].hasValue()"
-            ),
+            [&class, &keys.sites, &keys.policy_sites]
+                .map(|key| format!("object.metadata.?annotations[?'{key}'].hasValue() || "))
+                .concat()
+                + &format!("object.metadata.?labels[?'{managed}'].hasValue()"),
         ),
         (
             "not-opted-out",

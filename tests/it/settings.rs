@@ -162,6 +162,7 @@ fn example(what: &str) -> Value {
     let examples = [
         ("DNS domain", "acme.dev"),
         ("name of a namespace", "team-a"),
+        ("name of a RuntimeClass", "liqo"),
         ("path", "/etc/edgeward/token"),
         ("PromQL", "up"),
         ("`http://` or", "https://prometheus.monitoring.svc:9090"),

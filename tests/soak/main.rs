@@ -1,6 +1,7 @@
 //! edgeward on a real control plane, for minutes of load or of quiet. Run by `cargo xtask soak` alone.
 
 mod burst;
+mod liqo;
 mod live;
 mod load;
 mod memory;
@@ -9,8 +10,8 @@ mod simulation;
 
 use std::process::ExitCode;
 
-use edgeward_harness::clusters::{self, Test};
-use edgeward_harness::side_by_side::Needs::Machine;
+use edgeward_harness::clusters::{self, Suite, Test};
+use edgeward_harness::side_by_side::Needs::{Machine, Peering};
 use edgeward_harness::tables;
 
 /// What takes long by nature, or tells something only of a machine that does nothing else.
@@ -50,10 +51,22 @@ const TESTS: &[Test] = &[
     ("memory::hostile_pods", Machine, memory::hostile_pods),
     ("load::hostile_bodies", Machine, load::hostile_bodies::hostile_bodies),
     ("simulation::as_on_kwok", Machine, simulation::as_on_kwok),
+    ("liqo::elastic_cluster", Peering, liqo::elastic_cluster),
+    ("liqo::frozen_api_server", Peering, liqo::frozen_api_server),
+    ("liqo::full_near_cloud", Peering, liqo::full_near_cloud),
 ];
 
+/// They use few of the rights.
+static SUITE: Suite = Suite {
+    target: "soak",
+    edgeward: env!("CARGO_BIN_EXE_edgeward"),
+    tests: TESTS,
+    uses_every_right: false,
+    peering: liqo::NEAR_AND_FAR,
+};
+
 fn main() -> ExitCode {
-    let ended = clusters::run("soak", env!("CARGO_BIN_EXE_edgeward"), TESTS, false);
+    let ended = clusters::run(&SUITE);
     tables::print();
     ended
 }

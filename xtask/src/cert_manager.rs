@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::control_plane::key;
+use crate::control_plane::{copy_out, key};
 use crate::shell::{output, workspace};
 use crate::{cache, go};
 
@@ -63,12 +63,6 @@ fn build(module: &Path, into: &Path) -> Result<()> {
     list.args(["list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager"])
         .current_dir(module);
     let sources = PathBuf::from(output(&mut list)?.context("go has gone")?);
-    fs::create_dir(into.join("crds"))?;
-    for definition in DEFINITIONS {
-        // Not fs::copy: it would keep the module cache's read-only mode.
-        let file = format!("cert-manager.io_{definition}.yaml");
-        let text = fs::read(sources.join("deploy/crds").join(&file)).with_context(|| file.clone())?;
-        fs::write(into.join("crds").join(file), text)?;
-    }
-    Ok(())
+    let definition = |name| sources.join(format!("deploy/crds/cert-manager.io_{name}.yaml"));
+    copy_out(&DEFINITIONS.map(definition), &into.join("crds"))
 }

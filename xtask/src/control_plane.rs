@@ -185,11 +185,17 @@ fn copy_stages(module: &Path, into: &Path) -> Result<()> {
     list.args(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"])
         .current_dir(module);
     let kwok = output(&mut list)?.context("go has gone")?;
+    let folder = Path::new(&kwok).join("kustomize/stage");
+    copy_out(&STAGES.map(|stage| folder.join(stage)), into)
+}
+
+/// Makes this directory, with these files of the module cache in it.
+pub(crate) fn copy_out(files: &[PathBuf], into: &Path) -> Result<()> {
     fs::create_dir(into)?;
-    for stage in STAGES {
+    for file in files {
         // Not fs::copy: it would keep the module cache's read-only mode.
-        let text = fs::read(Path::new(&kwok).join("kustomize/stage").join(stage)).context(stage)?;
-        fs::write(into.join(file_name(stage)), text)?;
+        let text = fs::read(file).with_context(|| file.display().to_string())?;
+        fs::write(into.join(file.file_name().context("a file has a name")?), text)?;
     }
     Ok(())
 }

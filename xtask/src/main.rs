@@ -11,6 +11,7 @@ mod control_plane;
 mod fuzz;
 mod go;
 mod helm;
+mod liqo;
 mod prometheus;
 mod report;
 mod sbom;
@@ -47,6 +48,7 @@ Commands:
                    cache; prints their directory. --kubernetes 1.33: of that minor, not the newest
   cert-manager     build cert-manager once into the cache; prints its directory
   helm             build Helm once into the cache; prints the program
+  liqo             build Liqo once into the cache; prints its directory
   static           build the static program that the image contains, and start it where there is nothing else; prints it
   sbom             write what the program is made of, as CycloneDX, to target/sbom; prints the file
   prometheus       unpack Debian's Prometheus once into the cache, unless one is installed; prints the program, which has
@@ -56,11 +58,12 @@ Environment:
   EDGEWARD_CONTROL_PLANE   directory with ready-made binaries, instead of building them
   EDGEWARD_CERT_MANAGER    directory with a ready-made one, instead of building it
   EDGEWARD_HELM            ready-made program, instead of building it
+  EDGEWARD_LIQO            directory with a ready-made one, instead of building it
   EDGEWARD_PROMETHEUS      ready-made program, instead of Debian's
   EDGEWARD_CACHE           where built tools are kept [default: $XDG_CACHE_HOME/edgeward or ~/.cache/edgeward]
 
 Exit codes: 0 success, 1 failure, 2 usage, 3 there is no Go that could build the control plane,
-cert-manager or Helm, or no apt-get to bring Prometheus";
+cert-manager, Helm or Liqo, or no apt-get to bring Prometheus";
 
 const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         }
         (Some("cert-manager"), []) => cert_manager::obtain().map(|dir| println!("{}", dir.display())),
         (Some("helm"), []) => helm::obtain().map(|program| println!("{}", program.display())),
+        (Some("liqo"), []) => liqo::obtain().map(|dir| println!("{}", dir.display())),
         (Some("static"), []) => static_program::build().map(|program| println!("{}", program.display())),
         (Some("sbom"), []) => sbom::write().map(|file| println!("{}", file.display())),
         (Some("prometheus"), []) => prometheus::obtain().map(|program| println!("{}", program.display())),

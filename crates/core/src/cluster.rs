@@ -3,4 +3,5 @@
 pub mod cache;
 pub mod processing;
 pub mod telemetry;
+pub mod volumes;
 pub mod wan;

@@ -5,6 +5,7 @@
 mod declaration;
 mod guards;
 mod holding;
+mod liqo;
 pub mod map;
 mod probing;
 mod prometheus;
@@ -17,6 +18,7 @@ pub use declaration::{Assumed, Kind, Setting};
 use declaration::{Read, read_words};
 pub use guards::{Backstop, LoopGuard};
 pub use holding::{ForeignGates, Holding, OnNoCapacity};
+pub use liqo::{Enabled, LiqoSettings, RuntimeClassName};
 pub use probing::Probing;
 pub use prometheus::{Input, Prometheus, Query};
 
@@ -43,6 +45,10 @@ pub struct Config {
     /// The sites of the live view: the one edge first, then any number of clouds by name. No site's nodeSelector holds
     /// all of another's.
     pub sites: Vec<Arc<SiteDefinition>>,
+    /// What is made of Liqo's objects.
+    pub liqo: LiqoSettings,
+    /// Which cloud is taken of several that meet the time.
+    pub site_policy: SitePolicy,
     /// How the WAN towards cloud sites is probed.
     pub probing: Probing,
     /// Whether any pod may be sent to a cloud.
@@ -104,7 +110,21 @@ words! {
     }
 }
 
-read_words!(InvalidSlo, Explain, QueueModel);
+read_words!(InvalidSlo, Explain, QueueModel, SitePolicy);
+
+words! {
+    /// Which cloud is taken of several that meet the time. Of equals the one with the lowest ETA.
+    pub enum SitePolicy {
+        /// The one with the lowest ETA.
+        LowestEta = "lowest-eta",
+        /// The one that costs least; those of which nobody says what they cost are last.
+        LowestCost = "lowest-cost",
+        /// The one with the fewest pods of the same controller.
+        Spread = "spread",
+        /// The first in the order of the sites.
+        Ordered = "ordered",
+    }
+}
 
 words! {
     /// How much of a decision is written on the pod.
@@ -147,6 +167,8 @@ impl Default for Config {
             keys: Keys::new("example.io"),
             excluded_namespaces: vec!["kube-system".into(), "edgeward-system".into()],
             sites: vec![Arc::new(SiteDefinition::edge()), Arc::new(SiteDefinition::cloud())],
+            liqo: LiqoSettings::default(),
+            site_policy: SitePolicy::LowestEta,
             probing: Probing::default(),
             enable_offload: true,
             invalid_slo: InvalidSlo::Warn,
@@ -358,6 +380,7 @@ mod tests {
             "domain": "acme.dev",
             "excludedNamespaces": ["infra"],
             "sites": [{"name": "here", "kind": "edge"}],
+            "liqo": {"enabled": true, "runtimeClassName": "liqo"},
             "probing": {"probes": 3, "period": "1m30s", "timeout": "500ms"},
             "enableOffload": false,
             "invalidSlo": "deny",
@@ -368,6 +391,7 @@ mod tests {
             "foreignGates": "passThrough",
             "maxPriority": {"guests": 3, "*": 8},
             "cloudPodDeletionCost": -7,
+            "sitePolicy": "ordered",
             "explain": "full",
             "rttThresholdMs": 80.5,
             "lossThresholdPct": 1.5,
@@ -395,6 +419,8 @@ mod tests {
                 timeout: Micros::from_millis(500)
             }
         );
+        assert_eq!(config.liqo.enabled, Enabled::Always);
+        assert_eq!(config.liqo.runtime_class, Some(RuntimeClassName("liqo".to_owned())));
         assert!(!config.enable_offload);
         assert_eq!(config.invalid_slo, InvalidSlo::Deny);
         assert_eq!(
@@ -409,6 +435,7 @@ mod tests {
         );
         assert_eq!(config.priority_caps, PriorityCaps::from([("guests", 3), ("*", 8)]));
         assert_eq!(config.cloud_deletion_cost, Some(-7));
+        assert_eq!(config.site_policy, SitePolicy::Ordered);
         assert_eq!(config.explain, Explain::Full);
         assert_eq!(config.rtt_threshold, Micros(80_500));
         assert_eq!(config.loss_threshold, Permille(15));
@@ -454,8 +481,9 @@ mod tests {
             faults(json!({
                 "domain": "Example",
                 "excludedNamespaces": ["team-a", "Team_B", ""],
+                "liqo": {"enabled": "yes", "runtimeClassName": "A b"},
                 "probing": {"probes": 0, "period": "500ms", "timeout": 2},
-                "onNoCapacity": "cloud",
+                "sitePolicy": "cheapest", "onNoCapacity": "cloud",
                 "holdClasses": ["batch", "bulk"],
                 "holdLimits": {"batch": "0s", "bulk": "1m"},
                 "waitForTerminating": 30,
@@ -475,7 +503,7 @@ mod tests {
                 "thresholds": {},
             })),
             [
-                "thresholds: is not a field here; there are domain, excludedNamespaces, sites, probing, enableOffload, \
+                "thresholds: is not a field here; there are domain, excludedNamespaces, sites, liqo, sitePolicy, probing, enableOffload, \
                  invalidSlo, onNoCapacity, holdClasses, holdLimits, waitForTerminating, foreignGates, headroomBelow, \
                  maxPriority, cloudPodDeletionCost, explain, rttThresholdMs, lossThresholdPct, telemetryCacheTTL, \
                  siteMemory, reservationTTL, reservationShare, replicas, models, queueModel, minObservations, prometheus, placedEdgeEvents, backstop, \
@@ -485,6 +513,9 @@ mod tests {
                  at most 63",
                 "excludedNamespaces[2]: \"\" is not the name of a namespace: lower-case letters, digits and `-`, at most \
                  63",
+                "liqo.enabled: \"yes\" is not auto, true or false",
+                "liqo.runtimeClassName: \"A b\" is not the name of a RuntimeClass: lower-case letters, digits, `-` and `.`",
+                "sitePolicy: \"cheapest\" is not one of lowest-eta, lowest-cost, spread, ordered",
                 "probing.probes: 0 is not a whole number from 1 to 100",
                 "probing.period: \"500ms\" is not a duration from 1s to 1h, such as 60s or 1m30s",
                 "probing.timeout: 2 is not a duration from 1ms to 1m, such as 60s or 1m30s",

@@ -158,6 +158,17 @@ impl<'d> Field<'d> {
         })
     }
 
+    /// A number of at most six decimals from 0 to `most`, in millionths.
+    pub fn millionths(&self, most: u32) -> Option<u64> {
+        let expected = format!("a number from 0 to {most} with at most six decimals");
+        self.typed(&expected, |value| {
+            let millionths = value.as_f64()? * 1e6;
+            let is_whole = (millionths - millionths.round()).abs() < 1e-3;
+            let is_valid = is_whole && (0.0..=f64::from(most) * 1e6).contains(&millionths);
+            is_valid.then_some(millionths.round() as u64)
+        })
+    }
+
     /// A percentage with at most one decimal, from so many thousandths to 100.
     pub fn percent(&self, least: i64) -> Option<Permille> {
         let expected = format!("a percentage from {} to 100 with at most one decimal", decimal(least));

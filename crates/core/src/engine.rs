@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::cache::{Cache, Kind, NodeFault};
+use crate::cluster::volumes::VolumeCache;
 use crate::config::Config;
 use crate::guard::backstop::{Backstop, BackstopReport};
 use crate::guard::loop_guard::{Loop, LoopGuard};
@@ -98,6 +99,7 @@ pub struct Engine {
     freed: u64,
     backstop: Backstop,
     loop_guard: LoopGuard,
+    volumes: VolumeCache,
     other_domains: OtherDomains,
     /// The newest links, also of sites that are not in use yet.
     links: BTreeMap<String, Option<Link>>,
@@ -124,6 +126,7 @@ impl Engine {
             freed: 0,
             backstop: Backstop::default(),
             loop_guard: LoopGuard::default(),
+            volumes: VolumeCache::default(),
             other_domains: OtherDomains::default(),
             links: BTreeMap::new(),
             probed: None,
@@ -137,6 +140,11 @@ impl Engine {
     /// Nodes and pods as they are known.
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// Claims, volumes and classes as they are known.
+    pub fn volumes(&self) -> &VolumeCache {
+        &self.volumes
     }
 
     /// When something changes by the mere passing of time: then [`Self::publish`] is due without a change.
@@ -164,6 +172,7 @@ impl Engine {
             Change::FirstRound(config) => self.probed = Some(Arc::clone(config)),
             Change::ListBegan(Kind::Pods) => self.is_listing_pods = true,
             Change::ListEnded(Kind::Pods) => self.is_listing_pods = false,
+            Change::Volumes(change) => self.volumes.apply(change, at.moment),
             Change::Link(site, link) => drop(self.links.insert(site.clone(), *link)),
             _ => {}
         }
@@ -311,7 +320,9 @@ impl Engine {
         let mut snapshot = self.cache.publish(now.moment);
         self.loop_guard.expire(self.config.loop_guard, now.moment);
         snapshot.paused = self.loop_guard.paused();
-        if snapshot.paused != self.shared.snapshot().paused {
+        let (volumes, are_others) = self.volumes.publish(self.config.telemetry_ttl, now.moment);
+        snapshot.volumes = volumes;
+        if are_others || snapshot.paused != self.shared.snapshot().paused {
             self.waitlist.reconsider();
         }
         let report = self
@@ -421,6 +432,7 @@ fn apply(cache: &mut Cache, at: Moment, change: &Change, reserved_node: Option<N
         }
         Change::Namespace(name, is_managed) => cache.apply_namespace(name, *is_managed),
         Change::Link(site, link) => cache.set_link(site, *link),
+        Change::Liqo(liqo) => cache.set_liqo(liqo.clone()),
         Change::Telemetry(telemetry) => cache.set_telemetry((**telemetry).clone()),
         Change::Settings(config) => cache.configure(config),
         Change::ListBegan(kind) => cache.list_began(*kind),
@@ -428,6 +440,7 @@ fn apply(cache: &mut Cache, at: Moment, change: &Change, reserved_node: Option<N
         Change::Sites(_)
         | Change::FirstRound(_)
         | Change::Replicas(_)
+        | Change::Volumes(_)
         | Change::WatchAlive(_)
         | Change::WatchLost(_) => {}
     }

@@ -7,6 +7,10 @@ pub struct Keys {
     pub domain: String,
     /// `slo.<domain>/`: the annotations read.
     pub slo_prefix: String,
+    /// Annotation: the sites that the pod may run at.
+    pub sites: String,
+    /// Annotation: those that the policy says which counts for it; both hold.
+    pub policy_sites: String,
     /// Label that opts a namespace in, and a pod in or out.
     pub managed: String,
     /// Label of namespaces whose SloPolicies speak for pods that state nothing.
@@ -36,6 +40,8 @@ impl Keys {
         Self {
             domain: domain.to_owned(),
             slo_prefix: format!("slo.{domain}/"),
+            sites: format!("slo.{domain}/sites"),
+            policy_sites: format!("slo.{domain}/policySites"),
             managed: scheduling("managed"),
             policies: scheduling("policies"),
             decision: scheduling("decision"),

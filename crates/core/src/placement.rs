@@ -8,6 +8,7 @@ pub mod explain;
 mod feasibility;
 pub mod headroom;
 pub mod ledger;
+mod located;
 pub mod patch;
 pub mod policy;
 pub mod room;

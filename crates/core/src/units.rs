@@ -48,6 +48,11 @@ integer_unit! {
     Permille(u32)
 }
 
+integer_unit! {
+    /// What an hour costs, in millionths of a currency that nobody here knows.
+    CostPerHour(u64)
+}
+
 impl Permille {
     /// 1.0: the speed factor that models are stated for.
     pub const ONE: Self = Self(1_000);
@@ -145,6 +150,17 @@ impl From<Permille> for Value {
             (ratio.0 / 10).into()
         } else {
             (f64::from(ratio.0) / 10.0).into()
+        }
+    }
+}
+
+/// The price; an integer where it is whole.
+impl From<CostPerHour> for Value {
+    fn from(cost: CostPerHour) -> Self {
+        if cost.0.is_multiple_of(1_000_000) {
+            (cost.0 / 1_000_000).into()
+        } else {
+            (cost.0 as f64 / 1e6).into()
         }
     }
 }

@@ -1,10 +1,13 @@
-//! The only readers and writers of documents: pods, nodes, fleet files.
+//! The only readers and writers of documents: pods, nodes, volumes, fleet files.
 
 pub mod counted;
 pub mod fleet_file;
+pub mod liqo;
+pub mod liqo_objects;
 pub mod node;
 pub mod pod;
 pub mod remembered_nodes;
+pub mod volumes;
 
 use serde_json::{Value, json};
 

@@ -27,6 +27,8 @@ enum Scope {
     Policies,
     /// Where the backstop may have pods created again.
     Recreation,
+    /// Where a cloud can have data.
+    Data,
     /// Of the Secret that edgeward keeps, where it does.
     Certificates,
     /// Of any Secret in that namespace: one that is to be created has no name that could be told.
@@ -45,7 +47,7 @@ struct Need([&'static str; 2], &'static [&'static str], Scope, &'static str);
 const VIEW: &[&str] = &["list", "watch"];
 
 /// Those of docs/live-view.md and, of the ConfigMap, the backstop and certificates, docs/operations.md.
-const NEEDS: [Need; 19] = [
+const NEEDS: [Need; 22] = [
     Need(["", "nodes"], VIEW, Scope::Everywhere, "it decides nothing without"),
     Need(["", "pods"], VIEW, Scope::Everywhere, "it decides nothing without"),
     Need(
@@ -133,6 +135,24 @@ const NEEDS: [Need; 19] = [
         "the backstop has no pod created again without",
     ),
     Need(
+        ["", "persistentvolumeclaims"],
+        VIEW,
+        Scope::Data,
+        "pods with claims stay at the edge without",
+    ),
+    Need(
+        ["", "persistentvolumes"],
+        VIEW,
+        Scope::Data,
+        "pods with claims stay at the edge without",
+    ),
+    Need(
+        ["storage.k8s.io", "storageclasses"],
+        VIEW,
+        Scope::Data,
+        "pods with claims stay at the edge without",
+    ),
+    Need(
         ["", "secrets"],
         &["get", "list", "watch", "update"],
         Scope::Certificates,
@@ -164,6 +184,8 @@ pub(super) struct Installation<'i> {
     pub(super) policies: bool,
     /// `backstop.recreate` of the configuration.
     pub(super) recreates: bool,
+    /// Whether a site in use can have data.
+    pub(super) has_data: bool,
     /// The Secret that edgeward keeps its certificates in, if it does.
     pub(super) certificates: Option<&'i PairSecret>,
     /// Name of the MutatingWebhookConfiguration.
@@ -186,6 +208,7 @@ impl Installation<'_> {
             Scope::Sites => everywhere(self.sites),
             Scope::Policies => everywhere(self.policies),
             Scope::Recreation => everywhere(self.recreates),
+            Scope::Data => everywhere(self.has_data),
             Scope::Certificates => self.certificates.map(|of| (Some(&*of.namespace), Some(&*of.name))),
             Scope::NewCertificates => self.certificates.map(|of| (Some(&*of.namespace), None)),
             Scope::Registration => self.certificates.map(|_| (None, Some(self.webhook))),
@@ -285,7 +308,7 @@ fn unknown(user: &str, error: &anyhow::Error) -> Finding {
 }
 
 fn lacks(need: &Need, verbs: &[&str], user: &str, namespace: Option<&str>, name: Option<&str>) -> Finding {
-    let Need([group, resource], .., purpose) = need;
+    let Need([group, resource], _, scope, purpose) = need;
     let resource = match *group {
         "" => (*resource).to_owned(),
         group => match resource.split_once('/') {
@@ -302,7 +325,12 @@ fn lacks(need: &Need, verbs: &[&str], user: &str, namespace: Option<&str>, name:
         "{user} may not {} {resource}{object}{place}: {purpose}",
         verbs.join(", ")
     );
-    Finding::fault(AREA, text, grant(&resource, verbs, user, namespace, name))
+    let fix = grant(&resource, verbs, user, namespace, name);
+    match scope {
+        // It goes on as if no cloud had any.
+        Scope::Data => Finding::warning(AREA, text, Some(fix)),
+        _ => Finding::fault(AREA, text, fix),
+    }
 }
 
 /// Commands that give a right. They may be run again, and take nothing from others who have it by the same role.
@@ -368,6 +396,7 @@ mod tests {
         const OPERATIONS: &str = include_str!("../../../docs/operations.md");
         expected.extend(documented(OPERATIONS, "[configmaps]"));
         expected.extend(documented(OPERATIONS, "verbs: [delete]"));
+        expected.extend(documented(include_str!("../../../docs/sites.md"), "storageclasses"));
         expected.extend(documented(OPERATIONS, "resourceNames: [edgeward-certificates]"));
         let reviewed = NEEDS.iter().flat_map(|Need([group, resource], verbs, ..)| {
             let verbs = verbs.iter();

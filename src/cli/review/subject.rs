@@ -176,7 +176,8 @@ fn hints(pod: &Value, workload: Option<(&str, &Value)>, keys: &Keys) -> Vec<Stri
     for key in labels.keys().filter(is_slo) {
         hints.push(format!("{key} is a label; edgeward reads it as an annotation"));
     }
-    if !annotations.contains_key(&class) && !labels.contains_key(&keys.managed) {
+    let manages = [&class, &keys.sites, &keys.policy_sites];
+    if !manages.iter().any(|key| annotations.contains_key(*key)) && !labels.contains_key(&keys.managed) {
         let idle = annotations.keys().filter(is_slo);
         hints.extend(idle.map(|key| format!("{key} has no effect without {class}")));
     }

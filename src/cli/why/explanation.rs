@@ -245,6 +245,7 @@ impl Explanation {
         let said = state.scheduler.iter().map(|said| format!("kube-scheduler: {said}"));
         lines.extend(said);
         lines.extend(state.waiting.iter().cloned());
+        lines.extend(state.events.iter().map(|event| format!("Event {event}")));
         lines
     }
 }

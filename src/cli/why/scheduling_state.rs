@@ -31,6 +31,11 @@ pub(super) struct SchedulingState {
     pub(super) scheduler: Option<String>,
     /// What its containers wait for.
     pub(super) waiting: Vec<String>,
+    /// What was said last of a pod on a node, of whose containers nothing is known there.
+    pub(super) events: Vec<String>,
+    /// Whether that is so.
+    #[serde(skip)]
+    pub(super) is_silent: bool,
     /// Since when it is being deleted.
     pub(super) deleted: Option<String>,
 }
@@ -84,7 +89,8 @@ impl SchedulingState {
         let age = decided.as_ref().map(|decided| decided.age.unwrap_or(0));
         let scheduled = list(&status["conditions"]).find(|condition| condition["type"] == "PodScheduled");
         let refusal = scheduled.filter(|condition| condition["status"] == "False");
-        let containers = list(&status["initContainerStatuses"]).chain(list(&status["containerStatuses"]));
+        let said = |condition: &Value| text(&condition["message"]).or_else(|| text(&condition["reason"]));
+        let containers = || list(&status["initContainerStatuses"]).chain(list(&status["containerStatuses"]));
         Ok(Self {
             phase: text(&status["phase"]).unwrap_or_else(|| "Unknown".to_owned()),
             site,
@@ -92,8 +98,12 @@ impl SchedulingState {
             started: text(&status["startTime"]),
             held_seconds: gates.contains(&keys.gate).then(|| age.unwrap_or(0)),
             gates,
-            scheduler: refusal.and_then(|condition| text(&condition["message"])),
-            waiting: containers.filter_map(waiting).collect(),
+            scheduler: refusal.and_then(said),
+            waiting: containers().filter_map(waiting).collect(),
+            events: vec![],
+            is_silent: status["phase"] == "Pending"
+                && text(&spec["nodeName"]).is_some()
+                && containers().next().is_none(),
             deleted: text(&metadata["deletionTimestamp"]),
             decided,
         })
@@ -120,7 +130,15 @@ impl SchedulingState {
         }
         match (&self.node, self.held_seconds) {
             (Some(_), _) if self.phase == "Running" && self.waiting.is_empty() => format!("runs on {at}"),
-            (Some(_), _) if self.waiting.is_empty() => format!("is on {at}, and is being started there"),
+            (Some(_), _) if self.waiting.is_empty() => match (&self.scheduler, self.events.first()) {
+                (Some(said), _) if self.is_silent => {
+                    format!("does not run: it is on {at}, and waits in the cluster behind that: {said}")
+                }
+                (None, Some(event)) => {
+                    format!("does not run: it is on {at}, which says nothing of its containers: {event}")
+                }
+                _ => format!("is on {at}, and is being started there"),
+            },
             (Some(_), _) => format!("is on {at}, but does not run whole: {}", self.waiting.join("; ")),
             (None, Some(seconds)) => {
                 let others: Vec<_> = self.gates.iter().filter(|gate| **gate != keys.gate).collect();

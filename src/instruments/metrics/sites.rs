@@ -24,7 +24,9 @@ metrics! {
         queue: Gauges<3> = "edgeward_queue_pods" ["site", "class", "state"]
             "Managed pods that are not running yet at the site: all that are pending, and those of them that wait for room";
         closed: Gauges<1> = "edgeward_closed_controllers" ["site"]
-            "Controllers whose pods kube-scheduler does not place at the site for a reason that edgeward does not evaluate";
+            "Controllers whose pods kube-scheduler does not place at the site, or that do not start there, for a reason that edgeward does not evaluate";
+        refused: Gauges<1> = "edgeward_site_refused_pods" ["site"]
+            "Pods bound to nodes of the cloud for which the cluster behind it has no room, so that the site is full from what they ask for on";
         silent: Gauges<1> = "edgeward_silent_scheduler_pods" ["scheduler"]
             "Pods that fit a node and take no room, because their scheduler says nothing while another binds pods; without a name: of schedulers that have never bound or refused a pod";
     }
@@ -53,6 +55,8 @@ impl SiteMetrics {
         self.charged_memory.of([name()]).set(charged(|node| node.used.memory.0));
         self.charged_pods.of([name()]).set(charged(|node| node.pods));
         self.closed.of([name()]).set(count(site.closed.iter().count()));
+        let refused: u64 = site.full.iter().map(|full| full.pods).sum();
+        self.refused.of([name()]).set(count(refused));
         let usable = site.usable_nodes().count();
         self.nodes.of([name(), "true".into()]).set(count(usable));
         self.nodes

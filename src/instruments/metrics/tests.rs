@@ -58,7 +58,7 @@ fn every_metric_touched() -> String {
     let edge = Site::new(Arc::new(SiteDefinition::edge()));
     metrics.follow(Arc::new(SharedState::new(published(vec![edge]), Micros(0))));
     metrics.view.last_event(cache::Kind::Nodes, 1_800_000_000);
-    metrics.view.list(cache::Kind::Nodes);
+    metrics.view.list("nodes");
     metrics.view.failure("nodes");
     let mut health = LinkHealth::new(1);
     let thresholds = Thresholds::from(&Config::default());

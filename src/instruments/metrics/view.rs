@@ -37,8 +37,8 @@ impl ViewMetrics {
     }
 
     /// A list of everything of this kind began.
-    pub fn list(&self, kind: cache::Kind) {
-        self.lists.of([kind.as_str().into()]).inc();
+    pub fn list(&self, kind: &'static str) {
+        self.lists.of([kind.into()]).inc();
     }
 
     /// A watch or list of this kind failed.

@@ -16,7 +16,7 @@ pub(crate) fn edgeward(fixture: &Fixture<'_>, config: &Value, args: &[&str]) -> 
     edgeward_as(&fixture.kubeconfig(), fixture, config, args)
 }
 
-fn edgeward_as(kubeconfig: &Path, fixture: &Fixture<'_>, config: &Value, args: &[&str]) -> Result<Said> {
+pub(crate) fn edgeward_as(kubeconfig: &Path, fixture: &Fixture<'_>, config: &Value, args: &[&str]) -> Result<Said> {
     let file = fixture.dir.join("command.yaml");
     fs::write(&file, config.to_string())?;
     fixture.command_as(kubeconfig, &[args, &[&format!("--config={}", file.display())]].concat())

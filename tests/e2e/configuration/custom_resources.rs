@@ -54,6 +54,10 @@ pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
             "spec.slo.priority: Invalid value: 11: is not a whole number from 0 to 10",
         ),
         (
+            slo(json!({"class": "batch", "sites": "near far"})),
+            "spec.slo.sites: Invalid value: \"near far\": near far is not site names or a selector of site labels",
+        ),
+        (
             slo(json!({"class": "batch", "offloadAllowed": "no"})),
             "spec.slo.offloadAllowed: Invalid value: \"string\"",
         ),
@@ -120,6 +124,18 @@ pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
         (
             site("s", &json!({"kind": "cloud", "lossThresholdPct": 2.25})),
             "spec.lossThresholdPct: Invalid value: 2.25: is not a number from 0.1 to 100 with at most one decimal",
+        ),
+        (
+            site("s", &json!({"kind": "cloud", "costPerHour": 0.000_000_5})),
+            "spec.costPerHour: Invalid value: 5e-07: is not a number from 0 to 1000000 with at most six decimals",
+        ),
+        (
+            site("s", &json!({"kind": "edge", "order": 1})),
+            "order is not for a site of kind edge",
+        ),
+        (
+            site("s", &json!({"kind": "cloud", "labels": {"region": "e u"}})),
+            "e u is not a label value",
         ),
         (
             site("s", &json!({"kind": "cloud", "speedFactor": -1.5})),
@@ -198,6 +214,7 @@ pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
             &json!({
                 "kind": "cloud", "nodeSelector": {"zone": "b"}, "tolerations": [{"key": "cloud", "value": "b", "effect": "NoSchedule"}, {"operator": "Exists"}],
                 "runtimeClassName": "kata.b", "probes": ["icmp://a", "tcp://[::1]:1", "https://a/b?c"], "rttThresholdMs": 60000,
+                "labels": {"region": "eu", "example.com/tier": ""}, "costPerHour": 0.041_666, "order": 3,
                 "lossThresholdPct": 0.1, "speedFactor": 1.125, "supports": ["hostPID", "persistentVolumeClaim"],
             }),
         ),
@@ -246,7 +263,11 @@ pub(crate) fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "8")?;
     nodes.cloud_node("cloud-0")?;
-    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let mut config = nodes.config();
+    for (site, region) in ["eu", "us"].into_iter().enumerate() {
+        config["sites"][site]["labels"] = json!({"region": region});
+    }
+    let edgeward = fixture.live_edgeward(&config)?;
     let _registration = fixture.register_as(
         "zz-edgeward",
         &[&fixture.namespace, &namespace],
@@ -290,6 +311,23 @@ pub(crate) fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     let mut out = plain("out", "web");
     out["metadata"]["labels"][MANAGED] = json!("false");
     becomes(&kubectl, &out, &nothing)?;
+
+    // Sites of a policy hold beside those of a pod, whatever it brings along.
+    let abroad =
+        json!({"selector": {"matchLabels": {"app": "abroad"}}, "slo": {"class": "batch", "sites": "region=us"}});
+    kubectl.create(&policy("abroad", &abroad))?;
+    let mut by_abroad = json!({"class": "batch", "policySites": "region=us", "decision": "cloud", "site": "cloud",
+        "reason": "cloud_edge_not_in_sites"});
+    let mut pod = plain("abroad", "abroad");
+    pod["metadata"]["annotations"] = json!({"slo.example.io/policySites": "edge"});
+    becomes(&kubectl, &pod, &by_abroad)?;
+    pod["metadata"]["annotations"] = json!({"slo.example.io/sites": "edge,cloud"});
+    by_abroad["sites"] = json!("edge,cloud");
+    becomes(&kubectl, &pod, &by_abroad)?;
+    pod["metadata"]["annotations"] = json!({"slo.example.io/sites": "edge"});
+    let held = json!({"class": "batch", "policySites": "region=us", "sites": "edge", "reason": "held_site_away"});
+    becomes(&kubectl, &pod, &held)?;
+    kubectl.run(&["delete", "slopolicy", "abroad"], "")?;
 
     // By name, then by precedence.
     kubectl.create(&for_web("first", 0, json!({"class": "throughput"})))?;

@@ -38,7 +38,7 @@ fn cloud_node(nodes: &Nodes<'_>) -> Result<String> {
 }
 
 /// Waits until a pod like this would be decided for this reason.
-fn would_be(fixture: &Fixture<'_>, pod: &Value, reason: &str) -> Result<()> {
+pub(crate) fn would_be(fixture: &Fixture<'_>, pod: &Value, reason: &str) -> Result<()> {
     eventually(&format!("it would be decided: {reason}"), BOUND, || {
         let created = fixture.kubectl.dry_run(pod)?;
         ensure!(annotation(&created, "reason") == Some(reason), "{created}");

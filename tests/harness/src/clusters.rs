@@ -1,10 +1,11 @@
 //! A run of tests on real control planes: each has a namespace, a registration of the webhook and edgeward processes of its own.
 //!
-//! Most run side by side in one cluster; those that need a cluster for themselves take turns in two others.
+//! Most run side by side in one cluster; those that need a cluster for themselves take turns in two others, and those that need one
+//! that is peered with others in that.
 
 use std::collections::BTreeSet;
 use std::iter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,9 +14,10 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::Runtime;
 
 use crate::checkout::is_ci;
-use crate::control_plane::{self, ControlPlane};
+use crate::control_plane::{self, ControlPlane, Shape};
 use crate::fixture::{Domain, Fixture};
 use crate::helm::NoHelm;
+use crate::peering::{Layout, Peering};
 use crate::side_by_side::{CLUSTERS, Needs, SideBySide};
 use crate::timing::{TooBusy, timed};
 
@@ -25,6 +27,20 @@ pub type Test = (&'static str, Needs, Script);
 /// What a test does.
 pub type Script = fn(&Fixture<'_>) -> Result<()>;
 
+/// The tests of a target.
+pub struct Suite {
+    /// Its name.
+    pub target: &'static str,
+    /// The program under test.
+    pub edgeward: &'static str,
+    /// All of them.
+    pub tests: &'static [Test],
+    /// Whether all of them together use every right of the manifests.
+    pub uses_every_right: bool,
+    /// What those that need it are peered with.
+    pub peering: Layout,
+}
+
 /// What the tests share.
 struct Run {
     // First, so that the servers of the tests are gone before the control planes are.
@@ -32,6 +48,11 @@ struct Run {
     shared: ControlPlane,
     /// For those that need a cluster, where there are any.
     own: Vec<ControlPlane>,
+    /// For those that need it, from the first of them on.
+    peering: Mutex<Option<Peering>>,
+    layout: &'static Layout,
+    /// The programs of a control plane.
+    binaries: PathBuf,
     side_by_side: SideBySide,
     /// The program under test.
     edgeward: &'static Path,
@@ -39,9 +60,10 @@ struct Run {
     too_busy: Mutex<Vec<String>>,
 }
 
-/// Runs those of the tests that the arguments of this process ask for, with this program. Whether all of them together use
-/// every right of the manifests is asked when all have passed, and only where `uses_every_right`.
-pub fn run(target: &str, edgeward: &'static str, tests: &'static [Test], uses_every_right: bool) -> ExitCode {
+/// Runs those of the tests that the arguments of this process ask for. Whether all of them together use every right of the
+/// manifests is asked when all have passed.
+pub fn run(suite: &'static Suite) -> ExitCode {
+    let (target, tests) = (suite.target, suite.tests);
     let mut args = Arguments::from_args();
     // Each waits for its turn by itself.
     args.test_threads.get_or_insert(tests.len());
@@ -55,7 +77,7 @@ pub fn run(target: &str, edgeward: &'static str, tests: &'static [Test], uses_ev
     let run = if args.list || wanted.is_empty() {
         Ok(None)
     } else {
-        start(target, Path::new(edgeward), wanted)
+        start(suite, wanted)
     };
     let run = match run {
         Ok(run) => run.map(Arc::new),
@@ -75,27 +97,28 @@ pub fn run(target: &str, edgeward: &'static str, tests: &'static [Test], uses_ev
     for told in run.too_busy.get_mut().unwrap_or_else(PoisonError::into_inner) {
         println!("too busy to tell: {told}");
     }
-    let everything = uses_every_right && conclusion.num_passed == tests.len() as u64;
+    let everything = suite.uses_every_right && conclusion.num_passed == tests.len() as u64;
     let proven = run.rights_are_proven(everything);
     if let Err(error) = &proven {
         eprintln!("rights: {error:#}");
     }
     if conclusion.has_failed() || proven.is_err() {
-        run.planes_mut().for_each(ControlPlane::keep);
+        run.keep();
         return ExitCode::FAILURE;
     }
     conclusion.exit_code()
 }
 
 /// `None`: there is no control plane to be had and nobody insists.
-fn start(target: &str, edgeward: &'static Path, wanted: Vec<(&'static str, Needs)>) -> Result<Option<Run>> {
+fn start(suite: &'static Suite, wanted: Vec<(&'static str, Needs)>) -> Result<Option<Run>> {
     let Some(binaries) = control_plane::binaries()? else {
         anyhow::ensure!(
             !is_ci(),
             "there is no Go to build the control plane with, and CI runs every test"
         );
         println!(
-            "{target}: skipped, there is no Go to build the control plane with and EDGEWARD_CONTROL_PLANE is not set"
+            "{}: skipped, there is no Go to build the control plane with and EDGEWARD_CONTROL_PLANE is not set",
+            suite.target
         );
         return Ok(None);
     };
@@ -108,16 +131,19 @@ fn start(target: &str, edgeward: &'static Path, wanted: Vec<(&'static str, Needs
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let shared = ControlPlane::start(&runtime, &binaries)?;
+    let plane = || ControlPlane::start(&runtime, &binaries, &Shape::default());
+    let shared = plane()?;
     let own = wanted.iter().filter(|(_, needs)| *needs == Needs::Cluster).count();
-    let own = (0..own.min(CLUSTERS)).map(|_| ControlPlane::start(&runtime, &binaries));
-    let own = own.collect::<Result<Vec<_>>>()?;
+    let own = (0..own.min(CLUSTERS)).map(|_| plane()).collect::<Result<Vec<_>>>()?;
     Ok(Some(Run {
         runtime,
         shared,
         own,
+        peering: Mutex::default(),
+        layout: &suite.peering,
+        binaries,
         side_by_side: SideBySide::of(wanted),
-        edgeward,
+        edgeward: Path::new(suite.edgeward),
         too_busy: Mutex::default(),
     }))
 }
@@ -151,29 +177,49 @@ impl Run {
         let domain = match needs {
             Needs::Domain => Domain::Own,
             Needs::Nodes | Needs::Cluster | Needs::Machine => Domain::Shared,
+            Needs::Peering => {
+                let mut peering = self.peering.lock().unwrap_or_else(PoisonError::into_inner);
+                let peering = match &mut *peering {
+                    Some(peering) => peering,
+                    none => none.insert(Peering::start(&self.runtime, &self.binaries, self.layout)?),
+                };
+                return play(
+                    &Fixture::open_peered(peering, &self.runtime, self.edgeward, name)?,
+                    script,
+                );
+            }
         };
-        let fixture = Fixture::open(plane, &self.runtime, self.edgeward, name, domain)?;
-        let ended = script(&fixture).and_then(|()| fixture.kept_to_its_domain());
-        let ended = ended.map_err(|error| fixture.with_logs(error));
-        let cleared = fixture.clear();
-        ended.and(cleared)
+        play(
+            &Fixture::open(plane, &self.runtime, self.edgeward, name, domain)?,
+            script,
+        )
     }
 
-    fn planes(&self) -> impl Iterator<Item = &ControlPlane> {
-        iter::once(&self.shared).chain(&self.own)
-    }
-
-    fn planes_mut(&mut self) -> impl Iterator<Item = &mut ControlPlane> {
-        iter::once(&mut self.shared).chain(&mut self.own)
+    /// Leaves the files of the run.
+    fn keep(&mut self) {
+        iter::once(&mut self.shared)
+            .chain(&mut self.own)
+            .for_each(ControlPlane::keep);
+        let peering = self.peering.get_mut().unwrap_or_else(PoisonError::into_inner);
+        peering.iter_mut().for_each(Peering::keep);
     }
 
     /// Fails unless edgeward has done what the manifests allow and nothing else and, if everything was run, needs all of it.
     fn rights_are_proven(&self, everything: bool) -> Result<()> {
         let (mut calls, mut homes) = (Vec::new(), BTreeSet::new());
-        for plane in self.planes() {
+        let peering = self.peering.lock().unwrap_or_else(PoisonError::into_inner);
+        let peered = peering.as_ref().map(Peering::consumer);
+        for plane in iter::once(&self.shared).chain(&self.own).chain(peered) {
             calls.extend(plane.calls_of_edgeward()?);
             homes.extend(plane.rights.homes());
         }
         self.shared.rights.prove(&calls, &homes, everything)
     }
+}
+
+fn play(fixture: &Fixture<'_>, script: Script) -> Result<()> {
+    let ended = script(fixture).and_then(|()| fixture.kept_to_its_domain());
+    let ended = ended.map_err(|error| fixture.with_logs(error));
+    let cleared = fixture.clear();
+    ended.and(cleared)
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -29,6 +30,9 @@ pub const CLOUD_NODE: &str = "cloud-1";
 /// The label of a node that kwok lets alone, as if its kubelet had stopped.
 pub(crate) const STOPPED: &str = "edgeward.test/stopped";
 
+/// The label of a node by which Liqo tells what it stands for.
+pub(crate) const VIRTUAL_NODE: &str = "liqo.io/type";
+
 /// The label of a pod that takes 2 s to terminate. Others are gone at once.
 pub const SLOW: &str = "edgeward.test/terminates-slowly";
 /// So long.
@@ -44,11 +48,44 @@ pub(crate) const NOT_AUDITED: [&str; 3] = ["hostile-pods-largest", "hostile-pods
 const KUBECONFIG: &str = "kubeconfig";
 const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 
+/// How soon a node is taken for lost that has fallen silent, and a cluster behind a virtual node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureDetection {
+    /// As their programs do without being told: within a minute.
+    AsDefault,
+    /// Within 10 s.
+    Fast,
+}
+
+/// What one control plane has that another has not.
+pub(crate) struct Shape {
+    pub(crate) nodes: Vec<Value>,
+    pub(crate) detection: FailureDetection,
+}
+
+impl Shape {
+    /// An edge, with this in addition.
+    pub(crate) fn edge_and(nodes: Vec<Value>, detection: FailureDetection) -> Self {
+        let nodes = EDGE_NODES.map(edge_node).into_iter().chain(nodes).collect();
+        Self { nodes, detection }
+    }
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self::edge_and(vec![cloud_node(CLOUD_NODE)], FailureDetection::AsDefault)
+    }
+}
+
 /// A running control plane. Dropping it ends every process and removes its files.
 pub(crate) struct ControlPlane {
     pub(crate) kubectl: Kubectl,
     pub(crate) rights: Rights,
     pub(crate) credentials: WebhookCredentials,
+    /// It has signed every certificate.
+    pub(crate) authority: Authority,
+    /// Where the API server is.
+    pub(crate) url: String,
     processes: Vec<Process>,
     dir: TempDir,
 }
@@ -60,23 +97,24 @@ pub(crate) fn binaries() -> Result<Option<PathBuf>> {
 
 impl ControlPlane {
     /// Starts everything and waits until the nodes are Ready.
-    ///
-    /// Call it from the main thread: the processes end with the thread that started them.
-    pub(crate) fn start(runtime: &Runtime, binaries: &Path) -> Result<Self> {
+    pub(crate) fn start(runtime: &Runtime, binaries: &Path, shape: &Shape) -> Result<Self> {
         remove_forgotten_runs();
         let dir = tempfile::Builder::new().prefix(RUN).tempdir()?;
         let ports = Ports::free()?;
-        let files = Files::write(dir.path(), ports.api)?;
+        let authority = Authority::new()?;
+        let files = Files::write(dir.path(), ports.api, &authority)?;
         let kubectl = Kubectl::new(runtime, binaries, &files.kubeconfig, &dir.path().join("kubectl-cache"))?;
 
         let mut plane = Self {
             rights: Rights::read(&kubectl)?,
             kubectl,
             credentials: WebhookCredentials::write(dir.path())?,
+            authority,
+            url: format!("https://{}", ports.api),
             processes: Vec::new(),
             dir,
         };
-        if let Err(error) = plane.start_processes(binaries, &files, &ports) {
+        if let Err(error) = plane.start_processes(binaries, &files, &ports, shape) {
             eprintln!("{}", plane.tails());
             plane.keep();
             return Err(error);
@@ -84,7 +122,7 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    fn start_processes(&mut self, binaries: &Path, files: &Files, ports: &Ports) -> Result<()> {
+    fn start_processes(&mut self, binaries: &Path, files: &Files, ports: &Ports, shape: &Shape) -> Result<()> {
         let dir = self.dir.path().to_owned();
         let start = |name: &str, args: Vec<String>| Process::start(name, &binaries.join(name), &args, &dir);
 
@@ -99,17 +137,17 @@ impl ControlPlane {
 
         self.processes.push(start(
             "kube-controller-manager",
-            controller_manager_args(&dir, files, ports),
+            controller_manager_args(&dir, files, ports, shape.detection),
         )?);
         self.processes
             .push(start("kube-scheduler", component_args(&dir, files, ports.scheduler))?);
-        self.processes.push(start("kwok", kwok_args(binaries, files, ports)?)?);
+        self.processes
+            .push(start("kwok", kwok_args(binaries, files, ports, shape.detection)?)?);
         self.grant()?;
 
-        for node in EDGE_NODES {
-            self.kubectl.create(&edge_node(node))?;
+        for node in &shape.nodes {
+            self.kubectl.create(node)?;
         }
-        self.kubectl.create(&cloud_node(CLOUD_NODE))?;
         let timeout = format!("--timeout={}s", BOUND.as_secs());
         self.kubectl
             .run(&["wait", "--for=condition=Ready", "node", "--all", &timeout], "")?;
@@ -143,6 +181,13 @@ impl ControlPlane {
     /// The kubeconfig of edgeward's ServiceAccount, which may do what the manifests say and nothing else.
     pub(crate) fn edgeward_kubeconfig(&self) -> PathBuf {
         self.dir.path().join(EDGEWARD_KUBECONFIG)
+    }
+
+    /// SIGSTOP or SIGCONT for the API server.
+    pub(crate) fn signal_api_server(&self, signal: Signal) -> Result<()> {
+        let mut processes = self.processes.iter();
+        let api_server = processes.find(|process| process.name() == "kube-apiserver");
+        api_server.context("no kube-apiserver")?.signal(signal)
     }
 
     /// Where the run keeps its files.
@@ -241,6 +286,7 @@ impl Ports {
 /// Certificates, keys and configuration of one run.
 struct Files {
     ca: PathBuf,
+    ca_key: PathBuf,
     serving: (PathBuf, PathBuf),
     service_accounts: (PathBuf, PathBuf),
     kubeconfig: PathBuf,
@@ -250,10 +296,10 @@ struct Files {
 }
 
 impl Files {
-    fn write(dir: &Path, api: SocketAddr) -> Result<Self> {
-        let authority = Authority::new()?;
-        let ca = dir.join("ca.crt");
+    fn write(dir: &Path, api: SocketAddr, authority: &Authority) -> Result<Self> {
+        let (ca, ca_key) = (dir.join("ca.crt"), dir.join("ca.key"));
         fs::write(&ca, &authority.certificate)?;
+        fs::write(&ca_key, &authority.key)?;
         let serving = authority
             .server(&["kubernetes.default.svc"])?
             .write(dir, "kube-apiserver")?;
@@ -296,6 +342,7 @@ impl Files {
         }
         Ok(Self {
             ca,
+            ca_key,
             serving,
             service_accounts,
             kubeconfig,
@@ -360,20 +407,31 @@ fn component_args(dir: &Path, files: &Files, address: SocketAddr) -> Vec<String>
     ]
 }
 
-fn controller_manager_args(dir: &Path, files: &Files, ports: &Ports) -> Vec<String> {
+fn controller_manager_args(dir: &Path, files: &Files, ports: &Ports, detection: FailureDetection) -> Vec<String> {
     let mut args = component_args(dir, files, ports.controllers);
     args.push(flag("service-account-private-key-file", &files.service_accounts.1));
     args.push(flag("root-ca-file", &files.ca));
+    // It signs requests for certificates.
+    args.push(flag("cluster-signing-cert-file", &files.ca));
+    args.push(flag("cluster-signing-key-file", &files.ca_key));
     args.push("--controllers=*,-node-ipam-controller".to_owned());
+    if detection == FailureDetection::Fast {
+        args.extend(["--node-monitor-grace-period=10s", "--node-monitor-period=1s"].map(str::to_owned));
+    }
     args
 }
 
-fn kwok_args(binaries: &Path, files: &Files, ports: &Ports) -> Result<Vec<String>> {
+fn kwok_args(binaries: &Path, files: &Files, ports: &Ports, detection: FailureDetection) -> Result<Vec<String>> {
+    let lease = match detection {
+        FailureDetection::AsDefault => 40,
+        FailureDetection::Fast => 8,
+    };
     let mut args = vec![
         flag("kubeconfig", &files.kubeconfig),
-        format!("--manage-nodes-with-label-selector=!{STOPPED}"),
-        // Without leases, whose holder renews them every 10 s, a node is taken for lost 50 s after its last heartbeat.
-        "--node-lease-duration-seconds=40".to_owned(),
+        // Nor does it touch virtual nodes, which have a kubelet.
+        format!("--manage-nodes-with-label-selector=!{STOPPED},{VIRTUAL_NODE}!=virtual-node"),
+        // Without leases, whose holder renews them when a quarter is over, a node is taken for lost 50 s after its last heartbeat.
+        format!("--node-lease-duration-seconds={lease}"),
         format!("--server-address={}", ports.kwok),
     ];
     let stages = binaries.join("stages");

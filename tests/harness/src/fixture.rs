@@ -14,9 +14,11 @@ use tokio::runtime::Runtime;
 
 use crate::checkout::workspace;
 use crate::control_plane::ControlPlane;
+pub use crate::creation::Creation;
 use crate::edgeward::{Edgeward, Program};
 use crate::helm::NoHelm;
 use crate::kubectl::{Kubectl, Said};
+use crate::peering::{self, Peering, Provider, Strategy};
 use crate::pki::Authority;
 use crate::process::{on_loopback, tail};
 use crate::proxy::Proxy;
@@ -49,6 +51,7 @@ pub(crate) enum Domain {
 /// What a test has for itself.
 pub struct Fixture<'run> {
     plane: &'run ControlPlane,
+    peering: Option<&'run Peering>,
     /// Where clients and servers inside the test run.
     pub runtime: &'run Runtime,
     /// The program under test.
@@ -70,6 +73,20 @@ pub struct Fixture<'run> {
 }
 
 impl<'run> Fixture<'run> {
+    /// For the test of this name in the cluster that is peered, under the default domain.
+    pub(crate) fn open_peered(
+        peering: &'run Peering,
+        runtime: &'run Runtime,
+        program: &'run Path,
+        name: &str,
+    ) -> Result<Self> {
+        let fixture = Self::open(peering.consumer(), runtime, program, name, Domain::Shared)?;
+        Ok(Self {
+            peering: Some(peering),
+            ..fixture
+        })
+    }
+
     /// For the test of this name, under this domain.
     pub(crate) fn open(
         plane: &'run ControlPlane,
@@ -84,6 +101,7 @@ impl<'run> Fixture<'run> {
         let kubectl = plane.kubectl.in_namespace(&namespace);
         let fixture = Self {
             plane,
+            peering: None,
             runtime,
             program,
             domain: match domain {
@@ -169,6 +187,16 @@ impl<'run> Fixture<'run> {
         let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
         let args = ["delete", "--ignore-not-found", TIMEOUT];
         self.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
+    }
+
+    /// The clouds that the cluster is peered with.
+    pub fn providers(&self) -> &'run [Provider] {
+        self.peering.map_or(&[], Peering::providers)
+    }
+
+    /// Offloads one of the test's namespaces, or changes how, and waits until every cloud has it.
+    pub fn offload(&self, namespace: &str, strategy: Strategy) -> Result<()> {
+        peering::offload(&self.kubectl_in(namespace), namespace, strategy)
     }
 
     fn program(&self) -> Program<'run> {
@@ -300,6 +328,12 @@ impl<'run> Fixture<'run> {
     /// Lets edgeward have pods created again, as `deploy/recreate` does, for as long as the test goes on.
     pub fn allow_recreation(&self) -> Result<()> {
         self.allow(self.plane.rights.grant_recreation(&self.plane.kubectl)?);
+        Ok(())
+    }
+
+    /// Lets edgeward see where data is, as `deploy/data` does, for as long as the test goes on.
+    pub fn allow_data(&self) -> Result<()> {
+        self.allow(self.plane.rights.grant_data(&self.plane.kubectl)?);
         Ok(())
     }
 
@@ -508,7 +542,8 @@ impl<'run> Fixture<'run> {
             .flatten()
             .map(|entry| entry.path());
         let logs = logs.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
-        logs.map(|log| tail(&log)).collect::<Vec<_>>().join("\n")
+        let logs = logs.map(|log| tail(&log)).chain(self.peering.map(Peering::tails));
+        logs.collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -538,55 +573,5 @@ impl Drop for Revoked<'_> {
         if let Err(error) = again {
             eprintln!("{error:#}");
         }
-    }
-}
-
-/// One event of the audit log: a pod was created, or would have been.
-#[derive(Debug)]
-pub struct Creation(Value);
-
-impl Creation {
-    /// The pod's name, also when the API server made it up.
-    pub fn pod(&self) -> &str {
-        self.0["responseObject"]["metadata"]["name"]
-            .as_str()
-            .unwrap_or_default()
-    }
-
-    pub(crate) fn is_dry_run(&self) -> bool {
-        self.0["requestURI"].as_str().is_some_and(|uri| uri.contains("dryRun"))
-    }
-
-    /// The rounds in which the API server called this configuration, and whether the pod was changed by it.
-    pub fn rounds(&self, configuration: &str) -> Vec<(u32, bool)> {
-        let calls = self.annotations("mutation.webhook.admission.k8s.io/");
-        calls
-            .filter_map(|(round, call)| {
-                let call: Value = serde_json::from_str(call).ok()?;
-                let round = round.strip_prefix("round_")?.split('_').next()?.parse().ok()?;
-                (call["configuration"] == configuration).then(|| (round, call["mutated"] == true))
-            })
-            .collect()
-    }
-
-    /// The webhooks that could not be called and were passed over.
-    pub fn failed_open(&self) -> usize {
-        self.annotations("failed-open.mutation.webhook.admission.k8s.io/")
-            .count()
-    }
-
-    /// An audit annotation that edgeward's answer carried.
-    pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.0["annotations"][format!("pods.edgeward.io/{key}")].as_str()
-    }
-
-    /// What a ValidatingAdmissionPolicy had to say that is to be audited.
-    pub fn violation(&self) -> Option<&str> {
-        self.0["annotations"]["validation.policy.admission.k8s.io/validation_failure"].as_str()
-    }
-
-    fn annotations<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let all = self.0["annotations"].as_object().into_iter().flatten();
-        all.filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value.as_str()?)))
     }
 }

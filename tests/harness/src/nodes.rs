@@ -109,9 +109,16 @@ impl<'run> Nodes<'run> {
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
     }
 
+    /// Nobody runs the pods of a node any more, or writes their statuses: the test does. The node stays Ready for some 40 s.
+    pub fn leave_alone(&self, node: &str) -> Result<()> {
+        self.kubectl
+            .run(&["label", "node", node, &format!("{STOPPED}=")], "")
+            .map(drop)
+    }
+
     /// The kubelet of a node stops: it is not Ready any more, for as long as nobody starts it again.
     pub fn stop(&self, node: &str) -> Result<()> {
-        self.kubectl.run(&["label", "node", node, &format!("{STOPPED}=")], "")?;
+        self.leave_alone(node)?;
         let condition = json!({"type": "Ready", "status": "False", "reason": "Stopped", "message": "for a test"});
         let patch = json!({"status": {"conditions": [condition]}}).to_string();
         let args = [

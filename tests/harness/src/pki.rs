@@ -14,6 +14,8 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// The CA certificate, PEM.
     pub certificate: String,
+    /// Its key, PEM.
+    pub(crate) key: String,
 }
 
 /// A certificate and its key, PEM.
@@ -34,8 +36,9 @@ impl Authority {
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?.pem();
         Ok(Self {
-            issuer: Issuer::new(params, key),
             certificate,
+            key: key.serialize_pem(),
+            issuer: Issuer::new(params, key),
         })
     }
 

@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::fs::{self, File};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{LazyLock, OnceLock};
+use std::thread;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -21,9 +24,6 @@ pub struct Process {
 
 impl Process {
     /// Starts `program`; its log is `<dir>/<name>.log`.
-    ///
-    /// The kernel kills it when the *thread* that called this ends, so call it from one that lives as long as the
-    /// process is needed: the main thread, or the one of the test that owns it.
     pub fn start(name: &str, program: &Path, args: &[String], dir: &Path) -> Result<Self> {
         Self::start_with(name, program, args, dir, &[])
     }
@@ -50,14 +50,13 @@ impl Process {
             // Stays in the runner's process group, so that at least Ctrl-C reaches it.
             Command::new(program)
         };
-        let child = on_loopback(&mut command)
+        on_loopback(&mut command)
             .args(args)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+            .stderr(output);
+        let child = spawn(command).with_context(|| format!("cannot start {}", program.display()))?;
         Ok(Self {
             name: name.to_owned(),
             child,
@@ -80,6 +79,10 @@ impl Process {
     /// How it ended, if it has.
     pub(crate) fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Its id, also behind setpriv, which becomes the program.
@@ -137,6 +140,26 @@ impl Drop for Process {
             eprintln!("cannot end {}: {error:#}", self.name);
         }
     }
+}
+
+/// Starts it from a thread that lives as long as the run: the kernel kills it when the *thread* ends that started it.
+fn spawn(command: Command) -> Result<Child> {
+    type Order = (Command, Sender<io::Result<Child>>);
+    static STARTER: LazyLock<Sender<Order>> = LazyLock::new(|| {
+        let (orders, taken) = mpsc::channel::<Order>();
+        thread::spawn(move || {
+            for (mut command, answer) in taken {
+                let _ = answer.send(command.spawn());
+            }
+        });
+        orders
+    });
+    let (answer, started) = mpsc::channel();
+    STARTER
+        .send((command, answer))
+        .ok()
+        .context("the starting thread has gone")?;
+    Ok(started.recv()??)
 }
 
 /// A number of the `/proc/<pid>/status` of a process, in KiB.

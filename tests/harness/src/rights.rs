@@ -45,8 +45,12 @@ pub(crate) struct Rights {
     objects: Vec<Value>,
     /// What `deploy/recreate` adds to them.
     recreation: Vec<Value>,
+    /// What `deploy/data` adds to them.
+    data: Vec<Value>,
     /// What `certs/self-managed` adds to them.
     certificates: Vec<Value>,
+    /// What `deploy/liqo` adds to them.
+    liqo: Vec<Value>,
     /// The namespaces that are edgeward's own.
     homes: Mutex<BTreeSet<String>>,
 }
@@ -66,9 +70,12 @@ impl Rights {
         });
         ensure!(objects.len() == 5, "{objects:#?}");
         let recreation = kubectl.render(&workspace().join("deploy/recreate"))?;
+        let data = kubectl.render(&workspace().join("deploy/data"))?;
         let certificates = kubectl.render(&workspace().join("certs/self-managed"))?;
+        let liqo = kubectl.render(&workspace().join("deploy/liqo"))?;
         // Each is granted in the namespaces of tests instead.
-        let mut roles = objects.iter().chain(&recreation).chain(&certificates);
+        let additions = recreation.iter().chain(&data).chain(&certificates);
+        let mut roles = objects.iter().chain(additions);
         ensure!(
             roles.all(|object| object["kind"] != "Role" || object["metadata"]["namespace"] == NAMESPACE),
             "a role of another namespace"
@@ -76,7 +83,9 @@ impl Rights {
         Ok(Self {
             objects,
             recreation,
+            data,
             certificates,
+            liqo,
             homes: Mutex::new(BTreeSet::from([NAMESPACE.to_owned()])),
         })
     }
@@ -87,9 +96,20 @@ impl Rights {
         kubectl.run(&["create", "-f", "-"], &list(&self.objects)).map(drop)
     }
 
+    /// Adds the rights to read Liqo's objects, for good.
+    pub(crate) fn grant_liqo(&self, kubectl: &Kubectl) -> Result<()> {
+        let objects = [&self.liqo[..], &self.data].concat();
+        kubectl.run(&["create", "-f", "-"], &list(&objects)).map(drop)
+    }
+
     /// Adds the right to have pods created again.
     pub(crate) fn grant_recreation(&self, kubectl: &Kubectl) -> Result<Granted> {
         Granted::apply(self.recreation.clone(), kubectl.clone())
+    }
+
+    /// Adds the right to see where data is.
+    pub(crate) fn grant_data(&self, kubectl: &Kubectl) -> Result<Granted> {
+        Granted::apply(self.data.clone(), kubectl.clone())
     }
 
     /// Adds the right to keep certificates in another namespace.
@@ -130,8 +150,8 @@ impl Rights {
     }
 
     fn granted(&self) -> BTreeSet<Right> {
-        let objects = self.objects.iter().chain(&self.recreation).chain(&self.certificates);
-        granted_by(objects)
+        let additions = [&self.recreation, &self.data, &self.certificates, &self.liqo];
+        granted_by(self.objects.iter().chain(additions.into_iter().flatten()))
     }
 
     /// The namespaces that are edgeward's own.

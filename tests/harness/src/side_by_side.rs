@@ -11,7 +11,9 @@ pub enum Needs {
     Domain,
     /// A cluster: it installs edgeward or its custom resources, which speak to every edgeward there.
     Cluster,
-    /// The machine: its figures are of one that does nothing else. Such rows are listed last.
+    /// The cluster that is peered with others by Liqo.
+    Peering,
+    /// The machine: its figures are of one that does nothing else.
     Machine,
 }
 
@@ -65,7 +67,7 @@ impl SideBySide {
         state.running.push(needs);
         let cluster = match needs.lane() {
             Lane::Cluster => state.clusters.pop(),
-            Lane::Shared | Lane::Alone => None,
+            Lane::Shared | Lane::Peered | Lane::Alone => None,
         };
         drop(state);
         // It may be the next one's turn as well.
@@ -91,10 +93,18 @@ impl State {
             && match needs.lane() {
                 Lane::Shared => running(Lane::Shared) < SHARING && running(Lane::Alone) == 0,
                 Lane::Cluster => !self.clusters.is_empty() && running(Lane::Alone) == 0,
+                // What runs between the clusters would disturb the figures of those that are alone.
+                Lane::Peered => {
+                    running(Lane::Peered) + running(Lane::Alone) == 0 && self.wait_only(|other| other != Lane::Alone)
+                }
                 Lane::Alone => {
-                    self.running.is_empty() && self.waiting.iter().all(|(_, other)| other.lane() == Lane::Alone)
+                    self.running.is_empty() && self.wait_only(|other| matches!(other, Lane::Alone | Lane::Peered))
                 }
             }
+    }
+
+    fn wait_only(&self, are: impl Fn(Lane) -> bool) -> bool {
+        self.waiting.iter().all(|(_, other)| are(other.lane()))
     }
 }
 
@@ -105,6 +115,8 @@ enum Lane {
     Shared,
     /// In a cluster for itself.
     Cluster,
+    /// One after the other in the clusters that are peered.
+    Peered,
     /// When all others are over.
     Alone,
 }
@@ -114,6 +126,7 @@ impl Needs {
         match self {
             Self::Nodes | Self::Domain => Lane::Shared,
             Self::Cluster => Lane::Cluster,
+            Self::Peering => Lane::Peered,
             Self::Machine => Lane::Alone,
         }
     }

@@ -1,4 +1,4 @@
-//! What `cargo xtask soak` finds, as tables for `docs/reliability.md`, `docs/decision.md` and `docs/lab.md`.
+//! What `cargo xtask soak` finds, as tables for `docs/reliability.md`, `docs/decision.md`, `docs/lab.md` and `docs/liqo.md`.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +24,10 @@ pub enum Table {
     HostileBodies,
     /// The same load here and in the simulation.
     Simulation,
+    /// More pods than the edge has room for, with two clouds behind it.
+    ElasticCluster,
+    /// A cloud whose API server does not answer.
+    FrozenCloud,
 }
 
 static ROWS: Mutex<Vec<(Table, String)>> = Mutex::new(Vec::new());
@@ -47,6 +51,8 @@ impl Table {
             Self::HostilePods => "Pods of others",
             Self::HostileBodies => "Hostile bodies",
             Self::Simulation => "A load on kwok and in the simulation",
+            Self::ElasticCluster => "A burst, an edge and two clouds",
+            Self::FrozenCloud => "A cloud whose API server is frozen",
         }
     }
 
@@ -59,6 +65,8 @@ impl Table {
             Self::Certificates => &["seconds", "connections", "created", "failed", "undecided"],
             Self::UnprovenConnections | Self::HostileBodies => &["found"],
             Self::Simulation => &["on kwok", "simulated", "of the runs", "difference"],
+            Self::ElasticCluster => &["edge", "near", "far", "seconds"],
+            Self::FrozenCloud => &["after seconds"],
             Self::HostilePods => &["MiB more at most", "MiB more afterwards"],
         }
     }

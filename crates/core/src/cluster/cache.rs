@@ -17,6 +17,7 @@ mod schedulers;
 mod scheduling_state;
 mod site_memory;
 mod terminations;
+mod witnesses;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -39,6 +40,7 @@ use queues::Queues;
 use scheduling_state::UnboundPods;
 use site_memory::SiteMemory;
 use terminations::Terminations;
+use witnesses::Witnesses;
 
 words! {
     /// What is watched.
@@ -74,6 +76,7 @@ pub struct Cache {
     pods: HashMap<Arc<str>, Box<PodEntry>>,
     managed: HashSet<Arc<str>>,
     queues: Queues,
+    witnesses: Witnesses,
     measured: Measured,
     unbound_pods: UnboundPods,
     /// Namespaces and controllers that many pods share.
@@ -136,6 +139,7 @@ impl Cache {
             priority_caps: config.priority_caps.clone(),
             is_queue_of_pending: config.queue_model == QueueModel::Pending,
             headroom_below: config.headroom_below.0,
+            queues: Queues::new(config),
             ..Self::default()
         }
     }
@@ -145,6 +149,7 @@ impl Cache {
     pub fn successor(&self, config: &Config) -> Self {
         let mut successor = Self::new(config);
         successor.set_telemetry(self.telemetry().clone());
+        successor.set_liqo(self.liqo().cloned());
         successor.unbound_pods.schedulers = self.unbound_pods.schedulers.without_pods();
         successor.remember(&self.known_shapes());
         successor.terminations = self.terminations.clone();
@@ -302,7 +307,11 @@ impl Cache {
 
     /// When something changes by the mere passing of time.
     pub fn next_change(&self) -> Option<Moment> {
-        let all = [self.unbound_pods.next_change(), self.memory.next_end()];
+        let all = [
+            self.unbound_pods.next_change(),
+            self.memory.next_end(),
+            self.witnesses.next_change(),
+        ];
         all.into_iter().flatten().min()
     }
 
@@ -315,6 +324,7 @@ impl Cache {
     pub fn publish(&mut self, now: Moment) -> Snapshot {
         self.update_unbound(now);
         self.recount();
+        self.publish_witnesses(now);
         self.measure(now);
         self.publish_memory(now);
         self.revision += 1;
@@ -346,6 +356,9 @@ impl Cache {
                 if is_opened { &mut gained } else { &mut lost }.push(at);
                 entry.site.closed = Arc::new(closed);
             }
+            if let Some(pods) = self.queues.pods_if_changed(at) {
+                entry.site.pods_of = Arc::new(pods);
+            }
         }
         gained.into_iter().for_each(|at| self.site_gained(at));
         lost.into_iter().for_each(|at| self.site_lost(at));
@@ -357,7 +370,9 @@ impl Cache {
             claims: Arc::default(),
             paused: Arc::default(),
             silent_schedulers: self.silent_schedulers_by_name(),
+            volumes: None,
             has_placeholders: !self.nodes_of_placeholders.is_empty(),
+            offloadings: self.liqo().map(|liqo| Arc::clone(&liqo.offloadings)),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::config::holding::{ForeignGates, OnNoCapacity};
 use crate::config::probing::Probing;
 use crate::config::prometheus::{Input, Prometheus, Query};
 use crate::config::site_definition::{LOSS_THRESHOLD, RTT_THRESHOLD};
-use crate::config::{Config, Explain, InvalidSlo, LinearModel, QueueModel};
+use crate::config::{Config, Explain, InvalidSlo, LinearModel, LiqoSettings, QueueModel, SitePolicy};
 use crate::document::Field;
 use crate::model::slo::Class;
 
@@ -23,6 +23,10 @@ const NAMESPACE: Kind = Text {
 const DOMAIN: Kind = Text {
     what: "DNS domain, at most 200 characters",
     pattern: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+};
+const RUNTIME_CLASS: Kind = Text {
+    what: "name of a RuntimeClass",
+    pattern: "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
 };
 const PATH: Kind = Text {
     what: "path",
@@ -54,6 +58,12 @@ settings! { Config:
          --namespace`";
     sites = "sites", Sites, Words("`edge` and `cloud`"),
         "The [sites](#sites) of the live view";
+    liqo = "liqo", Object(&LiqoSettings::SETTINGS), Value("{enabled: auto}"),
+        "What is made of [Liqo's objects](sites.md#liqo)";
+    site_policy = "sitePolicy", Word(&SitePolicy::WORDS), Value("lowest-eta"),
+        "Which cloud is taken of [several](sites.md#among-several-clouds) that meet the time. `lowest-eta`: that of the lowest \
+         ETA; `lowest-cost`: that of the lowest `costPerHour`, those without last; `spread`: that with the fewest pods of the \
+         same controller; `ordered`: the first of the `sites`. Of equals that of the lowest ETA, then the first by name";
     probing = "probing", Object(&Probing::SETTINGS), Value("{probes: 5, period: 10s, timeout: 2s}"),
         "How the [WAN](wan.md) towards cloud sites is probed";
     enable_offload = "enableOffload", Boolean, Value("true"),
@@ -127,6 +137,14 @@ settings! { Config:
     loop_guard = "loopGuard", Object(&LoopGuard::SETTINGS), Value("{failuresPerMinute: 10, pause: 5m}"),
         "When and for how long the pods of a controller are [left as they are](operations.md#the-loop-guard) \
          because they fail over and over";
+}
+
+settings! { LiqoSettings:
+    enabled = "enabled", Either(&Boolean, &Word(&["auto"])), Value("auto"),
+        "Whether remote clusters become sites, and namespaces go where Liqo offloads them. `auto`: where its definitions are \
+         installed and may be read. `true`: also where they are not, and then no pod goes to a virtual node";
+    runtime_class = "runtimeClassName", RUNTIME_CLASS, NONE,
+        "A RuntimeClass that pods which name none get at discovered sites; Liqo's own is `liqo`";
 }
 
 settings! { Probing:

@@ -1,15 +1,16 @@
 //! What an operator writes down about a site, in the configuration and in the fleet file alike.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::config::declaration::{self, Read as _};
 use crate::document::Field;
 use crate::model::constraints::{Toleration, is_label_key, is_label_value, is_subdomain};
 use crate::model::link::OwnThresholds;
+use crate::model::liqo::{NOT_ALLOWED, REMOTE_CLUSTER_ID, VIRTUAL_NODE};
 use crate::model::ties::{Tie, Ties};
-use crate::units::Permille;
+use crate::units::{CostPerHour, Permille};
 
-use crate::model::site::{SiteDefinition, SiteKind};
+use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 
 /// RTT thresholds, of a site and of all.
 pub(super) const RTT_THRESHOLD: declaration::Kind = declaration::Kind::Number(1, 60_000_000);
@@ -25,50 +26,69 @@ struct Kind {
     kind: SiteKind,
     selector: (&'static str, &'static str),
     toleration: Option<(&'static str, &'static str, &'static str)>,
+    storage_class: Option<&'static str>,
 }
 
 const EDGE: Kind = Kind {
     kind: SiteKind::Edge,
     selector: ("node.role/edge", "true"),
     toleration: None,
+    storage_class: None,
 };
 const CLOUD: Kind = Kind {
     kind: SiteKind::Cloud,
     selector: ("node.role/cloud", "true"),
     toleration: Some(("cloud", "cloud", "NoSchedule")),
+    storage_class: None,
 };
 const LIQO: Kind = Kind {
     kind: SiteKind::Cloud,
-    selector: ("liqo.io/type", "virtual-node"),
-    toleration: Some(("virtual-node.liqo.io/not-allowed", "true", "NoExecute")),
+    selector: VIRTUAL_NODE,
+    toleration: Some((NOT_ALLOWED, "true", "NoExecute")),
+    storage_class: Some("liqo"),
 };
 
+/// The most that an hour may cost.
+const MAX_COST: u32 = 1_000_000;
+
+/// The last place in an order.
+const MAX_ORDER: i64 = 1_000_000;
+
 /// The fields that [`read`] takes.
-pub(crate) const FIELDS: [&str; 9] = [
+pub(crate) const FIELDS: [&str; 13] = [
     "name",
     "kind",
+    "labels",
+    "costPerHour",
+    "order",
     "nodeSelector",
     "tolerations",
     "runtimeClassName",
     "speedFactor",
     "supports",
+    "storageClasses",
     "rttThresholdMs",
     "lossThresholdPct",
 ];
 
-/// Reads a site's definition from its [`FIELDS`].
+/// Reads a site's definition from its [`FIELDS`]; a cloud that does not say its order has this one.
 pub(crate) fn read(
     [
         name,
         kind,
+        labels,
+        cost,
+        order,
         selector,
         tolerations,
         runtime_class,
         speed,
         supports,
+        storage_classes,
         rtt,
         loss,
-    ]: [Field<'_>; 9],
+    ]: [Field<'_>; 13],
+    default_order: u32,
 ) -> Option<SiteDefinition> {
     let name = label(&name.required(), "a site name", |name| {
         !name.is_empty() && is_label_value(name)
@@ -77,6 +97,15 @@ pub(crate) fn read(
         .required()
         .word(&[("edge", EDGE), ("cloud", CLOUD), ("liqo", LIQO)]);
     let mut site = by_default(name.unwrap_or_default(), stated.unwrap_or(EDGE));
+    let pairs = labels.entries().into_iter().flatten();
+    site.labels = pairs
+        .filter_map(|(key, value)| selector_pair(key, &value))
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect();
+    site.cost = cost.millionths(MAX_COST).map(CostPerHour);
+    if site.kind == SiteKind::Cloud {
+        site.order = order.integer(0..=MAX_ORDER).map_or(default_order, |order| order as u32);
+    }
     let pairs = selector.entries();
     let is_everywhere = pairs.as_ref().is_some_and(Vec::is_empty);
     if is_everywhere {
@@ -90,19 +119,23 @@ pub(crate) fn read(
         site.tolerations = list.iter().filter_map(toleration).collect();
     }
     site.speed.read(&speed, &SPEED_FACTOR);
-    site.supports = ties(&supports);
-    site.runtime_class = runtime_class.string().map(str::to_owned);
-    if let Some(name) = site.runtime_class.as_ref().filter(|name| !is_subdomain(name)) {
-        runtime_class.fault(format!(
-            "{name:?} is not the name of a RuntimeClass: lower-case letters, digits, `-` and `.`"
-        ));
+    site.supports = ties(&supports, site.is_of_liqo());
+    if let Some(list) = storage_classes.list() {
+        site.storage_classes = list.iter().filter_map(storage_class).collect();
     }
+    site.runtime_class = self::runtime_class(&runtime_class).map(str::to_owned);
     site.thresholds.rtt.read(&rtt, &RTT_THRESHOLD);
     site.thresholds.loss.read(&loss, &LOSS_THRESHOLD);
     if stated.is_some() && site.kind == SiteKind::Edge {
         for field in [&rtt, &loss].into_iter().filter(|field| field.is_present()) {
             field.fault("is not for the edge site, which no WAN leads to".into());
         }
+        if storage_classes.is_present() {
+            storage_classes.fault("is not for the edge site, where volumes of every class are made".into());
+        }
+    }
+    if stated.is_some() && site.kind == SiteKind::Edge && order.is_present() {
+        order.fault("is not for the edge site, which is no cloud to choose".into());
     }
     (name.is_some() && stated.is_some() && !is_everywhere).then_some(site)
 }
@@ -136,6 +169,17 @@ fn label<'d>(field: &Field<'d>, what: &str, is_valid: impl FnOnce(&str) -> bool)
         return None;
     }
     Some(text)
+}
+
+/// The name of a RuntimeClass.
+pub(super) fn runtime_class<'d>(field: &Field<'d>) -> Option<&'d str> {
+    let name = field.string()?;
+    if !is_subdomain(name) {
+        field.fault(format!(
+            "{name:?} is not the name of a RuntimeClass: lower-case letters, digits, `-` and `.`"
+        ));
+    }
+    Some(name)
 }
 
 fn selector_pair(key: &str, value: &Field<'_>) -> Option<(String, String)> {
@@ -184,13 +228,25 @@ pub(crate) fn effect(field: &Field<'_>) -> Option<&'static str> {
     field.word(&effects.map(|effect| (effect, effect)))
 }
 
-fn ties(field: &Field<'_>) -> Ties {
-    field
-        .list()
-        .into_iter()
-        .flatten()
-        .filter_map(|field| field.word(&Tie::BY_WORD))
-        .collect()
+fn ties(field: &Field<'_>, is_liqo: bool) -> Ties {
+    let tie = |field: Field<'_>| {
+        let tie = field.word(&Tie::BY_WORD)?;
+        if is_liqo && Tie::LOST_BY_LIQO.contains(&tie) {
+            field.fault(format!("{:?} does not survive offloading by Liqo", tie.as_str()));
+        }
+        Some(tie)
+    };
+    field.list().into_iter().flatten().filter_map(tie).collect()
+}
+
+fn storage_class(field: &Field<'_>) -> Option<String> {
+    let name = field.string()?;
+    if !is_subdomain(name) {
+        field.fault(format!(
+            "{name:?} is not the name of a StorageClass: lower-case letters, digits, `-` and `.`"
+        ));
+    }
+    Some(name.to_owned())
 }
 
 /// The definition that `kind` stands for when nothing else is said.
@@ -199,13 +255,18 @@ fn by_default(name: &str, kind: Kind) -> SiteDefinition {
     SiteDefinition {
         name: name.to_owned(),
         kind: kind.kind,
+        labels: BTreeMap::new(),
+        cost: None,
+        order: 0,
         selector: vec![(key.to_owned(), value.to_owned())],
         tolerations: kind.toleration.map(default_toleration).into_iter().collect(),
         speed: Permille::ONE,
         supports: Ties::default(),
+        storage_classes: kind.storage_class.map(str::to_owned).into_iter().collect(),
         runtime_class: None,
         thresholds: OwnThresholds::default(),
         probes: vec![],
+        source: SiteSource::Config,
     }
 }
 
@@ -213,6 +274,14 @@ impl SiteDefinition {
     /// By which a fleet is sorted: the edge first, then the clouds by name.
     pub(crate) fn order(&self) -> (bool, &str) {
         (self.kind != SiteKind::Edge, &self.name)
+    }
+
+    /// The site of the virtual nodes of one remote cluster of Liqo, called by its id.
+    pub fn of_cluster(id: &str) -> Self {
+        let mut site = by_default(id, LIQO);
+        site.selector.insert(0, (REMOTE_CLUSTER_ID.to_owned(), id.to_owned()));
+        site.source = SiteSource::Liqo;
+        site
     }
 
     /// The site `edge` as nobody has changed it: nodes with the label `node.role/edge: "true"`.

@@ -11,13 +11,15 @@ use crate::config::site_definition::check_fleet;
 use crate::document;
 use crate::document::{Fault, Faults, Field};
 use crate::model::endpoint::Endpoint;
-use crate::model::site::{SiteDefinition, SiteKind};
+use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 
-/// A list of sites, sorted as a snapshot is: the edge first, then the clouds by name.
+/// A list of sites, sorted as a snapshot is: the edge first, then the clouds by name. Those that do not say their order have that
+/// of the list.
 impl Read for Vec<Arc<SiteDefinition>> {
     fn read(&mut self, field: &Field<'_>, _: &Kind) {
         if let Some(sites) = field.list() {
-            *self = together(field, sites);
+            let order = |clouds: usize| u32::try_from(clouds).unwrap_or(u32::MAX);
+            *self = together(field, sites, order);
         }
     }
 }
@@ -38,8 +40,72 @@ pub fn of_objects(objects: &BTreeMap<String, Value>) -> Result<Vec<Arc<SiteDefin
         let root = root.called("Sites");
         let fields = root.entries()?;
         let fields = fields.into_iter().map(|(name, field)| field.called(&place(name)));
-        Some(together(&root, fields.collect()))
+        // By their names, for nothing else orders objects.
+        let mut sites = together(&root, fields.collect(), |_| 0);
+        sites
+            .iter_mut()
+            .for_each(|site| Arc::make_mut(site).source = SiteSource::Object);
+        Some(sites)
     })
+}
+
+/// Sites that an operator defines, with those that were discovered beside them, in the order of a snapshot; and the clusters that
+/// have no site of their own, each with the name of the one that keeps it from that (ADR 98).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// All of them.
+    pub sites: Vec<Arc<SiteDefinition>>,
+    /// Cluster and site.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// Puts discovered sites beside those that are defined. A defined one of Liqo that has the name of a cluster, or whose selector
+/// names it, is that cluster's: what it does not state is as it was discovered. A cluster has no site of its own where its nodes
+/// would be of another site as well, or its name is taken.
+pub fn with_discovered(defined: &[Arc<SiteDefinition>], discovered: &[Arc<SiteDefinition>]) -> Merged {
+    let holds = |outer: &SiteDefinition, inner: &SiteDefinition| {
+        inner.selector.iter().all(|pair| outer.selector.contains(pair))
+    };
+    let mut merged = Merged {
+        sites: defined.to_vec(),
+        left_out: vec![],
+    };
+    let is_its = |site: &SiteDefinition, found: &SiteDefinition| {
+        let is_named = site.name == found.name || site.remote_cluster() == found.remote_cluster();
+        site.kind == SiteKind::Cloud && site.is_of_liqo() && is_named
+    };
+    for site in &mut merged.sites {
+        if let Some(found) = discovered.iter().find(|found| is_its(site, found)) {
+            *site = Arc::new(refined(site, found));
+        }
+    }
+    for found in discovered {
+        if merged.sites.iter().any(|site| is_its(site, found)) {
+            continue;
+        }
+        let is_in_its_way = |site: &&Arc<SiteDefinition>| site.name == found.name || holds(found, site);
+        match merged.sites.iter().find(is_in_its_way) {
+            Some(other) => merged.left_out.push((found.name.clone(), other.name.clone())),
+            None => merged.sites.push(Arc::clone(found)),
+        }
+    }
+    merged.sites.sort_by(|a, b| a.order().cmp(&b.order()));
+    merged
+}
+
+/// What is defined, and what is not as it was discovered: fields that are empty, and a selector of all virtual nodes.
+fn refined(defined: &SiteDefinition, found: &SiteDefinition) -> SiteDefinition {
+    let mut site = defined.clone();
+    if site.is_of_all_virtual_nodes() {
+        site.selector.clone_from(&found.selector);
+    }
+    if site.probes.is_empty() {
+        site.probes.clone_from(&found.probes);
+    }
+    if site.runtime_class.is_none() {
+        site.runtime_class.clone_from(&found.runtime_class);
+    }
+    site
 }
 
 /// Where the faults of the Site of this name are.
@@ -74,11 +140,16 @@ pub fn refusal(name: &str, faults: &Faults) -> String {
     }
 }
 
-fn together(list: &Field<'_>, fields: Vec<Field<'_>>) -> Vec<Arc<SiteDefinition>> {
-    let sites: Vec<_> = fields
-        .into_iter()
-        .filter_map(|field| Some((site(&field)?, field)))
-        .collect();
+/// These sites; `order` is that of a cloud that does not say it, by how many clouds are before it.
+fn together(list: &Field<'_>, fields: Vec<Field<'_>>, order: impl Fn(usize) -> u32) -> Vec<Arc<SiteDefinition>> {
+    let mut clouds = 0;
+    let mut sites = vec![];
+    for field in fields {
+        if let Some(site) = site(&field, order(clouds)) {
+            clouds += usize::from(site.kind == SiteKind::Cloud);
+            sites.push((site, field));
+        }
+    }
     check_fleet(list, sites.iter().map(|(site, field)| (field, site)));
     for (i, (later, field)) in sites.iter().enumerate() {
         for (earlier, _) in &sites[..i] {
@@ -90,9 +161,9 @@ fn together(list: &Field<'_>, fields: Vec<Field<'_>>) -> Vec<Arc<SiteDefinition>
     sites
 }
 
-fn site(field: &Field<'_>) -> Option<SiteDefinition> {
+fn site(field: &Field<'_>, order: u32) -> Option<SiteDefinition> {
     let (defined, [probes]) = field.object_with(site_definition::FIELDS, ["probes"], &[])?;
-    let definition = site_definition::read(defined);
+    let definition = site_definition::read(defined, order);
     let mut endpoints = Vec::new();
     for field in probes.list().into_iter().flatten() {
         match field.string().map(Endpoint::parse) {
@@ -136,6 +207,7 @@ fn check_apart(earlier: &SiteDefinition, later: &SiteDefinition, field: &Field<'
 mod tests {
     use serde_json::{Value, json};
 
+    use super::*;
     use crate::config::Config;
 
     fn read(sites: Value) -> Result<Config, Vec<String>> {
@@ -194,6 +266,55 @@ mod tests {
     }
 
     #[test]
+    fn sites_have_labels_a_price_and_an_order() {
+        let shown = |sites: &[std::sync::Arc<crate::model::site::SiteDefinition>]| {
+            let of = |site: &std::sync::Arc<crate::model::site::SiteDefinition>| {
+                (
+                    site.name.clone(),
+                    site.cost.map(|cost| cost.0),
+                    site.order,
+                    site.labels.len(),
+                )
+            };
+            sites.iter().map(of).collect::<Vec<_>>()
+        };
+        let sites = json!([
+            {"name": "b", "kind": "cloud", "nodeSelector": {"b": "b"}, "costPerHour": 0.041_666, "order": 7},
+            {"name": "e", "kind": "edge", "labels": {"region": "eu", "example.com/tier": ""}, "costPerHour": 2},
+            {"name": "a", "kind": "cloud"},
+        ]);
+        // Who does not say it has the order of the list.
+        assert_eq!(
+            shown(&read(sites).unwrap().sites),
+            [
+                ("e".to_owned(), Some(2_000_000), 0, 2),
+                ("a".to_owned(), None, 1, 0),
+                ("b".to_owned(), Some(41_666), 7, 0),
+            ]
+        );
+        let objects = json!({"e": {"kind": "edge"}, "z": {"kind": "cloud", "order": 1}, "c": {"kind": "liqo"}});
+        let objects = super::of_objects(&serde_json::from_value(objects).unwrap()).unwrap();
+        let orders: Vec<_> = objects.iter().map(|site| (site.name.as_str(), site.order)).collect();
+        assert_eq!(orders, [("e", 0), ("c", 0), ("z", 1)]);
+        assert_eq!(
+            read(json!([
+                {"name": "e", "kind": "edge", "order": 1, "labels": {"a b": "c", "d": "-"}},
+                {"name": "c", "kind": "cloud", "costPerHour": -1, "order": 0.5},
+                {"name": "d", "kind": "liqo", "costPerHour": 0.000_000_1},
+            ]))
+            .unwrap_err(),
+            [
+                "sites[0].labels[\"a b\"]: is not a label key: `[domain/]name`",
+                "sites[0].labels.d: \"-\" is not a label value: letters, digits, `-`, `_` and `.`, at most 63",
+                "sites[0].order: is not for the edge site, which is no cloud to choose",
+                "sites[1].costPerHour: -1 is not a number from 0 to 1000000 with at most six decimals",
+                "sites[1].order: 0.5 is not a whole number from 0 to 1000000",
+                "sites[2].costPerHour: 1e-7 is not a number from 0 to 1000000 with at most six decimals",
+            ]
+        );
+    }
+
+    #[test]
     fn objects_are_sites_by_their_names() {
         let read = |objects: Value| super::of_objects(&serde_json::from_value(objects).unwrap());
         let sites = read(json!({
@@ -217,6 +338,72 @@ mod tests {
         );
     }
 
+    fn merged(sites: Value, clusters: &[&str]) -> (Vec<String>, Vec<(String, String)>) {
+        let defined = read(sites).unwrap().sites;
+        let discovered = clusters.iter().map(|id| {
+            let probes = vec![Endpoint::parse(&format!("https://{id}/livez")).unwrap()];
+            Arc::new(SiteDefinition {
+                probes,
+                ..SiteDefinition::of_cluster(id)
+            })
+        });
+        let Merged { sites, left_out } = with_discovered(&defined, &discovered.collect::<Vec<_>>());
+        let shown = sites.iter().filter(|site| site.kind == SiteKind::Cloud).map(|site| {
+            let selector: Vec<_> = site.selector().map(|(_, value)| value).collect();
+            let probes: Vec<_> = site.probes.iter().map(ToString::to_string).collect();
+            format!(
+                "{} {} {} {} {}",
+                site.name,
+                selector.join(","),
+                probes.join(","),
+                site.speed.0,
+                site.source.as_str()
+            )
+        });
+        (shown.collect(), left_out)
+    }
+
+    #[test]
+    fn a_discovered_site_is_refined_by_one_of_its_name_or_cluster() {
+        let edge = json!({"name": "edge", "kind": "edge"});
+        let (sites, left_out) = merged(
+            json!([
+                edge,
+                {"name": "far", "kind": "liqo", "speedFactor": 2},
+                {"name": "gold", "kind": "liqo", "nodeSelector": {"liqo.io/remote-cluster-id": "near", "tier": "gold"},
+                 "probes": ["icmp://near"]},
+                {"name": "silver", "kind": "liqo", "nodeSelector": {"liqo.io/remote-cluster-id": "near", "tier": "silver"}},
+            ]),
+            &["dark", "far", "near"],
+        );
+        assert_eq!(
+            sites,
+            [
+                "dark dark,virtual-node https://dark/livez 1000 liqo",
+                "far far,virtual-node https://far/livez 2000 config",
+                "gold near,gold icmp://near 1000 config",
+                "silver near,silver https://near/livez 1000 config",
+            ]
+        );
+        assert!(left_out.is_empty());
+    }
+
+    #[test]
+    fn a_cluster_whose_nodes_or_name_are_anothers_has_no_site() {
+        let edge = json!({"name": "near", "kind": "edge"});
+        let all = json!({"name": "all", "kind": "liqo", "probes": ["icmp://all"]});
+        let (sites, left_out) = merged(json!([edge, all]), &["far", "near"]);
+        assert_eq!(sites, ["all virtual-node icmp://all 1000 config"]);
+        let pairs = left_out.iter().map(|(cluster, site)| (&**cluster, &**site));
+        assert_eq!(pairs.collect::<Vec<_>>(), [("far", "all"), ("near", "near")]);
+
+        let cloud = json!({"name": "far", "kind": "cloud"});
+        let (sites, left_out) = merged(json!([edge, cloud]), &["far", "near"]);
+        assert_eq!(sites, ["far true  1000 config"]);
+        assert_eq!(left_out.len(), 2);
+        assert_eq!(merged(json!([edge, cloud]), &[]).0, ["far true  1000 config"]);
+    }
+
     #[test]
     fn every_fault_of_the_sites_is_named() {
         assert_eq!(
@@ -235,8 +422,8 @@ mod tests {
                  icmp://host, tcp://host:port and https://host[:port][/path], an IPv6 address in brackets",
                 "sites[0].probes[2]: \"icmp://a\" is listed twice",
                 "sites[0].probes[3]: 7 is not a string",
-                "sites[3].wan: is not a field here; there are name, kind, nodeSelector, tolerations, runtimeClassName, \
-                 speedFactor, supports, rttThresholdMs, lossThresholdPct, probes",
+                "sites[3].wan: is not a field here; there are name, kind, labels, costPerHour, order, nodeSelector, tolerations, runtimeClassName, \
+                 speedFactor, supports, storageClasses, rttThresholdMs, lossThresholdPct, probes",
                 "sites[3].probes: is not for the edge site, which no WAN leads to",
                 "sites[5].name: is missing",
                 "sites[5].kind: \"moon\" is not one of edge, cloud, liqo",

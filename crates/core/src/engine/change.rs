@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use crate::cluster::cache::Kind;
 use crate::cluster::telemetry::Telemetry;
+use crate::cluster::volumes::VolumeChange;
 use crate::config::Config;
 use crate::model::link::Link;
+use crate::model::liqo::Liqo;
 use crate::model::node::Node;
 use crate::model::pod_record::PodRecord;
 use crate::model::remembered_node::RememberedNode;
@@ -27,6 +29,10 @@ pub enum Change {
     Namespace(Box<str>, bool),
     /// The WAN towards a site, as probes have it.
     Link(String, Option<Link>),
+    /// What Liqo says; nothing while it is not in use.
+    Liqo(Option<Arc<Liqo>>),
+    /// Something was seen of claims, volumes or classes.
+    Volumes(VolumeChange),
     /// What a Prometheus server says.
     Telemetry(Box<Telemetry>),
     /// A newer configuration, whose sites may not be in use yet.
@@ -48,6 +54,12 @@ pub enum Change {
     WatchLost(Kind),
 }
 
+impl From<VolumeChange> for Change {
+    fn from(change: VolumeChange) -> Self {
+        Change::Volumes(change)
+    }
+}
+
 impl Change {
     /// The kind whose watch is alive by this.
     pub(super) fn kind(&self) -> Option<Kind> {
@@ -57,6 +69,8 @@ impl Change {
             Change::Namespace(..) => Kind::Namespaces,
             Change::ListBegan(kind) | Change::ListEnded(kind) | Change::WatchAlive(kind) => *kind,
             Change::Link(..)
+            | Change::Liqo(_)
+            | Change::Volumes(_)
             | Change::Telemetry(_)
             | Change::Settings(_)
             | Change::Sites(_)

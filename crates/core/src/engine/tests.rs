@@ -1,5 +1,7 @@
 //! In virtual time: [`NOW`] and what is computed from it.
 
+mod data;
+mod liqo;
 mod minutes;
 mod replay;
 

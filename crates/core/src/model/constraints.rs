@@ -48,12 +48,14 @@ pub struct NodeConstraints<'a> {
     /// `requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms`; `None` where there is no required
     /// affinity, which allows every node, while an empty list allows none.
     pub affinity: Option<Vec<Term<'a>>>,
+    /// Required node affinity of the volumes that hold its data, each of which must allow a node; nothing of it is in the pod.
+    pub volumes: Vec<VolumeAffinity>,
 }
 
 impl NodeConstraints<'_> {
     /// Whether every node is allowed.
     pub fn is_empty(&self) -> bool {
-        self.selector.is_empty() && self.affinity.is_none()
+        self.selector.is_empty() && self.affinity.is_none() && self.volumes.is_empty()
     }
 
     /// The same, independent of the document it was read from.
@@ -61,28 +63,22 @@ impl NodeConstraints<'_> {
         NodeConstraints {
             selector: each_owned(self.selector, |(key, value)| (owned(key), owned(value))),
             affinity: self.affinity.map(|terms| each_owned(terms, Term::into_owned)),
+            volumes: self.volumes,
         }
     }
 
     /// How much memory is allocated for them.
     pub fn heap_bytes(&self) -> usize {
         let of_pair = |(key, value): &(Cow<'_, str>, Cow<'_, str>)| heap::text(key) + heap::text(value);
-        let of_requirement = |requirement: &Requirement<'_>| {
-            let values = requirement.values.iter().map(heap::text).sum::<usize>();
-            heap::text(&requirement.key) + heap::text(&requirement.text) + heap::list(&requirement.values) + values
-        };
-        let of_requirements =
-            |list: &Vec<Requirement<'_>>| heap::list(list) + list.iter().map(of_requirement).sum::<usize>();
-        let of_term = |term: &Term<'_>| of_requirements(&term.expressions) + of_requirements(&term.fields);
-        let of_terms = |terms: &Vec<Term<'_>>| heap::list(terms) + terms.iter().map(of_term).sum::<usize>();
         heap::list(&self.selector)
             + self.selector.iter().map(of_pair).sum::<usize>()
-            + self.affinity.as_ref().map_or(0, of_terms)
+            + self.affinity.as_ref().map_or(0, Term::heap_bytes)
     }
 
     /// How many comparisons a match against one node takes at most.
     pub fn comparisons(&self) -> usize {
-        let terms = self.affinity.iter().flatten();
+        let of_volumes = self.volumes.iter().flat_map(|terms| terms.iter());
+        let terms = self.affinity.iter().flatten().chain(of_volumes);
         let requirements = terms.flat_map(|term| term.expressions.iter().chain(&term.fields));
         self.selector.len()
             + requirements
@@ -92,11 +88,19 @@ impl NodeConstraints<'_> {
 
     /// Whether a node of this name and these labels is allowed. Cost: a label search per requirement.
     pub fn allow(&self, name: &str, labels: &Labels) -> bool {
-        labels.contain(self.selector.iter().map(|(k, v)| (&**k, &**v)))
-            && self
-                .affinity
-                .as_ref()
-                .is_none_or(|terms| terms.iter().any(|term| term.matches(name, labels)))
+        self.allow_by_pod(name, labels) && self.allow_by_volumes(name, labels)
+    }
+
+    /// Whether the pod's own part of them allows it.
+    pub fn allow_by_pod(&self, name: &str, labels: &Labels) -> bool {
+        let is_matched = |terms: &Vec<Term<'_>>| terms.iter().any(|term| term.matches(name, labels));
+        labels.contain(self.selector.iter().map(|(k, v)| (&**k, &**v))) && self.affinity.as_ref().is_none_or(is_matched)
+    }
+
+    /// Whether all volumes that hold its data can be used there.
+    fn allow_by_volumes(&self, name: &str, labels: &Labels) -> bool {
+        let is_matched = |terms: &VolumeAffinity| terms.iter().any(|term| term.matches(name, labels));
+        self.volumes.iter().all(is_matched)
     }
 }
 
@@ -112,9 +116,19 @@ impl fmt::Display for NodeConstraints<'_> {
             write!(f, "{separator}nodeAffinity {term}")?;
             separator = " or ";
         }
+        for volume in &self.volumes {
+            let mut separator = if separator.is_empty() { "" } else { "; " };
+            for term in volume.iter() {
+                write!(f, "{separator}volume {term}")?;
+                separator = " or ";
+            }
+        }
         Ok(())
     }
 }
+
+/// The required node affinity of a PersistentVolume.
+pub type VolumeAffinity = Arc<Vec<Term<'static>>>;
 
 /// One node selector term: all its requirements must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -164,14 +178,28 @@ pub(crate) fn each_owned<T, U>(list: Vec<T>, owned: impl Fn(T) -> U) -> Vec<U> {
 }
 
 impl Term<'_> {
-    fn into_owned(self) -> Term<'static> {
+    /// The same, independent of the document it was read from.
+    pub fn into_owned(self) -> Term<'static> {
         Term {
             expressions: each_owned(self.expressions, Requirement::into_owned),
             fields: each_owned(self.fields, Requirement::into_owned),
         }
     }
 
-    fn matches(&self, name: &str, labels: &Labels) -> bool {
+    /// How much memory is allocated for these, their list included.
+    pub fn heap_bytes(list: &Vec<Self>) -> usize {
+        let of_requirement = |requirement: &Requirement<'_>| {
+            let values = requirement.values.iter().map(heap::text).sum::<usize>();
+            heap::text(&requirement.key) + heap::text(&requirement.text) + heap::list(&requirement.values) + values
+        };
+        let of_requirements =
+            |list: &Vec<Requirement<'_>>| heap::list(list) + list.iter().map(of_requirement).sum::<usize>();
+        let of_term = |term: &Self| of_requirements(&term.expressions) + of_requirements(&term.fields);
+        heap::list(list) + list.iter().map(of_term).sum::<usize>()
+    }
+
+    /// Whether a node of this name and these labels matches.
+    pub fn matches(&self, name: &str, labels: &Labels) -> bool {
         let empty = self.expressions.is_empty() && self.fields.is_empty();
         !empty
             && self.expressions.iter().all(|r| r.matches_label(labels))
@@ -214,6 +242,11 @@ enum Operator {
 }
 
 impl<'a> Requirement<'a> {
+    /// Key, operator as it was spelled, and values.
+    pub fn parts(&self) -> (&str, &str, &[Cow<'a, str>]) {
+        (&self.key, &self.text, &self.values)
+    }
+
     /// A requirement on a label. One that kube-scheduler could not parse matches nothing.
     pub fn on_label(key: Cow<'a, str>, operator: Cow<'a, str>, values: Vec<Cow<'a, str>>) -> Self {
         let bound = match &values[..] {

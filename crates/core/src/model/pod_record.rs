@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::constraints::{NodeConstraints, Toleration};
 use super::decision_id::DecisionId;
+use super::remote_room::Start;
 use super::slo::{Class, Slo, SloFault};
 use super::workload::Workload;
 use crate::heap;
@@ -59,6 +60,8 @@ pub struct PodRecord {
     pub disrupted: bool,
     /// Whether a scheduling gate keeps it from kube-scheduler.
     pub gated: bool,
+    /// Whether it has begun on its node.
+    pub start: Start,
     /// That its scheduler found no node for it, or failed: a number that differs when it says so in other words.
     pub unschedulable: Option<u64>,
     /// The id of the decision it carries.
@@ -228,6 +231,8 @@ pub struct HeldPod {
     pub workload: Option<Workload<'static>>,
     /// Its class, where it states an SLO.
     pub class: Option<Class>,
+    /// Whether it may run at some sites alone: it never loses our gate without one of them.
+    pub is_restricted: bool,
     /// A number that differs when its scheduling gates do.
     pub gates: u64,
     /// Whether one of them is somebody else's.

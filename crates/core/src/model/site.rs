@@ -1,12 +1,13 @@
 //! A site, as an operator defines it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::constraints::Toleration;
 use super::endpoint::Endpoint;
 use super::link::OwnThresholds;
 use crate::model::ties::Ties;
-use crate::units::Permille;
+use crate::units::{CostPerHour, Permille};
 use crate::words;
 
 words! {
@@ -19,6 +20,18 @@ words! {
     }
 }
 
+words! {
+    /// How a site became known.
+    pub enum SiteSource {
+        /// It stands in the configuration, or in a fleet file.
+        Config = "config",
+        /// It is a Site object.
+        Object = "object",
+        /// Liqo has a VirtualNode of its cluster.
+        Liqo = "liqo",
+    }
+}
+
 /// A place where pods can run, as an operator defines it. What is seen of it is a [`Site`](super::snapshot::Site).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteDefinition {
@@ -26,6 +39,12 @@ pub struct SiteDefinition {
     pub name: String,
     /// Edge or cloud.
     pub kind: SiteKind,
+    /// What pods ask for that may run at some sites alone: region, tier and the like. No node carries them for it.
+    pub labels: BTreeMap<Box<str>, Box<str>>,
+    /// What an hour there costs; `None` where nobody says.
+    pub cost: Option<CostPerHour>,
+    /// Where it stands among clouds that are taken in an order, the lowest first; those of the same by name.
+    pub order: u32,
     /// What a placement adds to the pod's nodeSelector; never empty. A node is of this site when it carries all.
     pub selector: Vec<(String, String)>,
     /// What a placement adds to the pod's tolerations.
@@ -34,12 +53,16 @@ pub struct SiteDefinition {
     pub speed: Permille,
     /// Ties to the local cluster that this cloud site can serve.
     pub supports: Ties,
+    /// StorageClasses of which a volume can be made at this cloud site.
+    pub storage_classes: Vec<String>,
     /// The RuntimeClass that a placement gives a pod that names none.
     pub runtime_class: Option<String>,
     /// From which numbers on its WAN is degraded, where it is not as the configuration says.
     pub thresholds: OwnThresholds,
     /// What the WAN towards a cloud site is measured by; none of a site in a fleet file, which states its link.
     pub probes: Vec<Endpoint>,
+    /// How it became known.
+    pub source: SiteSource,
 }
 
 impl SiteDefinition {
@@ -50,6 +73,16 @@ impl SiteDefinition {
             ..site.clone()
         };
         placed(self) == placed(other)
+    }
+
+    /// Whether Liqo makes volumes there: it is one of its sites, and some class is declared.
+    pub fn makes_liqo_volumes(&self) -> bool {
+        self.is_of_liqo() && !self.storage_classes.is_empty()
+    }
+
+    /// Whether data can be at this cloud site, so that claims and volumes must be known.
+    pub fn can_have_data(&self) -> bool {
+        self.kind == SiteKind::Cloud && !self.storage_classes.is_empty()
     }
 
     /// The selector as pairs of strings.

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::heap;
 use crate::keys::Keys;
+use crate::model::site_restriction::{self, Demand, SiteRestriction};
 use crate::units::Micros;
 use crate::words;
 
@@ -132,6 +133,8 @@ pub struct Intent {
     pub priority_known: bool,
     /// Whether the class itself is stated and valid; otherwise [`Slo::class`] is a substitute.
     pub class_known: bool,
+    /// The sites at which alone the pod may run, if it or its policy says so. It holds whatever is faulty beside it.
+    pub sites: Option<SiteRestriction>,
     /// Every fault: what is wrong, in the order of the contract's table, then what is missing.
     pub faults: Vec<SloFault>,
     /// Annotations of the SLO prefix that nothing reads, most likely misspelt; the first few, as far as a message shows them.
@@ -158,7 +161,8 @@ impl Intent {
     /// How much memory is allocated for it.
     pub fn heap_bytes(&self) -> usize {
         let keys = self.unknown_keys.iter().map(|key| heap::block(key.capacity()));
-        SloFault::heap_bytes(&self.faults) + heap::list(&self.unknown_keys) + keys.sum::<usize>()
+        let sites = self.sites.as_ref().map_or(0, SiteRestriction::heap_bytes);
+        SloFault::heap_bytes(&self.faults) + heap::list(&self.unknown_keys) + keys.sum::<usize>() + sites
     }
 }
 
@@ -180,7 +184,7 @@ const MAX_UNKNOWN_KEYS: usize = 5;
 /// The longest time an SLO may state: a year.
 pub const MAX_MILLIS: u64 = 365 * 24 * 3600 * 1000;
 
-/// Reads the intent from a pod's annotations and its `managed` label. `None` for a pod that states no class and is
+/// Reads the intent from a pod's annotations and its `managed` label. `None` for a pod that states neither class nor sites and is
 /// not labelled as managed. Cost: one pass over the annotations.
 pub fn parse<'p>(
     annotations: impl Iterator<Item = (&'p str, &'p str)>,
@@ -199,6 +203,8 @@ pub fn parse<'p>(
             "priority" => found.priority = Some(value),
             "offloadAllowed" => found.offload_allowed = Some(value),
             "processingMs" => found.processing = Some(value),
+            "sites" => found.sites = Some(value),
+            "policySites" => found.policy_sites = Some(value),
             _ if found.unknown.len() < MAX_UNKNOWN_KEYS => found.unknown.push(key),
             _ => found.more_unknown += 1,
         }
@@ -214,7 +220,8 @@ pub fn parse<'p>(
             Management::Forced
         }
     };
-    if management == Management::OptedOut || (management == Management::Unlabelled && found.class.is_none()) {
+    let states_nothing = found.class.is_none() && found.sites.is_none() && found.policy_sites.is_none();
+    if management == Management::OptedOut || (management == Management::Unlabelled && states_nothing) {
         return (management, None);
     }
 
@@ -251,6 +258,11 @@ pub fn parse<'p>(
             .unwrap_or(true),
         processing: faults.read("processingMs", found.processing, MILLIS, millis),
     };
+    let mut demand = |name, value: Option<&str>| {
+        let read = faults.read(name, value, site_restriction::ALLOWED, Demand::parse);
+        value.map(|_| read.unwrap_or(Demand::Unreadable))
+    };
+    let demands = [demand("sites", found.sites), demand("policySites", found.policy_sites)];
     if found.class.is_none() {
         faults.missing("class", "latency, throughput or batch");
     }
@@ -266,6 +278,7 @@ pub fn parse<'p>(
         slo,
         priority_known,
         class_known: class.is_some(),
+        sites: SiteRestriction::of(demands.into_iter().flatten()),
         faults: faults.list,
         unknown_keys: found
             .unknown
@@ -285,6 +298,8 @@ struct Found<'p> {
     priority: Option<&'p str>,
     offload_allowed: Option<&'p str>,
     processing: Option<&'p str>,
+    sites: Option<&'p str>,
+    policy_sites: Option<&'p str>,
     unknown: Vec<&'p str>,
     more_unknown: usize,
 }
@@ -371,6 +386,7 @@ mod tests {
                 },
                 priority_known: true,
                 class_known: true,
+                sites: None,
                 faults: vec![],
                 unknown_keys: vec![],
                 more_unknown_keys: 0,
@@ -433,6 +449,25 @@ mod tests {
         assert_eq!(intent.slo.deadline, None);
         assert!(!intent.slo.offload_allowed);
         assert!(intent.class_known);
+    }
+
+    #[test]
+    fn sites_hold_whatever_is_faulty_beside_them() {
+        let allowed = |annotations: &[(&str, &str)]| read(annotations, None).1.unwrap().sites.unwrap().to_string();
+        assert_eq!(
+            allowed(&[("class", "fast"), ("sites", "near"), ("policySites", "region=eu")]),
+            "near and region in (eu)"
+        );
+        // Whoever states nothing else means it all the same.
+        assert_eq!(allowed(&[("sites", "near")]), "near");
+        let (_, unreadable) = read(&[("class", "batch"), ("sites", "region in")], None);
+        let unreadable = unreadable.unwrap();
+        assert!(unreadable.sites.unwrap().is_unreadable());
+        assert_eq!(
+            unreadable.faults[0].to_string(),
+            r#"slo.example.io/sites: "region in" is not site names or a selector of site labels, at most 1024 bytes"#
+        );
+        assert_eq!(read(&[("sites", "near")], Some("false")).1, None);
     }
 
     #[test]

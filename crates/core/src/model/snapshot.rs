@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use super::claims::Claims;
 use super::link::Link;
+use super::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
 use super::node::{AssumedPods, Node};
 use super::remembered_node::RememberedNode;
+use super::remote_room::FullFrom;
 use super::site::{SiteDefinition, SiteKind};
 use super::slo::{Class, PerClass};
+use super::volumes::Volumes;
 use super::workload::Workload;
 use crate::resources::Amounts;
 use crate::units::{Bytes, Micros, Millicores, Moment};
@@ -29,8 +32,12 @@ pub struct Snapshot {
     /// How many pods take no room because their scheduler says nothing, by its name. Those of schedulers that were never heard
     /// of are under the empty one.
     pub silent_schedulers: Arc<BTreeMap<Box<str>, u64>>,
+    /// Where pods' data is; `None` where no cloud can have any, or not all of it is known yet.
+    pub volumes: Option<Arc<Volumes>>,
     /// Whether placeholders are on any node: where there are none, nobody looks for them.
     pub has_placeholders: bool,
+    /// Where Liqo lets the pods of a namespace run; `None` while it is not in use.
+    pub offloadings: Option<Arc<Offloadings>>,
 }
 
 impl Snapshot {
@@ -44,11 +51,31 @@ impl Snapshot {
             .is_some_and(|until| now < *until)
     }
 
-    /// Whether anything is known of the controller with this uid that decides about its pods. Cost: two searches for each site.
+    /// Whether anything is known of the controller with this uid that decides whether there is a place for its pods; how many it has
+    /// at each site only decides which. Cost: two searches for each site.
     pub fn knows_controller(&self, namespace: &str, uid: &str) -> bool {
         let is_known_at =
             |site: &Site| site.observed_of.get(namespace, uid).is_some() || site.closed.get(namespace, uid).is_some();
         self.paused.get(namespace, uid).is_some() || self.sites.iter().any(is_known_at)
+    }
+
+    /// How far Liqo has come with offloading this namespace to a cloud of this snapshot: the worst of the clusters behind its
+    /// virtual nodes, any of which kube-scheduler may take. `None` where Liqo is not in use, or it has no virtual nodes. Cost:
+    /// two searches, and a pass over its nodes unless its selector names the cluster.
+    pub fn offloading(&self, namespace: &str, site: &Site) -> Option<OffloadingPhase> {
+        let offloadings = self.offloadings.as_ref().filter(|_| site.kind() == SiteKind::Cloud)?;
+        if let Some(cluster) = site.definition.remote_cluster() {
+            return Some(offloadings.phase(namespace, cluster));
+        }
+        let clusters = site.shapes().filter_map(|node| node.labels.get(REMOTE_CLUSTER_ID));
+        clusters.map(|cluster| offloadings.phase(namespace, cluster)).max()
+    }
+
+    /// Whether Liqo lets the pods of this namespace run on virtual nodes only (strategy Remote).
+    pub fn is_remote(&self, namespace: &str) -> bool {
+        self.offloadings
+            .as_ref()
+            .is_some_and(|offloadings| offloadings.is_remote(namespace))
     }
 
     /// Whether the Kubernetes telemetry is older than this.
@@ -94,6 +121,8 @@ pub struct Site {
     pub link: Option<Link>,
     /// Since when the WAN towards it has been degraded or unreachable, as long as that has been watched.
     pub unhealthy_since: Option<Moment>,
+    /// What Liqo says of the API server of the cluster behind it; `None` where it says nothing.
+    pub api_server: Option<ApiServerStatus>,
     /// Pods not yet running there.
     pub queues: Vec<QueueGroup>,
     /// Those that are assumed there, on its nodes or [displaced](Self::displaced).
@@ -109,6 +138,10 @@ pub struct Site {
     /// Controllers to whose pods kube-scheduler closes the site, with the number of pods that wait there for something
     /// we do not evaluate.
     pub closed: Arc<ByController<u64>>,
+    /// From where on it is full, by what pods there say; sorted, none of which covers another.
+    pub full: Arc<Vec<FullFrom>>,
+    /// How many pods a controller has there, bound or not; only where that decides anything (`sitePolicy: spread`).
+    pub pods_of: Arc<ByController<u64>>,
 }
 
 impl Site {
@@ -120,6 +153,7 @@ impl Site {
             remembered: Arc::default(),
             link: None,
             unhealthy_since: None,
+            api_server: None,
             queues: vec![],
             assumed: AssumedPods::default(),
             displaced: AssumedPods::default(),
@@ -127,6 +161,8 @@ impl Site {
             observed_of: Arc::default(),
             free: Free::default(),
             closed: Arc::default(),
+            full: Arc::default(),
+            pods_of: Arc::default(),
         }
     }
 

@@ -1,4 +1,6 @@
-//! What ties a pod to the cluster it is created in.
+//! What ties a pod to the cluster it is created in, and what of it stays there.
+
+use std::marker::PhantomData;
 
 use crate::words;
 
@@ -23,19 +25,78 @@ words! {
     }
 }
 
-/// A set of [`Tie`]s.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Ties(u8);
+words! {
+    /// A field of a pod that Liqo does not take along to the other cluster, though the pod runs there without.
+    #[repr(u8)]
+    pub enum Leftover {
+        /// Affinity to other pods.
+        PodAffinity = "podAffinity",
+        /// Anti-affinity to other pods.
+        PodAntiAffinity = "podAntiAffinity",
+        /// A scheduler other than the default one.
+        SchedulerName = "schedulerName",
+        /// A token of its service account that it asks for.
+        ServiceAccountToken = "serviceAccountToken",
+    }
+}
 
-impl Ties {
-    /// Adds `tie`.
-    pub fn insert(&mut self, tie: Tie) {
-        self.0 |= 1 << tie as u8;
+impl Tie {
+    /// What Liqo forces off, or leaves out: no word of an operator makes a pod that needs it run there.
+    pub const LOST_BY_LIQO: [Tie; 4] = [Tie::HostNetwork, Tie::HostPid, Tie::HostIpc, Tie::ResourceClaims];
+}
+
+/// A word that has a place in a [`Set`].
+pub trait Member: Copy + 'static {
+    /// All of them, at most eight.
+    const MEMBERS: &'static [Self];
+    /// Its place among them.
+    fn place(self) -> u8;
+}
+
+impl Member for Tie {
+    const MEMBERS: &'static [Self] = &Self::ALL;
+    fn place(self) -> u8 {
+        self as u8
+    }
+}
+
+impl Member for Leftover {
+    const MEMBERS: &'static [Self] = &Self::ALL;
+    fn place(self) -> u8 {
+        self as u8
+    }
+}
+
+/// A set of words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Set<T>(u8, PhantomData<T>);
+
+/// A set of [`Tie`]s.
+pub type Ties = Set<Tie>;
+
+/// A set of [`Leftover`]s.
+pub type LeftBehind = Set<Leftover>;
+
+impl<T> Default for Set<T> {
+    fn default() -> Self {
+        Self(0, PhantomData)
+    }
+}
+
+impl<T: Member> Set<T> {
+    /// Adds `member`.
+    pub fn insert(&mut self, member: T) {
+        self.0 |= 1 << member.place();
     }
 
-    /// Those that `supported` does not contain.
-    pub fn beyond(self, supported: Ties) -> Ties {
-        Ties(self.0 & !supported.0)
+    /// Those that `others` does not contain.
+    pub fn beyond(self, others: Self) -> Self {
+        Self(self.0 & !others.0, PhantomData)
+    }
+
+    /// Whether it contains `member`.
+    pub fn contains(self, member: T) -> bool {
+        self.0 & (1 << member.place()) != 0
     }
 
     /// Whether there are none.
@@ -43,16 +104,17 @@ impl Ties {
         self.0 == 0
     }
 
-    /// The ties in the set.
-    pub fn iter(self) -> impl Iterator<Item = Tie> {
-        Tie::ALL.into_iter().filter(move |&tie| self.0 & (1 << tie as u8) != 0)
+    /// The members of the set.
+    pub fn iter(self) -> impl Iterator<Item = T> {
+        let members = T::MEMBERS.iter().copied();
+        members.filter(move |&member| self.contains(member))
     }
 }
 
-impl FromIterator<Tie> for Ties {
-    fn from_iter<I: IntoIterator<Item = Tie>>(ties: I) -> Self {
-        let mut set = Ties::default();
-        ties.into_iter().for_each(|tie| set.insert(tie));
+impl<T: Member> FromIterator<T> for Set<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(members: I) -> Self {
+        let mut set = Self::default();
+        members.into_iter().for_each(|member| set.insert(member));
         set
     }
 }

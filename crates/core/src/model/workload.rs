@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-use super::ties::Ties;
+use super::ties::{LeftBehind, Ties};
+use super::volumes::{VolumeClaim, Whereabouts};
 use crate::heap;
 use crate::keys::Keys;
 use crate::model::constraints::{NodeConstraints, Toleration, each_owned};
 use crate::model::decision_id::DecisionId;
 use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::SiteDefinition;
+use crate::model::site_restriction::SiteRestriction;
 use crate::model::slo::{Intent, Management, Slo};
 use crate::resources::Amounts;
 use crate::units::Micros;
@@ -27,6 +29,10 @@ pub struct Workload<'a> {
     pub tolerations: Vec<Toleration<'a>>,
     /// What ties the pod to the cluster it is created in.
     pub ties: Ties,
+    /// Its claims for volumes; none where it has too many to look at.
+    pub claims: Vec<VolumeClaim<'a>>,
+    /// What of it Liqo would leave behind.
+    pub left_behind: LeftBehind,
     /// Whether it names a RuntimeClass.
     pub runtime_class: bool,
     /// `spec.priority`, 0 when absent.
@@ -65,6 +71,8 @@ impl Workload<'_> {
             constraints: self.constraints.into_owned(),
             tolerations: each_owned(self.tolerations, Toleration::into_owned),
             ties: self.ties,
+            claims: each_owned(self.claims, VolumeClaim::into_owned),
+            left_behind: self.left_behind,
             runtime_class: self.runtime_class,
             priority: self.priority,
             may_preempt: self.may_preempt,
@@ -89,11 +97,19 @@ impl Workload<'_> {
             + self.request.heap_bytes()
             + self.constraints.heap_bytes()
             + Toleration::heap_bytes(&self.tolerations)
+            + VolumeClaim::heap_bytes(&self.claims)
             + self.intent.as_ref().map_or(0, Intent::heap_bytes)
             + self.controller.as_ref().map_or(0, heap::text)
             + heap::list(&self.gates)
             + self.gates.iter().map(heap::text).sum::<usize>()
             + stated
+    }
+
+    /// The names of the claims whose volumes are known, in the order of these.
+    pub fn data_claims(&self) -> impl Iterator<Item = &str> {
+        let claims = self.claims.iter();
+        let at_volumes = claims.filter(|claim| matches!(claim.data, Whereabouts::AtVolume(_)));
+        at_volumes.map(VolumeClaim::name)
     }
 
     /// Its SLO priority, as high as its namespace may go; the default of one without SLO.
@@ -114,6 +130,16 @@ impl Workload<'_> {
             created: created.map_or(jiff::Timestamp::MAX, |(at, _)| at),
             uid: created.map_or(UID_OF_NONE, |(_, uid)| uid_bytes(uid)),
         }
+    }
+
+    /// The sites at which alone it may run, if it says so.
+    pub fn sites(&self) -> Option<&SiteRestriction> {
+        self.intent.as_ref()?.sites.as_ref()
+    }
+
+    /// Whether it may run at this site, as far as it says.
+    pub fn may_be_at(&self, site: &SiteDefinition) -> bool {
+        self.sites().is_none_or(|sites| sites.allows(site))
     }
 
     /// Whether somebody else's gate keeps it from being scheduled.

@@ -5,9 +5,12 @@ use std::fmt;
 
 use super::feasibility;
 use crate::config::Config;
+use crate::excerpt::{LONGEST_NAME, excerpt};
+use crate::model::liqo::OffloadingPhase;
 use crate::model::site::SiteKind;
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::workload::Workload;
+use crate::placement::located::located;
 use crate::placement::verdict::RefusalCode;
 use crate::units::Moment;
 use crate::words;
@@ -27,6 +30,8 @@ words! {
         Degraded = "WAN degraded",
         /// The WAN was not measured lately.
         Stale = "WAN not measured lately",
+        /// Liqo has not offloaded the pod's namespace there yet.
+        NotOffloaded = "namespace not offloaded yet",
     }
 }
 
@@ -49,8 +54,19 @@ impl fmt::Display for Holder<'_> {
     }
 }
 
-/// The cloud as a holder of the pod, if it could hold it when empty. Cost: a pass over its nodes.
-pub(super) fn holder<'s>(workload: &Workload<'_>, cloud: &'s Site, config: &Config, now: Moment) -> Option<Holder<'s>> {
+/// The cloud as a holder of the pod, if it could hold it when empty and the pod's namespace is offloaded there, or may be soon.
+/// Cost: a pass over its nodes.
+pub(super) fn holder<'s>(
+    workload: &Workload<'_>,
+    cloud: &'s Site,
+    offloading: Option<OffloadingPhase>,
+    config: &Config,
+    now: Moment,
+) -> Option<Holder<'s>> {
+    let is_offloaded = offloading.is_none_or(|phase| phase == OffloadingPhase::Accepted);
+    if !is_offloaded && !offloading.is_some_and(OffloadingPhase::is_passing) {
+        return None;
+    }
     let mut of_nodes = Some(Absence::NodeGone);
     for node in feasibility::holders_when_empty(workload, cloud) {
         of_nodes = match of_nodes {
@@ -76,7 +92,10 @@ pub(super) fn holder<'s>(workload: &Workload<'_>, cloud: &'s Site, config: &Conf
     };
     Some(Holder {
         site: cloud,
-        absence: of_nodes.or_else(of_wan),
+        absence: (!is_offloaded)
+            .then_some(Absence::NotOffloaded)
+            .or(of_nodes)
+            .or_else(of_wan),
     })
 }
 
@@ -86,14 +105,31 @@ pub(super) fn could_hold(workload: &Workload<'_>, site: &Site) -> bool {
 }
 
 /// What a pod waits for that is held for a site that is away, in words: each cloud that could hold it, and why it takes none;
-/// `None` where none could. Cost: a pass over the nodes of all clouds.
+/// the sites that it asks for where none could, and `None` without. Cost: a pass over the nodes of all clouds.
 pub fn awaited(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config, now: Moment) -> Option<String> {
+    let workload = &*located(workload, snapshot);
     let slo = &workload.intent.as_ref()?.slo;
     let offload = config.enable_offload && slo.offload_allowed;
     let clouds = snapshot.sites.iter().filter(|site| site.kind() == SiteKind::Cloud);
     let clouds = clouds.filter(|site| feasibility::refuse_offload(workload, offload, site).is_none());
-    let listed = listed(clouds.filter_map(|cloud| holder(workload, cloud, config, now)));
-    Some(listed).filter(|listed| !listed.is_empty())
+    let holders = clouds
+        .filter(|site| workload.may_be_at(&site.definition))
+        .filter_map(|cloud| {
+            let offloading = snapshot.offloading(&workload.namespace, cloud);
+            holder(workload, cloud, offloading, config, now)
+        });
+    let listed = listed(holders);
+    if !listed.is_empty() {
+        return Some(listed);
+    }
+    let data = feasibility::data_nowhere(workload, snapshot).map(data_of);
+    let in_sites = |sites| format!("{}, where it can run on no node now", excerpt(sites, LONGEST_NAME));
+    data.or_else(|| workload.sites().map(in_sites))
+}
+
+/// What a pod waits for whose data is on no node that is known.
+pub(super) fn data_of(claim: &str) -> String {
+    format!("a node with the data of claim {}", excerpt(claim, LONGEST_NAME))
 }
 
 /// `cloud-a (node gone), cloud-b (WAN unreachable)`.

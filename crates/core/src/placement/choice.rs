@@ -1,12 +1,12 @@
 //! The choice among the sites: rules (a) to (e), and the reason of what they choose.
 
-use std::collections::BTreeSet;
+mod warnings;
 
-use crate::config::{Config, OnNoCapacity};
-use crate::excerpt::{LONGEST_NAME, excerpt};
+use crate::config::{Config, OnNoCapacity, SitePolicy};
 use crate::model::node::Node;
 use crate::model::site::SiteKind;
 use crate::model::slo::{Intent, Slo};
+use crate::model::volumes::Whereabouts;
 use crate::model::workload::Workload;
 use crate::placement::away::{self, Holder};
 use crate::placement::feasibility;
@@ -37,25 +37,49 @@ impl<'s> Case<'_, 's> {
         self.sites.iter().find(|site| site.site.kind() == SiteKind::Edge)
     }
 
-    fn clouds(&self) -> impl Iterator<Item = &Assessment<'s>> {
+    fn all_clouds(&self) -> impl Iterator<Item = &Assessment<'s>> {
         self.sites.iter().filter(|site| site.site.kind() == SiteKind::Cloud)
+    }
+
+    /// Those at which the pod may run, as far as it says.
+    fn clouds(&self) -> impl Iterator<Item = &Assessment<'s>> {
+        self.all_clouds()
+            .filter(|cloud| !cloud.is_refused(RefusalCode::NotInSites))
+    }
+
+    /// Whether the pod may run at some sites alone: it is held for them whatever else would let it go.
+    fn is_restricted(&self) -> bool {
+        self.intent.sites.is_some()
     }
 
     /// Sections 3 and 6 of docs/decision.md.
     pub(super) fn choose(&self, stale: bool) -> (Action<'s>, Reason) {
         let pass = |reason| (Action::PassThrough, reason);
+        if self.is_restricted() && !self.may_be_at_the_edge() {
+            return self.choose_in_sites(stale);
+        }
         let Some(edge) = self.edge().filter(|edge| !edge.site.nodes.is_empty()) else {
             return pass(Reason::EdgeSiteMissing);
         };
+        let has_data = !self.workload.constraints.volumes.is_empty();
         if !edge.allowed {
-            return self.choose_among_clouds();
+            return match has_data {
+                true => self.choose_by_data(edge),
+                false => self.choose_among_clouds(),
+            };
         }
+        // Its own constraints pin it, its sites never do.
         let mut clouds = self
-            .clouds()
+            .all_clouds()
             .filter(|cloud| cloud.site.shapes().next().is_some())
             .peekable();
-        if clouds.peek().is_some() && clouds.all(|cloud| !cloud.allowed) {
-            return self.to_edge(edge, Reason::EdgePinnedByPod);
+        if (has_data || clouds.peek().is_some()) && clouds.all(|cloud| !cloud.allowed) {
+            let pinned = if has_data {
+                Reason::EdgeData
+            } else {
+                Reason::EdgePinnedByPod
+            };
+            return self.to_edge(edge, pinned);
         }
         if stale {
             // At the edge it could never run, however old the view is.
@@ -82,7 +106,7 @@ impl<'s> Case<'_, 's> {
             return (Action::Hold, Reason::HeldTerminating);
         }
         // (b)
-        if let Some(cloud) = nearest(usable().filter(|cloud| cloud.is_feasible())) {
+        if let Some(cloud) = self.preferred(usable().filter(|cloud| cloud.is_feasible())) {
             let reason = if edge.takes_for_sure() {
                 Reason::CloudEdgeDeadlineMissed
             } else {
@@ -116,7 +140,7 @@ impl<'s> Case<'_, 's> {
             return choice;
         }
         let may_hold = self.may_hold(edge);
-        if may_hold && self.may_be_back() && !self.is_overdue() {
+        if may_hold && (self.is_restricted() || self.may_be_back()) && !self.is_overdue() {
             return (Action::Hold, Reason::HeldNoCapacity);
         }
         match better {
@@ -134,13 +158,21 @@ impl<'s> Case<'_, 's> {
         if edge.fits() || away::could_hold(self.workload, edge.site) {
             return None;
         }
+        self.only_in_clouds(edge, usable, Reason::CloudBestEffort)
+    }
+
+    /// The same for a pod that only clouds can hold, with the reason of a placement. `None` where none can.
+    fn only_in_clouds(
+        &self,
+        edge: &Assessment<'s>,
+        usable: Option<&Assessment<'s>>,
+        reason: Reason,
+    ) -> Option<(Action<'s>, Reason)> {
         if let Some(cloud) = usable {
-            return Some((Action::Place(cloud.site), Reason::CloudBestEffort));
+            return Some((Action::Place(cloud.site), reason));
         }
-        let holders: Vec<_> = self
-            .clouds()
-            .filter_map(|cloud| Some((cloud, self.holder(cloud)?)))
-            .collect();
+        let allowed = self.clouds().filter(|cloud| cloud.allowed);
+        let holders: Vec<_> = allowed.filter_map(|cloud| Some((cloud, self.holder(cloud)?))).collect();
         let there = holders.iter().filter(|(_, holder)| holder.absence.is_none());
         let there = nearest(there.map(|(cloud, _)| *cloud));
         let may_hold = !holders.is_empty() && self.may_hold(edge);
@@ -149,21 +181,153 @@ impl<'s> Case<'_, 's> {
             Some(_) if may_hold && !self.is_overdue() => (Action::Hold, Reason::HeldNoCapacity),
             Some(cloud) if may_hold => (Action::Place(cloud.site), Reason::ReleasedTimeout),
             there => {
-                let cloud = there.or_else(|| nearest(holders.iter().map(|(cloud, _)| *cloud)))?;
-                (Action::Place(cloud.site), Reason::CloudBestEffort)
+                // Where the namespace is not, the pod could not run.
+                let offloaded = holders
+                    .iter()
+                    .map(|(cloud, _)| *cloud)
+                    .filter(|cloud| is_offloaded(cloud));
+                let cloud = there.or_else(|| nearest(offloaded))?;
+                (Action::Place(cloud.site), reason)
             }
         })
+    }
+
+    /// The volumes of the pod's claims are in clouds, or on no node that is known: it goes where they are, whatever time says, and
+    /// waits for a site that is away. It could never run elsewhere, so it waits for one that is forgotten too.
+    fn choose_by_data(&self, edge: &Assessment<'s>) -> (Action<'s>, Reason) {
+        let clouds = || self.clouds_instead();
+        let feasible = nearest(clouds().filter(|cloud| cloud.is_feasible()));
+        let usable = || nearest(clouds().filter(|cloud| cloud.is_usable()));
+        if let Some(choice) = self.only_in_clouds(edge, feasible.or_else(usable), Reason::CloudData) {
+            return choice;
+        }
+        match nearest(clouds().filter(|cloud| is_offloaded(cloud))) {
+            Some(cloud) => (Action::Place(cloud.site), Reason::CloudData),
+            None if clouds().next().is_some() && self.may_be_gated() => (Action::Hold, Reason::HeldSiteAway),
+            None if self.may_wait_for_data() => (Action::Hold, Reason::HeldSiteAway),
+            None => (Action::PassThrough, Reason::NoSiteMatches),
+        }
+    }
+
+    /// Whether the pod may be held until a node is there on which its data is, for there is none: it may be in a cloud, to which the pod
+    /// may go, its own constraints allow some site, and none to which it may go would give it a RuntimeClass. What is at the edge
+    /// alone is for kube-scheduler and for whoever adds nodes to see.
+    fn may_wait_for_data(&self) -> bool {
+        let clouds = || {
+            self.clouds()
+                .filter(|cloud| !cloud.is_refused(RefusalCode::NotOffloadable))
+        };
+        let gives_class = |cloud: &Assessment<'s>| cloud.site.definition.runtime_class.is_some();
+        self.config.holding.on_no_capacity == OnNoCapacity::Hold
+            && self.config.holding.classes[self.slo().class]
+            && feasibility::data_nowhere(self.workload, self.room.snapshot)
+                .is_some_and(|claim| self.may_be_in_a_cloud(claim))
+            && self
+                .sites
+                .iter()
+                .any(|site| feasibility::allows_by_pod(self.workload, site.site))
+            && self.config.enable_offload
+            && self.slo().offload_allowed
+            && (self.workload.runtime_class || !clouds().any(gives_class))
+    }
+
+    /// Whether the volume of this claim may be in a cloud: it is Liqo's, or of a class that some cloud declares.
+    fn may_be_in_a_cloud(&self, claim: &str) -> bool {
+        let mut claims = self.workload.claims.iter().filter(|known| known.name() == claim);
+        claims.any(|claim| match &claim.data {
+            Whereabouts::AtVolume(Some(class)) => {
+                class.is_liqo || self.clouds().any(|cloud| class.is_of(&cloud.site.definition))
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether the edge has nodes, and neither the pod's sites nor its own constraints keep it from them.
+    fn may_be_at_the_edge(&self) -> bool {
+        self.edge().is_some_and(|edge| {
+            edge.allowed && !edge.site.nodes.is_empty() && !edge.is_refused(RefusalCode::NotInSites)
+        })
+    }
+
+    /// The clouds to which a pod may go that may not be at the edge.
+    fn clouds_instead(&self) -> impl Iterator<Item = &Assessment<'s>> {
+        self.clouds()
+            .filter(|cloud| cloud.allowed && !cloud.is_refused(RefusalCode::NotOffloadable))
+    }
+
+    /// A pod that may run at some sites alone, of which the edge is none: it goes to the one that takes it, and is held for them
+    /// otherwise, whatever its class and the configuration say. At its limit it goes to the nearest all the same. Where there is
+    /// none, it is held on.
+    fn choose_in_sites(&self, stale: bool) -> (Action<'s>, Reason) {
+        let edge_has_nodes = self.edge().is_some_and(|edge| !edge.site.nodes.is_empty());
+        let is_out = |cloud: &Assessment<'_>| cloud.allowed && cloud.is_refused(RefusalCode::NotInSites);
+        let is_pinned =
+            edge_has_nodes && self.edge().is_some_and(|edge| !edge.allowed) && !self.all_clouds().any(is_out);
+        let has_data = !self.workload.constraints.volumes.is_empty();
+        if is_pinned && !has_data && self.clouds_instead().any(is_offloaded) {
+            return self.choose_among_clouds();
+        }
+        if !stale {
+            if let Some(cloud) = self.preferred(self.clouds_instead().filter(|cloud| cloud.is_feasible())) {
+                return (Action::Place(cloud.site), Reason::CloudEdgeNotInSites);
+            }
+            if let Some(cloud) = nearest(self.clouds_instead().filter(|cloud| cloud.is_usable())) {
+                return (Action::Place(cloud.site), Reason::CloudBestEffort);
+            }
+        }
+        // Where its namespace is not it could not run.
+        let clouds = || self.clouds_instead().filter(|cloud| is_offloaded(cloud));
+        let there = nearest(clouds().filter(|cloud| self.is_there(cloud)));
+        let holder = || nearest(clouds().filter(|cloud| self.holder(cloud).is_some()));
+        let best = there.or_else(holder).or_else(|| nearest(clouds()));
+        // With its data it waits for the site that has it, however long that is away.
+        let may_go = self.is_overdue() && (there.is_some() || !has_data);
+        match best {
+            Some(cloud) if may_go => (Action::Place(cloud.site), Reason::ReleasedTimeout),
+            Some(_) if there.is_some() || stale => (Action::Hold, Reason::HeldNoCapacity),
+            _ => (Action::Hold, Reason::HeldSiteAway),
+        }
+    }
+
+    /// Whether the cloud is not away, and could hold the pod when empty.
+    fn is_there(&self, cloud: &Assessment<'s>) -> bool {
+        self.holder(cloud).is_some_and(|holder| holder.absence.is_none())
+    }
+
+    /// The cloud that the configuration prefers of those that meet the time; of equals the one with the lowest ETA, then the first
+    /// by name. Cost: for `spread` a pass over the open reservations for each.
+    fn preferred<'a>(&self, clouds: impl Iterator<Item = &'a Assessment<'s>>) -> Option<&'a Assessment<'s>>
+    where
+        's: 'a,
+    {
+        let rank = |cloud: &Assessment<'s>| match self.config.site_policy {
+            SitePolicy::LowestEta => 0,
+            SitePolicy::LowestCost => cloud.site.definition.cost.map_or(u64::MAX, |cost| cost.0),
+            SitePolicy::Spread => self.room.pods_of_controller(self.workload, cloud.site),
+            SitePolicy::Ordered => cloud.site.definition.order.into(),
+        };
+        clouds.min_by_key(|cloud| (rank(cloud), eta(cloud)))
     }
 
     /// The cloud, if the pod may go there and it could hold it when empty.
     fn holder(&self, cloud: &Assessment<'s>) -> Option<Holder<'s>> {
         let may_leave = !cloud.is_refused(RefusalCode::NotOffloadable);
-        may_leave.then(|| away::holder(self.workload, cloud.site, self.config, self.now.moment))?
+        let holder = || {
+            away::holder(
+                self.workload,
+                cloud.site,
+                cloud.offloading,
+                self.config,
+                self.now.moment,
+            )
+        };
+        may_leave.then(holder)?
     }
 
     /// Section 7 of docs/decision.md: whether the pod may be held for want of room.
     fn may_hold(&self, edge: &Assessment<'s>) -> bool {
-        self.config.holding.on_no_capacity == OnNoCapacity::Hold && self.may_wait(edge)
+        let is_configured = self.config.holding.on_no_capacity == OnNoCapacity::Hold;
+        (is_configured || self.is_restricted()) && self.may_wait(edge)
     }
 
     /// Whether a cloud that the pod may go to may be good enough in the time for which it may be held and would be in time there. One
@@ -186,17 +350,19 @@ impl<'s> Case<'_, 's> {
     /// Whether the pod may go to this cloud, as far as it is known. One of which no node is known may have some.
     fn is_candidate(&self, cloud: &Assessment<'s>) -> bool {
         let may_match = cloud.allowed || cloud.site.shapes().next().is_none();
-        may_match && !cloud.is_refused(RefusalCode::NotOffloadable)
+        may_match && !cloud.is_barred()
     }
 
     /// Whether the pod may wait at all. None does whose only candidate is the edge, that no node could hold, or for which
     /// kube-scheduler would evict others: these are for the scheduler and for whoever adds nodes to see. Nor does one that
-    /// a site would give a RuntimeClass.
+    /// a site would give a RuntimeClass. One that may run at some sites alone waits for these all the same, but for what may help
+    /// at the edge, if that is one of them.
     fn may_wait(&self, edge: &Assessment<'s>) -> bool {
-        self.config.holding.classes[self.slo().class]
+        let may_be_held = self.config.holding.classes[self.slo().class]
             && self.clouds().any(|cloud| self.is_candidate(cloud))
+            && !self.would_get_runtime_class();
+        (may_be_held || self.is_restricted())
             && !self.is_too_large()
-            && !self.would_get_runtime_class()
             && !feasibility::could_preempt(self.workload, edge.site, self.room)
     }
 
@@ -243,21 +409,29 @@ impl<'s> Case<'_, 's> {
     /// The pod's own constraints leave no edge: it goes to a cloud that they leave, whatever telemetry, WAN and room
     /// say, and to the best by what we know; but to none that it may not, or cannot, leave the edge for.
     fn choose_among_clouds(&self) -> (Action<'s>, Reason) {
-        let clouds = || {
-            self.clouds()
-                .filter(|cloud| cloud.allowed && !cloud.is_refused(RefusalCode::NotOffloadable))
-        };
-        let feasible = nearest(clouds().filter(|cloud| cloud.is_feasible()));
+        let may_leave = || self.clouds_instead();
+        let clouds = || may_leave().filter(|cloud| is_offloaded(cloud));
+        let feasible = self.preferred(clouds().filter(|cloud| cloud.is_feasible()));
         let usable = || nearest(clouds().filter(|cloud| cloud.is_usable()));
         // Never where it could not run while another could hold it, and rather where it need not wait for the site.
-        let is_there = |cloud: &&Assessment<'s>| self.holder(cloud).is_some_and(|holder| holder.absence.is_none());
-        let there = || nearest(clouds().filter(is_there));
+        let there = || nearest(clouds().filter(|cloud| self.is_there(cloud)));
         let holder = || nearest(clouds().filter(|cloud| self.holder(cloud).is_some()));
         let best = feasible.or_else(usable).or_else(there).or_else(holder);
         match best.or_else(|| nearest(clouds())) {
             Some(cloud) => (Action::Place(cloud.site), Reason::CloudPinnedByPod),
+            // Liqo takes a second or two to offload a new namespace, which is often made together with its pods.
+            None if may_leave().any(|cloud| !cloud.is_barred()) && self.may_be_gated() && !self.is_overdue() => {
+                (Action::Hold, Reason::HeldNoCapacity)
+            }
             None => (Action::PassThrough, Reason::NoSiteMatches),
         }
+    }
+
+    /// Whether pods like this one are held at all, whatever for.
+    fn may_be_gated(&self) -> bool {
+        self.config.holding.on_no_capacity == OnNoCapacity::Hold
+            && self.config.holding.classes[self.slo().class]
+            && !self.would_get_runtime_class()
     }
 
     fn to_edge(&self, edge: &Assessment<'s>, reason: Reason) -> (Action<'s>, Reason) {
@@ -275,8 +449,10 @@ impl<'s> Case<'_, 's> {
             // A cloud that the pod cannot go to says nothing about those that it can.
             let mut candidates = self
                 .clouds()
-                .filter(|cloud| !cloud.is_refused(RefusalCode::NotOffloadable));
+                .filter(|cloud| !cloud.is_barred() && !cloud.is_refused(RefusalCode::DataElsewhere));
             candidates.all(|cloud| codes.iter().any(|code| cloud.is_refused(*code)))
+                // That its sites leave no cloud says nothing about the clouds.
+                && (!self.is_restricted() || self.clouds().next().is_some())
         };
         if !edge.fits() && self.is_too_large() {
             Reason::EdgeTooLarge
@@ -315,20 +491,22 @@ impl<'s> Case<'_, 's> {
 
     /// Larger than any node of any site it may go to.
     fn is_too_large(&self) -> bool {
-        let sites = self
-            .sites
-            .iter()
-            .filter(|site| !site.is_refused(RefusalCode::NotOffloadable));
+        let is_out = |site: &Assessment<'_>| site.is_barred() || site.is_refused(RefusalCode::NotInSites);
+        let sites = self.sites.iter().filter(|site| !is_out(site));
         let mut nodes = sites
             .flat_map(|site| feasibility::holds_when_empty(self.workload, site.site))
             .peekable();
         nodes.peek().is_some() && nodes.all(|holds| !holds)
     }
 
-    /// Tied to the edge as far as every cloud site goes.
+    /// Tied to the edge as far as every cloud site goes, or every one that has nodes where its namespace is not offloaded.
     fn has_ties_everywhere(&self) -> bool {
         let mut clouds = self.clouds().peekable();
-        clouds.peek().is_some() && clouds.all(|cloud| cloud.is_refused(RefusalCode::NotOffloadable))
+        let by_namespace = self
+            .clouds()
+            .any(|cloud| cloud.is_barred() && cloud.offloading.is_some());
+        let is_empty = |cloud: &Assessment<'_>| by_namespace && cloud.site.shapes().next().is_none();
+        clouds.peek().is_some() && clouds.all(|cloud| cloud.is_barred() || is_empty(cloud))
     }
 
     /// Whether processing at the edge alone takes longer than the pod has: waiting could not help.
@@ -348,80 +526,11 @@ impl<'s> Case<'_, 's> {
         let is_nearer = edge.estimate.latency() < cloud.estimate.latency();
         slo.deadline.is_none() && slo.latency_target.is_some() && is_nearer && self.may_hold(edge) && !self.is_overdue()
     }
+}
 
-    /// What keeps the pod from the sites that its own constraints leave, or that they leave none.
-    fn why_no_site_matches(&self) -> Option<String> {
-        let constraints = &self.workload.constraints;
-        let shown = |constraints| excerpt(constraints, LONGEST_NAME);
-        let clouds = self.clouds().filter(|cloud| cloud.allowed);
-        let refusals: Vec<_> = clouds
-            .flat_map(|cloud| &cloud.refusals)
-            .filter(|refusal| refusal.code == RefusalCode::NotOffloadable)
-            .collect();
-        let ties: BTreeSet<_> = refusals.iter().flat_map(|refusal| refusal.numbers.keys()).collect();
-        let ties = ties.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let cause = match (refusals.is_empty(), &*ties) {
-            (true, _) if constraints.is_empty() => return None,
-            (true, _) => return Some(format!("not placed: no site for {}", shown(constraints))),
-            (false, "") if !self.config.enable_offload => "offload is disabled",
-            (false, "") => "offload is not allowed",
-            (false, ties) => ties,
-        };
-        Some(format!(
-            "not placed: cannot leave the edge ({cause}), and no edge node for {}",
-            shown(constraints)
-        ))
-    }
-
-    pub(super) fn warnings(&self, action: Action<'_>, reason: Reason) -> Vec<String> {
-        let mut warnings = Vec::new();
-        match reason {
-            Reason::NoSiteMatches => warnings.extend(self.why_no_site_matches()),
-            Reason::EdgeSiteMissing => {
-                let selector = self.edge().map(|edge| {
-                    let pairs = edge
-                        .site
-                        .definition
-                        .selector()
-                        .map(|(key, value)| format!("{key}={value}"));
-                    pairs.collect::<Vec<_>>().join(",")
-                });
-                let selector = selector.unwrap_or_default();
-                warnings.push(format!("not placed: no node carries the edge label {selector}"));
-            }
-            Reason::HeldSiteAway => {
-                let awaited = self.clouds().filter_map(|cloud| self.holder(cloud));
-                warnings.push(format!("held until a site is back: {}", away::listed(awaited)));
-            }
-            Reason::CloudPinnedByPod | Reason::CloudBestEffort => {
-                let mut chosen = self.clouds().filter(|cloud| action.is_placement_at(cloud.site));
-                let away = chosen
-                    .find(|cloud| !cloud.is_usable())
-                    .into_iter()
-                    .filter_map(|cloud| self.holder(cloud))
-                    .find(|holder| holder.absence.is_some());
-                warnings.extend(away.map(|away| format!("Pending until its site is back: {away}")));
-            }
-            Reason::EdgeTooLarge => {
-                let request = self.workload.request.quantities().collect::<Vec<_>>().join(", ");
-                warnings.push(format!("larger than any node it may run on: {request}"));
-            }
-            _ => {}
-        }
-        let candidates = self
-            .sites
-            .iter()
-            .filter(|site| site.allowed && !site.is_refused(RefusalCode::NotOffloadable));
-        let fastest = candidates.map(|site| site.estimate.processing).min();
-        if let (Some(target), Some(fastest)) = (self.slo().latency_target, fastest)
-            && fastest > target
-        {
-            warnings.push(format!(
-                "latency target {target} ms is below the processing time {fastest} ms of every site"
-            ));
-        }
-        warnings
-    }
+/// Whether the pod's namespace is where it would go, as far as that matters.
+fn is_offloaded(cloud: &Assessment<'_>) -> bool {
+    !cloud.is_refused(RefusalCode::NamespaceNotOffloaded)
 }
 
 /// Whether the pod is held, and not for as long as its class may be.
@@ -430,10 +539,16 @@ pub(super) fn is_waiting(workload: &Workload<'_>, intent: &Intent, config: &Conf
     workload.held.is_some_and(|held| held < limit)
 }
 
-/// The site with the lowest ETA; of equals, the first by name (the order of the snapshot).
+/// The site with the lowest ETA, of those that are not known to be full if there is any; of equals, the first by name (the order
+/// of the snapshot).
 fn nearest<'a, 's>(sites: impl Iterator<Item = &'a Assessment<'s>>) -> Option<&'a Assessment<'s>>
 where
     's: 'a,
 {
-    sites.min_by_key(|site| site.estimate.eta().unwrap_or(Micros(u64::MAX)))
+    sites.min_by_key(|site| (site.is_refused(RefusalCode::RemoteFull), eta(site)))
+}
+
+/// Its ETA; the latest where it is not known.
+fn eta(site: &Assessment<'_>) -> Micros {
+    site.estimate.eta().unwrap_or(Micros(u64::MAX))
 }

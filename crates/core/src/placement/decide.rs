@@ -6,13 +6,15 @@ use super::{estimate, feasibility};
 use crate::config::{Config, ForeignGates, InvalidSlo};
 use crate::model::node::{Node, NodeId, Share};
 use crate::model::site::SiteKind;
-use crate::model::slo::{Management, Slo};
+use crate::model::site_restriction::SiteRestriction;
+use crate::model::slo::{Intent, Management, Slo, SloFault};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::workload::Workload;
 use crate::placement::choice::{Case, is_waiting};
 use crate::placement::headroom::Headroom;
+use crate::placement::located::located;
 use crate::placement::room::Room;
-use crate::placement::verdict::{Action, Assessment, Reason, Verdict};
+use crate::placement::verdict::{Action, Assessment, Reason, Refusal, RefusalCode, Verdict};
 use crate::units::{Now, Permille};
 
 /// The most comparisons of the pod's constraints and tolerations with the fleet's nodes that one decision may take: a
@@ -37,20 +39,34 @@ pub struct Candidates<'s> {
 
 #[derive(Debug)]
 struct SiteCandidates<'s> {
+    /// Whether Liqo keeps the pod from all of them, whatever it states.
+    left_by_strategy: bool,
     /// Whether the pod's own nodeSelector and affinity allow any node.
     allowed: bool,
-    /// The nodes on which it fits but for reservations.
+    /// That the pod may not run there, whatever its nodes are.
+    out: Option<Refusal>,
+    /// The nodes on which it fits but for reservations; none of a site that is out.
     nodes: Vec<&'s Node>,
 }
 
 /// Finds the candidates of a pod. Depends on nothing that a lock protects; cost: a pass over the nodes of every site.
 pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &Config) -> Candidates<'s> {
+    let workload = &*located(workload, snapshot);
     let comparisons = comparisons(workload, snapshot);
     let is_decided = workload.intent.is_some() && comparisons <= MAX_COMPARISONS;
     let headroom = Headroom::of(workload, snapshot, config);
-    let of_site = |site: &'s Site| SiteCandidates {
-        allowed: feasibility::allows(workload, site),
-        nodes: feasibility::candidate_nodes(workload, site, headroom).collect(),
+    let is_left = |site: &Site| feasibility::is_left_by_strategy(workload, site, snapshot);
+    let of_site = |site: &'s Site| {
+        let out = feasibility::refuse_site(workload, site, snapshot);
+        SiteCandidates {
+            left_by_strategy: is_left(site),
+            allowed: feasibility::allows(workload, site) && !is_left(site),
+            nodes: match out {
+                Some(_) => vec![],
+                None => feasibility::candidate_nodes(workload, site, headroom).collect(),
+            },
+            out,
+        }
     };
     let sites = snapshot.sites.iter().filter(|_| is_decided);
     Candidates {
@@ -80,17 +96,23 @@ pub fn decide_among<'s>(
     config: &Config,
     now: Now,
 ) -> Verdict<'s> {
+    let workload = &*located(workload, room.snapshot);
     if let Some(reason) = bypass(workload, room, config, now) {
         return Verdict::pass_through(reason);
     }
     let Some(intent) = &workload.intent else {
         return Verdict::pass_through(Reason::NotManaged);
     };
+    // A pod that exists cannot be refused any more.
+    let is_unreadable = intent.sites.as_ref().is_some_and(SiteRestriction::is_unreadable);
+    let may_deny = (config.invalid_slo == InvalidSlo::Deny || is_unreadable) && workload.held.is_none();
     let comparisons = candidates.comparisons;
-    if comparisons > MAX_COMPARISONS {
+    if comparisons > MAX_COMPARISONS && !(may_deny && is_unreadable) {
         let warning =
             format!("not placed: {comparisons} comparisons of constraints with nodes, over {MAX_COMPARISONS}");
-        let (action, reason) = match is_waiting(workload, intent, config) {
+        // One whose sites nobody looks at waits until somebody can.
+        let is_held = is_waiting(workload, intent, config) || intent.sites.is_some();
+        let (action, reason) = match is_held {
             true => (Action::Hold, Reason::HeldNoCapacity),
             false => (Action::PassThrough, Reason::Deadline),
         };
@@ -111,18 +133,18 @@ pub fn decide_among<'s>(
         let (more, prefix) = (intent.more_unknown_keys, &config.keys.slo_prefix);
         warnings.push(format!("{more} more annotations {prefix}… are not read by edgeward"));
     }
-    // A pod that exists cannot be refused any more.
-    let may_deny = config.invalid_slo == InvalidSlo::Deny && workload.held.is_none();
-    if may_deny && !intent.faults.is_empty() {
+    let of_strategy = against_strategy(workload, intent, room.snapshot, config);
+    if may_deny && (!intent.faults.is_empty() || of_strategy.is_some()) {
         return Verdict {
             action: Action::Deny,
             reason: Reason::DeniedInvalidSlo,
             node: None,
             sites: vec![],
             warnings: vec![],
-            faults: intent.faults.clone(),
+            faults: intent.faults.iter().cloned().chain(of_strategy).collect(),
         };
     }
+    warnings.extend(of_strategy.as_ref().map(ToString::to_string));
 
     let cap = workload.slo_priority(&config.priority_caps);
     if intent.priority_known && intent.slo.priority > cap {
@@ -186,6 +208,7 @@ pub fn nearest_room<'s>(
     room: &Room<'s, '_>,
     is_claimed: impl Fn(&Node) -> bool,
 ) -> Option<(&'s Site, NodeId)> {
+    let workload = &*located(workload, room.snapshot);
     let sites = verdict.sites.iter().filter(|assessment| assessment.lacks_room());
     let nearest = sites.filter_map(|assessment| {
         let (missing, node) = feasibility::nearest_node(workload, assessment.site, room, &is_claimed)?;
@@ -271,7 +294,10 @@ fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: No
         (workload.shadow, Reason::ShadowPod),
         (workload.management == Management::OptedOut, Reason::OptedOut),
         (workload.intent.is_none(), Reason::NotManaged),
-        (room.snapshot.is_paused(workload, now.moment), Reason::LoopGuard),
+        (
+            workload.sites().is_none() && room.snapshot.is_paused(workload, now.moment),
+            Reason::LoopGuard,
+        ),
     ];
     let bypass = bypasses
         .into_iter()
@@ -281,8 +307,24 @@ fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: No
         _ if is_ours(workload, config) => None,
         // Also one that a later webhook has gated.
         _ if is_placed(workload, room, now) => Some(Reason::Reinvocation),
-        (false, ForeignGates::PassThrough) => Some(Reason::ForeignGate),
+        // One that may run at some sites alone is not let go before somebody has chosen among them.
+        (false, ForeignGates::PassThrough) if workload.sites().is_none() => Some(Reason::ForeignGate),
         _ => None,
+    })
+}
+
+/// What is wrong with an SLO that forbids to leave the edge in a namespace whose pods Liqo runs on virtual nodes only.
+fn against_strategy(
+    workload: &Workload<'_>,
+    intent: &Intent,
+    snapshot: &Snapshot,
+    config: &Config,
+) -> Option<SloFault> {
+    let forbids = intent.faults.is_empty() && !intent.slo.offload_allowed;
+    (forbids && snapshot.is_remote(&workload.namespace)).then(|| SloFault {
+        key: format!("{}offloadAllowed", config.keys.slo_prefix),
+        value: Some("false".to_owned()),
+        allowed: "\"true\", which Liqo's strategy Remote of this namespace takes",
     })
 }
 
@@ -306,13 +348,13 @@ fn keeps_waiting(workload: &Workload<'_>, config: &Config) -> Option<Reason> {
 /// How many comparisons with nodes a decision about the pod takes at most: none where there would be too many, for it is made
 /// without.
 pub(crate) fn cost(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
-    let comparisons = comparisons(workload, snapshot);
+    let comparisons = comparisons(&located(workload, snapshot), snapshot);
     if comparisons > MAX_COMPARISONS { 0 } else { comparisons }
 }
 
 /// Whether nothing is decided about the pod, for that would take too many comparisons.
 pub(crate) fn takes_too_long(workload: &Workload<'_>, snapshot: &Snapshot) -> bool {
-    comparisons(workload, snapshot) > MAX_COMPARISONS
+    comparisons(&located(workload, snapshot), snapshot) > MAX_COMPARISONS
 }
 
 /// How many comparisons the pod's constraints and tolerations take on all nodes, those that are gone included, at most and
@@ -341,6 +383,7 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
     };
     let tolerated = |wanted| workload.tolerations.iter().any(|toleration| toleration.covers(wanted));
     stated.decision == site.kind().as_str()
+        && workload.may_be_at(&site.definition)
         && now.wall.duration_since(stated.at).abs() <= REINVOCATION
         && site.definition.selector().all(selected)
         && site.definition.tolerations.iter().all(tolerated)
@@ -369,14 +412,35 @@ fn assess<'s>(
             .iter()
             .filter(|node| room.needs_headroom(&workload.request, node));
         let headroom = room.headroom().map_or(0, |_| by_headroom.count());
-        let mut refusals = Vec::new();
+        let is_out = candidates.out.is_some();
+        let mut refusals: Vec<_> = candidates.out.iter().cloned().collect();
+        // What else there is to say of such a site is nothing to the pod.
+        if is_out {
+            return Assessment {
+                site,
+                allowed: candidates.allowed,
+                headroom,
+                fitting,
+                offloading: None,
+                estimate,
+                refusals,
+            };
+        }
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
+        let offloading = room.snapshot.offloading(&workload.namespace, site);
+        refusals.extend(feasibility::refuse_namespace(offloading));
         refusals.extend(match fitting.is_empty() {
             true => Some(feasibility::refuse_nodes(workload, site, room)),
+            false if candidates.left_by_strategy => Some(
+                Refusal::new(RefusalCode::NoMatchingNode)
+                    .with("nodes", site.nodes.len())
+                    .with("strategy", "Remote"),
+            ),
             false => feasibility::refuse_measured(workload, site, room)
                 .or_else(|| feasibility::refuse_crowded(workload, site, &fitting, room)),
         });
         refusals.extend(feasibility::refuse_closed(workload, site));
+        refusals.extend(feasibility::refuse_full(workload, site, room));
         refusals.extend(feasibility::refuse_link(site, config, now.moment));
         refusals.extend(feasibility::refuse_time(
             slo,
@@ -388,6 +452,7 @@ fn assess<'s>(
             allowed: candidates.allowed,
             headroom,
             fitting,
+            offloading,
             estimate,
             refusals,
         }

@@ -40,6 +40,7 @@ pub(crate) fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Confi
     let may_leave = config.enable_offload && slo.offload_allowed;
     let sites = snapshot.sites.iter();
     let sites = sites.filter(|site| site.kind() == SiteKind::Edge || may_leave);
+    let sites = sites.filter(|site| workload.may_be_at(&site.definition));
     let latencies =
         sites.filter_map(|site| estimate(workload, slo, site, true, edge.definition.speed, config).latency());
     let shortest = latencies.min()?;

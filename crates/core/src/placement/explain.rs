@@ -3,15 +3,18 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::Explain;
-use crate::placement::verdict::{Assessment, Verdict};
+use crate::placement::verdict::{Assessment, RefusalCode, Verdict};
 
 /// The most a short explanation takes on the pod.
 pub const SHORT_BYTES: usize = 256;
 
+/// The most that a full one takes.
+pub const FULL_BYTES: usize = 2048;
+
 /// The explanation of a verdict; `None` if it is switched off or there is nothing to explain. The short form names
 /// per site the ETA in milliseconds, the number of fitting nodes, of how many of them headroom is needed if of any, and the
-/// refusal codes, the chosen site first, and leaves out the sites that no longer fit in [`SHORT_BYTES`]. The full form has every
-/// number. Neither names a node.
+/// refusal codes; the full form has every number. The chosen site is first, and those are left out that no longer fit in
+/// [`SHORT_BYTES`] or [`FULL_BYTES`]. Neither names a node.
 pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
     if verdict.sites.is_empty() {
         return None;
@@ -19,34 +22,39 @@ pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
     match how {
         Explain::Off => None,
         Explain::Full => {
-            let sites = verdict
-                .sites
-                .iter()
-                .map(|assessment| (assessment.site.name().to_owned(), full(assessment)));
-            Some(Value::from(sites.collect::<Map<_, _>>()).to_string())
+            let mut entries = entries(verdict, full, FULL_BYTES);
+            entries.sort();
+            Some(object(entries))
         }
-        Explain::Short => Some(short(verdict)),
+        Explain::Short => Some(object(entries(verdict, brief, SHORT_BYTES))),
     }
 }
 
-fn short(verdict: &Verdict<'_>) -> String {
+/// The entries of as many sites as fit in so many bytes: of the chosen one first, then of those at which the pod may run.
+fn entries(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> Value, bytes: usize) -> Vec<String> {
     let chosen = verdict.chosen().map(|chosen| chosen.site.name());
     let mut sites: Vec<_> = verdict.sites.iter().collect();
-    sites.sort_by_key(|assessment| Some(assessment.site.name()) != chosen);
-    let mut text = String::from("{");
+    let is_out = |assessment: &&Assessment<'_>| assessment.is_refused(RefusalCode::NotInSites);
+    sites.sort_by_key(|assessment| (Some(assessment.site.name()) != chosen, is_out(assessment)));
+    let (mut entries, mut length) = (vec![], 1);
     for assessment in sites {
-        let separator = if text.len() > 1 { "," } else { "" };
-        let entry = format!(
-            "{separator}{}:{}",
-            Value::from(assessment.site.name()),
-            brief(assessment)
-        );
-        if text.len() + entry.len() < SHORT_BYTES {
-            text.push_str(&entry);
+        let name = assessment.site.name();
+        // What cannot fit is not made: there may be hundreds.
+        if length + name.len() >= bytes {
+            continue;
+        }
+        let entry = format!("{}:{}", Value::from(name), entry(assessment));
+        let separator = usize::from(!entries.is_empty());
+        if length + separator + entry.len() < bytes {
+            length += separator + entry.len();
+            entries.push(entry);
         }
     }
-    text.push('}');
-    text
+    entries
+}
+
+fn object(entries: Vec<String>) -> String {
+    format!("{{{}}}", entries.join(","))
 }
 
 fn brief(assessment: &Assessment<'_>) -> Value {

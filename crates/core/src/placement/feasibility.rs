@@ -3,12 +3,16 @@
 use serde_json::{Map, Value};
 
 use crate::config::Config;
-use crate::model::constraints::Toleration;
+use crate::excerpt::excerpt;
+use crate::model::constraints::{Toleration, VolumeAffinity};
 use crate::model::link::{LinkState, Thresholds};
+use crate::model::liqo::{ApiServerStatus, OffloadingPhase, VIRTUAL_NODE};
 use crate::model::node::{Node, Terminating};
+use crate::model::remote_room::FullFrom;
 use crate::model::site::SiteKind;
 use crate::model::slo::Slo;
-use crate::model::snapshot::Site;
+use crate::model::snapshot::{Site, Snapshot};
+use crate::model::ties::{Tie, Ties};
 use crate::model::workload::Workload;
 use crate::placement::headroom::Headroom;
 use crate::placement::room::{Room, Taken};
@@ -24,6 +28,44 @@ pub(super) fn allows(workload: &Workload<'_>, site: &Site) -> bool {
         return shapes.next().is_some();
     }
     shapes.any(|node| workload.constraints.allow(&node.name, &node.labels))
+}
+
+/// Whether the same constraints allow one but for where its data is.
+pub(super) fn allows_by_pod(workload: &Workload<'_>, site: &Site) -> bool {
+    let mut shapes = site.shapes();
+    shapes.any(|node| workload.constraints.allow_by_pod(&node.name, &node.labels))
+}
+
+/// The claim whose volume keeps the pod from every node of the site that its own constraints allow, be it gone for the moment; one of
+/// those that do so together. Cost: a pass over its nodes for each claim, nothing where no volume is known.
+fn data_elsewhere<'w>(workload: &'w Workload<'_>, site: &Site) -> Option<&'w str> {
+    if workload.constraints.volumes.is_empty() || !allows_by_pod(workload, site) || allows(workload, site) {
+        return None;
+    }
+    let volumes = &workload.constraints.volumes;
+    let place = volumes
+        .iter()
+        .position(|volume| !is_at(volume, site))
+        .unwrap_or_default();
+    workload.data_claims().nth(place)
+}
+
+/// The first claim of the pod whose volume can be used on no node of these sites, be it gone for the moment. Cost: a pass over the nodes
+/// for each claim.
+pub(super) fn data_nowhere<'w>(workload: &'w Workload<'_>, snapshot: &Snapshot) -> Option<&'w str> {
+    let is_somewhere = |volume: &VolumeAffinity| snapshot.sites.iter().any(|site| is_at(volume, site));
+    let place = workload
+        .constraints
+        .volumes
+        .iter()
+        .position(|volume| !is_somewhere(volume))?;
+    workload.data_claims().nth(place)
+}
+
+/// Whether the volume can be used on a node of the site, be it gone for the moment.
+fn is_at(volume: &VolumeAffinity, site: &Site) -> bool {
+    let mut shapes = site.shapes();
+    shapes.any(|node| volume.iter().any(|term| term.matches(&node.name, &node.labels)))
 }
 
 /// Nodes of the site on which the pod fits beside what they are charged in the snapshot, but for placeholders that make room for
@@ -240,6 +282,9 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
         .copied()
         .filter(|node| may_run(workload, site, node))
         .collect();
+    if let Some(claim) = data_elsewhere(workload, site) {
+        return Refusal::new(RefusalCode::DataElsewhere).with("claim", claim);
+    }
     if tolerated.is_empty() {
         let refusal = Refusal::new(RefusalCode::NoMatchingNode)
             .with("nodes", site.nodes.len())
@@ -322,9 +367,42 @@ pub(super) fn refuse_closed(workload: &Workload<'_>, site: &Site) -> Option<Refu
     Some(Refusal::new(RefusalCode::ClosedByScheduler).with("waitingPods", *waiting))
 }
 
+/// Whether the cluster behind the site has no room for what the pod asks for, by what pods there say; but one may try once they
+/// are gone. Cost: a comparison for each of a few bounds; where one may try, a pass over reservations and claims.
+pub(super) fn refuse_full(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Option<Refusal> {
+    let refuses = |full: &&FullFrom| {
+        full.bound.refuses(&workload.request)
+            && !(full.may_try && room.none_promised(site, |amount| full.bound.refuses(amount)))
+    };
+    let full = site.full.iter().find(refuses)?;
+    let amounts = full.bound.amounts().take(MAX_NAMED_RESOURCES);
+    let refused: Map<String, Value> = amounts.map(|(name, amount)| (name.to_owned(), amount.into())).collect();
+    Some(
+        Refusal::new(RefusalCode::RemoteFull)
+            .with("refused", refused)
+            .with("waitingPods", full.pods),
+    )
+}
+
+/// How much is shown of the sites that a pod asks for.
+const SHOWN_SITES: usize = 100;
+
+/// Whether the pod may not run at this site, by its own word or by that of its policy.
+pub(super) fn refuse_site(workload: &Workload<'_>, site: &Site, snapshot: &Snapshot) -> Option<Refusal> {
+    // Liqo tells the clusters apart, and this site does not: nobody knows whose nodes its own are.
+    let is_of_any = snapshot.offloadings.is_some() && site.definition.is_of_all_virtual_nodes();
+    let sites = workload
+        .sites()
+        .filter(|sites| is_of_any || !sites.allows(&site.definition))?;
+    Some(Refusal::new(RefusalCode::NotInSites).with("sites", excerpt(sites, SHOWN_SITES)))
+}
+
 /// What speaks against the pod leaving the edge for this site: offload switched off, or ties it cannot serve.
 pub(super) fn refuse_offload(workload: &Workload<'_>, offload: bool, site: &Site) -> Option<Refusal> {
-    let ties = workload.ties.beyond(site.definition.supports);
+    let mut ties = workload.ties.beyond(site.definition.supports);
+    if !workload.claims.is_empty() && workload.claims.iter().all(|claim| claim.is_served_by(&site.definition)) {
+        ties = ties.beyond(Ties::from_iter([Tie::PersistentVolumeClaim]));
+    }
     let refused = site.kind() == SiteKind::Cloud && (!offload || !ties.is_empty());
     refused.then(|| {
         ties.iter()
@@ -334,10 +412,25 @@ pub(super) fn refuse_offload(workload: &Workload<'_>, offload: bool, site: &Site
     })
 }
 
+/// Whether Liqo does not run pods of this namespace there (`namespace_not_offloaded` in section 4).
+pub(super) fn refuse_namespace(phase: Option<OffloadingPhase>) -> Option<Refusal> {
+    let phase = phase.filter(|phase| *phase != OffloadingPhase::Accepted)?;
+    Some(Refusal::new(RefusalCode::NamespaceNotOffloaded).with("phase", phase.as_str()))
+}
+
+/// Whether Liqo keeps the pods of the namespace on virtual nodes (strategy Remote), and this site has none.
+pub(super) fn is_left_by_strategy(workload: &Workload<'_>, site: &Site, snapshot: &Snapshot) -> bool {
+    let is_virtual = |node: &Node| node.labels.contain([VIRTUAL_NODE]);
+    snapshot.is_remote(&workload.namespace) && (site.kind() == SiteKind::Edge || !site.shapes().any(is_virtual))
+}
+
 /// What speaks against the WAN towards the site. A cloud site of which nothing is known is unreachable.
 pub(super) fn refuse_link(site: &Site, config: &Config, now: Moment) -> Option<Refusal> {
     if site.kind() == SiteKind::Edge {
         return None;
+    }
+    if let Some(status) = site.api_server.filter(|status| *status != ApiServerStatus::Established) {
+        return Some(Refusal::new(RefusalCode::Unreachable).with("apiServerStatus", status.as_str()));
     }
     let Some(link) = site.link else {
         return Some(Refusal::new(RefusalCode::Unreachable));

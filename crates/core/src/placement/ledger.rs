@@ -315,15 +315,38 @@ impl Ledger {
             .filter_map(move |entry| self.charge(entry, revision, namespace))
     }
 
-    /// The same on all nodes of a site, together. Cost: a pass over the open reservations.
-    pub fn assumed(&self, site: &str, revision: u64, namespace: &str) -> AssumedPods {
+    /// The same on all nodes of a site. Cost: a pass over the open reservations.
+    pub fn reserved<'l>(
+        &'l self,
+        site: &'l str,
+        revision: u64,
+        namespace: &'l str,
+    ) -> impl Iterator<Item = Charge<'l>> {
         let entries = self.nodes.values().flatten();
-        let of_site = entries.filter(|entry| *entry.reservation.site == *site);
+        let of_site = entries.filter(move |entry| *entry.reservation.site == *site);
+        of_site.filter_map(move |entry| self.charge(entry, revision, namespace))
+    }
+
+    /// The same, together.
+    pub fn assumed(&self, site: &str, revision: u64, namespace: &str) -> AssumedPods {
         let mut pods = AssumedPods::default();
-        for charge in of_site.filter_map(|entry| self.charge(entry, revision, namespace)) {
+        for charge in self.reserved(site, revision, namespace) {
             pods.add(charge.amount, charge.times);
         }
         pods
+    }
+
+    /// How many reservations of this controller at a site the snapshot of `revision` does not show. Cost: a pass over the open
+    /// reservations.
+    pub fn pods_of(&self, namespace: &str, controller: &str, site: &str, revision: u64) -> u64 {
+        let entries = self.nodes.values().flatten();
+        let is_of = |entry: &&Entry| {
+            let owner = &entry.reservation.owner;
+            *entry.reservation.site == *site
+                && (owner.namespace(), owner.controller()) == (namespace, Some(controller))
+                && entry.shown_in.is_none_or(|shown_in| shown_in > revision)
+        };
+        entries.filter(is_of).count() as u64
     }
 
     /// Whether the held pod of this uid is being released: it has a reservation then, and no claim counts. Cost: a search.

@@ -51,8 +51,8 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// The operations that write the verdict on the pod. A placement: the site's selector, tolerations and RuntimeClass where
 /// they are missing, and our annotations, over whatever stood there under our keys. A hold: our gate, and since when and
 /// why. Either: the SLO that the pod has inherited. Empty for a pod that already carries all of it, and for any other
-/// verdict. Where the pod's own annotations leave no room for ours, the explanation is left out, then all of them: the
-/// placement counts.
+/// verdict. Where the pod's own annotations leave no room for ours, the explanation is left out, then all of them but
+/// the sites of a policy: the placement counts.
 pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<Add> {
     let explanation = explain(verdict, config.explain);
     let mut wanted = match verdict.action {
@@ -67,7 +67,8 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
         wanted.retain(|(key, _)| *key != config.keys.explain);
     }
     if !fit(pod, &wanted, config) {
-        wanted.clear();
+        // Better refused than held without the sites of its policy.
+        wanted.retain(|(key, _)| *key == config.keys.policy_sites);
     }
     annotate(pod, &wanted, config, &mut operations);
     match verdict.site() {

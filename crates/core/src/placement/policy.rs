@@ -14,13 +14,13 @@ use serde_json::Value;
 use crate::document;
 use crate::document::{Faults, Field};
 use crate::keys::Keys;
+use crate::model::selector::Selector;
+use crate::model::site_restriction::{self, Demand};
 use crate::model::slo::{Class, MAX_MILLIS};
 use crate::wire::pod::Pod;
 
 pub use namespace::{MAX_POLICIES, NamespacePolicies, PolicyOverlaps, Standing};
 pub use selector::MAX_SELECTOR_BYTES;
-
-use selector::Selector;
 
 /// The highest precedence, and the lowest but for its sign.
 const MAX_PRECEDENCE: i64 = 1_000_000;
@@ -42,7 +42,7 @@ impl Policy {
     pub fn read(object: &Value) -> Result<Self, Faults> {
         document::read(&object["spec"], |spec| {
             let [selector, precedence, slo] = spec.called("spec").object(["selector", "precedence", "slo"])?;
-            let (selector, slo) = (Selector::read(&selector.required()), read_slo(&slo.required()));
+            let (selector, slo) = (selector::read(&selector.required()), read_slo(&slo.required()));
             Some(Self {
                 precedence: precedence.integer(-MAX_PRECEDENCE..=MAX_PRECEDENCE).unwrap_or(0),
                 selector: selector?,
@@ -53,8 +53,14 @@ impl Policy {
 }
 
 fn read_slo(slo: &Field<'_>) -> Option<Vec<(&'static str, String)>> {
-    let [class, deadline, target, priority, offload] =
-        slo.object(["class", "deadlineMs", "latencyTargetMs", "priority", "offloadAllowed"])?;
+    let [class, deadline, target, priority, offload, sites] = slo.object([
+        "class",
+        "deadlineMs",
+        "latencyTargetMs",
+        "priority",
+        "offloadAllowed",
+        "sites",
+    ])?;
     let class = class.required().word(&Class::BY_WORD).map(Class::as_str);
     let millis = |field: &Field<'_>| field.integer(1..=MAX_MILLIS as i64).map(|ms| ms.to_string());
     let fields = [
@@ -66,6 +72,8 @@ fn read_slo(slo: &Field<'_>) -> Option<Vec<(&'static str, String)>> {
             priority.integer(0..=10).map(|priority| priority.to_string()),
         ),
         ("offloadAllowed", offload.boolean().map(|allowed| allowed.to_string())),
+        // Beside what the pod says itself: both hold.
+        ("policySites", read_sites(&sites).map(str::to_owned)),
     ];
     Some(
         fields
@@ -73,6 +81,14 @@ fn read_slo(slo: &Field<'_>) -> Option<Vec<(&'static str, String)>> {
             .filter_map(|(name, value)| Some((name, value?)))
             .collect(),
     )
+}
+
+fn read_sites<'d>(field: &Field<'d>) -> Option<&'d str> {
+    let text = field.string()?;
+    if Demand::parse(text).is_none() {
+        field.fault(format!("{text:?} is not {}", site_restriction::ALLOWED));
+    }
+    Some(text)
 }
 
 /// An SloPolicy as it was seen.
@@ -130,13 +146,15 @@ impl Policies {
         self.len() == 0
     }
 
-    /// Gives the pod what the policy says that counts for it, where it does not say so itself. Without one the pod stays as
+    /// Gives the pod what the policy says that counts for it, where it does not say so itself; but for its sites, which hold
+    /// beside the pod's own. Without one the pod stays as
     /// it is. Cost: a comparison with each policy of the namespace that a label value does not tell apart, up to that one.
     pub fn apply(&self, pod: &mut Pod<'_>, namespace: &str, keys: &Keys) {
         let Some(policies) = self.0.get(namespace) else { return };
         if let Some(policy) = policies.select(pod.labels()) {
             let annotations = policy.slo.iter();
-            pod.inherit(annotations.map(|(name, value)| (format!("{}{name}", keys.slo_prefix), value.clone())));
+            let annotations = annotations.map(|(name, value)| (format!("{}{name}", keys.slo_prefix), value.clone()));
+            pod.inherit(annotations, keys);
         }
     }
 }

@@ -206,6 +206,21 @@ impl Room<'_, '_> {
         pods
     }
 
+    /// Whether nobody `is_meant` who has room reserved or claimed at `site` and is not in the snapshot, by what they ask for. Cost:
+    /// a pass over the reservations and the claims until one is found.
+    pub fn none_promised(&self, site: &Site, is_meant: impl Fn(&Amounts) -> bool) -> bool {
+        let mut reserved = self
+            .ledger
+            .reserved(site.name(), self.snapshot.revision, self.namespace);
+        let is_ahead =
+            |claim: &Claim| claim.has_room && *claim.site == *site.name() && claim.queue_key < self.queue_key;
+        !reserved.any(|charge| is_meant(charge.amount))
+            && !self
+                .claims
+                .iter()
+                .any(|(_, claim)| is_ahead(claim) && is_meant(&claim.amount))
+    }
+
     /// What pods take from `node` that do not make room for this one.
     pub(super) fn used<'n>(&self, node: &'n Node) -> Taken<'n> {
         match self.headroom_on(node) {
@@ -247,6 +262,17 @@ impl Room<'_, '_> {
             cpu: site.free.cpu.map(|cpu| cpu - reserved.cpu),
             memory: site.free.memory.map(|memory| memory - reserved.memory),
         }
+    }
+
+    /// How many pods of this one's controller are at `site` or are to be, where that is counted. Cost: a search, and a pass over
+    /// the reservations.
+    pub(super) fn pods_of_controller(&self, workload: &Workload<'_>, site: &Site) -> u64 {
+        let Some(uid) = workload.controller.as_deref() else {
+            return 0;
+        };
+        let there = site.pods_of.get(&workload.namespace, uid).copied().unwrap_or(0);
+        let revision = self.snapshot.revision;
+        there + self.ledger.pods_of(&workload.namespace, uid, site.name(), revision)
     }
 
     /// The pods that are assumed at `site`: those without a node that the snapshot shows, and those with a reservation.

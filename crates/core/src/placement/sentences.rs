@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::placement::verdict::RefusalCode;
 use crate::resources::quantity;
 
@@ -23,9 +24,16 @@ pub fn fits(nodes: u64) -> String {
     }
 }
 
+/// The most that is shown of a word of Liqo's: an annotation may have anything in its place.
+const LONGEST_PHASE: usize = 32;
+
 fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
     let count = |name: &str| numbers.0.get(name).and_then(Value::as_u64);
+    let text = |name: &str| numbers.0.get(name).and_then(Value::as_str);
     match code {
+        RefusalCode::NoMatchingNode if text("strategy").is_some() => {
+            "Liqo runs the pods of this namespace on virtual nodes only (strategy Remote)".to_owned()
+        }
         RefusalCode::NoMatchingNode => match (count("nodes"), count("selectedNodes")) {
             (Some(0), _) => "it has no nodes".to_owned(),
             (Some(1), Some(0)) => "the pod's constraints do not allow its only node".to_owned(),
@@ -37,6 +45,10 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
                 )
             }
             _ => "the pod's constraints and tolerations allow no node".to_owned(),
+        },
+        RefusalCode::DataElsewhere => match numbers.0.get("claim").and_then(Value::as_str) {
+            Some(claim) => format!("the data of claim {} is elsewhere", excerpt(claim, LONGEST_NAME)),
+            None => "the pod's data is elsewhere".to_owned(),
         },
         RefusalCode::NodeNotReady => match count("matchingNodes") {
             Some(1) => "the only node that would do is not ready or is cordoned".to_owned(),
@@ -58,7 +70,19 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
                 Some(1) | None => "a pod of its controller waits".to_owned(),
                 Some(pods) => format!("{pods} pods of its controller wait"),
             };
-            format!("{waiting} there, for which kube-scheduler finds no node")
+            format!("{waiting} there, for which a scheduler finds no node or which is not started")
+        }
+        RefusalCode::RemoteFull => {
+            let refused = numbers.amounts("refused");
+            let whom = match refused.map(listed) {
+                Some(amounts) if !amounts.is_empty() => format!("pods that ask for {amounts} or more"),
+                _ => "pods like it".to_owned(),
+            };
+            match count("waitingPods") {
+                Some(0) => format!("the cluster behind it had no room lately for {whom}"),
+                Some(pods) => format!("the cluster behind it has no room for {whom}: {pods} wait there"),
+                None => format!("the cluster behind it has no room for {whom}"),
+            }
         }
         RefusalCode::Deadline => match (
             numbers.number("etaMs"),
@@ -77,7 +101,13 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
             }
             _ => "processing and WAN take longer than the latency target".to_owned(),
         },
-        RefusalCode::Unreachable => "nothing answers there".to_owned(),
+        RefusalCode::Unreachable => match text("apiServerStatus") {
+            Some(status) => {
+                let status = excerpt(status, LONGEST_PHASE);
+                format!("Liqo does not reach its API server: {status}")
+            }
+            None => "nothing answers there".to_owned(),
+        },
         RefusalCode::Degraded => {
             let limits = numbers.number("rttThresholdMs").zip(numbers.number("lossThresholdPct"));
             let Some((rtt, loss)) = limits else {
@@ -103,6 +133,15 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
                 None => "its WAN was not measured lately".to_owned(),
             }
         }
+        RefusalCode::NamespaceNotOffloaded => match text("phase") {
+            Some("None") | None => "Liqo does not offload the pod's namespace".to_owned(),
+            Some("NotSelected") => "Liqo offloads the pod's namespace, but not to this cluster".to_owned(),
+            Some("Unknown") => "it is not known whether Liqo offloads the pod's namespace".to_owned(),
+            Some(phase) => {
+                let phase = excerpt(phase, LONGEST_PHASE);
+                format!("Liqo does not offload the pod's namespace to it now: {phase}")
+            }
+        },
         RefusalCode::NotOffloadable => {
             let ties: Vec<_> = numbers.0.keys().map(String::as_str).collect();
             match ties.is_empty() {
@@ -110,8 +149,15 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
                 false => format!("the pod may not leave the edge: {}", ties.join(", ")),
             }
         }
+        RefusalCode::NotInSites => match numbers.0.get("sites").and_then(Value::as_str) {
+            Some(sites) => format!("the pod may run at {} alone", excerpt(sites, SHOWN_BYTES)),
+            None => "it is not among the sites at which the pod may run".to_owned(),
+        },
     }
 }
+
+/// No more is shown of what anybody may have written.
+const SHOWN_BYTES: usize = 200;
 
 fn no_room(numbers: &Numbers<'_>) -> String {
     if let (Some(asked), Some(free)) = (numbers.amounts("request"), numbers.amounts("measuredFree")) {
@@ -221,6 +267,16 @@ mod tests {
                 "the pod does not tolerate the taints of its only node",
             ),
             (
+                "no_matching_node",
+                json!({"nodes": 3, "strategy": "Remote"}),
+                "Liqo runs the pods of this namespace on virtual nodes only (strategy Remote)",
+            ),
+            (
+                "data_elsewhere",
+                json!({"claim": "data-db-0"}),
+                "the data of claim data-db-0 is elsewhere",
+            ),
+            (
                 "node_not_ready",
                 json!({"matchingNodes": 2}),
                 "all 2 nodes that would do are not ready or are cordoned",
@@ -283,12 +339,22 @@ mod tests {
             (
                 "closed_by_scheduler",
                 json!({"waitingPods": 1}),
-                "a pod of its controller waits there, for which kube-scheduler finds no node",
+                "a pod of its controller waits there, for which a scheduler finds no node or which is not started",
             ),
             (
                 "closed_by_scheduler",
                 json!({"waitingPods": 2}),
-                "2 pods of its controller wait there, for which kube-scheduler finds no node",
+                "2 pods of its controller wait there, for which a scheduler finds no node or which is not started",
+            ),
+            (
+                "remote_full",
+                json!({"refused": {"cpu": 500, "memory": 67_108_864}, "waitingPods": 3}),
+                "the cluster behind it has no room for pods that ask for cpu 500m and memory 64Mi or more: 3 wait there",
+            ),
+            (
+                "remote_full",
+                json!({"refused": {"pods": 1}, "waitingPods": 0}),
+                "the cluster behind it had no room lately for pods that ask for a pod slot or more",
             ),
             (
                 "deadline",
@@ -311,7 +377,37 @@ mod tests {
                 json!({"ageMs": 75_000.5, "telemetryCacheTTLMs": 60_000}),
                 "its WAN was last measured 75 s ago, and 60 s is the limit",
             ),
+            (
+                "unreachable",
+                json!({"apiServerStatus": "Error"}),
+                "Liqo does not reach its API server: Error",
+            ),
+            (
+                "namespace_not_offloaded",
+                json!({"phase": "None"}),
+                "Liqo does not offload the pod's namespace",
+            ),
+            (
+                "namespace_not_offloaded",
+                json!({"phase": "NotSelected"}),
+                "Liqo offloads the pod's namespace, but not to this cluster",
+            ),
+            (
+                "namespace_not_offloaded",
+                json!({"phase": "Unknown"}),
+                "it is not known whether Liqo offloads the pod's namespace",
+            ),
+            (
+                "namespace_not_offloaded",
+                json!({"phase": "InProgress"}),
+                "Liqo does not offload the pod's namespace to it now: InProgress",
+            ),
             ("not_offloadable", json!({}), "the pod may not leave the edge"),
+            (
+                "not_in_sites",
+                json!({"sites": "region in (eu)"}),
+                "the pod may run at region in (eu) alone",
+            ),
             (
                 "not_offloadable",
                 json!({"hostPort": 1, "persistentVolumeClaim": 1}),

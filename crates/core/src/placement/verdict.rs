@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::model::link::LinkState;
+use crate::model::liqo::OffloadingPhase;
 use crate::model::node::{Node, NodeId};
 use crate::model::slo::SloFault;
 use crate::model::snapshot::Site;
@@ -18,6 +19,8 @@ words! {
         EdgeNoSloTarget = "edge_no_slo_target",
         /// The pod's own constraints leave only the edge.
         EdgePinnedByPod = "edge_pinned_by_pod",
+        /// The pod's data is at the edge.
+        EdgeData = "edge_data",
         /// The SLO is invalid.
         EdgeInvalidSlo = "edge_invalid_slo",
         /// The view of the cluster is too old to send a pod away on.
@@ -63,10 +66,14 @@ words! {
         CloudEdgeNoCapacity = "cloud_edge_no_capacity",
         /// The edge misses the time and the cloud meets it.
         CloudEdgeDeadlineMissed = "cloud_edge_deadline_missed",
+        /// The pod's sites leave the edge out, or it has no node, and the cloud meets the time.
+        CloudEdgeNotInSites = "cloud_edge_not_in_sites",
         /// No site meets the time and the cloud comes closer, or only the cloud could ever hold the pod, which may not be held.
         CloudBestEffort = "cloud_best_effort",
         /// The pod's own constraints leave only the cloud.
         CloudPinnedByPod = "cloud_pinned_by_pod",
+        /// The pod's data is in that cloud.
+        CloudData = "cloud_data",
         /// The SLO is invalid, and such pods are refused.
         DeniedInvalidSlo = "denied_invalid_slo",
         /// States no SLO.
@@ -121,6 +128,8 @@ words! {
     pub enum RefusalCode {
         /// No node there is allowed by the pod's constraints and tolerations.
         NoMatchingNode = "no_matching_node",
+        /// The volumes of the pod's claims can be used on no node there.
+        DataElsewhere = "data_elsewhere",
         /// The nodes that would do are cordoned or not ready.
         NodeNotReady = "node_not_ready",
         /// No node that would do has room, or the site as a whole has less by measurement.
@@ -129,8 +138,11 @@ words! {
         Claimed = "claimed",
         /// Nodes have room, but assumed pods could leave none.
         Crowded = "crowded",
-        /// kube-scheduler cannot place a pod of the same controller there, for a reason we do not evaluate.
+        /// A pod of the same controller waits there: kube-scheduler cannot place it for a reason we do not evaluate, or the cluster
+        /// behind the site does not start it for another than room.
         ClosedByScheduler = "closed_by_scheduler",
+        /// The cluster behind it had no room for pods that ask for as much, or less.
+        RemoteFull = "remote_full",
         /// The deadline is missed.
         Deadline = "deadline",
         /// The latency target is missed.
@@ -143,6 +155,10 @@ words! {
         Stale = "stale",
         /// The pod may not leave the edge, or uses what this site does not have.
         NotOffloadable = "not_offloadable",
+        /// Liqo does not offload the pod's namespace to this site, or not yet.
+        NamespaceNotOffloaded = "namespace_not_offloaded",
+        /// It is not among the sites at which the pod may run, by its own word or by that of its policy.
+        NotInSites = "not_in_sites",
     }
 }
 
@@ -206,6 +222,8 @@ pub struct Assessment<'s> {
     pub fitting: Vec<&'s Node>,
     /// On how many of them only because placeholders make room.
     pub headroom: usize,
+    /// How far Liqo has come with offloading its namespace there; `None` where that is nobody's matter.
+    pub offloading: Option<OffloadingPhase>,
     /// Its time there.
     pub estimate: Estimate,
     /// Everything that speaks against the site; empty means feasible.
@@ -220,6 +238,13 @@ impl Assessment<'_> {
     /// Whether it was refused for this reason.
     pub fn is_refused(&self, code: RefusalCode) -> bool {
         self.refusals.iter().any(|refusal| refusal.code == code)
+    }
+
+    /// Whether the pod may not go there, and waiting does not help: it may not leave the edge for this site, or its namespace
+    /// does not.
+    pub fn is_barred(&self) -> bool {
+        let is_refused = |phase: OffloadingPhase| phase != OffloadingPhase::Accepted && !phase.is_passing();
+        self.is_refused(RefusalCode::NotOffloadable) || self.offloading.is_some_and(is_refused)
     }
 
     /// Whether nothing speaks against the site.
@@ -263,7 +288,8 @@ impl Assessment<'_> {
     /// The RTT that the estimate rests on, where the site's link was alive.
     fn live_rtt(&self) -> Option<Micros> {
         let link = self.site.link.filter(|link| link.state != LinkState::Unreachable)?;
-        link.rtt.filter(|_| !self.is_refused(RefusalCode::Stale))
+        let out = [RefusalCode::Stale, RefusalCode::NotInSites];
+        link.rtt.filter(|_| !out.iter().any(|code| self.is_refused(*code)))
     }
 }
 

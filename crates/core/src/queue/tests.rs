@@ -1,3 +1,5 @@
+mod sites;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

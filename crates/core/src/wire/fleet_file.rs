@@ -2,6 +2,8 @@
 //!
 //! Schema and defaults: `docs/fleet-file.md`.
 
+mod liqo;
+mod volumes;
 pub(super) mod write;
 
 use std::sync::Arc;
@@ -14,9 +16,11 @@ use crate::document;
 use crate::document::{Faults, Field};
 use crate::model::constraints::Taint;
 use crate::model::link::{Link, LinkState, Thresholds};
+use crate::model::liqo::ApiServerStatus;
 use crate::model::node::{AssumedPods, Node, NodeId, Placeholder, PriorityUse, Share, Terminating, Termination};
 use crate::model::remembered_node::RememberedNode;
-use crate::model::site::SiteKind;
+use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS};
+use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use crate::model::slo::{Class, PerClass, Slo};
 use crate::model::snapshot::{ByController, Free, QueueGroup, Site, Snapshot};
 use crate::resources::{Amounts, ResourceList};
@@ -31,8 +35,25 @@ pub fn read(document: &Value, config: &Config, now: Moment) -> Result<Snapshot, 
 }
 
 fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
-    let [age, sites_field, nodes_field, remembered_field] =
-        root.object(["ageSeconds", "sites", "nodes", "rememberedNodes"])?;
+    let [
+        age,
+        sites_field,
+        nodes_field,
+        remembered_field,
+        liqo_field,
+        claims,
+        volumes,
+        classes,
+    ] = root.object([
+        "ageSeconds",
+        "sites",
+        "nodes",
+        "rememberedNodes",
+        "liqo",
+        "persistentVolumeClaims",
+        "persistentVolumes",
+        "storageClasses",
+    ])?;
     let mut sites = sites_field.clone().required().list().map(|sites| {
         let sites = sites.into_iter().map(|field| (field.clone(), site(field, config, now)));
         sites
@@ -109,21 +130,40 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         claims: Arc::default(),
         paused: Arc::default(),
         silent_schedulers: Arc::default(),
+        offloadings: liqo_field.is_present().then(|| Arc::new(liqo::read(&liqo_field))),
+        volumes: volumes::read([&claims, &volumes, &classes]).map(Arc::new),
     })
 }
 
 fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
     let own = [
+        "source",
+        "apiServerStatus",
         "wan",
         "queues",
         "observedProcMs",
         "observedControllerProcMs",
         "measuredFree",
         "closed",
+        "full",
+        "controllerPods",
     ];
-    let (defined, [wan, queues, observed, observed_of, measured_free, closed]) =
-        field.object_with(site_definition::FIELDS, own, &[])?;
-    let definition = site_definition::read(defined);
+    let (
+        defined,
+        [
+            source,
+            api_server,
+            wan,
+            queues,
+            observed,
+            observed_of,
+            measured_free,
+            closed,
+            full,
+            pods_of,
+        ],
+    ) = field.object_with(site_definition::FIELDS, own, &[])?;
+    let definition = site_definition::read(defined, 0);
     let own = definition.as_ref().map(|definition| definition.thresholds);
     let thresholds = Thresholds::from(config).with(own.unwrap_or_default());
     let link = if wan.is_present() {
@@ -140,29 +180,62 @@ fn site(field: Field<'_>, config: &Config, now: Moment) -> Option<Site> {
     let observed = observed_times(&observed);
     let observed_of = observed_times_of_controllers(&observed_of);
     let free = free(&measured_free);
-    let closed = closed_to(&closed);
-    let definition = definition?;
+    let [closed, pods_of] = [closed, pods_of].map(|field| pods_by_controller(&field));
+    let bounds = full.list().into_iter().flatten();
+    let mut bounds: Vec<_> = bounds.filter_map(|field| full_from(&field)).collect();
+    bounds.sort_by(|one, other| one.bound.cmp(&other.bound));
+    if bounds.len() > MAX_BOUNDS {
+        full.fault(format!("has more than {MAX_BOUNDS} entries"));
+    }
+    let source = source.word(&SiteSource::BY_WORD);
+    let api_server = api_server.word(&ApiServerStatus::BY_WORD);
+    let definition = SiteDefinition {
+        source: source.unwrap_or(SiteSource::Config),
+        ..definition?
+    };
     if definition.kind == SiteKind::Edge && wan.is_present() {
         wan.fault("is not for the edge site, which no WAN leads to".into());
     }
+    if definition.kind == SiteKind::Edge && full.is_present() {
+        full.fault("is not for the edge site, whose nodes are no promises".into());
+    }
     Some(Site {
         link,
+        api_server,
         queues,
         observed,
         observed_of: Arc::new(observed_of),
         free,
         closed: Arc::new(closed),
+        full: Arc::new(bounds),
+        pods_of: Arc::new(pods_of),
         ..Site::new(Arc::new(definition))
     })
 }
 
-fn closed_to(field: &Field<'_>) -> ByController<u64> {
-    let mut closed = ByController::default();
+fn pods_by_controller(field: &Field<'_>) -> ByController<u64> {
+    let mut counts = ByController::default();
     let pods = |pods: Field<'_>| Some(pods.integer(1..=1_000_000).unwrap_or(1) as u64);
     for (namespace, controller, pods) in by_controller(field, "pods", pods) {
-        *closed.entry(namespace, controller).or_default() += pods;
+        *counts.entry(namespace, controller).or_default() += pods;
     }
-    closed
+    counts
+}
+
+/// From where on a site is full.
+fn full_from(field: &Field<'_>) -> Option<FullFrom> {
+    let [refused, pods, may_try] = field.object(["refused", "pods", "mayTry"])?;
+    let refused = refused.required();
+    let (amounts, slots) = resources(&refused);
+    let bound = Bound::of(&amounts, slots);
+    if refused.is_present() && bound.is_none() {
+        refused.fault("names no amount above zero".into());
+    }
+    Some(FullFrom {
+        bound: Arc::new(bound?),
+        pods: pods.integer(0..=1_000_000).unwrap_or(1) as u64,
+        may_try: may_try.boolean().unwrap_or(false),
+    })
 }
 
 /// What a list says of controllers under `name`, by namespace and controller.

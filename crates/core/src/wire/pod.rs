@@ -8,6 +8,7 @@ mod fields;
 mod finished;
 mod partial;
 mod record;
+mod refusal;
 
 use std::borrow::Cow;
 
@@ -15,8 +16,10 @@ use crate::excerpt::LONGEST_NAME;
 use crate::keys::Keys;
 use crate::model::constraints::{NodeConstraints, Requirement, Term, Toleration};
 use crate::model::decision_id::DecisionId;
+use crate::model::pod_record::DEFAULT_SCHEDULER;
 use crate::model::slo::{self, Intent, Management};
-use crate::model::ties::{Tie, Ties};
+use crate::model::ties::{LeftBehind, Leftover, Tie, Ties};
+use crate::model::volumes::{MAX_CLAIMS, VolumeClaim};
 use crate::model::workload::{StatedPlacement, Workload};
 use crate::resources::{ResourceList, is_pod_level};
 use crate::units::Micros;
@@ -24,7 +27,7 @@ use crate::wire::counted;
 use fields::{Container, NodeSelectorRequirement, Resources, Spec};
 
 pub use decided::ObservedDecision;
-pub(crate) use fields::Quantities;
+pub(crate) use fields::{NodeSelector, Quantities};
 pub use fields::{Pod, StringMap, Text};
 pub use record::read_record;
 
@@ -177,14 +180,17 @@ impl<'a> Pod<'a> {
         self.spec.apply_api_defaults();
     }
 
-    /// Gives the pod annotations, as far as it has none of these keys. They count for its workload, and a placement writes
-    /// them: from then on they are the pod's own.
-    pub fn inherit(&mut self, annotations: impl Iterator<Item = (String, String)>) {
-        let missing = annotations.filter(|(key, _)| self.annotation(key).is_none()).collect();
-        self.inherited = missing;
+    /// Gives the pod annotations, as far as it has none of these keys; but the sites of a policy are those of the policy, whatever
+    /// the pod has. They count for its workload, and a placement writes them: from then on they are the pod's own.
+    pub fn inherit(&mut self, annotations: impl Iterator<Item = (String, String)>, keys: &Keys) {
+        let is_missing = |(key, value): &(String, String)| match self.annotation(key) {
+            Some(own) => *key == keys.policy_sites && own != value,
+            None => true,
+        };
+        self.inherited = annotations.filter(is_missing).collect();
     }
 
-    /// What it was given by [`Self::inherit`] and does not carry itself.
+    /// What it was given by [`Self::inherit`] and does not carry itself. It goes before what it carries.
     pub fn inherited(&self) -> &[(String, String)] {
         &self.inherited
     }
@@ -198,6 +204,8 @@ impl<'a> Pod<'a> {
             constraints: self.spec.constraints(),
             tolerations: self.tolerations().cloned().collect(),
             ties: self.spec.ties(),
+            claims: self.claims(),
+            left_behind: self.spec.left_behind(),
             runtime_class: self.spec.names_runtime_class(),
             priority: self.spec.priority.unwrap_or(0),
             may_preempt: self.spec.may_preempt(),
@@ -218,6 +226,29 @@ impl<'a> Pod<'a> {
             held: None,
             placement: self.stated_placement(keys),
         }
+    }
+
+    /// Its claims for volumes; none where it has more than [`MAX_CLAIMS`].
+    fn claims(&self) -> Vec<VolumeClaim<'a>> {
+        let metadata = self.metadata.as_ref();
+        let own_name = metadata.and_then(|metadata| metadata.name.as_deref());
+        let own_name = own_name.filter(|name| !name.is_empty());
+        let claim = |volume: &fields::Volume<'a>| {
+            let named = volume.persistent_volume_claim.as_ref().map(|claim| VolumeClaim {
+                name: Some(claim.claim_name.0.clone()),
+                ..VolumeClaim::default()
+            });
+            named.or_else(|| {
+                Some(VolumeClaim {
+                    class: volume.ephemeral.as_ref()?.class(),
+                    name: own_name.map(|pod| format!("{pod}-{}", &*volume.name).into()),
+                    ..VolumeClaim::default()
+                })
+            })
+        };
+        let claims = self.spec.volumes.iter().flatten().filter_map(claim);
+        let claims: Vec<_> = claims.take(MAX_CLAIMS + 1).collect();
+        if claims.len() > MAX_CLAIMS { vec![] } else { claims }
     }
 
     /// What it says of being managed, and its SLO, by what it has and what it inherited.
@@ -404,26 +435,51 @@ impl<'a> Spec<'a> {
     }
 
     fn constraints(&self) -> NodeConstraints<'a> {
-        let requirements = |list: &Option<Vec<NodeSelectorRequirement<'a>>>, build: RequirementBuilder<'a>| {
-            let requirements = list.iter().flatten();
-            requirements.map(|requirement| requirement.build(build)).collect()
-        };
         let required = (|| self.affinity.as_ref()?.node_affinity.as_ref()?.required.as_ref())();
         NodeConstraints {
             selector: self.node_selector.iter().flat_map(StringMap::cows).collect(),
-            affinity: required.map(|selector| {
-                let terms = selector.node_selector_terms.iter().flatten();
-                let term = terms.map(|term| Term {
-                    expressions: requirements(&term.match_expressions, Requirement::on_label),
-                    fields: requirements(&term.match_fields, Requirement::on_field),
-                });
-                term.collect()
-            }),
+            volumes: vec![],
+            affinity: required.map(|selector| selector.terms().collect()),
         }
     }
 
     fn names_runtime_class(&self) -> bool {
         self.runtime_class_name.as_ref().is_some_and(|name| !name.is_empty())
+    }
+
+    fn left_behind(&self) -> LeftBehind {
+        // What the API server adds to every pod.
+        let is_defaulted = |volume: &fields::Volume<'a>| volume.name.starts_with("kube-api-access-");
+        let has_token = |volume: &fields::Volume<'a>| {
+            !is_defaulted(volume)
+                && volume
+                    .projected
+                    .as_ref()
+                    .is_some_and(fields::ProjectedSource::has_token)
+        };
+        let scheduler = self.scheduler_name.as_deref().filter(|name| !name.is_empty());
+        let affinity = self.affinity.as_ref();
+        let asks_for_token = self.automount_service_account_token == Some(true);
+        let found = [
+            (
+                affinity.is_some_and(|affinity| affinity.pod_affinity.is_some()),
+                Leftover::PodAffinity,
+            ),
+            (
+                affinity.is_some_and(|affinity| affinity.pod_anti_affinity.is_some()),
+                Leftover::PodAntiAffinity,
+            ),
+            (
+                scheduler.is_some_and(|name| name != DEFAULT_SCHEDULER),
+                Leftover::SchedulerName,
+            ),
+            (
+                asks_for_token || self.volumes.iter().flatten().any(has_token),
+                Leftover::ServiceAccountToken,
+            ),
+        ];
+        let found = found.into_iter().filter(|(is_there, _)| *is_there);
+        found.map(|(_, leftover)| leftover).collect()
     }
 
     fn ties(&self) -> Ties {
@@ -455,6 +511,21 @@ impl<'a> Spec<'a> {
             Tie::ResourceClaims,
         );
         ties
+    }
+}
+
+impl<'a> NodeSelector<'a> {
+    /// Its terms, one of which must match.
+    pub(crate) fn terms(&self) -> impl Iterator<Item = Term<'a>> {
+        let requirements = |list: &Option<Vec<NodeSelectorRequirement<'a>>>, build: RequirementBuilder<'a>| {
+            let requirements = list.iter().flatten();
+            requirements.map(|requirement| requirement.build(build)).collect()
+        };
+        let terms = self.node_selector_terms.iter().flatten();
+        terms.map(move |term| Term {
+            expressions: requirements(&term.match_expressions, Requirement::on_label),
+            fields: requirements(&term.match_fields, Requirement::on_field),
+        })
     }
 }
 

@@ -281,6 +281,18 @@ fn what_keeps_a_pod_from_running_is_said_first() {
         &json!({"phase": "Pending", "containerStatuses": waiting}),
         "is on node c1 of site cloud, but does not run whole: container app: ImagePullBackOff: no such image",
     );
+    let full = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/4 nodes are available"}]);
+    says(
+        json!({"nodeName": "c1"}),
+        &json!({"phase": "Pending", "conditions": full}),
+        "does not run: it is on node c1 of site cloud, and waits in the cluster behind that: 0/4 nodes are available",
+    );
+    let backing_off = json!([{"type": "PodScheduled", "status": "False", "reason": "OffloadingBackOff"}]);
+    says(
+        json!({"nodeName": "c1"}),
+        &json!({"phase": "Pending", "conditions": backing_off}),
+        "does not run: it is on node c1 of site cloud, and waits in the cluster behind that: OffloadingBackOff",
+    );
     says(
         json!({"nodeName": "c1"}),
         &json!({"phase": "Succeeded"}),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::model::node::{NodeId, Placeholder, Termination};
 use crate::model::pod_record::{Phase, Placement};
+use crate::model::remote_room::Start;
 use crate::model::slo::Class;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
@@ -38,6 +39,12 @@ pub(super) struct PodEntry {
     pub(super) listed: u32,
     /// The node it is bound to.
     pub(super) node: Option<NodeId>,
+    /// Whether it has begun there.
+    pub(super) start: Start,
+    /// Until when it may be that nothing is said of its containers, as long as nothing is.
+    pub(super) silent_until: Option<Moment>,
+    /// Whether nothing was said of them until then.
+    pub(super) is_silent_for_long: bool,
     /// The node it charges, bound to it or not.
     pub(super) charged: Option<NodeId>,
     /// What becomes of it until it is bound; `None` for a pod with a node, a gate, or an end.
@@ -72,6 +79,24 @@ impl PodEntry {
     pub(super) fn is_assumed(&self) -> bool {
         let free_to_move = |unbound: &Unbound| unbound.nominated.is_none();
         self.unbound.as_deref().is_some_and(free_to_move)
+    }
+
+    /// What it would be to the cluster behind a cloud, if it is one that it is sent to.
+    pub(super) fn remote_state(&self) -> Option<RemoteState> {
+        let state = self.unbound.as_deref().map(|unbound| unbound.state);
+        match (&self.start, self.node, state) {
+            _ if !self.is_pending() || self.terminating.is_some() => None,
+            (Start::Refused(Some(_)), Some(_), _) => Some(RemoteState::Witness),
+            (Start::Silent, Some(_), _) if !self.is_silent_for_long => Some(RemoteState::Trying),
+            (_, None, Some(SchedulingState::Assumed | SchedulingState::New)) => Some(RemoteState::Trying),
+            _ => None,
+        }
+    }
+
+    /// Whether a cluster behind its node does not take it for another reason than room, or says nothing of it for too long.
+    pub(super) fn is_refused_remotely(&self) -> bool {
+        let is_stuck = self.start == Start::Refused(None) || self.is_silent_for_long;
+        is_stuck && self.is_pending() && self.terminating.is_none() && self.node.is_some()
     }
 
     /// Whether it waits for a site: pending, and not held by a gate.
@@ -167,6 +192,19 @@ pub(super) struct Counted {
     pub(super) group: Option<Group>,
     pub(super) waits: bool,
     pub(super) closes: Option<usize>,
+    /// What it is to the cluster behind a cloud.
+    pub(super) remote: Option<(usize, RemoteState)>,
+    /// The site at which it is one of its controller's.
+    pub(super) stays: Option<u32>,
+}
+
+/// What a pod is to the cluster behind the cloud that it is sent to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RemoteState {
+    /// It is on its way: it may find room.
+    Trying,
+    /// There is no room for it.
+    Witness,
 }
 
 impl Counted {

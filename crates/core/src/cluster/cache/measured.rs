@@ -7,8 +7,9 @@ use crate::cluster::cache::entry::PodEntry;
 use crate::cluster::cache::{Cache, Kind};
 use crate::cluster::processing::Processing;
 use crate::cluster::telemetry::Telemetry;
-use crate::config::{Config, Input, QueueModel};
-use crate::model::link::{Link, LinkState};
+use crate::config::{Config, Input, QueueModel, SitePolicy};
+use crate::model::link::{Link, LinkState, Thresholds};
+use crate::model::liqo::{ApiServerStatus, Liqo, RemoteCluster};
 use crate::model::pod_record::{Phase, PodRecord};
 use crate::model::site::SiteKind;
 use crate::model::slo::PerClass;
@@ -20,6 +21,9 @@ use crate::units::{Micros, Moment};
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     telemetry: Telemetry,
+    /// What Liqo says; `None` while it is not in use.
+    liqo: Option<Arc<Liqo>>,
+    thresholds: Option<Thresholds>,
     pub(super) processing: Processing,
     /// From how many observations on a mean counts.
     min_observations: u32,
@@ -40,6 +44,7 @@ impl Measured {
 
     fn configure(&mut self, config: &Config) {
         self.min_observations = config.min_observations;
+        self.thresholds = Some(Thresholds::from(config));
         self.telemetry_ttl = config.telemetry_ttl;
         let queries = config.prometheus.iter().flat_map(|prometheus| &prometheus.queries);
         let of_room = queries.filter(|query| matches!(query.input, Input::EdgeFreeCpu | Input::EdgeFreeMemory));
@@ -55,6 +60,7 @@ impl Cache {
         self.priority_caps = config.priority_caps.clone();
         self.is_queue_of_pending = config.queue_model == QueueModel::Pending;
         self.set_headroom_below(config.headroom_below.0);
+        self.queues.counts_pods = config.site_policy == SitePolicy::Spread;
         self.queues.outdated = true;
         self.delta.other = true;
     }
@@ -67,6 +73,18 @@ impl Cache {
     /// What it said last.
     pub(super) fn telemetry(&self) -> &Telemetry {
         &self.measured.telemetry
+    }
+
+    /// What Liqo says; `None` while it is not in use. Where pods may run concerns whoever waits.
+    pub fn set_liqo(&mut self, liqo: Option<Arc<Liqo>>) {
+        let offloadings = |liqo: &Option<Arc<Liqo>>| liqo.as_ref().map(|liqo| Arc::clone(&liqo.offloadings));
+        self.delta.other |= offloadings(&self.measured.liqo) != offloadings(&liqo);
+        self.measured.liqo = liqo;
+    }
+
+    /// What it said last.
+    pub(super) fn liqo(&self) -> Option<&Arc<Liqo>> {
+        self.measured.liqo.as_ref()
     }
 
     /// The WAN towards a site, as probed.
@@ -124,12 +142,23 @@ impl Cache {
                 SiteKind::Cloud => Free::default(),
             };
             let Measured {
-                telemetry, processing, ..
+                telemetry,
+                processing,
+                liqo,
+                thresholds,
+                telemetry_ttl,
+                ..
             } = &mut self.measured;
             let (asked, counted) = (telemetry.processing(&name, now), processing.by_class(&name, min));
             let entry = &mut self.sites[at];
             let site = &mut entry.site;
             let link = telemetry.link(&name, entry.probed, now);
+            let of_cluster = site.definition.remote_cluster().zip(liqo.as_ref());
+            let cluster = of_cluster.and_then(|(id, liqo)| liqo.clusters.get(id)).copied();
+            let cluster = cluster.unwrap_or_default();
+            let own = thresholds.map(|all| all.with(site.definition.thresholds));
+            let link = beside(link, &cluster, own, now, *telemetry_ttl);
+            site.api_server = cluster.api_server;
             let observed = PerClass(std::array::from_fn(|class| asked.0[class].or(counted.0[class])));
             let observed_of = processing.by_controller(&name, min);
             let ttl = self.measured.telemetry_ttl;
@@ -183,4 +212,38 @@ impl Cache {
         let node = pod.charged.and_then(|id| self.nodes.get(&id));
         node.is_some_and(|node| node.site == Some(site))
     }
+}
+
+/// The link with what Liqo says of the cluster behind it. Where its API server is not reached, nothing is. Its RTT counts where
+/// nobody else has one that is fresh; it measures no loss, and a loss that is not known is no good one (ADR 98).
+fn beside(
+    link: Option<Link>,
+    cluster: &RemoteCluster,
+    thresholds: Option<Thresholds>,
+    now: Moment,
+    ttl: Micros,
+) -> Option<Link> {
+    let latency = cluster.latency.filter(|(_, at)| now.since(*at) <= ttl);
+    let is_down = cluster
+        .api_server
+        .is_some_and(|status| status != ApiServerStatus::Established);
+    let link = match (link, latency, thresholds) {
+        (None, Some((rtt, as_of)), Some(thresholds)) => Some(Link {
+            state: LinkState::judge(true, Some(rtt), None, thresholds),
+            rtt: Some(rtt),
+            loss: None,
+            as_of,
+        }),
+        (Some(link), Some((rtt, as_of)), Some(thresholds)) if link.rtt.is_none() => Some(Link {
+            state: link.state.max(LinkState::judge(true, Some(rtt), link.loss, thresholds)),
+            rtt: Some(rtt),
+            as_of: link.as_of.min(as_of),
+            ..link
+        }),
+        (link, ..) => link,
+    };
+    link.map(|link| Link {
+        state: if is_down { LinkState::Unreachable } else { link.state },
+        ..link
+    })
 }

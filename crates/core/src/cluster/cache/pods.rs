@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::cluster::cache::entry::{Before, Counted, PodEntry, Unbound};
+use crate::cluster::cache::witnesses::LONGEST_SILENCE;
 use crate::cluster::cache::{Cache, Kind};
 use crate::model::node::NodeId;
 use crate::model::pod_record::{Decided, Phase, Placement, PodRecord};
+use crate::model::remote_room::Start;
 use crate::model::site::SiteDefinition;
 use crate::resources::Amounts;
 use crate::units::Moment;
@@ -47,6 +49,8 @@ impl Cache {
             .as_deref()
             .and_then(|name| self.names.get(name))
             .copied();
+        let is_silent = |old: &&PodEntry| old.start == Start::Silent && record.start == Start::Silent;
+        let silence = old.as_deref().filter(is_silent);
         let mut entry = PodEntry {
             namespace: self.shared(&record.namespace),
             controller: record.controller.as_deref().map(|uid| self.shared(uid)),
@@ -68,11 +72,26 @@ impl Cache {
             decision: fingerprint(record.decided.as_deref()),
             listed,
             node,
+            start: record.start.clone(),
+            silent_until: silence.map_or_else(
+                || (record.start == Start::Silent).then(|| now.after(LONGEST_SILENCE)),
+                |old| old.silent_until,
+            ),
+            is_silent_for_long: silence.is_some_and(|old| old.is_silent_for_long),
             charged: None,
             unbound: None,
             counted: Counted::default(),
             first_charged: old.as_ref().and_then(|old| old.first_charged),
         };
+        let has_begun = entry.node.is_some() && entry.start == Start::Begun && !record.failed;
+        let was_waiting = match &old {
+            Some(old) => old.node.is_none() || old.start != Start::Begun,
+            // What a list shows has been there for nobody knows how long.
+            None => !self.is_listing_pods(),
+        };
+        if has_begun && was_waiting {
+            self.observe_begun(&entry);
+        }
         // kube-scheduler leaves a pod alone that is being deleted before it has a node.
         let is_terminating = record.terminating.is_some() && node.is_none();
         let is_active = entry.phase != Phase::Finished && !entry.gated && !is_terminating;
@@ -193,7 +212,7 @@ impl Cache {
 
     /// Takes back everything that this pod adds.
     fn remove_pod(&mut self, uid: &Arc<str>, entry: &PodEntry) {
-        self.uncount(entry);
+        self.uncount(uid, entry);
         if let Some(unbound) = &entry.unbound {
             self.unbound_pods.forget(&entry.key(uid), unbound);
         }
@@ -203,7 +222,7 @@ impl Cache {
     /// Adds everything that this pod adds.
     fn insert_pod(&mut self, uid: Arc<str>, mut entry: PodEntry) {
         self.charge_pod(&uid, &entry);
-        self.count(&mut entry);
+        self.count(&uid, &mut entry);
         self.pods.insert(uid, Box::new(entry));
     }
 

@@ -1,9 +1,13 @@
 //! Who waits for a site, and who keeps it closed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::cluster::cache::Cache;
-use crate::cluster::cache::entry::{Counted, Group, PodEntry, SchedulingState, Unbound};
+use crate::cluster::cache::entry::{Counted, Group, PodEntry, RemoteState, SchedulingState, Unbound};
+use crate::config::{Config, SitePolicy};
+use crate::model::pod_record::Phase;
+use crate::model::site::SiteKind;
 use crate::model::snapshot::{ByController, QueueGroup};
 
 /// Counts by site.
@@ -14,6 +18,11 @@ pub(super) struct Queues {
     closed_changed: BTreeSet<usize>,
     /// Sites that were opened to a controller.
     opened: BTreeSet<usize>,
+    /// Pods by site and controller.
+    stay: BTreeMap<u32, ByController<u64>>,
+    stay_changed: BTreeSet<u32>,
+    /// Whether anybody asks for these.
+    pub(super) counts_pods: bool,
     /// Whether nodes or namespaces changed so that pods count elsewhere.
     pub(super) outdated: bool,
 }
@@ -25,6 +34,13 @@ struct Lengths {
 }
 
 impl Queues {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            counts_pods: config.site_policy == SitePolicy::Spread,
+            ..Self::default()
+        }
+    }
+
     fn count(&mut self, counted: Counted, entry: &PodEntry) {
         if let Some(group) = counted.group {
             let lengths = self.groups.entry(group).or_default();
@@ -35,6 +51,11 @@ impl Queues {
             let closed = self.closed.entry(site).or_default();
             *closed.entry(&entry.namespace, controller).or_default() += 1;
             self.closed_changed.insert(site);
+        }
+        if let (Some(site), Some(controller)) = (counted.stays, &entry.controller) {
+            let stay = self.stay.entry(site).or_default();
+            *stay.entry(&entry.namespace, controller).or_default() += 1;
+            self.stay_changed.insert(site);
         }
     }
 
@@ -57,6 +78,15 @@ impl Queues {
                 self.opened.insert(site);
             }
             self.closed_changed.insert(site);
+        }
+        if let (Some(site), Some(controller)) = (counted.stays, &entry.controller) {
+            let stay = self.stay.entry(site).or_default();
+            let pods = stay.entry(&entry.namespace, controller).or_default();
+            *pods -= 1;
+            if *pods == 0 {
+                stay.remove(&entry.namespace, controller);
+            }
+            self.stay_changed.insert(site);
         }
     }
 
@@ -81,16 +111,29 @@ impl Queues {
         let opened = self.opened.remove(&site);
         changed.then(|| (self.closed.get(&site).cloned().unwrap_or_default(), opened))
     }
+
+    /// How many pods each controller has at a site, if that changed since it was last asked. Cost: a copy of it.
+    pub(super) fn pods_if_changed(&mut self, site: usize) -> Option<ByController<u64>> {
+        let site = u32::try_from(site).ok()?;
+        let changed = self.stay_changed.remove(&site);
+        changed.then(|| self.stay.get(&site).cloned().unwrap_or_default())
+    }
 }
 
 impl Cache {
-    pub(super) fn count(&mut self, entry: &mut PodEntry) {
+    pub(super) fn count(&mut self, uid: &Arc<str>, entry: &mut PodEntry) {
         entry.counted = self.count_as(entry);
         self.queues.count(entry.counted, entry);
+        if let Some(remote) = entry.counted.remote {
+            self.witnesses.count(remote, uid, entry);
+        }
     }
 
-    pub(super) fn uncount(&mut self, entry: &PodEntry) {
+    pub(super) fn uncount(&mut self, uid: &Arc<str>, entry: &PodEntry) {
         self.queues.uncount(entry.counted, entry);
+        if let Some(remote) = entry.counted.remote {
+            self.witnesses.uncount(remote, uid, entry);
+        }
     }
 
     /// Counts every pod again, if nodes or namespaces changed what they count as. Cost: a pass over all pods.
@@ -99,12 +142,10 @@ impl Cache {
             return;
         }
         let mut pods = std::mem::take(&mut self.pods);
-        for entry in pods.values_mut() {
-            let counted = self.count_as(entry);
-            if counted != entry.counted {
-                self.queues.uncount(entry.counted, entry);
-                entry.counted = counted;
-                self.queues.count(counted, entry);
+        for (uid, entry) in &mut pods {
+            if self.count_as(entry) != entry.counted {
+                self.uncount(uid, entry);
+                self.count(uid, entry);
             }
         }
         self.pods = pods;
@@ -115,8 +156,15 @@ impl Cache {
             (Some(node), _) => self.nodes.get(&node).and_then(|node| node.site),
             (None, unbound) => unbound.as_ref().and_then(|unbound| unbound.site),
         };
+        let stays = self.queues.counts_pods
+            && entry.controller.is_some()
+            && entry.phase != Phase::Finished
+            && !entry.gated
+            && entry.terminating.is_none();
         let state = entry.unbound.as_ref().map(|unbound| unbound.state);
         let is_ours = entry.is_pending() && self.managed.contains(&entry.namespace);
+        let cloud = site.filter(|at| self.sites[*at].site.kind() == SiteKind::Cloud);
+        let remote = cloud.and_then(|cloud| Some((cloud, entry.remote_state()?)));
         Counted {
             group: match (site, entry.slo) {
                 (Some(site), Some((class, stated))) if is_ours => {
@@ -125,8 +173,14 @@ impl Cache {
                 }
                 _ => None,
             },
-            waits: entry.unbound.as_deref().is_some_and(Unbound::is_in_queue),
-            closes: site.filter(|_| state == Some(SchedulingState::ClosesSite)),
+            waits: entry.unbound.as_deref().is_some_and(Unbound::is_in_queue)
+                || matches!(remote, Some((_, RemoteState::Witness))),
+            closes: match entry.is_refused_remotely() {
+                true => cloud,
+                false => site.filter(|_| state == Some(SchedulingState::ClosesSite)),
+            },
+            remote,
+            stays: site.filter(|_| stays).and_then(|site| u32::try_from(site).ok()),
         }
     }
 }

@@ -411,14 +411,14 @@ impl Cache {
         if charges.is_none() {
             self.unbound_pods.idle.insert(key);
         }
-        self.uncount(&pod);
+        self.uncount(&uid, &pod);
         if charges != pod.charged {
             self.discharge_pod(&uid, &pod);
             pod.charged = charges;
             self.record_first_charge(&uid, &mut pod, now);
             self.charge_pod(&uid, &pod);
         }
-        self.count(&mut pod);
+        self.count(&uid, &mut pod);
         self.pods.insert(uid, pod);
     }
 

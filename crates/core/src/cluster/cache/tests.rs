@@ -1,5 +1,6 @@
 mod events;
 mod oversized;
+mod witnesses;
 
 use serde_json::{Value, json};
 
@@ -507,6 +508,58 @@ fn no_more_than_so_many_schedulers_are_remembered() {
     assert!(!charges(&mut fixture, "s8"));
     assert!(charges(&mut fixture, "s9"));
     assert!(charges(&mut fixture, "default-scheduler"), "it is never forgotten");
+}
+
+#[test]
+fn pods_of_a_controller_are_counted_where_they_are_if_that_decides_anything() {
+    let counted = |fixture: &mut Fixture| {
+        let snapshot = fixture.publish();
+        let of = |site: &Site| {
+            site.pods_of
+                .iter()
+                .map(|(_, uid, pods)| format!("{uid}: {pods}"))
+                .collect::<Vec<_>>()
+        };
+        [0, 1].map(|at: usize| of(&snapshot.sites[at]).join(", "))
+    };
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    fixture.node(&with(
+        edge_node("c", 4000),
+        "/metadata/labels",
+        json!({"node.role/cloud": "true"}),
+    ));
+    let in_cloud = |pod: Value| with(pod, "/spec/nodeSelector", json!({"node.role/cloud": "true"}));
+    fixture.pod(&bound(pod("p1", 100), "a"));
+    fixture.pod(&pod("p2", 100));
+    fixture.pod(&in_cloud(pod("p3", 100)));
+    fixture.pod(&in_cloud(with(pod("p4", 100), "/metadata/ownerReferences", json!([]))));
+    assert_eq!(counted(&mut fixture), ["", ""]);
+    let spread = Config {
+        site_policy: crate::config::SitePolicy::Spread,
+        ..Config::default()
+    };
+    fixture.cache.configure(&spread);
+    assert_eq!(counted(&mut fixture), ["rs: 2", "rs: 1"]);
+    // Those that are over, about to be, or wait for a site.
+    fixture.pod(&with(bound(pod("p1", 100), "a"), "/status/phase", json!("Succeeded")));
+    fixture.pod(&with(
+        in_cloud(pod("p3", 100)),
+        "/metadata/deletionTimestamp",
+        json!("2026-01-01T00:00:00Z"),
+    ));
+    fixture.pod(&with(pod("p5", 100), "/spec/schedulingGates", json!([{"name": "g"}])));
+    assert_eq!(counted(&mut fixture), ["rs: 1", ""]);
+    // A node of another site takes its pods along.
+    fixture.pod(&bound(pod("p2", 100), "a"));
+    fixture.node(&with(
+        edge_node("a", 4000),
+        "/metadata/labels",
+        json!({"node.role/cloud": "true"}),
+    ));
+    assert_eq!(counted(&mut fixture), ["", "rs: 1"]);
+    fixture.cache.configure(&Config::default());
+    assert_eq!(counted(&mut fixture), ["", ""]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Rules of seconds and minutes: what becomes due is published when it is, and time passes in no time.
 
+mod full_clouds;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -19,7 +21,14 @@ struct Cluster {
 
 impl Cluster {
     fn new() -> Self {
-        let config = Arc::<Config>::default();
+        let nodes = [
+            node("edge-0", "node.role/edge", "1"),
+            node("cloud-0", "node.role/cloud", "8"),
+        ];
+        Self::of(Arc::default(), &nodes)
+    }
+
+    fn of(config: Arc<Config>, nodes: &[Change]) -> Self {
         let shared = Arc::new(SharedState::new(Arc::default(), config.reservation_ttl));
         let mut cluster = Self {
             engine: Engine::new(Arc::clone(&config), Arc::clone(&shared)),
@@ -27,8 +36,7 @@ impl Cluster {
             shared,
             now: NOW,
         };
-        cluster.sees(&node("edge-0", "node.role/edge", "1"));
-        cluster.sees(&node("cloud-0", "node.role/cloud", "8"));
+        nodes.iter().for_each(|node| cluster.sees(node));
         cluster.sees(&Change::Namespace("shop".into(), true));
         Kind::ALL
             .into_iter()
@@ -316,6 +324,9 @@ fn pod_of(scheduler: &str, name: &str, spec: Value) -> Value {
     pod["metadata"]["namespace"] = json!("elsewhere");
     pod["metadata"]["annotations"] = json!({});
     pod["spec"]["schedulerName"] = json!(scheduler);
+    if !pod["spec"]["nodeName"].is_null() {
+        pod["status"] = json!({"phase": "Running"});
+    }
     pod["spec"]["nodeSelector"] = json!({"node.role/edge": "true"});
     pod
 }

@@ -84,6 +84,7 @@ fn terms_are_alternatives_and_an_empty_one_matches_nothing() {
     let constraints = |terms| NodeConstraints {
         selector: vec![],
         affinity: Some(terms),
+        volumes: vec![],
     };
     let wrong = || term(vec![on_label("zone", "In", &["b"])], vec![]);
     let both = || term(vec![on_label("zone", "In", &["a"])], vec![on_name("In", &["n1"])]);
@@ -103,6 +104,7 @@ fn constraints_name_themselves() {
             expressions: vec![on_label("zone", "In", &["a", "b"])],
             fields: vec![on_name("NotIn", &["n1"])],
         }]),
+        volumes: vec![],
     };
     assert_eq!(
         constraints.to_string(),

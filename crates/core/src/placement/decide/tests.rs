@@ -5,10 +5,14 @@ mod away;
 mod candidates;
 mod capacity;
 mod choice;
+mod data;
+mod full;
 mod headroom;
 mod holding;
+mod liqo;
 mod ours;
 mod properties;
+mod sites;
 mod time;
 
 use serde_json::{Value, json};

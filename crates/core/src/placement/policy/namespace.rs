@@ -7,9 +7,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
-use super::selector::Selector;
 use super::{Policy, Seen};
 use crate::document::Faults;
+use crate::model::selector::Selector;
 
 /// How many policies of a namespace count.
 pub const MAX_POLICIES: usize = 1_000;
@@ -119,7 +119,7 @@ impl NamespacePolicies {
         let labels = labels.filter_map(|(key, value)| Some((id(key)?, id(value).unwrap_or(UNNAMED))));
         let labels: BTreeMap<_, _> = labels.collect();
         let mut places = in_order(self.index.selecting(&labels));
-        let selected = places.find(|place| self.in_force[*place].selector.matches(|key| labels.get(key).copied()));
+        let selected = places.find(|place| self.in_force[*place].selector.matches(|key| labels.get(key)));
         self.in_force[selected?].seen.policy.as_ref().ok()
     }
 

@@ -116,7 +116,7 @@ fn every_fault_is_named() {
         "selector": {"matchLabels": {"a b": "c d"}, "matchExpressions": [
             {"key": "", "operator": "In"}, {"key": "a", "operator": "Exists", "values": ["b"]}, {"operator": "Gt"}]},
         "precedence": 1_000_001,
-        "slo": {"deadlineMs": 0, "latencyTargetMs": "5", "priority": 11, "offloadAllowed": "no", "deadline": 5},
+        "slo": {"deadlineMs": 0, "latencyTargetMs": "5", "priority": 11, "offloadAllowed": "no", "deadline": 5, "sites": "a b"},
     });
     let faulty = seen("shop", "faulty", &spec);
     let faults: Vec<_> = faulty
@@ -137,12 +137,13 @@ fn every_fault_is_named() {
             "spec.selector.matchExpressions[1].values: must be empty with operator Exists",
             "spec.selector.matchExpressions[2].key: is missing",
             "spec.selector.matchExpressions[2].operator: \"Gt\" is not one of In, NotIn, Exists, DoesNotExist",
-            "spec.slo.deadline: is not a field here, perhaps deadlineMs is meant; there are class, deadlineMs, latencyTargetMs, priority, offloadAllowed",
+            "spec.slo.deadline: is not a field here, perhaps deadlineMs is meant; there are class, deadlineMs, latencyTargetMs, priority, offloadAllowed, sites",
             "spec.slo.class: is missing",
             "spec.slo.deadlineMs: 0 is not a whole number from 1 to 31536000000",
             "spec.slo.latencyTargetMs: \"5\" is not a whole number from 1 to 31536000000",
             "spec.slo.priority: 11 is not a whole number from 0 to 10",
             "spec.slo.offloadAllowed: \"no\" is not true or false",
+            "spec.slo.sites: \"a b\" is not site names or a selector of site labels, at most 1024 bytes",
             "spec.precedence: 1000001 is not a whole number from -1000000 to 1000000",
         ]
     );
@@ -199,7 +200,8 @@ proptest! {
         let (a, b) = (read(&a), read(&b));
         let values = [None, Some("x"), Some("y"), Some("z"), Some("other")];
         let meets = |selector: &Selector<Box<str>>, (at_a, at_b): (Option<&str>, Option<&str>)| {
-            selector.matches(|key| if **key == *"a" { at_a } else { at_b }.map(Box::from))
+            let [at_a, at_b] = [at_a, at_b].map(|value| value.map(Box::<str>::from));
+            selector.matches(|key| if **key == *"a" { at_a.as_ref() } else { at_b.as_ref() })
         };
         let pods = || values.iter().flat_map(|at_a| values.iter().map(|at_b| (*at_a, *at_b)));
         prop_assert_eq!(a.is_satisfiable(), pods().any(|pod| meets(&a, pod)));
@@ -209,4 +211,26 @@ proptest! {
         prop_assert_eq!(both && a.overlaps(&b), exists);
         prop_assert_eq!(both && b.overlaps(&a), exists);
     }
+}
+
+#[test]
+fn the_sites_of_a_policy_hold_beside_those_of_a_pod_and_in_place_of_those_it_brings() {
+    let slo = json!({"class": "batch", "sites": "region=eu"});
+    let policies = policies(&[("eu", json!({"selector": {}, "slo": slo}))]);
+    let pod = |annotations: Value| json!({"metadata": {"annotations": annotations}, "spec": {}});
+    let policy_sites = |pod: &Value| inherited(&policies, pod).remove("policySites");
+    assert_eq!(policy_sites(&pod(json!({}))).as_deref(), Some("region=eu"));
+    let own = json!({"slo.example.io/sites": "near", "slo.example.io/policySites": "far"});
+    assert_eq!(policy_sites(&pod(own.clone())).as_deref(), Some("region=eu"));
+    assert_eq!(
+        policy_sites(&pod(json!({"slo.example.io/policySites": "region=eu"}))),
+        None
+    );
+
+    let keys = Keys::new("example.io");
+    let text = pod(own).to_string();
+    let mut pod = Pod::from_json(&text).unwrap();
+    policies.apply(&mut pod, "shop", &keys);
+    let workload = pod.workload("shop".into(), &keys);
+    assert_eq!(workload.sites().unwrap().to_string(), "near and region in (eu)");
 }

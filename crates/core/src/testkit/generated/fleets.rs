@@ -174,7 +174,13 @@ fn fleet_whose_clouds(share_a_label: bool) -> BoxedStrategy<Value> {
         |tolerations| json!({"name": "far", "kind": "cloud", "nodeSelector": selects_far, "tolerations": tolerations}),
     );
     let far = cloud_site(far.into());
-    let virtual_cluster = cloud_site(vec![json!({"name": "virtual", "kind": "liqo"})]);
+    // What Liqo forces off no such site supports.
+    let virtual_cluster = cloud_site(vec![json!({"name": "virtual", "kind": "liqo"})]).prop_map(|mut site| {
+        if let Some(supports) = site.get_mut("supports").and_then(Value::as_array_mut) {
+            supports.retain(|tie| *tie != "hostNetwork");
+        }
+        site
+    });
     let sites = (
         edge,
         option::weighted(0.8, cloud),

@@ -4,14 +4,18 @@ use serde_json::{Map, Value, json};
 
 use crate::model::constraints::Taint;
 use crate::model::link::Link;
+use crate::model::liqo::ApiServerStatus;
 use crate::model::node::{Node, Placeholder, PriorityUse, Share};
 use crate::model::remembered_node::RememberedNode;
-use crate::model::site::SiteDefinition;
+use crate::model::remote_room::FullFrom;
+use crate::model::site::{SiteDefinition, SiteSource};
 use crate::model::slo::Class;
 use crate::model::snapshot::{ByController, QueueGroup};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
-use crate::wire::fleet_file::{GONE_SECONDS, LONGEST_GRACE_SECONDS, LinkState, Site, SiteKind, Snapshot};
+use crate::wire::fleet_file::{
+    GONE_SECONDS, LONGEST_GRACE_SECONDS, LinkState, Site, SiteKind, Snapshot, liqo, volumes,
+};
 use crate::wire::{stated, toleration};
 
 /// The oldest that a fleet file calls anything: a year, in milliseconds.
@@ -29,12 +33,19 @@ pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
         .iter()
         .flat_map(|site| site.nodes().map(|node| self::node(node, site, snapshot)));
     let remembered = snapshot.sites.iter().flat_map(|site| &*site.remembered);
-    object(json!({
+    let mut file = object(json!({
         "ageSeconds": age(snapshot.kubernetes_as_of, now),
         "sites": snapshot.sites.iter().map(|site| self::site(site, now)).collect::<Value>(),
         "nodes": nodes.collect::<Value>(),
         "rememberedNodes": unless_empty(remembered.map(|node| self::remembered(node, now)).collect()),
-    }))
+        "liqo": snapshot.offloadings.as_ref().map(|offloadings| liqo::write(offloadings)),
+    }));
+    // Watches that are behind decide about no pod that arrives.
+    let volumes = snapshot.volumes.iter().filter(|volumes| !volumes.is_stale);
+    for (name, list) in volumes.flat_map(|volumes| volumes::write(volumes)) {
+        file[name] = list;
+    }
+    file
 }
 
 fn remembered(remembered: &RememberedNode, now: Moment) -> Value {
@@ -60,14 +71,20 @@ fn site(site: &Site, now: Moment) -> Value {
     let SiteDefinition {
         name,
         kind,
+        labels,
+        cost,
+        order,
         selector,
         tolerations,
         speed,
         supports,
+        storage_classes,
         runtime_class,
         thresholds,
         probes: _,
+        source,
     } = &*site.definition;
+    let is_of_liqo = site.definition.is_of_liqo();
     let observed = Class::ALL.map(|class| Some((class.as_str().to_owned(), site.observed[class]?.into())));
     // What is promised may be more than what was measured.
     let free = object(json!({
@@ -76,21 +93,41 @@ fn site(site: &Site, now: Moment) -> Value {
     }));
     object(json!({
         "name": name,
-        "kind": kind.as_str(),
+        "kind": if is_of_liqo { "liqo" } else { kind.as_str() },
+        "labels": unless_empty(labels.iter().map(|(key, value)| (key.to_string(), json!(value))).collect()),
+        "costPerHour": cost.map(Value::from),
+        "order": Some(order).filter(|order| **order > 0),
         "nodeSelector": selector.iter().map(|(key, value)| (key.clone(), json!(value))).collect::<Value>(),
         "tolerations": tolerations.iter().map(toleration).collect::<Value>(),
         "speedFactor": thousandths(speed.0.into()),
         "supports": unless_empty(supports.iter().map(|tie| tie.as_str()).collect()),
+        "storageClasses": (is_of_liqo || !storage_classes.is_empty()).then_some(storage_classes),
         "runtimeClassName": runtime_class,
         "rttThresholdMs": thresholds.rtt.map(Value::from),
         "lossThresholdPct": thresholds.loss.map(Value::from),
+        "source": (*source != SiteSource::Config).then(|| source.as_str()),
+        "apiServerStatus": site.api_server.map(ApiServerStatus::as_str),
         "wan": site.link.filter(|_| *kind == SiteKind::Cloud).map(|link| self::link(&link, now)),
         "queues": unless_empty(site.queues.iter().map(queue_group).collect()),
         "observedProcMs": unless_empty(observed.into_iter().flatten().collect::<Map<_, _>>().into()),
         "observedControllerProcMs": unless_empty(by_controller(&site.observed_of, "ms", |time| (*time).into())),
         "measuredFree": unless_empty(free),
         "closed": unless_empty(by_controller(&site.closed, "pods", |pods| (*pods).into())),
+        "full": unless_empty(site.full.iter().map(full_from).collect()),
+        "controllerPods": unless_empty(by_controller(&site.pods_of, "pods", |pods| (*pods).into())),
     }))
+}
+
+fn full_from(full: &FullFrom) -> Value {
+    let amount = |(name, amount): (&str, i64)| match name {
+        "cpu" => (name.to_owned(), json!(format!("{amount}m"))),
+        name => (name.to_owned(), amount.into()),
+    };
+    json!({
+        "refused": full.bound.amounts().map(amount).collect::<Value>(),
+        "pods": full.pods,
+        "mayTry": full.may_try,
+    })
 }
 
 /// The object without the fields that are null.

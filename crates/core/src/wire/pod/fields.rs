@@ -232,7 +232,8 @@ pub(super) struct Spec<'a> {
     pub(super) termination_grace_period_seconds: Option<i64>,
     pub(super) runtime_class_name: Option<Text<'a>>,
     pub(super) priority_class_name: Option<Text<'a>>,
-    pub(super) volumes: Option<Vec<Volume>>,
+    pub(super) volumes: Option<Vec<Volume<'a>>>,
+    pub(super) automount_service_account_token: Option<bool>,
     pub(super) host_network: Option<bool>,
     #[serde(rename = "hostPID")]
     pub(super) host_pid: Option<bool>,
@@ -299,6 +300,8 @@ impl<'a> Resources<'a> {
 pub(super) struct Affinity<'a> {
     #[serde(borrow)]
     pub(super) node_affinity: Option<NodeAffinity<'a>>,
+    pub(super) pod_affinity: Option<IgnoredAny>,
+    pub(super) pod_anti_affinity: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]
@@ -309,21 +312,21 @@ pub(super) struct NodeAffinity<'a> {
 
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct NodeSelector<'a> {
+pub(crate) struct NodeSelector<'a> {
     #[serde(borrow)]
     pub(super) node_selector_terms: Option<Vec<NodeSelectorTerm<'a>>>,
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct NodeSelectorTerm<'a> {
+pub(crate) struct NodeSelectorTerm<'a> {
     #[serde(borrow)]
     pub(super) match_expressions: Option<Vec<NodeSelectorRequirement<'a>>>,
     pub(super) match_fields: Option<Vec<NodeSelectorRequirement<'a>>>,
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]
-pub(super) struct NodeSelectorRequirement<'a> {
+pub(crate) struct NodeSelectorRequirement<'a> {
     #[serde(borrow, default)]
     pub(super) key: Text<'a>,
     #[serde(default)]
@@ -415,8 +418,71 @@ pub(super) struct SchedulingGate<'a> {
 
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Volume {
-    pub(super) persistent_volume_claim: Option<IgnoredAny>,
-    pub(super) ephemeral: Option<IgnoredAny>,
+pub(super) struct Volume<'a> {
+    #[serde(borrow, default)]
+    pub(super) name: Text<'a>,
+    pub(super) persistent_volume_claim: Option<ClaimSource<'a>>,
+    pub(super) ephemeral: Option<EphemeralSource<'a>>,
     pub(super) host_path: Option<IgnoredAny>,
+    pub(super) projected: Option<ProjectedSource>,
+}
+
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClaimSource<'a> {
+    #[serde(borrow, default)]
+    pub(super) claim_name: Text<'a>,
+}
+
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EphemeralSource<'a> {
+    #[serde(borrow)]
+    volume_claim_template: Option<ClaimTemplate<'a>>,
+}
+
+impl<'a> EphemeralSource<'a> {
+    /// The StorageClass that it states.
+    pub(super) fn class(&self) -> Option<Cow<'a, str>> {
+        let class = self
+            .volume_claim_template
+            .as_ref()?
+            .spec
+            .as_ref()?
+            .storage_class_name
+            .as_ref()?;
+        Some(class.0.clone())
+    }
+}
+
+#[derive(Debug, Clone, serde::Deserialize)]
+struct ClaimTemplate<'a> {
+    #[serde(borrow)]
+    spec: Option<ClaimSpec<'a>>,
+}
+
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClaimSpec<'a> {
+    #[serde(borrow)]
+    storage_class_name: Option<Text<'a>>,
+}
+
+#[derive(Debug, Clone, serde::Deserialize)]
+pub(super) struct ProjectedSource {
+    sources: Option<Vec<Projection>>,
+}
+
+impl ProjectedSource {
+    /// Whether it has a token of the pod's service account.
+    pub(super) fn has_token(&self) -> bool {
+        let mut sources = self.sources.iter().flatten();
+        sources.any(|source| source.service_account_token.is_some())
+    }
+}
+
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Projection {
+    service_account_token: Option<IgnoredAny>,
 }

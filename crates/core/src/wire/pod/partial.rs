@@ -180,6 +180,7 @@ impl<'a> From<PartialSpec<'a>> for Spec<'a> {
             runtime_class_name: None,
             priority_class_name: None,
             volumes: None,
+            automount_service_account_token: None,
             host_network: None,
             host_pid: None,
             host_ipc: None,

@@ -10,11 +10,13 @@ use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{
     DEFAULT_SCHEDULER, HeldPod, MAX_KEPT, OtherDomainPod, Phase, Placement, PodRecord, StuckPod,
 };
+use crate::model::remote_room::{Bound, Start};
 use crate::model::slo::Management;
 use crate::model::workload::Workload;
-use crate::resources::ResourceNames;
+use crate::resources::{Amounts, ResourceNames};
 use crate::wire::counted;
 use crate::wire::pod::fields::{Condition, Container, ContainerStatus, OwnerReference, Quantities, Resources, Status};
+use crate::wire::pod::refusal::missing;
 use crate::wire::pod::{Pod, ResourceList, Text};
 
 /// The longest text that is kept of an annotation of ours.
@@ -119,6 +121,7 @@ impl<'a> Pod<'a> {
             resource_version: version.into(),
             size: json.len(),
             class: workload.intent.as_ref().map(|intent| intent.slo.class),
+            is_restricted: workload.sites().is_some(),
             gates: gates.finish(),
             has_other_gates: workload.has_other_gates(keys),
             workload: whole.map(|whole| Workload {
@@ -205,6 +208,7 @@ impl<'a> Pod<'a> {
         };
         let (_, intent) = self.slo(keys);
         let node = text(&self.spec.node_name);
+        let request = self.charged_request(status).amounts();
         let phase = match status.phase.as_deref() {
             Some("Running") => Phase::Running,
             Some("Succeeded" | "Failed") => Phase::Finished,
@@ -225,7 +229,6 @@ impl<'a> Pod<'a> {
             created: metadata.creation_timestamp.as_deref().and_then(|at| at.parse().ok()),
             scheduler: self.scheduler().map(Box::from),
             nominated: text(&status.nominated_node_name),
-            request: self.charged_request(status).amounts(),
             priority: self.spec.priority.unwrap_or(0),
             may_preempt: self.spec.may_preempt(),
             // Of one that is read in part nobody knows whether it states one.
@@ -240,6 +243,10 @@ impl<'a> Pod<'a> {
             terminating: metadata.deletion_timestamp.as_deref().map(|at| at.parse().ok()),
             disrupted: status.is_disrupted(),
             gated: self.gates().next().is_some(),
+            start: match node {
+                Some(_) if phase == Phase::Pending => status.start(&request),
+                _ => Start::Begun,
+            },
             unschedulable: status.unschedulable(),
             decision: self
                 .annotation(&keys.decision_id)
@@ -251,6 +258,7 @@ impl<'a> Pod<'a> {
             stuck: None,
             undecided: false,
             node,
+            request,
         })
     }
 
@@ -326,15 +334,33 @@ impl<'a> Status<'a> {
         condition.is_some_and(|condition| condition.status == "True")
     }
 
-    /// What kube-scheduler said when it found no node, or failed, as a number that differs when it says something else.
-    fn unschedulable(&self) -> Option<u64> {
+    /// The condition by which a scheduler says that it found no node, or failed.
+    fn refusal(&self) -> Option<&Condition<'a>> {
         let condition = self.condition("PodScheduled")?;
         let is_refusal = matches!(condition.reason.as_deref(), Some("Unschedulable" | "SchedulerError"));
-        (condition.status == "False" && is_refusal).then(|| {
-            let mut hasher = DefaultHasher::new();
-            condition.message.as_deref().hash(&mut hasher);
-            hasher.finish()
-        })
+        (condition.status == "False" && is_refusal).then_some(condition)
+    }
+
+    /// What kube-scheduler said when it found no node, or failed, as a number that differs when it says something else.
+    fn unschedulable(&self) -> Option<u64> {
+        let condition = self.refusal()?;
+        let mut hasher = DefaultHasher::new();
+        condition.message.as_deref().hash(&mut hasher);
+        Some(hasher.finish())
+    }
+
+    /// How far a pod has come that is Pending on its node and asks for so much. Of a virtual node, the status is that of the pod
+    /// in the cluster behind it.
+    fn start(&self, request: &Amounts) -> Start {
+        let mut containers = self.container_statuses.iter().chain(&self.init_container_statuses);
+        if containers.any(|statuses| !statuses.is_empty()) {
+            return Start::Begun;
+        }
+        let Some(condition) = self.refusal() else {
+            return Start::Silent;
+        };
+        let resources = condition.message.as_deref().and_then(missing);
+        Start::Refused(resources.and_then(|names| Bound::new(request, names)).map(Arc::new))
     }
 
     /// The status of a container that can be resized: an init container that ends cannot.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use edgeward_core::keys::Keys;
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::pod_record::{Finished, Phase as RecordPhase, PodRecord};
+use edgeward_core::model::remote_room::Start;
 use edgeward_core::model::site::SiteDefinition;
 use edgeward_core::model::workload::Workload;
 use edgeward_core::units::Micros;
@@ -138,6 +139,7 @@ impl Records {
                 }),
             terminating: pod.deleted.map(|at| clock(at).wall.checked_add(GRACE).ok()),
             disrupted: pod.disrupted,
+            start: Start::Begun,
             unschedulable: pod.refused.filter(|_| node.is_none()).map(|_| 1),
             undecided: form.undecided && pod.decision.is_none(),
             decision: pod.decision.map(|id| DecisionId(id).to_string().into()),

@@ -9,6 +9,7 @@ use super::super::*;
 use crate::cluster::cache::entry::{SchedulingState, Unbound};
 use crate::cluster::cache::tests::{Fixture, bound, edge_node, of, pod, unschedulable, with};
 use crate::model::pod_record::Phase;
+use crate::model::remote_room::{Bound, Start};
 use crate::resources::Amounts;
 use crate::units::Micros;
 
@@ -195,6 +196,7 @@ impl Fixture {
                     with(pod, "/metadata/ownerReferences", Value::Null)
                 };
                 let pod = match message {
+                    Some(0) => unschedulable(pod, "0/1 nodes are available: 1 Insufficient cpu."),
                     Some(message) => unschedulable(pod, &message.to_string()),
                     None => pod,
                 };
@@ -353,10 +355,24 @@ impl Fixture {
         let mut waiting = 0;
         let mut closing = 0;
         let mut in_vain = 0;
+        let mut witnesses = vec![];
         for (uid, pod) in &cache.pods {
             let Some(unbound) = &pod.unbound else {
                 let expected = pod.node.filter(|_| pod.phase != Phase::Finished);
                 assert_eq!(pod.charged, expected, "{uid}");
+                let site = pod.node.and_then(|node| cache.nodes.get(&node)?.site);
+                if site == Some(1) && pod.is_pending() {
+                    let is_silent_for_long = pod.silent_until.is_some_and(|until| until <= self.now);
+                    match &pod.start {
+                        Start::Refused(Some(bound)) => {
+                            waiting += u64::from(pod.slo.is_some());
+                            witnesses.push(bound);
+                        }
+                        Start::Silent if !is_silent_for_long => {}
+                        Start::Refused(None) | Start::Silent => closing += u64::from(pod.controller.is_some()),
+                        Start::Begun => panic!("{uid}"),
+                    }
+                }
                 continue;
             };
             let fitting: Vec<_> = cache.nodes.keys().copied().filter(|id| self.fits(*id, uid)).collect();
@@ -405,6 +421,13 @@ impl Fixture {
                 unbound.state == SchedulingState::ClosesSite && unbound.site.is_some() && pod.controller.is_some(),
             );
         }
+        let full = &snapshot.sites[1].full;
+        let pods: u64 = full.iter().map(|full| full.pods).sum();
+        assert_eq!(pods, witnesses.len() as u64);
+        let is_closed = |bound: &Arc<Bound>| full.iter().any(|full| !full.may_try && full.bound.covers(bound));
+        assert!(witnesses.into_iter().all(is_closed));
+        assert!(full.iter().all(|full| full.pods == 0 || !full.may_try));
+        assert!(snapshot.sites[0].full.is_empty());
         let counted = |count: fn(&crate::model::snapshot::QueueGroup) -> u64| -> u64 {
             snapshot.sites.iter().flat_map(|site| &site.queues).map(count).sum()
         };
@@ -475,6 +498,10 @@ proptest! {
             fixture.cache.delete_node(name);
         }
         fixture.publish();
+        // What there was no room for can be tried.
+        fixture.wait(60);
+        let snapshot = fixture.publish();
+        prop_assert!(snapshot.sites[1].full.iter().all(|full| full.may_try));
         prop_assert!(fixture.cache.nodes.is_empty() && fixture.cache.names.is_empty());
         prop_assert_eq!(fixture.cache.next_change(), None);
     }

@@ -60,7 +60,7 @@ fn aways() -> [(Value, &'static str); 6] {
 }
 
 /// What becomes of the pod when it arrives, and when it has been held past its limit; and what is said.
-fn fates(fleet: &Value, pod: &Value, config: &Config) -> [String; 2] {
+pub(super) fn fates(fleet: &Value, pod: &Value, config: &Config) -> [String; 2] {
     [None, Some(Micros::from_secs(31))].map(|held| {
         let snapshot = testkit::snapshot(fleet);
         let text = pod.to_string();

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::model::node::Node;
+use crate::model::remote_room::{Bound, FullFrom};
 use crate::model::snapshot::{Free, Snapshot};
 use crate::units::{Bytes, Millicores};
 
@@ -108,5 +109,171 @@ proptest! {
             (shown(), other.join().unwrap())
         });
         prop_assert_eq!(one, other);
+    }
+}
+
+proptest! {
+    /// A bound on what a pod does not ask for is none, and one more bound sends no pod to the cloud that was not sent there.
+    #[test]
+    fn a_bound_closes_a_cloud_to_those_that_ask_for_as_much_and_to_nobody_else(
+        fleet in testkit::fleet(), pod in testkit::pod(), refused in prop::sample::subsequence(vec!["cpu", "memory", "nvidia.com/gpu", "pods"], 1..4),
+        amounts in prop::collection::vec(1_i64..2_000, 4),
+    ) {
+        let config = Config::default();
+        let mut snapshot = testkit::snapshot(&fleet);
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let workload = pod.workload("shop".into(), &config.keys);
+        let mut request = crate::resources::Amounts {
+            cpu: Millicores(amounts[0]),
+            memory: Bytes(amounts[1] << 20),
+            ..crate::resources::Amounts::default()
+        };
+        request.scalars = vec![("nvidia.com/gpu".into(), amounts[2])];
+        let bound = std::sync::Arc::new(Bound::new(&request, refused.iter().copied()).unwrap());
+        let feasible = |snapshot: &Snapshot| -> Vec<(bool, bool)> {
+            let verdict = decide(&workload, &Room::of(snapshot), &config, NOW);
+            let sites = verdict.sites.iter();
+            sites.map(|site| (site.is_feasible(), site.is_refused(RefusalCode::RemoteFull))).collect()
+        };
+        let before = feasible(&snapshot);
+        for site in snapshot.sites.iter_mut().filter(|site| site.kind() == SiteKind::Cloud) {
+            let full = FullFrom { bound: std::sync::Arc::clone(&bound), pods: 1, may_try: false };
+            site.full = std::sync::Arc::new(vec![full]);
+        }
+        let asks = |name: &&str| *name == "pods" || workload.request.get(name) > 0;
+        for (before, (after, is_refused)) in before.into_iter().zip(feasible(&snapshot)) {
+            prop_assert!(refused.iter().all(asks) || !is_refused);
+            prop_assert_eq!(after, before.0 && !is_refused);
+        }
+    }
+}
+
+/// A demand on sites, and of which of the sites of [`labelled`] it speaks.
+type Demand = (&'static str, fn(&str) -> bool);
+
+fn demands() -> impl Strategy<Value = Demand> {
+    let all: Vec<Demand> = vec![
+        ("edge", |site| site == "edge"),
+        ("cloud", |site| site == "cloud"),
+        ("far, virtual", |site| site == "far" || site == "virtual"),
+        ("edge,far", |site| site == "edge" || site == "far"),
+        ("nowhere", |_| false),
+        ("region=eu", |site| site == "edge" || site == "far"),
+        ("region in (us, asia)", |site| site == "cloud" || site == "virtual"),
+        ("region notin (us),tier!=spot", |site| site == "edge"),
+        ("tier", |_| false),
+        ("tier,region", |site| site == "far" || site == "virtual"),
+        ("!tier", |site| site == "edge" || site == "cloud"),
+        ("region in (eu", |_| false),
+        ("", |_| false),
+    ];
+    prop::sample::select(all)
+}
+
+/// The fleet with labels of its sites.
+fn labelled(mut fleet: Value) -> Value {
+    for site in fleet["sites"].as_array_mut().unwrap() {
+        site["labels"] = match site["name"].as_str().unwrap() {
+            "edge" => json!({"region": "eu"}),
+            "cloud" => json!({"region": "us"}),
+            "far" => json!({"region": "eu", "tier": "spot"}),
+            _ => json!({"region": "asia", "tier": "spot"}),
+        };
+    }
+    fleet
+}
+
+/// What is configured that may decide about a pod with sites.
+fn configs() -> impl Strategy<Value = Config> {
+    use crate::config::{ForeignGates, Holding, InvalidSlo, OnNoCapacity, SitePolicy};
+    let flags = (
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        prop::bool::weighted(0.8),
+    );
+    (flags, prop::sample::select(SitePolicy::ALL.to_vec()), 0_u32..11).prop_map(
+        |((holds, waits, is_denied, has_classes, enable_offload), site_policy, headroom)| Config {
+            holding: Holding {
+                on_no_capacity: if holds { OnNoCapacity::Hold } else { OnNoCapacity::Edge },
+                foreign_gates: if waits {
+                    ForeignGates::Wait
+                } else {
+                    ForeignGates::PassThrough
+                },
+                classes: crate::model::slo::PerClass([has_classes; 3]),
+                ..Holding::default()
+            },
+            invalid_slo: if is_denied { InvalidSlo::Deny } else { InvalidSlo::Warn },
+            headroom_below: crate::config::PodPriority(headroom as i32 - 5),
+            site_policy,
+            enable_offload,
+            ..Config::default()
+        },
+    )
+}
+
+/// A pod whose own sites, or those of its policy, are these.
+fn with_sites(mut pod: Value, own: Option<&str>, policy: Option<&str>) -> Value {
+    if !pod["metadata"].is_object() {
+        pod["metadata"] = json!({});
+    }
+    if !pod["metadata"]["annotations"].is_object() {
+        pod["metadata"]["annotations"] = json!({});
+    }
+    for (key, value) in [("sites", own), ("policySites", policy)] {
+        if let Some(value) = value {
+            pod["metadata"]["annotations"][format!("slo.example.io/{key}")] = json!(value);
+        }
+    }
+    pod
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    #[test]
+    fn no_verdict_is_outside_the_sites_of_the_pod(
+        fleet in testkit::fleet(),
+        pod in testkit::pod(),
+        own in demands(),
+        policy in prop::option::weighted(0.3, demands()),
+        config in configs(),
+        held in prop::option::of(0_u64..700),
+        is_paused in prop::bool::weighted(0.1),
+    ) {
+        use crate::placement::verdict::Reason;
+        let is_allowed = |site: &str| own.1(site) && policy.is_none_or(|(_, allows)| allows(site));
+        let is_unreadable = [Some(own.0), policy.map(|(text, _)| text)].into_iter().flatten().any(|text| text.is_empty() || text == "region in (eu");
+        let mut snapshot = testkit::snapshot(&labelled(fleet));
+        let text = with_sites(pod, Some(own.0), policy.map(|(text, _)| text)).to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let mut workload = pod.workload("shop".into(), &config.keys);
+        workload.held = held.map(Micros::from_secs);
+        if held.is_some() {
+            workload.gates = vec![(*config.keys.gate).into()];
+        }
+        if is_paused {
+            workload.controller = Some("u".into());
+            std::sync::Arc::make_mut(&mut snapshot.paused).entry("shop", "u").insert_entry(NOW.moment.after(Micros(1)));
+        }
+        let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
+        let reason = verdict.reason;
+        match verdict.action {
+            Action::Place(site) => prop_assert!(is_allowed(site.name()), "{} {reason:?}", site.name()),
+            Action::Hold => prop_assert!(reason.is_hold()),
+            Action::PassThrough if reason == Reason::Reinvocation => {
+                let site = workload.placement.as_ref().map(|placement| placement.site.to_string());
+                prop_assert!(site.is_some_and(|site| is_allowed(&site)));
+            }
+            // Whatever it says of sites, it is nobody's to place, or nobody may.
+            Action::PassThrough => prop_assert!(matches!(reason, Reason::NodeName | Reason::OptedOut), "{reason:?}"),
+            Action::Deny => prop_assert!(held.is_none() && !verdict.faults.is_empty()),
+        }
+        if is_unreadable && held.is_none() {
+            prop_assert!(matches!(verdict.action, Action::Deny | Action::PassThrough), "{reason:?}");
+        }
     }
 }

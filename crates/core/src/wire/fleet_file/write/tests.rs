@@ -6,12 +6,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::Config;
+use crate::model::liqo::{self, ApiServerStatus, Offloading, OffloadingPhase, Offloadings};
 use crate::model::node::NodeId;
+use crate::model::remote_room::Bound;
 use crate::model::site::SiteDefinition;
 use crate::placement::decide::decide;
 use crate::placement::room::Room;
 use crate::testkit::{self, NOW};
-use crate::units::{Bytes, Millicores, Permille};
+use crate::units::{Bytes, CostPerHour, Millicores, Permille};
 use crate::wire::fleet_file::read;
 use crate::wire::pod::Pod;
 
@@ -36,20 +38,52 @@ fn link(step: i64) -> impl Strategy<Value = Option<Link>> {
     )
 }
 
+fn offloadings() -> impl Strategy<Value = Offloadings> {
+    let phase = || prop::sample::select(&OffloadingPhase::ALL[..]);
+    let stated = option::of((prop::sample::select(&liqo::Strategy::ALL[..]), phase()));
+    let clusters = prop::collection::btree_map("far|near".prop_map(Box::from), phase(), 0..3);
+    let offloading = (stated, clusters).prop_map(|(stated, clusters)| Offloading { stated, clusters });
+    let namespaces = prop::collection::btree_map("shop|infra".prop_map(Box::from), offloading, 0..3);
+    (any::<bool>(), namespaces).prop_map(|(is_known, namespaces)| Offloadings { is_known, namespaces })
+}
+
+/// Bounds from which on a site is full, sorted.
+fn full() -> impl Strategy<Value = Vec<FullFrom>> {
+    let amounts = (0_i64..2_000, 0_i64..3_000_000_000, 0_i64..3, any::<bool>());
+    let full =
+        (amounts, 0_u64..9, any::<bool>()).prop_filter_map("nothing", |((cpu, memory, gpus, slot), pods, may_try)| {
+            let request = Amounts {
+                cpu: Millicores(cpu),
+                memory: Bytes(memory),
+                scalars: vec![("example.com/gpu".into(), gpus)],
+                ..Amounts::default()
+            };
+            let bound = Arc::new(Bound::of(&request, slot.then_some(1))?);
+            Some(FullFrom { bound, pods, may_try })
+        });
+    vec(full, 0..3).prop_map(|mut full| {
+        full.sort_by(|one, other| one.bound.cmp(&other.bound));
+        full
+    })
+}
+
 /// Snapshots as watches and probes make them: with what no fleet file of `testkit` has.
 fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
     let closed = vec(("shop|infra", "u[1-3]", 1_u64..9), 0..3);
     let odd = vec((0_i64..3_000_000_000, 0_i64..50), 4);
     let gone = option::weighted(0.3, moment(step));
-    let site = (link(step), closed, odd, any::<bool>(), gone);
-    (testkit::fleet(), vec(site, 4), moment(step)).prop_map(|(file, seen, as_of)| {
+    let site = (link(step), (closed, full()), odd, any::<bool>(), gone);
+    (testkit::fleet(), vec(site, 4), moment(step), option::of(offloadings())).prop_map(|(file, seen, as_of, liqo)| {
         let mut snapshot = testkit::snapshot(&file);
+        snapshot.offloadings = liqo.map(Arc::new);
         snapshot.kubernetes_as_of = as_of;
         let edge_selector = snapshot.sites[0].definition.selector.clone();
         let definitions: Vec<_> = snapshot.sites.iter().map(|site| Arc::clone(&site.definition)).collect();
-        for (site, (link, closed, odd, claimed_twice, gone)) in snapshot.sites.iter_mut().zip(seen) {
+        for (site, (link, (closed, full), odd, claimed_twice, gone)) in snapshot.sites.iter_mut().zip(seen) {
             if site.kind() == SiteKind::Cloud {
                 site.link = link;
+                site.api_server = claimed_twice.then_some(ApiServerStatus::Error);
+                site.full = Arc::new(full);
                 let claims = |node: &Node| {
                     let carries = |other: &&Arc<SiteDefinition>| node.labels.contain(other.selector());
                     definitions.iter().filter(carries).count()
@@ -61,9 +95,20 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
                 }
             }
             for (namespace, controller, pods) in closed {
-                Arc::make_mut(&mut site.closed)
-                    .entry(&namespace, &controller)
-                    .insert_entry(pods);
+                let (closed, pods_of) = (Arc::make_mut(&mut site.closed), Arc::make_mut(&mut site.pods_of));
+                closed.entry(&namespace, &controller).insert_entry(pods);
+                pods_of.entry(&namespace, &controller).insert_entry(pods + 1);
+            }
+            let definition = Arc::make_mut(&mut site.definition);
+            let [(cost, order), (_, label), ..] = odd[..] else {
+                unreachable!()
+            };
+            definition.cost = (order > 9).then_some(CostPerHour(cost.unsigned_abs()));
+            definition.labels = (0..label % 3)
+                .map(|i| (format!("l{i}").into(), label.to_string().into()))
+                .collect();
+            if definition.kind == SiteKind::Cloud {
+                definition.order = u32::try_from(order).unwrap();
             }
             for (node, (amount, scalar)) in Arc::make_mut(&mut site.nodes).iter_mut().zip(odd) {
                 let node = Arc::make_mut(node);

@@ -1,0 +1,336 @@
+//! What pods on the nodes of clouds say of the room behind these.
+
+use serde_json::{Value, json};
+
+use super::super::*;
+use crate::cluster::cache::tests::{Fixture, bound, edge_node, pod, unschedulable, with};
+use crate::model::remote_room::MAX_BOUNDS;
+use crate::units::Micros;
+
+const CPU: &str = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient cpu.";
+
+impl Fixture {
+    /// With a virtual node that promises a lot.
+    fn with_a_cloud() -> Self {
+        let mut fixture = Self::new();
+        let node = edge_node("cloud-0", 64_000);
+        fixture.node(&with(node, "/metadata/labels", json!({"node.role/cloud": "true"})));
+        for kind in Kind::ALL {
+            fixture.cache.list_ended(kind);
+        }
+        fixture
+    }
+
+    /// From where on the cloud is full.
+    fn full(&mut self) -> Vec<String> {
+        let snapshot = self.publish();
+        snapshot.sites[1].full.iter().map(ToString::to_string).collect()
+    }
+
+    /// Controllers to which the cloud is closed.
+    fn closed_cloud(&mut self) -> Vec<String> {
+        let snapshot = self.publish();
+        let closed = snapshot.sites[1].closed.iter();
+        closed.map(|(_, uid, pods)| format!("{uid}: {pods}")).collect()
+    }
+
+    /// Waits so many seconds, and publishes when that is due.
+    fn pass(&mut self, seconds: i64) {
+        let end = self.now.after(Micros::from_secs(seconds.unsigned_abs()));
+        while let Some(due) = self.cache.next_change().filter(|due| *due <= end) {
+            self.now = due;
+            self.publish();
+            assert_ne!(self.cache.next_change(), Some(due), "nothing was done");
+        }
+        self.now = end;
+    }
+}
+
+fn sent(uid: &str, millicores: u32) -> Value {
+    let pod = with(
+        pod(uid, millicores),
+        "/spec/nodeSelector",
+        json!({"node.role/cloud": "true"}),
+    );
+    bound(pod, "cloud-0")
+}
+
+fn refused(uid: &str, millicores: u32) -> Value {
+    unschedulable(sent(uid, millicores), CPU)
+}
+
+/// As it is mirrored when the cluster behind the node has begun with it.
+fn begun(uid: &str, millicores: u32) -> Value {
+    let waiting = json!([{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]);
+    with(sent(uid, millicores), "/status/containerStatuses", waiting)
+}
+
+#[test]
+fn a_cloud_is_full_from_the_least_that_was_refused() {
+    let mut fixture = Fixture::with_a_cloud();
+    fixture.pod(&sent("1", 500));
+    assert!(fixture.full().is_empty());
+    fixture.pod(&refused("1", 500));
+    fixture.pod(&refused("2", 800));
+    fixture.pod(&refused("2", 800));
+    assert_eq!(fixture.full(), ["cpu 500m or more (2 wait)"]);
+    fixture.pod(&refused("3", 200));
+    assert_eq!(fixture.full(), ["cpu 200m or more (3 wait)"]);
+    let waiting: u64 = fixture.publish().sites[1]
+        .queues
+        .iter()
+        .map(|group| group.waiting)
+        .sum();
+    assert_eq!(waiting, 3);
+    // Nobody is closed out by name.
+    assert!(fixture.closed_cloud().is_empty());
+    fixture.cache.delete_pod("3");
+    let room = with(
+        sent("4", 100),
+        "/spec/containers/0/resources/requests/memory",
+        "1Gi".into(),
+    );
+    fixture.pod(&unschedulable(
+        room,
+        "0/1 nodes are available: 1 Insufficient memory, 1 Too many pods.",
+    ));
+    assert_eq!(
+        fixture.full(),
+        [
+            "cpu 200m or more (2 wait)",
+            "memory 1Gi and a pod slot or more (1 waits)"
+        ],
+        "for a while the least counts that there was"
+    );
+}
+
+#[test]
+fn a_pod_at_the_edge_or_on_its_way_out_says_nothing() {
+    let mut fixture = Fixture::with_a_cloud();
+    fixture.node(&edge_node("edge-0", 4000));
+    fixture.pod(&unschedulable(bound(pod("1", 500), "edge-0"), CPU));
+    fixture.pod(&bound(pod("2", 500), "edge-0"));
+    fixture.pod(&with(
+        refused("3", 500),
+        "/metadata/deletionTimestamp",
+        "2026-01-01T00:00:00Z".into(),
+    ));
+    fixture.pod(&with(refused("4", 500), "/status/phase", "Failed".into()));
+    fixture.pass(100);
+    assert!(fixture.full().is_empty() && fixture.closed_cloud().is_empty());
+    assert!(fixture.closed().is_empty());
+}
+
+#[test]
+fn one_may_try_60_s_after_the_last_witness_and_opens_the_cloud_when_it_runs() {
+    let mut fixture = Fixture::with_a_cloud();
+    fixture.pod(&refused("1", 500));
+    fixture.pod(&refused("2", 500));
+    fixture.cache.delete_pod("1");
+    fixture.pass(100);
+    assert_eq!(fixture.full(), ["cpu 500m or more (1 waits)"]);
+    fixture.pod(&begun("2", 500));
+    fixture.publish();
+    fixture.pass(59);
+    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
+    fixture.pass(1);
+    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
+    // Who asks for less has nothing to do with it.
+    fixture.pod(&begun("small", 400));
+    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
+    // One is on its way, and nobody else goes; before it is bound, and then.
+    let unbound = with(sent("3", 600), "/spec/nodeName", Value::Null);
+    fixture.pod(&unbound);
+    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
+    fixture.pod(&sent("3", 600));
+    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
+    // It comes to nothing.
+    fixture.cache.delete_pod("3");
+    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
+    fixture.pod(&sent("4", 500));
+    fixture.pod(&begun("4", 500));
+    assert!(fixture.full().is_empty());
+    assert_eq!(fixture.cache.next_change(), None);
+}
+
+#[test]
+fn one_that_tries_and_is_refused_closes_the_cloud_again() {
+    let mut fixture = Fixture::with_a_cloud();
+    let half_open = |fixture: &mut Fixture| {
+        fixture.pod(&refused("1", 500));
+        fixture.cache.delete_pod("1");
+        fixture.publish();
+        fixture.pass(60);
+        assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
+    };
+    half_open(&mut fixture);
+    fixture.pod(&sent("2", 600));
+    fixture.pod(&refused("2", 600));
+    assert_eq!(fixture.full(), ["cpu 500m or more (1 waits)"]);
+    // That it goes on waiting says nothing of less than it asks for.
+    fixture.pass(59);
+    fixture.pod(&with(refused("2", 600), "/metadata/labels", json!({"changed": "true"})));
+    fixture.pass(1);
+    assert_eq!(
+        fixture.full(),
+        ["cpu 500m or more (one may try)", "cpu 600m or more (1 waits)"]
+    );
+    fixture.pod(&begun("3", 550));
+    assert_eq!(fixture.full(), ["cpu 600m or more (1 waits)"]);
+    fixture.cache.delete_pod("2");
+    fixture.publish();
+    fixture.pass(60);
+    // One that is taken for another reason than room does not end it, and stands in nobody's way.
+    half_open(&mut fixture);
+    fixture.pod(&unschedulable(sent("4", 700), "0/1 nodes are available: 1 x."));
+    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
+    assert_eq!(fixture.closed_cloud(), ["rs: 1"]);
+}
+
+#[test]
+fn any_other_word_closes_the_cloud_to_its_controller_alone() {
+    let mut fixture = Fixture::with_a_cloud();
+    let other = "0/4 nodes are available: 1 node(s) didn't match pod topology spread constraints, 3 Insufficient cpu.";
+    fixture.pod(&unschedulable(sent("1", 500), other));
+    let alone = with(sent("2", 500), "/metadata/ownerReferences", Value::Null);
+    fixture.pod(&unschedulable(alone, other));
+    assert_eq!((fixture.full(), fixture.closed_cloud()), (vec![], vec!["rs: 1".into()]));
+    fixture.pod(&begun("1", 500));
+    assert!(fixture.closed_cloud().is_empty());
+}
+
+#[test]
+fn a_pod_of_which_nothing_is_said_for_15_s_closes_the_cloud_to_its_controller() {
+    let mut fixture = Fixture::with_a_cloud();
+    fixture.pod(&sent("1", 500));
+    fixture.publish();
+    fixture.pass(10);
+    // Not even that it would not be mirrored begins its time anew.
+    let backing_off = json!([{"type": "PodScheduled", "status": "False", "reason": "OffloadingBackOff"}]);
+    fixture.pod(&with(sent("1", 500), "/status/conditions", backing_off));
+    fixture.pass(4);
+    assert!(fixture.closed_cloud().is_empty());
+    fixture.pass(1);
+    assert_eq!(fixture.closed_cloud(), ["rs: 1"]);
+    fixture.pod(&sent("1", 500));
+    assert_eq!(fixture.closed_cloud(), ["rs: 1"]);
+    assert_eq!(fixture.cache.next_change(), None);
+    // What is said by the scheduler is another matter, and its time begins again after that.
+    fixture.pod(&refused("1", 500));
+    assert!(fixture.closed_cloud().is_empty());
+    fixture.pod(&sent("1", 500));
+    fixture.pass(14);
+    assert!(fixture.closed_cloud().is_empty());
+    fixture.pass(1);
+    assert_eq!(fixture.closed_cloud(), ["rs: 1"]);
+    fixture.pod(&begun("1", 500));
+    assert!(fixture.closed_cloud().is_empty());
+    // One that keeps silent is not waited for by those who may try.
+    fixture.cache.delete_pod("1");
+    fixture.publish();
+    fixture.pass(60);
+    fixture.pod(&sent("2", 500));
+    fixture.publish();
+    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
+    fixture.pass(15);
+    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
+}
+
+#[test]
+fn a_list_shows_witnesses_and_their_time_begins_anew() {
+    let mut fixture = Fixture::with_a_cloud();
+    fixture.pod(&refused("1", 500));
+    fixture.publish();
+    fixture.pass(100);
+    for pods in [vec![refused("1", 500)], vec![]] {
+        fixture.cache.list_began(Kind::Pods);
+        pods.iter().for_each(|pod| fixture.pod(pod));
+        fixture.cache.list_ended(Kind::Pods);
+        let waiting = if pods.is_empty() { "none waits" } else { "1 waits" };
+        assert_eq!(fixture.full(), [format!("cpu 500m or more ({waiting})")]);
+    }
+    fixture.pass(60);
+    // One that a list shows may have run all the time.
+    fixture.cache.list_began(Kind::Pods);
+    fixture.pod(&begun("2", 500));
+    fixture.cache.list_ended(Kind::Pods);
+    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
+}
+
+#[test]
+fn thousands_of_witnesses_are_few_bounds() {
+    const PODS: u32 = 3_000;
+    let mut fixture = Fixture::with_a_cloud();
+    let message = "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.";
+    let odd = |i: u32| {
+        // None of them asks for less of both than another.
+        let requests = json!({"cpu": format!("{}m", 1_000 + i), "memory": (1_i64 << 30) - i64::from(i)});
+        let pod = with(
+            sent(&format!("odd-{i}"), 0),
+            "/spec/containers/0/resources/requests",
+            requests,
+        );
+        unschedulable(pod, message)
+    };
+    for i in 0..PODS {
+        fixture.pod(&odd(i));
+    }
+    assert_eq!(fixture.full().len(), MAX_BOUNDS);
+    // What says more of all is not among those that are left out.
+    fixture.pod(&refused("plain", 1_000));
+    assert_eq!(fixture.full(), [format!("cpu 1 or more ({} wait)", PODS + 1)]);
+    fixture.cache.delete_pod("plain");
+    for i in 0..PODS {
+        fixture.cache.delete_pod(&format!("odd-{i}"));
+    }
+    fixture.publish();
+    fixture.pass(60);
+    assert_eq!(fixture.full(), ["cpu 1 or more (one may try)"]);
+    assert_eq!(fixture.cache.witnesses.bounds(), 1);
+}
+
+#[test]
+fn held_pods_are_planned_anew_when_a_cloud_opens() {
+    let mut fixture = Fixture::with_a_cloud();
+    let cloud = fixture.cache.node_named("cloud-0").unwrap();
+    let gained_and_lost = |fixture: &mut Fixture| {
+        fixture.publish();
+        let delta = fixture.cache.take_delta();
+        (delta.gained.contains(&cloud), delta.lost.contains(&cloud))
+    };
+    fixture.pod(&sent("1", 500));
+    gained_and_lost(&mut fixture);
+    fixture.pod(&refused("1", 500));
+    assert_eq!(gained_and_lost(&mut fixture), (false, true));
+    fixture.pod(&begun("1", 500));
+    assert_eq!(gained_and_lost(&mut fixture), (false, false));
+    fixture.wait(60);
+    assert_eq!(gained_and_lost(&mut fixture), (true, false));
+    fixture.pod(&sent("2", 500));
+    assert!(gained_and_lost(&mut fixture).1);
+    fixture.pod(&begun("2", 500));
+    assert_eq!(gained_and_lost(&mut fixture), (true, false));
+}
+
+#[test]
+fn who_may_try_keeps_no_place_from_who_is_refused() {
+    let mut fixture = Fixture::with_a_cloud();
+    let message = "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.";
+    let odd = |uid: &str, cpu: usize| {
+        let requests = json!({"cpu": format!("{cpu}m"), "memory": (1 << 30) - cpu});
+        let pod = with(sent(uid, 0), "/spec/containers/0/resources/requests", requests);
+        unschedulable(pod, message)
+    };
+    let names: Vec<_> = (0..MAX_BOUNDS).map(|i| format!("odd-{i}")).collect();
+    for (i, name) in names.iter().enumerate() {
+        fixture.pod(&odd(name, 1 + i));
+    }
+    fixture.publish();
+    names.iter().for_each(|name| fixture.cache.delete_pod(name));
+    fixture.publish();
+    fixture.pass(60);
+    assert_eq!(fixture.full().len(), MAX_BOUNDS);
+    fixture.pod(&odd("new", 1_000));
+    let full = fixture.full();
+    assert!(full.iter().any(|bound| bound.ends_with("(1 waits)")), "{full:?}");
+}

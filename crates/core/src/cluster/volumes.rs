@@ -1,0 +1,247 @@
+//! Claims, volumes and classes as their watches show them, where a cloud can have data.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::model::constraints::VolumeAffinity;
+use crate::model::volumes::{ClaimRecord, ClassRecord, Volumes};
+use crate::units::{Micros, Moment};
+use crate::words;
+
+words! {
+    /// What is watched of them, by its plural.
+    pub enum VolumeKind {
+        /// PersistentVolumeClaims.
+        Claims = "persistentvolumeclaims",
+        /// PersistentVolumes.
+        Volumes = "persistentvolumes",
+        /// StorageClasses.
+        Classes = "storageclasses",
+    }
+}
+
+/// Something that was seen of them.
+#[derive(Debug, Clone)]
+pub enum VolumeChange {
+    /// The claim of this namespace and name is this, or gone.
+    Claim([Box<str>; 2], Option<ClaimRecord>),
+    /// The volume of this name has this affinity; `None` where it has none that is kept, or is gone.
+    Volume(Box<str>, Option<VolumeAffinity>),
+    /// The class of this name is this, or gone.
+    Class(Box<str>, Option<ClassRecord>),
+    /// A list of everything of this kind begins.
+    ListBegan(VolumeKind),
+    /// That list is complete.
+    ListEnded(VolumeKind),
+    /// A watch of this kind is alive, though there was no event.
+    Alive(VolumeKind),
+}
+
+impl VolumeChange {
+    /// The kind whose watch is alive by this.
+    pub fn kind(&self) -> VolumeKind {
+        match self {
+            VolumeChange::Claim(..) => VolumeKind::Claims,
+            VolumeChange::Volume(..) => VolumeKind::Volumes,
+            VolumeChange::Class(..) => VolumeKind::Classes,
+            VolumeChange::ListBegan(kind) | VolumeChange::ListEnded(kind) | VolumeChange::Alive(kind) => *kind,
+        }
+    }
+}
+
+/// What is known of them. A change costs what it changes, and the first after a publication a copy of the tables: pointers, not
+/// texts.
+#[derive(Debug, Default)]
+pub struct VolumeCache {
+    known: Arc<Volumes>,
+    lists: BTreeMap<VolumeKind, List>,
+    /// Whether anything is another since it was published.
+    is_changed: bool,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    is_complete: bool,
+    as_of: Option<Moment>,
+    /// What the list that is under way has shown, or was seen since it began.
+    seen: Option<BTreeSet<[Arc<str>; 2]>>,
+}
+
+impl VolumeCache {
+    /// Something was seen at this moment.
+    pub fn apply(&mut self, change: &VolumeChange, at: Moment) {
+        let list = self.lists.entry(change.kind()).or_default();
+        list.as_of = list.as_of.max(Some(at));
+        match change {
+            VolumeChange::Claim([namespace, name], record) => {
+                self.set(VolumeKind::Claims, [namespace, name], record, set_claim)
+            }
+            VolumeChange::Volume(name, affinity) => self.set(VolumeKind::Volumes, ["", name], affinity, set_volume),
+            VolumeChange::Class(name, record) => self.set(VolumeKind::Classes, ["", name], record, set_class),
+            VolumeChange::ListBegan(kind) => self.lists.entry(*kind).or_default().seen = Some(BTreeSet::new()),
+            VolumeChange::ListEnded(kind) => self.list_ended(*kind),
+            VolumeChange::Alive(_) => {}
+        }
+    }
+
+    fn set<T: Clone>(
+        &mut self,
+        kind: VolumeKind,
+        [namespace, name]: [&str; 2],
+        value: &Option<T>,
+        set: fn(&mut Volumes, &Key, Option<T>) -> bool,
+    ) {
+        let key = [namespace, name].map(Arc::<str>::from);
+        let list = self.lists.entry(kind).or_default();
+        if let Some(seen) = &mut list.seen {
+            match value {
+                Some(_) => seen.insert(key.clone()),
+                None => seen.remove(&key),
+            };
+        }
+        self.is_changed |= set(Arc::make_mut(&mut self.known), &key, value.clone());
+    }
+
+    /// What the list did not name is gone.
+    fn list_ended(&mut self, kind: VolumeKind) {
+        let list = self.lists.entry(kind).or_default();
+        self.is_changed |= !std::mem::replace(&mut list.is_complete, true);
+        let Some(seen) = list.seen.take() else { return };
+        let empty: Arc<str> = "".into();
+        let known = Arc::make_mut(&mut self.known);
+        let is_seen = |namespace: &Arc<str>, name: &Arc<str>| seen.contains(&[Arc::clone(namespace), Arc::clone(name)]);
+        match kind {
+            VolumeKind::Claims => {
+                for (namespace, claims) in &mut known.claims {
+                    claims.retain(|name, _| is_seen(namespace, name));
+                }
+                known.claims.retain(|_, claims| !claims.is_empty());
+            }
+            VolumeKind::Volumes => known.volumes.retain(|name, _| is_seen(&empty, name)),
+            VolumeKind::Classes => known.classes.retain(|name, _| is_seen(&empty, name)),
+        }
+        self.is_changed = true;
+    }
+
+    /// What is known as of now, once everything was listed; whether it is another than at the last call. Watches that were not
+    /// heard for longer than `ttl` are behind.
+    pub fn publish(&mut self, ttl: Micros, now: Moment) -> (Option<Arc<Volumes>>, bool) {
+        let lists = VolumeKind::ALL.map(|kind| self.lists.get(&kind).filter(|list| list.is_complete)?.as_of);
+        let as_of = lists.into_iter().collect::<Option<Vec<_>>>();
+        let published = as_of.and_then(|as_of| {
+            let is_stale = now.since(as_of.into_iter().min()?) > ttl;
+            if self.known.is_stale != is_stale {
+                Arc::make_mut(&mut self.known).is_stale = is_stale;
+                self.is_changed = true;
+            }
+            Some(Arc::clone(&self.known))
+        });
+        (published, std::mem::take(&mut self.is_changed))
+    }
+
+    /// When the watch of this kind was last heard.
+    pub fn last_event(&self, kind: VolumeKind) -> Option<Moment> {
+        self.lists.get(&kind)?.as_of
+    }
+}
+
+type Key = [Arc<str>; 2];
+
+fn set_claim(known: &mut Volumes, [namespace, name]: &Key, record: Option<ClaimRecord>) -> bool {
+    let claims = known.claims.entry(Arc::clone(namespace)).or_default();
+    let is_other = claims.get(name) != record.as_ref();
+    put(claims, name, record);
+    if claims.is_empty() {
+        known.claims.remove(namespace);
+    }
+    is_other
+}
+
+fn set_volume(known: &mut Volumes, [_, name]: &Key, affinity: Option<VolumeAffinity>) -> bool {
+    let is_other = known.volumes.get(name) != affinity.as_ref();
+    put(&mut known.volumes, name, affinity);
+    is_other
+}
+
+fn set_class(known: &mut Volumes, [_, name]: &Key, record: Option<ClassRecord>) -> bool {
+    let is_other = known.classes.get(name) != record.as_ref();
+    put(&mut known.classes, name, record);
+    is_other
+}
+
+fn put<T>(table: &mut BTreeMap<Arc<str>, T>, name: &Arc<str>, value: Option<T>) {
+    match value {
+        Some(value) => drop(table.insert(Arc::clone(name), value)),
+        None => drop(table.remove(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Micros = Micros::from_secs(60);
+
+    fn listed(cache: &mut VolumeCache, kind: VolumeKind, changes: &[VolumeChange], at: Moment) {
+        cache.apply(&VolumeChange::ListBegan(kind), at);
+        changes.iter().for_each(|change| cache.apply(change, at));
+        cache.apply(&VolumeChange::ListEnded(kind), at);
+    }
+
+    fn claim(name: &str) -> VolumeChange {
+        VolumeChange::Claim(["shop".into(), name.into()], Some(ClaimRecord::default()))
+    }
+
+    fn names(volumes: &Volumes) -> Vec<&str> {
+        volumes.claims.values().flatten().map(|(name, _)| &**name).collect()
+    }
+
+    #[test]
+    fn nothing_is_known_before_every_kind_was_listed() {
+        let (mut cache, at) = (VolumeCache::default(), Moment(0));
+        for kind in VolumeKind::ALL {
+            assert_eq!(cache.publish(TTL, at).0, None);
+            listed(&mut cache, kind, &[], at);
+        }
+        let (known, is_changed) = cache.publish(TTL, at);
+        assert!(known.is_some() && is_changed);
+        assert!(!cache.publish(TTL, at).1);
+    }
+
+    #[test]
+    fn what_a_list_does_not_name_is_gone() {
+        let (mut cache, at) = (VolumeCache::default(), Moment(0));
+        let both = [claim("a"), claim("b")];
+        for kind in VolumeKind::ALL {
+            listed(
+                &mut cache,
+                kind,
+                if kind == VolumeKind::Claims { &both } else { &[] },
+                at,
+            );
+        }
+        assert_eq!(names(&cache.publish(TTL, at).0.unwrap()), ["a", "b"]);
+        cache.apply(&VolumeChange::ListBegan(VolumeKind::Claims), at);
+        cache.apply(&claim("b"), at);
+        assert_eq!(names(&cache.publish(TTL, at).0.unwrap()), ["a", "b"]);
+        cache.apply(&VolumeChange::ListEnded(VolumeKind::Claims), at);
+        assert_eq!(names(&cache.publish(TTL, at).0.unwrap()), ["b"]);
+        cache.apply(&VolumeChange::Claim(["shop".into(), "b".into()], None), at);
+        assert_eq!(cache.publish(TTL, at).0.unwrap().claims.len(), 0);
+    }
+
+    #[test]
+    fn one_watch_that_is_not_heard_makes_it_stale() {
+        let mut cache = VolumeCache::default();
+        for kind in VolumeKind::ALL {
+            listed(&mut cache, kind, &[], Moment(0));
+        }
+        let late = Moment(0).after(TTL).after(Micros(1));
+        cache.apply(&VolumeChange::Alive(VolumeKind::Claims), late);
+        cache.apply(&VolumeChange::Alive(VolumeKind::Classes), late);
+        let (known, is_changed) = cache.publish(TTL, late);
+        assert!(known.unwrap().is_stale && is_changed);
+        cache.apply(&VolumeChange::Alive(VolumeKind::Volumes), late);
+        assert!(!cache.publish(TTL, late).0.unwrap().is_stale);
+    }
+}

@@ -1,0 +1,179 @@
+//! What Liqo says comes and goes while pods are held.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::model::link::LinkState;
+use crate::model::liqo::{ApiServerStatus, Liqo, Offloading, OffloadingPhase, Offloadings, RemoteCluster, Strategy};
+use crate::queue::PlanAction;
+use crate::wire::pod::Pod;
+
+fn config() -> Arc<Config> {
+    let far = json!({"name": "far", "kind": "liqo", "nodeSelector": {"liqo.io/remote-cluster-id": "far"}});
+    Arc::new(Config::read(&json!({"sites": [{"name": "edge", "kind": "edge"}, far]})).unwrap())
+}
+
+/// What Liqo says of the namespace `shop` and the cluster `far`.
+fn says(strategy: Strategy, phase: OffloadingPhase, cluster: RemoteCluster) -> Change {
+    let offloading = Offloading {
+        stated: Some((strategy, phase)),
+        clusters: [("far".into(), phase)].into(),
+    };
+    Change::Liqo(Some(Arc::new(Liqo {
+        offloadings: Arc::new(Offloadings {
+            is_known: true,
+            namespaces: BTreeMap::from([("shop".into(), offloading)]),
+        }),
+        clusters: [("far".into(), cluster)].into(),
+    })))
+}
+
+fn node(name: &str, labels: Value, cpu: &str) -> Change {
+    let node = json!({
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": cpu, "memory": "1Gi", "pods": "9"},
+                   "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    Change::Node(Box::new(crate::wire::node::from_json(&node.to_string()).unwrap()))
+}
+
+/// A pod behind our gate that only `far` has room for.
+fn held() -> Change {
+    let pod = json!({
+        "metadata": {
+            "name": "held", "namespace": "shop", "uid": "held", "resourceVersion": "1",
+            "creationTimestamp": NOW.wall.to_string(),
+            "annotations": {"slo.example.io/class": "batch", "scheduling.example.io/timestamp": NOW.wall.to_string(),
+                            "scheduling.example.io/reason": "held_no_capacity"},
+        },
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+                 "nodeSelector": {"only": "cloud"},
+                 "schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]},
+    });
+    let text = pod.to_string();
+    let read = Pod::from_json(&text).unwrap().record(&text, &Config::default().keys);
+    Change::Pod(Box::new(read.unwrap().unwrap()))
+}
+
+fn engine() -> (Engine, Arc<SharedState>) {
+    let shared = Arc::new(SharedState::new(Arc::default(), TTL));
+    let mut engine = Engine::new(config(), Arc::clone(&shared));
+    let link = Link {
+        state: LinkState::Healthy,
+        rtt: Some(Micros::from_millis(10)),
+        loss: None,
+        as_of: NOW.moment,
+    };
+    let told = [
+        node("edge-0", json!({"node.role/edge": "true"}), "1"),
+        node(
+            "far-0",
+            json!({"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "far", "only": "cloud"}),
+            "8",
+        ),
+        Change::Namespace("shop".into(), true),
+        Change::Link("far".into(), Some(link)),
+    ];
+    for change in told.into_iter().chain(Kind::ALL.map(Change::ListEnded)) {
+        engine.apply(&change, NOW);
+    }
+    let alive = [Kind::Nodes, Kind::Pods].map(Change::WatchAlive);
+    alive.iter().for_each(|change| engine.apply(change, NOW));
+    (engine, shared)
+}
+
+/// What the plan of the next publication does, if there is one, a second after the one before.
+fn steps(engine: &mut Engine, second: u64, change: &Change) -> Option<Vec<PlanAction>> {
+    let now = NOW.at(NOW.moment.after(Micros::from_secs(second)));
+    engine.apply(change, now);
+    let plan = engine.publish(now).plan?;
+    Some(plan.steps.iter().map(|step| step.action).collect())
+}
+
+#[test]
+fn a_held_pod_is_released_when_its_namespace_is_offloaded_and_not_before() {
+    let (mut engine, shared) = engine();
+    let of = |strategy, phase| says(strategy, phase, RemoteCluster::default());
+    engine.apply(&of(Strategy::Remote, OffloadingPhase::InProgress), NOW);
+    assert_eq!(steps(&mut engine, 0, &held()), Some(vec![]));
+    let nothing_new = of(Strategy::Remote, OffloadingPhase::InProgress);
+    assert_eq!(steps(&mut engine, 1, &nothing_new), None);
+    let failed = of(Strategy::Remote, OffloadingPhase::CreationLoopBackOff);
+    assert_eq!(steps(&mut engine, 2, &failed), Some(vec![]));
+    let ready = of(Strategy::Remote, OffloadingPhase::Accepted);
+    assert_eq!(steps(&mut engine, 3, &ready), Some(vec![PlanAction::Release]));
+    assert!(shared.snapshot().is_remote("shop"));
+    let ended = of(Strategy::Local, OffloadingPhase::Terminating);
+    assert_eq!(steps(&mut engine, 4, &ended), Some(vec![]));
+    assert_eq!(
+        steps(&mut engine, 5, &Change::Liqo(None)),
+        Some(vec![PlanAction::Release])
+    );
+}
+
+#[test]
+fn what_liqo_says_outlives_a_change_of_sites() {
+    let (mut engine, shared) = engine();
+    engine.apply(
+        &says(Strategy::Remote, OffloadingPhase::Accepted, RemoteCluster::default()),
+        NOW,
+    );
+    let other = json!({"sites": [{"name": "here", "kind": "edge"}]});
+    let other = Arc::new(Config::read(&other).unwrap());
+    engine.apply(&Change::Sites(Arc::clone(&other)), NOW);
+    engine.apply(&Change::FirstRound(other), NOW);
+    let lists = Kind::ALL.map(|kind| [Change::ListBegan(kind), Change::ListEnded(kind)]);
+    lists.iter().flatten().for_each(|change| engine.apply(change, NOW));
+    engine.publish(NOW);
+    assert_eq!(shared.snapshot().sites[0].name(), "here");
+    assert!(shared.snapshot().is_remote("shop"));
+}
+
+#[test]
+fn liqo_can_make_a_cluster_unreachable_and_lend_an_rtt() {
+    let (mut engine, shared) = engine();
+    let mut link = |cluster: RemoteCluster, probed: Option<Link>| {
+        engine.apply(&Change::Link("far".into(), probed), NOW);
+        engine.apply(&says(Strategy::Local, OffloadingPhase::Accepted, cluster), NOW);
+        engine.publish(NOW);
+        let snapshot = shared.snapshot();
+        let link = snapshot.sites[1].link;
+        link.map(|link| (link.state, link.rtt.map(|rtt| rtt.0)))
+    };
+    let probed = |rtt| {
+        Some(Link {
+            state: LinkState::Healthy,
+            rtt,
+            loss: Some(crate::units::Permille(0)),
+            as_of: NOW.moment,
+        })
+    };
+    let server = |status| RemoteCluster {
+        api_server: Some(status),
+        latency: None,
+    };
+    let measured = |age: u64| RemoteCluster {
+        api_server: None,
+        latency: Some((Micros(700), NOW.moment.before(Micros::from_secs(age)))),
+    };
+    let good = Some(Micros(300));
+    assert_eq!(
+        link(server(ApiServerStatus::Established), probed(good)),
+        Some((LinkState::Healthy, Some(300)))
+    );
+    for status in [ApiServerStatus::Error, ApiServerStatus::Pending, ApiServerStatus::None] {
+        assert_eq!(
+            link(server(status), probed(good)),
+            Some((LinkState::Unreachable, Some(300)))
+        );
+    }
+    // Our own first.
+    assert_eq!(link(measured(1), probed(good)), Some((LinkState::Healthy, Some(300))));
+    assert_eq!(link(measured(1), probed(None)), Some((LinkState::Healthy, Some(700))));
+    assert_eq!(link(measured(61), probed(None)), Some((LinkState::Healthy, None)));
+    // Without anybody who measures loss.
+    assert_eq!(link(measured(1), None), Some((LinkState::Degraded, Some(700))));
+    assert_eq!(link(measured(61), None), None);
+}

@@ -1,0 +1,194 @@
+//! What pods that are bound to a cloud's node say of the room in the cluster behind it.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::resources::{Amounts, quantity};
+
+/// How the slot that every pod takes is named among resources.
+pub const POD_SLOT: &str = "pods";
+
+/// The most bounds of a site that decisions compare with: those of the fewest resources.
+pub const MAX_BOUNDS: usize = 16;
+
+/// Whether a pod with a node has begun there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Start {
+    /// Something is said of its containers, or it is over. Or it has no node.
+    #[default]
+    Begun,
+    /// Nothing is said of its containers yet.
+    Silent,
+    /// Its condition PodScheduled is False although it has a node: the scheduler of the cluster behind that finds none for it. For
+    /// want of room alone, if there is a bound; else for another reason, which is not kept.
+    Refused(Option<Arc<Bound>>),
+}
+
+/// Amounts of resources, one at least: who asks for as much of each of them, or more, asks for too much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bound(Vec<(Box<str>, i64)>);
+
+impl Bound {
+    /// What such a request takes of these resources, of which `pods` is its slot. `None` where it takes nothing of any of them.
+    pub fn new<'r>(request: &Amounts, resources: impl IntoIterator<Item = &'r str>) -> Option<Self> {
+        let amount = |name: &str| if name == POD_SLOT { 1 } else { request.get(name) };
+        let amounts = resources.into_iter().map(|name| (name.into(), amount(name)));
+        let mut amounts: Vec<(Box<str>, i64)> = amounts.filter(|(_, amount)| *amount > 0).collect();
+        amounts.sort_unstable();
+        amounts.dedup();
+        amounts.shrink_to_fit();
+        (!amounts.is_empty()).then_some(Self(amounts))
+    }
+
+    /// A bound that says so; `None` where it names nothing, or an amount that is not positive.
+    pub fn of(amounts: &Amounts, slots: Option<i64>) -> Option<Self> {
+        let names = amounts.named().map(|(name, _)| name);
+        let names: Vec<_> = names
+            .chain(slots.is_some_and(|slots| slots > 0).then_some(POD_SLOT))
+            .collect();
+        Self::new(amounts, names)
+    }
+
+    /// The resources and amounts, sorted by name.
+    pub fn amounts(&self) -> impl ExactSizeIterator<Item = (&str, i64)> {
+        self.0.iter().map(|(name, amount)| (&**name, *amount))
+    }
+
+    /// Whether a pod that asks for this asks for too much. Cost: a search for each resource.
+    pub fn refuses(&self, request: &Amounts) -> bool {
+        let asked = |name: &str| if name == POD_SLOT { 1 } else { request.get(name) };
+        self.amounts().all(|(name, amount)| asked(name) >= amount)
+    }
+
+    /// Whether each pod that asks for too much by `other` does so by this one, too.
+    pub fn covers(&self, other: &Bound) -> bool {
+        let of_other = |name: &str| other.0.iter().find(|(known, _)| **known == *name);
+        self.0.len() <= other.0.len()
+            && self
+                .amounts()
+                .all(|(name, amount)| of_other(name).is_some_and(|(_, more)| *more >= amount))
+    }
+}
+
+/// One that covers another is before it.
+impl Ord for Bound {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.0.len(), &self.0).cmp(&(other.0.len(), &other.0))
+    }
+}
+
+impl PartialOrd for Bound {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// `cpu 500m and memory 64Mi`.
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (name, amount)) in self.amounts().enumerate() {
+            let and = if i == 0 { "" } else { " and " };
+            match name {
+                POD_SLOT => write!(f, "{and}a pod slot")?,
+                name => write!(f, "{and}{name} {}", quantity(name, amount))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// From where on a site is full, by what was said in the cluster behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FullFrom {
+    /// Who asks for so much is refused.
+    pub bound: Arc<Bound>,
+    /// How many pods wait there for as much or more; none where they are gone, which was not long ago unless one may try.
+    pub pods: u64,
+    /// Whether one pod may go all the same, to try. Who has been sent and has not been seen is not counted here.
+    pub may_try: bool,
+}
+
+impl FullFrom {
+    /// Whether whoever is refused by `other` is refused by this.
+    pub fn covers(&self, other: &FullFrom) -> bool {
+        (!self.may_try || other.may_try) && self.bound.covers(&other.bound)
+    }
+}
+
+/// `cpu 500m or more (3 wait)`.
+impl fmt::Display for FullFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} or more ", self.bound)?;
+        match (self.may_try, self.pods) {
+            (true, _) => write!(f, "(one may try)"),
+            (false, 0) => write!(f, "(none waits)"),
+            (false, 1) => write!(f, "(1 waits)"),
+            (false, pods) => write!(f, "({pods} wait)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::units::{Bytes, Millicores};
+
+    const NAMES: [&str; 4] = ["cpu", "memory", "example.com/gpu", POD_SLOT];
+
+    fn requests() -> impl Strategy<Value = Amounts> {
+        [0i64..4, 0i64..4, 0i64..4].prop_map(|[cpu, memory, gpus]| Amounts {
+            cpu: Millicores(cpu),
+            memory: Bytes(memory),
+            scalars: vec![("example.com/gpu".into(), gpus)],
+            ..Amounts::default()
+        })
+    }
+
+    fn bounds() -> impl Strategy<Value = Option<Bound>> {
+        let names = proptest::sample::subsequence(&NAMES[..], 1..=4);
+        (requests(), names).prop_map(|(request, names)| Bound::new(&request, names))
+    }
+
+    proptest! {
+        #[test]
+        fn who_asks_for_nothing_of_a_resource_is_never_refused_for_it(bound in bounds(), request in requests()) {
+            let bound = bound.filter(|bound| bound.refuses(&request));
+            for (name, _) in bound.iter().flat_map(Bound::amounts) {
+                prop_assert!(name == POD_SLOT || request.get(name) > 0);
+            }
+        }
+
+        #[test]
+        fn who_asks_for_more_is_refused_as_well(bound in bounds(), request in requests(), more in requests()) {
+            let mut sum = request.clone();
+            sum.add(&more, 1);
+            prop_assert!(bound.is_none_or(|bound| !bound.refuses(&request) || bound.refuses(&sum)));
+        }
+
+        #[test]
+        fn one_that_covers_another_refuses_all_that_it_refuses_and_is_first(
+            one in bounds(), other in bounds(), request in requests(),
+        ) {
+            if let (Some(one), Some(other)) = (one, other) && one.covers(&other) {
+                prop_assert!(one.refuses(&request) || !other.refuses(&request));
+                prop_assert!(one <= other);
+            }
+        }
+    }
+
+    #[test]
+    fn a_bound_names_what_is_asked_for_alone() {
+        let request = Amounts {
+            cpu: Millicores(500),
+            ..Amounts::default()
+        };
+        let bound = Bound::new(&request, ["memory", "cpu"]).unwrap();
+        assert_eq!(bound.amounts().collect::<Vec<_>>(), [("cpu", 500)]);
+        assert_eq!(Bound::new(&request, ["memory"]), None);
+        let slot = Bound::new(&request, [POD_SLOT]).unwrap();
+        assert!(slot.refuses(&Amounts::default()));
+    }
+}

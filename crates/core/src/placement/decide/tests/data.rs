@@ -1,0 +1,407 @@
+//! Pods whose claims say where they may run.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::away::fates;
+use super::*;
+use crate::config::OnNoCapacity;
+use crate::model::ties::Leftover;
+
+/// A volume on nodes whose label has this value.
+fn volume(name: &str, label: &str, value: &str) -> Value {
+    let requirement = json!({"key": label, "operator": "In", "values": [value]});
+    json!({"name": name, "nodeSelectorTerms": [{"matchExpressions": [requirement]}]})
+}
+
+/// A claim of namespace `shop`, bound to the volume of this name, or unbound.
+fn claim(name: &str, volume: &str, class: &str) -> Value {
+    let mut claim = json!({"namespace": "shop", "name": name, "storageClassName": class});
+    if !volume.is_empty() {
+        claim["volumeName"] = json!(volume);
+    }
+    claim
+}
+
+/// An edge of two nodes; a cloud that declares the class `far`, and one of Liqo. Claims: `here`, on the node `e1`; `there`, in the
+/// cloud; `liqo`, in that of Liqo; `lost` and `shared` (no affinity); `new-CLASS`, unbound, of each class.
+fn fleet() -> Value {
+    let node = |name: &str, labels: Value, cpu: u32| json!({"name": name, "labels": labels, "allocatable": {"cpu": cpu, "memory": "8Gi", "pods": 110}});
+    let wan = json!({"rttMs": 25, "lossPct": 0});
+    let class = |name: &str, provisioner: &str, mode: &str| json!({"name": name, "provisioner": provisioner, "volumeBindingMode": mode});
+    let waits = "WaitForFirstConsumer";
+    json!({
+        "sites": [
+            {"name": "edge", "kind": "edge"},
+            {"name": "cloud", "kind": "cloud", "tolerations": [], "storageClasses": ["far"], "wan": wan},
+            {"name": "liqo", "kind": "liqo", "wan": wan},
+        ],
+        "nodes": [
+            node("e1", json!({"node.role/edge": "true", "host": "e1", "zone": "home"}), 4),
+            node("e2", json!({"node.role/edge": "true", "host": "e2", "zone": "home"}), 4),
+            node("c1", json!({"node.role/cloud": "true", "host": "c1", "zone": "away"}), 4),
+            node("l1", json!({"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "x", "zone": "away"}), 4),
+        ],
+        "persistentVolumeClaims": [
+            claim("here", "pv-here", "local"),
+            claim("there", "pv-there", "far"),
+            claim("remote", "pv-remote", "liqo"),
+            claim("at-home", "pv-at-home", "liqo"),
+            claim("zonal", "pv-zonal", "local"),
+            claim("shared", "pv-shared", "nfs"),
+            claim("unknown", "pv-unknown", "nfs"),
+            {"namespace": "shop", "name": "lost", "volumeName": "pv-there", "phase": "Lost"},
+            claim("new-local", "", "local"),
+            claim("new-far", "", "far"),
+            claim("new-liqo", "", "liqo"),
+            claim("new-other-liqo", "", "other-liqo"),
+            claim("new-eager", "", "eager"),
+            claim("new-nothing", "", "nothing"),
+            {"namespace": "bank", "name": "of-others", "volumeName": "pv-there"},
+        ],
+        "persistentVolumes": [
+            volume("pv-here", "host", "e1"),
+            volume("pv-there", "host", "c1"),
+            volume("pv-remote", "liqo.io/remote-cluster-id", "x"),
+            {"name": "pv-at-home", "nodeSelectorTerms":
+                [{"matchExpressions": [{"key": "liqo.io/type", "operator": "DoesNotExist"},
+                                       {"key": "host", "operator": "In", "values": ["e1"]}]}]},
+            volume("pv-zonal", "zone", "away"),
+            {"name": "pv-shared"},
+        ],
+        "storageClasses": [
+            class("local", "kubernetes.io/no-provisioner", waits),
+            class("far", "kubernetes.io/no-provisioner", waits),
+            class("liqo", "liqo.io/storage", waits),
+            class("other-liqo", "liqo.io/storage", waits),
+            class("eager", "far.example.com", "Immediate"),
+        ],
+    })
+}
+
+/// A pod with these claims. Nothing but the cloud would meet its deadline where the edge is full.
+fn with_claims(claims: &[&str]) -> Value {
+    let volumes = claims
+        .iter()
+        .map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}));
+    with(pod(json!({"deadlineMs": "400"})), "/spec/volumes", volumes.collect())
+}
+
+/// The same where no edge node has room.
+fn full_edge() -> Value {
+    let mut fleet = fleet();
+    for node in 0..2 {
+        fleet["nodes"][node]["used"] = json!({"cpu": 4, "pods": 4});
+    }
+    fleet
+}
+
+#[test]
+fn a_pod_goes_where_its_data_is() {
+    let cases = [
+        (&["here"][..], "edge: edge_data", "edge: edge_data"),
+        (&["at-home"], "edge: edge_data", "edge: edge_data"),
+        (&["there"], "cloud: cloud_data", "cloud: cloud_data"),
+        (&["remote"], "liqo: cloud_data", "liqo: cloud_data"),
+        // A volume of another class is on no virtual node of Liqo, whatever labels that has.
+        (&["zonal"], "cloud: cloud_data", "cloud: cloud_data"),
+        (&["there", "new-far"], "cloud: cloud_data", "cloud: cloud_data"),
+        (&["here", "new-liqo"], "edge: edge_data", "edge: edge_data"),
+        // Unbound: any site that can make a volume.
+        (
+            &["new-far"],
+            "edge: edge_feasible_slo_met",
+            "cloud: cloud_edge_no_capacity",
+        ),
+        (
+            &["new-liqo"],
+            "edge: edge_feasible_slo_met",
+            "liqo: cloud_edge_no_capacity",
+        ),
+        (
+            &["new-other-liqo"],
+            "edge: edge_feasible_slo_met",
+            "liqo: cloud_edge_no_capacity",
+        ),
+        (
+            &["new-liqo", "new-far"],
+            "edge: edge_feasible_slo_met",
+            "edge: edge_not_offloadable",
+        ),
+        (
+            &["new-eager"],
+            "edge: edge_feasible_slo_met",
+            "edge: edge_not_offloadable",
+        ),
+        (
+            &["new-local"],
+            "edge: edge_feasible_slo_met",
+            "edge: edge_not_offloadable",
+        ),
+        (
+            &["new-nothing"],
+            "edge: edge_feasible_slo_met",
+            "edge: edge_not_offloadable",
+        ),
+        // Nobody knows where it is.
+        (&["shared"], "edge: edge_feasible_slo_met", "edge: edge_not_offloadable"),
+        (
+            &["unknown"],
+            "edge: edge_feasible_slo_met",
+            "edge: edge_not_offloadable",
+        ),
+        (&["lost"], "edge: edge_feasible_slo_met", "edge: edge_not_offloadable"),
+        (
+            &["of-others"],
+            "edge: edge_feasible_slo_met",
+            "edge: edge_not_offloadable",
+        ),
+        (
+            &["not-there"],
+            "edge: edge_feasible_slo_met",
+            "edge: edge_not_offloadable",
+        ),
+    ];
+    for (claims, roomy, full) in cases {
+        let pod = with_claims(claims);
+        assert_eq!(outcome_with(&fleet(), &pod, &Config::default()), roomy, "{claims:?}");
+        assert_eq!(outcome_with(&full_edge(), &pod, &Config::default()), full, "{claims:?}");
+    }
+}
+
+#[test]
+fn where_nothing_is_known_a_claim_ties_to_the_edge_as_before() {
+    let mut unknown = full_edge();
+    for list in ["persistentVolumeClaims", "persistentVolumes", "storageClasses"] {
+        unknown.as_object_mut().unwrap().remove(list);
+    }
+    for claim in ["here", "there", "remote", "new-liqo"] {
+        let found = outcome_with(&unknown, &with_claims(&[claim]), &Config::default());
+        assert_eq!(found, "edge: edge_not_offloadable", "{claim}");
+    }
+    let many: Vec<_> = (0..17).map(|_| "there").collect();
+    let found = outcome_with(&full_edge(), &with_claims(&many), &Config::default());
+    assert_eq!(found, "edge: edge_not_offloadable");
+}
+
+#[test]
+fn watches_that_are_behind_decide_about_held_pods_alone() {
+    let mut snapshot = testkit::snapshot(&fleet());
+    let volumes = snapshot.volumes.as_mut().map(std::sync::Arc::make_mut);
+    volumes.unwrap().is_stale = true;
+    let text = with_claims(&["there"]).to_string();
+    let pod = Pod::from_json(&text).unwrap();
+    let mut workload = pod.workload("shop".into(), &Config::default().keys);
+    let knows = |workload: &Workload<'_>| {
+        let located = located(workload, &snapshot);
+        !located.constraints.volumes.is_empty()
+    };
+    assert!(!knows(&workload));
+    workload.held = Some(Micros(0));
+    assert!(knows(&workload));
+}
+
+#[test]
+fn only_the_nodes_with_the_data_have_room_for_it() {
+    let mut fleet = fleet();
+    fleet["nodes"][0]["used"] = json!({"cpu": 4, "pods": 4});
+    with_verdict(&fleet, &with_claims(&["here"]), &Config::default(), |verdict| {
+        assert_eq!(verdict.reason, Reason::EdgeData);
+        assert!(verdict.sites[0].is_refused(RefusalCode::NoRoom));
+        assert_eq!(verdict.node, None);
+    });
+    with_verdict(&fleet, &with_claims(&["there"]), &Config::default(), |verdict| {
+        let refusals = &verdict.sites[0].refusals;
+        assert_eq!(refusals[0].code, RefusalCode::DataElsewhere);
+        assert_eq!(refusals[0].numbers["claim"], "there");
+    });
+}
+
+#[test]
+fn data_that_is_away_is_waited_for_and_nothing_else_will_do() {
+    let config = Config::default();
+    let pod = with_claims(&["there"]);
+    let lost = with(fleet(), "/sites/1/wan", json!({"reachable": false}));
+    assert_eq!(fates(&lost, &pod, &config), ["held_site_away"; 2]);
+    let mut gone = fleet();
+    let mut node = gone["nodes"].as_array_mut().unwrap().remove(2);
+    assert_eq!(fates(&gone, &pod, &config), ["held_site_away"; 2]);
+    let warning = "held until there is a node with the data of claim there";
+    with_verdict(&gone, &pod, &config, |verdict| assert_eq!(verdict.warnings, [warning]));
+    node["goneSeconds"] = json!(60);
+    gone["rememberedNodes"] = json!([node]);
+    assert_eq!(fates(&gone, &pod, &config), ["held_site_away"; 2]);
+    with_verdict(&gone, &pod, &config, |verdict| {
+        assert_eq!(verdict.warnings, ["held until a site is back: cloud (node gone)"]);
+    });
+    // Its nodes are full: until its limit.
+    let full = with(fleet(), "/nodes/2/used", json!({"cpu": 4, "pods": 4}));
+    assert_eq!(
+        fates(&full, &pod, &config),
+        ["held_no_capacity", "cloud: released_timeout"]
+    );
+    assert_eq!(
+        fates(&fleet(), &pod, &config),
+        ["cloud: cloud_data", "cloud: released_cloud"]
+    );
+    // What may not be held is placed there at once, or left to kube-scheduler where no node is known.
+    let mut impatient = Config::default();
+    impatient.holding.on_no_capacity = OnNoCapacity::Edge;
+    assert_eq!(fates(&lost, &pod, &impatient)[0], "cloud: cloud_data");
+    gone["rememberedNodes"] = json!([]);
+    assert_eq!(fates(&gone, &pod, &impatient)[0], "passthrough_no_site_matches");
+}
+
+#[test]
+fn data_where_the_pod_may_not_go_is_warned_of() {
+    let config = Config::default();
+    let local = with(
+        with_claims(&["there"]),
+        "/metadata/annotations/slo.example.io~1offloadAllowed",
+        json!("false"),
+    );
+    let tied = with(with_claims(&["there"]), "/spec/hostNetwork", json!(true));
+    let at_home = with(with_claims(&["there"]), "/spec/nodeSelector", json!({"host": "e1"}));
+    for (pod, cause) in [
+        (&local, "cannot leave the edge (offload is not allowed)"),
+        (&tied, "cannot leave the edge (hostNetwork)"),
+        (&at_home, "no site for nodeSelector host=e1; volume host In [c1]"),
+    ] {
+        with_verdict(&fleet(), pod, &config, |verdict| {
+            assert_eq!(verdict.reason, Reason::NoSiteMatches);
+            assert!(verdict.warnings[0].contains(cause), "{:?}", verdict.warnings);
+        });
+    }
+}
+
+#[test]
+fn an_ephemeral_volume_is_of_its_class_until_its_claim_is_there() {
+    let template = |class: Value| json!({"volumeClaimTemplate": {"spec": {"storageClassName": class}}});
+    let ephemeral = |name: &str, class: Value| {
+        let volumes = json!([{"name": "scratch", "ephemeral": template(class)}]);
+        let pod = with(pod(json!({"deadlineMs": "400"})), "/spec/volumes", volumes);
+        with(pod, "/metadata/name", json!(name))
+    };
+    let mut fleet = full_edge();
+    let claims = fleet["persistentVolumeClaims"].as_array_mut().unwrap();
+    claims.push(claim("db-scratch", "pv-here", "local"));
+    let config = Config::default();
+    let of = |pod: Value| outcome_with(&fleet, &pod, &config);
+    assert_eq!(of(ephemeral("", json!("liqo"))), "liqo: cloud_edge_no_capacity");
+    assert_eq!(of(ephemeral("web", json!("liqo"))), "liqo: cloud_edge_no_capacity");
+    assert_eq!(of(ephemeral("db", json!("liqo"))), "edge: edge_data");
+    assert_eq!(of(ephemeral("web", json!(null))), "edge: edge_not_offloadable");
+}
+
+#[test]
+fn what_liqo_leaves_behind_is_refused_or_warned_of() {
+    let liqo = json!({"nodeSelector": {"liqo.io/type": "virtual-node"}});
+    let mut pod = pod(json!({"deadlineMs": "400"}));
+    pod["spec"]["nodeSelector"] = liqo["nodeSelector"].clone();
+    let config = Config::default();
+    for (field, value) in [
+        ("hostNetwork", json!(true)),
+        ("hostPID", json!(true)),
+        ("hostIPC", json!(true)),
+        ("resourceClaims", json!([{"name": "gpu"}])),
+    ] {
+        let pod = with(pod.clone(), &format!("/spec/{field}"), value);
+        assert_eq!(
+            outcome_with(&fleet(), &pod, &config),
+            "passthrough_no_site_matches",
+            "{field}"
+        );
+    }
+    let of = |spec: Value| {
+        let mut pod = pod.clone();
+        let fields = pod["spec"].as_object_mut().unwrap();
+        fields.extend(spec.as_object().unwrap().clone());
+        with_verdict(&fleet(), &pod, &config, |verdict| verdict.warnings.clone())
+    };
+    let token = |name: &str| json!({"name": name, "projected": {"sources": [{"configMap": {}}, {"serviceAccountToken": {"path": "t"}}]}});
+    let defaulted = json!({"schedulerName": "default-scheduler", "serviceAccountName": "default", "priority": 5,
+        "volumes": [token("kube-api-access-x7k2p")]});
+    assert_eq!(of(defaulted), Vec::<String>::new());
+    let all = json!({"schedulerName": "mine", "automountServiceAccountToken": true,
+        "affinity": {"podAffinity": {}, "podAntiAffinity": {}}});
+    let fields: Vec<_> = Leftover::ALL.map(Leftover::as_str).into();
+    assert_eq!(of(all), [format!("Liqo does not take along: {}", fields.join(", "))]);
+    assert_eq!(
+        of(json!({"volumes": [token("vault")]})),
+        ["Liqo does not take along: serviceAccountToken"]
+    );
+    // Another cloud takes them along.
+    let elsewhere = json!({"nodeSelector": {"node.role/cloud": "true"}, "schedulerName": "mine"});
+    assert_eq!(of(elsewhere), Vec::<String>::new());
+}
+
+/// Volumes on nodes with labels that generated fleets have, claims of them or not, and a few names of claims for the pod.
+fn data() -> impl Strategy<Value = (Value, Vec<&'static str>)> {
+    let names = ["a", "b", "c"];
+    let labels = prop::sample::select(vec![
+        ("node.role/edge", "true"),
+        ("node.role/cloud", "true"),
+        ("site", "far"),
+        ("site", "edge"),
+        ("liqo.io/type", "virtual-node"),
+        ("site", "nowhere"),
+    ]);
+    let classes = prop::sample::select(vec!["liqo", "local"]);
+    let claim = (prop::option::weighted(0.7, labels), classes);
+    let asked = prop::sample::subsequence(names.to_vec(), 1..=2);
+    (prop::collection::vec(claim, 3), asked).prop_map(move |(claims, asked)| {
+        let (mut volumes, mut list) = (vec![], vec![]);
+        for (name, (place, class)) in names.into_iter().zip(claims) {
+            volumes.extend(place.map(|(label, value)| volume(name, label, value)));
+            list.push(claim_of(name, place.is_some(), class));
+        }
+        let classes =
+            json!([{"name": "liqo", "provisioner": "liqo.io/storage", "volumeBindingMode": "WaitForFirstConsumer"}]);
+        (
+            json!({"persistentVolumeClaims": list, "persistentVolumes": volumes, "storageClasses": classes}),
+            asked,
+        )
+    })
+}
+
+fn claim_of(name: &str, is_bound: bool, class: &str) -> Value {
+    claim(name, if is_bound { name } else { "" }, class)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn a_pod_is_never_placed_where_its_volumes_cannot_be(
+        fleet in testkit::fleet(),
+        pod in testkit::pod(),
+        (data, asked) in data(),
+        held in prop::option::of(0_u64..600),
+    ) {
+        let mut fleet = fleet;
+        fleet.as_object_mut().unwrap().extend(data.as_object().unwrap().clone());
+        let mut pod = pod;
+        let volumes = asked.iter().map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}));
+        pod["spec"]["volumes"] = volumes.collect();
+        let snapshot = testkit::snapshot(&fleet);
+        let config = Config::default();
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let mut workload = pod.workload("shop".into(), &config.keys);
+        workload.held = held.map(Micros::from_secs);
+        let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
+        let known = snapshot.volumes.as_deref().unwrap();
+        if let Some(site) = verdict.site() {
+            let affinities: Vec<_> = asked.iter().filter_map(|claim| known.volumes.get(*claim)).collect();
+            let matches = |node: &Node| {
+                let is_at = |terms: &&std::sync::Arc<Vec<crate::model::constraints::Term<'_>>>| {
+                    terms.iter().any(|term| term.matches(&node.name, &node.labels))
+                };
+                affinities.iter().all(is_at)
+            };
+            prop_assert!(affinities.is_empty() || site.shapes().any(matches), "{:?}", verdict.reason);
+            let node = verdict.node.and_then(|id| site.nodes().find(|node| node.id == id));
+            prop_assert!(node.is_none_or(matches));
+        }
+    }
+}

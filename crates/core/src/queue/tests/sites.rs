@@ -1,0 +1,141 @@
+//! Held pods that may run at some sites alone.
+
+use super::*;
+use crate::config::{OnNoCapacity, SitePolicy};
+use crate::engine::{DecisionContext, SharedState, Snapshots};
+use crate::model::decision_id::DecisionId;
+use crate::model::snapshot::Snapshot;
+
+/// A demand on sites, and the sites of [`labelled`] that meet it.
+const DEMANDS: [(&str, &[&str]); 6] = [
+    ("edge", &["edge"]),
+    ("far,virtual", &["far", "virtual"]),
+    ("region=eu", &["edge", "far"]),
+    ("region!=eu", &["cloud", "virtual"]),
+    ("region in (mars)", &[]),
+    ("cloud,edge", &["cloud", "edge"]),
+];
+
+fn labelled(mut fleet: Value) -> Snapshot {
+    for site in fleet["sites"].as_array_mut().unwrap() {
+        let is_eu = ["edge", "far"].contains(&site["name"].as_str().unwrap());
+        site["labels"] = json!({"region": if is_eu { "eu" } else { "us" }});
+    }
+    testkit::snapshot(&fleet)
+}
+
+/// Held pods, each with its demand; of some it comes from a policy.
+fn pods() -> impl Strategy<Value = Vec<(Held, usize, bool, bool)>> {
+    let size = prop::sample::select(vec![100_i64, 500, 2_000, 9_000]);
+    let pod = (
+        size,
+        0_u8..11,
+        0_i64..700,
+        0..DEMANDS.len(),
+        any::<bool>(),
+        prop::bool::weighted(0.2),
+    );
+    prop::collection::vec(pod, 1..5).prop_map(|pods| {
+        let named = pods.into_iter().enumerate();
+        let pods = named.map(|(i, (cpu, priority, seconds, demand, by_policy, is_fixed))| {
+            (
+                held(&format!("p{i}"), cpu, priority, seconds),
+                demand,
+                by_policy,
+                is_fixed,
+            )
+        });
+        pods.collect()
+    })
+}
+
+fn document((pod, demand, by_policy, is_fixed): &(Held, usize, bool, bool)) -> Value {
+    let mut document = pod.document();
+    let key = if *by_policy { "policySites" } else { "sites" };
+    document["metadata"]["annotations"][format!("slo.example.io/{key}")] = json!(DEMANDS[*demand].0);
+    if *is_fixed {
+        document["spec"]["nodeSelector"] = json!({"tier": "cloud"});
+    }
+    document["metadata"]["ownerReferences"] =
+        json!([{"kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true}]);
+    document
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_500))]
+
+    #[test]
+    fn no_plan_and_no_release_is_outside_the_sites_of_a_pod(
+        fleet in testkit::fleet(),
+        pods in pods(),
+        holds in any::<bool>(),
+        site_policy in prop::sample::select(SitePolicy::ALL.to_vec()),
+        is_paused in prop::bool::weighted(0.1),
+    ) {
+        let mut config = Config { site_policy, ..Config::default() };
+        if !holds {
+            config.holding.on_no_capacity = OnNoCapacity::Edge;
+        }
+        let mut snapshot = labelled(fleet);
+        if is_paused {
+            Arc::make_mut(&mut snapshot.paused).entry("shop", "u").insert_entry(NOW.moment.after(Micros(1)));
+        }
+        let mut waitlist = Waitlist::default();
+        pods.iter().for_each(|pod| waitlist.apply(read(&document(pod)), NOW));
+        let plan = waitlist.plan(&snapshot, &Ledger::default(), &config, |_| true, NOW);
+        let allowed = |uid: &str| {
+            let (_, demand, ..) = pods.iter().find(|(pod, ..)| pod.name == *uid).unwrap();
+            DEMANDS[*demand].1
+        };
+        for (_, claim) in waitlist.claims().iter() {
+            prop_assert!(allowed(&claim.uid).contains(&&*claim.site), "{claim:?}");
+        }
+        snapshot.claims = waitlist.claims();
+        let shared = SharedState::new(Arc::new(snapshot), Micros::from_secs(3));
+        for (at, step) in plan.steps.iter().enumerate() {
+            prop_assert!(!matches!(step.action, PlanAction::RemoveGate(_)), "{:?}", step.action);
+            if step.action == PlanAction::Release {
+                let context = DecisionContext { config: &config, id: DecisionId(at as u128), now: NOW };
+                let waited = NOW.moment.since(step.since);
+                let (read, workload) = (Snapshots::default(), step.pod.workload.clone().unwrap());
+                let (verdict, _) = shared.release(&read, &step.pod, workload, waited, context);
+                prop_assert!(matches!(verdict.action, Action::Place(_) | Action::Hold), "{:?}", verdict.action);
+                let site = verdict.site().map(|site| site.name());
+                prop_assert!(site.is_none_or(|site| allowed(&step.pod.uid).contains(&site)), "{site:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pods_of_one_controller_are_released_to_as_many_sites_as_there_are() {
+    let cloud = |name: &str| json!({"name": name, "kind": "cloud", "nodeSelector": {"c": name}, "wan": {"rttMs": 20, "lossPct": 0}});
+    let node = |name: &str| json!({"name": name, "labels": {"c": name}, "taints": [{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}], "allocatable": {"cpu": 9, "memory": "9Gi", "pods": 99}});
+    let mut fleet = fleet(&[1_000]);
+    fleet["sites"] = json!([{"name": "edge", "kind": "edge"}, cloud("a"), cloud("b"), cloud("c")]);
+    fleet["nodes"].as_array_mut().unwrap().extend(["a", "b", "c"].map(node));
+    let config = Config {
+        site_policy: SitePolicy::Spread,
+        ..Config::default()
+    };
+    let shared = SharedState::new(Arc::new(testkit::snapshot(&fleet)), Micros::from_secs(3));
+    let mut sites = vec![];
+    for at in 0..6 {
+        let pod = (held(&format!("p{at}"), 100, 5, 1), 0, false, false);
+        let mut document = document(&pod);
+        document["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove("slo.example.io/sites");
+        let held = read(&document);
+        let context = DecisionContext {
+            config: &config,
+            id: DecisionId(at),
+            now: NOW,
+        };
+        let (read, workload) = (Snapshots::default(), held.workload.clone().unwrap());
+        let (verdict, _) = shared.release(&read, &held, workload, Micros::from_secs(1), context);
+        sites.push(verdict.site().unwrap().name().to_owned());
+    }
+    assert_eq!(sites, ["a", "b", "c", "a", "b", "c"]);
+}

@@ -1,0 +1,407 @@
+//! The only reader of Liqo's objects: JSON in, what a decision reads of them out. Versions `v1beta1` of its groups.
+//!
+//! Cost: one pass each, which skips every field that is not read. What is kept of an object is bounded.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::model::constraints::is_label_value;
+use crate::model::liqo::{ApiServerStatus, OffloadingPhase, REMOTE_CLUSTER_ID, Strategy};
+use crate::units::Micros;
+use crate::wire::pod::{StringMap, Text};
+
+/// The label of an object that another cluster has put here: it is about that one's namespaces.
+const REPLICATED: &str = "liqo.io/replicated";
+
+/// The name that a NamespaceOffloading must have.
+const OFFLOADING: &str = "offloading";
+
+/// The most namespaces that are kept of a NamespaceMap.
+const MAX_NAMESPACES: usize = 10_000;
+
+/// The longest address of an API server that is kept.
+const LONGEST_URL: usize = 1_024;
+
+/// A `ForeignCluster`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignCluster {
+    /// The id of the cluster.
+    pub cluster: Box<str>,
+    /// The address of its API server.
+    pub api_server_url: Option<Box<str>>,
+    /// Whether Liqo reaches it; `None` where it does not say.
+    pub api_server: Option<ApiServerStatus>,
+}
+
+/// A `VirtualNode`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VirtualNode {
+    /// The id of the cluster behind it.
+    pub cluster: Box<str>,
+}
+
+/// A `NamespaceOffloading`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamespaceOffloading {
+    /// What its webhook makes of pods.
+    pub strategy: Strategy,
+    /// How far it has come.
+    pub phase: OffloadingPhase,
+}
+
+/// A `NamespaceMap` of our own namespaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceMap {
+    /// The id of the cluster that they are offloaded to.
+    pub cluster: Box<str>,
+    /// How far each has come there.
+    pub namespaces: BTreeMap<Box<str>, OffloadingPhase>,
+}
+
+/// A `Connection` between gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Latency {
+    /// RTT.
+    pub rtt: Micros,
+    /// When it was measured.
+    pub at: Timestamp,
+}
+
+/// Reads a ForeignCluster; `None` of one without a cluster id.
+pub fn foreign_cluster(json: &str) -> Option<ForeignCluster> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        spec: Spec<'a>,
+        status: Option<Status<'a>>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Status<'a> {
+        #[serde(borrow)]
+        api_server_url: Option<Text<'a>>,
+        conditions: Option<Vec<Condition<'a>>>,
+    }
+    let Object { spec, status } = serde_json::from_str(json).ok()?;
+    let status = status.unwrap_or_default();
+    let url = status
+        .api_server_url
+        .filter(|url| !url.is_empty() && url.len() <= LONGEST_URL);
+    let mut conditions = status.conditions.iter().flatten();
+    let condition = conditions.find(|condition| condition.kind == "APIServerStatus");
+    Some(ForeignCluster {
+        cluster: cluster_id(&spec.cluster_id)?,
+        api_server_url: url.map(|url| Box::from(&*url)),
+        // A word that is not known is not a good one.
+        api_server: condition
+            .map(|condition| word(&ApiServerStatus::BY_WORD, &condition.status, ApiServerStatus::None)),
+    })
+}
+
+/// Reads a VirtualNode; `None` of one without a cluster id.
+pub fn virtual_node(json: &str) -> Option<VirtualNode> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        spec: Spec<'a>,
+    }
+    let Object { spec } = serde_json::from_str(json).ok()?;
+    let cluster = cluster_id(&spec.cluster_id)?;
+    Some(VirtualNode { cluster })
+}
+
+/// Reads a NamespaceOffloading; `None` of one whose name makes Liqo ignore it.
+pub fn namespace_offloading(json: &str) -> Option<NamespaceOffloading> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+        spec: Option<Spec<'a>>,
+        status: Option<Status<'a>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec<'a> {
+        #[serde(borrow)]
+        pod_offloading_strategy: Option<Text<'a>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Status<'a> {
+        #[serde(borrow)]
+        offloading_phase: Option<Text<'a>>,
+    }
+    let object: Object<'_> = serde_json::from_str(json).ok()?;
+    if object.metadata.name.as_deref() != Some(OFFLOADING) {
+        return None;
+    }
+    let strategy = object.spec.and_then(|spec| spec.pod_offloading_strategy);
+    let phase = object.status.and_then(|status| status.offloading_phase);
+    let phase = match phase.as_deref() {
+        _ if object.metadata.deletion_timestamp.is_some() => OffloadingPhase::Terminating,
+        Some("Ready") => OffloadingPhase::Accepted,
+        None | Some("") => OffloadingPhase::InProgress,
+        Some(phase) => word(&OffloadingPhase::BY_WORD, phase, OffloadingPhase::Unknown),
+    };
+    Some(NamespaceOffloading {
+        // What the API server assumes.
+        strategy: strategy.map_or(Strategy::LocalAndRemote, |strategy| {
+            word(&Strategy::BY_WORD, &strategy, Strategy::LocalAndRemote)
+        }),
+        phase,
+    })
+}
+
+/// Reads a NamespaceMap; `None` of one that another cluster has put here, or that names none.
+pub fn namespace_map(json: &str) -> Option<NamespaceMap> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+        spec: Option<Spec<'a>>,
+        status: Option<Status<'a>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec<'a> {
+        #[serde(borrow)]
+        desired_mapping: Option<StringMap<'a>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Status<'a> {
+        #[serde(borrow)]
+        current_mapping: Option<BTreeMap<Text<'a>, Mapping<'a>>>,
+    }
+    #[derive(Deserialize)]
+    struct Mapping<'a> {
+        #[serde(borrow)]
+        phase: Option<Text<'a>>,
+    }
+    let object: Object<'_> = serde_json::from_str(json).ok()?;
+    let labels = object.metadata.labels?;
+    if labels.get(REPLICATED) == Some("true") {
+        return None;
+    }
+    let desired = object.spec.and_then(|spec| spec.desired_mapping).unwrap_or_default();
+    let desired = desired
+        .iter()
+        .map(|(namespace, _)| (namespace.into(), OffloadingPhase::InProgress));
+    let mut namespaces: BTreeMap<Box<str>, _> = desired.take(MAX_NAMESPACES).collect();
+    let current = object.status.and_then(|status| status.current_mapping);
+    for (namespace, mapping) in current.into_iter().flatten().take(MAX_NAMESPACES) {
+        let phase = mapping.phase.unwrap_or_default();
+        let phase = word(&OffloadingPhase::BY_WORD, &phase, OffloadingPhase::Unknown);
+        namespaces.insert((*namespace).into(), phase);
+    }
+    Some(NamespaceMap {
+        cluster: cluster_id(labels.get(REMOTE_CLUSTER_ID)?)?,
+        namespaces,
+    })
+}
+
+/// Reads the cluster and the latency of a Connection; `None` of one that is not up, or has measured none.
+pub fn connection(json: &str) -> Option<(Box<str>, Latency)> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+        status: Option<Status<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Status<'a> {
+        #[serde(borrow)]
+        value: Option<Text<'a>>,
+        latency: Option<Measured<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Measured<'a> {
+        #[serde(borrow)]
+        value: Option<Text<'a>>,
+        timestamp: Option<Text<'a>>,
+    }
+    let object: Object<'_> = serde_json::from_str(json).ok()?;
+    let status = object.status?;
+    if status.value.as_deref() != Some("Connected") {
+        return None;
+    }
+    let cluster = cluster_id(object.metadata.labels?.get(REMOTE_CLUSTER_ID)?)?;
+    let latency = status.latency?;
+    let rtt = parse_latency(&latency.value?)?;
+    let at = latency.timestamp?.parse().ok()?;
+    Some((cluster, Latency { rtt, at }))
+}
+
+/// `12ms`, or microseconds with either of the two letters that look like a micro sign; `N/A` is none.
+fn parse_latency(text: &str) -> Option<Micros> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "ms" => Some(Micros(number.checked_mul(1_000)?)),
+        "\u{3bc}s" | "\u{b5}s" | "us" => Some(Micros(number)),
+        _ => None,
+    }
+}
+
+fn cluster_id(id: &str) -> Option<Box<str>> {
+    (!id.is_empty() && is_label_value(id)).then(|| id.into())
+}
+
+fn word<T: Copy>(words: &[(&str, T)], text: &str, other: T) -> T {
+    words
+        .iter()
+        .find(|(word, _)| *word == text)
+        .map_or(other, |(_, value)| *value)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    labels: Option<StringMap<'a>>,
+    deletion_timestamp: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Spec<'a> {
+    #[serde(borrow, default, rename = "clusterID")]
+    cluster_id: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Condition<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(default)]
+    status: Text<'a>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_foreign_cluster_says_where_its_api_server_is_and_whether_it_answers() {
+        let read =
+            |status: Value| foreign_cluster(&json!({"spec": {"clusterID": "far"}, "status": status}).to_string());
+        let conditions = |status: &str| {
+            json!({"apiServerUrl": "https://far:6443", "conditions": [
+                {"type": "Other", "status": "Established"},
+                {"type": "APIServerStatus", "status": status, "message": "m"},
+            ]})
+        };
+        for (word, status) in ApiServerStatus::BY_WORD {
+            let read = read(conditions(word)).unwrap();
+            assert_eq!((&*read.cluster, read.api_server), ("far", Some(status)));
+            assert_eq!(read.api_server_url.as_deref(), Some("https://far:6443"));
+        }
+        assert_eq!(
+            read(conditions("Wonderful")).unwrap().api_server,
+            Some(ApiServerStatus::None)
+        );
+        let new = read(Value::Null).unwrap();
+        assert_eq!((new.api_server, new.api_server_url), (None, None));
+        let long = json!({"apiServerUrl": "https://".to_owned() + &"a".repeat(2_000)});
+        assert_eq!(read(long).unwrap().api_server_url, None);
+        assert_eq!(foreign_cluster(r#"{"spec": {"clusterID": "no id"}}"#), None);
+        assert_eq!(foreign_cluster(r#"{"spec": {}}"#), None);
+        assert_eq!(foreign_cluster("[]"), None);
+    }
+
+    #[test]
+    fn an_offloading_has_a_strategy_and_a_phase() {
+        let read = |name: &str, object: Value| {
+            let mut object = object;
+            object["metadata"]["name"] = json!(name);
+            namespace_offloading(&object.to_string()).map(|read| (read.strategy, read.phase))
+        };
+        use OffloadingPhase::{Accepted, InProgress, SomeFailed, Terminating, Unknown};
+        let stated = |strategy: &str, phase: &str| json!({"spec": {"podOffloadingStrategy": strategy}, "status": {"offloadingPhase": phase}});
+        assert_eq!(
+            read("offloading", stated("Remote", "Ready")),
+            Some((Strategy::Remote, Accepted))
+        );
+        assert_eq!(
+            read("offloading", stated("Local", "SomeFailed")),
+            Some((Strategy::Local, SomeFailed))
+        );
+        assert_eq!(
+            read("offloading", stated("New", "New")),
+            Some((Strategy::LocalAndRemote, Unknown))
+        );
+        assert_eq!(
+            read("offloading", json!({})),
+            Some((Strategy::LocalAndRemote, InProgress))
+        );
+        let mut ending = stated("Local", "Ready");
+        ending["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert_eq!(read("offloading", ending), Some((Strategy::Local, Terminating)));
+        assert_eq!(read("another", stated("Local", "Ready")), None);
+    }
+
+    #[test]
+    fn a_map_says_of_our_namespaces_how_far_they_are() {
+        let object = |labels: Value| {
+            json!({
+                "metadata": {"labels": labels},
+                "spec": {"desiredMapping": {"shop": "shop-edge", "new": "new-edge"}},
+                "status": {"currentMapping": {
+                    "shop": {"remoteNamespace": "shop-edge", "phase": "Accepted"},
+                    "bad": {"phase": "CreationLoopBackOff"}, "going": {"phase": "Terminating"}, "odd": {},
+                }},
+            })
+        };
+        let ours = json!({"liqo.io/remote-cluster-id": "far", "liqo.io/replication": "true"});
+        let map = namespace_map(&object(ours.clone()).to_string()).unwrap();
+        let phases: Vec<_> = map
+            .namespaces
+            .iter()
+            .map(|(name, phase)| (&**name, phase.as_str()))
+            .collect();
+        assert_eq!(
+            phases,
+            [
+                ("bad", "CreationLoopBackOff"),
+                ("going", "Terminating"),
+                ("new", "InProgress"),
+                ("odd", "Unknown"),
+                ("shop", "Accepted"),
+            ]
+        );
+        let mut theirs = ours;
+        theirs["liqo.io/replicated"] = json!("true");
+        assert_eq!(namespace_map(&object(theirs).to_string()), None);
+        assert_eq!(namespace_map(&object(json!({})).to_string()), None);
+    }
+
+    #[test]
+    fn a_latency_has_one_of_several_units() {
+        let read = |value: &str, latency: &str| {
+            let object = json!({
+                "metadata": {"labels": {"liqo.io/remote-cluster-id": "far"}},
+                "status": {"value": value, "latency": {"value": latency, "timestamp": "2026-01-01T00:00:00Z"}},
+            });
+            connection(&object.to_string()).map(|(_, latency)| latency.rtt.0)
+        };
+        assert_eq!(read("Connected", "12ms"), Some(12_000));
+        assert_eq!(read("Connected", "840\u{3bc}s"), Some(840));
+        assert_eq!(read("Connected", "840\u{b5}s"), Some(840));
+        for other in [
+            "N/A",
+            "",
+            "ms",
+            "-1ms",
+            "1s",
+            "99999999999999999999ms",
+            "18446744073709551615ms",
+        ] {
+            assert_eq!(read("Connected", other), None, "{other}");
+        }
+        assert_eq!(read("Error", "12ms"), None);
+    }
+}

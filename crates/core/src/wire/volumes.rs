@@ -1,0 +1,172 @@
+//! The only reader of the wire forms of claims, volumes and classes: JSON in, what a decision needs of them out.
+
+use std::sync::Arc;
+
+use crate::excerpt::LONGEST_NAME;
+use crate::model::constraints::{Term, VolumeAffinity};
+use crate::model::volumes::{ClaimRecord, ClassRecord};
+use crate::wire::counted;
+use crate::wire::pod::{NodeSelector, Text};
+
+/// How many list elements are read of a volume's node affinity: more than any provisioner writes.
+const LIMIT: usize = 256;
+
+/// The most that is kept of a volume's node affinity. Of one with more it is not known where it is.
+pub const MAX_AFFINITY: usize = 4096;
+
+/// Reads a PersistentVolumeClaim.
+///
+/// # Errors
+/// It is none.
+pub fn read_claim(json: &str) -> Result<ClaimRecord, serde_json::Error> {
+    let claim: Claim<'_> = serde_json::from_str(json)?;
+    let spec = claim.spec.unwrap_or_default();
+    let phase = claim.status.and_then(|status| status.phase);
+    Ok(ClaimRecord {
+        volume: name(spec.volume_name),
+        class: name(spec.storage_class_name),
+        lost: phase.is_some_and(|phase| phase == "Lost"),
+    })
+}
+
+/// Reads the required node affinity of a PersistentVolume; `None` where it has none, or more than is kept.
+///
+/// # Errors
+/// It is no volume, or has more in the lists of its affinity than any provisioner writes.
+pub fn read_affinity(json: &str) -> Result<Option<VolumeAffinity>, counted::Error> {
+    let volume: Volume<'_> = counted::from_str(json, LIMIT)?;
+    let required = (|| volume.spec?.node_affinity?.required)();
+    let terms = required.map(|selector| -> Vec<Term<'static>> {
+        let mut terms: Vec<_> = selector.terms().map(Term::into_owned).collect();
+        terms.shrink_to_fit();
+        terms
+    });
+    Ok(terms
+        .filter(|terms| Term::heap_bytes(terms) <= MAX_AFFINITY)
+        .map(Arc::new))
+}
+
+/// Reads a StorageClass.
+///
+/// # Errors
+/// It is none.
+pub fn read_class(json: &str) -> Result<ClassRecord, serde_json::Error> {
+    let class: Class<'_> = serde_json::from_str(json)?;
+    let mode = class.volume_binding_mode.unwrap_or_default();
+    Ok(ClassRecord::new(&class.provisioner, &mode))
+}
+
+fn name(text: Option<Text<'_>>) -> Option<Arc<str>> {
+    let text = text.filter(|text| !text.is_empty() && text.len() <= LONGEST_NAME)?;
+    Some((*text).into())
+}
+
+#[derive(serde::Deserialize)]
+struct Claim<'a> {
+    #[serde(borrow)]
+    spec: Option<ClaimSpec<'a>>,
+    status: Option<ClaimStatus<'a>>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClaimSpec<'a> {
+    #[serde(borrow)]
+    volume_name: Option<Text<'a>>,
+    storage_class_name: Option<Text<'a>>,
+}
+
+#[derive(serde::Deserialize)]
+struct ClaimStatus<'a> {
+    #[serde(borrow)]
+    phase: Option<Text<'a>>,
+}
+
+#[derive(serde::Deserialize)]
+struct Volume<'a> {
+    #[serde(borrow)]
+    spec: Option<VolumeSpec<'a>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VolumeSpec<'a> {
+    #[serde(borrow)]
+    node_affinity: Option<NodeAffinity<'a>>,
+}
+
+#[derive(serde::Deserialize)]
+struct NodeAffinity<'a> {
+    #[serde(borrow)]
+    required: Option<NodeSelector<'a>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Class<'a> {
+    #[serde(borrow, default)]
+    provisioner: Text<'a>,
+    volume_binding_mode: Option<Text<'a>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_claim_is_its_volume_its_class_and_whether_that_is_lost() {
+        let read = |json: &str| read_claim(json).unwrap();
+        let bound = read(
+            r#"{"metadata": {"name": "data"}, "spec": {"volumeName": "pv-1", "storageClassName": "liqo", "accessModes": []},
+                "status": {"phase": "Bound"}}"#,
+        );
+        assert_eq!(bound.volume.as_deref(), Some("pv-1"));
+        assert_eq!((bound.class.as_deref(), bound.lost), (Some("liqo"), false));
+        assert!(read(r#"{"spec": {"volumeName": "pv-1"}, "status": {"phase": "Lost"}}"#).lost);
+        assert_eq!(
+            read(r#"{"spec": {"volumeName": "", "storageClassName": null}, "status": null}"#),
+            ClaimRecord::default()
+        );
+    }
+
+    #[test]
+    fn a_volume_is_its_affinity() {
+        let volume = json!({"metadata": {"name": "pv-1"}, "spec": {"hostPath": {"path": "/x"}, "nodeAffinity": {"required":
+            {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}],
+                                    "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}}}});
+        let terms = read_affinity(&volume.to_string()).unwrap().unwrap();
+        assert_eq!(terms[0].to_string(), "zone In [a b] and metadata.name In [n]");
+        for without in [
+            json!({}),
+            json!({"spec": {"nodeAffinity": null}}),
+            json!({"spec": {"nodeAffinity": {}}}),
+        ] {
+            assert_eq!(read_affinity(&without.to_string()).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn of_an_affinity_of_a_megabyte_nothing_is_kept() {
+        let of = |values: Vec<String>| {
+            let requirement = json!({"key": "zone", "operator": "In", "values": values});
+            let terms = json!([{"matchExpressions": [requirement]}]);
+            json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}).to_string()
+        };
+        assert_eq!(read_affinity(&of(vec!["x".repeat(1 << 20)])).unwrap(), None);
+        assert!(read_affinity(&of(vec!["x".to_owned(); 1 << 18])).is_err());
+        assert!(read_affinity(&of(vec!["x".to_owned(); 9])).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_class_is_liqos_by_its_provisioner() {
+        let read = |json: &str| read_class(json).unwrap();
+        let liqo = read(r#"{"provisioner": "liqo.io/storage", "volumeBindingMode": "WaitForFirstConsumer"}"#);
+        assert!(liqo.is_liqo && liqo.waits);
+        assert_eq!(
+            read(r#"{"provisioner": "x", "volumeBindingMode": "Immediate"}"#),
+            ClassRecord::default()
+        );
+    }
+}

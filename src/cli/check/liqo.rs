@@ -1,0 +1,363 @@
+//! Liqo, where it is installed: what edgeward may read of it, and what keeps pods from its clusters.
+
+use std::collections::BTreeMap;
+
+use edgeward_core::config::{Config, Enabled};
+use edgeward_core::model::endpoint::Endpoint;
+use edgeward_core::model::liqo::{ApiServerStatus, OffloadingPhase, Strategy};
+use edgeward_core::model::site::SiteDefinition;
+use edgeward_core::wire::liqo_objects::LiqoObjects;
+
+use super::finding::Finding;
+use super::webhook::shown;
+use crate::cli::installed::Place;
+use crate::inspect;
+use crate::inspect::Connection;
+use crate::inspect::installation::{Labels, Right, Webhook};
+
+const AREA: &str = "liqo";
+
+/// Group and plural of what edgeward reads.
+const READ: [[&str; 2]; 5] = [
+    ["core.liqo.io", "foreignclusters"],
+    ["offloading.liqo.io", "virtualnodes"],
+    ["offloading.liqo.io", "namespaceoffloadings"],
+    ["offloading.liqo.io", "namespacemaps"],
+    ["networking.liqo.io", "connections"],
+];
+
+/// The name of the webhook by which Liqo changes pods.
+const POD_WEBHOOK: &str = "pod.mutate.liqo.io";
+
+/// What was read of Liqo, by whoever runs the check.
+pub(super) struct Survey(anyhow::Result<Option<LiqoObjects>>);
+
+/// What it is held against.
+pub(super) struct Reviewed<'r> {
+    pub(super) config: &'r Config,
+    pub(super) place: &'r Place,
+    pub(super) namespaces: Option<&'r BTreeMap<String, Labels>>,
+    /// The webhooks of others.
+    pub(super) webhooks: &'r [Webhook],
+    /// Clusters that have no site of their own, and why.
+    pub(super) left_out: &'r [(String, String)],
+}
+
+impl Survey {
+    pub(super) async fn ask(connection: &Connection, config: &Config) -> Self {
+        Self(inspect::liqo(connection, config).await)
+    }
+
+    /// What there is; `None` while Liqo is not in use.
+    pub(super) fn objects(&self) -> Option<&LiqoObjects> {
+        self.0.as_ref().ok()?.as_ref()
+    }
+
+    /// Whether edgeward may read Liqo's objects, where there are any.
+    pub(super) async fn rights(
+        &self,
+        connection: &Connection,
+        user: Option<&str>,
+        groups: &[String],
+        home: &str,
+        config: &Config,
+    ) -> Option<Finding> {
+        if matches!(self.0, Ok(None)) {
+            return None;
+        }
+        let of_home = || format!("system:serviceaccount:{home}:edgeward");
+        let user = user.map_or_else(of_home, str::to_owned);
+        let mut refused = vec![];
+        for [group, resource] in READ {
+            for verb in ["list", "watch"] {
+                let right = Right {
+                    group,
+                    resource,
+                    verb,
+                    namespace: None,
+                    name: None,
+                };
+                match connection.may(&user, groups, &right).await {
+                    Ok(true) => {}
+                    Ok(false) => refused.push(format!("{verb} {resource}.{group}")),
+                    Err(error) => return Some(Finding::unknown(AREA, &error)),
+                }
+            }
+        }
+        if refused.is_empty() {
+            return Some(Finding::ok(AREA, format!("{user} may read Liqo's objects")));
+        }
+        let refused: Vec<_> = refused.iter().map(String::as_str).collect();
+        let what = shown(&refused);
+        const FIX: &str = "kubectl apply -k deploy/liqo   # or name it in the kustomization that edgeward was installed from; with \
+                           Helm, `--set config.liqo.enabled=auto`";
+        Some(match config.liqo.enabled {
+            Enabled::Always => {
+                let text = format!("{user} may not {what}: no pod goes to a virtual node");
+                Finding::fault(AREA, text, FIX.to_owned())
+            }
+            Enabled::Auto | Enabled::Never => {
+                let text = format!(
+                    "{user} may not {what}: remote clusters are no sites by themselves, and pods may be sent where their \
+                     namespace is not offloaded"
+                );
+                Finding::warning(AREA, text, Some(FIX.to_owned()))
+            }
+        })
+    }
+
+    pub(super) fn judge(&self, reviewed: &Reviewed<'_>) -> Vec<Finding> {
+        match &self.0 {
+            Ok(None) => vec![],
+            Ok(Some(objects)) => judge(objects, reviewed),
+            Err(error) => vec![Finding::unknown(AREA, error)],
+        }
+    }
+}
+
+fn judge(objects: &LiqoObjects, reviewed: &Reviewed<'_>) -> Vec<Finding> {
+    let mut findings: Vec<_> = reviewed
+        .config
+        .sites
+        .iter()
+        .filter(|site| site.is_of_liqo())
+        .flat_map(|site| of_site(site, objects, reviewed))
+        .collect();
+    findings.extend(reviewed.left_out.iter().map(|(cluster, other)| {
+        let text = format!("cluster {cluster} has no site of its own: site {other} has its virtual nodes, or its name");
+        let fix = format!(
+            "{}   # remove site {other}, or give it the nodeSelector {{liqo.io/remote-cluster-id: CLUSTER}} of one cluster",
+            reviewed.place.edit()
+        );
+        Finding::warning(AREA, text, Some(fix))
+    }));
+    findings.extend(of_namespaces(objects, reviewed));
+    findings
+}
+
+fn of_site(site: &SiteDefinition, objects: &LiqoObjects, reviewed: &Reviewed<'_>) -> Vec<Finding> {
+    let name = &site.name;
+    let mut findings = vec![];
+    if let Some(tcp) = site.probes.iter().find(|probe| matches!(probe, Endpoint::Tcp { .. })) {
+        let text = format!(
+            "site {name} is probed by {tcp}: an API server that hangs still accepts connections, and counts as good"
+        );
+        let fix = format!(
+            "{}   # probes: [\"https://{}:{}/livez\"]",
+            reviewed.place.edit(),
+            tcp.host(),
+            tcp.port()
+        );
+        findings.push(Finding::warning(AREA, text, Some(fix)));
+    }
+    let Some(cluster) = site.remote_cluster() else {
+        return findings;
+    };
+    let mut known = objects
+        .foreign_clusters
+        .iter()
+        .filter(|known| *known.cluster == *cluster);
+    match known.next().map(|known| known.api_server) {
+        None => {
+            let text = format!(
+                "site {name}: there is no ForeignCluster {cluster}, so Liqo does not say whether it is reached"
+            );
+            let fix = "kubectl get foreignclusters   # peer with that cluster, or correct the site".to_owned();
+            findings.push(Finding::warning(AREA, text, Some(fix)));
+        }
+        Some(Some(ApiServerStatus::Established)) => {
+            findings.push(Finding::ok(
+                AREA,
+                format!("site {name}: Liqo reaches the API server of {cluster}"),
+            ));
+        }
+        Some(None) => {
+            let text = format!("site {name}: ForeignCluster {cluster} does not say whether its API server is reached");
+            findings.push(Finding::warning(AREA, text, None));
+        }
+        Some(Some(status)) => {
+            let text = format!(
+                "site {name}: Liqo does not reach the API server of {cluster} ({}): no pod is sent there",
+                status.as_str()
+            );
+            let fix = format!("kubectl describe foreigncluster {cluster}");
+            findings.push(Finding::warning(AREA, text, Some(fix)));
+        }
+    }
+    findings
+}
+
+/// What is to be said of namespaces that opted in, each with the names of those that it is about.
+fn of_namespaces(objects: &LiqoObjects, reviewed: &Reviewed<'_>) -> Vec<Finding> {
+    let label = &reviewed.config.keys.managed;
+    let is_ours = |labels: &Labels| labels.get(label).is_some_and(|value| value == "true");
+    let all = reviewed.namespaces.into_iter().flatten();
+    let opted_in: Vec<_> = all
+        .filter(|(_, labels)| is_ours(labels))
+        .map(|(name, _)| &**name)
+        .collect();
+    let stated = |namespace: &&str| {
+        let mut found = objects.offloadings.iter().filter(|(of, _)| **of == **namespace);
+        found.next().map(|(_, offloading)| *offloading)
+    };
+    let is_mapped = |namespace: &str| {
+        let mut maps = objects.maps.iter();
+        maps.any(|map| map.namespaces.get(namespace) == Some(&OffloadingPhase::Accepted))
+    };
+    let clusters = objects.clusters();
+    let mut findings = vec![];
+    let nowhere: Vec<_> = opted_in
+        .iter()
+        .copied()
+        .filter(|namespace| !is_mapped(namespace))
+        .collect();
+    if !nowhere.is_empty() && clusters > 0 {
+        let phase = |namespace: &&str| match stated(namespace) {
+            Some(offloading) => format!("{namespace} ({})", offloading.phase.as_str()),
+            None => (*namespace).to_owned(),
+        };
+        let phases: Vec<_> = nowhere.iter().map(phase).collect();
+        let phases: Vec<_> = phases.iter().map(String::as_str).collect();
+        let text = format!(
+            "opted in, and offloaded to no cluster: {}: their pods stay here",
+            shown(&phases)
+        );
+        let fix = format!(
+            "liqoctl offload namespace {} --pod-offloading-strategy Local",
+            nowhere[0]
+        );
+        findings.push(Finding::warning(AREA, text, Some(fix)));
+    }
+    let with = |strategy: Strategy| {
+        let has = |namespace: &&str| stated(namespace).is_some_and(|offloading| offloading.strategy == strategy);
+        opted_in.iter().copied().filter(has).collect::<Vec<_>>()
+    };
+    let (remote, both) = (with(Strategy::Remote), with(Strategy::LocalAndRemote));
+    if !remote.is_empty() {
+        let text = format!(
+            "strategy Remote: {}: their pods never run at the edge, and those that may not leave it are not placed",
+            shown(&remote)
+        );
+        let fix = strategy_local(remote[0]);
+        findings.push(Finding::warning(AREA, text, Some(fix)));
+    }
+    let fails = |webhook: &&Webhook| webhook.name == POD_WEBHOOK && webhook.failure_policy == "Fail";
+    let changed: Vec<_> = remote.iter().chain(&both).copied().collect();
+    if let Some(webhook) = reviewed.webhooks.iter().find(fails)
+        && !changed.is_empty()
+    {
+        let text = format!(
+            "{POD_WEBHOOK} has failurePolicy Fail: while it does not answer, no pod is created in {}",
+            shown(&changed)
+        );
+        let fix = format!(
+            "{}   # pods go through it under the other strategies alone; or helm upgrade liqo --set webhook.failurePolicy=Ignore ({})",
+            strategy_local(changed[0]),
+            webhook.configuration
+        );
+        findings.push(Finding::warning(AREA, text, Some(fix)));
+    }
+    findings
+}
+
+fn strategy_local(namespace: &str) -> String {
+    format!(
+        "kubectl -n {namespace} patch namespaceoffloading offloading --type=merge -p \
+         '{{\"spec\": {{\"podOffloadingStrategy\": \"Local\"}}}}'"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use edgeward_core::wire::liqo;
+    use kube::core::Selector;
+    use serde_json::json;
+
+    use super::super::finding::Level;
+    use super::*;
+    use crate::inspect::installation::Target;
+
+    #[test]
+    fn each_trap_is_named() {
+        let config = Config::read(&json!({"sites": [
+            {"name": "edge", "kind": "edge"},
+            {"name": "far", "kind": "liqo", "nodeSelector": {"liqo.io/remote-cluster-id": "far"}, "probes": ["tcp://far:6443"]},
+            {"name": "near", "kind": "liqo", "nodeSelector": {"liqo.io/remote-cluster-id": "near"}},
+        ]}))
+        .unwrap();
+        let offloading = |strategy: &str| {
+            let object = json!({
+                "metadata": {"name": "offloading"}, "spec": {"podOffloadingStrategy": strategy},
+                "status": {"offloadingPhase": "NoClusterSelected"},
+            });
+            liqo::namespace_offloading(&object.to_string()).unwrap()
+        };
+        let far = json!({"spec": {"clusterID": "far"}, "status": {
+            "conditions": [{"type": "APIServerStatus", "status": "Error"}]}});
+        let map = json!({
+            "metadata": {"labels": {"liqo.io/remote-cluster-id": "far"}},
+            "status": {"currentMapping": {"good": {"phase": "Accepted"}, "away": {"phase": "Accepted"}}},
+        });
+        let objects = LiqoObjects {
+            are_namespaces_known: true,
+            foreign_clusters: vec![liqo::foreign_cluster(&far.to_string()).unwrap()],
+            virtual_nodes: vec![liqo::virtual_node(r#"{"spec": {"clusterID": "far"}}"#).unwrap()],
+            offloadings: vec![
+                ("away".into(), offloading("Remote")),
+                ("shop".into(), offloading("LocalAndRemote")),
+            ],
+            maps: vec![Arc::new(liqo::namespace_map(&map.to_string()).unwrap())],
+            latencies: vec![],
+        };
+        let labels = |value: &str| Labels::from([("scheduling.example.io/managed".to_owned(), value.to_owned())]);
+        let namespaces = ["away", "good", "none", "shop"].map(|name| (name.to_owned(), labels("true")));
+        let mut namespaces = BTreeMap::from(namespaces);
+        namespaces.insert("other".to_owned(), labels("false"));
+        let webhook = Webhook {
+            configuration: "liqo-webhook".to_owned(),
+            position: 0,
+            created: None,
+            name: POD_WEBHOOK.to_owned(),
+            failure_policy: "Fail".to_owned(),
+            timeout_seconds: 10,
+            creates_pods: true,
+            target: Target::Url("https://liqo".to_owned()),
+            ca_bundle: vec![],
+            injected: None,
+            namespaces: Selector::default(),
+        };
+        let found = judge(
+            &objects,
+            &Reviewed {
+                config: &config,
+                place: &Place::Path(PathBuf::from("config.yaml")),
+                namespaces: Some(&namespaces),
+                webhooks: &[webhook],
+                left_out: &[("dark".to_owned(), "all".to_owned())],
+            },
+        );
+        assert!(
+            found
+                .iter()
+                .all(|found| found.level == Level::Warning && found.fix.is_some()),
+            "{found:#?}"
+        );
+        let texts: Vec<_> = found.iter().map(|found| &*found.text).collect();
+        let expected = [
+            "site far is probed by tcp://far:6443: an API server that hangs",
+            "site far: Liqo does not reach the API server of far (Error)",
+            "site near: there is no ForeignCluster near",
+            "cluster dark has no site of its own: site all",
+            "opted in, and offloaded to no cluster: none, shop (NoClusterSelected): their pods stay here",
+            "strategy Remote: away: their pods never run at the edge",
+            "pod.mutate.liqo.io has failurePolicy Fail: while it does not answer, no pod is created in away, shop",
+        ];
+        assert_eq!(texts.len(), expected.len(), "{texts:#?}");
+        for (text, expected) in texts.iter().zip(expected) {
+            assert!(text.starts_with(expected), "{text} is not {expected}");
+        }
+    }
+}

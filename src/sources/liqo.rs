@@ -1,0 +1,390 @@
+//! Liqo's objects, watched while its definitions are installed: where namespaces may run, how its clusters are, and the sites
+//! that there are by them.
+//!
+//! While they are not installed, nothing is asked but whether they are.
+
+mod kinds;
+mod memory;
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use edgeward_core::config::{Config, Enabled};
+use edgeward_core::engine::Change;
+use edgeward_core::model::liqo as model;
+use edgeward_core::model::site::SiteDefinition;
+use edgeward_core::wire::liqo::{self as wire, Latency};
+use edgeward_core::wire::liqo_objects::{LiqoObjects, MAX_DISCOVERED};
+use kube::Client;
+use tokio::sync::{Notify, watch};
+
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use crate::sources::Changes;
+use crate::sources::configuration::Versions;
+use crate::sources::objects::{self, Seen};
+use crate::sources::raw::Raw;
+use crate::sources::watcher::Key;
+
+use memory::DiscoveredSites;
+
+pub(crate) use kinds::{Connection, ForeignCluster, NamespaceMap, NamespaceOffloading, VirtualNode};
+
+/// The sites that were discovered; `None` until it is known whether there are any.
+pub(crate) type Discovered = Option<Arc<Vec<Arc<SiteDefinition>>>>;
+
+/// The shortest time between two publications: a namespace that is offloaded is several events.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Follows Liqo's objects as the configuration says.
+pub struct Liqo {
+    client: Client,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    changes: Changes,
+    discovered: watch::Sender<Discovered>,
+}
+
+impl Liqo {
+    /// Nothing is known yet.
+    pub fn new(client: Client, metrics: Arc<Metrics>, clock: Clock, changes: Changes) -> Self {
+        Self {
+            client,
+            metrics,
+            clock,
+            changes,
+            discovered: watch::Sender::default(),
+        }
+    }
+
+    /// The sites that were discovered, always the newest.
+    pub(crate) fn discovered(&self) -> watch::Receiver<Discovered> {
+        self.discovered.subscribe()
+    }
+
+    /// Follows them, for ever. Calls `known` once it is known whether Liqo is in use, and what it says.
+    pub async fn follow(self, mut versions: Versions, known: impl FnOnce()) {
+        let mut known = Some(known);
+        let mut told = Told::default();
+        let mut in_use = Some(versions.next().await);
+        while let Some(config) = in_use {
+            let same = |one: &Config, other: &Config| one.liqo == other.liqo && one.site_memory == other.site_memory;
+            let work = self.follow_with(&config, &mut told, &mut known);
+            in_use = versions.until_other(&config, same, work).await;
+        }
+    }
+
+    async fn follow_with(&self, config: &Config, told: &mut Told, known: &mut Option<impl FnOnce()>) {
+        let state = &State::default();
+        let published = async {
+            loop {
+                let mut next_change = None;
+                if let Some(objects) = state.objects(config.liqo.enabled, told.is_on()) {
+                    self.tell(objects, config, told).await;
+                    if let Some(known) = known.take() {
+                        known();
+                    }
+                    next_change = told.sites.next_change(config.site_memory);
+                }
+                if config.liqo.enabled == Enabled::Never {
+                    pending::<()>().await;
+                }
+                tokio::select! {
+                    () = state.changed.notified() => tokio::time::sleep(PAUSE).await,
+                    () = self.clock.reach(next_change) => {}
+                }
+            }
+        };
+        match config.liqo.enabled {
+            Enabled::Never => published.await,
+            Enabled::Auto | Enabled::Always => {
+                tokio::join!(published, self.watch(state));
+            }
+        }
+    }
+
+    /// Sends what is another now.
+    async fn tell(&self, objects: Option<LiqoObjects>, config: &Config, told: &mut Told) {
+        let runtime_class = config.liqo.runtime_class.as_ref().map(|name| &*name.0);
+        let sites = objects.as_ref().map(|objects| objects.sites(runtime_class));
+        if config.liqo.enabled == Enabled::Never {
+            told.sites = DiscoveredSites::default();
+        }
+        let sites = told
+            .sites
+            .update(sites.unwrap_or_default(), config.site_memory, self.clock.moment());
+        let sites = Some(Arc::new(sites));
+        let clusters = objects.as_ref().map_or(0, LiqoObjects::clusters);
+        let facts = objects.map(|objects| Arc::new(objects.facts(self.clock.now())));
+        match (told.is_on(), &facts) {
+            (false, Some(_)) => {
+                tracing::info!(clusters, "Liqo is in use: pods go where their namespaces are offloaded")
+            }
+            (true, None) => tracing::info!("Liqo is not in use any more"),
+            _ => {}
+        }
+        if told.facts.as_ref() != Some(&facts) {
+            self.changes.send(Change::Liqo(facts.clone())).await;
+            told.facts = Some(facts);
+        }
+        if *self.discovered.borrow() != sites {
+            if clusters > MAX_DISCOVERED {
+                tracing::warn!(clusters, "only the first {MAX_DISCOVERED} by id are sites");
+            }
+            self.discovered.send_replace(sites);
+        }
+    }
+
+    async fn watch(&self, state: &State) {
+        let client = || self.client.clone();
+        let metrics = &*self.metrics;
+        tokio::join!(
+            objects::follow_if_allowed("foreignclusters", client(), metrics, read_foreign_cluster, |seen| state
+                .take(seen, |seen| &mut seen.foreign_clusters)),
+            objects::follow_if_allowed("virtualnodes", client(), metrics, read_virtual_node, |seen| state
+                .take(seen, |seen| &mut seen.virtual_nodes)),
+            objects::follow_if_allowed("namespaceoffloadings", client(), metrics, read_offloading, |seen| state
+                .take(seen, |seen| &mut seen.offloadings)),
+            objects::follow_if_allowed("namespacemaps", client(), metrics, read_map, |seen| state
+                .take(seen, |seen| &mut seen.maps)),
+            objects::follow_if_allowed("connections", client(), metrics, read_connection, |seen| state
+                .take(seen, |seen| &mut seen.connections)),
+        );
+    }
+}
+
+/// What is told of Liqo; `None` while it is not in use.
+type Facts = Option<Arc<model::Liqo>>;
+
+/// What was told last, if anything was.
+#[derive(Default)]
+struct Told {
+    facts: Option<Facts>,
+    sites: DiscoveredSites,
+}
+
+impl Told {
+    /// Whether Liqo is in use.
+    fn is_on(&self) -> bool {
+        self.facts.as_ref().is_some_and(Option::is_some)
+    }
+}
+
+/// What is known of the objects of one kind. One that cannot be read is there, and says nothing.
+#[derive(Debug, Default)]
+enum Kind<T> {
+    /// It was not asked yet.
+    #[default]
+    Pending,
+    NotInstalled,
+    Forbidden,
+    Objects(BTreeMap<Key, Option<T>>),
+}
+
+impl<T: Clone> Kind<T> {
+    fn is_pending(&self) -> bool {
+        matches!(self, Kind::Pending)
+    }
+
+    fn is_listed(&self) -> bool {
+        matches!(self, Kind::Objects(_))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&Key, &T)> {
+        let objects = match self {
+            Kind::Objects(objects) => Some(objects),
+            _ => None,
+        };
+        let objects = objects.into_iter().flatten();
+        objects.filter_map(|(key, object)| Some((key, object.as_ref()?)))
+    }
+
+    fn all(&self) -> Vec<T> {
+        self.iter().map(|(_, object)| object.clone()).collect()
+    }
+}
+
+/// What is known of all kinds.
+#[derive(Debug, Default)]
+struct Kinds {
+    foreign_clusters: Kind<wire::ForeignCluster>,
+    virtual_nodes: Kind<wire::VirtualNode>,
+    offloadings: Kind<wire::NamespaceOffloading>,
+    maps: Kind<Arc<wire::NamespaceMap>>,
+    connections: Kind<(Box<str>, Latency)>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    kinds: Mutex<Kinds>,
+    changed: Notify,
+}
+
+impl State {
+    fn kinds(&self) -> MutexGuard<'_, Kinds> {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take<T: Clone>(&self, seen: Seen<'_, Option<T>>, kind: impl FnOnce(&mut Kinds) -> &mut Kind<T>) {
+        let mut kinds = self.kinds();
+        let kind = kind(&mut kinds);
+        match (seen, &mut *kind) {
+            (Seen::NotInstalled, _) => *kind = Kind::NotInstalled,
+            (Seen::Forbidden, _) => *kind = Kind::Forbidden,
+            (Seen::Objects(all, Some(one)), Kind::Objects(known)) => match all.get(one) {
+                Some(object) => drop(known.insert(one.clone(), object.clone())),
+                None => drop(known.remove(one)),
+            },
+            (Seen::Objects(all, _), _) => *kind = Kind::Objects(all.clone()),
+        }
+        self.changed.notify_one();
+    }
+
+    /// All objects; `Some(None)` where Liqo is not in use, and `None` while that is not known. Connections are only where there
+    /// is a network between the clusters. Rights that are taken away do not end it: then nothing is known of namespaces.
+    fn objects(&self, enabled: Enabled, was_on: bool) -> Option<Option<LiqoObjects>> {
+        if enabled == Enabled::Never {
+            return Some(None);
+        }
+        let kinds = self.kinds();
+        let is_pending = kinds.foreign_clusters.is_pending()
+            || kinds.virtual_nodes.is_pending()
+            || kinds.offloadings.is_pending()
+            || kinds.maps.is_pending();
+        if is_pending {
+            return None;
+        }
+        let are_namespaces_known = kinds.offloadings.is_listed() && kinds.maps.is_listed();
+        let is_listed = are_namespaces_known && kinds.foreign_clusters.is_listed() && kinds.virtual_nodes.is_listed();
+        let is_forbidden = matches!(kinds.foreign_clusters, Kind::Forbidden)
+            || matches!(kinds.virtual_nodes, Kind::Forbidden)
+            || matches!(kinds.offloadings, Kind::Forbidden)
+            || matches!(kinds.maps, Kind::Forbidden);
+        if enabled == Enabled::Auto && !is_listed && !(is_forbidden && was_on) {
+            return Some(None);
+        }
+        let offloadings = kinds.offloadings.iter();
+        let offloadings = offloadings.map(|((namespace, _), offloading)| (namespace.as_str().into(), *offloading));
+        Some(Some(LiqoObjects {
+            are_namespaces_known,
+            foreign_clusters: kinds.foreign_clusters.all(),
+            virtual_nodes: kinds.virtual_nodes.all(),
+            offloadings: offloadings.collect(),
+            maps: kinds.maps.all(),
+            latencies: kinds.connections.all(),
+        }))
+    }
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "an object that says nothing replaces what it said"
+)]
+pub(crate) fn read_foreign_cluster(object: &Raw<ForeignCluster>) -> Option<Option<wire::ForeignCluster>> {
+    Some(wire::foreign_cluster(object.json()))
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "an object that says nothing replaces what it said"
+)]
+pub(crate) fn read_virtual_node(object: &Raw<VirtualNode>) -> Option<Option<wire::VirtualNode>> {
+    Some(wire::virtual_node(object.json()))
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "an object that says nothing replaces what it said"
+)]
+pub(crate) fn read_offloading(object: &Raw<NamespaceOffloading>) -> Option<Option<wire::NamespaceOffloading>> {
+    Some(wire::namespace_offloading(object.json()))
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "an object that says nothing replaces what it said"
+)]
+pub(crate) fn read_map(object: &Raw<NamespaceMap>) -> Option<Option<Arc<wire::NamespaceMap>>> {
+    Some(wire::namespace_map(object.json()).map(Arc::new))
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "an object that says nothing replaces what it said"
+)]
+pub(crate) fn read_connection(object: &Raw<Connection>) -> Option<Option<(Box<str>, Latency)>> {
+    Some(wire::connection(object.json()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        (String::new(), name.to_owned())
+    }
+
+    fn all_but(state: &State, offloadings: Seen<'_, Option<wire::NamespaceOffloading>>) {
+        state.take(Seen::Objects(&BTreeMap::new(), None), |kinds| {
+            &mut kinds.foreign_clusters
+        });
+        state.take(Seen::Objects(&BTreeMap::new(), None), |kinds| &mut kinds.virtual_nodes);
+        state.take(Seen::Objects(&BTreeMap::new(), None), |kinds| &mut kinds.maps);
+        state.take(offloadings, |kinds| &mut kinds.offloadings);
+    }
+
+    /// Whether Liqo is in use, and its namespaces are known; `None` while nothing is known.
+    fn found(state: &State, enabled: Enabled, was_on: bool) -> Option<Option<bool>> {
+        let objects = state.objects(enabled, was_on)?;
+        Some(objects.map(|objects| objects.are_namespaces_known))
+    }
+
+    #[test]
+    fn it_is_in_use_where_its_objects_may_be_read() {
+        use Enabled::{Always, Auto, Never};
+        let state = State::default();
+        assert_eq!(
+            [Auto, Always, Never].map(|enabled| found(&state, enabled, false)),
+            [None, None, Some(None)]
+        );
+        all_but(&state, Seen::Objects(&BTreeMap::new(), None));
+        assert_eq!(found(&state, Auto, false), Some(Some(true)));
+        assert_eq!(found(&state, Never, false), Some(None));
+
+        all_but(&state, Seen::Forbidden);
+        assert_eq!(found(&state, Auto, false), Some(None));
+        // The rights were taken away.
+        assert_eq!(found(&state, Auto, true), Some(Some(false)));
+        assert_eq!(found(&state, Always, false), Some(Some(false)));
+
+        all_but(&state, Seen::NotInstalled);
+        assert_eq!(found(&state, Auto, true), Some(None));
+        assert_eq!(found(&state, Always, true), Some(Some(false)));
+    }
+
+    #[test]
+    fn an_object_that_changes_is_the_only_one_that_is_taken_over() {
+        let node = |cluster: &str| {
+            Some(wire::VirtualNode {
+                cluster: cluster.into(),
+            })
+        };
+        let state = State::default();
+        let mut all: BTreeMap<_, _> = [(key("a"), node("far")), (key("b"), node("near"))].into();
+        let take = |all: &BTreeMap<Key, _>, one: Option<&Key>| {
+            state.take(Seen::Objects(all, one), |kinds| &mut kinds.virtual_nodes);
+            let nodes = state.kinds().virtual_nodes.all();
+            nodes
+                .into_iter()
+                .map(|node| node.cluster.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(take(&all, None), ["far", "near"]);
+        all.insert(key("b"), None);
+        assert_eq!(take(&all, Some(&key("b"))), ["far"]);
+        all.remove(&key("a"));
+        assert!(take(&all, Some(&key("a"))).is_empty());
+    }
+}

@@ -1,0 +1,84 @@
+//! Watches of claims, volumes and storage classes, for as long as a cloud can have data.
+
+use std::sync::Arc;
+
+use edgeward_core::cluster::volumes::{VolumeChange, VolumeKind};
+use edgeward_core::config::Config;
+use edgeward_core::wire::volumes::{read_affinity, read_claim, read_class};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::Resource;
+
+use crate::instruments::logs::LogLimit;
+use crate::instruments::metrics::Metrics;
+use crate::sources::configuration::Versions;
+use crate::sources::raw::Raw;
+use crate::sources::watch::{Cluster, unreadable};
+
+impl Cluster {
+    /// Watches claims, volumes and storage classes, for ever, from when a cloud can have data on: one that goes may come back, and its
+    /// data is nowhere else meanwhile. Where it may not, pods with claims are decided as if nobody knew where their data is.
+    pub async fn follow_volumes(self, mut versions: Versions, metrics: Arc<Metrics>) {
+        while !can_have_data(&*versions.next().await) {}
+        tokio::join!(
+            self.clone().watch_claims(&metrics),
+            self.clone().watch_volumes(&metrics),
+            self.clone().watch_classes(&metrics),
+        );
+    }
+
+    async fn watch_claims(self, metrics: &Metrics) {
+        let limit = LogLimit::new(self.changes.clock);
+        let read = |object: &_| claim(object, &limit);
+        let gone = |object: &Raw<PersistentVolumeClaim>| Some(VolumeChange::Claim(namespaced(object)?, None));
+        self.watch_kind(VolumeKind::Claims, metrics, read, gone).await;
+    }
+
+    async fn watch_volumes(self, metrics: &Metrics) {
+        let limit = LogLimit::new(self.changes.clock);
+        let read = |object: &_| volume(object, &limit);
+        let gone = |object: &Raw<PersistentVolume>| Some(VolumeChange::Volume(name(object)?, None));
+        self.watch_kind(VolumeKind::Volumes, metrics, read, gone).await;
+    }
+
+    async fn watch_classes(self, metrics: &Metrics) {
+        let limit = LogLimit::new(self.changes.clock);
+        let read = |object: &_| class(object, &limit);
+        let gone = |object: &Raw<StorageClass>| Some(VolumeChange::Class(name(object)?, None));
+        self.watch_kind(VolumeKind::Classes, metrics, read, gone).await;
+    }
+}
+
+/// Whether a cloud of this configuration can have data.
+pub(crate) fn can_have_data(config: &Config) -> bool {
+    config.sites.iter().any(|site| site.can_have_data())
+}
+
+/// A claim; one that cannot be read counts as not there.
+pub(crate) fn claim(object: &Raw<PersistentVolumeClaim>, limit: &LogLimit) -> Option<VolumeChange> {
+    let read =
+        read_claim(object.json()).map_err(|error| unreadable(VolumeKind::Claims.as_str(), object, &error, limit));
+    Some(VolumeChange::Claim(namespaced(object)?, read.ok()))
+}
+
+/// A volume; of one that cannot be read it is not known where it is.
+pub(crate) fn volume(object: &Raw<PersistentVolume>, limit: &LogLimit) -> Option<VolumeChange> {
+    let read = read_affinity(object.json());
+    let read = read.map_err(|error| unreadable(VolumeKind::Volumes.as_str(), object, &error, limit));
+    Some(VolumeChange::Volume(name(object)?, read.ok().flatten()))
+}
+
+/// A class; one that cannot be read counts as not there.
+pub(crate) fn class(object: &Raw<StorageClass>, limit: &LogLimit) -> Option<VolumeChange> {
+    let read =
+        read_class(object.json()).map_err(|error| unreadable(VolumeKind::Classes.as_str(), object, &error, limit));
+    Some(VolumeChange::Class(name(object)?, read.ok()))
+}
+
+fn name(object: &impl Resource) -> Option<Box<str>> {
+    Some(object.meta().name.as_deref()?.into())
+}
+
+fn namespaced(object: &impl Resource) -> Option<[Box<str>; 2]> {
+    Some([object.meta().namespace.as_deref()?.into(), name(object)?])
+}

@@ -1,0 +1,190 @@
+//! Pods whose claims are bound to volumes, on nodes of either site.
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::decision::{annotation, is_gated};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::commands::fleet_command;
+use crate::held::away::would_be;
+use crate::held::{goes, is_held, pod};
+
+/// The class of the test's volumes, whose first pod decides where they are bound.
+fn class(fixture: &Fixture<'_>) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": fixture.namespace},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    })
+}
+
+/// A local volume on the nodes of a site, for the claim that selects it.
+fn volume(fixture: &Fixture<'_>, nodes: &Nodes<'_>, site: &str) -> Value {
+    let selector = nodes.selector(site);
+    let pairs = selector.as_object().into_iter().flatten();
+    let expressions = pairs.map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
+    let terms = json!([{"matchExpressions": expressions.collect::<Value>()}]);
+    json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": format!("{}-{site}", fixture.namespace), "labels": {"place": nodes.label(site)}},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": fixture.namespace,
+            "local": {"path": "/data"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+        },
+    })
+}
+
+/// The claim of the first pod of a StatefulSet, for the volume of that site.
+fn claim(fixture: &Fixture<'_>, nodes: &Nodes<'_>, set: &str, site: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": format!("data-{set}-0")},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": fixture.namespace,
+            "selector": {"matchLabels": {"place": nodes.label(site)}},
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    })
+}
+
+/// A pod that uses that claim, as it would be created by the StatefulSet.
+fn with_claim(fixture: &Fixture<'_>, name: &str, set: &str) -> Value {
+    let mut pod = pod(fixture, name, 100, 5);
+    let claim = json!({"claimName": format!("data-{set}-0")});
+    pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": claim}]);
+    pod
+}
+
+fn stateful_set(fixture: &Fixture<'_>, set: &str) -> Value {
+    let pod = pod(fixture, set, 100, 5);
+    let labels = json!({"set": set});
+    let claims = json!([{
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": fixture.namespace,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }]);
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": set},
+        "spec": {
+            "replicas": 1,
+            "serviceName": set,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels, "annotations": pod["metadata"]["annotations"]},
+                "spec": pod["spec"],
+            },
+            "volumeClaimTemplates": claims,
+        },
+    })
+}
+
+/// Waits until the claim of a StatefulSet is bound to the volume of this site.
+fn is_bound(fixture: &Fixture<'_>, set: &str, site: &str) -> Result<()> {
+    eventually(&format!("the claim of {set} is bound"), BOUND, || {
+        let claim = fixture.kubectl.get("persistentvolumeclaim", &format!("data-{set}-0"))?;
+        let volume = format!("{}-{site}", fixture.namespace);
+        let is_bound = claim["status"]["phase"] == "Bound" && claim["spec"]["volumeName"] == *volume;
+        ensure!(is_bound, "{claim}");
+        Ok(())
+    })
+}
+
+fn delete_pod(fixture: &Fixture<'_>, set: &str) -> Result<()> {
+    let pod = format!("{set}-0");
+    fixture.kubectl.run(&["delete", "pod", &pod], "").map(drop)
+}
+
+/// A StatefulSet's pod comes back to where its volume was bound, at the edge and in the cloud, whatever else would be better. While
+/// that cloud is away it is held, past the limit of its class; then it is placed there.
+pub(crate) fn comes_back_to_its_data(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    let edge = nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    fixture.allow_data()?;
+    let mut config = nodes.holding(&json!({"latency": "2s", "throughput": "2s", "batch": "2s"}));
+    config["probing"] = json!({"period": "1s"});
+    config["sites"][1]["storageClasses"] = json!([fixture.namespace]);
+    fixture.kubectl.create(&class(fixture))?;
+    for (set, site) in [("home", "edge"), ("remote", "cloud")] {
+        fixture.kubectl.create(&volume(fixture, &nodes, site))?;
+        fixture.kubectl.create(&claim(fixture, &nodes, set, site))?;
+    }
+    let edgeward = fixture.live_edgeward(&config)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    fixture.kubectl.create(&stateful_set(fixture, "home"))?;
+    goes(fixture, &nodes, "home-0", "edge", "edge_feasible_slo_met")?;
+    is_bound(fixture, "home", "edge")?;
+    let mut filler = pod(fixture, "filler", 900, 5);
+    filler["metadata"]["labels"] = json!({"app": "filler"});
+    fixture.kubectl.create(&filler)?;
+    goes(fixture, &nodes, "filler", "edge", "edge_feasible_slo_met")?;
+    would_be(fixture, &with_claim(fixture, "dry", "remote"), "cloud_edge_no_capacity")?;
+    fixture.kubectl.create(&stateful_set(fixture, "remote"))?;
+    goes(fixture, &nodes, "remote-0", "cloud", "cloud_edge_no_capacity")?;
+    is_bound(fixture, "remote", "cloud")?;
+
+    // The edge has no room for it but its own, and room for all.
+    would_be(fixture, &with_claim(fixture, "dry", "home"), "edge_data")?;
+    delete_pod(fixture, "home")?;
+    goes(fixture, &nodes, "home-0", "edge", "edge_data")?;
+    nodes.resize(&edge, "4")?;
+    would_be(fixture, &pod(fixture, "dry", 500, 5), "edge_feasible_slo_met")?;
+    would_be(fixture, &with_claim(fixture, "dry", "remote"), "cloud_data")?;
+    delete_pod(fixture, "remote")?;
+    goes(fixture, &nodes, "remote-0", "cloud", "cloud_data")?;
+
+    let ours = fixture.edgeward_kubeconfig();
+    let fleet = fleet_command::edgeward_as(&ours, fixture, &config, &["fleet", "--output=yaml"])?.stdout;
+    for lists in ["persistentVolumeClaims:", "persistentVolumes:", "storageClasses:"] {
+        ensure!(fleet.contains(lists), "{lists}: {fleet}");
+    }
+
+    nodes.resize(&edge, "1")?;
+    nodes.wan.close();
+    would_be(fixture, &with_claim(fixture, "dry", "remote"), "held_site_away")?;
+    delete_pod(fixture, "remote")?;
+    is_held(fixture, "remote-0", "held_site_away")?;
+    // Past the limit of its class, from which on nobody else waits for the cloud.
+    eventually("the limit of its class is over", BOUND, || {
+        let held = fixture.kubectl.get("pod", "remote-0")?;
+        ensure!(is_gated(&held), "{held}");
+        let since: Timestamp = annotation(&held, "timestamp").context("a timestamp")?.parse()?;
+        let age = Timestamp::now().duration_since(since);
+        ensure!(age > SignedDuration::from_secs(4), "{age:?}");
+        Ok(())
+    })?;
+    would_be(fixture, &pod(fixture, "dry", 500, 5), "edge_wan_unreachable")?;
+    let held = fixture.kubectl.get("pod", "remote-0")?;
+    ensure!(is_gated(&held), "{held}");
+    nodes.wan.reopen()?;
+    goes(fixture, &nodes, "remote-0", "cloud", "released_cloud")?;
+    let placed = fixture.kubectl.get("pod", "remote-0")?;
+    let tolerations = placed["spec"]["tolerations"].as_array().context("tolerations")?;
+    let is_of_cloud = |toleration: &Value| toleration["key"] == "cloud";
+    ensure!(tolerations.iter().any(is_of_cloud), "{placed}");
+
+    // They would create their pods again.
+    let sets = ["delete", "statefulset", "home", "remote"];
+    fixture.kubectl.run(&sets, "")?;
+    let volumes = ["edge", "cloud"].map(|site| format!("persistentvolume/{}-{site}", fixture.namespace));
+    let class = format!("storageclass/{}", fixture.namespace);
+    let args = ["delete", "--wait=false", &volumes[0], &volumes[1], &class];
+    fixture.kubectl.run(&args, "").map(drop)
+}

@@ -1,0 +1,185 @@
+//! Pods that may run at some sites alone.
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::checkout::workspace;
+use edgeward_harness::decision::{annotation, is_gated};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::kubectl::Kubectl;
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
+use serde_json::{Value, json};
+
+use super::{fill, goes, is_held, pod};
+use crate::leader::events;
+
+const SITES: &str = "slo.example.io/sites";
+
+/// A pod that may run at these sites alone.
+fn of_sites(fixture: &Fixture<'_>, name: &str, sites: &str) -> Value {
+    let mut pod = pod(fixture, name, 500, 5);
+    pod["metadata"]["annotations"][fixture.key(SITES)] = json!(sites);
+    pod
+}
+
+/// The policy of webhook/strict-sites for the test's namespace and domain; dropped with the test.
+struct StrictSites {
+    name: String,
+    kubectl: Kubectl,
+}
+
+impl StrictSites {
+    fn install(fixture: &Fixture<'_>) -> Result<Self> {
+        let strict = Self {
+            name: format!("edgeward-strict-sites-{}", fixture.namespace),
+            kubectl: fixture.kubectl.clone(),
+        };
+        let objects = fixture.kubectl.render(&workspace().join("webhook/strict-sites"))?;
+        ensure!(objects.len() == 2, "{objects:?}");
+        for object in objects {
+            let mut object = fixture.in_its_domain(object);
+            object["metadata"]["name"] = json!(strict.name);
+            if object["kind"] == "ValidatingAdmissionPolicyBinding" {
+                object["spec"]["policyName"] = json!(strict.name);
+                let own =
+                    json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": [fixture.namespace]});
+                let selector = &mut object["spec"]["matchResources"]["namespaceSelector"];
+                let expressions = selector["matchExpressions"].as_array_mut();
+                expressions.context("the binding selects namespaces")?.push(own);
+            }
+            fixture.kubectl.create(&object)?;
+        }
+        Ok(strict)
+    }
+}
+
+impl Drop for StrictSites {
+    fn drop(&mut self) {
+        for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+            if let Err(error) = self
+                .kubectl
+                .run(&["delete", "--ignore-not-found", kind, &self.name], "")
+            {
+                eprintln!("{error:#}");
+            }
+        }
+    }
+}
+
+/// Pods that may run in one region alone never leave it: not where the other has room, not past their limit, and not while
+/// edgeward is down. One for a region that there is not is held, and an Event says why.
+pub(crate) fn never_left(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    let mut config = nodes.holding(&json!({"latency": "2s", "throughput": "2s", "batch": "5s"}));
+    for (site, region) in ["eu", "us"].into_iter().enumerate() {
+        config["sites"][site]["labels"] = json!({"region": region});
+    }
+    let mut edgeward = fixture.live_edgeward(&config)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    fill(fixture, &nodes)?;
+
+    fixture
+        .kubectl
+        .create(&of_sites(fixture, "american", "region notin (eu)"))?;
+    goes(fixture, &nodes, "american", "cloud", "cloud_edge_not_in_sites")?;
+    fixture
+        .kubectl
+        .create(&of_sites(fixture, "martian", "region in (mars)"))?;
+    is_held(fixture, "martian", "held_site_away")?;
+    let event = eventually("that it is held is told", BOUND, || {
+        events::one(fixture, "martian", "Held")
+    })?;
+    let note = event["note"].as_str().unwrap_or_default();
+    ensure!(note.contains("region in (mars)"), "{note}");
+
+    // The cloud has room for it, and its own region gets some only after its limit.
+    fixture.kubectl.create(&of_sites(fixture, "european", "region=eu"))?;
+    is_held(fixture, "european", "held_no_capacity")?;
+    eventually("its limit is over", BOUND, || {
+        let pod = fixture.kubectl.get("pod", "european")?;
+        ensure!(annotation(&pod, "reason") == Some("released_timeout"), "{pod}");
+        ensure!(pod["spec"]["nodeSelector"] == nodes.selector("edge"), "{pod}");
+        Ok(())
+    })?;
+    fixture
+        .kubectl
+        .run(&["delete", "pod", "filler", "--grace-period=0", "--force"], "")?;
+    goes(fixture, &nodes, "european", "edge", "released_timeout")?;
+    let martian = fixture.kubectl.get("pod", "martian")?;
+    ensure!(is_gated(&martian), "{martian}");
+
+    let refused = fixture.kubectl.attempt(
+        &["create", "-f", "-"],
+        &of_sites(fixture, "typo", "region in (eu").to_string(),
+    )?;
+    ensure!(
+        !refused.succeeded && refused.stderr.contains("is not site names or a selector"),
+        "{refused:?}"
+    );
+
+    // Whoever is not asked says nothing.
+    edgeward.kill()?;
+    let _strict = StrictSites::install(fixture)?;
+    let is_refused = |pod: &Value| -> Result<()> {
+        let said = fixture
+            .kubectl
+            .attempt(&["create", "--dry-run=server", "-f", "-"], &pod.to_string())?;
+        ensure!(
+            !said.succeeded && said.stderr.contains("edgeward has not chosen a site"),
+            "{said:?}"
+        );
+        Ok(())
+    };
+    let arriving = of_sites(fixture, "arriving", "region=eu");
+    eventually("the policy is in force", BOUND, || is_refused(&arriving))?;
+    let mut bound = arriving.clone();
+    bound["spec"]["nodeName"] = json!("somewhere");
+    is_refused(&bound)?;
+    // What is not edgeward's, and what asks for no sites, is left alone.
+    let dry_run = |pod: &Value| fixture.kubectl.dry_run(pod).map(drop);
+    dry_run(&pod(fixture, "anywhere", 100, 5))?;
+    let with = |pointer: &str, value: Value| {
+        let mut pod = arriving.clone();
+        pod["metadata"][pointer] = value;
+        pod
+    };
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
+    dry_run(&with("ownerReferences", owner))?;
+    dry_run(&with(
+        "labels",
+        json!({fixture.key("scheduling.example.io/managed"): "false"}),
+    ))?;
+    dry_run(&with("labels", json!({"liqo.io/managed-by": "shadowpod"})))?;
+    let mut held = arriving.clone();
+    held["spec"]["schedulingGates"] = json!([{"name": fixture.key("scheduling.example.io/awaiting-capacity")}]);
+    dry_run(&held)?;
+
+    let delete = ["delete", "pod", "european", "--grace-period=0", "--force"];
+    fixture.kubectl.run(&delete, "")?;
+    edgeward.start_again()?;
+    let placed = eventually("it is placed again", BOUND, || {
+        let created = fixture.kubectl.dry_run(&arriving)?;
+        ensure!(
+            annotation(&created, "site") == Some("edge") && !is_gated(&created),
+            "{created}"
+        );
+        Ok(created)
+    })?;
+
+    // All that a placement writes passes by itself, and nothing less.
+    edgeward.kill()?;
+    let mut written = arriving.clone();
+    written["metadata"]["annotations"] = placed["metadata"]["annotations"].clone();
+    written["spec"]["nodeSelector"] = placed["spec"]["nodeSelector"].clone();
+    dry_run(&written)?;
+    for name in ["decision", "site", "decision-id", "timestamp"] {
+        let mut less = written.clone();
+        let annotations = less["metadata"]["annotations"].as_object_mut().context("annotations")?;
+        let key = fixture.key(&format!("scheduling.example.io/{name}"));
+        annotations.remove(&key).context(key)?;
+        is_refused(&less)?;
+    }
+    written["spec"]["nodeSelector"] = json!({});
+    is_refused(&written)
+}

@@ -1,0 +1,254 @@
+//! edgeward in a cluster that the real Liqo peers with another: pods on a virtual node run there, and their status comes back.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::control_plane::EDGE_NODES;
+use edgeward_harness::decision::{annotation, is_unschedulable};
+use edgeward_harness::fixture::{Fixture, MANAGED};
+use edgeward_harness::kubectl::Kubectl;
+use edgeward_harness::peering::{Provider, Strategy, running};
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+/// The taint of Liqo's virtual nodes.
+const NOT_ALLOWED: &str = "virtual-node.liqo.io/not-allowed";
+
+/// The sites, as a user states them. The only place where these tests say where a cloud is.
+fn config(fixture: &Fixture<'_>) -> Value {
+    let mut sites = vec![json!({"name": "edge", "kind": "edge"})];
+    sites.extend(fixture.providers().iter().map(Provider::site));
+    json!({"sites": sites})
+}
+
+fn cloud<'run>(fixture: &Fixture<'run>) -> Result<&'run Provider> {
+    fixture.providers().first().context("peered with nobody")
+}
+
+/// Annotations of a pod that runs anywhere in time.
+fn slo() -> Value {
+    json!({"slo.example.io/class": "throughput", "slo.example.io/deadlineMs": "60000"})
+}
+
+/// A Deployment's pods fill the edge, and those beyond run in the provider: at home each of them is Running.
+pub(crate) fn fills_the_edge_first(fixture: &Fixture<'_>) -> Result<()> {
+    const REPLICAS: usize = 12;
+    /// Of 1 CPU each.
+    const AT_THE_EDGE: usize = 8;
+    let (cloud, namespace) = (cloud(fixture)?, &fixture.namespace);
+    fixture.offload(namespace, Strategy::Local)?;
+    let edgeward = fixture.live_edgeward(&config(fixture))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let mut deployment = workloads::deployment("elastic", REPLICAS as u32, slo());
+    deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
+    fixture.kubectl.create(&deployment)?;
+
+    let pods = running(&fixture.kubectl, "app=elastic", REPLICAS)?;
+    let counts = pods.iter().fold(BTreeMap::new(), |mut counts, pod| {
+        let where_and_why = (annotation(pod, "site"), annotation(pod, "reason"));
+        *counts.entry(where_and_why).or_insert(0) += 1;
+        counts
+    });
+    let expected = [
+        ((Some("edge"), Some("edge_feasible_slo_met")), AT_THE_EDGE),
+        ((Some(cloud.id), Some("cloud_edge_no_capacity")), REPLICAS - AT_THE_EDGE),
+    ];
+    ensure!(counts == BTreeMap::from(expected), "{counts:?}");
+    for pod in &pods {
+        let is_mirrored = pod["metadata"]["labels"]["liqo.io/shadowPod"] == "true";
+        let is_there = pod["spec"]["nodeName"] == cloud.id;
+        let is_sent = annotation(pod, "site") == Some(cloud.id);
+        ensure!(is_mirrored == is_sent && is_there == is_sent, "{pod}");
+    }
+
+    // There they are other pods, on nodes of the provider's own, which carry the decision as well.
+    let there = cloud.kubectl_in(namespace);
+    let copies = there.list("pods", "liqo.io/managed-by=shadowpod")?;
+    ensure!(copies.len() == REPLICAS - AT_THE_EDGE, "{}", copies.len());
+    for copy in &copies {
+        let is_run = copy["status"]["phase"] == "Running" && copy["spec"]["nodeSelector"].is_null();
+        ensure!(is_run && annotation(copy, "site") == Some(cloud.id), "{copy}");
+    }
+
+    let args = ["scale", "deployment", "elastic", &format!("--replicas={AT_THE_EDGE}")];
+    fixture.kubectl.run(&args, "")?;
+    eventually("the cloud is empty", BOUND, || {
+        let left = there.list("pods", "")?.len();
+        ensure!(left == 0, "{left}");
+        Ok(())
+    })?;
+    let left = running(&fixture.kubectl, "app=elastic", AT_THE_EDGE)?;
+    let is_at_the_edge = |pod: &Value| annotation(pod, "site") == Some("edge");
+    ensure!(left.iter().all(is_at_the_edge), "{left:?}");
+    Ok(())
+}
+
+/// Where a pod runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Edge,
+    Cloud,
+    /// kube-scheduler finds no node for it.
+    Nowhere,
+}
+
+/// What becomes of a pod: the reason, where it runs, and how often it tolerates the taint of virtual nodes.
+type Fate = (Option<&'static str>, Place, usize);
+
+/// Pods that the edge has room for, that no edge node could hold, and of which edgeward is told nothing.
+const KINDS: [&str; 3] = ["small", "large", "plain"];
+
+/// What becomes of each kind, by the strategy of the namespace: with edgeward's webhook after Liqo's, and before it.
+///
+/// Before it, edgeward knows from the NamespaceOffloading that `Remote` keeps a pod from the edge.
+const FATES: [(Strategy, [Fate; 3], [Fate; 3]); 3] = {
+    use Place::{Cloud, Edge};
+    const FITS: Option<&str> = Some("edge_feasible_slo_met");
+    const FULL: Option<&str> = Some("cloud_edge_no_capacity");
+    const PINNED: Option<&str> = Some("cloud_pinned_by_pod");
+    [
+        (
+            Strategy::Local,
+            [(FITS, Edge, 0), (FULL, Cloud, 1), (None, Edge, 0)],
+            [(FITS, Edge, 0), (FULL, Cloud, 1), (None, Edge, 0)],
+        ),
+        (
+            Strategy::LocalAndRemote,
+            // The last runs wherever kube-scheduler likes: see `ANYWHERE`.
+            [(FITS, Edge, 1), (FULL, Cloud, 1), (None, Edge, 1)],
+            [(FITS, Edge, 1), (FULL, Cloud, 2), (None, Edge, 1)],
+        ),
+        (
+            Strategy::Remote,
+            [(PINNED, Cloud, 1), (PINNED, Cloud, 1), (None, Cloud, 1)],
+            [(PINNED, Cloud, 2), (PINNED, Cloud, 2), (None, Cloud, 1)],
+        ),
+    ]
+};
+
+/// Whose place is kube-scheduler's choice.
+const ANYWHERE: (Strategy, &str) = (Strategy::LocalAndRemote, "plain");
+
+/// Liqo's webhook and edgeward's change the same pods, in both orders and under every strategy.
+pub(crate) fn both_webhooks_on_one_pod(fixture: &Fixture<'_>) -> Result<()> {
+    let mut namespaces = Vec::new();
+    for (strategy, ..) in FATES {
+        let suffix = format!("{strategy:?}").to_lowercase();
+        let (namespace, _) = fixture.another_namespace(&suffix, json!({MANAGED: "true"}))?;
+        fixture.offload(&namespace, strategy)?;
+        namespaces.push(namespace);
+    }
+    let edgeward = fixture.live_edgeward(&config(fixture))?;
+    let names: Vec<_> = namespaces.iter().map(String::as_str).collect();
+    let mut complaints = Vec::new();
+    for order in ["zz", "aa"] {
+        let registered = format!("{order}-edgeward");
+        let _registered = fixture.register_as(&registered, &names, &edgeward.url, &edgeward.ca)?;
+        let name = |kind: &str| format!("{kind}-{order}");
+        for namespace in &namespaces {
+            for kind in KINDS {
+                let annotations = if kind == "plain" { json!({}) } else { slo() };
+                let mut pod = workloads::pod(&name(kind), annotations);
+                let cpu = if kind == "large" { "5" } else { "100m" };
+                pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+                fixture.kubectl_in(namespace).create(&pod)?;
+            }
+        }
+        for (namespace, (strategy, after, before)) in namespaces.iter().zip(FATES) {
+            let expected = if order == "zz" { after } else { before };
+            for (kind, expected) in KINDS.into_iter().zip(expected) {
+                let pod = settled(&fixture.kubectl_in(namespace), &name(kind))?;
+                let (reason, place, tolerations) = seen(&pod);
+                let place = if (strategy, kind) == ANYWHERE {
+                    expected.1
+                } else {
+                    place
+                };
+                if (reason, place, tolerations) != expected {
+                    complaints.push(format!(
+                        "{registered}, {strategy:?}, {kind}: {reason:?}, {place:?}, {tolerations}, not {expected:?}: {pod}"
+                    ));
+                }
+            }
+        }
+    }
+    ensure!(complaints.is_empty(), "{}", complaints.join("\n"));
+    Ok(())
+}
+
+fn seen(pod: &Value) -> (Option<&str>, Place, usize) {
+    let place = match pod["spec"]["nodeName"].as_str() {
+        None => Place::Nowhere,
+        Some(node) if EDGE_NODES.contains(&node) => Place::Edge,
+        Some(_) => Place::Cloud,
+    };
+    let tolerations = pod["spec"]["tolerations"].as_array().into_iter().flatten();
+    let count = tolerations.filter(|one| one["key"] == NOT_ALLOWED).count();
+    (annotation(pod, "reason"), place, count)
+}
+
+/// The pod, once it runs or kube-scheduler has found no node for it.
+fn settled(kubectl: &Kubectl, name: &str) -> Result<Value> {
+    eventually("it runs or is unschedulable", BOUND, || {
+        let pod = kubectl.get("pod", name)?;
+        ensure!(
+            pod["status"]["phase"] == "Running" || is_unschedulable(&pod),
+            "{}",
+            pod["status"]
+        );
+        Ok(pod)
+    })
+}
+
+/// A cluster that nobody has written down is a site, and takes pods while Liqo offloads their namespace to it, as it does.
+pub(crate) fn discovered_and_offloaded(fixture: &Fixture<'_>) -> Result<()> {
+    let (cloud, namespace) = (cloud(fixture)?, &fixture.namespace);
+    let config = json!({"sites": [{"name": "edge", "kind": "edge"}]});
+    let edgeward = fixture.live_edgeward(&config)?;
+    // Before Liqo's: what the strategy means is known from its objects.
+    let _registered = fixture.register_as("aa-edgeward", &[namespace], &edgeward.url, &edgeward.ca)?;
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("config.yaml");
+    std::fs::write(&path, config.to_string())?;
+    let fleet = fixture.command(&["fleet", "--config", &path.display().to_string()])?;
+    let is_discovered = |line: &str| line.split_whitespace().take(3).eq([cloud.id, "cloud", "liqo"]);
+    ensure!(
+        fleet.stdout.lines().any(is_discovered),
+        "{}{}",
+        fleet.stdout,
+        fleet.stderr
+    );
+
+    let mut created = 0;
+    let mut decided = |cpu: &str| {
+        created += 1;
+        let mut pod = workloads::pod(&format!("pod-{created}"), slo());
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+        let pod = fixture.kubectl.create(&pod)?;
+        let texts = ["site", "reason"].map(|key| annotation(&pod, key).unwrap_or_default().to_owned());
+        anyhow::Ok(texts)
+    };
+    // What edgeward sees of Liqo's objects comes a moment after them.
+    let mut becomes = |small: [&str; 2], large: [&str; 2]| {
+        eventually("pods go where their namespace is", BOUND, || {
+            let found = [decided("100m")?, decided("5")?];
+            ensure!(found == [small, large].map(|one| one.map(str::to_owned)), "{found:?}");
+            Ok(())
+        })
+    };
+    let fits = ["edge", "edge_feasible_slo_met"];
+    let pinned = [cloud.id, "cloud_pinned_by_pod"];
+    let full = [cloud.id, "cloud_edge_no_capacity"];
+    becomes(fits, ["edge", "edge_too_large"])?;
+    fixture.offload(namespace, Strategy::Local)?;
+    becomes(fits, full)?;
+    fixture.offload(namespace, Strategy::LocalAndRemote)?;
+    becomes(fits, full)?;
+    fixture.offload(namespace, Strategy::Remote)?;
+    becomes(pinned, pinned)?;
+    fixture
+        .kubectl
+        .run(&["delete", "namespaceoffloadings", "offloading", "--wait=false"], "")?;
+    becomes(fits, ["edge", "edge_too_large"])
+}

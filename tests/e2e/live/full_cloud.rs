@@ -1,0 +1,108 @@
+//! A virtual node that promises more than the cluster behind it has: the test writes the statuses that a virtual kubelet mirrors.
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::live::{is_now, outcome, pod};
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
+use serde_json::{Value, json};
+
+use super::{CLOUD, EDGE, fill, would_be};
+
+/// Outcome where neither site has room, and pods are not held.
+const NOWHERE: &str = "edge: edge_no_capacity";
+
+const NO_ROOM: &str = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient cpu. preemption: 0/4 nodes \
+    are available: 1 Preemption is not helpful for scheduling, 3 No preemption victims found for incoming pod.";
+
+const NO_PLACE: &str =
+    "0/4 nodes are available: 1 node(s) didn't match pod topology spread constraints, 3 Insufficient cpu.";
+
+/// The first word of the cluster behind the node closes it to whoever asks for as much; any other word to a controller alone.
+pub(crate) fn full_cloud(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    let cloud = nodes.cloud_node("cloud-0")?;
+    nodes.leave_alone(&cloud)?;
+    let edgeward = fixture.live_edgeward(&nodes.config())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    would_be(fixture, 900, EDGE)?;
+    fill(fixture, "fills-the-edge", 900, EDGE)?;
+    would_be(fixture, 500, CLOUD)?;
+
+    let refused = || edgeward.count("edgeward_site_refused_pods", &[("site", "cloud")]);
+    send(fixture, &pod(fixture, "odd", 500))?;
+    says(fixture, "odd", NO_PLACE)?;
+    let mut owned = pod(fixture, "owned", 500);
+    owned["metadata"]["ownerReferences"] = owner(fixture, "one")?;
+    send(fixture, &owned)?;
+    says(fixture, "owned", NO_PLACE)?;
+    let mut sibling = pod(fixture, "asking", 200);
+    sibling["metadata"]["ownerReferences"] = owned["metadata"]["ownerReferences"].clone();
+    eventually("the cloud is closed to one controller", BOUND, || {
+        is_now(fixture, &sibling, NOWHERE)
+    })?;
+    sibling["metadata"]["ownerReferences"] = owner(fixture, "other")?;
+    is_now(fixture, &sibling, CLOUD)?;
+    would_be(fixture, 500, CLOUD)?;
+    ensure!(refused()? == 0, "{} pods", refused()?);
+
+    send(fixture, &pod(fixture, "first", 500))?;
+    says(fixture, "first", NO_ROOM)?;
+    would_be(fixture, 500, NOWHERE)?;
+    would_be(fixture, 499, CLOUD)?;
+    ensure!(refused()? == 1, "{} pods", refused()?);
+
+    // It finds room. That is no room for others, until one has tried.
+    let status = json!({
+        "phase": "Running",
+        "conditions": [{"type": "PodScheduled", "status": "True"}],
+        "containerStatuses": [{"name": "app", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}}],
+    });
+    write_status(fixture, "first", &status)?;
+    eventually("nobody waits there", BOUND, || {
+        let pods = refused()?;
+        ensure!(pods == 0, "{pods} wait");
+        Ok(())
+    })?;
+    is_now(fixture, &pod(fixture, "asking", 500), NOWHERE)
+}
+
+/// Creates a pod that goes to the cloud, and waits until it is bound there.
+fn send(fixture: &Fixture<'_>, pod: &Value) -> Result<()> {
+    let created = fixture.kubectl.create(pod)?;
+    let name = created["metadata"]["name"].as_str().context("no name")?;
+    ensure!(outcome(&created)? == CLOUD, "{name}: {}", outcome(&created)?);
+    eventually(&format!("{name} is bound"), BOUND, || {
+        let node = &fixture.kubectl.get("pod", name)?["spec"]["nodeName"];
+        ensure!(node.is_string(), "{node}");
+        Ok(())
+    })
+}
+
+/// The scheduler of the cluster behind the node has this word on the pod.
+fn says(fixture: &Fixture<'_>, name: &str, message: &str) -> Result<()> {
+    let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
+    write_status(fixture, name, &json!({"phase": "Pending", "conditions": [condition]}))
+}
+
+fn write_status(fixture: &Fixture<'_>, name: &str, status: &Value) -> Result<()> {
+    let patch = json!({ "status": status }).to_string();
+    let args = [
+        "patch",
+        "pod",
+        name,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &patch,
+    ];
+    fixture.kubectl.run(&args, "").map(drop)
+}
+
+/// A controller that is there: else its pods would be collected.
+fn owner(fixture: &Fixture<'_>, name: &str) -> Result<Value> {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    let uid = &fixture.kubectl.create(&object)?["metadata"]["uid"];
+    Ok(json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": true}]))
+}

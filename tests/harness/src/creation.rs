@@ -1,0 +1,53 @@
+//! What the API server's audit log has of the creation of a pod.
+
+use serde_json::Value;
+
+/// One event of the audit log: a pod was created, or would have been.
+#[derive(Debug)]
+pub struct Creation(pub(crate) Value);
+
+impl Creation {
+    /// The pod's name, also when the API server made it up.
+    pub fn pod(&self) -> &str {
+        self.0["responseObject"]["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.0["requestURI"].as_str().is_some_and(|uri| uri.contains("dryRun"))
+    }
+
+    /// The rounds in which the API server called this configuration, and whether the pod was changed by it.
+    pub fn rounds(&self, configuration: &str) -> Vec<(u32, bool)> {
+        let calls = self.annotations("mutation.webhook.admission.k8s.io/");
+        calls
+            .filter_map(|(round, call)| {
+                let call: Value = serde_json::from_str(call).ok()?;
+                let round = round.strip_prefix("round_")?.split('_').next()?.parse().ok()?;
+                (call["configuration"] == configuration).then(|| (round, call["mutated"] == true))
+            })
+            .collect()
+    }
+
+    /// The webhooks that could not be called and were passed over.
+    pub fn failed_open(&self) -> usize {
+        self.annotations("failed-open.mutation.webhook.admission.k8s.io/")
+            .count()
+    }
+
+    /// An audit annotation that edgeward's answer carried.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.0["annotations"][format!("pods.edgeward.io/{key}")].as_str()
+    }
+
+    /// What a ValidatingAdmissionPolicy had to say that is to be audited.
+    pub fn violation(&self) -> Option<&str> {
+        self.0["annotations"]["validation.policy.admission.k8s.io/validation_failure"].as_str()
+    }
+
+    fn annotations<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let all = self.0["annotations"].as_object().into_iter().flatten();
+        all.filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value.as_str()?)))
+    }
+}

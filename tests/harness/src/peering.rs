@@ -1,0 +1,433 @@
+//! A cluster peered with others by the real Liqo: the unmodified programs as processes beside the control planes, without
+//! containers and without a network between the clusters.
+//!
+//! It is Liqo's declarative peering: what `liqoctl peer` would make at either end is applied as objects, and Liqo's controllers do
+//! the rest.
+
+mod objects;
+
+use std::fs;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::Client;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use self::objects::{CONSUMER, LIQO, TEMPLATE, consumer, resource_slice, tenant_namespace, webhooks};
+pub use self::objects::{REMOTE, Strategy};
+use crate::checkout::xtask;
+use crate::control_plane::{ControlPlane, FailureDetection, Shape, VIRTUAL_NODE, node};
+use crate::kubectl::Kubectl;
+use crate::pki::Authority;
+use crate::process::{Process, free_addresses};
+use crate::wait::{BOUND, eventually};
+
+/// What a test target's clusters are peered with.
+#[derive(Debug)]
+pub struct Layout {
+    /// One for each cloud.
+    pub clouds: &'static [Cloud],
+    /// In the cluster where the pods are created.
+    pub detection: FailureDetection,
+}
+
+/// A cluster that others may use.
+#[derive(Debug)]
+pub struct Cloud {
+    /// Its id, which is the name of the virtual node as well.
+    pub id: &'static str,
+    /// CPU that the virtual node promises, in cores.
+    pub promised: u32,
+    /// Its nodes, by their CPU in cores.
+    pub nodes: &'static [u32],
+}
+
+/// The clusters and what runs between them. Dropping it ends every process.
+pub(crate) struct Peering {
+    processes: Vec<Process>,
+    providers: Vec<Provider>,
+    consumer: ControlPlane,
+}
+
+/// A peered cloud.
+pub struct Provider {
+    /// As in its [`Cloud`].
+    pub id: &'static str,
+    plane: ControlPlane,
+}
+
+/// What every part needs.
+struct Kit<'k> {
+    runtime: &'k Runtime,
+    /// The programs of a control plane.
+    binaries: &'k Path,
+    /// Liqo's programs, definitions and roles.
+    liqo: PathBuf,
+    definitions: Vec<Value>,
+    http: Client,
+}
+
+impl Peering {
+    /// Starts the control planes and peers them, and waits until every virtual node is Ready.
+    pub(crate) fn start(runtime: &Runtime, binaries: &Path, layout: &Layout) -> Result<Self> {
+        let liqo = xtask("liqo")?.context("there is no Go to build Liqo with and EDGEWARD_LIQO is not set")?;
+        let definitions = fs::read_dir(liqo.join("crds"))?.map(|file| read(&file?.path()));
+        let kit = Kit {
+            runtime,
+            binaries,
+            definitions: definitions.collect::<Result<_>>()?,
+            liqo,
+            http: Client::builder().no_proxy().timeout(BOUND).build()?,
+        };
+        let (consumer, providers) = thread::scope(|scope| {
+            let providers = layout.clouds.iter();
+            let providers: Vec<_> = providers.map(|cloud| scope.spawn(|| kit.provider(cloud))).collect();
+            let consumer = kit.consumer(layout);
+            let providers = providers
+                .into_iter()
+                .map(|started| started.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            (consumer, providers.collect::<Result<Vec<_>>>())
+        });
+        let (providers, started) = providers?.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
+        let mut peering = Self {
+            processes: started,
+            providers,
+            consumer: consumer?,
+        };
+        if let Err(error) = peering.peer(&kit, layout) {
+            eprintln!("{}", peering.tails());
+            peering.keep();
+            return Err(error);
+        }
+        Ok(peering)
+    }
+
+    fn peer(&mut self, kit: &Kit<'_>, layout: &Layout) -> Result<()> {
+        let consumer = &self.consumer;
+        consumer.rights.grant_liqo(&consumer.kubectl)?;
+        let processes = kit.consumers_programs(consumer, layout.detection)?;
+        self.processes.extend(processes);
+        for (cloud, provider) in layout.clouds.iter().zip(&self.providers) {
+            let identity = provider.identity()?;
+            for object in tenant_namespace(cloud.id, &identity) {
+                consumer.kubectl.create(&object)?;
+            }
+            consumer.kubectl.create(&resource_slice(cloud.id, cloud.promised))?;
+        }
+        for cloud in layout.clouds {
+            self.processes
+                .push(kit.virtual_kubelet(consumer, cloud.id, layout.detection)?);
+        }
+        for cloud in layout.clouds {
+            eventually("the virtual node is Ready", BOUND, || {
+                self.processes.iter_mut().try_for_each(Process::ensure_running)?;
+                let node = self.consumer.kubectl.get("node", cloud.id)?;
+                let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+                let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
+                ensure!(
+                    ready.any(|condition| condition["status"] == "True"),
+                    "{}",
+                    node["status"]["conditions"]
+                );
+                let taints = node["spec"]["taints"].to_string();
+                ensure!(!taints.contains("node.kubernetes.io"), "{taints}");
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Where the pods are created.
+    pub(crate) fn consumer(&self) -> &ControlPlane {
+        &self.consumer
+    }
+
+    pub(crate) fn providers(&self) -> &[Provider] {
+        &self.providers
+    }
+
+    /// Leaves the files of the run.
+    pub(crate) fn keep(&mut self) {
+        self.consumer.keep();
+        self.providers.iter_mut().for_each(|provider| provider.plane.keep());
+    }
+
+    /// The ends of the logs of Liqo's programs.
+    pub(crate) fn tails(&self) -> String {
+        self.processes.iter().map(Process::tail).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Provider {
+    /// kubectl there, for what is in no namespace.
+    pub fn kubectl(&self) -> &Kubectl {
+        &self.plane.kubectl
+    }
+
+    /// kubectl in the namespace there that stands for this one.
+    pub fn kubectl_in(&self, namespace: &str) -> Kubectl {
+        self.plane.kubectl.in_namespace(&format!("{namespace}-{CONSUMER}"))
+    }
+
+    /// The site that it is, as the configuration has it.
+    pub fn site(&self) -> Value {
+        json!({
+            "name": self.id,
+            "kind": "liqo",
+            "nodeSelector": {VIRTUAL_NODE: "virtual-node", REMOTE: self.id},
+            "probes": [format!("{}/livez", self.plane.url)],
+        })
+    }
+
+    /// SIGSTOP: its API server neither answers nor closes anything.
+    pub fn freeze(&self) -> Result<()> {
+        self.plane.signal_api_server(Signal::STOP)
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&self) -> Result<()> {
+        self.plane.signal_api_server(Signal::CONT)
+    }
+
+    /// A kubeconfig with the rights that Liqo wants the other cluster's control plane to have here.
+    fn identity(&self) -> Result<String> {
+        let pair = self.plane.authority.client(objects::CONTROL_PLANE, CONSUMER)?;
+        let named = |kind: &str, body: Value| json!([{ "name": "peer", kind: body }]);
+        let encoded = |text: &str| STANDARD.encode(text);
+        let user = json!({
+            "client-certificate-data": encoded(&pair.certificate),
+            "client-key-data": encoded(&pair.key),
+        });
+        let cluster = json!({
+            "server": self.plane.url,
+            "certificate-authority-data": encoded(&self.plane.authority.certificate),
+        });
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "peer",
+            "contexts": named("context", json!({"cluster": "peer", "user": "peer"})),
+            "clusters": named("cluster", cluster),
+            "users": named("user", user),
+        });
+        Ok(config.to_string())
+    }
+}
+
+impl Kit<'_> {
+    /// A cloud's control plane, ready to be peered, and Liqo's controllers of it.
+    fn provider(&self, cloud: &Cloud) -> Result<(Provider, Process)> {
+        let node = |(i, cores): (usize, &u32)| {
+            let resources = json!({"cpu": cores, "memory": "256Gi", "pods": "500"});
+            node(&format!("{}-{}", cloud.id, i + 1), json!({}), json!([]), resources)
+        };
+        let shape = Shape {
+            nodes: cloud.nodes.iter().enumerate().map(node).collect(),
+            detection: FailureDetection::AsDefault,
+        };
+        let plane = ControlPlane::start(self.runtime, self.binaries, &shape)?;
+        self.define(&plane)?;
+        for role in objects::ROLES_THERE {
+            plane.kubectl.create(&self.role(role)?)?;
+        }
+        for object in objects::provider() {
+            plane.kubectl.create(&object)?;
+        }
+        let ca = STANDARD.encode(&plane.authority.certificate);
+        let more = [
+            format!("--api-server-address-override={}", plane.url),
+            format!("--ca-override={ca}"),
+            "--default-limits-enforcement=None".to_owned(),
+        ];
+        let controllers = self.controllers(&plane, cloud.id, &more)?;
+        Ok((Provider { id: cloud.id, plane }, controllers))
+    }
+
+    /// The cluster where pods are created, with what Liqo's chart brings.
+    fn consumer(&self, layout: &Layout) -> Result<ControlPlane> {
+        let shape = Shape::edge_and(vec![], layout.detection);
+        let plane = ControlPlane::start(self.runtime, self.binaries, &shape)?;
+        self.define(&plane)?;
+        plane.kubectl.create(&self.role("virtual-kubelet-local")?)?;
+        for object in consumer() {
+            plane.kubectl.create(&object)?;
+        }
+        Ok(plane)
+    }
+
+    /// Liqo's controllers end at once unless all of its definitions are served.
+    fn define(&self, plane: &ControlPlane) -> Result<()> {
+        for definition in &self.definitions {
+            plane.kubectl.create(definition)?;
+        }
+        eventually("Liqo's definitions are served", BOUND, || {
+            let kinds = plane.kubectl.list("customresourcedefinitions", "")?;
+            let is_established = |kind: &Value| {
+                let mut conditions = kind["status"]["conditions"].as_array().into_iter().flatten();
+                conditions.any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+            };
+            let established = kinds.iter().filter(|kind| is_established(kind)).count();
+            ensure!(established >= self.definitions.len(), "{established}");
+            Ok(())
+        })
+    }
+
+    /// A role of the chart, which has the rules in a file and is found by its label.
+    fn role(&self, name: &str) -> Result<Value> {
+        let mut role = read(&self.liqo.join(format!("roles/liqo-{name}-ClusterRole.yaml")))?;
+        role["apiVersion"] = json!("rbac.authorization.k8s.io/v1");
+        role["kind"] = json!("ClusterRole");
+        role["metadata"] = json!({"name": format!("liqo-{name}"), "labels": {"app.kubernetes.io/name": name}});
+        Ok(role)
+    }
+
+    /// liqo-controller-manager of this cluster; ready.
+    fn controllers(&self, plane: &ControlPlane, id: &str, more: &[String]) -> Result<Process> {
+        let [health] = free_addresses()?;
+        let mut args = vec![
+            format!("--cluster-id={id}"),
+            format!("--liqo-namespace={LIQO}"),
+            "--networking-enabled=false".to_owned(),
+            "--metrics-address=0".to_owned(),
+            format!("--health-probe-address={health}"),
+        ];
+        args.extend_from_slice(more);
+        let mut process = self.start(plane, "liqo-controller-manager", "liqo-controller-manager", &args, &[])?;
+        self.ready(&mut process, &format!("http://{health}/readyz"))?;
+        Ok(process)
+    }
+
+    /// The programs of the cluster where pods are created, but for the virtual kubelets. The webhook is registered: without it a
+    /// VirtualNode has no template, which Liqo's controllers do not survive.
+    fn consumers_programs(&self, plane: &ControlPlane, detection: FailureDetection) -> Result<Vec<Process>> {
+        let [webhook, health] = free_addresses()?;
+        let temporary = plane.dir().join("liqo-webhook");
+        let serving = temporary.join("k8s-webhook-server/serving-certs");
+        fs::create_dir_all(&serving)?;
+        let authority = Authority::new()?;
+        authority.server(&[])?.write(&serving, "tls")?;
+        let args = [
+            format!("--cluster-id={CONSUMER}"),
+            format!("--liqo-namespace={LIQO}"),
+            format!("--webhook-port={}", webhook.port()),
+            format!("--vk-options-default-template={LIQO}/{TEMPLATE}"),
+            "--metrics-address=0".to_owned(),
+            format!("--health-probe-address={health}"),
+        ];
+        let environment = [("TMPDIR", temporary.as_path())];
+        let mut server = self.start(plane, "liqo-webhook", "webhook", &args, &environment)?;
+        self.ready(&mut server, &format!("http://{health}/readyz"))?;
+        for configuration in webhooks(webhook.port(), &STANDARD.encode(&authority.certificate)) {
+            plane.kubectl.create(&configuration)?;
+        }
+        let pings = match detection {
+            FailureDetection::AsDefault => vec![],
+            FailureDetection::Fast => vec![
+                "--foreign-cluster-ping-interval=2s".to_owned(),
+                "--foreign-cluster-ping-timeout=1s".to_owned(),
+            ],
+        };
+        let controllers = self.controllers(plane, CONSUMER, &pings)?;
+        let args = [format!("--cluster-id={CONSUMER}"), "--metrics-address=0".to_owned()];
+        let replicator = self.start(plane, "crd-replicator", "crd-replicator", &args, &[])?;
+        Ok(vec![server, controllers, replicator])
+    }
+
+    /// The virtual kubelet, as the Deployment says that Liqo's controllers make of the VirtualNode.
+    fn virtual_kubelet(&self, plane: &ControlPlane, id: &str, detection: FailureDetection) -> Result<Process> {
+        let namespace = format!("{LIQO}-tenant-{id}");
+        let kubectl = plane.kubectl.in_namespace(&namespace);
+        let selector = format!("liqo.io/virtual-node={id}");
+        let deployment = eventually("Liqo has made a virtual node", BOUND, || {
+            let made = kubectl.list("deployments", &selector)?.into_iter().next();
+            made.context("no Deployment of a virtual kubelet")
+        })?;
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        let args = container["args"].as_array().context("it has arguments")?.iter();
+        let mut args: Vec<_> = args
+            .filter_map(Value::as_str)
+            .map(|arg| arg.replace("$(POD_IP)", "127.0.0.1"))
+            .collect();
+        // Of all addresses, for it knows no other way.
+        let [listen] = free_addresses()?;
+        args.push(format!("--listen-port={}", listen.port()));
+        if detection == FailureDetection::Fast {
+            args.extend(["--node-ping-interval=1s", "--node-lease-duration=8s"].map(str::to_owned));
+        }
+        let name = format!("virtual-kubelet-{id}");
+        let environment = [
+            ("POD_NAME", Path::new(&name)),
+            ("POD_NAMESPACE", Path::new(&namespace)),
+            ("VIRTUALNODE_NAME", Path::new(id)),
+        ];
+        self.start(plane, &name, "virtual-kubelet", &args, &environment)
+    }
+
+    /// Starts one of Liqo's programs with the rights of an administrator of that cluster.
+    fn start(
+        &self,
+        plane: &ControlPlane,
+        name: &str,
+        program: &str,
+        args: &[String],
+        environment: &[(&str, &Path)],
+    ) -> Result<Process> {
+        let kubeconfig = plane.kubeconfig();
+        let environment = [environment, &[("KUBECONFIG", kubeconfig.as_path())]].concat();
+        Process::start_with(name, &self.liqo.join(program), args, plane.dir(), &environment)
+    }
+
+    fn ready(&self, process: &mut Process, url: &str) -> Result<()> {
+        eventually("one of Liqo's programs is ready", BOUND, || {
+            process.ensure_running()?;
+            let answer = self.runtime.block_on(async { self.http.get(url).send().await })?;
+            ensure!(answer.status().is_success(), "{}", answer.status());
+            Ok(())
+        })
+    }
+}
+
+fn read(file: &Path) -> Result<Value> {
+    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    serde_saphyr::from_str(&text).with_context(|| file.display().to_string())
+}
+
+/// Offloads this namespace, or changes how, and waits until every cloud has it.
+pub(crate) fn offload(kubectl: &Kubectl, namespace: &str, strategy: Strategy) -> Result<()> {
+    kubectl.apply(&objects::offloading(namespace, strategy))?;
+    eventually("the namespace is offloaded", BOUND, || {
+        let offloading = kubectl.get("namespaceoffloadings", "offloading")?;
+        let phase = &offloading["status"]["offloadingPhase"];
+        let observed = &offloading["status"]["observedGeneration"];
+        ensure!(
+            phase == "Ready" && *observed == offloading["metadata"]["generation"],
+            "{}",
+            offloading["status"]
+        );
+        // By this label the API server calls Liqo's webhook.
+        let labels = kubectl.get("namespace", namespace)?["metadata"]["labels"].take();
+        let is_called = labels["liqo.io/scheduling-enabled"] == "true";
+        ensure!(is_called == (strategy != Strategy::Local), "{labels}");
+        Ok(())
+    })
+}
+
+/// The pods with this label, once there are so many and each is Running, wherever it does.
+pub fn running(kubectl: &Kubectl, label: &str, count: usize) -> Result<Vec<Value>> {
+    eventually(&format!("{count} pods run"), 4 * BOUND, || {
+        let pods = kubectl.list("pods", label)?;
+        let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
+        ensure!(
+            pods.len() == count && running == count,
+            "{running} of {} run",
+            pods.len()
+        );
+        Ok(pods)
+    })
+}

@@ -1,0 +1,73 @@
+//! A burst that no cluster has room for alone.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use edgeward_harness::decision::annotation;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::peering::{Strategy, running};
+use edgeward_harness::tables::Table;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::Value;
+
+use super::{FAR, NEAR, config, near_and_far, slo};
+
+const REPLICAS: usize = 300;
+
+/// How many pods there is room for.
+const EDGE_ROOM: usize = 40;
+const NEAR_ROOM: usize = 120;
+
+/// A burst of pods fills the edge, then the near cloud, then the far one. At home all of them are Running, as mirrored. Fewer
+/// replicas empty the clouds first.
+pub(crate) fn elastic_cluster(fixture: &Fixture<'_>) -> Result<()> {
+    let [near, far] = near_and_far(fixture)?;
+    fixture.offload(&fixture.namespace, Strategy::Local)?;
+    let edgeward = fixture.live_edgeward(&config(fixture))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let begun = Instant::now();
+    let deployment = workloads::deployment("elastic", REPLICAS as u32, slo());
+    fixture.kubectl.create(&deployment)?;
+    let pods = running(&fixture.kubectl, "app=elastic", REPLICAS)?;
+    let counts = told("300 replicas", &pods, begun);
+    let [at_the_edge, at_near, at_far] = counts;
+    ensure!(
+        at_the_edge * 100 >= EDGE_ROOM * 95
+            && at_near * 100 >= NEAR_ROOM * 95
+            && counts.iter().sum::<usize>() == REPLICAS,
+        "{counts:?}"
+    );
+    for (provider, count) in [(near, at_near), (far, at_far)] {
+        let copies = running(&provider.kubectl_in(&fixture.namespace), "", count)?;
+        let is_copy = |pod: &Value| pod["metadata"]["labels"]["liqo.io/managed-by"] == "shadowpod";
+        ensure!(copies.iter().all(is_copy), "not all in {} are copies", provider.id);
+    }
+
+    for replicas in [REPLICAS / 2, at_the_edge] {
+        let begun = Instant::now();
+        let args = ["scale", "deployment", "elastic", &format!("--replicas={replicas}")];
+        fixture.kubectl.run(&args, "")?;
+        let pods = running(&fixture.kubectl, "app=elastic", replicas)?;
+        let left = told(&format!("{replicas} replicas"), &pods, begun);
+        ensure!(left[0] == at_the_edge, "{left:?}: the edge had {at_the_edge}");
+    }
+    for provider in [near, far] {
+        eventually("the clouds are empty", BOUND, || {
+            let left = provider.kubectl_in(&fixture.namespace).list("pods", "")?.len();
+            ensure!(left == 0, "{left} in {}", provider.id);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// How many pods are where, which goes into the table as well.
+fn told(of: &str, pods: &[Value], begun: Instant) -> [usize; 3] {
+    let count = |site| pods.iter().filter(|pod| annotation(pod, "site") == Some(site)).count();
+    let [edge, near, far] = ["edge", NEAR, FAR].map(count);
+    let seconds = format!("{:.1}", begun.elapsed().as_secs_f64());
+    println!("liqo: {of}: {edge} at the edge, {near} near, {far} far after {seconds} s");
+    Table::ElasticCluster.row(of, &[&edge, &near, &far, &seconds]);
+    [edge, near, far]
+}

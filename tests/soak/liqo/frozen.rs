@@ -1,0 +1,244 @@
+//! A cloud whose API server does not answer: from which second on which verdicts, and what becomes of the pods there.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use edgeward_harness::decision::annotation;
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::kubectl::Kubectl;
+use edgeward_harness::peering::{Provider, Strategy, running};
+use edgeward_harness::tables::Table;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+use super::{FAR, NEAR, config, near_and_far, slo};
+
+/// How long a pod of the Deployment stays on a node that is lost.
+const TOLERATED: u32 = 15;
+
+/// The edge is full, so pods go to the near cloud. Its API server is frozen: once our probe has said so no pod is sent there, but to
+/// the far cloud, where the pods of a Deployment come to run as well. When it answers again, pods go there again.
+pub(crate) fn frozen_api_server(fixture: &Fixture<'_>) -> Result<()> {
+    let [near, _far] = near_and_far(fixture)?;
+    fixture.offload(&fixture.namespace, Strategy::Local)?;
+    let edgeward = fixture.live_edgeward(&config(fixture))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    for (name, replicas, cpu) in [("fills", 8, "1"), ("moves", 4, "200m")] {
+        let mut deployment = workloads::deployment(name, replicas, slo());
+        let spec = &mut deployment["spec"]["template"]["spec"];
+        spec["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+        spec["tolerations"] = ["unreachable", "not-ready"]
+            .map(|taint| {
+                json!({
+                    "key": format!("node.kubernetes.io/{taint}"),
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": TOLERATED,
+                })
+            })
+            .into();
+        fixture.kubectl.create(&deployment)?;
+        let pods = running(&fixture.kubectl, &format!("app={name}"), replicas as usize)?;
+        let site = if name == "fills" { "edge" } else { NEAR };
+        ensure!(
+            pods.iter().all(|pod| annotation(pod, "site") == Some(site)),
+            "{name}: not all at {site}"
+        );
+    }
+
+    near.freeze()?;
+    let frozen = Frozen(near);
+    let mut watched = Watched::new(fixture, &edgeward);
+    watched.until("the Deployment's pods run far away", |seen| {
+        seen.moved_to(FAR) == 4 && seen.health != "healthy"
+    })?;
+    let first = watched.first_away.unwrap_or_default();
+    ensure!(first > 0.0, "no pod was sent elsewhere");
+    drop(frozen);
+    watched.begins_again("thawed");
+    watched.until("the near cloud takes pods again", |seen| {
+        seen.health == "healthy" && seen.sent == NEAR && seen.node == "True" && seen.duplicates == 0
+    })?;
+    // All that was sent meanwhile runs.
+    running(&fixture.kubectl, "app=stream", watched.created)?;
+    Ok(())
+}
+
+/// Dropped, it answers again.
+struct Frozen<'run>(&'run Provider);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.thaw() {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// What is seen at one moment.
+struct Seen {
+    /// Of the WAN towards the near cloud, as edgeward has it.
+    health: &'static str,
+    /// Where the pod goes that was created right after.
+    sent: String,
+    /// Whether the near cloud's virtual node is Ready.
+    node: String,
+    /// What Liqo says of the near cloud's API server.
+    peer: String,
+    /// The Deployment's pods that run, by site.
+    moves: BTreeMap<String, usize>,
+    /// Those of its pods that terminate, but are still there.
+    duplicates: usize,
+}
+
+impl Seen {
+    fn moved_to(&self, site: &str) -> usize {
+        self.moves.get(site).copied().unwrap_or_default()
+    }
+}
+
+/// A pod is created every second, and what changes meanwhile is told.
+struct Watched<'f, 'run> {
+    kubectl: &'f Kubectl,
+    edgeward: &'f Edgeward<'run>,
+    begun: Instant,
+    since: &'static str,
+    last: BTreeMap<&'static str, String>,
+    created: usize,
+    /// When the first pod was sent elsewhere.
+    first_away: Option<f64>,
+}
+
+impl<'f, 'run> Watched<'f, 'run> {
+    fn new(fixture: &'f Fixture<'run>, edgeward: &'f Edgeward<'run>) -> Self {
+        Self {
+            kubectl: &fixture.kubectl,
+            edgeward,
+            begun: Instant::now(),
+            since: "frozen",
+            last: BTreeMap::new(),
+            created: 0,
+            first_away: None,
+        }
+    }
+
+    fn begins_again(&mut self, since: &'static str) {
+        (self.begun, self.since) = (Instant::now(), since);
+    }
+
+    fn until(&mut self, what: &str, is_it: impl Fn(&Seen) -> bool) -> Result<()> {
+        while self.begun.elapsed() < 3 * BOUND {
+            let turn = Instant::now();
+            let seen = self.look()?;
+            if is_it(&seen) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_secs(1).saturating_sub(turn.elapsed()));
+        }
+        bail!("not within {:?}: {what}", 3 * BOUND)
+    }
+
+    fn look(&mut self) -> Result<Seen> {
+        let health = self.health()?;
+        // The probe has said so before this pod was created.
+        let mut pod = workloads::pod(&format!("stream-{}", self.created), slo());
+        pod["metadata"]["labels"] = json!({"app": "stream"});
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("50m");
+        let pod = self.kubectl.create(&pod)?;
+        self.created += 1;
+        let sent = annotation(&pod, "site").unwrap_or("nowhere").to_owned();
+        ensure!(
+            health == "healthy" || sent != NEAR,
+            "sent there while it is {health}: {pod}"
+        );
+        if sent != NEAR {
+            self.first_away.get_or_insert(self.begun.elapsed().as_secs_f64());
+        }
+        let node = self.kubectl.get("node", NEAR)?;
+        let peer = self.kubectl.get("foreignclusters", NEAR)?;
+        let pods = self.kubectl.list("pods", "app=moves")?;
+        let is_terminating = |pod: &&Value| !pod["metadata"]["deletionTimestamp"].is_null();
+        let mut moves = BTreeMap::new();
+        for pod in pods.iter().filter(|pod| !is_terminating(pod)) {
+            let site = annotation(pod, "site").unwrap_or("nowhere");
+            *moves
+                .entry(format!(
+                    "{site} {}",
+                    pod["status"]["phase"].as_str().unwrap_or_default()
+                ))
+                .or_insert(0) += 1;
+        }
+        let seen = Seen {
+            health,
+            sent,
+            node: condition(&node, "Ready"),
+            peer: condition(&peer, "APIServerStatus"),
+            duplicates: pods.iter().filter(is_terminating).count(),
+            moves: moves
+                .iter()
+                .filter_map(|(what, count)| Some((what.strip_suffix(" Running")?.to_owned(), *count)))
+                .collect(),
+        };
+        let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+        let taints: Vec<_> = taints.filter_map(|taint| taint["key"].as_str()).collect();
+        for (key, value) in [
+            ("edgeward: the WAN is", seen.health.to_owned()),
+            (
+                "edgeward sends pods",
+                format!("{} ({})", seen.sent, annotation(&pod, "reason").unwrap_or("undecided")),
+            ),
+            ("Liqo: APIServerStatus", seen.peer.clone()),
+            ("the virtual node's Ready is", seen.node.clone()),
+            ("its taints", taints.join(", ")),
+            ("the Deployment's pods", {
+                let moves = moves.iter().map(|(what, count)| format!("{count} {what}, "));
+                format!("{}{} terminating", moves.collect::<String>(), seen.duplicates)
+            }),
+        ] {
+            self.tell(key, value);
+        }
+        Ok(seen)
+    }
+
+    fn tell(&mut self, key: &'static str, value: String) {
+        if self.last.get(key) == Some(&value) {
+            return;
+        }
+        let seconds = format!("{:.1}", self.begun.elapsed().as_secs_f64());
+        println!("liqo: {}, {seconds} s: {key} {value}", self.since);
+        let of = format!("{}: {key} {value}", self.since);
+        // The first is how it was before.
+        if self.last.insert(key, value).is_some() {
+            Table::FrozenCloud.row(&of, &[&seconds]);
+        }
+    }
+
+    fn health(&self) -> Result<&'static str> {
+        let is_in = |state: &&str| {
+            let labels = [("site", NEAR), ("state", *state)];
+            // It may close a connection that was idle just when it is asked.
+            let count = eventually("edgeward shows its metrics", BOUND, || {
+                self.edgeward.count("edgeward_wan_state", &labels)
+            });
+            count.map(|count| count == 1)
+        };
+        for state in ["healthy", "degraded", "unreachable"] {
+            if is_in(&state)? {
+                return Ok(state);
+            }
+        }
+        Ok("unknown")
+    }
+}
+
+fn condition(object: &Value, of: &str) -> String {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let condition = conditions.find(|condition| condition["type"] == of);
+    condition
+        .and_then(|condition| condition["status"].as_str())
+        .unwrap_or("none")
+        .to_owned()
+}

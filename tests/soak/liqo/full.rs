@@ -1,0 +1,110 @@
+//! A cloud whose nodes are full while its virtual node still promises room.
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::decision::{annotation, is_unschedulable};
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::peering::{Provider, Strategy, running};
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+use super::{FAR, NEAR, config, near_and_far, slo};
+
+/// The near cloud's promise is 24 cores. Of its three nodes with 8 each, these are cordoned.
+const CORDONED: [&str; 2] = ["near-2", "near-3"];
+
+/// After the first word of a cloud that is full, no pod of that size is sent there.
+const TOLD: Duration = Duration::from_secs(5);
+
+/// The near cloud has no room for what its virtual node promises: it closes soon after the first word, and the next pods go to the
+/// far cloud. A pod that can never run there closes it for nobody else. When there is room again one pod tries, then it opens.
+pub(crate) fn full_near_cloud(fixture: &Fixture<'_>) -> Result<()> {
+    let [near, _far] = near_and_far(fixture)?;
+    fixture.offload(&fixture.namespace, Strategy::Local)?;
+    let edgeward = fixture.live_edgeward(&config(fixture))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    goes(fixture, deployment("fills", 8, "1"), "edge")?;
+
+    cordon(near, true)?;
+    // Of one tenant alone: only virtual nodes have this label.
+    let mut odd = deployment("odd", 1, "50m");
+    odd["spec"]["template"]["spec"]["topologySpreadConstraints"] = json!([{
+        "maxSkew": 1,
+        "topologyKey": "liqo.io/type",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "odd"}},
+    }]);
+    fixture.kubectl.create(&odd)?;
+    refused_there(fixture, "odd")?;
+    goes(fixture, deployment("others", 2, "1"), NEAR)?;
+
+    goes(fixture, deployment("last", 6, "1"), NEAR)?;
+    fixture.kubectl.create(&deployment("first-word", 1, "1"))?;
+    refused_there(fixture, "first-word")?;
+    eventually("edgeward has heard it", TOLD, || {
+        let refused = edgeward.count("edgeward_site_refused_pods", &[("site", NEAR)])?;
+        ensure!(refused > 0, "{refused}");
+        Ok(())
+    })?;
+    goes(fixture, deployment("next", 4, "1"), FAR)?;
+
+    cordon(near, false)?;
+    running(&fixture.kubectl, "app=first-word", 1)?;
+    goes(fixture, deployment("too-soon", 1, "1"), FAR)?;
+    // A dry run is no try, and says who may.
+    let goes_near = |pod: &Value| {
+        eventually("a pod may go there again", 2 * BOUND, || {
+            let asked = fixture.kubectl.dry_run(pod)?;
+            let site = annotation(&asked, "site");
+            ensure!(site == Some(NEAR), "{site:?}");
+            Ok(())
+        })
+    };
+    let mut pod = workloads::pod("tries", slo());
+    pod["metadata"]["labels"] = json!({"app": "tries"});
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
+    goes_near(&pod)?;
+    let tries = fixture.kubectl.create(&pod)?;
+    ensure!(annotation(&tries, "site") == Some(NEAR), "{tries}");
+    running(&fixture.kubectl, "app=tries", 1)?;
+    pod["metadata"]["name"] = json!("asks");
+    goes_near(&pod)?;
+    goes(fixture, deployment("again", 4, "1"), NEAR)
+}
+
+fn deployment(name: &str, replicas: u32, cpu: &str) -> Value {
+    let mut deployment = workloads::deployment(name, replicas, slo());
+    deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+    deployment
+}
+
+/// All of its pods are placed at this site, and run.
+fn goes(fixture: &Fixture<'_>, deployment: Value, site: &str) -> Result<()> {
+    fixture.kubectl.create(&deployment)?;
+    let name = deployment["metadata"]["name"].as_str().context("a name")?;
+    let count = deployment["spec"]["replicas"].as_u64().context("replicas")?;
+    let pods = running(&fixture.kubectl, &format!("app={name}"), count as usize)?;
+    ensure!(
+        pods.iter().all(|pod| annotation(pod, "site") == Some(site)),
+        "{name}: not all at {site}: {pods:?}"
+    );
+    Ok(())
+}
+
+/// Its pod is bound to the near cloud's virtual node, and the scheduler there has found no node for it.
+fn refused_there(fixture: &Fixture<'_>, name: &str) -> Result<()> {
+    eventually("the cloud's scheduler has refused it", BOUND, || {
+        let pods = fixture.kubectl.list("pods", &format!("app={name}"))?;
+        let pod = pods.first().context("no pod")?;
+        ensure!(pod["spec"]["nodeName"] == NEAR && is_unschedulable(pod), "{pod}");
+        Ok(())
+    })
+}
+
+fn cordon(cloud: &Provider, is_cordoned: bool) -> Result<()> {
+    let verb = if is_cordoned { "cordon" } else { "uncordon" };
+    CORDONED
+        .iter()
+        .try_for_each(|node| cloud.kubectl().run(&[verb, node], "").map(drop))
+}
