@@ -2,6 +2,8 @@
 
 /// Seconds from which on a test's time is listed. `tests/harness/src/timing.rs` has the same.
 pub(crate) const LONG: f64 = 10.0;
+/// How much is repeated of what a test said that failed: lines, and characters of each.
+const WORDS: (usize, usize) = (3, 400);
 
 /// What is worth repeating at the end of a run.
 #[derive(Debug, Default, PartialEq)]
@@ -10,10 +12,13 @@ pub(crate) struct TestOutput {
     pub(crate) long: Vec<(f64, String)>,
     /// Tests that can say neither yes nor no, each with its figures.
     pub(crate) too_busy: Vec<String>,
+    /// Tests that failed, each with the first of its words.
     pub(crate) failed: Vec<String>,
     /// How many passed, failed and were ignored, in words.
     pub(crate) counts: Vec<String>,
     is_list_of_failures: bool,
+    /// Of the tests that failed, the first lines that each said; the last is whose words are being read.
+    said: Vec<(String, Vec<String>)>,
 }
 
 impl TestOutput {
@@ -39,7 +44,26 @@ impl TestOutput {
         // Each harness ends with the names of those that failed, after what they said under the same heading.
         let name = line.strip_prefix("    ").filter(|_| self.is_list_of_failures);
         self.is_list_of_failures = line == "failures:" || name.is_some();
-        self.failed.extend(name.map(ToOwned::to_owned));
+        if let Some(name) = name {
+            let said = self.said.iter().find(|(test, _)| test == name);
+            let said = said.map_or(String::new(), |(_, said)| format!(": {}", said.join(" | ")));
+            self.failed.push(format!("{name}{said}"));
+        } else {
+            self.hear(line);
+        }
+    }
+
+    /// Keeps the first lines below `---- TEST ----`, or `---- TEST stdout ----`.
+    fn hear(&mut self, line: &str) {
+        if let Some(test) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" ----")) {
+            let test = test.strip_suffix(" stdout").unwrap_or(test);
+            self.said.push((test.to_owned(), vec![]));
+        } else if let Some((_, said)) = self.said.last_mut()
+            && said.len() < WORDS.0
+            && !line.trim().is_empty()
+        {
+            said.push(line.trim().chars().take(WORDS.1).collect());
+        }
     }
 }
 
@@ -114,23 +138,34 @@ mod tests {
     }
 
     #[test]
-    fn who_failed_is_read_from_the_list_at_the_end_and_not_from_what_they_said() {
+    fn who_failed_is_read_from_the_list_at_the_end_with_the_first_of_what_they_said() {
         let output = read(
             "test a::one ... FAILED <0.1s>\n\
              \n\
              failures:\n\
              \n\
              ---- a::one stdout ----\n\
+             \n\
              \x20   left: 1\n\
              failures: 3 of them\n\
+             a third line\n\
+             and a fourth\n\
+             ---- a::two ----\n\
+             last seen: 3 of 4\n\
              \n\
              failures:\n\
              \x20   a::one\n\
+             \x20   a::two\n\
              \x20   src/lib.rs - (line 43)\n\
              \n\
-             test result: FAILED. 0 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s\n\
+             test result: FAILED. 0 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s\n\
              \x20   not one of them\n",
         );
-        assert_eq!(output.failed, ["a::one", "src/lib.rs - (line 43)"]);
+        let expected = [
+            "a::one: left: 1 | failures: 3 of them | a third line",
+            "a::two: last seen: 3 of 4",
+            "src/lib.rs - (line 43)",
+        ];
+        assert_eq!(output.failed, expected);
     }
 }

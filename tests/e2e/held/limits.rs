@@ -35,7 +35,6 @@ pub(crate) fn of_each_class(fixture: &Fixture<'_>) -> Result<()> {
     for (class, limit) in LIMITS {
         let mut pod = pod(fixture, class, 500, 5);
         pod["metadata"]["annotations"][fixture.key("slo.example.io/class")] = json!(class);
-        // Not by what is written on the pod: the machine's wall clock may be set meanwhile.
         held.push((class, limit, Instant::now()));
         fixture.kubectl.create(&pod)?;
         is_held(fixture, class, "held_no_capacity")?;
@@ -48,8 +47,8 @@ pub(crate) fn of_each_class(fixture: &Fixture<'_>) -> Result<()> {
             ensure!(annotation(&pod, "site") == Some("edge"), "{pod}");
             Ok(())
         })?;
-        // Since when it is held is written in whole seconds.
-        let (held, least) = (since.elapsed(), limit - Duration::from_secs(1));
+        // Edgeward goes by the wall clock, which may be set by seconds meanwhile. The exact limit is tested in virtual time.
+        let (held, least) = (since.elapsed(), limit * 9 / 10);
         ensure!(held >= least, "{class} was held for {held:?}, less than {limit:?}");
     }
     Ok(())

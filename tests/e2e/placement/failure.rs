@@ -1,7 +1,5 @@
 //! When edgeward is not there, or cannot know: pods are created as they were written.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::wait::{BOUND, eventually};
@@ -11,17 +9,14 @@ use serde_json::json;
 use crate::placement::fleet;
 use crate::placement::untouched::undecided;
 
-/// The webhook's `timeoutSeconds`.
-const TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Stopped, it costs each pod the webhook's timeout; dead, nothing. Every pod is created, unmodified, and bound.
 pub(crate) fn frozen_and_killed(fixture: &Fixture<'_>) -> Result<()> {
     let mut edgeward = fixture.edgeward(&fleet::overloaded())?;
     let _registered = fixture.register_with_its_timeout(&edgeward.url, &edgeward.ca)?;
 
     edgeward.freeze()?;
-    let took = created_unmodified(fixture, "while-frozen")?;
-    ensure!(took >= TIMEOUT, "created in {took:?}, without waiting for the answer");
+    created_unmodified(fixture, "while-frozen")?;
+    failed_open_by(fixture, &edgeward.url, "context deadline exceeded")?;
     edgeward.thaw()?;
     eventually("it decides again", BOUND, || {
         let pod = fixture
@@ -34,6 +29,7 @@ pub(crate) fn frozen_and_killed(fixture: &Fixture<'_>) -> Result<()> {
 
     edgeward.kill()?;
     created_unmodified(fixture, "while-dead")?;
+    failed_open_by(fixture, &edgeward.url, "connection refused")?;
     fixture
         .kubectl
         .apply(&workloads::deployment("replicas", 3, workloads::latency()))?;
@@ -65,15 +61,22 @@ pub(crate) fn edge_label_missing(fixture: &Fixture<'_>) -> Result<()> {
     bound_undecided(fixture, "unlabelled")
 }
 
-/// Creates a pod that edgeward would have decided; returns how long its creation took.
-fn created_unmodified(fixture: &Fixture<'_>, name: &str) -> Result<Duration> {
-    let started = Instant::now();
+/// Creates a pod that edgeward would have decided.
+fn created_unmodified(fixture: &Fixture<'_>, name: &str) -> Result<()> {
     fixture.kubectl.create(&workloads::pod(name, workloads::latency()))?;
-    let took = started.elapsed();
     bound_undecided(fixture, name)?;
     let creation = fixture.creation_of(&fixture.namespace, name)?;
     ensure!(creation.failed_open() == 1, "it did not fail open: {creation:?}");
-    Ok(took)
+    Ok(())
+}
+
+/// The last call that failed did so with these words of the API server.
+fn failed_open_by(fixture: &Fixture<'_>, url: &str, words: &str) -> Result<()> {
+    eventually(&format!("a call fails with {words:?}"), BOUND, || {
+        let failed = fixture.failed_open(url)?;
+        ensure!(failed.last().is_some_and(|line| line.contains(words)), "{failed:?}");
+        Ok(())
+    })
 }
 
 fn bound_undecided(fixture: &Fixture<'_>, name: &str) -> Result<()> {

@@ -211,6 +211,15 @@ impl ControlPlane {
         self.audit_log(from, |line| line.contains(&namespace) && !is_of_edgeward(line))
     }
 
+    /// What the API server logged of each call of the webhook at this address that failed, and that it did without.
+    pub(crate) fn failed_open(&self, url: &str) -> Result<Vec<String>> {
+        let log = fs::read_to_string(self.dir.path().join("kube-apiserver.log"))?;
+        let lines = log
+            .lines()
+            .filter(|line| line.contains("failing open") && line.contains(url));
+        Ok(lines.map(ToOwned::to_owned).collect())
+    }
+
     /// Every call of edgeward.
     pub(crate) fn calls_of_edgeward(&self) -> Result<Vec<Value>> {
         self.audit_log(0, is_of_edgeward)

@@ -498,6 +498,11 @@ impl<'run> Fixture<'run> {
         })
     }
 
+    /// Why the API server did without the webhook at this address: a line of its log for each call that failed.
+    pub fn failed_open(&self, url: &str) -> Result<Vec<String>> {
+        self.plane.failed_open(url)
+    }
+
     /// Fails if a pod was created here with keys of another domain than the test's.
     pub(crate) fn kept_to_its_domain(&self) -> Result<()> {
         if self.domain == SHARED_DOMAIN {
