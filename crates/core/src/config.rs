@@ -31,7 +31,7 @@ use crate::keys::Keys;
 use crate::model::link::Thresholds;
 use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::SiteDefinition;
-use crate::model::slo::{Class, PerClass};
+use crate::model::slo::{Class, PerClass, Slo};
 use crate::units::{Micros, Permille};
 use crate::words;
 
@@ -215,6 +215,11 @@ impl Config {
             path: "domain".to_owned(),
             message: format!("{new:?} cannot replace {old:?} while edgeward runs; restart it to change the domain"),
         }]))
+    }
+
+    /// Whether a pod of this SLO may leave the edge, as far as it and the configuration say.
+    pub fn may_offload(&self, slo: &Slo) -> bool {
+        self.enable_offload && slo.offload_allowed
     }
 
     /// The thresholds of the site of this name.

@@ -322,7 +322,10 @@ impl Engine {
         snapshot.paused = self.loop_guard.paused();
         let (volumes, are_others) = self.volumes.publish(self.config.telemetry_ttl, now.moment);
         snapshot.volumes = volumes;
-        if are_others || snapshot.paused != self.shared.snapshot().paused {
+        snapshot.awaits_volumes = snapshot.sites.iter().any(|site| site.definition.can_have_data())
+            && self.volumes.is_awaited(self.config.telemetry_ttl, now.moment);
+        let before = self.shared.snapshot();
+        if are_others || (&snapshot.paused, snapshot.awaits_volumes) != (&before.paused, before.awaits_volumes) {
             self.waitlist.reconsider();
         }
         let report = self

@@ -8,7 +8,7 @@ pub mod explain;
 mod feasibility;
 pub mod headroom;
 pub mod ledger;
-mod located;
+pub(crate) mod located;
 pub mod patch;
 pub mod policy;
 pub mod room;

@@ -371,6 +371,7 @@ impl Cache {
             paused: Arc::default(),
             silent_schedulers: self.silent_schedulers_by_name(),
             volumes: None,
+            awaits_volumes: false,
             has_placeholders: !self.nodes_of_placeholders.is_empty(),
             offloadings: self.liqo().map(|liqo| Arc::clone(&liqo.offloadings)),
         }

@@ -57,6 +57,8 @@ pub struct VolumeCache {
     lists: BTreeMap<VolumeKind, List>,
     /// Whether anything is another since it was published.
     is_changed: bool,
+    /// When it was first published, complete or not.
+    began: Option<Moment>,
 }
 
 #[derive(Debug, Default)]
@@ -74,22 +76,29 @@ impl VolumeCache {
         list.as_of = list.as_of.max(Some(at));
         match change {
             VolumeChange::Claim([namespace, name], record) => {
-                self.set(VolumeKind::Claims, [namespace, name], record, set_claim)
+                self.set(VolumeKind::Claims, [namespace, name], record, claim, set_claim)
             }
-            VolumeChange::Volume(name, affinity) => self.set(VolumeKind::Volumes, ["", name], affinity, set_volume),
-            VolumeChange::Class(name, record) => self.set(VolumeKind::Classes, ["", name], record, set_class),
+            VolumeChange::Volume(name, affinity) => {
+                let set = |known: &mut Volumes, [_, name]: &Key, affinity| put(&mut known.volumes, name, affinity);
+                self.set(VolumeKind::Volumes, ["", name], affinity, volume, set)
+            }
+            VolumeChange::Class(name, record) => {
+                let set = |known: &mut Volumes, [_, name]: &Key, record| put(&mut known.classes, name, record);
+                self.set(VolumeKind::Classes, ["", name], record, class, set)
+            }
             VolumeChange::ListBegan(kind) => self.lists.entry(*kind).or_default().seen = Some(BTreeSet::new()),
             VolumeChange::ListEnded(kind) => self.list_ended(*kind),
             VolumeChange::Alive(_) => {}
         }
     }
 
-    fn set<T: Clone>(
+    fn set<T: Clone + PartialEq>(
         &mut self,
         kind: VolumeKind,
         [namespace, name]: [&str; 2],
         value: &Option<T>,
-        set: fn(&mut Volumes, &Key, Option<T>) -> bool,
+        get: impl for<'v> Fn(&'v Volumes, &Key) -> Option<&'v T>,
+        set: impl Fn(&mut Volumes, &Key, Option<T>),
     ) {
         let key = [namespace, name].map(Arc::<str>::from);
         let list = self.lists.entry(kind).or_default();
@@ -99,7 +108,10 @@ impl VolumeCache {
                 None => seen.remove(&key),
             };
         }
-        self.is_changed |= set(Arc::make_mut(&mut self.known), &key, value.clone());
+        if get(&self.known, &key) != value.as_ref() {
+            set(Arc::make_mut(&mut self.known), &key, value.clone());
+            self.is_changed = true;
+        }
     }
 
     /// What the list did not name is gone.
@@ -126,6 +138,7 @@ impl VolumeCache {
     /// What is known as of now, once everything was listed; whether it is another than at the last call. Watches that were not
     /// heard for longer than `ttl` are behind.
     pub fn publish(&mut self, ttl: Micros, now: Moment) -> (Option<Arc<Volumes>>, bool) {
+        self.began.get_or_insert(now);
         let lists = VolumeKind::ALL.map(|kind| self.lists.get(&kind).filter(|list| list.is_complete)?.as_of);
         let as_of = lists.into_iter().collect::<Option<Vec<_>>>();
         let published = as_of.and_then(|as_of| {
@@ -139,6 +152,12 @@ impl VolumeCache {
         (published, std::mem::take(&mut self.is_changed))
     }
 
+    /// Whether the lists may still be on their way: for `ttl` from the first publication on. After that they are not waited for.
+    pub fn is_awaited(&self, ttl: Micros, now: Moment) -> bool {
+        let is_listed = |kind: &VolumeKind| self.lists.get(kind).is_some_and(|list| list.is_complete);
+        !VolumeKind::ALL.iter().all(is_listed) && self.began.is_none_or(|began| now.since(began) <= ttl)
+    }
+
     /// When the watch of this kind was last heard.
     pub fn last_event(&self, kind: VolumeKind) -> Option<Moment> {
         self.lists.get(&kind)?.as_of
@@ -147,26 +166,24 @@ impl VolumeCache {
 
 type Key = [Arc<str>; 2];
 
-fn set_claim(known: &mut Volumes, [namespace, name]: &Key, record: Option<ClaimRecord>) -> bool {
+fn claim<'v>(known: &'v Volumes, [namespace, name]: &Key) -> Option<&'v ClaimRecord> {
+    known.claims.get(namespace)?.get(name)
+}
+
+fn volume<'v>(known: &'v Volumes, [_, name]: &Key) -> Option<&'v VolumeAffinity> {
+    known.volumes.get(name)
+}
+
+fn class<'v>(known: &'v Volumes, [_, name]: &Key) -> Option<&'v ClassRecord> {
+    known.classes.get(name)
+}
+
+fn set_claim(known: &mut Volumes, [namespace, name]: &Key, record: Option<ClaimRecord>) {
     let claims = known.claims.entry(Arc::clone(namespace)).or_default();
-    let is_other = claims.get(name) != record.as_ref();
     put(claims, name, record);
     if claims.is_empty() {
         known.claims.remove(namespace);
     }
-    is_other
-}
-
-fn set_volume(known: &mut Volumes, [_, name]: &Key, affinity: Option<VolumeAffinity>) -> bool {
-    let is_other = known.volumes.get(name) != affinity.as_ref();
-    put(&mut known.volumes, name, affinity);
-    is_other
-}
-
-fn set_class(known: &mut Volumes, [_, name]: &Key, record: Option<ClassRecord>) -> bool {
-    let is_other = known.classes.get(name) != record.as_ref();
-    put(&mut known.classes, name, record);
-    is_other
 }
 
 fn put<T>(table: &mut BTreeMap<Arc<str>, T>, name: &Arc<str>, value: Option<T>) {

@@ -12,6 +12,7 @@ use crate::model::workload::{QueueKey, Workload};
 use crate::placement::decide::{Candidates, candidates, decide_among};
 use crate::placement::estimate::is_late;
 use crate::placement::ledger::{Ledger, Reservation};
+use crate::placement::located::located;
 use crate::placement::room::Room;
 use crate::placement::verdict::{Reason, Verdict};
 use crate::units::{Micros, Now};
@@ -111,6 +112,7 @@ impl SharedState {
             verdict: &verdict,
         });
         if is_wanted {
+            assume_volumes(&mut ledger, workload, &verdict, candidates.snapshot, now);
             if let (Some(site), Some(node)) = (verdict.site(), verdict.node) {
                 let reservation = Reservation::new(id, workload, site.name(), node);
                 ledger.reserve(reservation, now.moment, |kept| {
@@ -156,6 +158,7 @@ impl SharedState {
             waited,
             verdict: &verdict,
         });
+        assume_volumes(&mut ledger, &workload, &verdict, candidates.snapshot, now);
         let reservation = verdict.site().zip(verdict.node).map(|(site, node)| Reservation {
             releases: Some(Arc::clone(&held.uid)),
             ..Reservation::new(id, &workload, site.name(), node)
@@ -189,6 +192,15 @@ impl SharedState {
             return (ledger, found);
         }
         (ledger, candidates(workload, read.newer.get_or_init(|| newest), config))
+    }
+}
+
+/// The volumes of its claims that have none will be made where the pod is placed.
+fn assume_volumes(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, snapshot: &Snapshot, now: Now) {
+    if let Some(site) = verdict.site()
+        && !workload.claims.is_empty()
+    {
+        ledger.assume_volumes(&located(workload, snapshot), &site.definition, now.moment);
     }
 }
 

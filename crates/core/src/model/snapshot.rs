@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub silent_schedulers: Arc<BTreeMap<Box<str>, u64>>,
     /// Where pods' data is; `None` where no cloud can have any, or not all of it is known yet.
     pub volumes: Option<Arc<Volumes>>,
+    /// Whether a cloud can have data, and it will soon be known where it is.
+    pub awaits_volumes: bool,
     /// Whether placeholders are on any node: where there are none, nobody looks for them.
     pub has_placeholders: bool,
     /// Where Liqo lets the pods of a namespace run; `None` while it is not in use.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::constraints::VolumeAffinity;
+use super::constraints::{Requirement, Term, VolumeAffinity};
 use super::site::{SiteDefinition, SiteKind};
 use crate::heap;
 
@@ -102,6 +102,8 @@ pub struct ClaimRecord {
     pub volume: Option<Arc<str>>,
     /// Its StorageClass.
     pub class: Option<Arc<str>>,
+    /// The node that kube-scheduler has chosen for its first pod, on which its volume is being made.
+    pub selected_node: Option<Arc<str>>,
     /// Whether it has lost its volume.
     pub lost: bool,
 }
@@ -128,7 +130,7 @@ impl ClassRecord {
 /// All claims, volumes and classes that say where a pod may run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Volumes {
-    /// Whether the watches are behind, so that no pod that arrives may be decided by it.
+    /// Whether the watches are behind, so that no volume may be made for a pod that arrives but at the edge.
     pub is_stale: bool,
     /// Claims by namespace and name.
     pub claims: BTreeMap<Arc<str>, BTreeMap<Arc<str>, ClaimRecord>>,
@@ -140,7 +142,7 @@ pub struct Volumes {
 
 impl Volumes {
     /// Where this claim lets its pod run, and the affinity of its volume. Cost: a few searches.
-    pub fn locate(&self, namespace: &str, claim: &VolumeClaim<'_>) -> (Whereabouts, Option<&VolumeAffinity>) {
+    pub fn locate(&self, namespace: &str, claim: &VolumeClaim<'_>) -> (Whereabouts, Option<VolumeAffinity>) {
         let known = claim
             .name
             .as_deref()
@@ -158,13 +160,28 @@ impl Volumes {
             }) => {
                 let affinity = self.volumes.get(volume);
                 let data = affinity.map(|_| Whereabouts::AtVolume(class.map(known_class)));
-                (data.unwrap_or_default(), affinity)
+                (data.unwrap_or_default(), affinity.cloned())
             }
             _ => {
-                let waiting = class.filter(|(_, class)| class.waits);
-                let data = waiting.map(|class| Whereabouts::OfClass(known_class(class)));
-                (data.unwrap_or_default(), None)
+                let Some(class) = class.filter(|(_, class)| class.waits).map(known_class) else {
+                    return (Whereabouts::Here, None);
+                };
+                let selected = known.and_then(|record| record.selected_node.as_deref());
+                match selected {
+                    Some(node) => (Whereabouts::AtVolume(Some(class)), Some(on_node(node))),
+                    None => (Whereabouts::OfClass(class), None),
+                }
             }
         }
     }
+}
+
+/// The affinity of a volume that is made on this node: kube-scheduler takes no other for the next pods.
+fn on_node(name: &str) -> VolumeAffinity {
+    let name = Cow::Owned(name.to_owned());
+    let is_named = Requirement::on_field(Cow::Borrowed("metadata.name"), Cow::Borrowed("In"), vec![name]);
+    Arc::new(vec![Term {
+        expressions: vec![],
+        fields: vec![is_named],
+    }])
 }

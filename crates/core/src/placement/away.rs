@@ -109,7 +109,7 @@ pub(super) fn could_hold(workload: &Workload<'_>, site: &Site) -> bool {
 pub fn awaited(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config, now: Moment) -> Option<String> {
     let workload = &*located(workload, snapshot);
     let slo = &workload.intent.as_ref()?.slo;
-    let offload = config.enable_offload && slo.offload_allowed;
+    let offload = config.may_offload(slo);
     let clouds = snapshot.sites.iter().filter(|site| site.kind() == SiteKind::Cloud);
     let clouds = clouds.filter(|site| feasibility::refuse_offload(workload, offload, site).is_none());
     let holders = clouds

@@ -52,6 +52,11 @@ impl<'s> Case<'_, 's> {
         self.intent.sites.is_some()
     }
 
+    /// Whether the volumes of its claims leave it some nodes alone.
+    fn has_data(&self) -> bool {
+        !self.workload.constraints.volumes.is_empty()
+    }
+
     /// Sections 3 and 6 of docs/decision.md.
     pub(super) fn choose(&self, stale: bool) -> (Action<'s>, Reason) {
         let pass = |reason| (Action::PassThrough, reason);
@@ -61,9 +66,8 @@ impl<'s> Case<'_, 's> {
         let Some(edge) = self.edge().filter(|edge| !edge.site.nodes.is_empty()) else {
             return pass(Reason::EdgeSiteMissing);
         };
-        let has_data = !self.workload.constraints.volumes.is_empty();
         if !edge.allowed {
-            return match has_data {
+            return match self.has_data() {
                 true => self.choose_by_data(edge),
                 false => self.choose_among_clouds(),
             };
@@ -73,8 +77,8 @@ impl<'s> Case<'_, 's> {
             .all_clouds()
             .filter(|cloud| cloud.site.shapes().next().is_some())
             .peekable();
-        if (has_data || clouds.peek().is_some()) && clouds.all(|cloud| !cloud.allowed) {
-            let pinned = if has_data {
+        if (self.has_data() || clouds.peek().is_some()) && clouds.all(|cloud| !cloud.allowed) {
+            let pinned = if self.has_data() {
                 Reason::EdgeData
             } else {
                 Reason::EdgePinnedByPod
@@ -213,22 +217,18 @@ impl<'s> Case<'_, 's> {
     /// may go, its own constraints allow some site, and none to which it may go would give it a RuntimeClass. What is at the edge
     /// alone is for kube-scheduler and for whoever adds nodes to see.
     fn may_wait_for_data(&self) -> bool {
-        let clouds = || {
-            self.clouds()
-                .filter(|cloud| !cloud.is_refused(RefusalCode::NotOffloadable))
+        let gives_class = |cloud: &Assessment<'s>| {
+            !cloud.is_refused(RefusalCode::NotOffloadable) && cloud.site.definition.runtime_class.is_some()
         };
-        let gives_class = |cloud: &Assessment<'s>| cloud.site.definition.runtime_class.is_some();
-        self.config.holding.on_no_capacity == OnNoCapacity::Hold
-            && self.config.holding.classes[self.slo().class]
+        self.is_class_held()
             && feasibility::data_nowhere(self.workload, self.room.snapshot)
                 .is_some_and(|claim| self.may_be_in_a_cloud(claim))
             && self
                 .sites
                 .iter()
                 .any(|site| feasibility::allows_by_pod(self.workload, site.site))
-            && self.config.enable_offload
-            && self.slo().offload_allowed
-            && (self.workload.runtime_class || !clouds().any(gives_class))
+            && self.config.may_offload(self.slo())
+            && (self.workload.runtime_class || !self.clouds().any(gives_class))
     }
 
     /// Whether the volume of this claim may be in a cloud: it is Liqo's, or of a class that some cloud declares.
@@ -263,8 +263,7 @@ impl<'s> Case<'_, 's> {
         let is_out = |cloud: &Assessment<'_>| cloud.allowed && cloud.is_refused(RefusalCode::NotInSites);
         let is_pinned =
             edge_has_nodes && self.edge().is_some_and(|edge| !edge.allowed) && !self.all_clouds().any(is_out);
-        let has_data = !self.workload.constraints.volumes.is_empty();
-        if is_pinned && !has_data && self.clouds_instead().any(is_offloaded) {
+        if is_pinned && !self.has_data() && self.clouds_instead().any(is_offloaded) {
             return self.choose_among_clouds();
         }
         if !stale {
@@ -275,18 +274,24 @@ impl<'s> Case<'_, 's> {
                 return (Action::Place(cloud.site), Reason::CloudBestEffort);
             }
         }
-        // Where its namespace is not it could not run.
+        let best = self.best_that_could_hold();
+        let is_there = best.is_some_and(|cloud| self.is_there(cloud));
+        // With its data it waits for the site that has it, however long that is away.
+        let may_go = self.is_overdue() && (is_there || !self.has_data());
+        match best {
+            Some(cloud) if may_go => (Action::Place(cloud.site), Reason::ReleasedTimeout),
+            Some(_) if is_there || stale => (Action::Hold, Reason::HeldNoCapacity),
+            _ => (Action::Hold, Reason::HeldSiteAway),
+        }
+    }
+
+    /// Of the clouds to which a pod goes that may not be at the edge and where its namespace is, the nearest that is there and could
+    /// hold it; else one that is away; else any.
+    fn best_that_could_hold(&self) -> Option<&Assessment<'s>> {
         let clouds = || self.clouds_instead().filter(|cloud| is_offloaded(cloud));
         let there = nearest(clouds().filter(|cloud| self.is_there(cloud)));
         let holder = || nearest(clouds().filter(|cloud| self.holder(cloud).is_some()));
-        let best = there.or_else(holder).or_else(|| nearest(clouds()));
-        // With its data it waits for the site that has it, however long that is away.
-        let may_go = self.is_overdue() && (there.is_some() || !has_data);
-        match best {
-            Some(cloud) if may_go => (Action::Place(cloud.site), Reason::ReleasedTimeout),
-            Some(_) if there.is_some() || stale => (Action::Hold, Reason::HeldNoCapacity),
-            _ => (Action::Hold, Reason::HeldSiteAway),
-        }
+        there.or_else(holder).or_else(|| nearest(clouds()))
     }
 
     /// Whether the cloud is not away, and could hold the pod when empty.
@@ -409,18 +414,15 @@ impl<'s> Case<'_, 's> {
     /// The pod's own constraints leave no edge: it goes to a cloud that they leave, whatever telemetry, WAN and room
     /// say, and to the best by what we know; but to none that it may not, or cannot, leave the edge for.
     fn choose_among_clouds(&self) -> (Action<'s>, Reason) {
-        let may_leave = || self.clouds_instead();
-        let clouds = || may_leave().filter(|cloud| is_offloaded(cloud));
-        let feasible = self.preferred(clouds().filter(|cloud| cloud.is_feasible()));
-        let usable = || nearest(clouds().filter(|cloud| cloud.is_usable()));
-        // Never where it could not run while another could hold it, and rather where it need not wait for the site.
-        let there = || nearest(clouds().filter(|cloud| self.is_there(cloud)));
-        let holder = || nearest(clouds().filter(|cloud| self.holder(cloud).is_some()));
-        let best = feasible.or_else(usable).or_else(there).or_else(holder);
-        match best.or_else(|| nearest(clouds())) {
+        let feasible = self.preferred(self.clouds_instead().filter(|cloud| cloud.is_feasible()));
+        let usable = || nearest(self.clouds_instead().filter(|cloud| cloud.is_usable()));
+        match feasible.or_else(usable).or_else(|| self.best_that_could_hold()) {
             Some(cloud) => (Action::Place(cloud.site), Reason::CloudPinnedByPod),
             // Liqo takes a second or two to offload a new namespace, which is often made together with its pods.
-            None if may_leave().any(|cloud| !cloud.is_barred()) && self.may_be_gated() && !self.is_overdue() => {
+            None if self.clouds_instead().any(|cloud| !cloud.is_barred())
+                && self.may_be_gated()
+                && !self.is_overdue() =>
+            {
                 (Action::Hold, Reason::HeldNoCapacity)
             }
             None => (Action::PassThrough, Reason::NoSiteMatches),
@@ -429,9 +431,12 @@ impl<'s> Case<'_, 's> {
 
     /// Whether pods like this one are held at all, whatever for.
     fn may_be_gated(&self) -> bool {
-        self.config.holding.on_no_capacity == OnNoCapacity::Hold
-            && self.config.holding.classes[self.slo().class]
-            && !self.would_get_runtime_class()
+        self.is_class_held() && !self.would_get_runtime_class()
+    }
+
+    /// Whether the configuration lets pods of its class be held.
+    fn is_class_held(&self) -> bool {
+        self.config.holding.on_no_capacity == OnNoCapacity::Hold && self.config.holding.classes[self.slo().class]
     }
 
     fn to_edge(&self, edge: &Assessment<'s>, reason: Reason) -> (Action<'s>, Reason) {

@@ -51,16 +51,20 @@ struct SiteCandidates<'s> {
 
 /// Finds the candidates of a pod. Depends on nothing that a lock protects; cost: a pass over the nodes of every site.
 pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &Config) -> Candidates<'s> {
-    let workload = &*located(workload, snapshot);
+    candidates_of(&located(workload, snapshot), snapshot, config)
+}
+
+/// The same of a pod with what is known of its claims.
+fn candidates_of<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &Config) -> Candidates<'s> {
     let comparisons = comparisons(workload, snapshot);
     let is_decided = workload.intent.is_some() && comparisons <= MAX_COMPARISONS;
     let headroom = Headroom::of(workload, snapshot, config);
-    let is_left = |site: &Site| feasibility::is_left_by_strategy(workload, site, snapshot);
     let of_site = |site: &'s Site| {
+        let left_by_strategy = feasibility::is_left_by_strategy(workload, site, snapshot);
         let out = feasibility::refuse_site(workload, site, snapshot);
         SiteCandidates {
-            left_by_strategy: is_left(site),
-            allowed: feasibility::allows(workload, site) && !is_left(site),
+            left_by_strategy,
+            allowed: feasibility::allows(workload, site) && !left_by_strategy,
             nodes: match out {
                 Some(_) => vec![],
                 None => feasibility::candidate_nodes(workload, site, headroom).collect(),
@@ -88,7 +92,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
 }
 
 /// The same with the candidates of the room's snapshot. Cost: a search for each of them, and a pass over the nodes of the sites
-/// that have none.
+/// that have none; over all nodes for a pod that shares a claim with one that was placed a moment ago.
 pub fn decide_among<'s>(
     workload: &Workload<'_>,
     candidates: &Candidates<'s>,
@@ -96,7 +100,12 @@ pub fn decide_among<'s>(
     config: &Config,
     now: Now,
 ) -> Verdict<'s> {
-    let workload = &*located(workload, room.snapshot);
+    let located = located(workload, room.snapshot);
+    let assumed = room.ledger.assumed_volumes().locate(&located, now.moment);
+    let (workload, candidates) = match &assumed {
+        Some(assumed) => (assumed, &candidates_of(assumed, room.snapshot, config)),
+        None => (&*located, candidates),
+    };
     if let Some(reason) = bypass(workload, room, config, now) {
         return Verdict::pass_through(reason);
     }
@@ -154,7 +163,7 @@ pub fn decide_among<'s>(
             intent.slo.priority
         ));
     }
-    if let Some(reason) = keeps_waiting(workload, config) {
+    if let Some(reason) = keeps_waiting(workload, room.snapshot, config) {
         return Verdict {
             action: Action::Hold,
             warnings,
@@ -334,12 +343,15 @@ fn is_ours(workload: &Workload<'_>, config: &Config) -> bool {
 }
 
 /// Why a pod is not decided now: its gates keep it from being scheduled, whatever we say. One that is held is decided by the
-/// release plan, once ours is its only gate.
-fn keeps_waiting(workload: &Workload<'_>, config: &Config) -> Option<Reason> {
+/// release plan, once ours is its only gate, and where its data is may be known.
+fn keeps_waiting(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<Reason> {
     if workload.has_other_gates(&config.keys) {
         Some(Reason::HeldForeignGate)
     } else if !workload.gates.is_empty() && workload.held.is_none() {
         Some(Reason::HeldNoCapacity)
+    } else if workload.held.is_some() && snapshot.awaits_volumes && !workload.claims.is_empty() {
+        // Its data may be in a cloud.
+        Some(Reason::HeldSiteAway)
     } else {
         None
     }
@@ -398,7 +410,7 @@ fn assess<'s>(
     config: &Config,
     now: Now,
 ) -> Vec<Assessment<'s>> {
-    let offload = config.enable_offload && slo.offload_allowed;
+    let offload = config.may_offload(slo);
     let edge_speed = room
         .snapshot
         .sites
@@ -412,22 +424,23 @@ fn assess<'s>(
             .iter()
             .filter(|node| room.needs_headroom(&workload.request, node));
         let headroom = room.headroom().map_or(0, |_| by_headroom.count());
-        let is_out = candidates.out.is_some();
-        let mut refusals: Vec<_> = candidates.out.iter().cloned().collect();
+        let assessment = Assessment {
+            site,
+            allowed: candidates.allowed,
+            headroom,
+            fitting,
+            offloading: None,
+            estimate,
+            refusals: candidates.out.iter().cloned().collect(),
+        };
         // What else there is to say of such a site is nothing to the pod.
-        if is_out {
-            return Assessment {
-                site,
-                allowed: candidates.allowed,
-                headroom,
-                fitting,
-                offloading: None,
-                estimate,
-                refusals,
-            };
+        if candidates.out.is_some() {
+            return assessment;
         }
-        refusals.extend(feasibility::refuse_offload(workload, offload, site));
+        let fitting = &assessment.fitting;
         let offloading = room.snapshot.offloading(&workload.namespace, site);
+        let mut refusals = vec![];
+        refusals.extend(feasibility::refuse_offload(workload, offload, site));
         refusals.extend(feasibility::refuse_namespace(offloading));
         refusals.extend(match fitting.is_empty() {
             true => Some(feasibility::refuse_nodes(workload, site, room)),
@@ -437,7 +450,7 @@ fn assess<'s>(
                     .with("strategy", "Remote"),
             ),
             false => feasibility::refuse_measured(workload, site, room)
-                .or_else(|| feasibility::refuse_crowded(workload, site, &fitting, room)),
+                .or_else(|| feasibility::refuse_crowded(workload, site, fitting, room)),
         });
         refusals.extend(feasibility::refuse_closed(workload, site));
         refusals.extend(feasibility::refuse_full(workload, site, room));
@@ -445,16 +458,12 @@ fn assess<'s>(
         refusals.extend(feasibility::refuse_time(
             slo,
             workload.held.unwrap_or_default(),
-            &estimate,
+            &assessment.estimate,
         ));
         Assessment {
-            site,
-            allowed: candidates.allowed,
-            headroom,
-            fitting,
             offloading,
-            estimate,
             refusals,
+            ..assessment
         }
     };
     room.snapshot.sites.iter().zip(&candidates.sites).map(assess).collect()

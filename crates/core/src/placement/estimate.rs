@@ -37,7 +37,7 @@ pub(crate) fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Confi
     let slo = &workload.intent.as_ref()?.slo;
     let deadline = slo.deadline?.signed();
     let edge = snapshot.sites.iter().find(|site| site.kind() == SiteKind::Edge)?;
-    let may_leave = config.enable_offload && slo.offload_allowed;
+    let may_leave = config.may_offload(slo);
     let sites = snapshot.sites.iter();
     let sites = sites.filter(|site| site.kind() == SiteKind::Edge || may_leave);
     let sites = sites.filter(|site| workload.may_be_at(&site.definition));

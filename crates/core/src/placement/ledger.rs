@@ -11,6 +11,7 @@
 //! One [`Ledger`] lives under one lock. A review loads the snapshot, decides and reserves inside it; the one who
 //! publishes snapshots marks before and drops after.
 
+mod assumed_volumes;
 mod shares;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,9 +22,11 @@ use crate::model::claims::ByNode;
 use crate::model::decision_id::DecisionId;
 use crate::model::node::{AssumedPods, NodeId, Share};
 use crate::model::owner::Owner;
+use crate::model::site::SiteDefinition;
 use crate::model::workload::Workload;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
+use assumed_volumes::AssumedVolumes;
 use shares::Shares;
 
 /// Room reserved for one pod.
@@ -100,6 +103,8 @@ pub struct Ledger {
     freed: u64,
     /// How many expired so far.
     expired: u64,
+    /// Where pods were placed whose volumes are not made yet.
+    assumed_volumes: AssumedVolumes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,6 +154,7 @@ impl Ledger {
             shares: Shares::new(),
             freed: 0,
             expired: 0,
+            assumed_volumes: AssumedVolumes::new(),
         }
     }
 
@@ -289,6 +295,7 @@ impl Ledger {
 
     /// Drops what nobody has confirmed in time, and returns how many those were. Cost: a search for each of them.
     pub fn expire(&mut self, now: Moment) -> u64 {
+        self.assumed_volumes.expire(now);
         let before = self.expired;
         let limit = now.before(self.ttl);
         while let Some(&(_, id)) = self.by_age.first().filter(|(since, _)| *since <= limit) {
@@ -298,6 +305,17 @@ impl Ledger {
             self.take_unconfirmed(id);
         }
         self.expired - before
+    }
+
+    /// A pod was placed at this site, and the volumes of its claims that have none will be made there. `located` is the pod with what
+    /// is known of its claims. Cost: a search for each such claim.
+    pub(crate) fn assume_volumes(&mut self, located: &Workload<'_>, site: &SiteDefinition, now: Moment) {
+        self.assumed_volumes.assume(located, site, now);
+    }
+
+    /// Where volumes will be that are not made yet.
+    pub(in crate::placement) fn assumed_volumes(&self) -> &AssumedVolumes {
+        &self.assumed_volumes
     }
 
     /// Whether nothing is reserved.

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::model::constraints::is_label_value;
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, REMOTE_CLUSTER_ID, Strategy};
 use crate::units::Micros;
-use crate::wire::pod::{StringMap, Text};
+use crate::wire::pod::{Condition, StringMap, Text};
 
 /// The label of an object that another cluster has put here: it is about that one's namespaces.
 const REPLICATED: &str = "liqo.io/replicated";
@@ -71,12 +72,6 @@ pub struct Latency {
 
 /// Reads a ForeignCluster; `None` of one without a cluster id.
 pub fn foreign_cluster(json: &str) -> Option<ForeignCluster> {
-    #[derive(Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow)]
-        spec: Spec<'a>,
-        status: Option<Status<'a>>,
-    }
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Status<'a> {
@@ -84,15 +79,15 @@ pub fn foreign_cluster(json: &str) -> Option<ForeignCluster> {
         api_server_url: Option<Text<'a>>,
         conditions: Option<Vec<Condition<'a>>>,
     }
-    let Object { spec, status } = serde_json::from_str(json).ok()?;
-    let status = status.unwrap_or_default();
+    let object: Object<'_, Spec<'_>, Status<'_>> = serde_json::from_str(json).ok()?;
+    let status = object.status.unwrap_or_default();
     let url = status
         .api_server_url
         .filter(|url| !url.is_empty() && url.len() <= LONGEST_URL);
     let mut conditions = status.conditions.iter().flatten();
     let condition = conditions.find(|condition| condition.kind == "APIServerStatus");
     Some(ForeignCluster {
-        cluster: cluster_id(&spec.cluster_id)?,
+        cluster: cluster_id(&object.spec?.cluster_id)?,
         api_server_url: url.map(|url| Box::from(&*url)),
         // A word that is not known is not a good one.
         api_server: condition
@@ -102,25 +97,13 @@ pub fn foreign_cluster(json: &str) -> Option<ForeignCluster> {
 
 /// Reads a VirtualNode; `None` of one without a cluster id.
 pub fn virtual_node(json: &str) -> Option<VirtualNode> {
-    #[derive(Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow)]
-        spec: Spec<'a>,
-    }
-    let Object { spec } = serde_json::from_str(json).ok()?;
-    let cluster = cluster_id(&spec.cluster_id)?;
+    let object: Object<'_, Spec<'_>, IgnoredAny> = serde_json::from_str(json).ok()?;
+    let cluster = cluster_id(&object.spec?.cluster_id)?;
     Some(VirtualNode { cluster })
 }
 
 /// Reads a NamespaceOffloading; `None` of one whose name makes Liqo ignore it.
 pub fn namespace_offloading(json: &str) -> Option<NamespaceOffloading> {
-    #[derive(Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow)]
-        metadata: Metadata<'a>,
-        spec: Option<Spec<'a>>,
-        status: Option<Status<'a>>,
-    }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Spec<'a> {
@@ -133,7 +116,7 @@ pub fn namespace_offloading(json: &str) -> Option<NamespaceOffloading> {
         #[serde(borrow)]
         offloading_phase: Option<Text<'a>>,
     }
-    let object: Object<'_> = serde_json::from_str(json).ok()?;
+    let object: Object<'_, Spec<'_>, Status<'_>> = serde_json::from_str(json).ok()?;
     if object.metadata.name.as_deref() != Some(OFFLOADING) {
         return None;
     }
@@ -157,13 +140,6 @@ pub fn namespace_offloading(json: &str) -> Option<NamespaceOffloading> {
 /// Reads a NamespaceMap; `None` of one that another cluster has put here, or that names none.
 pub fn namespace_map(json: &str) -> Option<NamespaceMap> {
     #[derive(Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow)]
-        metadata: Metadata<'a>,
-        spec: Option<Spec<'a>>,
-        status: Option<Status<'a>>,
-    }
-    #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Spec<'a> {
         #[serde(borrow)]
@@ -180,7 +156,7 @@ pub fn namespace_map(json: &str) -> Option<NamespaceMap> {
         #[serde(borrow)]
         phase: Option<Text<'a>>,
     }
-    let object: Object<'_> = serde_json::from_str(json).ok()?;
+    let object: Object<'_, Spec<'_>, Status<'_>> = serde_json::from_str(json).ok()?;
     let labels = object.metadata.labels?;
     if labels.get(REPLICATED) == Some("true") {
         return None;
@@ -205,12 +181,6 @@ pub fn namespace_map(json: &str) -> Option<NamespaceMap> {
 /// Reads the cluster and the latency of a Connection; `None` of one that is not up, or has measured none.
 pub fn connection(json: &str) -> Option<(Box<str>, Latency)> {
     #[derive(Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow)]
-        metadata: Metadata<'a>,
-        status: Option<Status<'a>>,
-    }
-    #[derive(Deserialize)]
     struct Status<'a> {
         #[serde(borrow)]
         value: Option<Text<'a>>,
@@ -222,7 +192,7 @@ pub fn connection(json: &str) -> Option<(Box<str>, Latency)> {
         value: Option<Text<'a>>,
         timestamp: Option<Text<'a>>,
     }
-    let object: Object<'_> = serde_json::from_str(json).ok()?;
+    let object: Object<'_, IgnoredAny, Status<'_>> = serde_json::from_str(json).ok()?;
     let status = object.status?;
     if status.value.as_deref() != Some("Connected") {
         return None;
@@ -257,6 +227,14 @@ fn word<T: Copy>(words: &[(&str, T)], text: &str, other: T) -> T {
 }
 
 #[derive(Deserialize)]
+struct Object<'a, S, T> {
+    #[serde(borrow, default)]
+    metadata: Metadata<'a>,
+    spec: Option<S>,
+    status: Option<T>,
+}
+
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata<'a> {
     #[serde(borrow)]
@@ -269,14 +247,6 @@ struct Metadata<'a> {
 struct Spec<'a> {
     #[serde(borrow, default, rename = "clusterID")]
     cluster_id: Text<'a>,
-}
-
-#[derive(Deserialize)]
-struct Condition<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Text<'a>,
-    #[serde(default)]
-    status: Text<'a>,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde_json::Error;
 use crate::model::constraints::Taint;
 use crate::model::node::Node;
 use crate::units::Quantity;
-use crate::wire::pod::{Quantities, StringMap, Text};
+use crate::wire::pod::{Condition, Quantities, StringMap, Text};
 
 /// Reads a node from its JSON text: what it is, without the pods on it. Cost: one pass, which skips every field that is
 /// not read.
@@ -71,14 +71,6 @@ struct Status<'a> {
     #[serde(borrow)]
     allocatable: Option<Quantities<'a>>,
     conditions: Option<Vec<Condition<'a>>>,
-}
-
-#[derive(serde::Deserialize)]
-struct Condition<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Text<'a>,
-    #[serde(default)]
-    status: Text<'a>,
 }
 
 #[cfg(test)]

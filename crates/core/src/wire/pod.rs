@@ -27,6 +27,7 @@ use crate::wire::counted;
 use fields::{Container, NodeSelectorRequirement, Resources, Spec};
 
 pub use decided::ObservedDecision;
+pub(in crate::wire) use fields::Condition;
 pub(crate) use fields::{NodeSelector, Quantities};
 pub use fields::{Pod, StringMap, Text};
 pub use record::read_record;

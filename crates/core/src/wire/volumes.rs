@@ -6,7 +6,10 @@ use crate::excerpt::LONGEST_NAME;
 use crate::model::constraints::{Term, VolumeAffinity};
 use crate::model::volumes::{ClaimRecord, ClassRecord};
 use crate::wire::counted;
-use crate::wire::pod::{NodeSelector, Text};
+use crate::wire::pod::{NodeSelector, StringMap, Text};
+
+/// The annotation by which kube-scheduler has a volume made for a node.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// How many list elements are read of a volume's node affinity: more than any provisioner writes.
 const LIMIT: usize = 256;
@@ -22,9 +25,14 @@ pub fn read_claim(json: &str) -> Result<ClaimRecord, serde_json::Error> {
     let claim: Claim<'_> = serde_json::from_str(json)?;
     let spec = claim.spec.unwrap_or_default();
     let phase = claim.status.and_then(|status| status.phase);
+    let annotations = claim.metadata.and_then(|metadata| metadata.annotations);
+    let selected = annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get(SELECTED_NODE));
     Ok(ClaimRecord {
-        volume: name(spec.volume_name),
-        class: name(spec.storage_class_name),
+        volume: name(spec.volume_name.as_deref()),
+        class: name(spec.storage_class_name.as_deref()),
+        selected_node: name(selected),
         lost: phase.is_some_and(|phase| phase == "Lost"),
     })
 }
@@ -56,16 +64,23 @@ pub fn read_class(json: &str) -> Result<ClassRecord, serde_json::Error> {
     Ok(ClassRecord::new(&class.provisioner, &mode))
 }
 
-fn name(text: Option<Text<'_>>) -> Option<Arc<str>> {
+fn name(text: Option<&str>) -> Option<Arc<str>> {
     let text = text.filter(|text| !text.is_empty() && text.len() <= LONGEST_NAME)?;
-    Some((*text).into())
+    Some(text.into())
 }
 
 #[derive(serde::Deserialize)]
 struct Claim<'a> {
     #[serde(borrow)]
+    metadata: Option<Metadata<'a>>,
     spec: Option<ClaimSpec<'a>>,
     status: Option<ClaimStatus<'a>>,
+}
+
+#[derive(serde::Deserialize)]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    annotations: Option<StringMap<'a>>,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -125,6 +140,9 @@ mod tests {
         assert_eq!(bound.volume.as_deref(), Some("pv-1"));
         assert_eq!((bound.class.as_deref(), bound.lost), (Some("liqo"), false));
         assert!(read(r#"{"spec": {"volumeName": "pv-1"}, "status": {"phase": "Lost"}}"#).lost);
+        let annotations = json!({"volume.kubernetes.io/selected-node": "far-0", "other": "x"});
+        let selected = read(&json!({"metadata": {"annotations": annotations}}).to_string());
+        assert_eq!(selected.selected_node.as_deref(), Some("far-0"));
         assert_eq!(
             read(r#"{"spec": {"volumeName": "", "storageClassName": null}, "status": null}"#),
             ClaimRecord::default()

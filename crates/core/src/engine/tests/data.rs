@@ -1,9 +1,14 @@
 //! What becomes of held pods when it is seen where their data is.
 
+use serde_json::{Value, json};
+
 use super::*;
 use crate::cluster::volumes::{VolumeChange, VolumeKind};
+use crate::model::link::LinkState;
 use crate::model::volumes::{ClaimRecord, ClassRecord};
+use crate::placement::verdict::Reason;
 use crate::queue::PlanAction;
+use crate::wire::pod::Pod;
 use crate::wire::volumes::read_affinity;
 
 fn node(name: &str, site: &str) -> Change {
@@ -30,22 +35,132 @@ fn volume(name: &str, host: &str) -> Change {
     VolumeChange::Volume(name.into(), read_affinity(&volume.to_string()).unwrap()).into()
 }
 
-#[test]
-fn a_held_pod_is_planned_again_when_its_claim_is_another() {
+/// An edge, and a cloud that declares the class `far`.
+fn config() -> Arc<Config> {
     let sites =
         json!([{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "storageClasses": ["far"]}]);
-    let config = Config::read(&json!({"sites": sites})).unwrap();
-    let mut engine = Engine::new(Arc::new(config), Arc::default());
+    Arc::new(Config::read(&json!({"sites": sites})).unwrap())
+}
+
+fn class() -> Change {
     let class = Some(ClassRecord::new("example.com/far", "WaitForFirstConsumer"));
-    let class = VolumeChange::Class("far".into(), class).into();
-    let pod = json!({
+    VolumeChange::Class("far".into(), class).into()
+}
+
+/// A pod that asks for so much and mounts the claim `data`.
+fn pod(cpu: &str) -> Value {
+    json!({
         "metadata": {"name": "p", "namespace": "shop", "uid": "p", "resourceVersion": "1",
                      "creationTimestamp": NOW.wall.to_string(),
-                     "annotations": {"slo.example.io/class": "batch", "scheduling.example.io/reason": "held_site_away"}},
-        "spec": {"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}],
-                 "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+                     "annotations": {"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"}},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
                  "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
-    });
+    })
+}
+
+fn held_pod() -> Value {
+    let mut pod = pod("1");
+    pod["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_site_away");
+    pod["spec"]["schedulingGates"] = json!([{"name": "scheduling.example.io/awaiting-capacity"}]);
+    pod
+}
+
+#[test]
+fn after_a_start_a_held_pod_waits_for_the_lists_of_volumes_and_not_for_ever() {
+    let mut engine = Engine::new(config(), Arc::default());
+    let seen = [
+        node("e1", "edge"),
+        node("c1", "cloud"),
+        Change::Namespace("shop".into(), true),
+        record(&held_pod()),
+    ];
+    for change in seen.into_iter().chain(Kind::ALL.map(Change::ListEnded)) {
+        engine.apply(&change, NOW);
+    }
+    let mut plan = |seconds| {
+        let now = NOW.at(NOW.moment.after(Micros::from_secs(seconds)));
+        for kind in Kind::ALL {
+            engine.apply(&Change::WatchAlive(kind), now);
+        }
+        let plan = engine.publish(now).plan?;
+        Some(plan.steps.iter().map(|step| step.action).collect::<Vec<_>>())
+    };
+    assert_eq!(plan(0), Some(vec![]));
+    assert_eq!(plan(61), Some(vec![PlanAction::Release]));
+}
+
+#[test]
+fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
+    let shared = Arc::new(SharedState::new(Arc::default(), Micros::from_secs(3)));
+    let config = config();
+    let mut engine = Engine::new(Arc::clone(&config), Arc::clone(&shared));
+    let link = |as_of| {
+        let (state, rtt) = (LinkState::Healthy, Some(Micros::from_millis(5)));
+        let link = Link {
+            state,
+            rtt,
+            loss: None,
+            as_of,
+        };
+        Change::Link("cloud".into(), Some(link))
+    };
+    let unbound = ClaimRecord {
+        class: Some("far".into()),
+        ..ClaimRecord::default()
+    };
+    let seen = [
+        node("e1", "edge"),
+        node("c1", "cloud"),
+        link(NOW.moment),
+        class(),
+        VolumeChange::Claim(["shop".into(), "data".into()], Some(unbound)).into(),
+    ];
+    let lists = Kind::ALL.map(Change::ListEnded).into_iter();
+    let of_volumes = VolumeKind::ALL.map(|kind| VolumeChange::ListEnded(kind).into());
+    for change in seen.into_iter().chain(lists).chain(of_volumes) {
+        engine.apply(&change, NOW);
+    }
+    engine.publish(NOW);
+    let review = |id: u128, pod: &Value, is_wanted: bool, seconds: u64| {
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let workload = pod.workload("shop".into(), &config.keys);
+        let context = DecisionContext {
+            config: &config,
+            id: DecisionId(id),
+            now: NOW.at(NOW.moment.after(Micros::from_secs(seconds))),
+        };
+        let read = Snapshots::default();
+        let verdict = shared.review(&read, &workload, context, || is_wanted);
+        (verdict.reason, verdict.site().map(|site| site.name().to_owned()))
+    };
+    let to = |reason, site: &str| (reason, Some(site.to_owned()));
+    let mut without = pod("3");
+    without["spec"]["volumes"] = json!([]);
+    assert_eq!(review(1, &without, true, 0), to(Reason::EdgeFeasibleSloMet, "edge"));
+    // A dry run decides for nobody else.
+    assert_eq!(review(2, &pod("2"), false, 0), to(Reason::CloudEdgeNoCapacity, "cloud"));
+    assert_eq!(review(3, &pod("1"), false, 0), to(Reason::EdgeFeasibleSloMet, "edge"));
+    assert_eq!(review(4, &pod("2"), true, 0), to(Reason::CloudEdgeNoCapacity, "cloud"));
+    assert_eq!(review(5, &pod("1"), false, 1), to(Reason::CloudData, "cloud"));
+    let later = NOW.at(NOW.moment.after(Micros::from_secs(61)));
+    let alive = VolumeKind::ALL.map(|kind| VolumeChange::Alive(kind).into()).into_iter();
+    for change in alive
+        .chain(Kind::ALL.map(Change::WatchAlive))
+        .chain([link(later.moment)])
+    {
+        engine.apply(&change, later);
+    }
+    engine.publish(later);
+    // No pod came of it.
+    assert_eq!(review(6, &pod("1"), true, 61), to(Reason::EdgeFeasibleSloMet, "edge"));
+    assert_eq!(review(7, &pod("4"), true, 62), to(Reason::EdgeData, "edge"));
+}
+
+#[test]
+fn a_held_pod_is_planned_again_when_its_claim_is_another() {
+    let mut engine = Engine::new(config(), Arc::default());
+    let pod = held_pod();
     let lists = Kind::ALL.map(Change::ListEnded).into_iter();
     let of_volumes = VolumeKind::ALL.map(|kind| VolumeChange::ListEnded(kind).into());
     let seen = [
@@ -55,7 +170,7 @@ fn a_held_pod_is_planned_again_when_its_claim_is_another() {
     ];
     let seen = seen
         .into_iter()
-        .chain([class, volume("pv-c1", "c1"), claim(Some("pv-c1"))]);
+        .chain([class(), volume("pv-c1", "c1"), claim(Some("pv-c1"))]);
     for change in seen.chain(lists).chain(of_volumes).chain([record(&pod)]) {
         engine.apply(&change, NOW);
     }

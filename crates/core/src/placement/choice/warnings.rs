@@ -24,7 +24,7 @@ impl Case<'_, '_> {
             ));
         }
         if is_remote {
-            let cause = match self.config.enable_offload && self.slo().offload_allowed {
+            let cause = match self.config.may_offload(self.slo()) {
                 true => "no virtual node for it",
                 false => "offload is not allowed",
             };
@@ -55,10 +55,9 @@ impl Case<'_, '_> {
 
     /// The clouds that it might go to but for its namespace, `far (InProgress)`.
     fn not_offloaded(&self) -> String {
-        let allowed = self
-            .clouds()
-            .filter(|cloud| cloud.allowed && !cloud.is_refused(RefusalCode::NotOffloadable));
-        let phases = allowed.filter_map(|cloud| Some((cloud.site.name(), cloud.offloading?)));
+        let phases = self
+            .clouds_instead()
+            .filter_map(|cloud| Some((cloud.site.name(), cloud.offloading?)));
         let listed = phases.filter(|(_, phase)| *phase != OffloadingPhase::Accepted);
         let listed: Vec<_> = listed
             .map(|(name, phase)| format!("{name} ({})", phase.as_str()))

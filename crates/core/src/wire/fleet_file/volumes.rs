@@ -44,13 +44,20 @@ pub(super) fn read([claims, volumes, classes]: [&Field<'_>; 3]) -> Option<Volume
 }
 
 fn claim(field: &Field<'_>, known: &mut Volumes) -> Option<()> {
-    let [namespace, name, volume, class, phase] =
-        field.object(["namespace", "name", "volumeName", "storageClassName", "phase"])?;
+    let [namespace, name, volume, class, selected, phase] = field.object([
+        "namespace",
+        "name",
+        "volumeName",
+        "storageClassName",
+        "selectedNode",
+        "phase",
+    ])?;
     let text = |field: &Field<'_>| field.non_empty_string().map(Arc::<str>::from);
     let phases = [("Pending", false), ("Bound", false), ("Lost", true)];
     let record = ClaimRecord {
         volume: text(&volume),
         class: text(&class),
+        selected_node: text(&selected),
         lost: phase.word(&phases).unwrap_or(false),
     };
     let namespace = namespace.required().non_empty_string();
@@ -89,12 +96,13 @@ pub(super) fn write(known: &Volumes) -> [(&'static str, Value); 3] {
     let claims = known.claims.iter().flat_map(|(namespace, claims)| {
         claims.iter().map(move |(name, claim)| {
             let text = |text: &Option<Arc<str>>| text.as_deref().unwrap_or_default().to_owned();
-            let (volume, class) = (text(&claim.volume), text(&claim.class));
+            let [volume, class, selected] = [&claim.volume, &claim.class, &claim.selected_node].map(text);
             stated([
                 ("namespace", namespace),
                 ("name", name),
                 ("volumeName", &volume),
                 ("storageClassName", &class),
+                ("selectedNode", &selected),
                 ("phase", if claim.lost { "Lost" } else { "" }),
             ])
         })

@@ -349,13 +349,13 @@ pub(super) struct Status<'a> {
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]
-pub(super) struct Condition<'a> {
+pub(in crate::wire) struct Condition<'a> {
     #[serde(borrow, default, rename = "type")]
-    pub(super) kind: Text<'a>,
+    pub(in crate::wire) kind: Text<'a>,
     #[serde(default)]
-    pub(super) status: Text<'a>,
-    pub(super) reason: Option<Text<'a>>,
-    pub(super) message: Option<Text<'a>>,
+    pub(in crate::wire) status: Text<'a>,
+    pub(in crate::wire) reason: Option<Text<'a>>,
+    pub(in crate::wire) message: Option<Text<'a>>,
 }
 
 #[derive(Debug, Clone, serde::Deserialize)]

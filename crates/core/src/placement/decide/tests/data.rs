@@ -23,8 +23,13 @@ fn claim(name: &str, volume: &str, class: &str) -> Value {
     claim
 }
 
+/// A claim whose volume is being made on this node.
+fn selected(name: &str, class: &str, node: &str) -> Value {
+    with(claim(name, "", class), "/selectedNode", json!(node))
+}
+
 /// An edge of two nodes; a cloud that declares the class `far`, and one of Liqo. Claims: `here`, on the node `e1`; `there`, in the
-/// cloud; `liqo`, in that of Liqo; `lost` and `shared` (no affinity); `new-CLASS`, unbound, of each class.
+/// cloud; `liqo`, in that of Liqo; `lost` and `shared` (no affinity); `new-CLASS`, unbound, of each class; `begun-PLACE`, being made there.
 fn fleet() -> Value {
     let node = |name: &str, labels: Value, cpu: u32| json!({"name": name, "labels": labels, "allocatable": {"cpu": cpu, "memory": "8Gi", "pods": 110}});
     let wan = json!({"rttMs": 25, "lossPct": 0});
@@ -57,6 +62,9 @@ fn fleet() -> Value {
             claim("new-other-liqo", "", "other-liqo"),
             claim("new-eager", "", "eager"),
             claim("new-nothing", "", "nothing"),
+            selected("begun-here", "local", "e1"),
+            selected("begun-far", "far", "c1"),
+            selected("begun-eager", "eager", "c1"),
             {"namespace": "bank", "name": "of-others", "volumeName": "pv-there"},
         ],
         "persistentVolumes": [
@@ -143,6 +151,14 @@ fn a_pod_goes_where_its_data_is() {
             "edge: edge_feasible_slo_met",
             "edge: edge_not_offloadable",
         ),
+        // It is being made: there.
+        (&["begun-here"], "edge: edge_data", "edge: edge_data"),
+        (&["begun-far"], "cloud: cloud_data", "cloud: cloud_data"),
+        (
+            &["begun-eager"],
+            "edge: edge_feasible_slo_met",
+            "edge: edge_not_offloadable",
+        ),
         // Nobody knows where it is.
         (&["shared"], "edge: edge_feasible_slo_met", "edge: edge_not_offloadable"),
         (
@@ -185,20 +201,41 @@ fn where_nothing_is_known_a_claim_ties_to_the_edge_as_before() {
 }
 
 #[test]
-fn watches_that_are_behind_decide_about_held_pods_alone() {
-    let mut snapshot = testkit::snapshot(&fleet());
+fn watches_that_are_behind_say_where_volumes_are_and_not_where_to_make_them() {
+    let mut snapshot = testkit::snapshot(&full_edge());
     let volumes = snapshot.volumes.as_mut().map(std::sync::Arc::make_mut);
     volumes.unwrap().is_stale = true;
+    let config = Config::default();
+    for (claim, arriving, held) in [
+        ("there", Reason::CloudData, Reason::ReleasedCloud),
+        ("new-far", Reason::EdgeNotOffloadable, Reason::ReleasedCloud),
+    ] {
+        let text = with_claims(&[claim]).to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let mut workload = pod.workload("shop".into(), &config.keys);
+        let room = Room::of(&snapshot);
+        assert_eq!(decide(&workload, &room, &config, NOW).reason, arriving, "{claim}");
+        workload.held = Some(Micros(0));
+        assert_eq!(decide(&workload, &room, &config, NOW).reason, held, "{claim}");
+    }
+}
+
+#[test]
+fn a_held_pod_waits_until_it_is_known_where_its_data_is() {
+    let mut snapshot = testkit::snapshot(&fleet());
+    let volumes = snapshot.volumes.take();
+    let config = Config::default();
     let text = with_claims(&["there"]).to_string();
     let pod = Pod::from_json(&text).unwrap();
-    let mut workload = pod.workload("shop".into(), &Config::default().keys);
-    let knows = |workload: &Workload<'_>| {
-        let located = located(workload, &snapshot);
-        !located.constraints.volumes.is_empty()
-    };
-    assert!(!knows(&workload));
-    workload.held = Some(Micros(0));
-    assert!(knows(&workload));
+    let mut workload = pod.workload("shop".into(), &config.keys);
+    workload.held = Some(Micros::from_secs(3_600));
+    for (is_awaited, reason) in [(true, Reason::HeldSiteAway), (false, Reason::ReleasedEdge)] {
+        snapshot.awaits_volumes = is_awaited;
+        assert_eq!(decide(&workload, &Room::of(&snapshot), &config, NOW).reason, reason);
+    }
+    (snapshot.volumes, snapshot.awaits_volumes) = (volumes, false);
+    let reason = decide(&workload, &Room::of(&snapshot), &config, NOW).reason;
+    assert_eq!(reason, Reason::ReleasedCloud);
 }
 
 #[test]
