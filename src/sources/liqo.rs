@@ -1,7 +1,7 @@
 //! Liqo's objects, watched while its definitions are installed: where namespaces may run, how its clusters are, and the sites
 //! that there are by them.
 //!
-//! While they are not installed, nothing is asked but whether they are.
+//! While they are not installed, nothing is asked but which API groups are served.
 
 mod kinds;
 mod memory;
@@ -24,7 +24,7 @@ use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
-use crate::sources::objects::{self, Seen};
+use crate::sources::objects::{self, PERIOD, Seen};
 use crate::sources::raw::Raw;
 use crate::sources::watcher::Key;
 
@@ -137,7 +137,34 @@ impl Liqo {
         }
     }
 
+    /// Asks for Liqo's kinds while one of their API groups is served, and else for the list of groups alone.
     async fn watch(&self, state: &State) {
+        loop {
+            match self.is_served().await {
+                Ok(true) => {
+                    *state.kinds() = Kinds::default();
+                    tokio::select! {
+                        () = self.watch_kinds(state) => {}
+                        () = state.none_is_installed() => {}
+                    }
+                }
+                Ok(false) => state.nothing_is_installed(),
+                Err(error) => {
+                    self.metrics.view.failure("apigroups");
+                    tracing::debug!(%error, "cannot tell whether Liqo is installed");
+                }
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    /// Everybody who is known to the API server may ask this.
+    async fn is_served(&self) -> kube::Result<bool> {
+        let served = self.client.list_api_groups().await?.groups;
+        Ok(served.iter().any(|group| kinds::GROUPS.contains(&&*group.name)))
+    }
+
+    async fn watch_kinds(&self, state: &State) {
         let client = || self.client.clone();
         let metrics = &*self.metrics;
         tokio::join!(
@@ -216,10 +243,22 @@ struct Kinds {
     connections: Kind<(Box<str>, Latency)>,
 }
 
+impl Kinds {
+    fn is_nothing_installed(&self) -> bool {
+        matches!(self.foreign_clusters, Kind::NotInstalled)
+            && matches!(self.virtual_nodes, Kind::NotInstalled)
+            && matches!(self.offloadings, Kind::NotInstalled)
+            && matches!(self.maps, Kind::NotInstalled)
+            && matches!(self.connections, Kind::NotInstalled)
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     kinds: Mutex<Kinds>,
     changed: Notify,
+    /// A kind is not installed.
+    gone: Notify,
 }
 
 impl State {
@@ -231,7 +270,10 @@ impl State {
         let mut kinds = self.kinds();
         let kind = kind(&mut kinds);
         match (seen, &mut *kind) {
-            (Seen::NotInstalled, _) => *kind = Kind::NotInstalled,
+            (Seen::NotInstalled, _) => {
+                *kind = Kind::NotInstalled;
+                self.gone.notify_one();
+            }
             (Seen::Forbidden, _) => *kind = Kind::Forbidden,
             (Seen::Objects(all, Some(one)), Kind::Objects(known)) => match all.get(one) {
                 Some(object) => drop(known.insert(one.clone(), object.clone())),
@@ -240,6 +282,29 @@ impl State {
             (Seen::Objects(all, _), _) => *kind = Kind::Objects(all.clone()),
         }
         self.changed.notify_one();
+    }
+
+    fn nothing_is_installed(&self) {
+        *self.kinds() = Kinds {
+            foreign_clusters: Kind::NotInstalled,
+            virtual_nodes: Kind::NotInstalled,
+            offloadings: Kind::NotInstalled,
+            maps: Kind::NotInstalled,
+            connections: Kind::NotInstalled,
+        };
+        self.changed.notify_one();
+    }
+
+    /// Waits until it is known of every kind that it is not installed.
+    async fn none_is_installed(&self) {
+        loop {
+            // Whoever is told of a change after this asks again.
+            let gone = self.gone.notified();
+            if self.kinds().is_nothing_installed() {
+                return;
+            }
+            gone.await;
+        }
     }
 
     /// All objects; `Some(None)` where Liqo is not in use, and `None` while that is not known. Connections are only where there
@@ -319,72 +384,4 @@ pub(crate) fn read_connection(object: &Raw<Connection>) -> Option<Option<(Box<st
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(name: &str) -> Key {
-        (String::new(), name.to_owned())
-    }
-
-    fn all_but(state: &State, offloadings: Seen<'_, Option<wire::NamespaceOffloading>>) {
-        state.take(Seen::Objects(&BTreeMap::new(), None), |kinds| {
-            &mut kinds.foreign_clusters
-        });
-        state.take(Seen::Objects(&BTreeMap::new(), None), |kinds| &mut kinds.virtual_nodes);
-        state.take(Seen::Objects(&BTreeMap::new(), None), |kinds| &mut kinds.maps);
-        state.take(offloadings, |kinds| &mut kinds.offloadings);
-    }
-
-    /// Whether Liqo is in use, and its namespaces are known; `None` while nothing is known.
-    fn found(state: &State, enabled: Enabled, was_on: bool) -> Option<Option<bool>> {
-        let objects = state.objects(enabled, was_on)?;
-        Some(objects.map(|objects| objects.are_namespaces_known))
-    }
-
-    #[test]
-    fn it_is_in_use_where_its_objects_may_be_read() {
-        use Enabled::{Always, Auto, Never};
-        let state = State::default();
-        assert_eq!(
-            [Auto, Always, Never].map(|enabled| found(&state, enabled, false)),
-            [None, None, Some(None)]
-        );
-        all_but(&state, Seen::Objects(&BTreeMap::new(), None));
-        assert_eq!(found(&state, Auto, false), Some(Some(true)));
-        assert_eq!(found(&state, Never, false), Some(None));
-
-        all_but(&state, Seen::Forbidden);
-        assert_eq!(found(&state, Auto, false), Some(None));
-        // The rights were taken away.
-        assert_eq!(found(&state, Auto, true), Some(Some(false)));
-        assert_eq!(found(&state, Always, false), Some(Some(false)));
-
-        all_but(&state, Seen::NotInstalled);
-        assert_eq!(found(&state, Auto, true), Some(None));
-        assert_eq!(found(&state, Always, true), Some(Some(false)));
-    }
-
-    #[test]
-    fn an_object_that_changes_is_the_only_one_that_is_taken_over() {
-        let node = |cluster: &str| {
-            Some(wire::VirtualNode {
-                cluster: cluster.into(),
-            })
-        };
-        let state = State::default();
-        let mut all: BTreeMap<_, _> = [(key("a"), node("far")), (key("b"), node("near"))].into();
-        let take = |all: &BTreeMap<Key, _>, one: Option<&Key>| {
-            state.take(Seen::Objects(all, one), |kinds| &mut kinds.virtual_nodes);
-            let nodes = state.kinds().virtual_nodes.all();
-            nodes
-                .into_iter()
-                .map(|node| node.cluster.to_string())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(take(&all, None), ["far", "near"]);
-        all.insert(key("b"), None);
-        assert_eq!(take(&all, Some(&key("b"))), ["far"]);
-        all.remove(&key("a"));
-        assert!(take(&all, Some(&key("a"))).is_empty());
-    }
-}
+mod tests;

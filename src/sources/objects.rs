@@ -16,7 +16,7 @@ use crate::sources::raw::Raw;
 use crate::sources::watcher::{self, Key, Known};
 
 /// How often it is asked whether a definition is installed.
-const PERIOD: Duration = Duration::from_secs(10);
+pub(super) const PERIOD: Duration = Duration::from_secs(10);
 
 /// How often it is tried to read what we may not.
 pub(super) const FORBIDDEN_PERIOD: Duration = Duration::from_secs(60);

@@ -1,0 +1,175 @@
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kube::client::Body;
+use serde_json::json;
+
+use super::*;
+
+fn key(name: &str) -> Key {
+    (String::new(), name.to_owned())
+}
+
+fn all_but(state: &State, offloadings: Seen<'_, Option<wire::NamespaceOffloading>>) {
+    state.take(Seen::Objects(&BTreeMap::new(), None), |kinds| {
+        &mut kinds.foreign_clusters
+    });
+    state.take(Seen::Objects(&BTreeMap::new(), None), |kinds| &mut kinds.virtual_nodes);
+    state.take(Seen::Objects(&BTreeMap::new(), None), |kinds| &mut kinds.maps);
+    state.take(offloadings, |kinds| &mut kinds.offloadings);
+}
+
+/// Whether Liqo is in use, and its namespaces are known; `None` while nothing is known.
+fn found(state: &State, enabled: Enabled, was_on: bool) -> Option<Option<bool>> {
+    let objects = state.objects(enabled, was_on)?;
+    Some(objects.map(|objects| objects.are_namespaces_known))
+}
+
+#[test]
+fn it_is_in_use_where_its_objects_may_be_read() {
+    use Enabled::{Always, Auto, Never};
+    let state = State::default();
+    assert_eq!(
+        [Auto, Always, Never].map(|enabled| found(&state, enabled, false)),
+        [None, None, Some(None)]
+    );
+    all_but(&state, Seen::Objects(&BTreeMap::new(), None));
+    assert_eq!(found(&state, Auto, false), Some(Some(true)));
+    assert_eq!(found(&state, Never, false), Some(None));
+
+    all_but(&state, Seen::Forbidden);
+    assert_eq!(found(&state, Auto, false), Some(None));
+    // The rights were taken away.
+    assert_eq!(found(&state, Auto, true), Some(Some(false)));
+    assert_eq!(found(&state, Always, false), Some(Some(false)));
+
+    all_but(&state, Seen::NotInstalled);
+    assert_eq!(found(&state, Auto, true), Some(None));
+    assert_eq!(found(&state, Always, true), Some(Some(false)));
+}
+
+#[test]
+fn an_object_that_changes_is_the_only_one_that_is_taken_over() {
+    let node = |cluster: &str| {
+        Some(wire::VirtualNode {
+            cluster: cluster.into(),
+        })
+    };
+    let state = State::default();
+    let mut all: BTreeMap<_, _> = [(key("a"), node("far")), (key("b"), node("near"))].into();
+    let take = |all: &BTreeMap<Key, _>, one: Option<&Key>| {
+        state.take(Seen::Objects(all, one), |kinds| &mut kinds.virtual_nodes);
+        let nodes = state.kinds().virtual_nodes.all();
+        nodes
+            .into_iter()
+            .map(|node| node.cluster.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(take(&all, None), ["far", "near"]);
+    all.insert(key("b"), None);
+    assert_eq!(take(&all, Some(&key("b"))), ["far"]);
+    all.remove(&key("a"));
+    assert!(take(&all, Some(&key("a"))).is_empty());
+}
+
+/// An API server with Liqo's definitions or without them, and the paths it was asked for.
+#[derive(Default)]
+struct Server {
+    is_installed: AtomicBool,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Server {
+    fn client(self: &Arc<Self>) -> Client {
+        let server = Arc::clone(self);
+        let answer = move |request: http::Request<Body>| {
+            let server = Arc::clone(&server);
+            Box::pin(async move { server.answer(request.uri()).await })
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    async fn answer(&self, uri: &http::Uri) -> anyhow::Result<http::Response<Body>> {
+        let path = uri.path();
+        let is_watch = uri.query().unwrap_or_default().contains("watch=");
+        self.asked.lock().unwrap().push(path.to_owned());
+        // A watch of nothing, until it ends.
+        if is_watch {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        }
+        let is_installed = self.is_installed.load(Ordering::Relaxed);
+        let groups = if is_installed { &kinds::GROUPS[..] } else { &[] };
+        let groups: Vec<_> = groups
+            .iter()
+            .chain(&["apps"])
+            .map(|name| json!({"name": name, "versions": []}))
+            .collect();
+        let resource =
+            |name: &str| json!({"name": name, "singularName": "", "namespaced": true, "kind": "", "verbs": []});
+        let resources = |names: &[&str]| {
+            let resources: Vec<_> = names.iter().copied().map(resource).collect();
+            json!({"groupVersion": "", "resources": resources})
+        };
+        let answer = match path {
+            "/apis" => json!({"groups": groups}),
+            _ if !is_installed => {
+                json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "NotFound", "code": 404})
+            }
+            "/apis/core.liqo.io/v1beta1" => resources(&["foreignclusters"]),
+            "/apis/offloading.liqo.io/v1beta1" => resources(&["virtualnodes", "namespaceoffloadings", "namespacemaps"]),
+            "/apis/networking.liqo.io/v1beta1" => resources(&["connections"]),
+            _ => json!({"metadata": {"resourceVersion": "7"}, "items": []}),
+        };
+        let code = answer["code"].as_u64().unwrap_or(200);
+        let body = if is_watch && code == 200 {
+            vec![]
+        } else {
+            answer.to_string().into_bytes()
+        };
+        Ok(http::Response::builder()
+            .status(u16::try_from(code)?)
+            .body(Body::from(body))?)
+    }
+
+    /// What was asked since, each once.
+    fn asked(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap()).into_iter().collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_it_is_not_installed_only_the_list_of_groups_is_asked_for() {
+    let server = Arc::<Server>::default();
+    let clock = Clock::start();
+    let (_observer, changes) = crate::sources::Observer::new(clock, Arc::default(), None);
+    let liqo = Liqo::new(server.client(), Arc::default(), clock, changes);
+    let state = State::default();
+    let becomes = async |is_in_use: bool| {
+        while found(&state, Enabled::Auto, false) != Some(is_in_use.then_some(true)) {
+            state.changed.notified().await;
+        }
+        // Whatever was asked for meanwhile is answered.
+        tokio::time::sleep(2 * PERIOD).await;
+        server.asked();
+        tokio::time::sleep(3 * PERIOD).await;
+        server.asked()
+    };
+    let in_virtual_time = async {
+        let groups_alone = BTreeSet::from(["/apis".to_owned()]);
+        for _ in 0..2 {
+            assert_eq!(becomes(false).await, groups_alone);
+            server.is_installed.store(true, Ordering::Relaxed);
+            let kinds = becomes(true).await;
+            assert!(
+                kinds.len() == 5 && kinds.iter().all(|path| path.contains(".liqo.io/v1beta1/")),
+                "{kinds:?}"
+            );
+            server.is_installed.store(false, Ordering::Relaxed);
+        }
+        assert_eq!(becomes(false).await, groups_alone);
+    };
+    tokio::select! {
+        () = liqo.watch(&state) => unreachable!("it goes on for ever"),
+        () = in_virtual_time => {}
+    }
+}
