@@ -69,11 +69,13 @@ impl Fleet {
         }
         let clock = Clock::start();
         let (snapshot, others, now) = self.cluster.ask(async |connection| {
-            let liqo = inspect::liqo(connection, &config).await;
-            let liqo = liqo.unwrap_or_else(|error| {
-                tracing::warn!("not taken into account: {}", sentence(&error));
-                None
-            });
+            let inspect::Liqo {
+                objects: liqo,
+                unreadable,
+            } = inspect::liqo(connection, &config).await;
+            for (_, error) in &unreadable {
+                tracing::warn!("not taken into account: {}", sentence(error));
+            }
             let config = inspect::sites_in_use(connection, config).await?;
             let (config, _) = inspect::with_discovered(config, liqo.as_ref());
             let (listing, remembered) = tokio::join!(

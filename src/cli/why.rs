@@ -123,10 +123,8 @@ impl Why {
             or_note(error);
             None
         });
-        let liqo = liqo.unwrap_or_else(|error| {
-            or_note(error);
-            None
-        });
+        liqo.unreadable.into_iter().for_each(|(_, error)| or_note(error));
+        let liqo = liqo.objects;
         let (config, _) = inspect::with_discovered(config, liqo.as_ref());
         let policies = Policies::of(policies.into_iter().flatten());
         let mut pod = Pod::from_json(&json).with_context(|| format!("pod {namespace}/{name} cannot be read"))?;

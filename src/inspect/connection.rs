@@ -54,6 +54,13 @@ impl Connection {
         Ok(Self { client, name })
     }
 
+    /// To a cluster of a test.
+    #[cfg(test)]
+    pub(super) fn to(client: Client) -> Self {
+        let name = "test".to_owned();
+        Self { client, name }
+    }
+
     /// URL and context, as errors name them.
     pub fn name(&self) -> &str {
         &self.name

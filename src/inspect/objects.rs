@@ -55,40 +55,70 @@ pub async fn sites_in_use(connection: &Connection, config: Config) -> anyhow::Re
     Ok(Config { sites, ..config })
 }
 
-/// What Liqo says, read once, while it is in use by this configuration; `None` otherwise.
-///
-/// # Errors
-/// The API server cannot be reached or does not allow it.
-pub async fn liqo(connection: &Connection, config: &Config) -> anyhow::Result<Option<LiqoObjects>> {
-    if config.liqo.enabled == Enabled::Never {
-        return Ok(None);
+/// What was read of Liqo, with the rights of whoever asked.
+#[derive(Debug, Default)]
+pub struct Liqo {
+    /// What it says; `None` while it is not in use by the configuration, or nothing of it could be read.
+    pub objects: Option<LiqoObjects>,
+    /// The kinds that could not be read, by plural, and why. Nothing is known of them.
+    pub unreadable: Vec<(&'static str, anyhow::Error)>,
+}
+
+impl Liqo {
+    /// Whether what it says of this kind, by its plural, is all that there is.
+    pub fn is_known(&self, kind: &str) -> bool {
+        self.unreadable.iter().all(|(unreadable, _)| *unreadable != kind)
     }
-    let (foreign_clusters, virtual_nodes, offloadings, maps, latencies) = tokio::try_join!(
+
+    /// What was read of a kind, and whether its definition may be installed.
+    fn take<T>(&mut self, kind: &'static str, read: anyhow::Result<Option<Vec<T>>>) -> (Vec<T>, bool) {
+        match read {
+            Ok(read) => {
+                let is_installed = read.is_some();
+                (read.unwrap_or_default(), is_installed)
+            }
+            Err(error) => {
+                self.unreadable.push((kind, error));
+                (vec![], true)
+            }
+        }
+    }
+}
+
+/// What Liqo says, read once, while it is in use by this configuration. A kind that cannot be read takes no other with it.
+pub async fn liqo(connection: &Connection, config: &Config) -> Liqo {
+    let mut found = Liqo::default();
+    if config.liqo.enabled == Enabled::Never {
+        return found;
+    }
+    let (foreign_clusters, virtual_nodes, offloadings, maps, latencies) = tokio::join!(
         list(connection, liqo::read_foreign_cluster),
         list(connection, liqo::read_virtual_node),
         list(connection, |object: &Raw<NamespaceOffloading>| {
             let namespace = object.meta().namespace.as_deref()?;
-            Some(liqo::read_offloading(object)?.map(|read| (Box::from(namespace), read)))
+            Some((Box::from(namespace), liqo::read_offloading(object)?))
         }),
         list(connection, liqo::read_map),
         list(connection, liqo::read_connection),
-    )?;
-    let is_there = foreign_clusters.is_some() && virtual_nodes.is_some();
-    let are_namespaces_known = offloadings.is_some() && maps.is_some();
-    if config.liqo.enabled == Enabled::Auto && !(is_there && are_namespaces_known) {
-        return Ok(None);
+    );
+    let are_namespaces_known = matches!((&offloadings, &maps), (Ok(Some(_)), Ok(Some(_))));
+    let (foreign_clusters, has_clusters) = found.take("foreignclusters", foreign_clusters);
+    let (virtual_nodes, has_nodes) = found.take("virtualnodes", virtual_nodes);
+    let (offloadings, has_offloadings) = found.take("namespaceoffloadings", offloadings);
+    let (maps, has_maps) = found.take("namespacemaps", maps);
+    let (latencies, _) = found.take("connections", latencies);
+    let is_installed = has_clusters && has_nodes && has_offloadings && has_maps;
+    if found.unreadable.len() < 5 && (is_installed || config.liqo.enabled == Enabled::Always) {
+        found.objects = Some(LiqoObjects {
+            are_namespaces_known,
+            foreign_clusters,
+            virtual_nodes,
+            offloadings,
+            maps,
+            latencies,
+        });
     }
-    fn all<T>(read: Option<Vec<Option<T>>>) -> Vec<T> {
-        read.into_iter().flatten().flatten().collect()
-    }
-    Ok(Some(LiqoObjects {
-        are_namespaces_known,
-        foreign_clusters: all(foreign_clusters),
-        virtual_nodes: all(virtual_nodes),
-        offloadings: all(offloadings),
-        maps: all(maps),
-        latencies: all(latencies),
-    }))
+    found
 }
 
 /// This configuration with the sites that Liqo's objects make beside its own, and the clusters that have none.
@@ -177,3 +207,6 @@ pub async fn events(connection: &Connection, namespace: &str, uid: &str) -> anyh
     };
     Ok(events.into_iter().take(MOST).map(said).collect())
 }
+
+#[cfg(test)]
+mod tests;

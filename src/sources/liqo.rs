@@ -343,44 +343,26 @@ impl State {
     }
 }
 
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "an object that says nothing replaces what it said"
-)]
-pub(crate) fn read_foreign_cluster(object: &Raw<ForeignCluster>) -> Option<Option<wire::ForeignCluster>> {
-    Some(wire::foreign_cluster(object.json()))
+// What an object says; nothing, where it cannot be read.
+
+pub(crate) fn read_foreign_cluster(object: &Raw<ForeignCluster>) -> Option<wire::ForeignCluster> {
+    wire::foreign_cluster(object.json())
 }
 
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "an object that says nothing replaces what it said"
-)]
-pub(crate) fn read_virtual_node(object: &Raw<VirtualNode>) -> Option<Option<wire::VirtualNode>> {
-    Some(wire::virtual_node(object.json()))
+pub(crate) fn read_virtual_node(object: &Raw<VirtualNode>) -> Option<wire::VirtualNode> {
+    wire::virtual_node(object.json())
 }
 
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "an object that says nothing replaces what it said"
-)]
-pub(crate) fn read_offloading(object: &Raw<NamespaceOffloading>) -> Option<Option<wire::NamespaceOffloading>> {
-    Some(wire::namespace_offloading(object.json()))
+pub(crate) fn read_offloading(object: &Raw<NamespaceOffloading>) -> Option<wire::NamespaceOffloading> {
+    wire::namespace_offloading(object.json())
 }
 
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "an object that says nothing replaces what it said"
-)]
-pub(crate) fn read_map(object: &Raw<NamespaceMap>) -> Option<Option<Arc<wire::NamespaceMap>>> {
-    Some(wire::namespace_map(object.json()).map(Arc::new))
+pub(crate) fn read_map(object: &Raw<NamespaceMap>) -> Option<Arc<wire::NamespaceMap>> {
+    wire::namespace_map(object.json()).map(Arc::new)
 }
 
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "an object that says nothing replaces what it said"
-)]
-pub(crate) fn read_connection(object: &Raw<Connection>) -> Option<Option<(Box<str>, Latency)>> {
-    Some(wire::connection(object.json()))
+pub(crate) fn read_connection(object: &Raw<Connection>) -> Option<(Box<str>, Latency)> {
+    wire::connection(object.json())
 }
 
 #[cfg(test)]

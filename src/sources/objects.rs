@@ -72,16 +72,18 @@ pub(super) enum Seen<'o, T> {
 }
 
 /// The same for objects that we need not be allowed to read: that is no failure, and is asked again once in a while.
+/// What `read` has of an object takes the place of what it had before.
 pub(super) async fn follow_if_allowed<K, T: PartialEq>(
     kind: &'static str,
     client: Client,
     metrics: &Metrics,
-    read: impl Fn(&Raw<K>) -> Option<T>,
+    read: impl Fn(&Raw<K>) -> T,
     mut on_change: impl FnMut(Seen<'_, T>),
 ) where
     K: Resource<DynamicType = ()> + 'static,
     Raw<K>: DeserializeOwned,
 {
+    let read = |object: &Raw<K>| Some(read(object));
     loop {
         match is_installed::<K>(&client).await {
             Ok(true) => {

@@ -6,6 +6,7 @@ use edgeward_core::config::{Config, Enabled};
 use edgeward_core::model::endpoint::Endpoint;
 use edgeward_core::model::liqo::{ApiServerStatus, OffloadingPhase, Strategy};
 use edgeward_core::model::site::SiteDefinition;
+use edgeward_core::wire::liqo::ForeignCluster;
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 
 use super::finding::Finding;
@@ -30,7 +31,7 @@ const READ: [[&str; 2]; 5] = [
 const POD_WEBHOOK: &str = "pod.mutate.liqo.io";
 
 /// What was read of Liqo, by whoever runs the check.
-pub(super) struct Survey(anyhow::Result<Option<LiqoObjects>>);
+pub(super) struct Survey(inspect::Liqo);
 
 /// What it is held against.
 pub(super) struct Reviewed<'r> {
@@ -50,7 +51,7 @@ impl Survey {
 
     /// What there is; `None` while Liqo is not in use.
     pub(super) fn objects(&self) -> Option<&LiqoObjects> {
-        self.0.as_ref().ok()?.as_ref()
+        self.0.objects.as_ref()
     }
 
     /// Whether edgeward may read Liqo's objects, where there are any.
@@ -62,7 +63,7 @@ impl Survey {
         home: &str,
         config: &Config,
     ) -> Option<Finding> {
-        if matches!(self.0, Ok(None)) {
+        if self.0.objects.is_none() && self.0.unreadable.is_empty() {
             return None;
         }
         let of_home = || format!("system:serviceaccount:{home}:edgeward");
@@ -107,22 +108,19 @@ impl Survey {
     }
 
     pub(super) fn judge(&self, reviewed: &Reviewed<'_>) -> Vec<Finding> {
-        match &self.0 {
-            Ok(None) => vec![],
-            Ok(Some(objects)) => judge(objects, reviewed),
-            Err(error) => vec![Finding::unknown(AREA, error)],
-        }
+        judge(&self.0, reviewed)
     }
 }
 
-fn judge(objects: &LiqoObjects, reviewed: &Reviewed<'_>) -> Vec<Finding> {
-    let mut findings: Vec<_> = reviewed
-        .config
-        .sites
-        .iter()
-        .filter(|site| site.is_of_liqo())
-        .flat_map(|site| of_site(site, objects, reviewed))
-        .collect();
+fn judge(liqo: &inspect::Liqo, reviewed: &Reviewed<'_>) -> Vec<Finding> {
+    let unreadable = liqo.unreadable.iter();
+    let mut findings: Vec<_> = unreadable.map(|(_, error)| Finding::unknown(AREA, error)).collect();
+    let Some(objects) = &liqo.objects else {
+        return findings;
+    };
+    let sites = reviewed.config.sites.iter().filter(|site| site.is_of_liqo());
+    let clusters = liqo.is_known("foreignclusters").then_some(&*objects.foreign_clusters);
+    findings.extend(sites.flat_map(|site| of_site(site, clusters, reviewed)));
     findings.extend(reviewed.left_out.iter().map(|(cluster, other)| {
         let text = format!("cluster {cluster} has no site of its own: site {other} has its virtual nodes, or its name");
         let fix = format!(
@@ -131,11 +129,12 @@ fn judge(objects: &LiqoObjects, reviewed: &Reviewed<'_>) -> Vec<Finding> {
         );
         Finding::warning(AREA, text, Some(fix))
     }));
-    findings.extend(of_namespaces(objects, reviewed));
+    findings.extend(of_namespaces(objects, liqo.is_known("namespacemaps"), reviewed));
     findings
 }
 
-fn of_site(site: &SiteDefinition, objects: &LiqoObjects, reviewed: &Reviewed<'_>) -> Vec<Finding> {
+/// `clusters` are the ForeignClusters, where they could be read.
+fn of_site(site: &SiteDefinition, clusters: Option<&[ForeignCluster]>, reviewed: &Reviewed<'_>) -> Vec<Finding> {
     let name = &site.name;
     let mut findings = vec![];
     if let Some(tcp) = site.probes.iter().find(|probe| matches!(probe, Endpoint::Tcp { .. })) {
@@ -150,13 +149,10 @@ fn of_site(site: &SiteDefinition, objects: &LiqoObjects, reviewed: &Reviewed<'_>
         );
         findings.push(Finding::warning(AREA, text, Some(fix)));
     }
-    let Some(cluster) = site.remote_cluster() else {
+    let Some((cluster, clusters)) = site.remote_cluster().zip(clusters) else {
         return findings;
     };
-    let mut known = objects
-        .foreign_clusters
-        .iter()
-        .filter(|known| *known.cluster == *cluster);
+    let mut known = clusters.iter().filter(|known| *known.cluster == *cluster);
     match known.next().map(|known| known.api_server) {
         None => {
             let text = format!(
@@ -188,7 +184,7 @@ fn of_site(site: &SiteDefinition, objects: &LiqoObjects, reviewed: &Reviewed<'_>
 }
 
 /// What is to be said of namespaces that opted in, each with the names of those that it is about.
-fn of_namespaces(objects: &LiqoObjects, reviewed: &Reviewed<'_>) -> Vec<Finding> {
+fn of_namespaces(objects: &LiqoObjects, are_maps_known: bool, reviewed: &Reviewed<'_>) -> Vec<Finding> {
     let label = &reviewed.config.keys.managed;
     let is_ours = |labels: &Labels| labels.get(label).is_some_and(|value| value == "true");
     let all = reviewed.namespaces.into_iter().flatten();
@@ -211,7 +207,7 @@ fn of_namespaces(objects: &LiqoObjects, reviewed: &Reviewed<'_>) -> Vec<Finding>
         .copied()
         .filter(|namespace| !is_mapped(namespace))
         .collect();
-    if !nowhere.is_empty() && clusters > 0 {
+    if are_maps_known && !nowhere.is_empty() && clusters > 0 {
         let phase = |namespace: &&str| match stated(namespace) {
             Some(offloading) => format!("{namespace} ({})", offloading.phase.as_str()),
             None => (*namespace).to_owned(),
@@ -329,16 +325,18 @@ mod tests {
             injected: None,
             namespaces: Selector::default(),
         };
-        let found = judge(
-            &objects,
-            &Reviewed {
-                config: &config,
-                place: &Place::Path(PathBuf::from("config.yaml")),
-                namespaces: Some(&namespaces),
-                webhooks: &[webhook],
-                left_out: &[("dark".to_owned(), "all".to_owned())],
-            },
-        );
+        let reviewed = Reviewed {
+            config: &config,
+            place: &Place::Path(PathBuf::from("config.yaml")),
+            namespaces: Some(&namespaces),
+            webhooks: &[webhook],
+            left_out: &[("dark".to_owned(), "all".to_owned())],
+        };
+        let mut liqo = inspect::Liqo {
+            objects: Some(objects),
+            unreadable: vec![],
+        };
+        let found = judge(&liqo, &reviewed);
         assert!(
             found
                 .iter()
@@ -359,5 +357,26 @@ mod tests {
         for (text, expected) in texts.iter().zip(expected) {
             assert!(text.starts_with(expected), "{text} is not {expected}");
         }
+
+        // Of what cannot be read nothing is said but that.
+        let unreadable = ["foreignclusters", "namespacemaps"];
+        liqo.unreadable = unreadable
+            .map(|kind| (kind, anyhow::anyhow!("cannot list {kind}")))
+            .into();
+        let found = judge(&liqo, &reviewed);
+        let said = |what: &str| found.iter().filter(|found| found.text.contains(what)).count();
+        assert_eq!(
+            [
+                "not checked: cannot list foreignclusters",
+                "not checked: cannot list namespacemaps"
+            ]
+            .map(said),
+            [1, 1]
+        );
+        assert_eq!(
+            ["ForeignCluster far", "Liqo does not reach", "offloaded to no cluster"].map(said),
+            [0, 0, 0]
+        );
+        assert_eq!(["is probed by tcp://", "strategy Remote: away"].map(said), [1, 1]);
     }
 }
