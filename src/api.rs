@@ -14,6 +14,7 @@ use kube::{CustomResource, CustomResourceExt as _, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use edgeward_core::model::liqo;
 use edgeward_core::model::site_restriction::{self, MAX_BYTES};
 use edgeward_core::model::slo::{self, MAX_MILLIS};
 use edgeward_core::model::ties;
@@ -57,6 +58,7 @@ use edgeward_core::placement::policy::MAX_SELECTOR_BYTES;
     .message("thresholds are not for a site of kind edge, which no WAN leads to"))]
 #[x_kube(validation = Rule::new("self.kind != 'edge' || !has(self.storageClasses)")
     .message("storageClasses are not for a site of kind edge, where volumes of every class are made"))]
+#[x_kube(validation = survives_offloading())]
 pub struct SiteSpec {
     /// edge: the nodes of this cluster. cloud: a cluster behind virtual nodes. liqo: one behind Liqo's virtual nodes.
     pub kind: SiteKind,
@@ -378,6 +380,27 @@ fn label_keys() -> Rule {
 fn label_values() -> Rule {
     Rule::new(format!("self.all(key, self[key].matches('{LABEL_VALUE}'))")).message(Message::Expression(format!(
         "self[self.filter(key, !self[key].matches('{LABEL_VALUE}'))[0]] + ' is not a label value: letters, digits, `-`, `_` and `.`, at most 63'"
+    )))
+}
+
+/// A site of Liqo, by its selector or toleration as those of its kind are by default, that supports nothing which Liqo leaves out.
+fn survives_offloading() -> Rule {
+    let lost = ties::Tie::LOST_BY_LIQO.map(|tie| format!("'{}'", tie.as_str())).join(", ");
+    let (label, value) = liqo::VIRTUAL_NODE;
+    let selects = format!(
+        "(has(self.nodeSelector) ? self.nodeSelector.exists(key, key == '{}' || (key == '{label}' && self.nodeSelector[key] == '{value}')) \
+         : self.kind == 'liqo')",
+        liqo::REMOTE_CLUSTER_ID
+    );
+    let tolerates = format!(
+        "(has(self.tolerations) ? self.tolerations.exists(one, has(one.key) && one.key == '{}') : self.kind == 'liqo')",
+        liqo::NOT_ALLOWED
+    );
+    Rule::new(format!(
+        "!has(self.supports) || !self.supports.exists(one, one in [{lost}]) || !({selects} || {tolerates})"
+    ))
+    .message(Message::Expression(format!(
+        "'supports: ' + self.supports.filter(one, one in [{lost}])[0] + ' does not survive offloading by Liqo'"
     )))
 }
 

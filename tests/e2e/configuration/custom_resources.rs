@@ -150,6 +150,17 @@ pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
             "spec.supports[0]: Unsupported value: \"gpu\"",
         ),
         (
+            site("s", &json!({"kind": "liqo", "supports": ["hostPort", "hostNetwork"]})),
+            "supports: hostNetwork does not survive offloading by Liqo",
+        ),
+        (
+            site(
+                "s",
+                &json!({"kind": "cloud", "nodeSelector": {"liqo.io/remote-cluster-id": "far"}, "supports": ["resourceClaims"]}),
+            ),
+            "supports: resourceClaims does not survive offloading by Liqo",
+        ),
+        (
             site(
                 "s",
                 &json!({"kind": "cloud", "tolerations": [{"operator": "Equal", "value": "x"}]}),
@@ -209,6 +220,12 @@ pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
             }),
         ),
         site("edge-of.town", &json!({"kind": "edge"})),
+        site("s", &json!({"kind": "liqo", "supports": ["hostPath", "hostPort"]})),
+        // Not Liqo's by what it says of its nodes, whatever its kind.
+        site(
+            "s",
+            &json!({"kind": "liqo", "nodeSelector": {"zone": "b"}, "tolerations": [], "supports": ["hostNetwork"]}),
+        ),
         site(
             "s",
             &json!({
