@@ -92,12 +92,16 @@ impl Tools {
     }
 }
 
-/// The YAML of docs/operations.md that has these words.
+/// The YAML of docs/operations.md or docs/sites.md that has these words.
 fn shown(words: &str) -> Result<Value> {
-    let page = include_str!("../../docs/operations.md");
-    let mut blocks = page.split("```yaml\n").filter_map(|rest| rest.split("```").next());
+    let pages = [
+        include_str!("../../docs/operations.md"),
+        include_str!("../../docs/sites.md"),
+    ];
+    let blocks = pages.iter().flat_map(|page| page.split("```yaml\n").skip(1));
+    let mut blocks = blocks.filter_map(|rest| rest.split("```").next());
     let block = blocks.find(|block| block.contains(words));
-    let block = block.with_context(|| format!("docs/operations.md shows no {words}"))?;
+    let block = block.with_context(|| format!("the documentation shows no {words}"))?;
     Ok(serde_saphyr::from_str(block)?)
 }
 
@@ -180,6 +184,26 @@ pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
         }
         ensure_same(&by_helm, &by_kustomize)?;
     }
+    Ok(())
+}
+
+/// Namespaces that the configuration excludes are excluded from strict sites by the chart itself, and by the patch of the documentation.
+pub(crate) fn excluded_namespaces_are_not_judged(tools: &Tools) -> Result<()> {
+    let mut values = least();
+    values["validation"] = json!({"strictSites": true});
+    values["config"]["excludedNamespaces"] = json!(["monitoring", "kube-system"]);
+    let patches = shown("edgeward-strict-sites")?;
+    let more = json!({"patches": patches["patches"]});
+    let by_kustomize = tools.customized(&more, &["webhook/strict-sites"], &[], "example.io")?;
+    let by_helm = tools.charted(&values)?;
+    let key = "ValidatingAdmissionPolicyBinding /edgeward-strict-sites";
+    let binding = &by_helm[key];
+    ensure!(*binding == by_kustomize[key], "{binding:#}");
+    let excluded = &binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"][1]["values"];
+    ensure!(
+        *excluded == json!(["kube-system", NAMESPACE, "monitoring"]),
+        "{excluded}"
+    );
     Ok(())
 }
 

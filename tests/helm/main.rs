@@ -22,6 +22,10 @@ type Script = fn(&Tools) -> Result<()>;
 const SCRIPTS: &[(&str, Script)] = &[
     ("the_same_as_by_kustomize", kustomize::the_same_as_by_kustomize),
     ("folders_are_values", kustomize::folders_are_values),
+    (
+        "excluded_namespaces_are_not_judged",
+        kustomize::excluded_namespaces_are_not_judged,
+    ),
     ("monitoring_is_the_same", kustomize::monitoring_is_the_same),
     ("a_narrow_way_in_is_the_same", kustomize::a_narrow_way_in_is_the_same),
     ("in_another_namespace", kustomize::in_another_namespace),
