@@ -304,7 +304,7 @@ fn described(kind: &Kind) -> String {
             let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
             format!("{} or `{last}`", words.join(", "))
         }
-        Kind::Word(words) => format!("{words:?}"),
+        Kind::Word(words) => format!("`{}`", words.join("`, `")),
         Kind::Text { what, .. } => (*what).into(),
         Kind::List(of) => format!("list, each {}", described(of)),
         Kind::Map(keys, to) => format!("map of {keys} to {}", described(to)),
@@ -312,6 +312,9 @@ fn described(kind: &Kind) -> String {
         Kind::Object(_) => "object".into(),
         Kind::Either(one, Kind::PerClass(to)) if described(one) == described(to) => {
             format!("{}, or map of class to such", described(one))
+        }
+        Kind::Either(Kind::Boolean, Kind::Word(words)) => {
+            format!("{} or boolean", described(&Kind::Word(words)))
         }
         Kind::Either(one, other) => format!("{}, or {}", described(one), described(other)),
         Kind::Sites => "list".into(),

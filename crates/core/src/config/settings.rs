@@ -63,7 +63,7 @@ settings! { Config:
     site_policy = "sitePolicy", Word(&SitePolicy::WORDS), Value("lowest-eta"),
         "Which cloud is taken of [several](sites.md#among-several-clouds) that meet the time. `lowest-eta`: that of the lowest \
          ETA; `lowest-cost`: that of the lowest `costPerHour`, those without last; `spread`: that with the fewest pods of the \
-         same controller; `ordered`: the first of the `sites`. Of equals that of the lowest ETA, then the first by name";
+         same controller; `ordered`: that with the lowest `order`. Of equals that of the lowest ETA, then the first by name";
     probing = "probing", Object(&Probing::SETTINGS), Value("{probes: 5, period: 10s, timeout: 2s}"),
         "How the [WAN](wan.md) towards cloud sites is probed";
     enable_offload = "enableOffload", Boolean, Value("true"),
