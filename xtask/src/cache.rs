@@ -5,15 +5,48 @@ use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// `$EDGEWARD_CACHE`, else `edgeward` in the user's cache directory.
 pub(crate) fn root() -> Result<PathBuf> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("EDGEWARD_CACHE")
         .or_else(|| set("XDG_CACHE_HOME").map(|dir| dir.join("edgeward")))
         .or_else(|| set("HOME").map(|dir| dir.join(".cache/edgeward")))
         .context("no place for the cache: set EDGEWARD_CACHE, XDG_CACHE_HOME or HOME")
+}
+
+/// The path in this environment variable.
+fn set(variable: &str) -> Option<PathBuf> {
+    let value = env::var_os(variable).filter(|value| !value.is_empty());
+    value.map(PathBuf::from)
+}
+
+/// The directory that this variable names in place of one that is built. Of what it lacks, `missing` has the names.
+pub(crate) fn ready_made<N: AsRef<str>>(
+    variable: &str,
+    missing: impl FnOnce(&Path) -> Vec<N>,
+) -> Result<Option<PathBuf>> {
+    set(variable)
+        .map(|dir| whole(variable, &dir, &missing(&dir)))
+        .transpose()
+}
+
+/// The program that this variable names in place of one that is built.
+pub(crate) fn ready_made_program(variable: &str) -> Result<Option<PathBuf>> {
+    let Some(program) = set(variable) else { return Ok(None) };
+    ensure!(program.is_file(), "{variable}={} is not there", program.display());
+    Ok(Some(fs::canonicalize(program)?))
+}
+
+fn whole<N: AsRef<str>>(variable: &str, dir: &Path, missing: &[N]) -> Result<PathBuf> {
+    let missing: Vec<_> = missing.iter().map(AsRef::as_ref).collect();
+    ensure!(
+        missing.is_empty(),
+        "{variable}={} lacks {}",
+        dir.display(),
+        missing.join(", ")
+    );
+    Ok(fs::canonicalize(dir)?)
 }
 
 /// The directory `dir`, filled once by `build`.
@@ -111,6 +144,17 @@ mod tests {
         assert!(!dir.join("half").exists());
 
         once("tool", &dir, |_| bail!("built twice")).unwrap();
+    }
+
+    #[test]
+    fn what_a_ready_made_directory_lacks_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let said = whole("TOOL", Path::new("d"), &["crds", "webhook"])
+            .unwrap_err()
+            .to_string();
+        assert_eq!(said, "TOOL=d lacks crds, webhook");
+        let found = whole("TOOL", dir.path(), &[""; 0]).unwrap();
+        assert_eq!(found, dir.path().canonicalize().unwrap());
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The real cert-manager, built once from the Go module in `tests/certmanager`: its controllers and cainjector as one program,
 //! and its custom resource definitions. A directory of the cache, keyed by the module's files, gets both.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::control_plane::{copy_out, key};
 use crate::shell::{output, workspace};
@@ -28,13 +28,8 @@ const RECIPE: &str = "1: trimpath, stripped";
 /// The directory with the program and `crds/`, built if it is not there yet (four minutes on two cores). Says on stderr what it
 /// does.
 pub(crate) fn obtain() -> Result<PathBuf> {
-    if let Some(dir) = env::var_os(VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from) {
-        ensure!(
-            dir.join(PROGRAM).is_file() && dir.join("crds").is_dir(),
-            "{VARIABLE}={} lacks {PROGRAM} or crds",
-            dir.display()
-        );
-        return Ok(fs::canonicalize(dir)?);
+    if let Some(dir) = cache::ready_made(VARIABLE, missing)? {
+        return Ok(dir);
     }
     let module = workspace().join("tests/certmanager");
     let read = |name| fs::read_to_string(module.join(name)).with_context(|| format!("tests/certmanager/{name}"));
@@ -50,6 +45,15 @@ pub(crate) fn obtain() -> Result<PathBuf> {
         build(&module, partial)
     })?;
     Ok(dir)
+}
+
+/// What `dir` would need to be a whole one.
+fn missing(dir: &Path) -> Vec<&'static str> {
+    let is_there = |name: &str| {
+        let path = dir.join(name);
+        if name == PROGRAM { path.is_file() } else { path.is_dir() }
+    };
+    [PROGRAM, "crds"].into_iter().filter(|name| !is_there(name)).collect()
 }
 
 fn build(module: &Path, into: &Path) -> Result<()> {

@@ -4,9 +4,9 @@
 //! files and by the recipe below, gets the binaries under the names that envtest ships, and kwok's stages.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 use sha2::{Digest as _, Sha256};
@@ -50,15 +50,8 @@ const LENT: [&str; 2] = ["kubectl", "kwok"];
 /// The directory with all of [`BINARIES`] and `stages/`, of the newest Kubernetes, built if it is not there yet (a quarter
 /// of an hour on two cores, 5 GB of Go caches). Says on stderr what it does.
 pub(crate) fn obtain() -> Result<PathBuf> {
-    if let Some(dir) = env::var_os(VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from) {
-        let missing = missing(&dir);
-        ensure!(
-            missing.is_empty(),
-            "{VARIABLE}={} lacks {}",
-            dir.display(),
-            missing.join(", ")
-        );
-        return Ok(fs::canonicalize(dir)?);
+    if let Some(dir) = cache::ready_made(VARIABLE, missing)? {
+        return Ok(dir);
     }
     let module = workspace().join(MODULE);
     once_built(&module, |partial| copy_stages(&module, &partial.join("stages")))

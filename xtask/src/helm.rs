@@ -1,10 +1,10 @@
 //! Helm, built once from the Go module in `tests/helm`, as the control plane is from its own.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::control_plane::{key, required_version};
 use crate::shell::workspace;
@@ -21,10 +21,8 @@ const RECIPE: &str = "1: trimpath, stripped, version flags";
 
 /// The program `helm`, built if it is not there yet (two minutes on two cores). Says on stderr what it does.
 pub(crate) fn obtain() -> Result<PathBuf> {
-    if let Some(program) = env::var_os(VARIABLE).filter(|program| !program.is_empty()) {
-        let program = PathBuf::from(program);
-        ensure!(program.is_file(), "{VARIABLE}={} is not there", program.display());
-        return Ok(fs::canonicalize(program)?);
+    if let Some(program) = cache::ready_made_program(VARIABLE)? {
+        return Ok(program);
     }
     let module = workspace().join("tests/helm");
     let read = |name| fs::read_to_string(module.join(name)).with_context(|| format!("tests/helm/{name}"));

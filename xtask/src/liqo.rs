@@ -2,9 +2,9 @@
 //! its custom resource definitions and the roles that its chart gives. A directory of the cache, keyed by the module's files, gets all
 //! of it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 
@@ -39,15 +39,8 @@ const RECIPE: &str = "1: trimpath, stripped";
 /// The directory with the programs, `crds/` and `roles/`, built if it is not there yet (five minutes on two cores). Says on stderr
 /// what it does.
 pub(crate) fn obtain() -> Result<PathBuf> {
-    if let Some(dir) = env::var_os(VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from) {
-        let missing = missing(&dir);
-        ensure!(
-            missing.is_empty(),
-            "{VARIABLE}={} lacks {}",
-            dir.display(),
-            missing.join(", ")
-        );
-        return Ok(fs::canonicalize(dir)?);
+    if let Some(dir) = cache::ready_made(VARIABLE, missing)? {
+        return Ok(dir);
     }
     let module = workspace().join("tests/liqo");
     let read = |name| fs::read_to_string(module.join(name)).with_context(|| format!("tests/liqo/{name}"));

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::cache;
 use crate::control_plane::key;
@@ -40,10 +40,8 @@ impl std::error::Error for NoPrometheus {}
 
 /// The program `prometheus`, which has `promtool` beside it, brought if it is not there yet (20 MB).
 pub(crate) fn obtain() -> Result<PathBuf> {
-    if let Some(program) = env::var_os(VARIABLE).filter(|program| !program.is_empty()) {
-        let program = PathBuf::from(program);
-        ensure!(program.is_file(), "{VARIABLE}={} is not there", program.display());
-        return Ok(fs::canonicalize(program)?);
+    if let Some(program) = cache::ready_made_program(VARIABLE)? {
+        return Ok(program);
     }
     if let Some(installed) = installed()? {
         return Ok(installed);
