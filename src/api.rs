@@ -327,7 +327,7 @@ pub enum SelectorOperator {
 pub struct SloPolicyStatus {
     /// The generation of the spec that this is about.
     pub observed_generation: Option<i64>,
-    /// Why the policy is not in force; it is where there are none.
+    /// Why the policy is not in force as it is, and what of it counts meanwhile, if anything. Without any it is in force.
     #[serde(default)]
     pub faults: Vec<String>,
     /// Policies that count instead, for pods that both select.
@@ -385,7 +385,9 @@ fn label_values() -> Rule {
 
 /// A site of Liqo, by its selector or toleration as those of its kind are by default, that supports nothing which Liqo leaves out.
 fn survives_offloading() -> Rule {
-    let lost = ties::Tie::LOST_BY_LIQO.map(|tie| format!("'{}'", tie.as_str())).join(", ");
+    let lost = ties::Tie::LOST_BY_LIQO
+        .map(|tie| format!("'{}'", tie.as_str()))
+        .join(", ");
     let (label, value) = liqo::VIRTUAL_NODE;
     let selects = format!(
         "(has(self.nodeSelector) ? self.nodeSelector.exists(key, key == '{}' || (key == '{label}' && self.nodeSelector[key] == '{value}')) \

@@ -117,26 +117,26 @@ fn statuses(policies: &NamespacePolicies) -> HashMap<String, SloPolicyStatus> {
 }
 
 fn status(seen: &Seen, standing: Standing) -> SloPolicyStatus {
-    let status = SloPolicyStatus {
-        observed_generation: seen.generation,
-        ..SloPolicyStatus::default()
-    };
-    match standing {
-        Standing::InForce(overlaps) => SloPolicyStatus {
-            overridden_by: overlaps.overridden_by,
-            overrides: overlaps.overrides,
-            ..status
-        },
-        Standing::Beyond => SloPolicyStatus {
-            faults: vec![format!(
+    let mut faults = vec![];
+    if let Err(refused) = &seen.policy {
+        faults.extend(refused.faults().0.iter().map(ToString::to_string));
+        faults.extend(refused.instead().map(ToString::to_string));
+    }
+    let (overridden_by, overrides) = match standing {
+        Standing::InForce(overlaps) => (overlaps.overridden_by, overlaps.overrides),
+        Standing::Beyond => {
+            faults.push(format!(
                 "{MAX_POLICIES} policies of the namespace come first, by precedence and then by name, and no more count"
-            )],
-            ..status
-        },
-        Standing::Refused(faults) => SloPolicyStatus {
-            faults: faults.0.iter().map(ToString::to_string).collect(),
-            ..status
-        },
+            ));
+            (vec![], vec![])
+        }
+        Standing::Refused => (vec![], vec![]),
+    };
+    SloPolicyStatus {
+        observed_generation: seen.generation,
+        faults,
+        overridden_by,
+        overrides,
     }
 }
 
@@ -390,6 +390,19 @@ mod tests {
         assert_eq!(
             statuses["refused"].faults,
             ["spec.precedence: 1000001 is not a whole number from -1000000 to 1000000"]
+        );
+        let sites = json!({"selector": {}, "precedence": 1, "slo": {"class": "fast", "sites": "a b"}});
+        let sites = Arc::new(Seen {
+            namespace: "shop".to_owned(),
+            name: "sites".to_owned(),
+            generation: Some(3),
+            policy: Policy::read(&json!({"spec": sites})),
+        });
+        let status = &super::statuses(&NamespacePolicies::of([sites]))["sites"];
+        assert_eq!(status.faults.len(), 3, "{:?}", status.faults);
+        assert_eq!(
+            status.faults[2],
+            "its sites cannot be read, so pods that it selects are refused meanwhile"
         );
         let last = &statuses["p0999"];
         assert_eq!((last.observed_generation, last.faults.len()), (Some(3), 0));

@@ -102,7 +102,11 @@ impl Changes {
     fn add(&self, seen: Option<&BTreeMap<Key, Arc<Seen>>>, one: Option<&Key>) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         match (seen, one) {
-            (Some(seen), Some(one)) => drop(pending.since.insert(one.clone(), seen.get(one).cloned())),
+            (Some(seen), Some(one)) => {
+                let before = pending.since.remove(one).flatten();
+                let now = seen.get(one).map(|now| after(before.as_ref(), now));
+                pending.since.insert(one.clone(), now);
+            }
             (seen, _) => {
                 *pending = Pending {
                     all: Some(seen.cloned().unwrap_or_default()),
@@ -131,6 +135,8 @@ impl Known {
         if let Some(all) = pending.all {
             let mut listed = BTreeMap::<Arc<str>, BTreeMap<_, _>>::new();
             for ((namespace, name), seen) in all {
+                let before = self.0.get(&*namespace).and_then(|policies| policies.get(&name));
+                let seen = after(before, &seen);
                 listed.entry(namespace.into()).or_default().insert(name, seen);
             }
             let namespaces = self.0.keys().chain(listed.keys());
@@ -145,7 +151,10 @@ impl Known {
             let namespace = Arc::<str>::from(namespace);
             let policies = self.0.entry(Arc::clone(&namespace)).or_default();
             match seen {
-                Some(seen) => drop(policies.insert(name, seen)),
+                Some(seen) => {
+                    let seen = after(policies.get(&name), &seen);
+                    policies.insert(name, seen);
+                }
                 None => drop(policies.remove(&name)),
             }
             if policies.is_empty() {
@@ -168,6 +177,15 @@ impl Known {
     }
 }
 
+/// A version of a policy, and the one that was known of it before.
+fn after(before: Option<&Arc<Seen>>, now: &Arc<Seen>) -> Arc<Seen> {
+    let now = Arc::clone(now);
+    match before {
+        Some(before) => now.after(before),
+        None => now,
+    }
+}
+
 /// An SloPolicy as it was read. One with faults is logged.
 pub(crate) fn read(object: &Raw<SloPolicy>, limit: &LogLimit) -> Option<Arc<Seen>> {
     let meta = object.meta();
@@ -178,7 +196,7 @@ pub(crate) fn read(object: &Raw<SloPolicy>, limit: &LogLimit) -> Option<Arc<Seen
     if let Err(faults) = &policy
         && let Some(held_back) = limit.due("refused")
     {
-        tracing::warn!(namespace, name, error = %faults, held_back, "an SloPolicy is not in force");
+        tracing::warn!(namespace, name, error = %faults, held_back, "an SloPolicy is not in force as it is");
     }
     Some(Arc::new(Seen {
         namespace,
@@ -202,6 +220,46 @@ mod tests {
             policy: Policy::read(&json!({"spec": {"selector": {}, "slo": {"class": class}}})),
         };
         ((namespace.to_owned(), name.to_owned()), Arc::new(seen))
+    }
+
+    #[test]
+    fn a_fault_does_not_end_what_was_known_without() {
+        let meanwhile = |known: &Known| {
+            let seen = known.0.values().flat_map(BTreeMap::values);
+            let policies = seen.map(|seen| match &seen.policy {
+                Ok(_) => "whole".to_owned(),
+                Err(refused) => refused.instead().map(ToString::to_string).unwrap_or_default(),
+            });
+            policies.collect::<Vec<_>>()
+        };
+        let (whole, faulty) = (seen("a", "x", "batch"), seen("a", "x", "fast"));
+        let last = "the last version without faults counts meanwhile";
+        for is_listed in [false, true] {
+            for is_one_change in [false, true] {
+                let (changes, mut known) = (Changes::default(), Known::default());
+                let mut objects = BTreeMap::from([whole.clone()]);
+                changes.add(Some(&objects), Some(&whole.0));
+                if !is_one_change {
+                    assert_eq!(outdated(&mut known, &changes), [("a".to_owned(), 1)]);
+                }
+                objects.extend([faulty.clone()]);
+                let one = (!is_listed || is_one_change).then_some(&faulty.0);
+                changes.add(Some(&objects), one);
+                assert_eq!(outdated(&mut known, &changes), [("a".to_owned(), 1)]);
+                assert_eq!(meanwhile(&known), [last]);
+                // The same in another list is nothing new.
+                changes.add(Some(&objects), None);
+                assert_eq!(outdated(&mut known, &changes), []);
+                assert_eq!(meanwhile(&known), [last]);
+                // It is gone, and with it what it said.
+                objects.clear();
+                changes.add(Some(&objects), Some(&faulty.0));
+                assert_eq!(outdated(&mut known, &changes), [("a".to_owned(), 0)]);
+                changes.add(Some(&BTreeMap::from([faulty.clone()])), Some(&faulty.0));
+                assert_eq!(outdated(&mut known, &changes), [("a".to_owned(), 1)]);
+                assert_eq!(meanwhile(&known), [""]);
+            }
+        }
     }
 
     /// Which namespaces are others, and how many policies there are in each.

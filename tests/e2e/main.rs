@@ -240,6 +240,11 @@ const TESTS: &[Test] = &[
         custom_resources::policies_decide,
     ),
     (
+        "custom_resources::faulty_policies",
+        Cluster,
+        custom_resources::faulty_policies,
+    ),
+    (
         "custom_resources::sites_change",
         Cluster,
         custom_resources::sites_change,

@@ -45,6 +45,7 @@ fn the_schema_has_the_fields_that_are_read() {
         let object = json!({"metadata": {"name": "a", "namespace": "b"}, "spec": spec});
         Policy::read(&object)
             .unwrap_err()
+            .faults()
             .0
             .iter()
             .map(ToString::to_string)

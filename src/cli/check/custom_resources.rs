@@ -78,8 +78,9 @@ pub(super) fn judge(
     let mut unlabelled = BTreeMap::<&str, u32>::new();
     for policy in custom.policies.iter().flatten() {
         let Seen { namespace, name, .. } = &**policy;
-        for fault in policy.policy.as_ref().err().iter().flat_map(|faults| &faults.0) {
-            let text = format!("SloPolicy {namespace}/{name} is not in force: {fault}");
+        let faults = policy.policy.as_ref().err().map(|refused| &refused.faults().0);
+        for fault in faults.into_iter().flatten() {
+            let text = format!("SloPolicy {namespace}/{name} is not in force as it is: {fault}");
             let fix = format!("kubectl -n {namespace} edit slopolicy {name}");
             findings.push(Finding::fault(AREA, text, fix));
         }
@@ -198,7 +199,7 @@ mod tests {
         let (level, text) = judged(&custom, &["managed", "policies"]).remove(1);
         assert_eq!(level, Level::Fault);
         assert!(
-            text.starts_with("SloPolicy shop/bad is not in force: spec.slo.class: \"fast\""),
+            text.starts_with("SloPolicy shop/bad is not in force as it is: spec.slo.class: \"fast\""),
             "{text}"
         );
     }

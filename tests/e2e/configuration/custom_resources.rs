@@ -380,6 +380,106 @@ pub(crate) fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     becomes(&kubectl, &workloads::pod("stated", workloads::batch()), &stated)
 }
 
+/// Policies with faults, which a definition lets through that checks nothing: what they said of sites goes on counting, by the last
+/// version without faults, and in a process that does not know it by their sites alone.
+pub(crate) fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
+    fixture.install_custom_resources()?;
+    let unchecked = json!([{
+        "op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec",
+        "value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }]);
+    let patch = [
+        "patch",
+        "crd",
+        "slopolicies.edgeward.io",
+        "--type=json",
+        "-p",
+        &unchecked.to_string(),
+    ];
+    fixture.kubectl.run(&patch, "")?;
+    let (namespace, kubectl) = fixture.another_namespace("shop", json!({MANAGED: "true", POLICIES: "true"}))?;
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "8")?;
+    nodes.cloud_node("cloud-0")?;
+    let mut config = nodes.config();
+    for (site, region) in ["eu", "us"].into_iter().enumerate() {
+        config["sites"][site]["labels"] = json!({"region": region});
+    }
+    let start = || {
+        let edgeward = fixture.live_edgeward(&config)?;
+        let registered = fixture.register_as("zz-edgeward", &[&namespace], &edgeward.url, &edgeward.ca)?;
+        anyhow::Ok((edgeward, registered))
+    };
+    let abroad = |slo: Value| {
+        policy(
+            "abroad",
+            &json!({"selector": {"matchLabels": {"app": "abroad"}}, "slo": slo}),
+        )
+    };
+    let edit = |slo: Value| {
+        // The API server goes by the new definition a moment after it has it.
+        eventually("it takes the policy", BOUND, || {
+            kubectl.run(&["replace", "-f", "-"], &abroad(slo.clone()).to_string())
+        })
+    };
+    let says = |generation: u64, faults: Value| {
+        eventually("the policy says what counts", BOUND, || {
+            let status = kubectl.get("slopolicy", "abroad")?["status"].take();
+            let is_said = status["observedGeneration"] == generation && status["faults"] == faults;
+            ensure!(is_said, "{status}");
+            Ok(())
+        })
+    };
+    let priority = "spec.slo.priority: 11 is not a whole number from 0 to 10";
+    let whole = json!({"class": "batch", "sites": "region=us"});
+    let faulty = json!({"class": "batch", "sites": "region=us", "priority": 11});
+    let mut pod = plain("abroad", "abroad");
+    let placed = json!({"class": "batch", "policySites": "region=us", "decision": "cloud", "site": "cloud",
+        "reason": "cloud_edge_not_in_sites"});
+
+    let running = start()?;
+    kubectl.create(&abroad(whole.clone()))?;
+    becomes(&kubectl, &pod, &placed)?;
+    edit(faulty)?;
+    says(
+        2,
+        json!([priority, "generation 1, the last without faults, counts meanwhile"]),
+    )?;
+    becomes(&kubectl, &pod, &placed)?;
+
+    // Another process knows no other version. It fills in no class.
+    drop(running);
+    let _running = start()?;
+    says(2, json!([priority, "of it, its sites alone count meanwhile"]))?;
+    pod["metadata"]["annotations"] = json!({"slo.example.io/class": "batch"});
+    becomes(&kubectl, &pod, &placed)?;
+    edit(json!({"class": "batch", "sites": "near far"}))?;
+    let sites = "spec.slo.sites: \"near far\" is not site names or a selector of site labels, at most 1024 bytes";
+    says(
+        3,
+        json!([
+            sites,
+            "its sites cannot be read, so pods that it selects are refused meanwhile"
+        ]),
+    )?;
+    eventually("its pods are refused", BOUND, || {
+        let create = ["create", "--dry-run=server", "-f", "-"];
+        let said = kubectl.attempt(&create, &pod.to_string())?;
+        ensure!(
+            !said.succeeded && said.stderr.contains("slo.example.io/policySites"),
+            "{}{}",
+            said.stdout,
+            said.stderr
+        );
+        Ok(())
+    })?;
+    becomes(&kubectl, &plain("other", "other"), &json!({}))?;
+    edit(whole)?;
+    says(4, json!([]))?;
+    becomes(&kubectl, &pod, &placed)?;
+    fixture.remove_custom_resources()
+}
+
 /// Sites replace those of the configuration while edgeward runs, and no decision in between is a wrong one; bad ones leave
 /// the good ones in use; `kubectl get sites` shows how they are; without any, the configuration's are in use again.
 pub(crate) fn sites_change(fixture: &Fixture<'_>) -> Result<()> {

@@ -4,6 +4,7 @@
 //! a whole: an SLO made of pieces of several policies would be one that nobody wrote down.
 
 mod namespace;
+mod refused;
 mod selector;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,11 @@ use crate::model::slo::{Class, MAX_MILLIS};
 use crate::wire::pod::Pod;
 
 pub use namespace::{MAX_POLICIES, NamespacePolicies, PolicyOverlaps, Standing};
+pub use refused::{Instead, Refused};
 pub use selector::MAX_SELECTOR_BYTES;
+
+/// The annotation under the prefix of SLOs that has the sites of a policy.
+const POLICY_SITES: &str = "policySites";
 
 /// The highest precedence, and the lowest but for its sign.
 const MAX_PRECEDENCE: i64 = 1_000_000;
@@ -38,9 +43,14 @@ impl Policy {
     /// Reads `spec` of an SloPolicy.
     ///
     /// # Errors
-    /// Every fault. The API server lets none through that has the newest definition.
-    pub fn read(object: &Value) -> Result<Self, Faults> {
-        document::read(&object["spec"], |spec| {
+    /// Every fault, and what counts all the same. The API server lets none through that has the newest definition.
+    pub fn read(object: &Value) -> Result<Self, Refused> {
+        let spec = &object["spec"];
+        Self::read_whole(spec).map_err(|faults| Refused::of(faults, spec))
+    }
+
+    fn read_whole(spec: &Value) -> Result<Self, Faults> {
+        document::read(spec, |spec| {
             let [selector, precedence, slo] = spec.called("spec").object(["selector", "precedence", "slo"])?;
             let (selector, slo) = (selector::read(&selector.required()), read_slo(&slo.required()));
             Some(Self {
@@ -73,7 +83,7 @@ fn read_slo(slo: &Field<'_>) -> Option<Vec<(&'static str, String)>> {
         ),
         ("offloadAllowed", offload.boolean().map(|allowed| allowed.to_string())),
         // Beside what the pod says itself: both hold.
-        ("policySites", read_sites(&sites).map(str::to_owned)),
+        (POLICY_SITES, read_sites(&sites).map(str::to_owned)),
     ];
     Some(
         fields
@@ -100,8 +110,31 @@ pub struct Seen {
     pub name: String,
     /// `metadata.generation`.
     pub generation: Option<i64>,
-    /// What it says, or why it says nothing.
-    pub policy: Result<Policy, Faults>,
+    /// What it says, or why it does not count as it is.
+    pub policy: Result<Policy, Refused>,
+}
+
+impl Seen {
+    /// What counts of it.
+    pub fn in_force(&self) -> Option<&Policy> {
+        match &self.policy {
+            Ok(policy) => Some(policy),
+            Err(refused) => refused.instead().map(Instead::policy),
+        }
+    }
+
+    /// This version, where `before` is the one that was known until now: if this one has faults, the last one without goes on
+    /// counting.
+    pub fn after(self: Arc<Self>, before: &Self) -> Arc<Self> {
+        let Err(refused) = &self.policy else { return self };
+        let Some(refused) = refused.after(before) else {
+            return self;
+        };
+        Arc::new(Self {
+            policy: Err(refused),
+            ..Self::clone(&self)
+        })
+    }
 }
 
 /// Every policy there is, as an immutable value: reviews read it without waiting.

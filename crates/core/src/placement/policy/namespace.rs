@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use super::{Policy, Seen};
-use crate::document::Faults;
 use crate::model::selector::Selector;
 
 /// How many policies of a namespace count.
@@ -30,7 +29,7 @@ pub struct NamespacePolicies {
     in_force: Vec<InForce>,
     /// Those behind [`MAX_POLICIES`] others.
     beyond: Vec<Arc<Seen>>,
-    /// Those with faults.
+    /// Those with faults of which nothing counts.
     refused: Vec<Arc<Seen>>,
     /// What the selectors name, in order.
     texts: Vec<Box<str>>,
@@ -46,12 +45,12 @@ struct InForce {
 /// Where a policy stands among those of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// It counts.
+    /// It counts, or what there is instead of one with faults.
     InForce(PolicyOverlaps),
     /// It does not, for [`MAX_POLICIES`] others come first.
     Beyond,
-    /// It has faults.
-    Refused(Faults),
+    /// It has faults, and nothing of it counts.
+    Refused,
 }
 
 /// The other policies of its namespace that select pods which a policy selects too.
@@ -66,12 +65,12 @@ pub struct PolicyOverlaps {
 impl NamespacePolicies {
     /// These policies of one namespace. Cost: sorts them, and what their selectors name.
     pub fn of(seen: impl IntoIterator<Item = Arc<Seen>>) -> Self {
-        let (mut in_force, refused): (Vec<_>, Vec<_>) = seen.into_iter().partition(|seen| seen.policy.is_ok());
-        let order = |seen: &Seen| Reverse(seen.policy.as_ref().map_or(0, |policy| policy.precedence));
+        let (mut in_force, refused): (Vec<_>, Vec<_>) = seen.into_iter().partition(|seen| seen.in_force().is_some());
+        let order = |seen: &Seen| Reverse(seen.in_force().map_or(0, |policy| policy.precedence));
         in_force.sort_by(|a, b| (order(a), &a.name).cmp(&(order(b), &b.name)));
         let beyond = in_force.split_off(in_force.len().min(MAX_POLICIES));
         fn policy(seen: &Arc<Seen>) -> Option<&Policy> {
-            seen.policy.as_ref().ok()
+            seen.in_force()
         }
         let texts: BTreeSet<_> = in_force
             .iter()
@@ -120,7 +119,7 @@ impl NamespacePolicies {
         let labels: BTreeMap<_, _> = labels.collect();
         let mut places = in_order(self.index.selecting(&labels));
         let selected = places.find(|place| self.in_force[*place].selector.matches(|key| labels.get(key)));
-        self.in_force[selected?].seen.policy.as_ref().ok()
+        self.in_force[selected?].seen.in_force()
     }
 
     /// Every policy and where it stands. Cost: each is compared with those that a label value does not tell apart from it,
@@ -149,9 +148,7 @@ impl NamespacePolicies {
         });
         let mut standings: Vec<_> = in_force.collect();
         standings.extend(self.beyond.iter().map(|seen| (&**seen, Standing::Beyond)));
-        let faults = |seen: &Seen| seen.policy.as_ref().err().cloned();
-        let refused = self.refused.iter();
-        standings.extend(refused.filter_map(|seen| Some((&**seen, Standing::Refused(faults(seen)?)))));
+        standings.extend(self.refused.iter().map(|seen| (&**seen, Standing::Refused)));
         standings
     }
 }

@@ -123,6 +123,7 @@ fn every_fault_is_named() {
         .policy
         .as_ref()
         .unwrap_err()
+        .faults()
         .0
         .iter()
         .map(ToString::to_string)
@@ -233,4 +234,88 @@ fn the_sites_of_a_policy_hold_beside_those_of_a_pod_and_in_place_of_those_it_bri
     policies.apply(&mut pod, "shop", &keys);
     let workload = pod.workload("shop".into(), &keys);
     assert_eq!(workload.sites().unwrap().to_string(), "near and region in (eu)");
+}
+
+#[test]
+fn of_a_policy_with_faults_the_sites_go_on_counting() {
+    let spec = |more: Value| {
+        let mut spec = json!({"selector": {"matchLabels": {"app": "web"}}, "slo": {"class": "fast"}});
+        for (key, value) in more.as_object().unwrap() {
+            spec[key] = value.clone();
+        }
+        spec
+    };
+    let of = |spec: &Value| {
+        let policies = Policies::of([seen("shop", "a", spec)]);
+        inherited(&policies, &labelled(&json!({"app": "web"})))
+    };
+    let slo = |sites: Value| spec(json!({"slo": {"class": "fast", "sites": sites}}));
+    assert_eq!(of(&slo(json!("region=eu"))), strings(&[("policySites", "region=eu")]));
+    let cannot_be_read = strings(&[("policySites", "")]);
+    assert_eq!(Demand::parse(&cannot_be_read["policySites"]), None);
+    for unreadable in [
+        slo(json!("near far")),
+        slo(json!(5)),
+        slo(json!(["eu"])),
+        spec(json!({"slo": "eu"})),
+    ] {
+        assert_eq!(of(&unreadable), cannot_be_read, "{unreadable}");
+    }
+    // It states none, or nobody can say of which pods.
+    let selector = |selector: Value| spec(json!({"selector": selector, "slo": {"class": "fast", "sites": "eu"}}));
+    for nothing in [
+        spec(json!({})),
+        slo(Value::Null),
+        spec(json!({"slo": null})),
+        selector(json!({"matchLabels": {"app": "we b"}})),
+        selector(json!({"matchLabels": {"app": "web"}, "x": 1})),
+        selector(Value::Null),
+    ] {
+        assert_eq!(of(&nothing), strings(&[]), "{nothing}");
+    }
+
+    // One whose precedence cannot be read comes first.
+    let mut first = slo(json!("eu"));
+    first["precedence"] = json!("high");
+    let other = json!({"selector": {}, "precedence": 10, "slo": {"class": "batch"}});
+    let policies = Policies::of([seen("shop", "a", &other), seen("shop", "b", &first)]);
+    let web = inherited(&policies, &labelled(&json!({"app": "web"})));
+    assert_eq!(web, strings(&[("policySites", "eu")]));
+}
+
+#[test]
+fn the_last_version_without_faults_goes_on_counting() {
+    let version = |generation: i64, slo: Value| {
+        let mut seen = seen("shop", "a", &json!({"selector": {}, "slo": slo}));
+        Arc::make_mut(&mut seen).generation = Some(generation);
+        seen
+    };
+    let of = |seen: &Arc<Seen>| {
+        let meanwhile = seen.policy.as_ref().err().and_then(|refused| refused.instead());
+        let policies = Policies::of([Arc::clone(seen)]);
+        (
+            inherited(&policies, &labelled(&json!({}))),
+            meanwhile.map(ToString::to_string).unwrap_or_default(),
+        )
+    };
+    let whole = version(3, json!({"class": "batch", "sites": "region=eu"}));
+    let counts = strings(&[("class", "batch"), ("policySites", "region=eu")]);
+    let faulty = version(4, json!({"class": "fast", "sites": "us"})).after(&whole);
+    let last = "generation 3, the last without faults, counts meanwhile".to_owned();
+    assert_eq!(of(&faulty), (counts.clone(), last.clone()));
+    // Also through more of them.
+    let faulty = version(5, json!({"class": "fast"})).after(&faulty);
+    assert_eq!(of(&faulty), (counts, last));
+    let mended = version(6, json!({"class": "latency"})).after(&faulty);
+    assert_eq!(of(&mended), (strings(&[("class", "latency")]), String::new()));
+
+    // Of one that never had a version without, no more is known than it says.
+    let faulty = version(1, json!({"class": "fast", "sites": "us"}));
+    let (sites, nothing) = (strings(&[("policySites", "us")]), strings(&[]));
+    assert_eq!(
+        of(&faulty),
+        (sites, "of it, its sites alone count meanwhile".to_owned())
+    );
+    let faulty = version(2, json!({"class": "fast"})).after(&faulty);
+    assert_eq!(of(&faulty), (nothing, String::new()));
 }

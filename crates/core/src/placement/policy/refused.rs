@@ -1,0 +1,127 @@
+//! Policies with faults: what counts of them all the same. Where pods may run is a promise, which a slip in a manifest does not end.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{MAX_PRECEDENCE, POLICY_SITES, Policy, Seen, selector};
+use crate::document::{self, Faults};
+use crate::model::site_restriction::Demand;
+
+/// Why a policy does not count as it is, and what counts instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    faults: Faults,
+    instead: Option<Arc<Instead>>,
+}
+
+/// What counts while the newest version of a policy has faults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instead {
+    policy: Policy,
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// The last version without faults that was known, of this generation.
+    Last(Option<i64>),
+    /// Its sites and nothing else.
+    Sites,
+    /// That its sites cannot be read, so that its pods may run at none.
+    NoSite,
+}
+
+impl Refused {
+    /// Nothing else is known than this version, which has these faults.
+    pub(super) fn of(faults: Faults, spec: &Value) -> Self {
+        let instead = Instead::of_sites(spec).map(Arc::new);
+        Self { faults, instead }
+    }
+
+    /// The same with what counts of the version before, where that is a whole one; `None` where it changes nothing.
+    pub(super) fn after(&self, before: &Seen) -> Option<Self> {
+        let last = match &before.policy {
+            Ok(policy) => Arc::new(Instead {
+                policy: policy.clone(),
+                what: What::Last(before.generation),
+            }),
+            Err(before) => {
+                let instead = before.instead.as_ref();
+                Arc::clone(instead.filter(|instead| matches!(instead.what, What::Last(_)))?)
+            }
+        };
+        Some(Self {
+            faults: self.faults.clone(),
+            instead: Some(last),
+        })
+    }
+
+    /// Every fault.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// What counts meanwhile; `None` where the policy says nothing at all.
+    pub fn instead(&self) -> Option<&Instead> {
+        self.instead.as_deref()
+    }
+}
+
+impl Instead {
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The sites that a spec with faults states, or that they cannot be read; `None` where it states none, or it cannot be read which
+    /// pods it selects. Without a readable precedence it comes first.
+    fn of_sites(spec: &Value) -> Option<Self> {
+        let selector = document::read(&spec["selector"], |field| selector::read(&field.required())).ok()?;
+        let sites = match &spec["slo"] {
+            Value::Object(slo) => {
+                let stated = slo.get("sites").filter(|sites| !sites.is_null())?;
+                stated.as_str().filter(|text| Demand::parse(text).is_some())
+            }
+            Value::Null => return None,
+            _ => None,
+        };
+        let precedence = match &spec["precedence"] {
+            Value::Null => 0,
+            stated => stated.as_i64().unwrap_or(MAX_PRECEDENCE),
+        };
+        Some(Self {
+            policy: Policy {
+                precedence: precedence.clamp(-MAX_PRECEDENCE, MAX_PRECEDENCE),
+                selector,
+                // Without a text no demand can be read.
+                slo: vec![(POLICY_SITES, sites.unwrap_or_default().to_owned())],
+            },
+            what: if sites.is_some() { What::Sites } else { What::NoSite },
+        })
+    }
+}
+
+/// What counts, in words.
+impl fmt::Display for Instead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.what {
+            What::Last(Some(generation)) => {
+                write!(f, "generation {generation}, the last without faults, counts meanwhile")
+            }
+            What::Last(None) => write!(f, "the last version without faults counts meanwhile"),
+            What::Sites => write!(f, "of it, its sites alone count meanwhile"),
+            What::NoSite => write!(
+                f,
+                "its sites cannot be read, so pods that it selects are refused meanwhile"
+            ),
+        }
+    }
+}
+
+/// The faults.
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.faults.fmt(f)
+    }
+}
