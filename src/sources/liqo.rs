@@ -19,6 +19,7 @@ use edgeward_core::wire::liqo::{self as wire, Latency};
 use edgeward_core::wire::liqo_objects::{LiqoObjects, MAX_DISCOVERED};
 use kube::Client;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
@@ -37,6 +38,9 @@ pub(crate) type Discovered = Option<Arc<Vec<Arc<SiteDefinition>>>>;
 
 /// The shortest time between two publications: a namespace that is offloaded is several events.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long the first lists may take, until edgeward goes on without them.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Follows Liqo's objects as the configuration says.
 pub struct Liqo {
@@ -78,10 +82,13 @@ impl Liqo {
 
     async fn follow_with(&self, config: &Config, told: &mut Told, known: &mut Option<impl FnOnce()>) {
         let state = &State::default();
+        let patient_until = Instant::now() + PATIENCE;
         let published = async {
             loop {
                 let mut next_change = None;
-                if let Some(objects) = state.objects(config.liqo.enabled, told.is_on()) {
+                told.sites.forget(config.site_memory, self.clock.moment());
+                let is_impatient = known.is_some() && Instant::now() >= patient_until;
+                if let Some(objects) = state.objects(config.liqo.enabled, told, is_impatient) {
                     self.tell(objects, config, told).await;
                     if let Some(known) = known.take() {
                         known();
@@ -94,6 +101,7 @@ impl Liqo {
                 tokio::select! {
                     () = state.changed.notified() => tokio::time::sleep(PAUSE).await,
                     () = self.clock.reach(next_change) => {}
+                    () = tokio::time::sleep_until(patient_until), if known.is_some() => {}
                 }
             }
         };
@@ -196,6 +204,11 @@ impl Told {
     /// Whether Liqo is in use.
     fn is_on(&self) -> bool {
         self.facts.as_ref().is_some_and(Option::is_some)
+    }
+
+    /// Whether there are sites of its, be they gone.
+    fn has_sites(&self) -> bool {
+        !self.sites.is_empty()
     }
 }
 
@@ -308,8 +321,9 @@ impl State {
     }
 
     /// All objects; `Some(None)` where Liqo is not in use, and `None` while that is not known. Connections are only where there
-    /// is a network between the clusters. Rights that are taken away do not end it: then nothing is known of namespaces.
-    fn objects(&self, enabled: Enabled, was_on: bool) -> Option<Option<LiqoObjects>> {
+    /// is a network between the clusters. Rights that are taken away do not end it, nor do definitions that are away while its sites are
+    /// remembered: then nothing is known of namespaces. For who `is_impatient`, what was not listed yet cannot be read.
+    fn objects(&self, enabled: Enabled, told: &Told, is_impatient: bool) -> Option<Option<LiqoObjects>> {
         if enabled == Enabled::Never {
             return Some(None);
         }
@@ -318,7 +332,7 @@ impl State {
             || kinds.virtual_nodes.is_pending()
             || kinds.offloadings.is_pending()
             || kinds.maps.is_pending();
-        if is_pending {
+        if is_pending && !is_impatient {
             return None;
         }
         let are_namespaces_known = kinds.offloadings.is_listed() && kinds.maps.is_listed();
@@ -327,7 +341,8 @@ impl State {
             || matches!(kinds.virtual_nodes, Kind::Forbidden)
             || matches!(kinds.offloadings, Kind::Forbidden)
             || matches!(kinds.maps, Kind::Forbidden);
-        if enabled == Enabled::Auto && !is_listed && !(is_forbidden && was_on) {
+        let goes_on = told.is_on() && (is_forbidden || told.has_sites());
+        if enabled == Enabled::Auto && !is_listed && !goes_on {
             return Some(None);
         }
         let offloadings = kinds.offloadings.iter();

@@ -108,10 +108,14 @@ impl Changes {
                 pending.since.insert(one.clone(), now);
             }
             (seen, _) => {
-                *pending = Pending {
-                    all: Some(seen.cloned().unwrap_or_default()),
-                    since: BTreeMap::new(),
-                }
+                let Pending { all, since } = std::mem::take(&mut *pending);
+                let before = |key: &Key| match since.get(key) {
+                    Some(latest) => latest.as_ref(),
+                    None => all.as_ref()?.get(key),
+                };
+                let listed = seen.into_iter().flatten();
+                let listed = listed.map(|(key, now)| (key.clone(), after(before(key), now)));
+                pending.all = Some(listed.collect());
             }
         }
         self.added.notify_one();

@@ -8,7 +8,7 @@ pub mod explain;
 mod feasibility;
 pub mod headroom;
 pub mod ledger;
-pub(crate) mod located;
+mod located;
 pub mod patch;
 pub mod policy;
 pub mod room;

@@ -25,8 +25,7 @@ impl DiscoveredSites {
         }
         let there = sites.into_iter().map(|site| (site.name.clone(), (site, None)));
         self.0.extend(there);
-        self.0
-            .retain(|_, (_, gone_since)| gone_since.is_none_or(|since| now.since(since) < memory));
+        self.forget(memory, now);
         while self.0.len() > MAX_DISCOVERED {
             let gone = self
                 .0
@@ -38,6 +37,17 @@ impl DiscoveredSites {
             self.0.remove(&name);
         }
         self.0.values().map(|(site, _)| Arc::clone(site)).collect()
+    }
+
+    /// Those that were there less than `memory` ago are left.
+    pub(super) fn forget(&mut self, memory: Micros, now: Moment) {
+        self.0
+            .retain(|_, (_, gone_since)| gone_since.is_none_or(|since| now.since(since) < memory));
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// When the next of those that are gone is forgotten.

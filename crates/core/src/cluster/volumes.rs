@@ -57,7 +57,7 @@ pub struct VolumeCache {
     lists: BTreeMap<VolumeKind, List>,
     /// Whether anything is another since it was published.
     is_changed: bool,
-    /// When it was first published, complete or not.
+    /// Since when the lists are awaited, or were.
     began: Option<Moment>,
 }
 
@@ -138,7 +138,6 @@ impl VolumeCache {
     /// What is known as of now, once everything was listed; whether it is another than at the last call. Watches that were not
     /// heard for longer than `ttl` are behind.
     pub fn publish(&mut self, ttl: Micros, now: Moment) -> (Option<Arc<Volumes>>, bool) {
-        self.began.get_or_insert(now);
         let lists = VolumeKind::ALL.map(|kind| self.lists.get(&kind).filter(|list| list.is_complete)?.as_of);
         let as_of = lists.into_iter().collect::<Option<Vec<_>>>();
         let published = as_of.and_then(|as_of| {
@@ -152,10 +151,11 @@ impl VolumeCache {
         (published, std::mem::take(&mut self.is_changed))
     }
 
-    /// Whether the lists may still be on their way: for `ttl` from the first publication on. After that they are not waited for.
-    pub fn is_awaited(&self, ttl: Micros, now: Moment) -> bool {
+    /// Whether the lists may still be on their way: for `ttl` from the first call on. After that they are not waited for.
+    pub fn is_awaited(&mut self, ttl: Micros, now: Moment) -> bool {
+        let began = *self.began.get_or_insert(now);
         let is_listed = |kind: &VolumeKind| self.lists.get(kind).is_some_and(|list| list.is_complete);
-        !VolumeKind::ALL.iter().all(is_listed) && self.began.is_none_or(|began| now.since(began) <= ttl)
+        !VolumeKind::ALL.iter().all(is_listed) && now.since(began) <= ttl
     }
 
     /// When the watch of this kind was last heard.

@@ -12,7 +12,6 @@ use crate::model::workload::{QueueKey, Workload};
 use crate::placement::decide::{Candidates, candidates, decide_among};
 use crate::placement::estimate::is_late;
 use crate::placement::ledger::{Ledger, Reservation};
-use crate::placement::located::located;
 use crate::placement::room::Room;
 use crate::placement::verdict::{Reason, Verdict};
 use crate::units::{Micros, Now};
@@ -197,10 +196,8 @@ impl SharedState {
 
 /// The volumes of its claims that have none will be made where the pod is placed.
 fn assume_volumes(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, snapshot: &Snapshot, now: Now) {
-    if let Some(site) = verdict.site()
-        && !workload.claims.is_empty()
-    {
-        ledger.assume_volumes(&located(workload, snapshot), &site.definition, now.moment);
+    if let (Some(site), Some(volumes)) = (verdict.site(), &snapshot.volumes) {
+        ledger.assume_volumes(workload, volumes, &site.definition, now.moment);
     }
 }
 

@@ -30,15 +30,17 @@ pub enum Start {
 pub struct Bound(Vec<(Box<str>, i64)>);
 
 impl Bound {
-    /// What such a request takes of these resources, of which `pods` is its slot. `None` where it takes nothing of any of them.
+    /// What such a request takes of these resources, of which `pods` is its slot. `None` where there are none, or it takes nothing of one:
+    /// then the pod that was refused asks for more than is known.
     pub fn new<'r>(request: &Amounts, resources: impl IntoIterator<Item = &'r str>) -> Option<Self> {
         let amount = |name: &str| if name == POD_SLOT { 1 } else { request.get(name) };
         let amounts = resources.into_iter().map(|name| (name.into(), amount(name)));
-        let mut amounts: Vec<(Box<str>, i64)> = amounts.filter(|(_, amount)| *amount > 0).collect();
+        let mut amounts: Vec<(Box<str>, i64)> = amounts.collect();
         amounts.sort_unstable();
         amounts.dedup();
         amounts.shrink_to_fit();
-        (!amounts.is_empty()).then_some(Self(amounts))
+        let is_bound = !amounts.is_empty() && amounts.iter().all(|(_, amount)| *amount > 0);
+        is_bound.then_some(Self(amounts))
     }
 
     /// A bound that says so; `None` where it names nothing, or an amount that is not positive.
@@ -183,11 +185,13 @@ mod tests {
     fn a_bound_names_what_is_asked_for_alone() {
         let request = Amounts {
             cpu: Millicores(500),
+            memory: Bytes(7),
             ..Amounts::default()
         };
         let bound = Bound::new(&request, ["memory", "cpu"]).unwrap();
-        assert_eq!(bound.amounts().collect::<Vec<_>>(), [("cpu", 500)]);
-        assert_eq!(Bound::new(&request, ["memory"]), None);
+        assert_eq!(bound.amounts().collect::<Vec<_>>(), [("cpu", 500), ("memory", 7)]);
+        assert_eq!(Bound::new(&request, ["example.com/gpu"]), None);
+        assert_eq!(Bound::new(&request, ["cpu", "example.com/gpu"]), None);
         let slot = Bound::new(&request, [POD_SLOT]).unwrap();
         assert!(slot.refuses(&Amounts::default()));
     }

@@ -21,6 +21,8 @@ pub struct VolumeClaim<'a> {
     pub name: Option<Cow<'a, str>>,
     /// The StorageClass that a generic ephemeral volume states, for as long as its claim is not there.
     pub class: Option<Cow<'a, str>>,
+    /// Whether it is made for its pod alone, and goes with it.
+    pub is_ephemeral: bool,
     /// Where the data may be, as far as that was looked up.
     pub data: Whereabouts,
 }
@@ -60,6 +62,7 @@ impl VolumeClaim<'_> {
         VolumeClaim {
             name: owned(self.name),
             class: owned(self.class),
+            is_ephemeral: self.is_ephemeral,
             data: self.data,
         }
     }

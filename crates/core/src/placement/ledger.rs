@@ -23,6 +23,7 @@ use crate::model::decision_id::DecisionId;
 use crate::model::node::{AssumedPods, NodeId, Share};
 use crate::model::owner::Owner;
 use crate::model::site::SiteDefinition;
+use crate::model::volumes::Volumes;
 use crate::model::workload::Workload;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
@@ -295,7 +296,7 @@ impl Ledger {
 
     /// Drops what nobody has confirmed in time, and returns how many those were. Cost: a search for each of them.
     pub fn expire(&mut self, now: Moment) -> u64 {
-        self.assumed_volumes.expire(now);
+        self.freed += u64::from(self.assumed_volumes.expire(now));
         let before = self.expired;
         let limit = now.before(self.ttl);
         while let Some(&(_, id)) = self.by_age.first().filter(|(since, _)| *since <= limit) {
@@ -307,10 +308,10 @@ impl Ledger {
         self.expired - before
     }
 
-    /// A pod was placed at this site, and the volumes of its claims that have none will be made there. `located` is the pod with what
-    /// is known of its claims. Cost: a search for each such claim.
-    pub(crate) fn assume_volumes(&mut self, located: &Workload<'_>, site: &SiteDefinition, now: Moment) {
-        self.assumed_volumes.assume(located, site, now);
+    /// A pod was placed at this site, and the volumes of its claims that have none will be made there. Cost: a few searches for each of
+    /// its claims.
+    pub fn assume_volumes(&mut self, workload: &Workload<'_>, volumes: &Volumes, site: &SiteDefinition, now: Moment) {
+        self.assumed_volumes.assume(workload, volumes, site, now);
     }
 
     /// Where volumes will be that are not made yet.
@@ -387,9 +388,11 @@ impl Ledger {
         self.expired
     }
 
-    /// When the next reservation expires, unless it is confirmed.
+    /// When the next reservation expires, unless it is confirmed, or where a pod was placed says no more where its volumes will be.
     pub fn next_expiry(&self) -> Option<Moment> {
-        self.by_age.first().map(|(since, _)| since.after(self.ttl))
+        let of_reservations = self.by_age.first().map(|(since, _)| since.after(self.ttl));
+        let of_volumes = self.assumed_volumes.next_expiry();
+        [of_reservations, of_volumes].into_iter().flatten().min()
     }
 
     /// The reservations that nobody has confirmed, the oldest first. Cost of each: two searches.

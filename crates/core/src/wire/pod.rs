@@ -243,6 +243,7 @@ impl<'a> Pod<'a> {
                 Some(VolumeClaim {
                     class: volume.ephemeral.as_ref()?.class(),
                     name: own_name.map(|pod| format!("{pod}-{}", &*volume.name).into()),
+                    is_ephemeral: true,
                     ..VolumeClaim::default()
                 })
             })

@@ -15,6 +15,9 @@ use crate::units::{Micros, Moment};
 /// How long after the last witness for a bound is gone one pod may try.
 const WAIT_BEFORE_TRY: Micros = Micros::from_secs(60);
 
+/// For how long a pod that tries keeps others from it. Anybody may create pods of which nothing is ever said.
+const LONGEST_TRY: Micros = LONGEST_SILENCE;
+
 /// For how long nothing may be said of the containers of a pod with a node, until it closes its site to its controller.
 pub(super) const LONGEST_SILENCE: Micros = Micros::from_secs(15);
 
@@ -45,13 +48,33 @@ struct BoundState {
     quiet_since: Option<Moment>,
     /// Whether one pod may try, by what was published last.
     is_half_open: bool,
+    /// Since when one does.
+    tried_since: Option<Moment>,
 }
 
 impl BoundState {
     /// Its time begins anew.
     fn close(&mut self) {
-        self.quiet_since = None;
-        self.is_half_open = false;
+        *self = Self {
+            pods: self.pods,
+            ..Self::default()
+        };
+    }
+}
+
+impl BoundState {
+    /// Whether one that `is_trying` keeps others from it: for so long, then another may, and the time begins anew.
+    fn is_tried(&mut self, is_trying: bool, now: Moment) -> bool {
+        if !is_trying {
+            self.tried_since = None;
+            return false;
+        }
+        let since = *self.tried_since.get_or_insert(now);
+        let is_long = now.since(since) >= LONGEST_TRY;
+        if is_long {
+            self.tried_since = Some(now);
+        }
+        !is_long
     }
 }
 
@@ -140,11 +163,11 @@ impl SiteWitnesses {
             state.is_half_open = now.since(since) >= WAIT_BEFORE_TRY;
         }
         // What nobody says any more keeps no place from what somebody says.
-        let mut bounds: Vec<_> = self.bounds.iter().collect();
+        let mut bounds: Vec<_> = self.bounds.iter_mut().collect();
         bounds.sort_by_key(|(_, state)| state.is_half_open);
         for (bound, state) in bounds {
             let dominates = |uid: &Arc<str>| pod(uid).is_some_and(|pod| bound.refuses(&pod.request));
-            let is_tried = state.is_half_open && self.trying.iter().any(dominates);
+            let is_tried = state.is_tried(state.is_half_open && self.trying.iter().any(dominates), now);
             let full = FullFrom {
                 bound: Arc::clone(bound),
                 pods: state.pods,
@@ -162,10 +185,11 @@ impl SiteWitnesses {
         let is_published = |bound: &Arc<Bound>| published.iter().any(|full| full.bound == *bound);
         self.bounds
             .retain(|bound, state| !state.is_half_open || is_published(bound));
-        let quiet = self.bounds.values().filter(|state| !state.is_half_open);
-        self.due = quiet
-            .filter_map(|state| Some(state.quiet_since?.after(WAIT_BEFORE_TRY)))
-            .min();
+        let due = |state: &BoundState| match state.is_half_open {
+            true => Some(state.tried_since?.after(LONGEST_TRY)),
+            false => Some(state.quiet_since?.after(WAIT_BEFORE_TRY)),
+        };
+        self.due = self.bounds.values().filter_map(due).min();
         self.outdated = false;
         published
     }

@@ -1,12 +1,12 @@
 //! Where volumes will be made that are not made yet: with the pods that were placed a moment ago.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::model::constraints::{Requirement, Term, VolumeAffinity};
 use crate::model::site::SiteDefinition;
-use crate::model::volumes::Whereabouts;
+use crate::model::volumes::{VolumeClaim, Volumes, Whereabouts};
 use crate::model::workload::Workload;
 use crate::units::{Micros, Moment};
 
@@ -14,14 +14,22 @@ use crate::units::{Micros, Moment};
 /// or no pod has followed.
 const LASTS: Micros = Micros::from_secs(60);
 
-/// The most claims that are kept. Pods with others are decided as if no other pod had their claim.
+/// The most claims that are kept; with more, the oldest are forgotten.
 const MAX_CLAIMS: usize = 10_000;
 
-/// Claims without a volume whose pods were placed, each with its site. Equal after equal calls.
+/// Claims without a volume whose pods were placed, each with its site. Equal after equal calls; a copy shares them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::placement) struct AssumedVolumes {
-    by_claim: BTreeMap<[Box<str>; 2], Assumed>,
+pub(in crate::placement) struct AssumedVolumes(Option<Arc<Table>>);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Table {
+    by_claim: BTreeMap<Key, Assumed>,
+    /// When each was assumed, in this order; the last time of one counts.
+    by_age: VecDeque<(Moment, Key)>,
 }
+
+/// Namespace and name.
+type Key = [Arc<str>; 2];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Assumed {
@@ -33,70 +41,104 @@ struct Assumed {
 impl AssumedVolumes {
     /// Of nothing.
     pub(super) const fn new() -> Self {
-        Self {
-            by_claim: BTreeMap::new(),
-        }
+        Self(None)
     }
 
-    /// A pod was placed at this site: the volumes of its claims that have none will be made there. `located` has where its data is.
-    /// Cost: a search for each such claim.
-    pub(super) fn assume(&mut self, located: &Workload<'_>, site: &SiteDefinition, now: Moment) {
-        let unbound = located
+    /// A pod was placed at this site: the volumes of its claims that have none will be made there. One that is made for its pod alone
+    /// goes with it, and says nothing to another. Cost: a few searches for each claim.
+    pub(super) fn assume(&mut self, workload: &Workload<'_>, volumes: &Volumes, site: &SiteDefinition, now: Moment) {
+        let is_unbound = |claim: &&VolumeClaim<'_>| {
+            let (data, _) = volumes.locate(&workload.namespace, claim);
+            !claim.is_ephemeral && matches!(data, Whereabouts::OfClass(_))
+        };
+        let mut nodes = None;
+        for name in workload
             .claims
             .iter()
-            .filter(|claim| matches!(claim.data, Whereabouts::OfClass(_)));
-        let names: Vec<_> = unbound.filter_map(|claim| claim.name.as_deref()).collect();
-        if names.is_empty() || self.by_claim.len() + names.len() > MAX_CLAIMS {
-            return;
-        }
-        let text = |text: &str| Cow::Owned(text.to_owned());
-        let is = |(key, value): (&str, &str)| Requirement::on_label(text(key), Cow::Borrowed("In"), vec![text(value)]);
-        let nodes = Arc::new(vec![Term {
-            expressions: site.selector().map(is).collect(),
-            fields: vec![],
-        }]);
-        for name in names {
-            let key = [&*located.namespace, name].map(Box::from);
-            let nodes = Arc::clone(&nodes);
-            self.by_claim.insert(key, Assumed { since: now, nodes });
+            .filter(is_unbound)
+            .filter_map(|claim| claim.name.as_deref())
+        {
+            let nodes = Arc::clone(nodes.get_or_insert_with(|| nodes_of(site)));
+            let table = Arc::make_mut(self.0.get_or_insert_default());
+            let key = [&*workload.namespace, name].map(Arc::<str>::from);
+            table.by_age.push_back((now, key.clone()));
+            table.by_claim.insert(key, Assumed { since: now, nodes });
+            while table.by_age.len() > MAX_CLAIMS {
+                table.forget_oldest();
+            }
         }
     }
 
     /// The workload with the nodes on which the volumes of its claims will be that have none; `None` where nothing is known beside
     /// `located`. Cost: a search for each such claim, and a copy where something is.
     pub(in crate::placement) fn locate<'a>(&self, located: &Workload<'a>, now: Moment) -> Option<Workload<'a>> {
-        if self.by_claim.is_empty() {
-            return None;
-        }
-        let nodes_of = |claim: usize| {
-            let claim = &located.claims[claim];
-            let Whereabouts::OfClass(class) = &claim.data else {
-                return None;
+        let table = self.0.as_ref()?;
+        let mut assumed: Option<Workload<'a>> = None;
+        let mut volumes_before = 0;
+        for (at, claim) in located.claims.iter().enumerate() {
+            let nodes = match &claim.data {
+                Whereabouts::OfClass(class) if !claim.is_ephemeral => {
+                    table.nodes(&located.namespace, claim, now).map(|nodes| (class, nodes))
+                }
+                _ => None,
             };
-            let key = [&*located.namespace, claim.name.as_deref()?].map(Box::from);
-            let assumed = self.by_claim.get(&key).filter(|assumed| assumed.is_kept(now))?;
-            Some((class.clone(), Arc::clone(&assumed.nodes)))
-        };
-        let mut assumed = None;
-        for claim in 0..located.claims.len() {
-            let Some((class, nodes)) = nodes_of(claim) else {
-                continue;
-            };
-            let workload = assumed.get_or_insert_with(|| located.clone());
-            workload.claims[claim].data = Whereabouts::AtVolume(Some(class));
-            workload.constraints.volumes.push(nodes);
+            if let Some((class, nodes)) = nodes {
+                let workload = assumed.get_or_insert_with(|| located.clone());
+                workload.claims[at].data = Whereabouts::AtVolume(Some(class.clone()));
+                // In the order of the claims, by which a volume is known again.
+                workload.constraints.volumes.insert(volumes_before, nodes);
+            }
+            let claim = assumed.as_ref().map_or(claim, |workload| &workload.claims[at]);
+            volumes_before += usize::from(matches!(claim.data, Whereabouts::AtVolume(_)));
         }
         assumed
     }
 
-    /// Forgets what is too old to count.
-    pub(super) fn expire(&mut self, now: Moment) {
-        self.by_claim.retain(|_, assumed| assumed.is_kept(now));
+    /// Forgets what is too old to count; whether there was any.
+    pub(super) fn expire(&mut self, now: Moment) -> bool {
+        let is_over = |table: &Arc<Table>| table.by_age.front().is_some_and(|(since, _)| now.since(*since) > LASTS);
+        let mut is_any = false;
+        while self.0.as_ref().is_some_and(is_over) {
+            is_any = true;
+            Arc::make_mut(self.0.get_or_insert_default()).forget_oldest();
+        }
+        if self.0.as_ref().is_some_and(|table| table.by_age.is_empty()) {
+            self.0 = None;
+        }
+        is_any
+    }
+
+    /// When the next is too old.
+    pub(super) fn next_expiry(&self) -> Option<Moment> {
+        let (since, _) = self.0.as_ref()?.by_age.front()?;
+        Some(since.after(LASTS).after(Micros(1)))
     }
 }
 
-impl Assumed {
-    fn is_kept(&self, now: Moment) -> bool {
-        now.since(self.since) <= LASTS
+impl Table {
+    fn nodes(&self, namespace: &str, claim: &VolumeClaim<'_>, now: Moment) -> Option<VolumeAffinity> {
+        let key = [namespace, claim.name.as_deref()?].map(Arc::<str>::from);
+        let assumed = self.by_claim.get(&key)?;
+        (now.since(assumed.since) <= LASTS).then(|| Arc::clone(&assumed.nodes))
     }
+
+    fn forget_oldest(&mut self) {
+        let Some((since, key)) = self.by_age.pop_front() else {
+            return;
+        };
+        // Unless it was assumed again.
+        if self.by_claim.get(&key).is_some_and(|assumed| assumed.since == since) {
+            self.by_claim.remove(&key);
+        }
+    }
+}
+
+/// What the nodes of the site carry.
+fn nodes_of(site: &SiteDefinition) -> VolumeAffinity {
+    let text = |text: &str| Cow::Owned(text.to_owned());
+    let is = |(key, value): (&str, &str)| Requirement::on_label(text(key), Cow::Borrowed("In"), vec![text(value)]);
+    Arc::new(vec![Term {
+        expressions: site.selector().map(is).collect(),
+        fields: vec![],
+    }])
 }

@@ -40,22 +40,30 @@ impl Refused {
         Self { faults, instead }
     }
 
-    /// The same with what counts of the version before, where that is a whole one; `None` where it changes nothing.
+    /// The same with what counts of the version before, where that is a whole one; `None` where it changes nothing, also where an older
+    /// one was found already.
     pub(super) fn after(&self, before: &Seen) -> Option<Self> {
+        if self.has_last() {
+            return None;
+        }
         let last = match &before.policy {
             Ok(policy) => Arc::new(Instead {
                 policy: policy.clone(),
                 what: What::Last(before.generation),
             }),
-            Err(before) => {
-                let instead = before.instead.as_ref();
-                Arc::clone(instead.filter(|instead| matches!(instead.what, What::Last(_)))?)
-            }
+            Err(before) if before.has_last() => Arc::clone(before.instead.as_ref()?),
+            Err(_) => return None,
         };
         Some(Self {
             faults: self.faults.clone(),
             instead: Some(last),
         })
+    }
+
+    /// Whether the last version without faults counts.
+    fn has_last(&self) -> bool {
+        let instead = self.instead.as_ref();
+        instead.is_some_and(|instead| matches!(instead.what, What::Last(_)))
     }
 
     /// Every fault.
@@ -75,7 +83,8 @@ impl Instead {
     }
 
     /// The sites that a spec with faults states, or that they cannot be read; `None` where it states none, or it cannot be read which
-    /// pods it selects. Without a readable precedence it comes first.
+    /// pods it selects. Without a readable precedence nobody can say whether its sites count or those of another: it comes first,
+    /// and its pods may run nowhere.
     fn of_sites(spec: &Value) -> Option<Self> {
         let selector = document::read(&spec["selector"], |field| selector::read(&field.required())).ok()?;
         let sites = match &spec["slo"] {
@@ -87,12 +96,15 @@ impl Instead {
             _ => None,
         };
         let precedence = match &spec["precedence"] {
-            Value::Null => 0,
-            stated => stated.as_i64().unwrap_or(MAX_PRECEDENCE),
+            Value::Null => Some(0),
+            stated => stated.as_i64(),
         };
+        let sites = sites.filter(|_| precedence.is_some());
         Some(Self {
             policy: Policy {
-                precedence: precedence.clamp(-MAX_PRECEDENCE, MAX_PRECEDENCE),
+                precedence: precedence
+                    .unwrap_or(MAX_PRECEDENCE)
+                    .clamp(-MAX_PRECEDENCE, MAX_PRECEDENCE),
                 selector,
                 // Without a text no demand can be read.
                 slo: vec![(POLICY_SITES, sites.unwrap_or_default().to_owned())],
@@ -113,7 +125,7 @@ impl fmt::Display for Instead {
             What::Sites => write!(f, "of it, its sites alone count meanwhile"),
             What::NoSite => write!(
                 f,
-                "its sites cannot be read, so pods that it selects are refused meanwhile"
+                "its sites or its precedence cannot be read, so pods that it selects are refused meanwhile"
             ),
         }
     }

@@ -10,7 +10,7 @@ use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::{
     DEFAULT_SCHEDULER, HeldPod, MAX_KEPT, OtherDomainPod, Phase, Placement, PodRecord, StuckPod,
 };
-use crate::model::remote_room::{Bound, Start};
+use crate::model::remote_room::{Bound, POD_SLOT, Start};
 use crate::model::slo::Management;
 use crate::model::workload::Workload;
 use crate::resources::{Amounts, ResourceNames};
@@ -35,6 +35,14 @@ pub fn read_record(json: &str, keys: &Keys, names: &ResourceNames) -> Result<Opt
     };
     if let Some(record) = record.as_mut().filter(|record| record.node.is_some()) {
         record.request.retain(names);
+        // What no node has says nothing of the room for others.
+        if let Start::Refused(Some(bound)) = &record.start
+            && bound
+                .amounts()
+                .any(|(name, _)| name != POD_SLOT && record.request.get(name) == 0)
+        {
+            record.start = Start::Refused(None);
+        }
     }
     Ok(record)
 }

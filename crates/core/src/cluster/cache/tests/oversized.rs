@@ -6,6 +6,7 @@ use super::*;
 use crate::cluster::cache::entry::Unbound;
 use crate::heap;
 use crate::model::pod_record::{BOOKKEEPING, HeldPod, MAX_KEPT, Placement, StuckPod};
+use crate::model::remote_room::Start;
 use crate::placement::decide::decide;
 use crate::placement::room::Room;
 use crate::resources::{Amounts, ResourceNames};
@@ -104,6 +105,26 @@ fn a_pod_that_no_node_has_labels_or_resources_for_charges_when_it_is_bound() {
             "what no node has is not summed up"
         );
     }
+}
+
+#[test]
+fn a_resource_that_no_node_has_says_nothing_of_the_room_behind_a_node() {
+    let refused = |name: &str| {
+        let pod = bound(pod("1", 500), "cloud-0");
+        let pod = with(
+            pod,
+            "/spec/containers/0/resources/requests",
+            json!({"cpu": "500m", name: "1"}),
+        );
+        let message = format!("0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient {name}.");
+        let pod = unschedulable(pod, &message).to_string();
+        read_record(&pod, &Keys::new("example.io"), &names())
+            .unwrap()
+            .unwrap()
+            .start
+    };
+    assert_eq!(refused("example.com/invented"), Start::Refused(None));
+    assert!(matches!(refused(DEVICE), Start::Refused(Some(bound)) if bound.amounts().len() == 2));
 }
 
 #[test]

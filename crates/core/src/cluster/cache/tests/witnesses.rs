@@ -188,6 +188,27 @@ fn one_that_tries_and_is_refused_closes_the_cloud_again() {
 }
 
 #[test]
+fn pods_of_which_nothing_is_ever_said_keep_nobody_from_trying() {
+    let mut fixture = Fixture::with_a_cloud();
+    fixture.pod(&refused("1", 500));
+    fixture.cache.delete_pod("1");
+    fixture.publish();
+    fixture.pass(60);
+    fixture.pod(&sent("silent-1", 600));
+    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
+    // Before the first has been silent for long, there is another.
+    fixture.pass(10);
+    fixture.pod(&sent("silent-2", 600));
+    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
+    fixture.pass(5);
+    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
+    fixture.pod(&sent("2", 600));
+    assert_eq!(fixture.full(), ["cpu 500m or more (none waits)"]);
+    fixture.pass(15);
+    assert_eq!(fixture.full(), ["cpu 500m or more (one may try)"]);
+}
+
+#[test]
 fn any_other_word_closes_the_cloud_to_its_controller_alone() {
     let mut fixture = Fixture::with_a_cloud();
     let other = "0/4 nodes are available: 1 node(s) didn't match pod topology spread constraints, 3 Insufficient cpu.";
