@@ -12,9 +12,12 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use edgeward_core::units::Micros;
 use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerConfig};
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::instruments::metrics::{Metrics, Reload, TlsCa, TlsMaterial};
 use crate::platform::clock::Clock;
@@ -50,6 +53,12 @@ const OVER: Duration = Duration::from_secs(60);
 
 /// How often it is said that an authority of clients has expired.
 const EXPIRED: Duration = Duration::from_secs(3_600);
+
+/// The file beside a certificate with the authority that signed it, as cert-manager and the overlay `files` write it.
+const CA: &str = "ca.crt";
+
+/// How often that is read: it changes once in years.
+const CA_READ: Duration = Duration::from_secs(60);
 
 /// How often a certificate that is not valid yet is tried again.
 const EARLY: Duration = Duration::from_secs(1);
@@ -149,7 +158,7 @@ pub struct Certificates {
 /// What may replace the certificate.
 #[derive(Debug)]
 enum Origin {
-    Files(Watch),
+    Files(Watch, PathBuf),
     Made,
     Secret(watch::Receiver<Option<Arc<Contents>>>, Service, Authorities),
 }
@@ -168,7 +177,7 @@ impl Certificates {
                     key: key.clone(),
                     fault,
                 })?;
-                (Some(pair), None, Origin::Files(watch))
+                (Some(pair), None, Origin::Files(watch, cert.with_file_name(CA)))
             }
             Source::SelfSigned { directory, service } => {
                 let made = self_signed::make(service, clock.wall())?;
@@ -272,9 +281,9 @@ impl Certificates {
         } = self;
         let renew = async {
             match origin {
-                Origin::Files(watch) => {
+                Origin::Files(watch, ca) => {
                     loaded();
-                    follow_files(watch, &current, clock, &metrics).await;
+                    tokio::join!(follow_files(watch, &current, clock, &metrics), follow_ca(&ca, &metrics));
                 }
                 Origin::Made => loaded(),
                 Origin::Secret(contents, service, authorities) => {
@@ -329,6 +338,28 @@ async fn follow_files(mut watch: Watch, current: &Current, clock: Clock, metrics
             }
         }
     }
+}
+
+/// Shows when the authority in this file ends, for ever.
+async fn follow_ca(path: &Path, metrics: &Metrics) {
+    loop {
+        show_ca(path, metrics).await;
+        tokio::time::sleep(CA_READ).await;
+    }
+}
+
+/// Shows when the authority in this file ends, the last of several; nothing where there is no such file.
+async fn show_ca(path: &Path, metrics: &Metrics) {
+    let bytes = tokio::fs::read(path).await.unwrap_or_default();
+    let end = last_end(&bytes).map(Timestamp::as_second);
+    metrics.tls.ca_not_after(TlsCa::Serving, end);
+}
+
+/// When the last of the certificates in this PEM is over; those that cannot be read do not count.
+fn last_end(pem: &[u8]) -> Option<Timestamp> {
+    let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+    let ends = certificates.filter_map(|der| Some(validity(&X509Certificate::from_der(&der).ok()?.1).1));
+    ends.max()
 }
 
 async fn follow_secret(

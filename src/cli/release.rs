@@ -35,7 +35,7 @@ const HELD_MEANWHILE: &str = "it was held in the meantime; delete the webhook co
 #[command(group(ArgGroup::new("which").required(true).args(["all", "pods"])))]
 #[command(
     after_help = "Exit code 0: none of these pods carries the gate any more; 1: some may. So it is with --all where pods are \
-                  behind the gate of another domain and none was named, by --domain or --config."
+                  behind the gate of another domain and ours is not known: by --domain, --config or the deleted configuration."
 )]
 pub(super) struct Release {
     /// Every pod that carries the gate, in every namespace.
@@ -68,7 +68,8 @@ pub(super) struct Release {
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
 
-    /// The domain that names the gate, where no configuration is at hand.
+    /// The domain that names the gate, where no configuration is at hand; without, that of the configuration which --unregister
+    /// deletes.
     #[arg(long, value_name = "DOMAIN", conflicts_with = "config")]
     domain: Option<String>,
 
@@ -92,12 +93,21 @@ struct Counts {
 
 impl Release {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let config = match &self.domain {
-            Some(domain) => Config::read(&json!({"domain": domain}))?,
+        let of_domain = |domain: &str| Config::read(&json!({"domain": domain}));
+        let mut config = match &self.domain {
+            Some(domain) => of_domain(domain)?,
             None => documents::config(self.config.as_deref())?,
         };
         cluster::ask(self.context.as_deref(), self.timeout, async |connection| {
+            let mut is_domain_known = self.domain.is_some() || self.config.is_some();
             if let Some(name) = &self.unregister {
+                if !is_domain_known {
+                    let domain = registration::domain(&connection.client(), name).await;
+                    if let Some(domain) = domain.with_context(|| connection.name().to_owned())? {
+                        config = of_domain(&domain)?;
+                        is_domain_known = true;
+                    }
+                }
                 let removed = registration::remove(&connection.client(), name).await;
                 let removed = removed.with_context(|| connection.name().to_owned())?;
                 let what = if removed { "deleted" } else { "not there" };
@@ -123,15 +133,10 @@ impl Release {
             super::print(&format!(
                 "{released} released, {already_free} already free, {failed} failed: {at}\n"
             ))?;
-            self.note(&others);
-            let is_missed = !self.names_domain() && !others.is_empty();
+            self.note(&others, is_domain_known);
+            let is_missed = !is_domain_known && !others.is_empty();
             Ok(ExitCode::from(u8::from(failed > 0 || is_missed)))
         })
-    }
-
-    /// Whether the domain is what somebody said, and not assumed.
-    fn names_domain(&self) -> bool {
-        self.domain.is_some() || self.config.is_some()
     }
 
     /// Releases them. Returns how many pods are behind the gate of another domain, by that, of all pods.
@@ -173,13 +178,13 @@ impl Release {
         Ok((named.collect(), BTreeMap::new()))
     }
 
-    /// Names the command that releases the pods behind the gates of other domains. Where ours was named, they may be those of
-    /// another edgeward, which takes care of them.
-    fn note(&self, others: &BTreeMap<String, usize>) {
+    /// Names the command that releases the pods behind the gates of other domains. Where ours is known, and not assumed, they may be
+    /// those of another edgeward, which takes care of them.
+    fn note(&self, others: &BTreeMap<String, usize>, is_domain_known: bool) {
         let context = self.context.iter().map(|context| format!(" --context {context}"));
         let context: String = context.collect();
         for (domain, pods) in others {
-            let doubt = match self.names_domain() {
+            let doubt = match is_domain_known {
                 true => ", unless another edgeward has that domain",
                 false => "",
             };

@@ -24,6 +24,23 @@ pub async fn remove(client: &Client, name: &str) -> anyhow::Result<bool> {
     }
 }
 
+/// The domain of the pods that the MutatingWebhookConfiguration of this name is for, by the label of namespaces that it selects;
+/// `None` if there is no such configuration, or it selects by none.
+///
+/// # Errors
+/// The API server cannot be reached, or refuses.
+pub async fn domain(client: &Client, name: &str) -> anyhow::Result<Option<String>> {
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let found = configurations.get_opt(name).await;
+    let found = found.map_err(|error| anyhow!("cannot get mutatingwebhookconfiguration {name}: {}", words(error)))?;
+    let webhooks = found.and_then(|found| found.webhooks).unwrap_or_default();
+    let selectors = webhooks.into_iter().filter_map(|webhook| webhook.namespace_selector);
+    let mut keys = selectors
+        .flat_map(|selector| selector.match_expressions.unwrap_or_default())
+        .map(|expression| expression.key);
+    Ok(keys.find_map(|key| Some(key.strip_prefix("scheduling.")?.strip_suffix("/managed")?.to_owned())))
+}
+
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;

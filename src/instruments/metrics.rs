@@ -110,6 +110,7 @@ pub fn list() -> impl Iterator<Item = Description> {
         &configuration::VersionMetrics::LIST,
         &configuration::ReloadMetrics::LIST,
         &configuration::FaultMetrics::LIST,
+        &configuration::GateMetrics::LIST,
         &PrometheusMetrics::LIST,
         &ControllerMetrics::LIST,
         &GuardMetrics::LIST,

@@ -306,13 +306,16 @@ fn name_endpoint(installation: &Installation<'_, '_>, port: u16) -> Result<()> {
     kubectl.create(&endpoint_slice(port)).map(drop)
 }
 
-/// The replica runs until the Deployment goes, with all that is of it.
+/// The replica runs until the Deployment goes, with all that is of it. A gate that somebody wrote by hand, of another domain, is in
+/// nobody's way.
 fn uninstall(installation: &Installation<'_, '_>, replica: Replica<'_>) -> Result<()> {
     let script = documented("sh", "kubectl delete -k mine")?;
     let (release, delete) = script.split_once('\n').context("first our gates, then the rest")?;
     let args = release.strip_prefix("edgeward ").context(release)?;
-    let domain = format!("--domain={}", installation.domain);
-    let args: Vec<_> = args.split(' ').chain([&*domain]).collect();
+    let mut stranger = workloads::pod("stranger", json!({}));
+    stranger["spec"]["schedulingGates"] = json!([{"name": "scheduling.elsewhere.example/awaiting-capacity"}]);
+    installation.fixture.kubectl.create(&stranger)?;
+    let args: Vec<_> = args.split(' ').collect();
     let released = installation.fixture.command(&args)?;
     let expected = format!(
         "{} deleted\n{}/held released\n",

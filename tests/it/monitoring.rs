@@ -80,7 +80,8 @@ fn check(what: &str, query: &str) {
     assert!(!found.is_empty(), "{what} asks for nothing of ours: {query}");
     for (series, matchers) in found {
         let labels = labels_of(series).unwrap_or_else(|| panic!("{what}: there is no {series}"));
-        for (label, value) in matchers {
+        // What a Prometheus of many clusters adds.
+        for (label, value) in matchers.into_iter().filter(|(label, _)| *label != "cluster") {
             assert!(labels.contains(label), "{what}: {series} has no label {label}");
             let is_code = |value: &str| Reason::ALL.iter().any(|reason| reason.as_str() == value);
             let exists = label != "reason" || value.split('|').all(is_code);
@@ -101,6 +102,22 @@ fn what_is_asked_for_exists() {
         }
     }
     assert!(labels_of("edgeward_reviews").is_none() && labels_of("edgeward_review_duration_seconds").is_none());
+}
+
+#[test]
+fn the_dashboard_shows_one_cluster() {
+    for panel in entries(&dashboard(), "panels") {
+        for target in entries(panel, "targets") {
+            let of_cluster = |(name, matchers): (&str, Vec<(&str, &str)>)| {
+                assert!(
+                    matchers.contains(&("cluster", "$cluster")),
+                    "{}: {name}",
+                    panel["title"]
+                );
+            };
+            selectors(text(target, "expr")).into_iter().for_each(of_cluster);
+        }
+    }
 }
 
 #[test]

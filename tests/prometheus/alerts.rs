@@ -93,6 +93,7 @@ const WELL: &[(&str, &str)] = &[
         r#"edgeward_prometheus_sample_timestamp_seconds{query="wanRtt"}"#,
         "0+30x60",
     ),
+    ("edgeward_gates_of_another_domain", "0x60"),
     ("edgeward_node_faults", "0x60"),
     (r#"edgeward_backstop_pods{finding="misplaced"}"#, "0x60"),
     (r#"edgeward_backstop_pods{finding="undecided"}"#, "0x60"),
@@ -106,7 +107,8 @@ const WELL: &[(&str, &str)] = &[
 /// What is different, and which alerts fire after half an hour of it. A series without values is not there.
 type Case = (&'static [(&'static str, &'static str)], &'static [&'static str]);
 
-/// For each alert one case at least, and what looks like trouble and is none.
+/// For each alert one case at least, and what looks like trouble and is none. Each is tried of the second of three
+/// clusters; the first few also of one alone, without that label.
 const CASES: &[Case] = &[
     (&[], &[]),
     (
@@ -118,8 +120,8 @@ const CASES: &[Case] = &[
     ),
     (
         &[
-            (r#"edgeward_ready{instance="a"}"#, ""),
-            (r#"edgeward_ready{instance="b"}"#, ""),
+            (r#"edgeward_ready{instance="a"}"#, "1x20 stale"),
+            (r#"edgeward_ready{instance="b"}"#, "1x20 stale"),
         ],
         &["EdgewardNoReplicaReady"],
     ),
@@ -338,6 +340,10 @@ const CASES: &[Case] = &[
         &[(r#"edgeward_watch_failures_total{kind="endpointslices"}"#, "0+1x60")],
         &["EdgewardReplicasUncounted"],
     ),
+    (
+        &[("edgeward_gates_of_another_domain", "0x40 1x20")],
+        &["EdgewardGateOfAnotherDomain"],
+    ),
     (&[("edgeward_node_faults", "0x40 1x20")], &["EdgewardNodeOfTwoSites"]),
     (
         &[(r#"edgeward_backstop_pods{finding="misplaced"}"#, "0x40 2x20")],
@@ -364,6 +370,9 @@ const CASES: &[Case] = &[
         &["EdgewardEventsMissing"],
     ),
 ];
+
+/// How many of them are also tried of a cluster alone.
+const ALONE: usize = 5;
 
 /// What promtool reads: the rules without their Kubernetes object.
 fn rules() -> Result<Value> {
@@ -406,33 +415,62 @@ pub(crate) fn the_rules_are_rules(prometheus: &Path) -> Result<()> {
     promtool(prometheus, &what, &[("rules.yaml", &rules)])
 }
 
-/// In each case its alerts fire and no other.
+/// A test of promtool's: these clusters, of which the second, or the only one, is different.
+fn test(number: usize, clusters: &[&str], (different, firing): &Case) -> Value {
+    let troubled = clusters.get(1).or(clusters.first()).copied().unwrap_or_default();
+    let is_said = |series: &str| different.iter().any(|(other, _)| *other == series);
+    let series = clusters.iter().flat_map(|cluster| {
+        let is_troubled = *cluster == troubled;
+        let well = WELL.iter().filter(move |(series, _)| !is_troubled || !is_said(series));
+        let series = well.chain(different.iter().filter(move |_| is_troubled));
+        let series = series.filter(|(_, values)| !values.is_empty());
+        series.map(move |(series, values)| json!({"series": of_cluster(series, cluster), "values": values}))
+    });
+    let firing = firing.iter().map(|alert| {
+        let labels = of_cluster(&format!("{{alertname=\"{alert}\"}}"), troubled);
+        json!({"labels": labels, "value": 1})
+    });
+    json!({
+        "name": format!("case {number}"),
+        "interval": "30s",
+        "input_series": series.collect::<Value>(),
+        "promql_expr_test": [{
+            "expr": "max by (alertname, cluster) (ALERTS{alertstate=\"firing\"})",
+            "eval_time": "30m",
+            "exp_samples": firing.collect::<Value>(),
+        }],
+    })
+}
+
+/// The series with the label `cluster`; as it is where that is empty.
+fn of_cluster(series: &str, cluster: &str) -> String {
+    let label = format!("cluster=\"{cluster}\"");
+    match series.strip_suffix('}') {
+        _ if cluster.is_empty() => series.to_owned(),
+        Some(labels) => format!("{labels},{label}}}"),
+        None => format!("{series}{{{label}}}"),
+    }
+}
+
+/// In each case its alerts fire and no other, for the cluster that is different and no other.
 pub(crate) fn each_alert_fires_in_its_case_alone(prometheus: &Path) -> Result<()> {
     let rules = rules()?;
     let known = alerts(&rules);
     let tried: BTreeSet<_> = CASES.iter().flat_map(|(_, alerts)| *alerts).copied().collect();
     ensure!(known == tried, "the rules have {known:?}, and tried are {tried:?}");
 
-    let test = |(number, (different, firing)): (usize, &Case)| {
-        let is_said = |series: &str| different.iter().any(|(other, _)| *other == series);
-        let well = WELL.iter().filter(|(series, _)| !is_said(series));
-        let series = well.chain(*different).filter(|(_, values)| !values.is_empty());
-        let series = series.map(|(series, values)| json!({"series": series, "values": values}));
-        let firing = firing
-            .iter()
-            .map(|alert| json!({"labels": format!("{{alertname=\"{alert}\"}}"), "value": 1}));
-        json!({
-            "name": format!("case {number}"),
-            "interval": "30s",
-            "input_series": series.collect::<Value>(),
-            "promql_expr_test": [{
-                "expr": "max by (alertname) (ALERTS{alertstate=\"firing\"})",
-                "eval_time": "30m",
-                "exp_samples": firing.collect::<Value>(),
-            }],
-        })
-    };
-    let tests: Value = CASES.iter().enumerate().map(test).collect();
+    // What is different is so in the second.
+    let alone: &[&str] = &[""];
+    let three: &[&str] = &["one", "two", "three"];
+    let cases = CASES.iter().map(|case| (three, case));
+    let cases = cases.chain(CASES.iter().take(ALONE).map(|case| (alone, case)));
+    let nowhere: Case = (&[], &["EdgewardNoReplicaReady"]);
+    let none: &[&str] = &[];
+    let cases = cases.chain([(none, &nowhere)]);
+    let tests: Value = cases
+        .enumerate()
+        .map(|(number, (clusters, case))| test(number, clusters, case))
+        .collect();
     let tests = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": tests});
     let files = [("rules.yaml", &rules), ("tests.yaml", &tests)];
     promtool(prometheus, &["test", "rules", "tests.yaml"], &files)
@@ -445,8 +483,8 @@ pub(crate) fn the_dashboard_asks_in_promql(prometheus: &Path) -> Result<()> {
     let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let queries = targets.filter_map(|target| target["expr"].as_str());
     let record = |(number, query): (usize, &str)| {
-        // The only variable of Grafana's that it uses.
-        json!({"record": format!("query_{number}"), "expr": query.replace("$__rate_interval", "5m")})
+        let query = query.replace("$__rate_interval", "5m").replace("$cluster", "one");
+        json!({"record": format!("query_{number}"), "expr": query})
     };
     let queries: Vec<Value> = queries.enumerate().map(record).collect();
     ensure!(queries.len() > 20, "{} queries", queries.len());

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::instruments::metrics::Reload;
@@ -10,9 +11,6 @@ use crate::instruments::metrics::declaration::{Counters, Gauges, metrics};
 
 /// How many places a faulty configuration adds to the series, whatever it holds.
 const FAULT_PATHS: usize = 32;
-
-/// The place of the fault that only pods show.
-const DOMAIN: &str = "domain";
 
 metrics! {
     pub(super) struct VersionMetrics {
@@ -31,7 +29,14 @@ metrics! {
 metrics! {
     pub(super) struct FaultMetrics {
         faults: Gauges<1> = "edgeward_config_faults" ["path"]
-            "Faults of the newest version of the configuration, by place; none while it is in use, but `domain` while pods carry the gate of another domain";
+            "Faults of the newest version of the configuration, by place; none while it is in use";
+    }
+}
+
+metrics! {
+    pub(super) struct GateMetrics {
+        others: Gauge = "edgeward_gates_of_another_domain" []
+            "Whether pods carry a gate like ours of another domain (1): nobody releases them, unless another edgeward has that domain";
     }
 }
 
@@ -39,6 +44,7 @@ metrics! {
 #[derive(Debug)]
 pub struct ConfigurationMetrics {
     reloads: ReloadMetrics,
+    gates: GateMetrics,
     known: Mutex<Known>,
 }
 
@@ -49,8 +55,6 @@ struct Known {
     version: Option<u64>,
     /// Where the faults of the newest version are.
     faults: Vec<String>,
-    /// Whether pods carry the gate of another domain, whatever becomes of versions.
-    other_domains: bool,
 }
 
 impl ConfigurationMetrics {
@@ -59,8 +63,9 @@ impl ConfigurationMetrics {
         for result in Reload::ALL {
             reloads.reloads.of([result.as_str().into()]);
         }
+        let gates = GateMetrics::new(registry);
         let known = Mutex::default();
-        Self { reloads, known }
+        Self { reloads, gates, known }
     }
 
     /// A version was seen.
@@ -81,7 +86,7 @@ impl ConfigurationMetrics {
 
     /// Whether pods carry the gate of another domain than that in use.
     pub fn other_domains(&self, some: bool) {
-        self.known().other_domains = some;
+        self.gates.others.set(some.into());
     }
 
     /// Registers what is known now.
@@ -91,9 +96,8 @@ impl ConfigurationMetrics {
         if let Some(version) = known.version {
             versions.info.of([format!("{version:016x}").into()]).set(1);
         }
-        let of_pods = known.other_domains.then_some(DOMAIN);
         let mut told = HashSet::new();
-        for path in known.faults.iter().map(String::as_str).chain(of_pods) {
+        for path in known.faults.iter().map(String::as_str) {
             let is_told = told.len() < FAULT_PATHS || told.contains(path);
             let path = if is_told { path } else { "..." };
             told.insert(path);
@@ -131,17 +135,6 @@ mod tests {
         assert_eq!(faults().len(), FAULT_PATHS + 1);
         assert!(faults().contains(&"\"...\"} 68".to_owned()));
         metrics.configuration.faults(std::iter::empty());
-        assert!(faults().is_empty());
-
-        // What only pods show stays, whatever becomes of versions.
-        metrics.configuration.other_domains(true);
-        metrics.configuration.other_domains(true);
-        assert_eq!(faults(), ["\"domain\"} 1"]);
-        metrics.configuration.faults(["domain"].into_iter());
-        assert_eq!(faults(), ["\"domain\"} 2"]);
-        metrics.configuration.faults(std::iter::empty());
-        assert_eq!(faults(), ["\"domain\"} 1"]);
-        metrics.configuration.other_domains(false);
         assert!(faults().is_empty());
     }
 }

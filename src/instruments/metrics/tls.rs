@@ -14,7 +14,7 @@ metrics! {
         not_after: Gauge = "edgeward_tls_certificate_not_after_seconds" []
             "When the certificate being served expires, in seconds since the Unix epoch (0: there is none yet)";
         cas: Gauges<1> = "edgeward_tls_ca_not_after_seconds" ["ca"]
-            "When a CA that edgeward knows expires, in seconds since the Unix epoch (serving, next: of a self-managed certificate; clients: the last of --client-ca)";
+            "When a CA that edgeward knows expires, in seconds since the Unix epoch (serving: in ca.crt beside the certificate, or of a self-managed one; next: of the latter; clients: the last of --client-ca)";
         kept: Counters<1> = "edgeward_tls_self_managed_steps_total" ["wrote"]
             "What the leader did for self-managed certificates, by what it wrote (nothing: it failed)";
     }
@@ -33,7 +33,7 @@ words! {
 words! {
     /// A CA that is known here: the label `ca`.
     pub enum TlsCa {
-        /// The one of ours that signs.
+        /// The one that signed what is served: of a self-managed certificate, or in `ca.crt` beside the files.
         Serving = "serving",
         /// The one of ours that is to follow.
         Next = "next",

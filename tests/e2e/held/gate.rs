@@ -151,7 +151,7 @@ impl Drop for Policy<'_, '_> {
     }
 }
 
-/// The domain is changed while a pod is held: whoever has the new one names the fault in metrics and on the pod, and leaves it
+/// The domain is changed while a pod is held: whoever has the new one says so in metrics and on the pod, and leaves it
 /// alone. Changed back, the pod is released.
 pub(crate) fn of_another_domain(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
@@ -166,16 +166,16 @@ pub(crate) fn of_another_domain(fixture: &Fixture<'_>) -> Result<()> {
         fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
         is_held(fixture, "waiting", "held_no_capacity")?;
     }
-    let faults = [("path", "domain")];
-    let count = edgeward.count("edgeward_config_faults", &faults)?;
+    const GATES: &str = "edgeward_gates_of_another_domain";
+    let count = edgeward.count(GATES, &[])?;
     ensure!(count == 0, "{count}");
 
     edgeward.terminate()?;
     let mut changed: Value = config;
     changed["domain"] = json!("acme.dev");
     let renamed = fixture.live_edgeward_as("renamed", &changed)?;
-    eventually("the fault is counted", BOUND, || {
-        let count = renamed.count("edgeward_config_faults", &faults)?;
+    eventually("the metric says so", BOUND, || {
+        let count = renamed.count(GATES, &[])?;
         ensure!(count == 1, "{count}");
         Ok(())
     })?;
