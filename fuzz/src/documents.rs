@@ -37,7 +37,7 @@ pub(crate) fn escaped(document: &Value) -> String {
 /// The same document with a field in every object that no version of Kubernetes has. Maps of strings and resource lists are
 /// left: whatever is in them is known.
 pub(crate) fn with_unknown_fields(document: &Value) -> Value {
-    const MAPS: [&str; 8] = [
+    const MAPS: [&str; 10] = [
         "labels",
         "annotations",
         "nodeSelector",
@@ -46,6 +46,8 @@ pub(crate) fn with_unknown_fields(document: &Value) -> Value {
         "overhead",
         "allocatable",
         "allocatedResources",
+        "desiredMapping",
+        "currentMapping",
     ];
     match document {
         Value::Array(list) => list.iter().map(with_unknown_fields).collect(),
@@ -65,7 +67,7 @@ pub(crate) fn with_unknown_fields(document: &Value) -> Value {
 /// Whether everything is an object that Kubernetes has as one. A reader by serde takes the fields of a struct from a list as well,
 /// in their order; no API server sends that.
 pub(crate) fn is_of_objects(document: &Value) -> bool {
-    const OBJECTS: [&str; 9] = [
+    const OBJECTS: [&str; 11] = [
         "metadata",
         "spec",
         "status",
@@ -75,6 +77,8 @@ pub(crate) fn is_of_objects(document: &Value) -> bool {
         "requiredDuringSchedulingIgnoredDuringExecution",
         "state",
         "terminated",
+        "required",
+        "latency",
     ];
     match document {
         Value::Array(list) => list.iter().all(|item| !item.is_array() && is_of_objects(item)),

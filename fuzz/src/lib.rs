@@ -10,12 +10,16 @@
 //! | [`configuration`] | a configuration, as a file and as a ConfigMap | both forms agree; unknown fields are faults |
 //! | [`prometheus`] | an answer of a Prometheus server | every value in its range, fresh, and of one series |
 //! | [`release_patch`] | a pod, a fleet and a configuration | patches applied by another implementation, and decided again |
+//! | [`liqo`] | Liqo's objects as watches show them | reading; a pod is placed only where its namespace is |
+//! | [`volumes`] | claims, volumes and classes as watches show them | reading; a pod is placed only where its volumes can be |
+//! | [`sites`] | what a pod asks of sites | against a reader by tokens; a pod is placed only where it may be |
 //!
 //! The corpus is documents as they arrive, and `tests/it/fuzz.rs` checks it in every run of the tests.
 
 pub mod configuration;
 mod documents;
 pub mod fleet_file;
+pub mod liqo;
 pub mod mutation;
 pub mod node;
 mod patched;
@@ -24,4 +28,6 @@ pub mod prometheus;
 pub mod quantity;
 pub mod release_patch;
 pub mod review;
+pub mod sites;
+pub mod volumes;
 mod watched;

@@ -311,6 +311,7 @@ impl Metrics {
             self.fleet.revision.set(count(snapshot.revision));
             self.guards.paused_controllers(snapshot.paused.iter().count());
             SiteMetrics::new(&mut now).show(&snapshot);
+            wan::LinkMetrics::new(&mut now).show(&snapshot);
             let ledger = shared.ledger();
             self.reservations.open.set(count(ledger.open()));
             self.reservations.beyond_share.set(count(ledger.beyond_share()));

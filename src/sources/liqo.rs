@@ -89,7 +89,12 @@ impl Liqo {
                 told.sites.forget(config.site_memory, self.clock.moment());
                 let is_impatient = known.is_some() && Instant::now() >= patient_until;
                 if let Some(objects) = state.objects(config.liqo.enabled, told, is_impatient) {
+                    let had_sites = told.has_sites();
                     self.tell(objects, config, told).await;
+                    if had_sites && !told.has_sites() {
+                        // With the last of them it may be over.
+                        continue;
+                    }
                     if let Some(known) = known.take() {
                         known();
                     }

@@ -1,5 +1,8 @@
 //! edgeward in a cluster that the real Liqo peers with another: pods on a virtual node run there, and their status comes back.
 
+pub(crate) mod definitions;
+pub(crate) mod discovered;
+
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
@@ -11,6 +14,8 @@ use edgeward_harness::peering::{Provider, Strategy, running};
 use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::workloads;
 use serde_json::{Value, json};
+
+use crate::commands::fleet_command;
 
 /// The taint of Liqo's virtual nodes.
 const NOT_ALLOWED: &str = "virtual-node.liqo.io/not-allowed";
@@ -24,6 +29,15 @@ fn config(fixture: &Fixture<'_>) -> Value {
 
 fn cloud<'run>(fixture: &Fixture<'run>) -> Result<&'run Provider> {
     fixture.providers().first().context("peered with nobody")
+}
+
+/// The line of this site in what `edgeward fleet` shows.
+fn site_of_fleet(fixture: &Fixture<'_>, config: &Value, site: &str) -> Result<String> {
+    let fleet = fleet_command::edgeward(fixture, config, &["fleet"])?;
+    let mut lines = fleet.stdout.lines();
+    let line = lines.find(|line| line.split_whitespace().next() == Some(site));
+    line.map(str::to_owned)
+        .with_context(|| format!("no {site} in {}{}", fleet.stdout, fleet.stderr))
 }
 
 /// Annotations of a pod that runs anywhere in time.
@@ -57,7 +71,9 @@ pub(crate) fn fills_the_edge_first(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(counts == BTreeMap::from(expected), "{counts:?}");
     for pod in &pods {
         let is_mirrored = pod["metadata"]["labels"]["liqo.io/shadowPod"] == "true";
-        let is_there = pod["spec"]["nodeName"] == cloud.id;
+        let is_there = pod["spec"]["nodeName"]
+            .as_str()
+            .is_some_and(|node| node.starts_with(cloud.id));
         let is_sent = annotation(pod, "site") == Some(cloud.id);
         ensure!(is_mirrored == is_sent && is_there == is_sent, "{pod}");
     }
@@ -199,56 +215,4 @@ fn settled(kubectl: &Kubectl, name: &str) -> Result<Value> {
         );
         Ok(pod)
     })
-}
-
-/// A cluster that nobody has written down is a site, and takes pods while Liqo offloads their namespace to it, as it does.
-pub(crate) fn discovered_and_offloaded(fixture: &Fixture<'_>) -> Result<()> {
-    let (cloud, namespace) = (cloud(fixture)?, &fixture.namespace);
-    let config = json!({"sites": [{"name": "edge", "kind": "edge"}]});
-    let edgeward = fixture.live_edgeward(&config)?;
-    // Before Liqo's: what the strategy means is known from its objects.
-    let _registered = fixture.register_as("aa-edgeward", &[namespace], &edgeward.url, &edgeward.ca)?;
-    let dir = tempfile::tempdir()?;
-    let path = dir.path().join("config.yaml");
-    std::fs::write(&path, config.to_string())?;
-    let fleet = fixture.command(&["fleet", "--config", &path.display().to_string()])?;
-    let is_discovered = |line: &str| line.split_whitespace().take(3).eq([cloud.id, "cloud", "liqo"]);
-    ensure!(
-        fleet.stdout.lines().any(is_discovered),
-        "{}{}",
-        fleet.stdout,
-        fleet.stderr
-    );
-
-    let mut created = 0;
-    let mut decided = |cpu: &str| {
-        created += 1;
-        let mut pod = workloads::pod(&format!("pod-{created}"), slo());
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
-        let pod = fixture.kubectl.create(&pod)?;
-        let texts = ["site", "reason"].map(|key| annotation(&pod, key).unwrap_or_default().to_owned());
-        anyhow::Ok(texts)
-    };
-    // What edgeward sees of Liqo's objects comes a moment after them.
-    let mut becomes = |small: [&str; 2], large: [&str; 2]| {
-        eventually("pods go where their namespace is", BOUND, || {
-            let found = [decided("100m")?, decided("5")?];
-            ensure!(found == [small, large].map(|one| one.map(str::to_owned)), "{found:?}");
-            Ok(())
-        })
-    };
-    let fits = ["edge", "edge_feasible_slo_met"];
-    let pinned = [cloud.id, "cloud_pinned_by_pod"];
-    let full = [cloud.id, "cloud_edge_no_capacity"];
-    becomes(fits, ["edge", "edge_too_large"])?;
-    fixture.offload(namespace, Strategy::Local)?;
-    becomes(fits, full)?;
-    fixture.offload(namespace, Strategy::LocalAndRemote)?;
-    becomes(fits, full)?;
-    fixture.offload(namespace, Strategy::Remote)?;
-    becomes(pinned, pinned)?;
-    fixture
-        .kubectl
-        .run(&["delete", "namespaceoffloadings", "offloading", "--wait=false"], "")?;
-    becomes(fits, ["edge", "edge_too_large"])
 }

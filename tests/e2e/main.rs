@@ -43,8 +43,9 @@ const TESTS: &[Test] = &[
     (
         "liqo::discovered_and_offloaded",
         Peering,
-        liqo::discovered_and_offloaded,
+        liqo::discovered::discovered_and_offloaded,
     ),
+    ("liqo::definitions_come_and_go", Cluster, liqo::definitions::come_and_go),
     ("limits::of_each_class", Domain, limits::of_each_class),
     (
         "certificates::self_managed",
@@ -274,8 +275,8 @@ static SUITE: Suite = Suite {
     peering: Layout {
         clouds: &[Cloud {
             id: "cloud",
-            promised: 64,
-            nodes: &[16, 16, 16, 16],
+            virtual_nodes: &[("cloud", 64), ("cloud-2", 64)],
+            nodes: &[64, 64],
         }],
         detection: FailureDetection::Fast,
     },

@@ -22,15 +22,18 @@ const MOST_BYTES: usize = 300 << 10;
 type Check = fn(&[u8]);
 
 /// Each has a folder of this name in `fuzz/corpus`, and a program of its own in `fuzz/fuzz_targets`.
-const TARGETS: [(&str, Check); 8] = [
+const TARGETS: [(&str, Check); 11] = [
     ("configuration", targets::configuration::check),
     ("fleet_file", targets::fleet_file::check),
+    ("liqo", targets::liqo::check),
     ("node", targets::node::check),
     ("pod", targets::pod::check),
     ("prometheus", targets::prometheus::check),
     ("quantity", targets::quantity::check),
     ("release_patch", targets::release_patch::check),
     ("review", targets::review::check),
+    ("sites", targets::sites::check),
+    ("volumes", targets::volumes::check),
 ];
 
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -95,7 +98,7 @@ macro_rules! every_target {
     };
 }
 
-every_target!(configuration fleet_file node pod prometheus quantity release_patch review);
+every_target!(configuration fleet_file liqo node pod prometheus quantity release_patch review sites volumes);
 
 #[test]
 fn the_corpus_is_small() {

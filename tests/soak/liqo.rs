@@ -18,12 +18,12 @@ pub(crate) const NEAR_AND_FAR: Layout = Layout {
     clouds: &[
         Cloud {
             id: NEAR,
-            promised: 24,
+            virtual_nodes: &[(NEAR, 24)],
             nodes: &[8, 8, 8],
         },
         Cloud {
             id: FAR,
-            promised: 60,
+            virtual_nodes: &[(FAR, 60)],
             nodes: &[16, 16, 16, 16],
         },
     ],

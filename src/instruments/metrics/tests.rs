@@ -55,14 +55,15 @@ fn every_metric_touched() -> String {
     metrics.http_error(413);
     metrics.tls.certificate_not_after(1_800_000_000);
     metrics.tls.ca_not_after(TlsCa::Serving, Some(1_800_000_000));
-    let edge = Site::new(Arc::new(SiteDefinition::edge()));
-    metrics.follow(Arc::new(SharedState::new(published(vec![edge]), Micros(0))));
-    metrics.view.last_event(cache::Kind::Nodes, 1_800_000_000);
-    metrics.view.list("nodes");
-    metrics.view.failure("nodes");
     let mut health = LinkHealth::new(1);
     let thresholds = Thresholds::from(&Config::default());
     (0..5).for_each(|us| health.record(0, Some(Micros(us)), Moment(0), thresholds));
+    let mut cloud = Site::new(Arc::new(SiteDefinition::cloud()));
+    cloud.link = health.link();
+    metrics.follow(Arc::new(SharedState::new(published(vec![cloud]), Micros(0))));
+    metrics.view.last_event(cache::Kind::Nodes, 1_800_000_000);
+    metrics.view.list("nodes");
+    metrics.view.failure("nodes");
     metrics.wan.probed("cloud", "icmp://gw", None);
     let known = SiteLink {
         link: health.link(),

@@ -1,9 +1,10 @@
-//! What probes say of the WAN. Sites and endpoints are named as in the configuration.
+//! The WAN as decisions read it, and what probes say of it. Sites and endpoints are named as in the configuration.
 
 use std::sync::OnceLock;
 
 use edgeward_core::cluster::wan::{Cause, Links, Statistics};
 use edgeward_core::model::link::LinkState;
+use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::units::{Micros, Now, Permille};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
@@ -15,11 +16,11 @@ use crate::platform::clock::Clock;
 metrics! {
     pub(super) struct LinkMetrics {
         state: Gauges<2> = "edgeward_wan_state" ["site", "state"]
-            "1 for the state that the link to the site is in, 0 for the others; absent before the first round of probes";
+            "1 for the state that the link to the site is in by all that is known of it, 0 for the others; absent while nothing is";
         rtt: Decimals<1> = "edgeward_wan_rtt_seconds" ["site"]
-            "Round-trip time to the site that decisions read: of its best endpoint, the mean of the last 5 answers";
+            "Round-trip time to the site that decisions read: of its best endpoint, the mean of the last 5 answers, or what others have measured";
         loss: Decimals<1> = "edgeward_wan_loss_ratio" ["site"]
-            "Loss towards the site that decisions read: of its best endpoint, over the last 100 probes";
+            "Loss towards the site that decisions read: of its best endpoint, over the last 100 probes, or what others have measured";
     }
 }
 
@@ -84,25 +85,33 @@ impl WanMetrics {
         self.probes.outcomes.of(labels)
     }
 
-    /// Registers what is known of the links now.
+    /// Registers what probes say now.
     pub(super) fn show(&self, registry: &mut Registry) {
         let Some((links, clock)) = self.links.get() else { return };
-        let (of_links, of_endpoints) = (LinkMetrics::new(registry), EndpointMetrics::new(registry));
+        let of_endpoints = EndpointMetrics::new(registry);
         for (site, known) in &*links.borrow() {
-            let name = || site.clone().into();
             for (endpoint, statistics) in &known.endpoints {
                 of_endpoints.show(site, &endpoint.to_string(), statistics, clock.now());
             }
-            let Some(link) = known.link else { continue };
+        }
+    }
+}
+
+impl LinkMetrics {
+    /// The links as of this snapshot.
+    pub(super) fn show(&self, snapshot: &Snapshot) {
+        for site in &snapshot.sites {
+            let Some(link) = site.link else { continue };
+            let name = || site.name().to_owned().into();
             for state in LinkState::ALL {
                 let is_in = state == link.state;
-                of_links.state.of([name(), state.as_str().into()]).set(is_in.into());
+                self.state.of([name(), state.as_str().into()]).set(is_in.into());
             }
             if let Some(rtt) = link.rtt {
-                of_links.rtt.of([name()]).set(seconds(rtt));
+                self.rtt.of([name()]).set(seconds(rtt));
             }
             if let Some(loss) = link.loss {
-                of_links.loss.of([name()]).set(ratio(loss));
+                self.loss.of([name()]).set(ratio(loss));
             }
         }
     }
@@ -145,30 +154,32 @@ fn ratio(ratio: Permille) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use edgeward_core::cluster::wan::SiteLink;
+    use edgeward_core::engine::SharedState;
     use edgeward_core::model::endpoint::Endpoint;
     use edgeward_core::model::link::Link;
+    use edgeward_core::model::site::SiteDefinition;
+    use edgeward_core::model::snapshot::Site;
+    use edgeward_core::units::Moment;
 
     use super::*;
     use crate::instruments::metrics::Metrics;
-    use edgeward_core::units::Moment;
 
     #[test]
     fn one_state_at_a_time_and_base_units() {
         let metrics = Metrics::new();
-        let links = watch::Sender::<Links>::default();
-        metrics.wan.follow(links.subscribe(), Clock::start());
-        let publish = |link: Link| {
-            let endpoint = Endpoint::parse("tcp://gw:1").unwrap();
-            let statistics = Statistics {
-                last_answer: Some(link.as_of),
-                ..Statistics::default()
-            };
-            let known = SiteLink {
-                link: Some(link),
-                endpoints: vec![(endpoint, statistics)],
-            };
-            links.send_replace(Links::from([("cloud".to_owned(), known)]));
+        let shared = Arc::<SharedState>::default();
+        metrics.follow(Arc::clone(&shared));
+        let publish = |link: Option<Link>| {
+            let mut cloud = Site::new(Arc::new(SiteDefinition::cloud()));
+            cloud.link = link;
+            shared.set_snapshot(Arc::new(Snapshot {
+                sites: vec![cloud],
+                ..Snapshot::default()
+            }));
+            metrics.encode()
         };
         let mut link = Link {
             state: LinkState::Unreachable,
@@ -176,23 +187,43 @@ mod tests {
             loss: None,
             as_of: Moment(0),
         };
-        publish(link);
-        assert!(!metrics.encode().contains("edgeward_wan_rtt_seconds{"));
+        assert!(!publish(Some(link)).contains("edgeward_wan_rtt_seconds{"));
         link = Link {
             state: LinkState::Degraded,
             rtt: Some(Micros(12_500)),
             loss: Some(Permille(25)),
             ..link
         };
-        publish(link);
-        metrics.wan.endpoint("cloud", "tcp://gw:1");
-        let page = metrics.encode();
+        let page = publish(Some(link));
         for line in [
             "edgeward_wan_state{site=\"cloud\",state=\"healthy\"} 0",
             "edgeward_wan_state{site=\"cloud\",state=\"degraded\"} 1",
             "edgeward_wan_state{site=\"cloud\",state=\"unreachable\"} 0",
             "edgeward_wan_rtt_seconds{site=\"cloud\"} 0.0125",
             "edgeward_wan_loss_ratio{site=\"cloud\"} 0.025",
+        ] {
+            assert!(page.contains(line), "{line}\n{page}");
+        }
+        assert!(!publish(None).contains("edgeward_wan_state{"));
+    }
+
+    #[test]
+    fn of_endpoints_what_their_probes_say_now() {
+        let metrics = Metrics::new();
+        let links = watch::Sender::<Links>::default();
+        metrics.wan.follow(links.subscribe(), Clock::start());
+        metrics.wan.endpoint("cloud", "tcp://gw:1");
+        let statistics = Statistics {
+            last_answer: Some(Moment(0)),
+            ..Statistics::default()
+        };
+        let known = SiteLink {
+            link: None,
+            endpoints: vec![(Endpoint::parse("tcp://gw:1").unwrap(), statistics)],
+        };
+        links.send_replace(Links::from([("cloud".to_owned(), known)]));
+        let page = metrics.encode();
+        for line in [
             "edgeward_wan_last_answer_timestamp_seconds{site=\"cloud\",endpoint=\"tcp://gw:1\"} ",
             "edgeward_wan_probes_total{site=\"cloud\",endpoint=\"tcp://gw:1\",outcome=\"refused\"} 0",
         ] {

@@ -1,5 +1,7 @@
 //! What a test gets: a namespace that opted in, a directory, and the means to start edgeward and register webhooks.
 
+mod liqo;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +20,7 @@ pub use crate::creation::Creation;
 use crate::edgeward::{Edgeward, Program};
 use crate::helm::NoHelm;
 use crate::kubectl::{Kubectl, Said};
-use crate::peering::{self, Peering, Provider, Strategy};
+use crate::peering::Peering;
 use crate::pki::Authority;
 use crate::process::{on_loopback, tail};
 use crate::proxy::Proxy;
@@ -187,16 +189,6 @@ impl<'run> Fixture<'run> {
         let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
         let args = ["delete", "--ignore-not-found", TIMEOUT];
         self.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
-    }
-
-    /// The clouds that the cluster is peered with.
-    pub fn providers(&self) -> &'run [Provider] {
-        self.peering.map_or(&[], Peering::providers)
-    }
-
-    /// Offloads one of the test's namespaces, or changes how, and waits until every cloud has it.
-    pub fn offload(&self, namespace: &str, strategy: Strategy) -> Result<()> {
-        peering::offload(&self.kubectl_in(namespace), namespace, strategy)
     }
 
     fn program(&self) -> Program<'run> {

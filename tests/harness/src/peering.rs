@@ -40,10 +40,10 @@ pub struct Layout {
 /// A cluster that others may use.
 #[derive(Debug)]
 pub struct Cloud {
-    /// Its id, which is the name of the virtual node as well.
+    /// Its id.
     pub id: &'static str,
-    /// CPU that the virtual node promises, in cores.
-    pub promised: u32,
+    /// Its virtual nodes, each by its name and the CPU that it promises, in cores.
+    pub virtual_nodes: &'static [(&'static str, u32)],
     /// Its nodes, by their CPU in cores.
     pub nodes: &'static [u32],
 }
@@ -62,6 +62,17 @@ pub struct Provider {
     plane: ControlPlane,
 }
 
+/// An API server that is frozen. Dropped, it goes on.
+pub struct Frozen<'p>(&'p ControlPlane);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.signal_api_server(Signal::CONT) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
 /// What every part needs.
 struct Kit<'k> {
     runtime: &'k Runtime,
@@ -76,12 +87,11 @@ struct Kit<'k> {
 impl Peering {
     /// Starts the control planes and peers them, and waits until every virtual node is Ready.
     pub(crate) fn start(runtime: &Runtime, binaries: &Path, layout: &Layout) -> Result<Self> {
-        let liqo = xtask("liqo")?.context("there is no Go to build Liqo with and EDGEWARD_LIQO is not set")?;
-        let definitions = fs::read_dir(liqo.join("crds"))?.map(|file| read(&file?.path()));
+        let liqo = liqo()?;
         let kit = Kit {
             runtime,
             binaries,
-            definitions: definitions.collect::<Result<_>>()?,
+            definitions: definitions(&liqo)?,
             liqo,
             http: Client::builder().no_proxy().timeout(BOUND).build()?,
         };
@@ -110,7 +120,7 @@ impl Peering {
 
     fn peer(&mut self, kit: &Kit<'_>, layout: &Layout) -> Result<()> {
         let consumer = &self.consumer;
-        consumer.rights.grant_liqo(&consumer.kubectl)?;
+        consumer.rights.grant_liqo_for_good(&consumer.kubectl)?;
         let processes = kit.consumers_programs(consumer, layout.detection)?;
         self.processes.extend(processes);
         for (cloud, provider) in layout.clouds.iter().zip(&self.providers) {
@@ -118,16 +128,20 @@ impl Peering {
             for object in tenant_namespace(cloud.id, &identity) {
                 consumer.kubectl.create(&object)?;
             }
-            consumer.kubectl.create(&resource_slice(cloud.id, cloud.promised))?;
+            for (name, cores) in cloud.virtual_nodes {
+                consumer.kubectl.create(&resource_slice(cloud.id, name, *cores))?;
+            }
         }
-        for cloud in layout.clouds {
+        let nodes = layout.clouds.iter();
+        let nodes = nodes.flat_map(|cloud| cloud.virtual_nodes.iter().map(|(name, _)| (cloud.id, *name)));
+        for (cloud, name) in nodes.clone() {
             self.processes
-                .push(kit.virtual_kubelet(consumer, cloud.id, layout.detection)?);
+                .push(kit.virtual_kubelet(consumer, cloud, name, layout.detection)?);
         }
-        for cloud in layout.clouds {
+        for (_, name) in nodes {
             eventually("the virtual node is Ready", BOUND, || {
                 self.processes.iter_mut().try_for_each(Process::ensure_running)?;
-                let node = self.consumer.kubectl.get("node", cloud.id)?;
+                let node = self.consumer.kubectl.get("node", name)?;
                 let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
                 let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
                 ensure!(
@@ -185,14 +199,15 @@ impl Provider {
         })
     }
 
-    /// SIGSTOP: its API server neither answers nor closes anything.
-    pub fn freeze(&self) -> Result<()> {
-        self.plane.signal_api_server(Signal::STOP)
+    /// A probe of its API server that a connection is enough for.
+    pub fn tcp_probe(&self) -> String {
+        self.plane.url.replace("https:", "tcp:")
     }
 
-    /// SIGCONT.
-    pub fn thaw(&self) -> Result<()> {
-        self.plane.signal_api_server(Signal::CONT)
+    /// SIGSTOP: its API server neither answers nor closes anything, until the answer is dropped.
+    pub fn freeze(&self) -> Result<Frozen<'_>> {
+        self.plane.signal_api_server(Signal::STOP)?;
+        Ok(Frozen(&self.plane))
     }
 
     /// A kubeconfig with the rights that Liqo wants the other cluster's control plane to have here.
@@ -340,10 +355,16 @@ impl Kit<'_> {
     }
 
     /// The virtual kubelet, as the Deployment says that Liqo's controllers make of the VirtualNode.
-    fn virtual_kubelet(&self, plane: &ControlPlane, id: &str, detection: FailureDetection) -> Result<Process> {
-        let namespace = format!("{LIQO}-tenant-{id}");
+    fn virtual_kubelet(
+        &self,
+        plane: &ControlPlane,
+        cloud: &str,
+        node: &str,
+        detection: FailureDetection,
+    ) -> Result<Process> {
+        let namespace = format!("{LIQO}-tenant-{cloud}");
         let kubectl = plane.kubectl.in_namespace(&namespace);
-        let selector = format!("liqo.io/virtual-node={id}");
+        let selector = format!("liqo.io/virtual-node={node}");
         let deployment = eventually("Liqo has made a virtual node", BOUND, || {
             let made = kubectl.list("deployments", &selector)?.into_iter().next();
             made.context("no Deployment of a virtual kubelet")
@@ -360,11 +381,11 @@ impl Kit<'_> {
         if detection == FailureDetection::Fast {
             args.extend(["--node-ping-interval=1s", "--node-lease-duration=8s"].map(str::to_owned));
         }
-        let name = format!("virtual-kubelet-{id}");
+        let name = format!("virtual-kubelet-{node}");
         let environment = [
             ("POD_NAME", Path::new(&name)),
             ("POD_NAMESPACE", Path::new(&namespace)),
-            ("VIRTUALNODE_NAME", Path::new(id)),
+            ("VIRTUALNODE_NAME", Path::new(node)),
         ];
         self.start(plane, &name, "virtual-kubelet", &args, &environment)
     }
@@ -391,6 +412,17 @@ impl Kit<'_> {
             Ok(())
         })
     }
+}
+
+/// The directory with Liqo's programs, definitions and roles.
+pub(crate) fn liqo() -> Result<PathBuf> {
+    xtask("liqo")?.context("there is no Go to build Liqo with and EDGEWARD_LIQO is not set")
+}
+
+/// All of Liqo's definitions.
+pub(crate) fn definitions(liqo: &Path) -> Result<Vec<Value>> {
+    let files = fs::read_dir(liqo.join("crds"))?;
+    files.map(|file| read(&file?.path())).collect()
 }
 
 fn read(file: &Path) -> Result<Value> {

@@ -96,10 +96,20 @@ impl Rights {
         kubectl.run(&["create", "-f", "-"], &list(&self.objects)).map(drop)
     }
 
-    /// Adds the rights to read Liqo's objects, for good.
-    pub(crate) fn grant_liqo(&self, kubectl: &Kubectl) -> Result<()> {
-        let objects = [&self.liqo[..], &self.data].concat();
-        kubectl.run(&["create", "-f", "-"], &list(&objects)).map(drop)
+    /// Adds the rights to read Liqo's objects, and to see where data is, which its sites have.
+    pub(crate) fn grant_liqo(&self, kubectl: &Kubectl) -> Result<Granted> {
+        Granted::apply(self.liqo_and_data(), kubectl.clone())
+    }
+
+    /// The same for good.
+    pub(crate) fn grant_liqo_for_good(&self, kubectl: &Kubectl) -> Result<()> {
+        kubectl
+            .run(&["create", "-f", "-"], &list(&self.liqo_and_data()))
+            .map(drop)
+    }
+
+    fn liqo_and_data(&self) -> Vec<Value> {
+        [&self.liqo[..], &self.data].concat()
     }
 
     /// Adds the right to have pods created again.

@@ -8,7 +8,7 @@ use edgeward_harness::decision::annotation;
 use edgeward_harness::edgeward::Edgeward;
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::kubectl::Kubectl;
-use edgeward_harness::peering::{Provider, Strategy, running};
+use edgeward_harness::peering::{Strategy, running};
 use edgeward_harness::tables::Table;
 use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::workloads;
@@ -49,8 +49,7 @@ pub(crate) fn frozen_api_server(fixture: &Fixture<'_>) -> Result<()> {
         );
     }
 
-    near.freeze()?;
-    let frozen = Frozen(near);
+    let frozen = near.freeze()?;
     let mut watched = Watched::new(fixture, &edgeward);
     watched.until("the Deployment's pods run far away", |seen| {
         seen.moved_to(FAR) == 4 && seen.health != "healthy"
@@ -65,17 +64,6 @@ pub(crate) fn frozen_api_server(fixture: &Fixture<'_>) -> Result<()> {
     // All that was sent meanwhile runs.
     running(&fixture.kubectl, "app=stream", watched.created)?;
     Ok(())
-}
-
-/// Dropped, it answers again.
-struct Frozen<'run>(&'run Provider);
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = self.0.thaw() {
-            eprintln!("{error:#}");
-        }
-    }
 }
 
 /// What is seen at one moment.

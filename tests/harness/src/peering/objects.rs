@@ -125,13 +125,13 @@ pub(super) fn tenant_namespace(provider: &str, kubeconfig: &str) -> [Value; 2] {
     [tenant, secret]
 }
 
-/// Asks a provider for so many cores, of which a virtual node is made.
-pub(super) fn resource_slice(provider: &str, cores: u32) -> Value {
+/// Asks a provider for so many cores, of which a virtual node of this name is made.
+pub(super) fn resource_slice(provider: &str, name: &str, cores: u32) -> Value {
     json!({
         "apiVersion": format!("{AUTHENTICATION}/v1beta1"),
         "kind": "ResourceSlice",
         "metadata": {
-            "name": provider,
+            "name": name,
             "namespace": format!("{LIQO}-tenant-{provider}"),
             "annotations": {"liqo.io/create-virtual-node": "true"},
             "labels": {REMOTE: provider, "liqo.io/remoteID": provider, "liqo.io/replication": "true"},

@@ -1,0 +1,4 @@
+#![no_main]
+mod mutator;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| edgeward_fuzz::liqo::check(data));

@@ -1,0 +1,227 @@
+//! Liqo's definitions come and go, in a cluster that has nothing else of it: its objects are written by hand.
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::decision::annotation;
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::kubectl::Kubectl;
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::peering::REMOTE;
+use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
+use edgeward_harness::workloads;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::{site_of_fleet, slo};
+
+/// The kinds that edgeward reads.
+const KINDS: [&str; 5] = [
+    "foreignclusters",
+    "virtualnodes",
+    "namespaceoffloadings",
+    "namespacemaps",
+    "connections",
+];
+
+/// What edgeward says when it wakes, and when it sleeps.
+const IN_USE: &str = "Liqo is in use: pods go where their namespaces are offloaded";
+const NOT_IN_USE: &str = "Liqo is not in use any more";
+
+/// The id of a cluster.
+const FAR: &str = "far";
+
+/// What its Connection has measured, as Liqo writes it and as edgeward does.
+const LATENCY: &str = "37ms";
+const LATENCY_MS: &str = "37";
+
+/// Without Liqo's definitions edgeward asks whether they are there, and nothing else of Liqo. It wakes when they come, and sleeps
+/// when they go, without a restart. What a Connection has measured counts where there is no probe.
+pub(crate) fn come_and_go(fixture: &Fixture<'_>) -> Result<()> {
+    let begun = Timestamp::now();
+    let definitions = fixture.definitions_of_liqo(&KINDS)?;
+    fixture.allow_liqo()?;
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    let mut config = nodes.config();
+    config["sites"].as_array_mut().context("sites")?.truncate(1);
+    // A site of Liqo goes with its definitions.
+    config["siteMemory"] = json!("0s");
+    let edgeward = fixture.live_edgeward(&config)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    asked_for_nothing(fixture, begun)?;
+    ensure!(rtt(&fixture.kubectl)?.is_none(), "a cloud without Liqo");
+
+    let installed = Installed::new(fixture, &definitions)?;
+    let (_, tenancy) = fixture.another_namespace("tenancy", json!({}))?;
+    tenancy.create(&json!({
+        "apiVersion": "offloading.liqo.io/v1beta1",
+        "kind": "VirtualNode",
+        "metadata": {"name": FAR},
+        "spec": {"clusterID": FAR},
+    }))?;
+    eventually("edgeward has seen it", BOUND, || has_said(&edgeward, IN_USE, 1))?;
+    measured_between_gateways(fixture, &config, &tenancy)?;
+    reached_or_not(fixture, &edgeward)?;
+
+    drop(installed);
+    let gone = Timestamp::now();
+    eventually("edgeward has seen it", BOUND, || has_said(&edgeward, NOT_IN_USE, 1))?;
+    eventually("the cluster is no site", BOUND, || {
+        ensure!(rtt(&fixture.kubectl)?.is_none(), "it is one");
+        let links = edgeward.count("edgeward_wan_state", &[("site", FAR)])?;
+        ensure!(links == 0, "{links}");
+        Ok(())
+    })?;
+    for kind in KINDS {
+        let failures = edgeward.count("edgeward_watch_failures_total", &[("kind", kind)])?;
+        ensure!(failures < 5, "{failures} of {kind}");
+    }
+    // By then what was under way has ended.
+    let asked = eventually("it is asked what is installed", BOUND, || {
+        let calls = calls_since(fixture, gone)?;
+        let (at, _) = calls.iter().find(|(_, call)| is_discovery(call)).context("not yet")?;
+        Ok(*at)
+    })?;
+    eventually("it is asked again", BOUND, || asked_for_nothing(fixture, asked))
+}
+
+/// The RTT of a Connection is that of its cluster while there is no probe of it, whatever Liqo calls a microsecond, for as long as
+/// it is fresh. Nobody has measured a loss, so no pod goes there.
+fn measured_between_gateways(fixture: &Fixture<'_>, config: &Value, tenancy: &Kubectl) -> Result<()> {
+    tenancy.create(&json!({
+        "apiVersion": "networking.liqo.io/v1beta1",
+        "kind": "Connection",
+        "metadata": {"name": FAR, "labels": {REMOTE: FAR}},
+        "spec": {"type": "Client", "gatewayRef": {}},
+    }))?;
+    let now = Timestamp::now();
+    let long_ago = now.checked_sub(SignedDuration::from_mins(10))?;
+    for (value, latency, at, expected) in [
+        ("Connected", "840\u{b5}s", now, Some("0.84")),
+        ("Connected", "12ms", long_ago, None),
+        ("Connected", "1250\u{3bc}s", now, Some("1.25")),
+        ("Connected", "N/A", now, None),
+        ("Connected", LATENCY, now, Some(LATENCY_MS)),
+        ("Error", LATENCY, now, None),
+        ("Connected", LATENCY, now, Some(LATENCY_MS)),
+    ] {
+        let status = json!({"value": value, "latency": {"value": latency, "timestamp": at.to_string()}});
+        write_status(tenancy, "connections", &status)?;
+        eventually(&format!("{value}, {latency}: {expected:?}"), BOUND, || {
+            let rtt = rtt(&fixture.kubectl)?;
+            ensure!(rtt.as_deref() == expected, "{rtt:?}");
+            Ok(())
+        })?;
+    }
+    let far = site_of_fleet(fixture, config, FAR)?;
+    let seen = far.split_whitespace().take(4).eq([FAR, "cloud", "liqo", "0/0"]);
+    ensure!(seen && far.contains(&format!("degraded, {LATENCY_MS} ms, ")), "{far}");
+    Ok(())
+}
+
+/// Once the cluster's API server is known it is probed, and the probe's RTT is the one that counts. While Liqo says that it does not
+/// reach it, nothing is reached there.
+fn reached_or_not(fixture: &Fixture<'_>, edgeward: &Edgeward<'_>) -> Result<()> {
+    fixture.kubectl.create(&json!({
+        "apiVersion": "core.liqo.io/v1beta1",
+        "kind": "ForeignCluster",
+        "metadata": {"name": FAR},
+        "spec": {"clusterID": FAR},
+    }))?;
+    for (established, state) in [
+        ("Established", "healthy"),
+        ("Error", "unreachable"),
+        ("Established", "healthy"),
+    ] {
+        let conditions = json!([{"type": "APIServerStatus", "status": established}]);
+        let status = json!({"role": "Provider", "apiServerUrl": fixture.api_server(), "conditions": conditions});
+        write_status(&fixture.kubectl, "foreignclusters", &status)?;
+        eventually(&format!("{established}: {state}"), BOUND, || {
+            let found = edgeward.count("edgeward_wan_state", &[("site", FAR), ("state", state)])?;
+            let rtt = rtt(&fixture.kubectl)?;
+            let is_probed = rtt.as_deref().is_some_and(|rtt| rtt != LATENCY_MS);
+            ensure!(found == 1 && is_probed == (state == "healthy"), "{found}, {rtt:?}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// The RTT that a pod gets to know which the edge takes: that of the nearest cloud.
+fn rtt(kubectl: &Kubectl) -> Result<Option<String>> {
+    let pod = kubectl.dry_run(&workloads::pod("asking", slo()))?;
+    ensure!(annotation(&pod, "site") == Some("edge"), "{pod}");
+    Ok(annotation(&pod, "wanRttMs").map(str::to_owned))
+}
+
+fn write_status(kubectl: &Kubectl, kind: &str, status: &Value) -> Result<()> {
+    let patch = json!({ "status": status }).to_string();
+    let args = ["patch", kind, FAR, "--subresource=status", "--type=merge", "-p", &patch];
+    kubectl.run(&args, "").map(drop)
+}
+
+fn has_said(edgeward: &Edgeward<'_>, message: &str, times: usize) -> Result<()> {
+    let said = edgeward.said(message).len();
+    ensure!(said == times, "{said} times: {message}");
+    Ok(())
+}
+
+/// Of Liqo it has asked what is installed, and nothing else, since then.
+fn asked_for_nothing(fixture: &Fixture<'_>, since: Timestamp) -> Result<()> {
+    let calls = calls_since(fixture, since)?;
+    ensure!(calls.iter().any(|(_, call)| is_discovery(call)), "it has not asked");
+    let is_of_liqo = |call: &Value| call["requestURI"].as_str().is_some_and(|uri| uri.contains("liqo.io"));
+    let other = calls.iter().find(|(_, call)| is_of_liqo(call) && !is_discovery(call));
+    ensure!(other.is_none(), "{other:?}");
+    Ok(())
+}
+
+/// What it has asked since then, and when.
+fn calls_since(fixture: &Fixture<'_>, since: Timestamp) -> Result<Vec<(Timestamp, Value)>> {
+    let calls = fixture.calls_of_edgeward()?.into_iter();
+    let calls = calls.filter_map(|call| {
+        let at = call["requestReceivedTimestamp"].as_str()?.parse().ok()?;
+        (at > since).then_some((at, call))
+    });
+    Ok(calls.collect())
+}
+
+/// Whether it asks which API groups there are, or what is in one of Liqo's.
+fn is_discovery(call: &Value) -> bool {
+    let path = call["requestURI"].as_str().unwrap_or_default();
+    let path: Vec<_> = path.split('?').next().unwrap_or_default().split('/').skip(1).collect();
+    match path[..] {
+        ["apis"] => true,
+        ["apis", group, _] => group.ends_with(".liqo.io"),
+        _ => false,
+    }
+}
+
+/// Liqo's definitions. Dropped, they are removed, and with them all objects.
+struct Installed<'f>(&'f Kubectl, Vec<String>);
+
+impl<'f> Installed<'f> {
+    fn new(fixture: &'f Fixture<'_>, definitions: &[Value]) -> Result<Self> {
+        let named = |definition: &Value| Some(format!("crd/{}", definition["metadata"]["name"].as_str()?));
+        let installed = Self(&fixture.kubectl, definitions.iter().filter_map(named).collect());
+        for definition in definitions {
+            fixture.kubectl.create(definition)?;
+        }
+        installed.kubectl(&["wait", "--for=condition=Established", TIMEOUT])?;
+        Ok(installed)
+    }
+
+    fn kubectl(&self, args: &[&str]) -> Result<()> {
+        let names = self.1.iter().map(String::as_str);
+        let args: Vec<_> = args.iter().copied().chain(names).collect();
+        self.0.run(&args, "").map(drop)
+    }
+}
+
+impl Drop for Installed<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.kubectl(&["delete", "--ignore-not-found", TIMEOUT]) {
+            eprintln!("{error:#}");
+        }
+    }
+}

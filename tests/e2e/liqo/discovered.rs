@@ -1,0 +1,220 @@
+//! A cluster that nobody has written down is a site: what Liqo knows of it, and what it does there, is all that there is to go by.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::decision::{annotation, is_gated};
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::{Fixture, MANAGED};
+use edgeward_harness::kubectl::Kubectl;
+use edgeward_harness::peering::{Provider, Strategy};
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+use super::{cloud, seen, settled, site_of_fleet, slo};
+use crate::commands::fleet_command;
+
+/// The reason of pods that the edge has no room for.
+const FULL: &str = "cloud_edge_no_capacity";
+
+/// The cluster takes pods while Liqo offloads their namespace to it, as it does; on all of its virtual nodes; by a RuntimeClass, if that is
+/// wanted; not while Liqo does not reach it; and no more of a controller whose pods it does not start.
+pub(crate) fn discovered_and_offloaded(fixture: &Fixture<'_>) -> Result<()> {
+    let (cloud, namespace) = (cloud(fixture)?, &fixture.namespace);
+    let config = json!({"sites": [{"name": "edge", "kind": "edge"}]});
+    let edgeward = fixture.live_edgeward(&config)?;
+    let (refused, in_refused) = fixture.another_namespace("refused", json!({MANAGED: "true"}))?;
+    // Before Liqo's: what the strategy means is known from its objects.
+    let namespaces = [namespace, &*refused];
+    let _registered = fixture.register_as("aa-edgeward", &namespaces, &edgeward.url, &edgeward.ca)?;
+    let line = site_of_fleet(fixture, &config, cloud.id)?;
+    let seen = line.split_whitespace().take(4);
+    ensure!(seen.eq([cloud.id, "cloud", "liqo", "2/2"]), "{line}");
+
+    let fits = ["edge", "edge_feasible_slo_met"];
+    becomes(fixture, fits, ["edge", "edge_too_large"])?;
+    let stuck = refused_there(fixture, cloud, &refused, &in_refused)?;
+    fixture.offload(namespace, Strategy::Local)?;
+    becomes(fixture, fits, [cloud.id, FULL])?;
+    on_two_nodes(fixture, cloud)?;
+    by_runtime_class(fixture, cloud, &edgeward, &config)?;
+    says_nothing(fixture, cloud, &edgeward, &in_refused, &stuck, &config)?;
+    while_it_is_frozen(fixture, cloud, &edgeward)?;
+
+    fixture.offload(namespace, Strategy::LocalAndRemote)?;
+    becomes(fixture, fits, [cloud.id, FULL])?;
+    fixture.offload(namespace, Strategy::Remote)?;
+    let pinned = [cloud.id, "cloud_pinned_by_pod"];
+    becomes(fixture, pinned, pinned)?;
+    fixture
+        .kubectl
+        .run(&["delete", "namespaceoffloadings", "offloading", "--wait=false"], "")?;
+    becomes(fixture, fits, ["edge", "edge_too_large"])
+}
+
+/// While Liqo does not reach the cloud's API server, no pod goes there, whatever a probe says that calls one that hangs a healthy one.
+fn while_it_is_frozen(fixture: &Fixture<'_>, cloud: &Provider, edgeward: &Edgeward<'_>) -> Result<()> {
+    let config = json!({"sites": [
+        {"name": "edge", "kind": "edge"},
+        {"name": cloud.id, "kind": "liqo", "probes": [cloud.tcp_probe()]},
+    ]});
+    edgeward.set_config(&config)?;
+    let of_probe = [("site", cloud.id), ("endpoint", &cloud.tcp_probe())];
+    eventually("it is probed otherwise", BOUND, || {
+        let answered = edgeward.count("edgeward_wan_last_answer_timestamp_seconds", &of_probe)?;
+        ensure!(answered > 0, "not by {}", cloud.tcp_probe());
+        Ok(())
+    })?;
+    goes(fixture, cloud)?;
+    let frozen = cloud.freeze()?;
+    eventually("no pod goes there", BOUND, || {
+        let pod = fixture.kubectl.dry_run(&pod("asking", "5"))?;
+        ensure!(is_gated(&pod), "{pod}");
+        Ok(())
+    })?;
+    let line = site_of_fleet(fixture, &config, cloud.id)?;
+    ensure!(line.ends_with("unreachable (Liqo: Error)"), "{line}");
+    let lost = edgeward.metric("edgeward_wan_probe_loss_ratio", &of_probe)?;
+    ensure!(lost == 0.0, "the probe says so as well: {lost}");
+    drop(frozen);
+    goes(fixture, cloud)
+}
+
+fn pod(name: &str, cpu: &str) -> Value {
+    let mut pod = workloads::pod(name, slo());
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+    pod
+}
+
+/// Waits until a pod that no edge node could hold would go to the cloud.
+fn goes(fixture: &Fixture<'_>, cloud: &Provider) -> Result<()> {
+    goes_in(&fixture.kubectl, cloud, &pod("asking", "5")).map(drop)
+}
+
+fn goes_in(kubectl: &Kubectl, cloud: &Provider, pod: &Value) -> Result<Value> {
+    eventually("a pod goes to the cloud", BOUND, || {
+        let pod = kubectl.dry_run(pod)?;
+        let found = ["site", "reason"].map(|key| annotation(&pod, key));
+        ensure!(found == [Some(cloud.id), Some(FULL)], "{found:?}");
+        Ok(pod)
+    })
+}
+
+/// Waits until pods go there, by site and reason: one that the edge has room for, and one that no edge node could hold. What edgeward sees
+/// of Liqo's objects comes a moment after them.
+fn becomes(fixture: &Fixture<'_>, small: [&str; 2], large: [&str; 2]) -> Result<()> {
+    let decided = |cpu: &str| {
+        let mut pod = pod("", cpu);
+        pod["metadata"]["generateName"] = json!("pod-");
+        let pod = fixture.kubectl.create(&pod)?;
+        anyhow::Ok(["site", "reason"].map(|key| annotation(&pod, key).unwrap_or_default().to_owned()))
+    };
+    eventually("pods go where their namespace is", BOUND, || {
+        let found = [decided("100m")?, decided("5")?];
+        ensure!(found == [small, large].map(|one| one.map(str::to_owned)), "{found:?}");
+        Ok(())
+    })
+}
+
+/// Several virtual nodes of a cluster are one site, with room on each of them.
+fn on_two_nodes(fixture: &Fixture<'_>, cloud: &Provider) -> Result<()> {
+    // More than half of a node.
+    const CPU: &str = "40";
+    const NAMES: [&str; 2] = ["wide-1", "wide-2"];
+    let mut nodes = BTreeSet::new();
+    for name in NAMES {
+        goes_in(&fixture.kubectl, cloud, &pod(name, CPU))?;
+        let pod = fixture.kubectl.create(&pod(name, CPU))?;
+        ensure!(annotation(&pod, "site") == Some(cloud.id), "{pod}");
+        let pod = settled(&fixture.kubectl, name)?;
+        nodes.extend(pod["spec"]["nodeName"].as_str().map(str::to_owned));
+    }
+    ensure!(nodes.len() == NAMES.len(), "{nodes:?}");
+    ensure!(nodes.iter().all(|node| node.starts_with(cloud.id)), "{nodes:?}");
+    let third = fixture.kubectl.dry_run(&pod("wide-3", CPU))?;
+    ensure!(is_gated(&third), "{third}");
+    let args = ["delete", "pod", NAMES[0], NAMES[1], "--now"];
+    fixture.kubectl.run(&args, "").map(drop)
+}
+
+/// Pods that are placed there get Liqo's RuntimeClass, which the API server knows and takes.
+fn by_runtime_class(fixture: &Fixture<'_>, cloud: &Provider, edgeward: &Edgeward<'_>, without: &Value) -> Result<()> {
+    const CLASS: &str = "liqo";
+    let mut config = without.clone();
+    config["liqo"] = json!({"runtimeClassName": CLASS});
+    edgeward.set_config(&config)?;
+    eventually("pods get the RuntimeClass", BOUND, || {
+        let pod = goes_in(&fixture.kubectl, cloud, &pod("asking", "5"))?;
+        ensure!(pod["spec"]["runtimeClassName"] == CLASS, "{pod}");
+        Ok(())
+    })?;
+    fixture.kubectl.create(&pod("of-a-class", "5"))?;
+    let placed = settled(&fixture.kubectl, "of-a-class")?;
+    let (reason, place, tolerations) = seen(&placed);
+    ensure!(
+        reason == Some(FULL) && place == super::Place::Cloud && tolerations == 1,
+        "{placed}"
+    );
+    ensure!(placed["spec"]["runtimeClassName"] == CLASS, "{placed}");
+    let at_the_edge = fixture.kubectl.dry_run(&pod("small", "100m"))?;
+    ensure!(at_the_edge["spec"]["runtimeClassName"].is_null(), "{at_the_edge}");
+    edgeward.set_config(without)?;
+    eventually("pods get no RuntimeClass", BOUND, || {
+        let pod = goes_in(&fixture.kubectl, cloud, &pod("asking", "5"))?;
+        ensure!(pod["spec"]["runtimeClassName"].is_null(), "{pod}");
+        Ok(())
+    })
+}
+
+/// Creates a pod that goes to the cloud, where Liqo may make none in this namespace. Returns it as it was created.
+fn refused_there(fixture: &Fixture<'_>, cloud: &Provider, namespace: &str, kubectl: &Kubectl) -> Result<Value> {
+    fixture.offload(namespace, Strategy::Local)?;
+    let there = cloud.kubectl_in(namespace);
+    there.create(&json!({
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none"},
+        "spec": {"hard": {"count/shadowpods.offloading.liqo.io": "0"}},
+    }))?;
+    eventually("the quota is in force", BOUND, || {
+        let hard = &there.get("resourcequota", "none")?["status"]["hard"];
+        ensure!(hard.is_object(), "{hard}");
+        Ok(())
+    })?;
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}});
+    let uid = &kubectl.create(&owner)?["metadata"]["uid"];
+    let mut stuck = pod("stuck", "5");
+    stuck["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid, "controller": true}]);
+    goes_in(kubectl, cloud, &stuck)?;
+    kubectl.create(&stuck)
+}
+
+/// Of the containers of that pod nothing is said, so the cloud is closed to its controller, and to nobody else in its namespace. Liqo
+/// says in an Event what it is.
+fn says_nothing(
+    fixture: &Fixture<'_>,
+    cloud: &Provider,
+    edgeward: &Edgeward<'_>,
+    kubectl: &Kubectl,
+    stuck: &Value,
+    config: &Value,
+) -> Result<()> {
+    eventually("the cloud is closed to a controller", BOUND, || {
+        let closed = edgeward.count("edgeward_closed_controllers", &[("site", cloud.id)])?;
+        ensure!(closed == 1, "{closed}");
+        Ok(())
+    })?;
+    let mut next = pod("next", "5");
+    goes_in(kubectl, cloud, &next)?;
+    next["metadata"]["ownerReferences"] = stuck["metadata"]["ownerReferences"].clone();
+    let held = kubectl.dry_run(&next)?;
+    ensure!(is_gated(&held), "{held}");
+    let namespace = stuck["metadata"]["namespace"].as_str().context("a namespace")?;
+    let why = fleet_command::edgeward(fixture, config, &["why", "stuck", "--namespace", namespace])?;
+    let answer = why.stdout.lines().next().context("no answer")?;
+    let said = "of site cloud, which says nothing of its containers: FailedReflection";
+    ensure!(answer.contains(said) && answer.contains(" quota: none"), "{answer}");
+    Ok(())
+}
