@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(status.faults.len(), 3, "{:?}", status.faults);
         assert_eq!(
             status.faults[2],
-            "its sites cannot be read, so pods that it selects are refused meanwhile"
+            "its sites or its precedence cannot be read, so pods that it selects are refused meanwhile"
         );
         let last = &statuses["p0999"];
         assert_eq!((last.observed_generation, last.faults.len()), (Some(3), 0));

@@ -219,16 +219,16 @@ mod tests {
         })));
         is_written(&written, "GateOfAnotherDomain").await;
 
-        let fault = "edgeward_config_faults{path=\"domain\"} 1\n";
+        let gates = "edgeward_gates_of_another_domain 1\n";
         let new = vec![("acme.dev".into(), 2)];
         handler.handle(Effect::OtherDomains { any: true, new });
-        assert!(metrics.encode().contains(fault));
+        assert!(metrics.encode().contains(gates));
         assert!(log.text().contains("pods are behind the gate of another domain"));
         handler.handle(Effect::OtherDomains {
             any: false,
             new: vec![],
         });
-        assert!(!metrics.encode().contains(fault));
+        assert!(!metrics.encode().contains(gates));
 
         handler.handle(Effect::SitesInUse(vec!["edge".to_owned(), "cloud".to_owned()]));
         assert!(log.text().contains("other sites are in use sites=\"edge cloud\""));

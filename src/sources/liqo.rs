@@ -15,11 +15,11 @@ use edgeward_core::config::{Config, Enabled};
 use edgeward_core::engine::Change;
 use edgeward_core::model::liqo as model;
 use edgeward_core::model::site::SiteDefinition;
+use edgeward_core::units::Micros;
 use edgeward_core::wire::liqo::{self as wire, Latency};
 use edgeward_core::wire::liqo_objects::{LiqoObjects, MAX_DISCOVERED};
 use kube::Client;
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
@@ -40,7 +40,7 @@ pub(crate) type Discovered = Option<Arc<Vec<Arc<SiteDefinition>>>>;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long the first lists may take, until edgeward goes on without them.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Micros = Micros::from_secs(30);
 
 /// Follows Liqo's objects as the configuration says.
 pub struct Liqo {
@@ -82,12 +82,12 @@ impl Liqo {
 
     async fn follow_with(&self, config: &Config, told: &mut Told, known: &mut Option<impl FnOnce()>) {
         let state = &State::default();
-        let patient_until = Instant::now() + PATIENCE;
+        let patient_until = self.clock.moment().after(PATIENCE);
         let published = async {
             loop {
                 let mut next_change = None;
                 told.sites.forget(config.site_memory, self.clock.moment());
-                let is_impatient = known.is_some() && Instant::now() >= patient_until;
+                let is_impatient = known.is_some() && self.clock.moment() >= patient_until;
                 if let Some(objects) = state.objects(config.liqo.enabled, told, is_impatient) {
                     let had_sites = told.has_sites();
                     self.tell(objects, config, told).await;
@@ -106,7 +106,7 @@ impl Liqo {
                 tokio::select! {
                     () = state.changed.notified() => tokio::time::sleep(PAUSE).await,
                     () = self.clock.reach(next_change) => {}
-                    () = tokio::time::sleep_until(patient_until), if known.is_some() => {}
+                    () = self.clock.reach(Some(patient_until)), if known.is_some() => {}
                 }
             }
         };

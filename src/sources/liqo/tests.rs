@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use edgeward_core::units::{Micros, Moment};
+use edgeward_core::units::Moment;
 use kube::client::Body;
 use serde_json::json;
 

@@ -459,7 +459,7 @@ pub(crate) fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
         3,
         json!([
             sites,
-            "its sites cannot be read, so pods that it selects are refused meanwhile"
+            "its sites or its precedence cannot be read, so pods that it selects are refused meanwhile"
         ]),
     )?;
     eventually("its pods are refused", BOUND, || {

@@ -143,6 +143,13 @@ fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
     assert_eq!(review(3, &pod("1"), false, 0), to(Reason::EdgeFeasibleSloMet, "edge"));
     assert_eq!(review(4, &pod("2"), true, 0), to(Reason::CloudEdgeNoCapacity, "cloud"));
     assert_eq!(review(5, &pod("1"), false, 1), to(Reason::CloudData, "cloud"));
+    // One that is made for a pod alone goes with it.
+    let mut ephemeral = pod("2");
+    ephemeral["spec"]["volumes"] =
+        json!([{"name": "x", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "far"}}}}]);
+    assert_eq!(review(8, &ephemeral, true, 1), to(Reason::CloudEdgeNoCapacity, "cloud"));
+    ephemeral["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
+    assert_eq!(review(9, &ephemeral, false, 1), to(Reason::EdgeFeasibleSloMet, "edge"));
     let later = NOW.at(NOW.moment.after(Micros::from_secs(61)));
     let alive = VolumeKind::ALL.map(|kind| VolumeChange::Alive(kind).into()).into_iter();
     for change in alive
@@ -152,13 +159,6 @@ fn pods_that_share_a_claim_without_a_volume_go_to_the_same_site() {
         engine.apply(&change, later);
     }
     engine.publish(later);
-    // One that is made for a pod alone goes with it.
-    let mut ephemeral = pod("2");
-    ephemeral["spec"]["volumes"] =
-        json!([{"name": "x", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "far"}}}}]);
-    assert_eq!(review(8, &ephemeral, true, 1), to(Reason::CloudEdgeNoCapacity, "cloud"));
-    ephemeral["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
-    assert_eq!(review(9, &ephemeral, false, 1), to(Reason::EdgeFeasibleSloMet, "edge"));
     // No pod came of it.
     assert_eq!(review(6, &pod("1"), true, 61), to(Reason::EdgeFeasibleSloMet, "edge"));
     assert_eq!(review(7, &pod("4"), true, 62), to(Reason::EdgeData, "edge"));
