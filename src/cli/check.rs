@@ -132,6 +132,8 @@ impl Check {
         let survey = liqo::Survey::ask(connection, &found.config).await;
         let (config, left_out) = inspect::with_discovered(found.config.clone(), survey.objects());
         found.config = config;
+        let opted_in = namespaces.as_ref().ok();
+        let opted_in = opted_in.map(|all| webhook::opted_in(all, &found.config));
         let installation = rights::Installation {
             home: &home,
             place: &found.place,
@@ -141,6 +143,7 @@ impl Check {
             has_data: can_have_data(&found.config),
             certificates: behind.iter().find_map(Behind::self_managed),
             webhook: &self.webhook,
+            opted_in: opted_in.as_deref(),
         };
         let domain = &found.config.keys.domain;
         let user = self.user.as_deref();

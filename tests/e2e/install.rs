@@ -21,6 +21,8 @@ use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
 use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
+use crate::confined;
+
 /// Where the certificate comes from, of what the folders and the chart offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -195,6 +197,7 @@ pub(crate) fn decides_and_holds<'run>(installation: &Installation<'_, 'run>) -> 
     fixture.kubectl.create(&pod("held", 700))?;
     let gate = json!([{"name": format!("scheduling.{domain}/awaiting-capacity")}]);
     ensure!(gates(fixture, "held")? == gate, "{}", gates(fixture, "held")?);
+    confined::is_confined(fixture, "held", domain)?;
     // The policies speak of this domain as well.
     let wrong = json!({format!("slo.{domain}/class"): "quick"});
     let said = fixture.kubectl.run(

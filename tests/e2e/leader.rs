@@ -78,7 +78,6 @@ fn lease(fixture: &Fixture<'_>) -> Result<Value> {
 /// Gives a user what `docs/live-view.md` says that edgeward needs.
 pub(crate) fn allow_user(fixture: &Fixture<'_>, user: &str) -> Result<()> {
     let home = fixture.home()?;
-    let name = &fixture.namespace;
     let user = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]);
     let page = include_str!("../../docs/live-view.md");
     let manifests = page.split("```yaml\n").find_map(|block| {
@@ -88,6 +87,8 @@ pub(crate) fn allow_user(fixture: &Fixture<'_>, user: &str) -> Result<()> {
     for manifest in manifests.unwrap_or_default().split("---\n") {
         let mut role: Value = serde_saphyr::from_str(manifest)?;
         let kind = role["kind"].as_str().unwrap_or_default().to_owned();
+        let name = role["metadata"]["name"].as_str().unwrap_or_default();
+        let name = name.replace("edgeward", &fixture.namespace);
         role["metadata"] = json!({"name": name});
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",

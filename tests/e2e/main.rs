@@ -6,6 +6,7 @@
 mod certificates;
 mod commands;
 mod configuration;
+mod confined;
 mod data;
 mod golden;
 mod held;
@@ -25,6 +26,7 @@ use edgeward_harness::side_by_side::Needs::{Cluster, Domain, Nodes, Peering};
 
 use crate::commands::{check, fleet_command, why};
 use crate::configuration::{custom_resources, validation};
+use crate::confined::narrow;
 use crate::held::{away, gate, limits, queue, release, sites, starvation};
 use crate::install::{chart, quick_start};
 use crate::leader::{backstop, events, loop_guard, lost_lease};
@@ -218,6 +220,11 @@ const TESTS: &[Test] = &[
         fleet_command::a_cluster_becomes_a_file,
     ),
     ("fleet_command::the_real_answer", Nodes, fleet_command::the_real_answer),
+    (
+        "confined::beside_a_labelling_webhook",
+        Domain,
+        confined::beside_a_labelling_webhook,
+    ),
     ("release::uninstall", Nodes, release::uninstall),
     ("release::with_kubectl_alone", Nodes, release::with_kubectl_alone),
     ("sites::never_left", Domain, sites::never_left),
@@ -250,6 +257,8 @@ const TESTS: &[Test] = &[
         Cluster,
         custom_resources::sites_change,
     ),
+    ("confined::to_what_it_does", Cluster, confined::to_what_it_does),
+    ("confined::in_single_namespaces", Cluster, narrow::in_single_namespaces),
     ("install::with_cert_manager", Cluster, install::with_cert_manager),
     ("install::with_self_managed", Cluster, install::with_self_managed),
     ("install::with_files", Cluster, install::with_files),

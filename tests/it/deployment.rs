@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use edgeward::serve::{DEFAULT_SHUTDOWN_DELAY, DRAIN_LIMIT};
 use edgeward::sources::configuration::read;
 use edgeward_core::config::Config;
+use edgeward_core::keys::Keys;
 use edgeward_harness::checkout::workspace;
 use serde_json::{Value, json};
 
@@ -167,8 +168,13 @@ fn documented(page: &str) -> [Rights; 2] {
 
 #[test]
 fn the_documents_name_the_rights_of_the_manifests() {
-    let granted = objects("deploy/base/rbac.yaml");
-    let of = |kind: &str| rights(&granted.iter().find(|object| object["kind"] == kind).unwrap()["rules"]);
+    let granted = ["deploy/base/rbac.yaml", "deploy/base/rbac-pods.yaml"]
+        .map(objects)
+        .concat();
+    let of = |kind: &str| -> Rights {
+        let roles = granted.iter().filter(|object| object["kind"] == kind);
+        roles.flat_map(|role| rights(&role["rules"])).collect()
+    };
     let (everywhere, mut home) = (of("ClusterRole"), of("Role"));
 
     let [live_everywhere, live_home] = documented("docs/live-view.md");
@@ -196,6 +202,42 @@ fn the_documents_name_the_rights_of_the_manifests() {
         assert_eq!(binding["roleRef"]["kind"], role);
     }
     assert_eq!(pod()["serviceAccountName"], "edgeward");
+}
+
+/// The policies are about edgeward's identity, and name what the program writes.
+#[test]
+fn the_policies_confine_who_runs_to_the_keys_of_the_contract() {
+    let (objects, keys) = (objects("deploy/base/confinement.yaml"), Keys::new("example.io"));
+    let account = "system:serviceaccount:edgeward-system:edgeward";
+    let text = |object: &Value| object["spec"].to_string();
+    for pair in objects.chunks(2) {
+        let [policy, binding] = pair else {
+            panic!("a policy and its binding")
+        };
+        assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
+        assert_eq!(binding["spec"]["validationActions"], json!(["Deny", "Audit"]));
+        assert_eq!(binding["spec"].as_object().unwrap().len(), 2, "of every namespace");
+        assert_eq!(policy["spec"]["failurePolicy"], "Fail");
+        let conditions = policy["spec"]["matchConditions"].as_array().unwrap();
+        let first = conditions[0]["expression"].as_str().unwrap();
+        assert!(first.starts_with("request.userInfo.username ") && first.contains(&format!("'{account}'")));
+    }
+    let [pods, _, deletions, ..] = &objects[..] else {
+        panic!("{objects:?}")
+    };
+    for key in keys.written().into_iter().chain([&*keys.gate]) {
+        assert!(text(pods).contains(&format!("'{key}'")), "{key}");
+    }
+    let named = text(pods).matches("'scheduling.example.io/").count();
+    assert_eq!(named, keys.written().len() + 2, "the gate twice, and nothing else");
+    for key in [
+        &keys.managed,
+        &format!("{}class", keys.slo_prefix),
+        &keys.sites,
+        &keys.policy_sites,
+    ] {
+        assert!(text(deletions).contains(&format!("'{key}'")), "{key}");
+    }
 }
 
 #[test]

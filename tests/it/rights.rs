@@ -110,3 +110,24 @@ fn a_call_needs_a_right_of_its_scope() {
     let complaints = proof(&[named], &[refused]).complaints;
     assert!(complaints[0].starts_with("not allowed: "), "{complaints:?}");
 }
+
+#[test]
+fn a_call_that_a_policy_refuses_is_a_fault() {
+    let roles = [role("ClusterRole", "", "pods", &["patch"], None)];
+    let mut refused = call("", "pods", "patch", Some("theirs"), Some("waiting"));
+    let failure = "validation.policy.admission.k8s.io/validation_failure";
+    for (policy, faults) in [("edgeward-confine-pods", 1), ("of-the-cluster", 0)] {
+        refused["annotations"][failure] = json!(json!([{"message": "no", "policy": policy}]).to_string());
+        let proof = proof(&roles, std::slice::from_ref(&refused));
+        let told = proof
+            .complaints
+            .iter()
+            .filter(|it| it.starts_with("refused: patch /apis: "));
+        assert_eq!(
+            (proof.refused, told.count()),
+            (faults, faults),
+            "{:?}",
+            proof.complaints
+        );
+    }
+}

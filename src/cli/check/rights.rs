@@ -1,7 +1,7 @@
 //! What edgeward may do, held against what it needs.
 
-use super::finding::Finding;
-use super::webhook::apply;
+use super::finding::{Finding, Level};
+use super::webhook::{apply, shown};
 use crate::cli::installed::{LEASE, Place};
 use crate::cli::sentence;
 use crate::inspect::Connection;
@@ -13,6 +13,8 @@ const AREA: &str = "rights";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     Everywhere,
+    /// Everywhere, or in the namespaces that opted in.
+    Pods,
     /// In edgeward's own namespace.
     Home,
     /// Of the Lease in edgeward's own namespace.
@@ -25,7 +27,7 @@ enum Scope {
     Sites,
     /// Where the definition of SloPolicy is installed.
     Policies,
-    /// Where the backstop may have pods created again.
+    /// As `Pods`, where the backstop may have pods created again.
     Recreation,
     /// Where a cloud can have data.
     Data,
@@ -59,7 +61,7 @@ const NEEDS: [Need; 22] = [
     Need(
         ["", "pods"],
         &["get", "patch"],
-        Scope::Everywhere,
+        Scope::Pods,
         "held pods are never released without",
     ),
     Need(
@@ -190,6 +192,8 @@ pub(super) struct Installation<'i> {
     pub(super) certificates: Option<&'i PairSecret>,
     /// Name of the MutatingWebhookConfiguration.
     pub(super) webhook: &'i str,
+    /// The namespaces that opted in, where they are known.
+    pub(super) opted_in: Option<&'i [&'i str]>,
 }
 
 impl Installation<'_> {
@@ -197,7 +201,7 @@ impl Installation<'_> {
     fn applies(&self, scope: Scope) -> Option<(Option<&str>, Option<&str>)> {
         let everywhere = |applies: bool| applies.then_some((None, None));
         match scope {
-            Scope::Everywhere => everywhere(true),
+            Scope::Everywhere | Scope::Pods => everywhere(true),
             Scope::Home => Some((Some(self.home), None)),
             Scope::Lease => Some((Some(self.home), Some(LEASE))),
             Scope::SiteMemory => Some((Some(self.home), Some(SITE_MEMORY))),
@@ -252,12 +256,76 @@ async fn held_against_needs(
     groups: &[String],
     installation: &Installation<'_>,
 ) -> Vec<Finding> {
+    let reviewer = Reviewer {
+        connection,
+        user,
+        groups,
+    };
     let mut findings = Vec::new();
+    let mut is_narrow = false;
     for need in &NEEDS {
-        let Need([group, resource], verbs, scope, _) = need;
-        let Some((namespace, name)) = installation.applies(*scope) else {
+        let Some((namespace, name)) = installation.applies(need.2) else {
             continue;
         };
+        let refused = match reviewer.refused(need, namespace, name).await {
+            Ok(refused) if refused.is_empty() => continue,
+            Ok(refused) => refused,
+            Err(error) => return vec![unknown(user, &error)],
+        };
+        let lacking = lacks(need, &refused, user, namespace, name);
+        match installation.opted_in.filter(|_| need.is_about_single_pods()) {
+            None => findings.push(lacking),
+            // It holds no pod yet, and may be given the right where it will.
+            Some([]) => findings.push(Finding {
+                level: Level::Warning,
+                ..lacking
+            }),
+            Some(opted_in) => match reviewer.refused_in(need, opted_in).await {
+                Ok(found) if found.len() == opted_in.len() => findings.push(lacking),
+                Ok(found) => {
+                    is_narrow = true;
+                    findings.extend(found);
+                }
+                Err(error) => return vec![unknown(user, &error)],
+            },
+        }
+    }
+    if findings.is_empty() {
+        let pods = match installation.opted_in.filter(|_| is_narrow) {
+            Some(opted_in) => format!(", and may change pods in {} and not everywhere", shown(opted_in)),
+            None => String::new(),
+        };
+        findings.push(Finding::ok(
+            AREA,
+            format!("{user} has every right that edgeward needs{pods}"),
+        ));
+    }
+    findings
+}
+
+impl Need {
+    /// Whether it is of use in single namespaces.
+    fn is_about_single_pods(&self) -> bool {
+        matches!(self.2, Scope::Pods | Scope::Recreation)
+    }
+}
+
+/// Whose rights are asked for.
+struct Reviewer<'r> {
+    connection: &'r Connection,
+    user: &'r str,
+    groups: &'r [String],
+}
+
+impl Reviewer<'_> {
+    /// The verbs that the user may not.
+    async fn refused(
+        &self,
+        need: &Need,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> anyhow::Result<Vec<&'static str>> {
+        let Need([group, resource], verbs, ..) = need;
         let mut refused = Vec::new();
         for verb in *verbs {
             let right = Right {
@@ -267,20 +335,24 @@ async fn held_against_needs(
                 namespace,
                 name,
             };
-            match connection.may(user, groups, &right).await {
-                Ok(true) => {}
-                Ok(false) => refused.push(*verb),
-                Err(error) => return vec![unknown(user, &error)],
+            if !self.connection.may(self.user, self.groups, &right).await? {
+                refused.push(*verb);
             }
         }
-        if !refused.is_empty() {
-            findings.push(lacks(need, &refused, user, namespace, name));
+        Ok(refused)
+    }
+
+    /// What is missing in which of these namespaces.
+    async fn refused_in(&self, need: &Need, namespaces: &[&str]) -> anyhow::Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for namespace in namespaces {
+            let refused = self.refused(need, Some(namespace), None).await?;
+            if !refused.is_empty() {
+                findings.push(lacks(need, &refused, self.user, Some(namespace), None));
+            }
         }
+        Ok(findings)
     }
-    if findings.is_empty() {
-        findings.push(Finding::ok(AREA, format!("{user} has every right that edgeward needs")));
-    }
-    findings
 }
 
 /// Namespace and name of a ServiceAccount.

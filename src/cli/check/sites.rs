@@ -19,6 +19,7 @@ pub(super) fn judge<'f>(snapshot: &Snapshot, faults: impl Iterator<Item = &'f No
         .iter()
         .map(|site| nodes(site, snapshot, &faults))
         .collect();
+    findings.extend(snapshot.sites.iter().filter_map(tolerates_everything));
     findings.extend(faults.iter().map(|fault| {
         let text = format!(
             "node {} carries the selectors of {}; it counts to the first cloud of them",
@@ -28,6 +29,18 @@ pub(super) fn judge<'f>(snapshot: &Snapshot, faults: impl Iterator<Item = &'f No
         Finding::warning("nodes", text, Some(one_site(snapshot, fault)))
     }));
     findings
+}
+
+/// A toleration that edgeward may not add when it releases a pod.
+fn tolerates_everything(site: &Site) -> Option<Finding> {
+    let mut tolerations = site.definition.tolerations.iter();
+    tolerations.find(|toleration| toleration.key.is_empty())?;
+    let text = format!(
+        "site {}: one of its tolerations has no key, and the policy edgeward-confine-pods refuses it where a held pod is released",
+        site.name()
+    );
+    let fix = "name the keys of its nodes' taints in its tolerations";
+    Some(Finding::warning("nodes", text, Some(fix.to_owned())))
 }
 
 /// What makes a node one site's; which, only a person knows.
@@ -238,6 +251,14 @@ mod tests {
         assert_eq!(
             findings[2].text,
             "site near: no node carries liqo.io/type=virtual-node: no pod can be sent there"
+        );
+        let edge =
+            json!({"sites": [{"name": "edge", "kind": "edge", "tolerations": [{"operator": "Exists"}]}], "nodes": []});
+        let snapshot = fleet_file::read(&edge, &Config::default(), Moment(0)).unwrap();
+        let [_, found] = judge(&snapshot, std::iter::empty()).try_into().unwrap();
+        assert!(
+            found.level == Level::Warning && found.text.contains("has no key"),
+            "{found:?}"
         );
         let edge = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": []});
         let snapshot = fleet_file::read(&edge, &Config::default(), Moment(0)).unwrap();

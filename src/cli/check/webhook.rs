@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use edgeward_core::config::Config;
 use edgeward_core::keys::Keys;
 
 use super::finding::Finding;
@@ -140,6 +141,16 @@ pub(super) fn host(url: &str) -> Option<(String, u16)> {
     let is_https = url.scheme_str() == Some("https");
     let host = url.host().filter(|host| is_https && !host.is_empty())?;
     Some((host.to_owned(), url.port_u16().unwrap_or(443)))
+}
+
+/// The namespaces whose pods are decided.
+pub(super) fn opted_in<'n>(namespaces: &'n BTreeMap<String, Labels>, config: &Config) -> Vec<&'n str> {
+    let all = namespaces.iter();
+    let opted_in = all.filter(|(name, labels)| {
+        let label = labels.get(&config.keys.managed);
+        label.is_some_and(|value| value == "true") && !config.excluded_namespaces.contains(name)
+    });
+    opted_in.map(|(name, _)| name.as_str()).collect()
 }
 
 /// Which namespaces opted in, and whether their pods come to edgeward. `ours` is `None` where that is not known.

@@ -1,15 +1,18 @@
-//! Many clients that create pods at once.
+//! Clients of the API server: many that create pods at once, and one with edgeward's token.
 
 use std::ops::Range;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use http::Request;
+use http::header::{HeaderValue, USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
+use crate::rights::BY_HAND;
 
 /// How many pods a burst has, and how many clients create them.
 pub const PODS: usize = 500;
@@ -29,16 +32,23 @@ pub fn create(fixture: &Fixture<'_>, pods: Range<usize>, annotations: &Value, sp
 
 /// A client with the rights of a cluster administrator.
 pub async fn client(fixture: &Fixture<'_>) -> Result<Client> {
-    Ok(Client::try_from(config(fixture).await?)?)
+    Ok(Client::try_from(config(&fixture.kubeconfig()).await?)?)
 }
 
-async fn config(fixture: &Fixture<'_>) -> Result<Config> {
-    let kubeconfig = Kubeconfig::read_from(fixture.kubeconfig())?;
+/// One with edgeward's token, whose calls say nothing of what edgeward needs.
+pub async fn by_hand(fixture: &Fixture<'_>) -> Result<Client> {
+    let mut config = config(&fixture.edgeward_kubeconfig()).await?;
+    config.headers.push((USER_AGENT, HeaderValue::from_static(BY_HAND)));
+    Ok(Client::try_from(config)?)
+}
+
+async fn config(kubeconfig: &Path) -> Result<Config> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
 async fn created(fixture: &Fixture<'_>, pods: Range<usize>, annotations: &Value, spec: &Value) -> Result<()> {
-    let config = config(fixture).await?;
+    let config = config(&fixture.kubeconfig()).await?;
     let path = format!("/api/v1/namespaces/{}/pods", fixture.namespace);
     let clients = (0..CLIENTS).map(|client| {
         let (config, path, pods) = (config.clone(), path.clone(), pods.clone());

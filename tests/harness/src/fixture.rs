@@ -25,7 +25,7 @@ use crate::pki::Authority;
 use crate::process::{on_loopback, tail};
 use crate::proxy::Proxy;
 pub use crate::registration::Registration;
-use crate::rights::Granted;
+use crate::rights::{self, Granted, Narrowed};
 use crate::test_webhook::{self, TestWebhook};
 use crate::timing::TooBusy;
 use crate::wait::{BOUND, TIMEOUT, eventually};
@@ -148,7 +148,10 @@ impl<'run> Fixture<'run> {
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         namespaces.push(name.to_owned());
         drop(namespaces);
-        let metadata = json!({"name": name, "labels": labels});
+        let mut metadata = json!({"name": name, "labels": labels});
+        if self.domain != SHARED_DOMAIN {
+            metadata["labels"][rights::DOMAIN] = json!(self.domain);
+        }
         let kubectl = self.plane.kubectl.in_namespace(name);
         kubectl.run(
             &["create", "-f", "-"],
@@ -323,6 +326,11 @@ impl<'run> Fixture<'run> {
         Ok(())
     }
 
+    /// Lets edgeward change pods only where a RoleBinding says so, as `deploy/narrow` does, until what this returns is dropped.
+    pub fn narrow_rights(&self) -> Result<Narrowed> {
+        self.plane.rights.narrow(&self.plane.kubectl)
+    }
+
     /// Lets edgeward see where data is, as `deploy/data` does, for as long as the test goes on.
     pub fn allow_data(&self) -> Result<()> {
         self.allow(self.plane.rights.grant_data(&self.plane.kubectl)?);
@@ -386,6 +394,13 @@ impl<'run> Fixture<'run> {
     /// Starts a webhook inside the test that allows every pod, after so long.
     pub fn slow_test_webhook(&self, takes: Duration) -> Result<TestWebhook> {
         TestWebhook::start(self.runtime, test_webhook::watches, takes)
+    }
+
+    /// Registers it as a mutating webhook for the updates of pods of this test's namespace. Nobody waits until it is called.
+    pub fn register_for_updates(&self, webhook: &TestWebhook) -> Result<Registration> {
+        let name = format!("updates-{}", self.namespace);
+        let configuration = webhook.mutating_updates(&name, &self.namespace);
+        Registration::create(name, &self.plane.kubectl, &configuration)
     }
 
     /// Registers it as a validating webhook for the pods of this test's namespace, and waits until it is called.
@@ -466,8 +481,18 @@ impl<'run> Fixture<'run> {
         for webhook in manifest["webhooks"].as_array_mut().into_iter().flatten() {
             webhook["clientConfig"] = json!({"url": url, "caBundle": STANDARD.encode(ca)});
         }
-        let label = format!("scheduling.{domain}/managed=true");
-        let args = ["label", "namespace", &self.namespace, &label, "--overwrite"];
+        let labels = [
+            format!("scheduling.{domain}/managed=true"),
+            format!("{}={domain}", rights::DOMAIN),
+        ];
+        let args = [
+            "label",
+            "namespace",
+            &self.namespace,
+            &labels[0],
+            &labels[1],
+            "--overwrite",
+        ];
         self.kubectl.run(&args, "")?;
         let registration = Registration::create(name, &self.plane.kubectl, &manifest)?;
         Ok(registration)

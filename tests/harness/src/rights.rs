@@ -1,5 +1,5 @@
-//! What edgeward may do: every edgeward of the run has the rights of `deploy/base` and no other. At the end of the run they
-//! are held against the API server's audit log.
+//! What edgeward may do: every edgeward of the run has the rights of `deploy/base` and no other, and is confined by the policies
+//! there. At the end of the run they are held against the API server's audit log.
 
 pub mod proof;
 
@@ -17,6 +17,12 @@ use crate::wait::TIMEOUT;
 
 /// Where `deploy/base` installs edgeward.
 pub const NAMESPACE: &str = "edgeward-system";
+
+/// The label of a namespace for whose pods edgeward has its keys under this domain.
+pub(crate) const DOMAIN: &str = "edgeward.test/domain";
+
+/// Who a test says it is that tries something with edgeward's token. It shows nothing of what edgeward needs.
+pub(crate) const BY_HAND: &str = "by-hand";
 
 /// How the users begin that its ServiceAccounts are.
 pub(crate) const USER: &str = "system:serviceaccount:edgeward-system:edgeward";
@@ -41,7 +47,7 @@ pub(crate) fn users() -> Vec<String> {
 
 /// The ServiceAccount of the manifests, and what they grant to it.
 pub(crate) struct Rights {
-    /// ServiceAccount, roles and bindings.
+    /// ServiceAccount, roles and bindings, and the policies about that ServiceAccount.
     objects: Vec<Value>,
     /// What `deploy/recreate` adds to them.
     recreation: Vec<Value>,
@@ -65,10 +71,13 @@ impl Rights {
     /// Of `deploy/base`, as `kubectl apply -k` reads it.
     pub(crate) fn read(kubectl: &Kubectl) -> Result<Self> {
         let mut objects = kubectl.render(&workspace().join("deploy/base"))?;
-        objects.retain(|object| {
-            object["kind"] == "ServiceAccount" || object["apiVersion"] == "rbac.authorization.k8s.io/v1"
-        });
-        ensure!(objects.len() == 5, "{objects:#?}");
+        const KEPT: [&str; 2] = ["rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"];
+        objects
+            .retain(|object| object["kind"] == "ServiceAccount" || KEPT.iter().any(|it| object["apiVersion"] == *it));
+        ensure!(objects.len() == 13, "{objects:#?}");
+        for object in &mut objects {
+            *object = under_every_domain(object)?;
+        }
         let recreation = kubectl.render(&workspace().join("deploy/recreate"))?;
         let data = kubectl.render(&workspace().join("deploy/data"))?;
         let certificates = kubectl.render(&workspace().join("certs/self-managed"))?;
@@ -90,10 +99,24 @@ impl Rights {
         })
     }
 
-    /// Creates the ServiceAccount with its rights, in a namespace that has nothing else.
+    /// Creates the ServiceAccount with its rights and policies, in a namespace that has nothing else.
     pub(crate) fn grant(&self, kubectl: &Kubectl) -> Result<()> {
         kubectl.run(&["create", "namespace", NAMESPACE], "")?;
         kubectl.run(&["create", "-f", "-"], &list(&self.objects)).map(drop)
+    }
+
+    /// Takes away that pods may be changed in every namespace, as `deploy/narrow` does.
+    pub(crate) fn narrow(&self, kubectl: &Kubectl) -> Result<Narrowed> {
+        let is_binding =
+            |object: &&Value| object["kind"] == "ClusterRoleBinding" && object["metadata"]["name"] == "edgeward-pods";
+        let bindings: Vec<_> = self.objects.iter().filter(is_binding).cloned().collect();
+        ensure!(bindings.len() == 1, "{bindings:#?}");
+        let args = ["delete", TIMEOUT, "-f", "-"];
+        kubectl.run(&args, &list(&bindings))?;
+        Ok(Narrowed {
+            kubectl: kubectl.clone(),
+            objects: bindings,
+        })
     }
 
     /// Adds the rights to read Liqo's objects, and to see where data is, which its sites have.
@@ -187,7 +210,8 @@ impl Rights {
         let mut complaints = Vec::new();
         for (of, by, granted) in &accounts {
             let user = format!("{USER}{of}");
-            let calls = calls.iter().filter(|call| call["user"]["username"] == user);
+            let is_its = |call: &&Value| call["user"]["username"] == user && call["userAgent"] != BY_HAND;
+            let calls = calls.iter().filter(is_its);
             let calls: Vec<_> = calls.collect();
             let proof = prove(granted, &calls, homes, everything);
             let of = format!("edgeward{of}");
@@ -225,6 +249,35 @@ impl Drop for Granted {
             eprintln!("{error:#}");
         }
     }
+}
+
+/// Rights that are taken away. Dropped, they are granted again.
+pub struct Narrowed {
+    kubectl: Kubectl,
+    objects: Vec<Value>,
+}
+
+impl Drop for Narrowed {
+    fn drop(&mut self) {
+        if let Err(error) = self.kubectl.run(&["create", "-f", "-"], &list(&self.objects)) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// The edgewards of a run have keys of several domains and one identity: where a policy of the manifests names a key, it is
+/// that of the domain that the pod's namespace says. Other objects stay as they are.
+fn under_every_domain(object: &Value) -> Result<Value> {
+    let domain = format!("namespaceObject.metadata.?labels[?'{DOMAIN}'].orValue('example.io')");
+    let mut text = object.to_string();
+    for prefix in ["scheduling", "slo"] {
+        text = text.replace(
+            &format!("'{prefix}.example.io/"),
+            &format!("'{prefix}.' + {domain} + '/"),
+        );
+    }
+    ensure!(!text.contains("example.io/"), "{text}");
+    Ok(serde_json::from_str(&text)?)
 }
 
 /// A token of a ServiceAccount of ours as it is now.

@@ -67,14 +67,23 @@ impl TestWebhook {
 
     /// A configuration of this name by which it validates the pods that are created in a namespace.
     pub(crate) fn validating(&self, name: &str, namespace: &str) -> Value {
+        self.configuration("ValidatingWebhookConfiguration", "CREATE", name, namespace)
+    }
+
+    /// One by which it changes the pods that are updated in a namespace.
+    pub(crate) fn mutating_updates(&self, name: &str, namespace: &str) -> Value {
+        self.configuration("MutatingWebhookConfiguration", "UPDATE", name, namespace)
+    }
+
+    fn configuration(&self, kind: &str, operation: &str, name: &str, namespace: &str) -> Value {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
+            "kind": kind,
             "metadata": {"name": name},
             "webhooks": [{
-                "name": "validating.edgeward.test",
+                "name": "pods.edgeward.test",
                 "clientConfig": {"url": self.url, "caBundle": STANDARD.encode(&self.ca)},
-                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": ["pods"]}],
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
                 "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail", "timeoutSeconds": 30,
             }],
@@ -119,6 +128,16 @@ pub fn injects_a_sidecar(pod: &Value) -> Vec<Value> {
         "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}},
     });
     vec![json!({"op": "add", "path": "/spec/containers/-", "value": sidecar})]
+}
+
+/// Adds a label and an annotation.
+pub fn labels(pod: &Value) -> Vec<Value> {
+    let maps = ["labels", "annotations"].into_iter();
+    let add = |map: &str| match pod["metadata"][map].is_object() {
+        true => json!({"op": "add", "path": format!("/metadata/{map}/seen-by"), "value": "test"}),
+        false => json!({"op": "add", "path": format!("/metadata/{map}"), "value": {"seen-by": "test"}}),
+    };
+    maps.map(add).collect()
 }
 
 /// Adds a scheduling gate, once, which keeps the pod from kube-scheduler.

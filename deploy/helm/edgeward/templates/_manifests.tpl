@@ -25,6 +25,26 @@ values change of them.
 {{- end }}
 {{- end }}
 
+{{/* As edgeward.objects; where rights.namespaces has any, roles are bound in these alone. Arguments: the root, the file. */}}
+{{- define "edgeward.narrowed" -}}
+{{- $root := index . 0 -}}
+{{- range splitList "\n---\n" (include "edgeward.objects" .) }}
+{{- with fromYaml . }}
+{{- $object := . }}
+{{- if and $root.Values.rights.namespaces (eq .kind "ClusterRoleBinding") }}
+{{- range $root.Values.rights.namespaces }}
+{{- $metadata := merge (dict "namespace" .) $object.metadata }}
+---
+{{ toYaml (merge (dict "kind" "RoleBinding" "metadata" $metadata) $object) }}
+{{- end }}
+{{- else }}
+---
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* An object as a document, with the labels of the release but for those that it has. Arguments: the root, the object. */}}
 {{- define "edgeward.labelled" -}}
 {{- $root := index . 0 -}}

@@ -38,12 +38,18 @@ pub struct Proof {
     pub complaints: Vec<String>,
 }
 
-/// What is wrong with the calls of one ServiceAccount, as the audit log has them. `homes` are edgeward's own namespaces. If
+/// What is wrong with the calls of one ServiceAccount, as the audit log has them: those that were refused, by whomever. `homes` are edgeward's own namespaces. If
 /// `everything` was tried, so is a right that was not used, or only where or for what a narrower one would do.
 pub fn prove(granted: &BTreeSet<Right>, calls: &[&Value], homes: &BTreeSet<String>, everything: bool) -> Proof {
     let mut used = BTreeMap::<&Right, Vec<Call>>::new();
     let mut faults = BTreeMap::<String, usize>::new();
     for entry in calls {
+        if let Some(refusal) = refused_by_policy(entry) {
+            *faults
+                .entry(format!("{}: {refusal}", told("refused", entry)))
+                .or_default() += 1;
+            continue;
+        }
         let allowed = entry["annotations"]["authorization.k8s.io/decision"] == "allow";
         // Of what is no resource, such as /version, everybody may know.
         let Some(call) = call(entry) else {
@@ -109,6 +115,12 @@ fn is_home(call: &Call, homes: &BTreeSet<String>) -> bool {
     call.namespace
         .as_ref()
         .is_some_and(|namespace| homes.contains(namespace))
+}
+
+/// What a policy of the manifests about edgeward's identity says against this call.
+fn refused_by_policy(entry: &Value) -> Option<&str> {
+    let failures = entry["annotations"]["validation.policy.admission.k8s.io/validation_failure"].as_str()?;
+    failures.contains("edgeward-confine-").then_some(failures)
 }
 
 fn told(how: &str, entry: &Value) -> String {

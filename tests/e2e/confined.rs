@@ -1,0 +1,172 @@
+//! What edgeward's own identity is refused though its rights would let it, and that what it does for honest reasons passes.
+
+pub(crate) mod narrow;
+mod table;
+
+use anyhow::{Error, Result, ensure};
+use edgeward_harness::clients::by_hand;
+use edgeward_harness::decision::{annotation, is_gated};
+use edgeward_harness::fixture::{Fixture, MANAGED};
+use edgeward_harness::nodes::{Nodes, for_long};
+use edgeward_harness::test_webhook;
+use edgeward_harness::wait::{BOUND, eventually};
+use http::Request;
+use http::header::CONTENT_TYPE;
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::held::{fill, goes, is_held, pod};
+
+/// What every refusal says.
+const REFUSED: &str = "denied request: edgeward may ";
+
+/// With edgeward's token and by hand: each change that it never makes is refused by a policy, and each that it makes is taken, also
+/// beside a webhook that labels what is updated. Whoever operates the cluster may do as before.
+pub(crate) fn to_what_it_does(fixture: &Fixture<'_>) -> Result<()> {
+    fixture.allow_recreation()?;
+    fixture.allow_self_management(&fixture.home()?)?;
+    let by_hand = ByHand::new(fixture)?;
+    table::pods(fixture, &by_hand)?;
+    table::deletions(fixture, &by_hand)?;
+    table::registration(fixture, &by_hand)?;
+    for policy in ["pods", "deletions", "registration"] {
+        eventually("its expressions are checked", BOUND, || {
+            let policy = fixture
+                .kubectl
+                .get("validatingadmissionpolicy", &format!("edgeward-confine-{policy}"))?;
+            ensure!(policy["status"]["observedGeneration"] == policy["metadata"]["generation"]);
+            let checked = &policy["status"]["typeChecking"];
+            ensure!(checked["expressionWarnings"].is_null(), "{checked:#}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// edgeward's token, in the test's hand.
+pub(crate) struct ByHand<'s, 'run> {
+    fixture: &'s Fixture<'run>,
+    client: Client,
+}
+
+impl<'s, 'run> ByHand<'s, 'run> {
+    pub(crate) fn new(fixture: &'s Fixture<'run>) -> Result<Self> {
+        let client = fixture.runtime.block_on(by_hand(fixture))?;
+        Ok(Self { fixture, client })
+    }
+
+    /// Tries a JSON patch on the object at this path, and returns what would be stored.
+    pub(crate) fn patch(&self, path: &str, operations: &Value) -> Result<Value> {
+        let body = operations.to_string().into_bytes();
+        let request = Request::patch(format!("{path}?dryRun=All")).header(CONTENT_TYPE, "application/json-patch+json");
+        self.send(request.body(body)?)
+    }
+
+    /// The same of a pod of the test's namespace.
+    pub(crate) fn patch_pod(&self, name: &str, operations: &Value) -> Result<Value> {
+        let namespace = &self.fixture.namespace;
+        self.patch(&format!("/api/v1/namespaces/{namespace}/pods/{name}"), operations)
+    }
+
+    /// Tries to delete a pod.
+    pub(crate) fn delete_pod(&self, namespace: &str, name: &str) -> Result<Value> {
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}?dryRun=All");
+        self.send(Request::delete(path).body(Vec::new())?)
+    }
+
+    fn send(&self, request: Request<Vec<u8>>) -> Result<Value> {
+        let sent = self.client.request(request);
+        self.fixture.runtime.block_on(sent).map_err(Error::from)
+    }
+}
+
+/// Fails unless a policy has refused it by these words.
+pub(crate) fn is_refused(tried: Result<Value>, words: &str) -> Result<()> {
+    let words = format!("{REFUSED}{words}");
+    match tried {
+        Err(error) if error.to_string().contains(&words) => Ok(()),
+        other => anyhow::bail!("not {words}: {other:?}"),
+    }
+}
+
+/// A webhook labels and annotates every pod that is updated. A pod is let go when its namespace leaves, another is released, and both
+/// carry what the webhook adds.
+pub(crate) fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.wan.close();
+    let edgeward = fixture.live_edgeward(&nodes.holding(&for_long()))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    fill(fixture, &nodes)?;
+    let webhook = fixture.test_webhook(test_webhook::labels)?;
+    let _labels = fixture.register_for_updates(&webhook)?;
+    eventually("the API server calls the webhook", BOUND, || {
+        let args = ["label", "pod", "filler", "tried=now", "--dry-run=server"];
+        fixture.kubectl.run(&args, "")?;
+        ensure!(!webhook.seen().is_empty(), "it was not called");
+        Ok(())
+    })?;
+    let is_labelled = |name: &str| {
+        let metadata = fixture.kubectl.get("pod", name)?["metadata"].take();
+        for map in ["labels", "annotations"] {
+            ensure!(metadata[map]["seen-by"] == "test", "{metadata:#}");
+        }
+        anyhow::Ok(())
+    };
+
+    // It says what its pods are, by annotations alone.
+    let mut let_go = pod(fixture, "let-go", 500, 5);
+    if let Some(metadata) = let_go["metadata"].as_object_mut() {
+        metadata.remove("labels");
+    }
+    fixture.kubectl.create(&let_go)?;
+    is_held(fixture, "let-go", "held_no_capacity")?;
+    let managed = fixture.key(MANAGED);
+    let leaves = format!("{managed}-");
+    fixture
+        .kubectl
+        .run(&["label", "namespace", &fixture.namespace, &leaves], "")?;
+    eventually("it is let go", BOUND, || {
+        let pod = fixture.kubectl.get("pod", "let-go")?;
+        ensure!(!is_gated(&pod) && annotation(&pod, "site").is_none(), "{pod:#}");
+        Ok(())
+    })?;
+    is_labelled("let-go")?;
+
+    let returns = format!("{managed}=true");
+    fixture
+        .kubectl
+        .run(&["label", "namespace", &fixture.namespace, &returns], "")?;
+    eventually("its pods are held again", BOUND, || {
+        let tried = fixture.kubectl.dry_run(&pod(fixture, "tried", 500, 5))?;
+        ensure!(is_gated(&tried), "{tried:#}");
+        Ok(())
+    })?;
+    fixture.kubectl.create(&pod(fixture, "released", 500, 5))?;
+    is_held(fixture, "released", "held_no_capacity")?;
+    nodes.wan.reopen()?;
+    goes(fixture, &nodes, "released", "cloud", "released_cloud")?;
+    is_labelled("released")?;
+    let refused = [("result", "refused")];
+    let count = edgeward.count("edgeward_held_pod_changes_total", &refused)?;
+    ensure!(count == 0, "{count}");
+    Ok(())
+}
+
+/// Where edgeward is installed with this domain, a policy that knows it refuses a change to a held pod, and takes its release.
+pub(crate) fn is_confined(fixture: &Fixture<'_>, held: &str, domain: &str) -> Result<()> {
+    let by_hand = ByHand::new(fixture)?;
+    eventually("the policies are in force", BOUND, || {
+        let image = json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "other"}]);
+        is_refused(by_hand.patch_pod(held, &image), "change nothing of a pod's spec but")
+    })?;
+    let decision = format!("/metadata/annotations/scheduling.{domain}~1");
+    let release = json!([
+        {"op": "add", "path": format!("{decision}decision"), "value": "edge"},
+        {"op": "replace", "path": format!("{decision}reason"), "value": "released_edge"},
+        {"op": "add", "path": "/spec/nodeSelector", "value": {"node.role/edge": "true"}},
+        {"op": "remove", "path": "/spec/schedulingGates/0"},
+    ]);
+    by_hand.patch_pod(held, &release).map(drop)
+}

@@ -1,0 +1,63 @@
+//! Rights to pods in single namespaces, as `deploy/narrow` leaves them.
+
+use anyhow::{Result, ensure};
+use edgeward_harness::documentation::documented;
+use edgeward_harness::fixture::{Fixture, MANAGED};
+use edgeward_harness::kubectl::Said;
+use edgeward_harness::nodes::{Nodes, for_long};
+use edgeward_harness::rights::NAMESPACE;
+use edgeward_harness::wait::{BOUND, eventually};
+use serde_json::json;
+
+use crate::held::{fill, goes, is_held, pod};
+
+/// With a RoleBinding by the line of `docs/operations.md`, pods of that namespace are released as ever. A namespace that opts in
+/// without one is named by `edgeward check`, with a fix.
+pub(crate) fn in_single_namespaces(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    nodes.cloud_node("cloud-0")?;
+    nodes.wan.close();
+    let _narrow = fixture.narrow_rights()?;
+    let bind = documented("sh", "create rolebinding edgeward-pods")?;
+    fixture.shell(&bind.replace("shop", &fixture.namespace))?;
+    let edgeward = fixture.live_edgeward(&nodes.holding(&for_long()))?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    fill(fixture, &nodes)?;
+    fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
+    is_held(fixture, "waiting", "held_no_capacity")?;
+    nodes.wan.reopen()?;
+    goes(fixture, &nodes, "waiting", "cloud", "released_cloud")?;
+
+    let account = format!("system:serviceaccount:{NAMESPACE}:edgeward");
+    let says = |level: &str, words: &str| -> Result<Said> {
+        eventually(&format!("{level} {words}"), BOUND, || {
+            let said = fixture.command(&["check", &format!("--as={account}")])?;
+            let is_said = |line: &str| line.starts_with(level) && line.contains(words);
+            ensure!(said.stdout.lines().any(is_said), "{}{}", said.stdout, said.stderr);
+            Ok(said)
+        })
+    };
+    let alone = format!(
+        "has every right that edgeward needs, and may change pods in {} and not everywhere",
+        fixture.namespace
+    );
+    says("ok       rights", &alone)?;
+    let (other, _) = fixture.another_namespace("other", json!({MANAGED: "true"}))?;
+    let words = format!("may not get, patch pods in namespace {other}: held pods are never released without");
+    let said = says("FAULT    rights", &words)?;
+    let fixes = said
+        .stdout
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("fix: "));
+    let fix = fixes
+        .filter(|fix| fix.contains("--verb=get,patch --resource=pods"))
+        .collect::<Vec<_>>();
+    ensure!(fix.len() == 1 && fix[0].contains(&format!("-n {other} ")), "{fix:?}");
+    fixture.shell(fix[0])?;
+    says(
+        "ok       rights",
+        &format!("may change pods in {}, {other} and not everywhere", fixture.namespace),
+    )
+    .map(drop)
+}

@@ -1,0 +1,430 @@
+//! Every kind of change, tried by hand: what is refused, and by which words, and what is taken.
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use edgeward_harness::decision::is_unschedulable;
+use edgeward_harness::fixture::{Fixture, manifest};
+use edgeward_harness::kubectl::Kubectl;
+use edgeward_harness::pki::Authority;
+use edgeward_harness::test_webhook;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+use super::{ByHand, is_refused};
+
+const GATE: &str = "scheduling.example.io/awaiting-capacity";
+
+/// What is tried, on which pod, by which operations.
+type Row = (&'static str, &'static str, Value);
+
+/// As in JSON pointers.
+const OURS: &str = "/metadata/annotations/scheduling.example.io~1";
+
+fn op(op: &str, path: &str, value: Value) -> Value {
+    json!({"op": op, "path": path, "value": value})
+}
+
+fn remove(path: &str) -> Value {
+    json!({"op": "remove", "path": path})
+}
+
+/// Held by three gates, ours between those of others, with something of everything that may not change; and one with nothing but its
+/// gate; and two that are none of edgeward's.
+fn pods_to_try(fixture: &Fixture<'_>) -> Result<()> {
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}});
+    let owner = fixture.kubectl.create(&owner)?;
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]});
+    let gates = |names: &[&str]| -> Value { names.iter().map(|name| json!({"name": name})).collect() };
+    let mut held = workloads::pod("held", json!({"slo.example.io/class": "batch", "note": "theirs"}));
+    held["metadata"]["annotations"]["scheduling.example.io/reason"] = json!("held_no_capacity");
+    held["metadata"]["annotations"]["scheduling.example.io/wanRttMs"] = json!("5");
+    held["metadata"]["labels"] = json!({"app": "shop", "tier": "front"});
+    held["metadata"]["finalizers"] = json!(["edgeward.test/kept"]);
+    held["metadata"]["ownerReferences"] = json!([owner]);
+    held["spec"]["schedulingGates"] = gates(&["a.example/gate", GATE, "b.example/gate"]);
+    held["spec"]["nodeSelector"] = json!({"disk": "fast"});
+    held["spec"]["tolerations"] =
+        json!([{"operator": "Exists", "effect": "NoExecute"}, {"key": "k", "operator": "Exists"}]);
+    let mut bare = workloads::pod("bare", Value::Null);
+    bare["spec"]["schedulingGates"] = gates(&[GATE]);
+    let mut foreign = workloads::pod("foreign", json!({}));
+    foreign["spec"]["schedulingGates"] = gates(&["a.example/gate", "scheduling.acme.dev/awaiting-capacity"]);
+    let free = workloads::pod("free", json!({}));
+    for pod in [held, bare, foreign, free] {
+        fixture.kubectl.create(&pod)?;
+    }
+    Ok(())
+}
+
+/// With the words of the policy, without `edgeward may `.
+fn forbidden() -> Vec<(&'static str, Vec<Row>)> {
+    let image = "/spec/containers/0/image";
+    let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "invented", "uid": "1"}]);
+    let term = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]});
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}});
+    let everything = json!({"operator": "Exists"});
+    vec![
+        (
+            "change nothing of a pod's spec but",
+            vec![
+                ("an image", "held", json!([op("replace", image, json!("other"))])),
+                (
+                    "an image and the gate",
+                    "bare",
+                    json!([op("replace", image, json!("other")), remove("/spec/schedulingGates")]),
+                ),
+                (
+                    "a deadline",
+                    "held",
+                    json!([op("add", "/spec/activeDeadlineSeconds", json!(1))]),
+                ),
+                ("an affinity", "bare", json!([op("add", "/spec/affinity", affinity)])),
+            ],
+        ),
+        (
+            "change only pods behind its own gate, and take off no other",
+            vec![
+                (
+                    "a pod that is not held",
+                    "free",
+                    json!([op("add", "/metadata/labels", json!({"a": "b"}))]),
+                ),
+                (
+                    "the gate of another",
+                    "held",
+                    json!([remove("/spec/schedulingGates/0")]),
+                ),
+                ("all gates", "held", json!([remove("/spec/schedulingGates")])),
+                (
+                    "the gate of another domain",
+                    "foreign",
+                    json!([remove("/spec/schedulingGates/1")]),
+                ),
+            ],
+        ),
+        (
+            "change no owner and no finalizer",
+            vec![
+                (
+                    "an owner invented",
+                    "bare",
+                    json!([op("add", "/metadata/ownerReferences", owner.clone())]),
+                ),
+                (
+                    "an owner exchanged",
+                    "held",
+                    json!([op("replace", "/metadata/ownerReferences", owner)]),
+                ),
+                (
+                    "an owner taken away",
+                    "held",
+                    json!([remove("/metadata/ownerReferences")]),
+                ),
+                (
+                    "a finalizer",
+                    "bare",
+                    json!([op("add", "/metadata/finalizers", json!(["edgeward.test/new"]))]),
+                ),
+                (
+                    "a finalizer taken away",
+                    "held",
+                    json!([remove("/metadata/finalizers")]),
+                ),
+            ],
+        ),
+        (
+            "change or remove no label",
+            vec![
+                (
+                    "a label changed",
+                    "held",
+                    json!([op("replace", "/metadata/labels/app", json!("other"))]),
+                ),
+                ("a label taken away", "held", json!([remove("/metadata/labels/app")])),
+                ("all labels", "held", json!([remove("/metadata/labels")])),
+            ],
+        ),
+        (
+            "change or remove no annotation but its own",
+            vec![
+                (
+                    "an annotation changed",
+                    "held",
+                    json!([op("replace", "/metadata/annotations/note", json!("ours"))]),
+                ),
+                (
+                    "an annotation taken away",
+                    "held",
+                    json!([remove("/metadata/annotations/note")]),
+                ),
+                (
+                    "an SLO",
+                    "held",
+                    json!([op(
+                        "replace",
+                        "/metadata/annotations/slo.example.io~1class",
+                        json!("latency")
+                    )]),
+                ),
+                (
+                    "all annotations",
+                    "held",
+                    json!([remove("/metadata/annotations"), remove("/spec/schedulingGates/1")]),
+                ),
+            ],
+        ),
+        (
+            "add no toleration without a key",
+            vec![
+                (
+                    "a toleration of everything",
+                    "held",
+                    json!([op("add", "/spec/tolerations/-", everything.clone())]),
+                ),
+                (
+                    "and the gate",
+                    "bare",
+                    json!([
+                        op("add", "/spec/tolerations/-", everything),
+                        remove("/spec/schedulingGates")
+                    ]),
+                ),
+            ],
+        ),
+    ]
+}
+
+fn permitted() -> Vec<Row> {
+    let cloud = json!({"key": "cloud", "operator": "Equal", "value": "cloud", "effect": "NoSchedule"});
+    // A Site may bring any key.
+    let exists = json!({"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"});
+    let placed =
+        json!({"scheduling.example.io/decision": "cloud", "controller.kubernetes.io/pod-deletion-cost": "-100"});
+    let (cost, selector) = (
+        "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost",
+        "/spec/nodeSelector",
+    );
+    vec![
+        (
+            "a release",
+            "held",
+            json!([
+                op("test", "/spec/schedulingGates/1/name", json!(GATE)),
+                op("add", &format!("{OURS}decision"), json!("cloud")),
+                op("add", &format!("{OURS}reason"), json!("released_cloud")),
+                remove(&format!("{OURS}wanRttMs")),
+                op("add", cost, json!("-100")),
+                op("add", &format!("{selector}/node.role~1cloud"), json!("true")),
+                op("add", "/spec/tolerations/-", cloud.clone()),
+                op("add", "/spec/tolerations/-", exists),
+                remove("/spec/schedulingGates/1"),
+            ]),
+        ),
+        (
+            "a release of a pod that has nothing",
+            "bare",
+            json!([
+                op("add", "/metadata/annotations", placed),
+                op("add", selector, json!({"node.role/cloud": "true"})),
+                op("add", "/spec/tolerations/-", cloud),
+                remove("/spec/schedulingGates/0"),
+            ]),
+        ),
+        ("a let-go", "held", json!([remove("/spec/schedulingGates/1")])),
+        (
+            "a let-go of a pod that has nothing",
+            "bare",
+            json!([remove("/spec/schedulingGates/0")]),
+        ),
+        (
+            "going on waiting",
+            "held",
+            json!([
+                op("add", &format!("{OURS}reason"), json!("held_site_away")),
+                op("add", &format!("{OURS}timestamp"), json!("2026-01-01T00:00:00Z"))
+            ]),
+        ),
+        (
+            "going on waiting, of a pod that has nothing",
+            "bare",
+            json!([op(
+                "add",
+                "/metadata/annotations",
+                json!({"scheduling.example.io/reason": "held_no_capacity"})
+            )]),
+        ),
+    ]
+}
+
+pub(super) fn pods(fixture: &Fixture<'_>, by_hand: &ByHand<'_, '_>) -> Result<()> {
+    pods_to_try(fixture)?;
+    let tried = |(_, pod, operations): &Row| by_hand.patch_pod(pod, operations);
+    let forbidden = forbidden();
+    let (words, rows) = &forbidden[0];
+    eventually("the policies are in force", BOUND, || {
+        is_refused(tried(&rows[0]), words)
+    })?;
+    for (words, rows) in &forbidden {
+        for row in rows {
+            is_refused(tried(row), words).context(row.0)?;
+        }
+    }
+    let (_, pod, image) = &rows[0];
+    let args = [
+        "patch",
+        "pod",
+        pod,
+        "--type=json",
+        "--dry-run=server",
+        "-p",
+        &image.to_string(),
+    ];
+    fixture
+        .kubectl
+        .run(&args, "")
+        .context("by whoever operates the cluster")?;
+    for row in permitted() {
+        tried(&row).context(row.0)?;
+    }
+
+    let webhook = fixture.test_webhook(test_webhook::labels)?;
+    let labels = fixture.register_for_updates(&webhook)?;
+    let is_labelled = |row: &Row| {
+        let pod = tried(row).context(row.0)?;
+        ensure!(pod["metadata"]["labels"]["seen-by"] == "test", "{pod:#}");
+        Ok(())
+    };
+    let permitted = permitted();
+    eventually("the API server calls the webhook", BOUND, || is_labelled(&permitted[0]))?;
+    permitted.iter().try_for_each(is_labelled)?;
+    drop(labels);
+    // Or it would never be gone.
+    let free = json!([remove("/metadata/finalizers")]).to_string();
+    let args = ["patch", "pod", "held", "--type=json", "-p", &free];
+    fixture.kubectl.run(&args, "").map(drop)
+}
+
+/// By what the backstop may delete: pods without a node whose controller creates another.
+pub(super) fn deletions(fixture: &Fixture<'_>, by_hand: &ByHand<'_, '_>) -> Result<()> {
+    let (other, in_other) = fixture.another_namespace("other", json!({}))?;
+    let stuck = |mut workload: Value| {
+        workload["spec"]["template"]["spec"]["nodeSelector"] = json!({"edgeward.test/nowhere": "true"});
+        workload
+    };
+    let deployment = |name: &str| stuck(workloads::deployment(name, 1, workloads::batch()));
+    let mut gated = deployment("gated");
+    gated["spec"]["template"]["spec"]["schedulingGates"] = json!([{"name": GATE}]);
+    let mut opted_out = deployment("opted-out");
+    opted_out["spec"]["template"]["metadata"]["labels"]["scheduling.example.io/managed"] = json!("false");
+    let mut bare = workloads::pod("bare-app", workloads::batch());
+    bare["metadata"]["labels"] = json!({"app": "bare-app"});
+    bare["spec"]["nodeSelector"] = json!({"edgeward.test/nowhere": "true"});
+    for object in [
+        deployment("stuck"),
+        gated,
+        opted_out,
+        bare,
+        stuck(workloads::deployment("unasked", 1, json!({}))),
+        stuck(workloads::job("job", workloads::batch())),
+        workloads::deployment("running", 1, workloads::batch()),
+    ] {
+        fixture.kubectl.create(&object)?;
+    }
+    in_other.create(&deployment("elsewhere"))?;
+
+    let deleted = |kubectl: &Kubectl, namespace: &str, app: &str| {
+        let name = eventually(&format!("{app} is as it will be"), BOUND, || {
+            let pods = kubectl.list("pods", &format!("app={app}"))?;
+            let pod = pods.first().context("there is none")?;
+            let is_ready = match app {
+                "gated" => true,
+                "running" => pod["status"]["phase"] == "Running",
+                _ => is_unschedulable(pod),
+            };
+            ensure!(is_ready, "{}", pod["status"]);
+            Ok(pod["metadata"]["name"].as_str().unwrap_or_default().to_owned())
+        })?;
+        by_hand.delete_pod(namespace, &name)
+    };
+    let here = |app: &str| deleted(&fixture.kubectl, &fixture.namespace, app);
+    for (app, words) in [
+        ("gated", "delete only pods that kube-scheduler has found no node for"),
+        ("running", "delete only pods that kube-scheduler has found no node for"),
+        ("opted-out", "delete only pods that ask for a decision"),
+        ("unasked", "delete only pods that ask for a decision"),
+        ("bare-app", "delete only pods of a ReplicaSet or StatefulSet"),
+        ("job", "delete only pods of a ReplicaSet or StatefulSet"),
+    ] {
+        is_refused(here(app), words).context(app)?;
+    }
+    let elsewhere = deleted(&in_other, &other, "elsewhere");
+    is_refused(elsewhere, "delete pods only in namespaces that opted in")?;
+    here("stuck")?;
+    let args = ["delete", "pod", "--selector=app=running", "--dry-run=server"];
+    fixture.kubectl.run(&args, "").map(drop)
+}
+
+/// Its caBundle is edgeward's, and nothing else of it.
+pub(super) fn registration(fixture: &Fixture<'_>, by_hand: &ByHand<'_, '_>) -> Result<()> {
+    fixture.kubectl.create(&manifest()?)?;
+    let tried = try_registration(by_hand);
+    let args = ["delete", "mutatingwebhookconfiguration", "zz-edgeward"];
+    fixture.kubectl.run(&args, "")?;
+    tried
+}
+
+fn try_registration(by_hand: &ByHand<'_, '_>) -> Result<()> {
+    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-edgeward";
+    let tried = |operations: Value| by_hand.patch(path, &operations);
+    let ca = STANDARD.encode(Authority::new()?.certificate);
+    let of_first = |field: &str| format!("/webhooks/0/{field}");
+    let url = json!({"url": "https://192.0.2.1/mutate", "caBundle": ca});
+    let another = json!({
+        "name": "another.edgeward.io", "clientConfig": url, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+    });
+    let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "invented", "uid": "1"}]);
+    for (what, operation) in [
+        ("rules", op("replace", &of_first("rules/0/operations"), json!(["*"]))),
+        (
+            "failurePolicy",
+            op("replace", &of_first("failurePolicy"), json!("Fail")),
+        ),
+        ("a timeout", op("replace", &of_first("timeoutSeconds"), json!(30))),
+        ("whose pods", remove(&of_first("namespaceSelector/matchExpressions/0"))),
+        ("a condition", remove(&of_first("matchConditions/0"))),
+        (
+            "another Service",
+            op("replace", &of_first("clientConfig/service/namespace"), json!("default")),
+        ),
+        ("another address", op("replace", &of_first("clientConfig"), url.clone())),
+        ("one entry less", remove("/webhooks/1")),
+        ("one entry more", op("add", "/webhooks/-", another)),
+        (
+            "the order",
+            json!({"op": "move", "from": "/webhooks/1", "path": "/webhooks/0"}),
+        ),
+    ] {
+        is_refused(tried(json!([operation])), "change nothing of a webhook but caBundle").context(what)?;
+    }
+    for (what, operation) in [
+        ("a label", op("add", "/metadata/labels/a", json!("b"))),
+        (
+            "an annotation",
+            op(
+                "add",
+                "/metadata/annotations",
+                json!({"cert-manager.io/inject-ca-from": "a/b"}),
+            ),
+        ),
+        ("an owner", op("add", "/metadata/ownerReferences", owner)),
+    ] {
+        let words = "change no label, annotation, owner or finalizer of a registration";
+        is_refused(tried(json!([operation])), words).context(what)?;
+    }
+    let bundles: Value = (0..2)
+        .map(|entry| op("add", &format!("/webhooks/{entry}/clientConfig/caBundle"), json!(ca)))
+        .collect();
+    tried(bundles).map(drop)
+}
