@@ -100,7 +100,7 @@ pub(crate) fn beside_a_labelling_webhook(fixture: &Fixture<'_>) -> Result<()> {
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     fill(fixture, &nodes)?;
     let webhook = fixture.test_webhook(test_webhook::labels)?;
-    let _labels = fixture.register_for_updates(&webhook)?;
+    let _labels = webhook.register_for_updates(&fixture.kubectl, &fixture.namespace)?;
     eventually("the API server calls the webhook", BOUND, || {
         let args = ["label", "pod", "filler", "tried=now", "--dry-run=server"];
         fixture.kubectl.run(&args, "")?;

@@ -207,6 +207,39 @@ pub(crate) fn excluded_namespaces_are_not_judged(tools: &Tools) -> Result<()> {
     Ok(())
 }
 
+/// Without the policies, and with rights to pods in one namespace: what is left out is the same, and the chart has the RoleBindings that
+/// are an operator's own with kustomize.
+pub(crate) fn less_is_a_value(tools: &Tools) -> Result<()> {
+    let mut values = least();
+    values["config"]["backstop"]["recreate"] = json!(true);
+    values["confinement"]["enabled"] = json!(false);
+    values["rights"]["namespaces"] = json!(["shop"]);
+    let mut by_helm = tools.charted(&values)?;
+    let folders = ["deploy/overlays/cert-manager", "deploy/recreate"];
+    let mut by_kustomize = tools.kustomized(&folders, &["deploy/unconfined", "deploy/narrow"], "example.io")?;
+    for role in ["edgeward-pods", "edgeward-recreate"] {
+        let binding = by_helm.remove(&format!("RoleBinding shop/{role}")).context(role)?;
+        let expected = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
+        let subjects = json!([{"kind": "ServiceAccount", "name": "edgeward", "namespace": NAMESPACE}]);
+        ensure!(
+            binding["roleRef"] == expected && binding["subjects"] == subjects,
+            "{binding:#}"
+        );
+        ensure!(by_helm.contains_key(&format!("ClusterRole /{role}")), "{role}");
+        ensure!(!by_helm.contains_key(&format!("ClusterRoleBinding /{role}")), "{role}");
+    }
+    ensure!(!by_helm.keys().any(|key| key.contains("/edgeward-confine-")));
+    let map = format!("ConfigMap {NAMESPACE}/edgeward-config");
+    by_helm.remove(&map).context("the configuration says so too")?;
+    by_kustomize.remove(&map).context("it is the operator's to patch")?;
+    by_kustomize
+        .remove(&format!("Namespace /{NAMESPACE}"))
+        .context("a namespace")?;
+    let recreate = by_kustomize.get_mut("ClusterRole /edgeward-recreate");
+    recreate.context("a role")?["metadata"]["labels"] = json!({"app.kubernetes.io/name": "edgeward"});
+    ensure_same(&by_helm, &by_kustomize)
+}
+
 /// As documented for one and the other, each switch brings one object of `deploy/monitoring`, and changes nothing else.
 pub(crate) fn monitoring_is_the_same(tools: &Tools) -> Result<()> {
     let labels = shown("- pairs:")?;

@@ -26,6 +26,7 @@ const SCRIPTS: &[(&str, Script)] = &[
         "excluded_namespaces_are_not_judged",
         kustomize::excluded_namespaces_are_not_judged,
     ),
+    ("less_is_a_value", kustomize::less_is_a_value),
     ("monitoring_is_the_same", kustomize::monitoring_is_the_same),
     ("a_narrow_way_in_is_the_same", kustomize::a_narrow_way_in_is_the_same),
     ("in_another_namespace", kustomize::in_another_namespace),

@@ -42,6 +42,7 @@ pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
             "/config/backstop/recreate",
         ),
         (json!({"replicas": 0}), "/replicas"),
+        (json!({"rights": {"namespaces": ["Shop"]}}), "/rights/namespaces/0"),
         (json!({"domain": "Example"}), "/domain"),
         (json!({"webhook": {"timeoutSeconds": 31}}), "/webhook/timeoutSeconds"),
         (json!({"webhook": {"failurePolicy": "Open"}}), "/webhook/failurePolicy"),

@@ -290,7 +290,7 @@ pub(super) fn pods(fixture: &Fixture<'_>, by_hand: &ByHand<'_, '_>) -> Result<()
     }
 
     let webhook = fixture.test_webhook(test_webhook::labels)?;
-    let labels = fixture.register_for_updates(&webhook)?;
+    let labels = webhook.register_for_updates(&fixture.kubectl, &fixture.namespace)?;
     let is_labelled = |row: &Row| {
         let pod = tried(row).context(row.0)?;
         ensure!(pod["metadata"]["labels"]["seen-by"] == "test", "{pod:#}");

@@ -396,13 +396,6 @@ impl<'run> Fixture<'run> {
         TestWebhook::start(self.runtime, test_webhook::watches, takes)
     }
 
-    /// Registers it as a mutating webhook for the updates of pods of this test's namespace. Nobody waits until it is called.
-    pub fn register_for_updates(&self, webhook: &TestWebhook) -> Result<Registration> {
-        let name = format!("updates-{}", self.namespace);
-        let configuration = webhook.mutating_updates(&name, &self.namespace);
-        Registration::create(name, &self.plane.kubectl, &configuration)
-    }
-
     /// Registers it as a validating webhook for the pods of this test's namespace, and waits until it is called.
     pub fn register_validating(&self, webhook: &TestWebhook) -> Result<Registration> {
         let name = format!("zz-validating-{}", self.namespace);

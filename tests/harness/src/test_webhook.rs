@@ -18,7 +18,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use crate::kubectl::Kubectl;
 use crate::pki::Authority;
+use crate::registration::Registration;
 
 /// What a webhook answers: operations of a JSON patch, for the pod as it arrived.
 type Answer = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
@@ -70,9 +72,11 @@ impl TestWebhook {
         self.configuration("ValidatingWebhookConfiguration", "CREATE", name, namespace)
     }
 
-    /// One by which it changes the pods that are updated in a namespace.
-    pub(crate) fn mutating_updates(&self, name: &str, namespace: &str) -> Value {
-        self.configuration("MutatingWebhookConfiguration", "UPDATE", name, namespace)
+    /// Registers it to change the pods that are updated in a namespace. Nobody waits until it is called.
+    pub fn register_for_updates(&self, kubectl: &Kubectl, namespace: &str) -> Result<Registration> {
+        let name = format!("updates-{namespace}");
+        let configuration = self.configuration("MutatingWebhookConfiguration", "UPDATE", &name, namespace);
+        Registration::create(name, kubectl, &configuration)
     }
 
     fn configuration(&self, kind: &str, operation: &str, name: &str, namespace: &str) -> Value {
