@@ -68,9 +68,9 @@ impl<'s, 'run> ByHand<'s, 'run> {
         self.patch(&format!("/api/v1/namespaces/{namespace}/pods/{name}"), operations)
     }
 
-    /// Tries to delete a pod.
+    /// Deletes a pod.
     pub(crate) fn delete_pod(&self, namespace: &str, name: &str) -> Result<Value> {
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}?dryRun=All");
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
         self.send(Request::delete(path).body(Vec::new())?)
     }
 
