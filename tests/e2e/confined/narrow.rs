@@ -14,6 +14,15 @@ use crate::held::{fill, goes, is_held, pod};
 /// With a RoleBinding by the line of `docs/operations.md`, pods of that namespace are released as ever. A namespace that opts in
 /// without one is named by `edgeward check`, with a fix.
 pub(crate) fn in_single_namespaces(fixture: &Fixture<'_>) -> Result<()> {
+    // Those of tests before this one.
+    for namespace in fixture.kubectl.list("namespaces", &format!("{MANAGED}=true"))? {
+        let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
+        if name != fixture.namespace {
+            fixture
+                .kubectl
+                .run(&["label", "namespace", name, &format!("{MANAGED}-")], "")?;
+        }
+    }
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;

@@ -9,9 +9,9 @@ use crate::model::decision_id::DecisionId;
 use crate::model::pod_record::HeldPod;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{QueueKey, Workload};
-use crate::placement::decide::{Candidates, candidates, decide_among};
+use crate::placement::decide::{Candidates, candidates_beside, decide_among};
 use crate::placement::estimate::is_late;
-use crate::placement::ledger::{Ledger, Reservation};
+use crate::placement::ledger::{AssumedVolumes, Ledger, Reservation};
 use crate::placement::room::Room;
 use crate::placement::verdict::{Reason, Verdict};
 use crate::units::{Micros, Now};
@@ -98,7 +98,7 @@ impl SharedState {
         is_wanted: impl FnOnce() -> bool,
     ) -> Verdict<'s> {
         let DecisionContext { config, id, now } = context;
-        let (mut ledger, candidates) = self.decide(read, workload, config);
+        let (mut ledger, candidates) = self.decide(read, workload, config, now);
         let queue_key = arriving_key(workload, candidates.snapshot, config);
         ledger.expire(now.moment);
         let room = Room::new(candidates.snapshot, &ledger, queue_key, &workload.namespace);
@@ -139,7 +139,7 @@ impl SharedState {
             held: Some(waited),
             ..workload
         };
-        let (mut ledger, candidates) = self.decide(read, &workload, config);
+        let (mut ledger, candidates) = self.decide(read, &workload, config, now);
         // Its place is that of the plan, which claims room for it, also where it is late by now.
         let queue_key = match candidates.snapshot.claims.of(&held.uid) {
             Some((_, claim)) => claim.queue_key,
@@ -181,16 +181,22 @@ impl SharedState {
         read: &'s Snapshots,
         workload: &Workload<'_>,
         config: &Config,
+        now: Now,
     ) -> (MutexGuard<'_, Ledger>, Candidates<'s>) {
         debug_assert!(read.first.get().is_none(), "of another decision");
         let first = read.first.get_or_init(|| self.snapshot());
-        let found = candidates(workload, first, config);
+        let assumed = match workload.claims.is_empty() {
+            true => AssumedVolumes::default(),
+            false => self.ledger().assumed_volumes().clone(),
+        };
+        let find = |snapshot| candidates_beside(workload, &assumed, snapshot, config, now.moment);
+        let found = find(first);
         let ledger = self.ledger();
         let newest = self.snapshot();
         if Arc::ptr_eq(&newest, first) {
             return (ledger, found);
         }
-        (ledger, candidates(workload, read.newer.get_or_init(|| newest), config))
+        (ledger, find(read.newer.get_or_init(|| newest)))
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::{estimate, feasibility};
 use crate::config::{Config, ForeignGates, InvalidSlo};
+use crate::model::constraints::VolumeAffinity;
 use crate::model::node::{Node, NodeId, Share};
 use crate::model::site::SiteKind;
 use crate::model::site_restriction::SiteRestriction;
@@ -12,10 +13,11 @@ use crate::model::snapshot::{Site, Snapshot};
 use crate::model::workload::Workload;
 use crate::placement::choice::{Case, is_waiting};
 use crate::placement::headroom::Headroom;
+use crate::placement::ledger::AssumedVolumes;
 use crate::placement::located::located;
 use crate::placement::room::Room;
 use crate::placement::verdict::{Action, Assessment, Reason, Refusal, RefusalCode, Verdict};
-use crate::units::{Now, Permille};
+use crate::units::{Moment, Now, Permille};
 
 /// The most comparisons of the pod's constraints and tolerations with the fleet's nodes that one decision may take: a
 /// few thousandths of a second, for which all other decisions may wait. An ordinary pod on five thousand nodes stays far
@@ -33,6 +35,8 @@ pub struct Candidates<'s> {
     pub snapshot: &'s Snapshot,
     /// What finding them takes.
     comparisons: usize,
+    /// Where the pod's volumes are, or will be, as far as they were found by that.
+    volumes: Vec<VolumeAffinity>,
     /// One for each of its sites; none where finding them would take too long.
     sites: Vec<SiteCandidates<'s>>,
 }
@@ -52,6 +56,19 @@ struct SiteCandidates<'s> {
 /// Finds the candidates of a pod. Depends on nothing that a lock protects; cost: a pass over the nodes of every site.
 pub fn candidates<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &Config) -> Candidates<'s> {
     candidates_of(&located(workload, snapshot), snapshot, config)
+}
+
+/// The same beside what is assumed of volumes at this moment. Where another is when the pod is decided, they are found once more.
+pub(crate) fn candidates_beside<'s>(
+    workload: &Workload<'_>,
+    assumed: &AssumedVolumes,
+    snapshot: &'s Snapshot,
+    config: &Config,
+    now: Moment,
+) -> Candidates<'s> {
+    let located = located(workload, snapshot);
+    let assumed = assumed.locate(&located, now);
+    candidates_of(assumed.as_ref().unwrap_or(&located), snapshot, config)
 }
 
 /// The same of a pod with what is known of its claims.
@@ -76,6 +93,7 @@ fn candidates_of<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &C
     Candidates {
         snapshot,
         comparisons,
+        volumes: workload.constraints.volumes.clone(),
         sites: sites.map(of_site).collect(),
     }
 }
@@ -92,7 +110,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
 }
 
 /// The same with the candidates of the room's snapshot. Cost: a search for each of them, and a pass over the nodes of the sites
-/// that have none; over all nodes for a pod that shares a claim with one that was placed a moment ago.
+/// that have none; over all nodes where a pod with one of its claims was placed since they were found.
 pub fn decide_among<'s>(
     workload: &Workload<'_>,
     candidates: &Candidates<'s>,
@@ -102,9 +120,10 @@ pub fn decide_among<'s>(
 ) -> Verdict<'s> {
     let located = located(workload, room.snapshot);
     let assumed = room.ledger.assumed_volumes().locate(&located, now.moment);
-    let (workload, candidates) = match &assumed {
-        Some(assumed) => (assumed, &candidates_of(assumed, room.snapshot, config)),
-        None => (&*located, candidates),
+    let workload = assumed.as_ref().unwrap_or(&located);
+    let candidates = match candidates.volumes == workload.constraints.volumes {
+        true => candidates,
+        false => &candidates_of(workload, room.snapshot, config),
     };
     if let Some(reason) = bypass(workload, room, config, now) {
         return Verdict::pass_through(reason);

@@ -27,7 +27,7 @@ use crate::model::volumes::Volumes;
 use crate::model::workload::Workload;
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
-use assumed_volumes::AssumedVolumes;
+pub(crate) use assumed_volumes::AssumedVolumes;
 use shares::Shares;
 
 /// Room reserved for one pod.
@@ -315,7 +315,7 @@ impl Ledger {
     }
 
     /// Where volumes will be that are not made yet.
-    pub(in crate::placement) fn assumed_volumes(&self) -> &AssumedVolumes {
+    pub(crate) fn assumed_volumes(&self) -> &AssumedVolumes {
         &self.assumed_volumes
     }
 

@@ -19,7 +19,7 @@ const MAX_CLAIMS: usize = 10_000;
 
 /// Claims without a volume whose pods were placed, each with its site. Equal after equal calls; a copy shares them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::placement) struct AssumedVolumes(Option<Arc<Table>>);
+pub(crate) struct AssumedVolumes(Option<Arc<Table>>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Table {

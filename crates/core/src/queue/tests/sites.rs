@@ -4,6 +4,7 @@ use super::*;
 use crate::config::{OnNoCapacity, SitePolicy};
 use crate::engine::{DecisionContext, SharedState, Snapshots};
 use crate::model::decision_id::DecisionId;
+use crate::model::slo::PerClass;
 use crate::model::snapshot::Snapshot;
 
 /// A demand on sites, and the sites of [`labelled`] that meet it.
@@ -62,13 +63,14 @@ fn document((pod, demand, by_policy, is_fixed): &(Held, usize, bool, bool)) -> V
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_500))]
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
 
     #[test]
     fn no_plan_and_no_release_is_outside_the_sites_of_a_pod(
         fleet in testkit::fleet(),
         pods in pods(),
         holds in any::<bool>(),
+        limit in 0_u64..700,
         site_policy in prop::sample::select(SitePolicy::ALL.to_vec()),
         is_paused in prop::bool::weighted(0.1),
     ) {
@@ -76,6 +78,7 @@ proptest! {
         if !holds {
             config.holding.on_no_capacity = OnNoCapacity::Edge;
         }
+        config.holding.limits = PerClass([Micros::from_secs(limit); 3]);
         let mut snapshot = labelled(fleet);
         if is_paused {
             Arc::make_mut(&mut snapshot.paused).entry("shop", "u").insert_entry(NOW.moment.after(Micros(1)));
