@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -19,8 +18,8 @@ use edgeward_core::wire::fleet_file;
 use serde_json::Value;
 
 use super::cluster::Cluster;
-use super::installed::{self, LEASE};
-use super::{documents, sentence, trimmed};
+use super::installed::{Installed, LEASE};
+use super::{sentence, trimmed};
 use crate::inspect;
 use crate::inspect::Listing;
 use crate::instruments::logs::{self, LogFormat};
@@ -33,13 +32,12 @@ use crate::platform::clock::Clock;
 /// YAML or JSON it is a fleet file (docs/fleet-file.md), which `edgeward review --fleet` takes: with a pod, a bug report.
 #[derive(Debug, Args)]
 pub(super) struct Fleet {
-    /// Configuration (docs/configuration.md): a file, or a directory with the keys of a ConfigMap; defaults without.
-    #[arg(long, value_name = "PATH")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    installed: Installed,
 
-    /// Namespace of edgeward itself, which keeps there what it remembers of nodes of clouds.
-    #[arg(long, value_name = "NAME", default_value = installed::NAMESPACE)]
-    namespace: String,
+    /// Namespace of edgeward itself, which keeps there what it remembers of nodes of clouds; without, that of the ConfigMap.
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
 
     #[command(flatten)]
     cluster: Cluster,
@@ -61,14 +59,19 @@ enum Output {
 
 impl Fleet {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let config = documents::config(self.config.as_deref())?;
         let metrics = Arc::new(Metrics::new());
         let _logs = logs::init_logging(LogFormat::Pretty, "warn", Arc::clone(&metrics))?;
-        if config.prometheus.is_some() {
-            tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
-        }
         let clock = Clock::start();
         let (snapshot, others, now) = self.cluster.ask(async |connection| {
+            let found = self.installed.read(connection).await?;
+            if let Some(assumption) = found.assumption() {
+                tracing::warn!("{assumption}");
+            }
+            let config = found.config;
+            if config.prometheus.is_some() {
+                tracing::warn!("Prometheus is not asked here; what it measures is missing in the picture");
+            }
+            let home = self.namespace.clone().unwrap_or_else(|| self.installed.namespace());
             let inspect::Liqo {
                 objects: liqo,
                 unreadable,
@@ -80,7 +83,7 @@ impl Fleet {
             let (config, _) = inspect::with_discovered(config, liqo.as_ref());
             let (listing, remembered) = tokio::join!(
                 inspect::list_and_probe(connection, &config, clock, &metrics),
-                inspect::site_memory(connection, &self.namespace, LEASE, clock),
+                inspect::site_memory(connection, &home, LEASE, clock),
             );
             let Listing {
                 mut cache,

@@ -75,6 +75,7 @@ const WELL: &[(&str, &str)] = &[
     (r#"edgeward_watch_heard_timestamp_seconds{kind="nodes"}"#, "0+30x60"),
     (r#"edgeward_watch_heard_timestamp_seconds{kind="pods"}"#, "0+30x60"),
     (r#"edgeward_watch_failures_total{kind="endpointslices"}"#, "0x30 1x30"),
+    (r#"edgeward_site_refused_pods{site="cloud"}"#, "0x60"),
     (r#"edgeward_wan_state{site="cloud",state="healthy"}"#, "1x60"),
     (r#"edgeward_wan_state{site="cloud",state="unreachable"}"#, "0x60"),
     (
@@ -299,6 +300,10 @@ const CASES: &[Case] = &[
     (
         &[(r#"edgeward_wan_state{site="cloud",state="unreachable"}"#, "0x40 1x20")],
         &["EdgewardCloudUnreachable"],
+    ),
+    (
+        &[(r#"edgeward_site_refused_pods{site="cloud"}"#, "0x20 3x40")],
+        &["EdgewardCloudFull"],
     ),
     // It cannot be reached, and so nothing answers.
     (

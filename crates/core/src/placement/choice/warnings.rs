@@ -68,14 +68,18 @@ impl Case<'_, '_> {
     /// Why a pod has nowhere to go that may run at some sites alone.
     fn why_not_in_sites(&self) -> &'static str {
         let is_out = |site: &Assessment<'_>| site.is_refused(RefusalCode::NotInSites);
+        let all_refuse = |codes: &[RefusalCode]| {
+            let refuses = |cloud: &Assessment<'_>| codes.iter().any(|code| cloud.is_refused(*code));
+            self.clouds().next().is_some() && self.clouds().all(refuses)
+        };
         if self.sites.iter().all(is_out) {
             "there is no such site"
-        } else if self
-            .clouds()
-            .next()
-            .is_some_and(|_| self.clouds().all(|cloud| cloud.is_refused(RefusalCode::NotOffloadable)))
-        {
+        } else if self.has_data() && all_refuse(&[RefusalCode::DataElsewhere, RefusalCode::NotOffloadable]) {
+            "its data is elsewhere"
+        } else if all_refuse(&[RefusalCode::NotOffloadable]) {
             "the pod may not leave the edge"
+        } else if all_refuse(&[RefusalCode::NamespaceNotOffloaded]) {
+            "Liqo does not offload its namespace there"
         } else if self.workload.constraints.is_empty() {
             "no node there could hold it"
         } else {
