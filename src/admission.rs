@@ -3,6 +3,7 @@
 //! [`server`] is HTTP and TLS around the synchronous [`Answer`]; [`review`] is the answer itself.
 
 mod body;
+mod clients;
 mod connections;
 mod deadline;
 mod phase;

@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,6 +86,10 @@ pub(crate) const HEALTH: Port = Port {
     ..ADMISSION
 };
 
+/// Where a request is from; one of its extensions.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
+
 /// Serves HTTP/1 on every connection that `listener` accepts and `handshake` lets through, with bounds on what
 /// `connections` may take. Never ends; dropped, it drops every connection.
 pub(crate) async fn serve<S, F>(
@@ -105,9 +110,10 @@ pub(crate) async fn serve<S, F>(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 if let Some(slot) = connections.open() {
-                    tasks.spawn(serve_one(handshake(stream), slot, router.clone()));
+                    let peer = Peer(peer.ip());
+                    tasks.spawn(serve_one(handshake(stream), slot, peer, router.clone()));
                 }
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -116,7 +122,7 @@ pub(crate) async fn serve<S, F>(
 }
 
 /// Serves one connection until it ends, a [`Stage`] of it has lasted too long, or it has to make room.
-async fn serve_one<S>(handshake: impl Future<Output = io::Result<S>>, slot: Slot, router: Router)
+async fn serve_one<S>(handshake: impl Future<Output = io::Result<S>>, slot: Slot, peer: Peer, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -127,6 +133,7 @@ where
         let service = service_fn(|mut request: Request<Incoming>| {
             slot.enter(Stage::Request);
             request.extensions_mut().insert(Arc::clone(&slot));
+            request.extensions_mut().insert(peer);
             let (slot, answering) = (Arc::clone(&slot), router.clone().oneshot(request));
             async move {
                 let mut answer = answering.await?;

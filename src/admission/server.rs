@@ -22,8 +22,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::admission::body::{Buffered, Fault};
+use crate::admission::clients::Clients;
 use crate::admission::connections;
-use crate::admission::connections::{Connections, Slot};
+use crate::admission::connections::{Connections, Peer, Slot};
 use crate::admission::deadline::answer_within;
 use crate::admission::review::{NoOpinion, NotAReview};
 use crate::admission::{Answer, Phase, Responder, body};
@@ -67,6 +68,7 @@ struct Endpoint<A> {
     overdue: Mutex<()>,
     /// For bodies, in bytes.
     room: Arc<Semaphore>,
+    clients: Clients,
 }
 
 /// The admission endpoint without a listener.
@@ -103,6 +105,7 @@ pub fn router<A: Answer>(
         large: Arc::new(Semaphore::new(1)),
         overdue: Mutex::new(()),
         room: body::room(),
+        clients: Clients::new(clock),
     });
     Router::new()
         .route(PATH, post(mutate::<A>))
@@ -158,6 +161,7 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
     let mut deadline = pin!(tokio::time::sleep(answer_within(request.uri())));
     let is_traced = request.extensions().get::<Traced>().is_some();
     let slot = request.extensions().get::<Arc<Slot>>().cloned();
+    let peer = request.extensions().get::<Peer>().copied();
     if !is_json(request.headers()) {
         return refuse(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -183,6 +187,9 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
     let responder = Responder::new(endpoint.clock);
     let responder = Arc::new(if is_traced { responder.traced() } else { responder });
     let mut response = answer(&endpoint, body, &responder, deadline).await;
+    if let Some(Peer(address)) = peer.filter(|_| response.status().is_success()) {
+        endpoint.clients.answered(address);
+    }
     if let Some(recorded) = responder.recorded() {
         response.extensions_mut().insert(recorded.clone());
     }

@@ -33,9 +33,9 @@ use crate::sources::volumes::can_have_data;
 /// Find what is wrong with an installation of edgeward, and say how to fix it.
 ///
 /// One line a finding: ok, warning or fault, with a fix that can be copied. Looks at the API server, the configuration,
-/// custom resources, edgeward's rights, who leads, the webhook and its certificate (by a TLS handshake with whoever serves and by the
-/// Secret that replicas mount, verified by caBundle and name), namespaces, nodes, sites, held pods and, by one round of probes,
-/// the WAN. Runs wherever a kubeconfig leads to the cluster, and changes nothing.
+/// custom resources, edgeward's rights, who leads, the webhook, whether its calls are answered, and its certificate (by a TLS
+/// handshake with whoever serves and by the Secret that replicas mount, verified by caBundle and name), namespaces, nodes, sites,
+/// held pods and, by one round of probes, the WAN. Runs wherever a kubeconfig leads to the cluster, and changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 no fault; 1 a fault, or the check could not be made.")]
 pub(super) struct Check {
@@ -154,6 +154,13 @@ impl Check {
         match &ours {
             Ok(ours) => {
                 findings.extend(webhook::judge(&self.webhook, ours, &found.config.keys));
+                if !ours.is_empty() {
+                    let addresses = behind.first().map(Behind::addresses).unwrap_or_default();
+                    findings.push(match connection.calls().await {
+                        Ok(counted) => webhook::calls(ours, &counted, &addresses),
+                        Err(error) => Finding::unknown("webhook", &error),
+                    });
+                }
                 let around = certificate::Around {
                     ours,
                     home: &home,

@@ -1,6 +1,7 @@
 //! An installation of edgeward as an API server has it: registrations, rights, namespaces, and who answers behind a webhook.
 
 mod bundle;
+mod calls;
 mod leader;
 mod pair_secret;
 
@@ -20,6 +21,7 @@ use crate::inspect::Connection;
 use crate::sources::raw::Raw;
 
 pub use bundle::{Bundle, Serving, VerificationError};
+pub use calls::Calls;
 pub use leader::{Lead, Leaderless};
 pub use pair_secret::{PairSecret, SELF_MANAGED};
 

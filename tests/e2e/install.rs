@@ -1,6 +1,7 @@
 //! Installed by kustomize as `docs/operations.md` says, and uninstalled: a pod is decided in between, and nothing is left.
 
 pub(crate) mod chart;
+pub(crate) mod one_node;
 pub(crate) mod quick_start;
 
 use std::collections::BTreeMap;
@@ -136,8 +137,25 @@ fn prepare<'s, 'run>(
     domain: &'s str,
 ) -> Result<Installation<'s, 'run>> {
     check_out(fixture, source)?;
+    let objects = render_mine(fixture, nodes, source, domain, |_| {})?;
+    Ok(Installation {
+        fixture,
+        domain,
+        objects,
+    })
+}
+
+/// Writes `mine`, as the documentation has it but for the sites, which are the test's, and what `change` does to it; returns
+/// its objects.
+pub(crate) fn render_mine(
+    fixture: &Fixture<'_>,
+    nodes: &Nodes<'_>,
+    source: Source,
+    domain: &str,
+    change: impl FnOnce(&mut Value),
+) -> Result<Vec<Value>> {
     let mine = fixture.dir.join("mine");
-    fs::create_dir(&mine)?;
+    fs::create_dir_all(&mine)?;
     let mut kustomization: Value = serde_saphyr::from_str(documented("yaml", "kind: Kustomization")?)?;
     ensure!(
         kustomization["resources"] == json!(["../edgeward/deploy/overlays/cert-manager"]),
@@ -150,18 +168,14 @@ fn prepare<'s, 'run>(
     let metadata = json!({"name": "edgeward-config", "namespace": NAMESPACE});
     let patch = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
     kustomization["patches"] = json!([{"patch": patch.to_string()}]);
+    change(&mut kustomization);
     fs::write(mine.join("kustomization.yaml"), kustomization.to_string())?;
 
     let rendered = fixture
         .kubectl
         .run(&["kustomize", &mine.display().to_string()], "")?
         .stdout;
-    let objects = serde_saphyr::from_multiple(&rendered.replace("example.io", domain))?;
-    Ok(Installation {
-        fixture,
-        domain,
-        objects,
-    })
+    Ok(serde_saphyr::from_multiple(&rendered.replace("example.io", domain))?)
 }
 
 /// One is decided, and the next is held, for there is no room for it anywhere: by the edgeward that this returns, with

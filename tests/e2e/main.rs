@@ -264,6 +264,11 @@ const TESTS: &[Test] = &[
     ("install::with_files", Cluster, install::with_files),
     ("install::under_another_domain", Cluster, install::under_another_domain),
     (
+        "install::on_one_node",
+        Cluster,
+        install::one_node::is_drained_and_upgraded,
+    ),
+    (
         "certificates::bad_pairs_are_refused",
         Cluster,
         certificates::bad_pairs_are_refused,

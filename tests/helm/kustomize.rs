@@ -1,5 +1,6 @@
 //! Installed by Helm or by kustomize, the objects are the same.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
@@ -184,6 +185,81 @@ pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
         }
         ensure_same(&by_helm, &by_kustomize)?;
     }
+    Ok(())
+}
+
+/// For one node, and for API servers that do not reach pods, each a component and a value, with every certificate and together.
+pub(crate) fn components_are_values(tools: &Tools) -> Result<()> {
+    let changed = |plain: &Objects, objects: &Objects| -> Vec<String> {
+        let is_other = |key: &&String| plain.get(*key) != objects.get(*key);
+        let keys: BTreeSet<_> = plain.keys().chain(objects.keys()).filter(is_other).collect();
+        keys.into_iter().map(|key| key.replace(NAMESPACE, "")).collect()
+    };
+    let one_node = ("oneNode", "deploy/one-node");
+    let host_network = ("hostNetwork", "deploy/host-network");
+    for source in SOURCES {
+        let overlay = format!("deploy/overlays/{source}");
+        let plain = tools.charted(&of_source(source))?;
+        for (components, differ) in [
+            (
+                &[one_node][..],
+                &["Deployment /edgeward", "PodDisruptionBudget /edgeward"][..],
+            ),
+            (&[host_network], &["Deployment /edgeward", "NetworkPolicy /edgeward"]),
+            (
+                &[one_node, host_network],
+                &[
+                    "Deployment /edgeward",
+                    "NetworkPolicy /edgeward",
+                    "PodDisruptionBudget /edgeward",
+                ],
+            ),
+        ] {
+            let mut values = of_source(source);
+            for (value, _) in components {
+                values[value] = json!(true);
+            }
+            let folders: Vec<_> = components.iter().map(|(_, folder)| *folder).collect();
+            let mut by_helm = tools.charted(&values)?;
+            ensure!(changed(&plain, &by_helm) == differ, "{:?}", changed(&plain, &by_helm));
+            let mut by_kustomize = tools.kustomized(&[&overlay], &folders, "example.io")?;
+            let namespace = by_kustomize.remove(&format!("Namespace /{NAMESPACE}"));
+            let enforced =
+                &namespace.context("a namespace")?["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
+            let is_lax = components.contains(&host_network);
+            ensure!(
+                *enforced == if is_lax { "privileged" } else { "restricted" },
+                "{enforced}"
+            );
+            for objects in [&mut by_helm, &mut by_kustomize] {
+                let map = objects.remove(&format!("ConfigMap {NAMESPACE}/edgeward-config"));
+                map.context("a configuration")?;
+            }
+            ensure_same(&by_helm, &by_kustomize)?;
+        }
+    }
+    Ok(())
+}
+
+/// Of the chart by values, and by the patch of the documentation: where it listens, what is probed and what the Service leads to.
+pub(crate) fn other_ports_are_the_same(tools: &Tools) -> Result<()> {
+    let patches = shown("--listen=")?;
+    let more = json!({"patches": patches["patches"]});
+    let by_kustomize = tools.customized(
+        &more,
+        &["deploy/overlays/cert-manager"],
+        &["deploy/host-network"],
+        "example.io",
+    )?;
+    let mut values = least();
+    values["hostNetwork"] = json!(true);
+    values["ports"] = shown("hostNetwork: true\nports:")?["ports"].clone();
+    let by_helm = tools.charted(&values)?;
+    let key = format!("Deployment {NAMESPACE}/edgeward");
+    let (helm, kustomize) = (&by_helm[&key], &by_kustomize[&key]);
+    ensure!(helm == kustomize, "{helm:#}\nand not\n{kustomize:#}");
+    let args = helm["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+    ensure!(args.contains("--health-listen=0.0.0.0:"), "{args}");
     Ok(())
 }
 

@@ -22,6 +22,8 @@ type Script = fn(&Tools) -> Result<()>;
 const SCRIPTS: &[(&str, Script)] = &[
     ("the_same_as_by_kustomize", kustomize::the_same_as_by_kustomize),
     ("folders_are_values", kustomize::folders_are_values),
+    ("components_are_values", kustomize::components_are_values),
+    ("other_ports_are_the_same", kustomize::other_ports_are_the_same),
     (
         "excluded_namespaces_are_not_judged",
         kustomize::excluded_namespaces_are_not_judged,

@@ -82,6 +82,23 @@ pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
             "monitoring.serviceMonitor: nobody could scrape",
         ),
         (
+            json!({"oneNode": true, "replicas": 3}),
+            "oneNode: one replica runs there, and replicas is 3",
+        ),
+        (json!({"ports": {"admission": 443}}), "/ports/admission"),
+        (
+            json!({"ports": {"health": 8443}}),
+            "ports: admission and health are both 8443",
+        ),
+        (
+            json!({"hostNetwork": true, "ports": {"admission": 10250}}),
+            "ports: 10250 is kubelet's",
+        ),
+        (
+            json!({"hostNetwork": true, "networkPolicy": {"admissionFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}}),
+            "networkPolicy.admissionFrom: would not be used",
+        ),
+        (
             json!({"podLabels": {"app.kubernetes.io/name": "x"}}),
             "podLabels: app.kubernetes.io/name",
         ),

@@ -128,3 +128,19 @@ fn a_call_that_a_policy_refuses_is_a_fault() {
         );
     }
 }
+
+/// A right to a path is used as others are. What everybody may know takes none.
+#[test]
+fn a_path_takes_a_right_or_none() {
+    let role = json!({"kind": "ClusterRole", "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]});
+    let get = |uri: &str, decision: &str| json!({"verb": "get", "requestURI": uri, "annotations": {"authorization.k8s.io/decision": decision}});
+    let of = |calls: &[Value]| proof(std::slice::from_ref(&role), calls);
+    let fine = of(&[get("/metrics?x=1", "allow"), get("/version", "allow")]);
+    assert_eq!((fine.complaints, fine.used, fine.refused), (vec![], 1, 0));
+    let unused = of(&[get("/version", "allow")]);
+    assert_eq!(
+        unused.complaints,
+        [r#"granted and never used: get /metrics of group """#]
+    );
+    assert_eq!(of(&[get("/metrics", "allow"), get("/healthz", "forbid")]).refused, 1);
+}

@@ -61,6 +61,14 @@ pub(super) struct Stored {
 }
 
 impl Behind {
+    /// Where the API server finds whoever serves, `address:port`.
+    pub(super) fn addresses(&self) -> Vec<String> {
+        match self {
+            Self::Answers(answers, _) => answers.iter().map(|answer| answer.address.clone()).collect(),
+            Self::NoService(..) | Self::NoUrl(_) | Self::Unknown(_) => vec![],
+        }
+    }
+
     /// The Secret that edgeward keeps itself.
     pub(super) fn self_managed(&self) -> Option<&PairSecret> {
         let Self::Answers(_, Ok(stored)) = self else {

@@ -1,6 +1,6 @@
 //! The way from the API server to edgeward: the registration, and whose pods take it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use edgeward_core::config::Config;
 use edgeward_core::keys::Keys;
@@ -8,7 +8,7 @@ use edgeward_core::keys::Keys;
 use super::finding::Finding;
 use crate::cli::installed::Found;
 use crate::cli::undecided::WEBHOOKS;
-use crate::inspect::installation::{Labels, Target, Webhook};
+use crate::inspect::installation::{Calls, Labels, Target, Webhook};
 
 const AREA: &str = "webhook";
 
@@ -65,6 +65,37 @@ pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<F
         }
     }
     findings
+}
+
+/// Whether the API server gets answers, by its own count. `addresses` are those of who serves.
+pub(super) fn calls(ours: &[Webhook], counted: &BTreeMap<String, Calls>, addresses: &[String]) -> Finding {
+    let names = ours.iter().map(|webhook| &*webhook.name);
+    let names: BTreeSet<_> = names.collect();
+    let calls = names.iter().filter_map(|name| counted.get(*name));
+    let Calls { made, failed } = calls.fold(Calls::default(), |sum, calls| Calls {
+        made: sum.made + calls.made,
+        failed: sum.failed + calls.failed,
+    });
+    let answered = made.saturating_sub(failed);
+    if failed == 0 || answered > 0 {
+        let text = match made {
+            0 => "the API server has called nobody since it started: no pod was created that comes to edgeward"
+                .to_owned(),
+            _ => format!("the API server's calls: {answered} answered since it started, {failed} not"),
+        };
+        return Finding::ok(AREA, text);
+    }
+    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+    let whom = match &*addresses {
+        [] => "whoever serves".to_owned(),
+        addresses => shown(addresses),
+    };
+    let text = format!(
+        "none of the API server's calls was answered since it started, {failed} in all: it did not reach {whom}, or does not believe it"
+    );
+    let fix = "edgeward review --live -n NAMESPACE -f POD.yaml   # calls now; docs/operations.md#managed-control-planes: a firewall \
+               rule for that port, `hostNetwork` where pods are not reached, a NetworkPolicy that leaves out where calls come from";
+    Finding::warning(AREA, text, Some(fix.to_owned()))
 }
 
 /// The command that brings back what was installed, with the authority or the annotation that `webhook/base` has not.

@@ -64,7 +64,11 @@ values change of them.
 {{- define "edgeward.deployment" -}}
 {{- $values := .Values -}}
 {{- $deployment := include "edgeward.objects" (list . "base/deployment.yaml") | fromYaml -}}
-{{- $_ := set $deployment.spec "replicas" $values.replicas -}}
+{{- $_ := set $deployment.spec "replicas" (ternary 1 $values.replicas $values.oneNode) -}}
+{{- if or $values.oneNode $values.hostNetwork -}}
+{{- /* As deploy/one-node and deploy/host-network. */ -}}
+{{- $_ := set $deployment.spec.strategy "rollingUpdate" (dict "maxUnavailable" 1 "maxSurge" 0) -}}
+{{- end -}}
 {{- $template := $deployment.spec.template -}}
 {{- if hasKey $values.podLabels "app.kubernetes.io/name" -}}
 {{- fail "podLabels: app.kubernetes.io/name is what the Service selects by" -}}
@@ -72,6 +76,15 @@ values change of them.
 {{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $values.podLabels) -}}
 {{- with $values.podAnnotations }}{{ $_ := set $template.metadata "annotations" . }}{{ end -}}
 {{- $_ := set $template.spec "securityContext" $values.podSecurityContext -}}
+{{- if $values.hostNetwork -}}
+{{- $_ := set $template.spec "hostNetwork" true -}}
+{{- $_ := set $template.spec "dnsPolicy" "ClusterFirstWithHostNet" -}}
+{{- $sysctls := list -}}
+{{- range $values.podSecurityContext.sysctls }}{{ if not (hasPrefix "net." .name) }}{{ $sysctls = append $sysctls . }}{{ end }}{{ end -}}
+{{- $context := omit $values.podSecurityContext "sysctls" -}}
+{{- with $sysctls }}{{ $_ := set $context "sysctls" . }}{{ end -}}
+{{- $_ := set $template.spec "securityContext" $context -}}
+{{- end -}}
 {{- $_ := unset $template.spec "priorityClassName" -}}
 {{- with $values.priorityClassName }}{{ $_ := set $template.spec "priorityClassName" . }}{{ end -}}
 {{- with $values.image.pullSecrets }}{{ $_ := set $template.spec "imagePullSecrets" . }}{{ end -}}
@@ -92,6 +105,14 @@ values change of them.
 {{- $_ := set $container "args" (append $args "--self-managed") -}}
 {{- $_ := unset $container "volumeMounts" -}}
 {{- $_ := unset $template.spec "volumes" -}}
+{{- end -}}
+{{- range $i, $option := list "--listen" "--health-listen" -}}
+{{- $port := index $container.ports $i -}}
+{{- $number := int (index (list $values.ports.admission $values.ports.health) $i) -}}
+{{- if ne $number (int $port.containerPort) -}}
+{{- $_ := set $port "containerPort" $number -}}
+{{- $_ := set $container "args" (append $container.args (printf "%s=0.0.0.0:%d" $option $number)) -}}
+{{- end -}}
 {{- end -}}
 {{- $_ := set $container "args" (concat $container.args $values.extraArgs) -}}
 {{- $_ := set $container "env" (concat $container.env $values.extraEnv) -}}
@@ -120,7 +141,8 @@ the file of its rights, its arguments.
 {{- $deployed := (include "edgeward.deployment" $root | fromYaml).spec.template.spec -}}
 {{- $container := pick (first $deployed.containers) "name" "image" "imagePullPolicy" "resources" "securityContext" -}}
 {{- $_ := set $container "args" $args -}}
-{{- $pod := pick $deployed "automountServiceAccountToken" "priorityClassName" "securityContext" "imagePullSecrets" "nodeSelector" "tolerations" "affinity" -}}
+{{- $pod := pick $deployed "automountServiceAccountToken" "priorityClassName" "imagePullSecrets" "nodeSelector" "tolerations" "affinity" -}}
+{{- $_ := set $pod "securityContext" $root.Values.podSecurityContext -}}
 {{- $_ := set $pod "containers" (list $container) -}}
 {{- $_ := set $pod "serviceAccountName" $name -}}
 {{- $_ := set $pod "restartPolicy" "Never" -}}

@@ -42,6 +42,41 @@ fn the_registration_is_judged_by_what_it_would_do() {
 }
 
 #[test]
+fn whether_calls_are_answered_is_the_api_servers_word() {
+    let webhook = Webhook::example();
+    let policies = Webhook {
+        name: "policies.edgeward.io".into(),
+        ..webhook.clone()
+    };
+    let ours = [webhook, policies];
+    let found = |counts: &[(&str, u64, u64)], addresses: &[&str]| {
+        let counted = counts
+            .iter()
+            .map(|&(name, made, failed)| (name.to_owned(), Calls { made, failed }));
+        let addresses: Vec<_> = addresses.iter().map(|address| (*address).to_owned()).collect();
+        calls(&ours, &counted.collect(), &addresses)
+    };
+    let never = found(&[("other.example.com", 5, 5)], &[]);
+    assert_eq!(never.level, Level::Ok);
+    assert!(never.text.contains("has called nobody"), "{}", never.text);
+    let some = found(&[("pods.edgeward.io", 5, 5), ("policies.edgeward.io", 7, 1)], &[]);
+    assert_eq!(
+        (some.level, &*some.text),
+        (Level::Ok, "the API server's calls: 6 answered since it started, 6 not")
+    );
+    let none = found(&[("pods.edgeward.io", 5, 5)], &["10.0.0.1:8443", "10.0.0.2:8443"]);
+    assert_eq!(none.level, Level::Warning);
+    assert!(
+        none.text.contains("did not reach 10.0.0.1:8443, 10.0.0.2:8443, or"),
+        "{}",
+        none.text
+    );
+    let fix = none.fix.unwrap();
+    assert!(fix.contains("docs/operations.md#managed-control-planes"), "{fix}");
+    assert!(include_str!("../../../../docs/operations.md").contains("\n### Managed control planes\n"));
+}
+
+#[test]
 fn what_is_missing_is_registered_under_its_own_name_and_domain() {
     let fix = |configuration: &str, domain: &str| {
         let findings = judge(configuration, &[], &Keys::new(domain));

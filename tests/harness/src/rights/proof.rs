@@ -17,7 +17,7 @@ pub struct Right {
     name: Option<String>,
 }
 
-/// API group, resource with its subresource, and verb.
+/// API group, resource with its subresource, and verb. Of what is no resource, its path is in the place of the resource.
 type Action = [String; 3];
 
 /// What a call takes.
@@ -51,18 +51,14 @@ pub fn prove(granted: &BTreeSet<Right>, calls: &[&Value], homes: &BTreeSet<Strin
             continue;
         }
         let allowed = entry["annotations"]["authorization.k8s.io/decision"] == "allow";
-        // Of what is no resource, such as /version, everybody may know.
-        let Some(call) = call(entry) else {
-            if !allowed {
-                *faults.entry(told("not allowed", entry)).or_default() += 1;
-            }
-            continue;
-        };
+        let Some(call) = call(entry) else { continue };
         // Where there are two, the wider one is not needed.
         let rights = granted.iter().filter(|right| right.allows(&call, homes));
         let right = rights.min_by_key(|right| (right.everywhere, right.name.is_none()));
         match (allowed, right) {
             (true, Some(right)) => used.entry(right).or_default().push(call),
+            // Some of it, such as /version, everybody may know.
+            (true, None) if call.action[1].starts_with('/') => {}
             (true, None) => {
                 *faults
                     .entry(told("allowed, but not by the manifests", entry))
@@ -127,13 +123,12 @@ fn told(how: &str, entry: &Value) -> String {
     format!("{how}: {} {}", entry["verb"], entry["requestURI"])
 }
 
-/// `None` where it is about no resource.
 fn call(entry: &Value) -> Option<Call> {
     let object = &entry["objectRef"];
     let word = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
     let given = |name: &str| object[name].as_str().map(str::to_owned);
     let resource = match (word("resource"), word("subresource")) {
-        (resource, _) if resource.is_empty() => return None,
+        (resource, _) if resource.is_empty() => path(entry)?,
         (resource, sub) if sub.is_empty() => resource,
         (resource, sub) => format!("{resource}/{sub}"),
     };
@@ -144,6 +139,12 @@ fn call(entry: &Value) -> Option<Call> {
         name: given("name").filter(|_| verb != "create"),
         action: [word("apiGroup"), resource, verb],
     })
+}
+
+/// What is asked for, without a query.
+fn path(entry: &Value) -> Option<String> {
+    let uri = entry["requestURI"].as_str()?;
+    Some(uri.split('?').next().unwrap_or(uri).to_owned())
 }
 
 /// What these roles grant: a ClusterRole everywhere, as its binding has it, and a Role in edgeward's own namespaces.
@@ -166,6 +167,13 @@ pub fn granted(rules: &Value, everywhere: bool) -> BTreeSet<Right> {
             Value::Null => vec![None],
             names => words(names).into_iter().map(Some).collect(),
         };
+        for path in words(&rule["nonResourceURLs"]) {
+            rights.extend(words(&rule["verbs"]).into_iter().map(|verb| Right {
+                action: [String::new(), path.clone(), verb],
+                everywhere,
+                name: None,
+            }));
+        }
         for group in words(&rule["apiGroups"]) {
             for resource in words(&rule["resources"]) {
                 for verb in words(&rule["verbs"]) {

@@ -1,0 +1,75 @@
+//! Who asks for reviews, as far as the network shows it.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+use crate::instruments::logs::LogLimit;
+use crate::platform::clock::Clock;
+
+/// How many addresses are known at the same time; another takes the place of the one that came first.
+const KNOWN: usize = 64;
+
+/// The addresses from which reviews were answered. Each is a line in the log when it is new: what `admissionFrom` must let in.
+#[derive(Debug)]
+pub(super) struct Clients {
+    known: Mutex<VecDeque<IpAddr>>,
+    limit: LogLimit,
+}
+
+impl Clients {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            known: Mutex::default(),
+            limit: LogLimit::new(clock),
+        }
+    }
+
+    /// A review from there was answered. Whether that is told; one that is held back is new the next time as well.
+    pub(super) fn answered(&self, address: IpAddr) -> bool {
+        // Of a socket for both families.
+        let address = address.to_canonical();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.contains(&address) {
+            return false;
+        }
+        let Some(held_back) = self.limit.due("client") else {
+            return false;
+        };
+        if known.len() == KNOWN {
+            known.pop_front();
+        }
+        known.push_back(address);
+        drop(known);
+        tracing::info!(%address, held_back, "a client asks for reviews");
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_address_is_told_once_and_however_many_there_are_at_a_bounded_rate() {
+        let clients = Clients::new(Clock::start());
+        let told = |address: &str| clients.answered(address.parse().unwrap());
+        assert!(told("192.0.2.1") && told("2001:db8::1"));
+        assert!(!told("192.0.2.1") && !told("::ffff:192.0.2.1"));
+        let many: Vec<_> = (2..=200).map(|last| format!("192.0.2.{last}")).collect();
+        assert_eq!(many.iter().filter(|address| told(address)).count(), 8);
+        // What was held back is told later.
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(told("192.0.2.200") && !told("192.0.2.200"));
+        for address in &many {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            told(address);
+        }
+        // The first ones were forgotten, for so many are kept.
+        assert_eq!(clients.known.lock().unwrap().len(), KNOWN);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(told("192.0.2.1"));
+    }
+}

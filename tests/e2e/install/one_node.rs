@@ -1,0 +1,208 @@
+//! On a cluster of one node, which is drained while pods are created, and upgraded.
+
+use std::process::Stdio;
+
+use anyhow::{Result, ensure};
+use edgeward_harness::documentation::documented;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::installation::Installation;
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::rights::NAMESPACE;
+use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+use crate::install::{Ground, Source, check_out, decides_and_holds, gates, render_mine};
+
+/// As it comes, the node cannot be drained; with the component it can, and decisions are made again when it is back. Upgrades
+/// end there though a replica more would find no port, with pods on the host's network.
+pub(crate) fn is_drained_and_upgraded(fixture: &Fixture<'_>) -> Result<()> {
+    let ground = Ground::clear(fixture, Source::Files, "example.io")?;
+    let node = format!("{}-edge-0", fixture.namespace);
+    let cluster = OneNode {
+        fixture,
+        nodes: &ground.nodes,
+        node: &node,
+    };
+
+    check_out(fixture, Source::Files)?;
+    let installation = Installation {
+        fixture,
+        domain: "example.io",
+        objects: cluster.render(&[], "FIRST")?,
+    };
+    cluster.apply()?;
+    let refused = cluster.drain_for("10s")?;
+    ensure!(
+        refused.contains("Cannot evict pod as it would violate the pod's disruption budget"),
+        "{refused}"
+    );
+    let budget = fixture.kubectl_in(NAMESPACE).get("poddisruptionbudget", "edgeward")?;
+    ensure!(budget["status"]["disruptionsAllowed"] == 0, "{budget:#}");
+    cluster.uncordon()?;
+
+    // For the first time, from pods that have networks of their own; then from one whose ports the next one takes.
+    for tag in ["NEXT", "LAST"] {
+        cluster.render(&["one-node", "host-network"], tag)?;
+        cluster.apply()?;
+        fixture.shell(documented("sh", "delete poddisruptionbudget,networkpolicy edgeward")?)?;
+        let pod = cluster.replica()?;
+        let ports = &pod["spec"]["containers"][0]["ports"];
+        ensure!(
+            pod["spec"]["hostNetwork"] == true && ports[0]["hostPort"] == 8443,
+            "{pod:#}"
+        );
+        ensure!(
+            pod["spec"]["containers"][0]["image"] == format!("IMAGE:{tag}"),
+            "{pod:#}"
+        );
+    }
+
+    let mut replica = decides_and_holds(&installation)?;
+    // By which who narrows the way in knows what to let in.
+    let clients = replica.edgeward.said("a client asks for reviews");
+    ensure!(
+        clients.len() == 1 && clients[0]["address"] == "127.0.0.1",
+        "{clients:?}"
+    );
+    let mut drain = cluster.drain(TIMEOUT)?;
+    let (mut created, mut is_stopped) = (0, false);
+    eventually("the drain ends", BOUND, || {
+        if !is_stopped && cluster.replica().is_err() {
+            replica.edgeward.kill()?;
+            is_stopped = true;
+        }
+        fixture.kubectl.create(&cluster.pod(&format!("during-{created}")))?;
+        created += 1;
+        ensure!(is_stopped && drain.try_wait()?.is_some(), "{created} pods were created");
+        Ok(())
+    })?;
+    let drained = drain.wait_with_output()?;
+    ensure!(drained.status.success(), "{}", String::from_utf8_lossy(&drained.stderr));
+
+    // As it was written, whatever it states, and what was held before stays so.
+    fixture.kubectl.create(&cluster.pod("gap"))?;
+    let is_undecided = |pod: &Value| {
+        let annotations = pod["metadata"]["annotations"].as_object();
+        annotations.is_some_and(|all| all.keys().all(|key| !key.starts_with("scheduling.example.io/")))
+            && pod["spec"]["schedulingGates"].is_null()
+            && pod["spec"]["nodeSelector"].is_null()
+    };
+    eventually("kube-scheduler finds no node for it", BOUND, || {
+        let pod = fixture.kubectl.get("pod", "gap")?;
+        ensure!(is_undecided(&pod), "{pod:#}");
+        ensure!(pod["status"]["conditions"][0]["reason"] == "Unschedulable", "{pod:#}");
+        Ok(())
+    })?;
+    ensure!(gates(fixture, "held")? != Value::Null, "{}", gates(fixture, "held")?);
+
+    cluster.uncordon()?;
+    eventually("what nobody decided runs as it was written", BOUND, || {
+        let pod = fixture.kubectl.get("pod", "gap")?;
+        ensure!(is_undecided(&pod) && pod["spec"]["nodeName"] == node, "{pod:#}");
+        Ok(())
+    })?;
+    fixture.shell(cluster.rollout()?)?;
+    replica.edgeward.start_again()?;
+    eventually("pods are decided again", BOUND, || {
+        let answered = fixture.kubectl.dry_run(&cluster.pod("probe"))?["metadata"]["annotations"].take();
+        ensure!(answered["scheduling.example.io/site"] == "edge", "{answered}");
+        Ok(())
+    })?;
+    eventually("what was held is released", BOUND, || {
+        let held = fixture.kubectl.get("pod", "held")?;
+        let reason = &held["metadata"]["annotations"]["scheduling.example.io/reason"];
+        ensure!(
+            *reason == "released_edge" && held["spec"]["nodeName"] == node,
+            "{held:#}"
+        );
+        Ok(())
+    })?;
+    // The API server's own account of the gap.
+    let said = fixture.command(&["check"])?;
+    let mut lines = said.stdout.lines();
+    let calls = lines.find(|line| line.starts_with("ok       webhook") && line.contains(" answered since it started"));
+    ensure!(
+        calls.is_some_and(|line| !line.contains(", 0 not")),
+        "{}{}",
+        said.stdout,
+        said.stderr
+    );
+    Ok(())
+}
+
+/// What a cluster of one node is for edgeward and the pods of the test, though others have nodes there.
+struct OneNode<'s, 'run> {
+    fixture: &'s Fixture<'run>,
+    nodes: &'s Nodes<'run>,
+    node: &'s str,
+}
+
+impl OneNode<'_, '_> {
+    /// Writes `mine` with these components and this image; returns its objects.
+    fn render(&self, components: &[&str], tag: &str) -> Result<Vec<Value>> {
+        let metadata = json!({"name": "edgeward", "namespace": NAMESPACE});
+        let spec = json!({"template": {"spec": self.nodes.edge_placement()}});
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec});
+        let components: Vec<_> = components
+            .iter()
+            .map(|component| format!("../edgeward/deploy/{component}"))
+            .collect();
+        render_mine(self.fixture, self.nodes, Source::Files, "example.io", |kustomization| {
+            kustomization["components"] = json!(components);
+            kustomization["images"][0]["newTag"] = json!(tag);
+            if let Some(patches) = kustomization["patches"].as_array_mut() {
+                patches.push(json!({"patch": deployment.to_string()}));
+            }
+        })
+    }
+
+    /// By the lines of the documentation: the second waits until the rollout is over.
+    fn apply(&self) -> Result<()> {
+        self.fixture.shell(documented("sh", "kubectl apply -k mine")?).map(drop)
+    }
+
+    /// The last of these lines.
+    fn rollout(&self) -> Result<&'static str> {
+        let script = documented("sh", "kubectl apply -k mine")?;
+        Ok(script.split_once('\n').map_or(script, |(_, rollout)| rollout))
+    }
+
+    /// The one pod of the Deployment that runs on the node.
+    fn replica(&self) -> Result<Value> {
+        let kubectl = self.fixture.kubectl_in(NAMESPACE);
+        let mut pods = kubectl.list("pods", "app.kubernetes.io/name=edgeward")?;
+        pods.retain(|pod| pod["spec"]["nodeName"] == self.node && pod["metadata"]["deletionTimestamp"].is_null());
+        ensure!(pods.len() == 1, "{} pods", pods.len());
+        Ok(pods.remove(0))
+    }
+
+    /// One that states an SLO, takes next to nothing, and may run nowhere else.
+    fn pod(&self, name: &str) -> Value {
+        let mut pod = workloads::pod(name, workloads::batch());
+        pod["spec"]["affinity"] = self.nodes.affinity();
+        pod["spec"]["tolerations"] = json!([self.nodes.toleration()]);
+        pod["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "1m", "memory": "1Mi"});
+        pod
+    }
+
+    /// As an administrator drains it, pods without a controller included.
+    fn drain(&self, timeout: &str) -> Result<std::process::Child> {
+        let script = format!("kubectl drain {} --ignore-daemonsets --force {timeout}", self.node);
+        let kubectl = &self.fixture.kubectl;
+        let mut shell = kubectl.in_shell(&script, &self.fixture.kubeconfig(), &self.fixture.dir);
+        Ok(shell.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
+    }
+
+    /// What a drain says that does not end by itself.
+    fn drain_for(&self, time: &str) -> Result<String> {
+        let output = self.drain(&format!("--timeout={time}"))?.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(!output.status.success(), "{said}");
+        Ok(said)
+    }
+
+    fn uncordon(&self) -> Result<()> {
+        self.fixture.kubectl.run(&["uncordon", self.node], "").map(drop)
+    }
+}
