@@ -13,7 +13,7 @@ metrics! {
         held: Gauge = "edgeward_held_pods" []
             "Pods that carry our scheduling gate";
         oldest: Gauge = "edgeward_held_oldest_timestamp_seconds" []
-            "Since when the pod is held that is held longest, not counting those that wait for gates of others, in seconds since the Unix epoch; 0 while none is";
+            "Since when the pod is held that is held longest, not counting those that wait for gates of others or for a site, in seconds since the Unix epoch; 0 while none is";
         unread: Gauge = "edgeward_held_oversized_pods" []
             "Held pods whose constraints are more than is kept of a pod: they have no place in the release plan, and are decided when they may be held no longer";
         changes: Counters<2> = "edgeward_held_pod_changes_total" ["reason", "result"]

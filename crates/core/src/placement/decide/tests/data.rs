@@ -312,6 +312,22 @@ fn data_where_the_pod_may_not_go_is_warned_of() {
 }
 
 #[test]
+fn a_pod_whose_sites_do_not_have_its_data_is_told_so() {
+    let sites = "/metadata/annotations/slo.example.io~1sites";
+    for claims in [&["here"][..], &["here", "new-far"], &["remote"]] {
+        let pod = with(with_claims(claims), sites, json!("cloud"));
+        with_verdict(&fleet(), &pod, &Config::default(), |verdict| {
+            assert_eq!(verdict.reason, Reason::HeldSiteAway, "{claims:?}");
+            assert!(
+                verdict.warnings[0].ends_with("its data is elsewhere"),
+                "{:?}",
+                verdict.warnings
+            );
+        });
+    }
+}
+
+#[test]
 fn an_ephemeral_volume_is_of_its_class_until_its_claim_is_there() {
     let template = |class: Value| json!({"volumeClaimTemplate": {"spec": {"storageClassName": class}}});
     let ephemeral = |name: &str, class: Value| {
