@@ -61,6 +61,7 @@ impl TestOutput {
         } else if let Some((_, said)) = self.said.last_mut()
             && said.len() < WORDS.0
             && !line.trim().is_empty()
+            && line != "failures:"
         {
             said.push(line.trim().chars().take(WORDS.1).collect());
         }
