@@ -143,17 +143,7 @@ impl<'s, 'run> Operator<'s, 'run> {
         let kubectl = &self.fixture.kubectl;
         let created = kubectl.create(&self.pod(100))?;
         let name = created["metadata"]["name"].as_str().context("a name")?;
-        let status = json!({"status": {"phase": phase}}).to_string();
-        let args = [
-            "patch",
-            "pod",
-            name,
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            &status,
-        ];
-        kubectl.run(&args, "")?;
+        kubectl.patch_status("pod", name, &json!({"phase": phase}))?;
         kubectl.run(&["delete", "pod", name, "--grace-period=0", "--force"], "")?;
         Ok(is_decided(&created))
     }

@@ -106,7 +106,7 @@ fn measured_between_gateways(fixture: &Fixture<'_>, config: &Value, tenancy: &Ku
         ("Connected", LATENCY, now, Some(LATENCY_MS)),
     ] {
         let status = json!({"value": value, "latency": {"value": latency, "timestamp": at.to_string()}});
-        write_status(tenancy, "connections", &status)?;
+        tenancy.patch_status("connections", FAR, &status)?;
         eventually(&format!("{value}, {latency}: {expected:?}"), BOUND, || {
             let rtt = rtt(&fixture.kubectl)?;
             ensure!(rtt.as_deref() == expected, "{rtt:?}");
@@ -135,7 +135,7 @@ fn reached_or_not(fixture: &Fixture<'_>, edgeward: &Edgeward<'_>) -> Result<()> 
     ] {
         let conditions = json!([{"type": "APIServerStatus", "status": established}]);
         let status = json!({"role": "Provider", "apiServerUrl": fixture.api_server(), "conditions": conditions});
-        write_status(&fixture.kubectl, "foreignclusters", &status)?;
+        fixture.kubectl.patch_status("foreignclusters", FAR, &status)?;
         eventually(&format!("{established}: {state}"), BOUND, || {
             let found = edgeward.count("edgeward_wan_state", &[("site", FAR), ("state", state)])?;
             let rtt = rtt(&fixture.kubectl)?;
@@ -152,12 +152,6 @@ fn rtt(kubectl: &Kubectl) -> Result<Option<String>> {
     let pod = kubectl.dry_run(&workloads::pod("asking", slo()))?;
     ensure!(annotation(&pod, "site") == Some("edge"), "{pod}");
     Ok(annotation(&pod, "wanRttMs").map(str::to_owned))
-}
-
-fn write_status(kubectl: &Kubectl, kind: &str, status: &Value) -> Result<()> {
-    let patch = json!({ "status": status }).to_string();
-    let args = ["patch", kind, FAR, "--subresource=status", "--type=merge", "-p", &patch];
-    kubectl.run(&args, "").map(drop)
 }
 
 fn has_said(edgeward: &Edgeward<'_>, message: &str, times: usize) -> Result<()> {

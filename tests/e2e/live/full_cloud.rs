@@ -59,7 +59,7 @@ pub(crate) fn full_cloud(fixture: &Fixture<'_>) -> Result<()> {
         "conditions": [{"type": "PodScheduled", "status": "True"}],
         "containerStatuses": [{"name": "app", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}}],
     });
-    write_status(fixture, "first", &status)?;
+    fixture.kubectl.patch_status("pod", "first", &status)?;
     eventually("nobody waits there", BOUND, || {
         let pods = refused()?;
         ensure!(pods == 0, "{pods} wait");
@@ -83,21 +83,8 @@ fn send(fixture: &Fixture<'_>, pod: &Value) -> Result<()> {
 /// The scheduler of the cluster behind the node has this word on the pod.
 fn says(fixture: &Fixture<'_>, name: &str, message: &str) -> Result<()> {
     let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
-    write_status(fixture, name, &json!({"phase": "Pending", "conditions": [condition]}))
-}
-
-fn write_status(fixture: &Fixture<'_>, name: &str, status: &Value) -> Result<()> {
-    let patch = json!({ "status": status }).to_string();
-    let args = [
-        "patch",
-        "pod",
-        name,
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        &patch,
-    ];
-    fixture.kubectl.run(&args, "").map(drop)
+    let status = json!({"phase": "Pending", "conditions": [condition]});
+    fixture.kubectl.patch_status("pod", name, &status)
 }
 
 /// A controller that is there: else its pods would be collected.

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::api_server::ApiServer;
@@ -96,6 +96,21 @@ impl Kubectl {
             bail!("kubectl {}: {}", args.join(" "), said.stderr.trim_end());
         }
         Ok(said)
+    }
+
+    /// Merges this into the status of an object.
+    pub fn patch_status(&self, kind: &str, name: &str, status: &Value) -> Result<()> {
+        let patch = json!({ "status": status }).to_string();
+        let args = [
+            "patch",
+            kind,
+            name,
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            &patch,
+        ];
+        self.run(&args, "").map(drop)
     }
 
     /// Runs a script of the documentation in a shell, whose kubectl has the rights of this kubeconfig; returns what it

@@ -148,17 +148,8 @@ impl<'run> Nodes<'run> {
     /// A node has so much of a resource from now on.
     pub fn provide(&self, node: &str, resource: &str, amount: &str) -> Result<()> {
         let resources = json!({resource: amount});
-        let patch = json!({"status": {"allocatable": resources, "capacity": resources}}).to_string();
-        let args = [
-            "patch",
-            "node",
-            node,
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            &patch,
-        ];
-        self.kubectl.run(&args, "").map(drop)
+        let status = json!({"allocatable": resources, "capacity": resources});
+        self.kubectl.patch_status("node", node, &status)
     }
 
     /// Removes a node.

@@ -60,9 +60,7 @@ impl BoundState {
             ..Self::default()
         };
     }
-}
 
-impl BoundState {
     /// Whether one that `is_trying` keeps others from it: for so long, then another may, and the time begins anew.
     fn is_tried(&mut self, is_trying: bool, now: Moment) -> bool {
         if !is_trying {

@@ -42,27 +42,8 @@ fn pod_for(sites: &str) -> Value {
 }
 
 /// What becomes of the pod when it arrives, and when it has been held past its limit.
-fn fates_with(fleet: &Value, pod: &Value, config: &Config) -> [String; 2] {
-    [None, Some(Micros::from_secs(31))].map(|held| {
-        let snapshot = testkit::snapshot(fleet);
-        let text = pod.to_string();
-        let pod = Pod::from_json(&text).unwrap();
-        let mut workload = pod.workload("shop".into(), &config.keys);
-        workload.held = held;
-        if held.is_some() {
-            workload.gates = vec!["scheduling.example.io/awaiting-capacity".into()];
-        }
-        let verdict = decide(&workload, &Room::of(&snapshot), config, NOW);
-        let place = verdict
-            .site()
-            .map(|site| format!("{}: ", site.name()))
-            .unwrap_or_default();
-        format!("{place}{}", verdict.reason.as_str())
-    })
-}
-
 fn fates(fleet: &Value, pod: &Value) -> [String; 2] {
-    fates_with(fleet, pod, &Config::default())
+    away::fates(fleet, pod, &Config::default())
 }
 
 /// What is said of it when it arrives.
@@ -115,7 +96,7 @@ fn what_its_sites_do_not_take_now_is_held_for_them_and_placed_there_at_its_limit
         ),
     ] {
         for config in [&Config::default(), &never] {
-            assert_eq!(fates_with(fleet, &pod_for(sites), config), expected, "{sites}");
+            assert_eq!(away::fates(fleet, &pod_for(sites), config), expected, "{sites}");
         }
     }
     let mut away = fleet();
