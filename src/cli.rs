@@ -102,12 +102,12 @@ fn is_name(text: &str) -> bool {
     text.chars().any(char::is_alphanumeric) && text.chars().all(is_allowed)
 }
 
-/// `[NAMESPACE/]NAME` of a ConfigMap, as it was written.
-fn config_map(text: &str) -> Result<String, String> {
+/// `[NAMESPACE/]NAME` of an object, as it was written.
+fn namespaced_name(text: &str) -> Result<String, String> {
     let (namespace, name) = text.split_once('/').unwrap_or(("any", text));
     match is_name(namespace) && is_name(name) {
         true => Ok(text.to_owned()),
-        false => Err("not the name of a ConfigMap: expected NAME or NAMESPACE/NAME".to_owned()),
+        false => Err("not the name of an object: expected NAME or NAMESPACE/NAME".to_owned()),
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Fleet {
     #[command(flatten)]
     installed: Installed,
 
-    /// Namespace of edgeward itself, which keeps there what it remembers of nodes of clouds; without, that of the ConfigMap.
+    /// Namespace of edgeward itself, which keeps there what it remembers of nodes of clouds; without, that of the Deployment or ConfigMap.
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
 

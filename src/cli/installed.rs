@@ -10,7 +10,8 @@ use edgeward_core::document::Faults;
 use super::documents;
 use crate::inspect;
 use crate::inspect::Connection;
-use crate::sources::configuration::ConfigMapName;
+use crate::inspect::installation::Configured;
+use crate::sources::namespaced_name::NamespacedName;
 
 /// Where edgeward runs, unless told otherwise.
 pub(super) const NAMESPACE: &str = "edgeward-system";
@@ -25,18 +26,23 @@ pub(super) const LEASE: &str = "edgeward";
 #[derive(Debug, Args)]
 pub(super) struct Installed {
     /// Configuration (docs/configuration.md): a file, or a directory with the keys of a ConfigMap; without, that of the
-    /// ConfigMap.
+    /// Deployment.
     #[arg(long, value_name = "PATH", conflicts_with = "config_map")]
     config: Option<PathBuf>,
 
-    /// The ConfigMap with edgeward's configuration; defaults where there is none. NAMESPACE is edgeward's own.
+    /// The ConfigMap with edgeward's configuration, in place of the one that the Deployment names. NAMESPACE is edgeward's own.
+    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with = "deployment", value_parser = super::namespaced_name)]
+    config_map: Option<String>,
+
+    /// edgeward's Deployment, in whose arguments is `--config-map`; the default configuration counts where there is none.
+    /// NAMESPACE is edgeward's own.
     #[arg(
         long,
         value_name = "[NAMESPACE/]NAME",
-        default_value = "edgeward-system/edgeward-config",
-        value_parser = super::config_map
+        default_value = "edgeward-system/edgeward",
+        value_parser = super::namespaced_name
     )]
-    config_map: String,
+    deployment: String,
 }
 
 /// What was found.
@@ -56,7 +62,9 @@ pub(super) enum Place {
     /// A file or directory.
     Path(PathBuf),
     /// A ConfigMap.
-    Map(ConfigMapName),
+    Map(NamespacedName),
+    /// A Deployment that should name one.
+    Deployment(NamespacedName),
 }
 
 /// How a configuration is.
@@ -66,6 +74,8 @@ pub(super) enum State {
     Good(Vec<Notice>),
     /// There is none.
     Missing,
+    /// The Deployment has it from elsewhere.
+    Unnamed,
     /// Nobody says; why.
     Unknown(String),
     /// It cannot be taken.
@@ -75,11 +85,8 @@ pub(super) enum State {
 impl Installed {
     /// The namespace that edgeward runs in.
     pub(super) fn namespace(&self) -> String {
-        self.name().namespace
-    }
-
-    fn name(&self) -> ConfigMapName {
-        ConfigMapName::parse(&self.config_map, NAMESPACE)
+        let name = self.config_map.as_ref().unwrap_or(&self.deployment);
+        NamespacedName::parse(name, NAMESPACE).namespace
     }
 
     /// Reads it.
@@ -94,23 +101,39 @@ impl Installed {
                 state: State::Good(vec![]),
             });
         }
-        let name = self.name();
         let mut config = Config::default();
-        config.excluded_namespaces.push(name.namespace.clone());
-        let state = match inspect::config_map(connection, &name).await {
-            Ok(Some(Ok((read, notices)))) => {
-                config = read;
-                State::Good(notices)
+        config.excluded_namespaces.push(self.namespace());
+        let (place, state) = match self.config_map(connection).await {
+            Ok(name) => {
+                let state = match inspect::config_map(connection, &name).await {
+                    Ok(Some(Ok((read, notices)))) => {
+                        config = read;
+                        State::Good(notices)
+                    }
+                    Ok(Some(Err(faults))) => State::Faulty(faults),
+                    Ok(None) => State::Missing,
+                    Err(error) => State::Unknown(super::sentence(&error)),
+                };
+                (Place::Map(name), state)
             }
-            Ok(Some(Err(faults))) => State::Faulty(faults),
-            Ok(None) => State::Missing,
+            Err(found) => found,
+        };
+        Ok(Found { config, place, state })
+    }
+
+    /// The ConfigMap that has it; where none is to be found, where it should be named, and why it is not.
+    async fn config_map(&self, connection: &Connection) -> Result<NamespacedName, (Place, State)> {
+        if let Some(name) = &self.config_map {
+            return Ok(NamespacedName::parse(name, NAMESPACE));
+        }
+        let deployment = NamespacedName::parse(&self.deployment, NAMESPACE);
+        let state = match connection.configured(&deployment).await {
+            Ok(Configured::By(name)) => return Ok(name),
+            Ok(Configured::Otherwise) => State::Unnamed,
+            Ok(Configured::NotDeployed) => State::Missing,
             Err(error) => State::Unknown(super::sentence(&error)),
         };
-        Ok(Found {
-            config,
-            place: Place::Map(name),
-            state,
-        })
+        Err((Place::Deployment(deployment), state))
     }
 }
 
@@ -120,11 +143,12 @@ impl Found {
         let cause = match &self.state {
             State::Good(_) => return None,
             State::Missing => "does not exist".to_owned(),
+            State::Unnamed => "names no ConfigMap".to_owned(),
             State::Unknown(why) => format!("cannot be read ({why})"),
             State::Faulty(_) => "has faults (`edgeward check` lists them)".to_owned(),
         };
         Some(format!(
-            "{} {cause}: the default configuration is assumed; name edgeward's own with --config-map or --config",
+            "{} {cause}: the default configuration is assumed; name edgeward's own with --deployment, --config-map or --config",
             self.place
         ))
     }
@@ -136,6 +160,7 @@ impl Place {
         match self {
             Place::Path(path) => format!("$EDITOR {}", path.display()),
             Place::Map(name) => format!("kubectl -n {} edit configmap {}", name.namespace, name.name),
+            Place::Deployment(name) => format!("kubectl -n {} edit deployment {}", name.namespace, name.name),
         }
     }
 }
@@ -145,6 +170,7 @@ impl std::fmt::Display for Place {
         match self {
             Place::Path(path) => write!(f, "{}", path.display()),
             Place::Map(name) => write!(f, "ConfigMap {name}"),
+            Place::Deployment(name) => write!(f, "Deployment {name}"),
         }
     }
 }

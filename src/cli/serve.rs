@@ -13,7 +13,7 @@ use self::certificate::Certificate;
 use crate::instruments::logs::{self, LogFormat};
 use crate::instruments::metrics::Metrics;
 use crate::serve::{self, ConfigurationSource, DEFAULT_SHUTDOWN_DELAY, Webhook};
-use crate::sources::configuration::ConfigMapName;
+use crate::sources::namespaced_name::NamespacedName;
 use crate::tls::Service;
 
 /// Run the admission webhook.
@@ -35,7 +35,7 @@ pub(super) struct Serve {
 
     /// Configuration from this ConfigMap, watched through the API of the cluster. Not ready until it is good. NAMESPACE
     /// is our own by default.
-    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with = "config", value_parser = super::config_map)]
+    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with = "config", value_parser = super::namespaced_name)]
     config_map: Option<String>,
 
     /// Address for admission reviews. Port 0 picks one.
@@ -103,7 +103,7 @@ impl Serve {
         let (certificate, client_ca) = self.certificate.read(&service)?;
         let configuration = match (self.config, &self.config_map) {
             (Some(path), _) => ConfigurationSource::Files(path),
-            (None, Some(name)) => ConfigurationSource::ConfigMap(ConfigMapName::parse(name, &service.namespace)),
+            (None, Some(name)) => ConfigurationSource::ConfigMap(NamespacedName::parse(name, &service.namespace)),
             (None, None) => ConfigurationSource::Defaults,
         };
         let webhook = Webhook {

@@ -2,6 +2,7 @@
 
 mod bundle;
 mod calls;
+mod deployment;
 mod leader;
 mod pair_secret;
 
@@ -22,6 +23,7 @@ use crate::sources::raw::Raw;
 
 pub use bundle::{Bundle, Serving, VerificationError};
 pub use calls::Calls;
+pub use deployment::Configured;
 pub use leader::{Lead, Leaderless};
 pub use pair_secret::{PairSecret, SELF_MANAGED};
 

@@ -18,8 +18,9 @@ use super::Connection;
 use crate::api::{Site, site_memory_of};
 use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
-use crate::sources::configuration::{ConfigMapName, Outcome, read_config_map};
+use crate::sources::configuration::{Outcome, read_config_map};
 use crate::sources::liqo::{self, NamespaceOffloading};
+use crate::sources::namespaced_name::NamespacedName;
 use crate::sources::objects::is_installed;
 use crate::sources::raw::Raw;
 use crate::sources::{policies as slo_policies, site_memory, sites as objects};
@@ -152,7 +153,7 @@ pub async fn policies(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<
 ///
 /// # Errors
 /// It cannot be read. That it has faults is no error.
-pub async fn config_map(connection: &Connection, name: &ConfigMapName) -> anyhow::Result<Option<Outcome>> {
+pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyhow::Result<Option<Outcome>> {
     let api = Api::<ConfigMap>::namespaced(connection.client(), &name.namespace);
     let map = api.get_opt(&name.name).await;
     let map = map.map_err(|error| connection.failure(&format!("cannot get ConfigMap {name}"), error))?;

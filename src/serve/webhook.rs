@@ -25,6 +25,7 @@ use crate::serve::live::{self, View};
 use crate::serve::{Debug, Readiness, ServeOptions, Task};
 use crate::sources;
 use crate::sources::configuration::{self, Configuration, Versions};
+use crate::sources::namespaced_name::NamespacedName;
 use crate::sources::{Cluster, FleetFile, secret, webhook_configuration};
 use crate::tls::{Service, Source};
 
@@ -61,7 +62,7 @@ pub enum ConfigurationSource {
     /// A file, or a directory with the keys of a ConfigMap.
     Files(PathBuf),
     /// A ConfigMap, watched. Not ready until it is good.
-    ConfigMap(configuration::ConfigMapName),
+    ConfigMap(NamespacedName),
 }
 
 /// Where the serving certificate comes from.

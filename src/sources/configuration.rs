@@ -18,8 +18,8 @@ use crate::sources::Changes;
 mod config_map;
 mod files;
 
+pub use config_map::ConfigMap;
 pub(crate) use config_map::read_config_map;
-pub use config_map::{ConfigMap, ConfigMapName};
 pub use files::{Files, read};
 
 /// What was read: a configuration and what an operator should know of it, or every fault.

@@ -3,9 +3,11 @@
 pub(crate) mod chart;
 pub(crate) mod one_node;
 pub(crate) mod quick_start;
+pub(crate) mod upgrade;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::cert_manager::CertManager;
@@ -256,19 +258,31 @@ fn apply(installation: &Installation<'_, '_>) -> Result<()> {
         .map(drop)
 }
 
-/// To another image, by the lines about that: the pods are replaced, and nothing else is, the domain above all.
+/// To another image and configuration, by the lines about that: the pods are replaced, and nothing else is, the domain above all.
+/// The ConfigMap of before stays as it was until the line about it.
 fn upgrade(installation: &Installation<'_, '_>, rollout: &str) -> Result<()> {
     let file = installation.fixture.dir.join("mine/kustomization.yaml");
     let mut kustomization: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
     kustomization["images"][0]["newTag"] = json!("NEXT");
+    let patch = kustomization["patches"][0]["patch"].as_str().context("a patch")?;
+    let mut patch: Value = serde_json::from_str(patch)?;
+    patch["data"]["enableOffload"] = json!("false");
+    kustomization["patches"][0]["patch"] = json!(patch.to_string());
     fs::write(&file, kustomization.to_string())?;
     let kubectl = installation.fixture.kubectl_in(NAMESPACE);
+    let configuration = || -> Result<Value> {
+        let deployment = kubectl.get("deployment", "edgeward")?;
+        let name = &deployment["spec"]["template"]["spec"]["containers"][0]["args"][2];
+        kubectl.get("configmap", name.as_str().context("--config-map")?)
+    };
+    let old = configuration()?;
     let kept = || -> Result<Vec<Value>> {
+        let old = old["metadata"]["name"].as_str().context("a name")?;
         let fields = [
             ("mutatingwebhookconfiguration", "zz-edgeward", "webhooks"),
             ("validatingadmissionpolicy", "edgeward-slo", "spec"),
             ("validatingadmissionpolicybinding", "edgeward-slo", "spec"),
-            ("configmap", "edgeward-config", "data"),
+            ("configmap", old, "data"),
         ];
         let read = fields.map(|(kind, name, field)| Ok(kubectl.get(kind, name)?[field].take()));
         read.into_iter().collect()
@@ -287,6 +301,18 @@ fn upgrade(installation: &Installation<'_, '_>, rollout: &str) -> Result<()> {
     ensure!(container["image"] == "IMAGE:NEXT", "{container}");
     let after = kept()?;
     ensure!(before == after, "{before:?}\nand then\n{after:?}");
+    let new = configuration()?;
+    ensure!(
+        new["data"]["enableOffload"] == "false" && old["data"]["enableOffload"] == "true",
+        "{old:#}, {new:#}"
+    );
+    let component = "app.kubernetes.io/component=configuration";
+    ensure!(kubectl.list("configmaps", component)?.len() == 2);
+    installation
+        .fixture
+        .shell(documented_under("## Upgrading", "sh", "delete configmap --selector")?)?;
+    let left = kubectl.list("configmaps", component)?;
+    ensure!(left.len() == 1 && left[0]["metadata"] == new["metadata"], "{left:#?}");
     Ok(())
 }
 
@@ -343,14 +369,30 @@ fn uninstall(installation: &Installation<'_, '_>, replica: Replica<'_>) -> Resul
         "{released:?}"
     );
     drop(replica);
-    installation.fixture.shell(delete).map(drop)
+    installation.fixture.shell(delete)?;
+    definitions_are_kept_until_they_are_deleted(installation.fixture)
+}
+
+/// With what there is of them. The last of it by the line of the documentation.
+pub(crate) fn definitions_are_kept_until_they_are_deleted(fixture: &Fixture<'_>) -> Result<()> {
+    for name in ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"] {
+        fixture.kubectl.run(&["get", name], "")?;
+    }
+    fixture
+        .shell(documented("sh", "delete crd sites.edgeward.io")?)
+        .map(drop)
 }
 
 /// Puts a checkout in the test's directory, with the certificate by the lines of docs/operations.md if it is to be in files.
 pub(crate) fn check_out(fixture: &Fixture<'_>, source: Source) -> Result<()> {
+    check_out_of(workspace(), fixture, source)
+}
+
+/// The same of another version than the present.
+pub(crate) fn check_out_of(version: &Path, fixture: &Fixture<'_>, source: Source) -> Result<()> {
     let ours = fixture.dir.join("edgeward");
     for folder in ["deploy", "webhook", "certs"] {
-        copy(&workspace().join(folder), &ours.join(folder))?;
+        copy(&version.join(folder), &ours.join(folder))?;
     }
     if source == Source::Files {
         fixture.shell(documented("sh", "openssl")?)?;

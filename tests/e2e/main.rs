@@ -28,7 +28,7 @@ use crate::commands::{check, fleet_command, why};
 use crate::configuration::{custom_resources, validation};
 use crate::confined::narrow;
 use crate::held::{away, gate, limits, queue, release, sites, starvation};
-use crate::install::{chart, quick_start};
+use crate::install::{chart, quick_start, upgrade};
 use crate::leader::{backstop, events, loop_guard, lost_lease};
 use crate::load::{burst, rollout};
 use crate::placement::{connection, constraints, failure, invalid_slo, later_gate, reinvocation, untouched};
@@ -274,6 +274,11 @@ const TESTS: &[Test] = &[
         certificates::bad_pairs_are_refused,
     ),
     ("quick_start::with_kwok", Cluster, quick_start::with_kwok),
+    (
+        "install::upgraded_and_rolled_back",
+        Cluster,
+        upgrade::upgraded_and_rolled_back,
+    ),
     ("load::rotation_files", Cluster, load::rotation_files),
     ("install::by_helm", Cluster, chart::by_helm),
     ("install::by_helm_self_managed", Cluster, chart::by_helm_self_managed),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use edgeward::sources::configuration::read;
 use edgeward_core::config::Config;
 use edgeward_harness::chart;
@@ -67,11 +67,16 @@ impl Tools {
         objects(&String::from_utf8(output.stdout)?.replace("example.io", domain))
     }
 
-    /// What Helm makes of the chart, but for its hooks and its own labels.
+    /// What Helm makes of the chart, but for its hooks, its own labels and what it leaves when it uninstalls.
     fn charted(&self, values: &Value) -> Result<Objects> {
         let mut objects = objects(&self.template(values)?)?;
         objects.retain(|_, object| object["metadata"]["annotations"].get("helm.sh/hook").is_none());
         for object in objects.values_mut() {
+            let metadata = object["metadata"].as_object_mut().context("metadata")?;
+            // None of these objects has another annotation.
+            if metadata.get("annotations") == Some(&json!({"helm.sh/resource-policy": "keep"})) {
+                metadata.remove("annotations");
+            }
             let labels = object["metadata"]["labels"].as_object_mut().context("labels")?;
             for label in [
                 "app.kubernetes.io/instance",
@@ -106,6 +111,20 @@ fn shown(words: &str) -> Result<Value> {
     Ok(serde_saphyr::from_str(block)?)
 }
 
+/// Takes the ConfigMap with the configuration out, and its name, which its content makes, out of what names it.
+fn take_configuration(objects: &mut Objects) -> Result<Value> {
+    let prefix = format!("ConfigMap {NAMESPACE}/edgeward-config-");
+    let keys: Vec<_> = objects.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
+    let [key] = &*keys else { bail!("{keys:?}") };
+    let mut map = objects.remove(key).context("a configuration")?;
+    let name = map["metadata"]["name"].take();
+    let deployment = objects.get_mut(&format!("Deployment {NAMESPACE}/edgeward"));
+    let args = &mut deployment.context("a Deployment")?["spec"]["template"]["spec"]["containers"][0]["args"];
+    ensure!(args[1] == "--config-map" && args[2] == name, "{args}, and not {name}");
+    args[2] = Value::Null;
+    Ok(map)
+}
+
 fn ensure_same(by_helm: &Objects, by_kustomize: &Objects) -> Result<()> {
     let keys = |objects: &Objects| objects.keys().cloned().collect::<Vec<_>>();
     ensure!(
@@ -132,8 +151,10 @@ pub(crate) fn the_same_as_by_kustomize(tools: &Tools) -> Result<()> {
 
             let namespace = by_kustomize.remove(&format!("Namespace /{NAMESPACE}"));
             ensure!(namespace.is_some(), "kustomize makes no namespace");
-            let map = format!("ConfigMap {NAMESPACE}/edgeward-config");
-            let mut taken = [&mut by_helm, &mut by_kustomize].map(|objects| objects.remove(&map).unwrap_or_default());
+            let mut taken = [
+                take_configuration(&mut by_helm)?,
+                take_configuration(&mut by_kustomize)?,
+            ];
             ensure!(tools.config(&taken[0])? == tools.config(&taken[1])?, "{taken:?}");
             ensure!(tools.config(&taken[0])?.keys.domain == domain);
             for map in &mut taken {
@@ -167,12 +188,12 @@ pub(crate) fn folders_are_values(tools: &Tools) -> Result<()> {
         ];
         let mut by_kustomize = tools.kustomized(&folders, &["webhook/deny"], "example.io")?;
         let changed = by_helm.iter().filter(|(key, object)| plain.get(*key) != Some(*object));
-        // The configuration, the binding, a policy with its own, three ClusterRoles and their bindings.
-        ensure!(changed.count() == 10, "{source}");
+        // The configuration, which has another name, and the Deployment that it is for; the binding, a policy with its own, three
+        // ClusterRoles and their bindings.
+        ensure!(changed.count() == 11, "{source}");
 
-        let map = format!("ConfigMap {NAMESPACE}/edgeward-config");
-        by_helm.remove(&map).context("the configuration says so too")?;
-        by_kustomize.remove(&map).context("it is the operator's to patch")?;
+        take_configuration(&mut by_helm)?;
+        take_configuration(&mut by_kustomize)?;
         by_kustomize
             .remove(&format!("Namespace /{NAMESPACE}"))
             .context("a namespace")?;
@@ -231,10 +252,8 @@ pub(crate) fn components_are_values(tools: &Tools) -> Result<()> {
                 *enforced == if is_lax { "privileged" } else { "restricted" },
                 "{enforced}"
             );
-            for objects in [&mut by_helm, &mut by_kustomize] {
-                let map = objects.remove(&format!("ConfigMap {NAMESPACE}/edgeward-config"));
-                map.context("a configuration")?;
-            }
+            take_configuration(&mut by_helm)?;
+            take_configuration(&mut by_kustomize)?;
             ensure_same(&by_helm, &by_kustomize)?;
         }
     }
@@ -245,7 +264,7 @@ pub(crate) fn components_are_values(tools: &Tools) -> Result<()> {
 pub(crate) fn other_ports_are_the_same(tools: &Tools) -> Result<()> {
     let patches = shown("--listen=")?;
     let more = json!({"patches": patches["patches"]});
-    let by_kustomize = tools.customized(
+    let mut by_kustomize = tools.customized(
         &more,
         &["deploy/overlays/cert-manager"],
         &["deploy/host-network"],
@@ -254,7 +273,9 @@ pub(crate) fn other_ports_are_the_same(tools: &Tools) -> Result<()> {
     let mut values = least();
     values["hostNetwork"] = json!(true);
     values["ports"] = shown("hostNetwork: true\nports:")?["ports"].clone();
-    let by_helm = tools.charted(&values)?;
+    let mut by_helm = tools.charted(&values)?;
+    take_configuration(&mut by_helm)?;
+    take_configuration(&mut by_kustomize)?;
     let key = format!("Deployment {NAMESPACE}/edgeward");
     let (helm, kustomize) = (&by_helm[&key], &by_kustomize[&key]);
     ensure!(helm == kustomize, "{helm:#}\nand not\n{kustomize:#}");
@@ -305,9 +326,8 @@ pub(crate) fn less_is_a_value(tools: &Tools) -> Result<()> {
         ensure!(!by_helm.contains_key(&format!("ClusterRoleBinding /{role}")), "{role}");
     }
     ensure!(!by_helm.keys().any(|key| key.contains("/edgeward-confine-")));
-    let map = format!("ConfigMap {NAMESPACE}/edgeward-config");
-    by_helm.remove(&map).context("the configuration says so too")?;
-    by_kustomize.remove(&map).context("it is the operator's to patch")?;
+    take_configuration(&mut by_helm)?;
+    take_configuration(&mut by_kustomize)?;
     by_kustomize
         .remove(&format!("Namespace /{NAMESPACE}"))
         .context("a namespace")?;

@@ -70,10 +70,6 @@ pub(crate) fn wrong_values_are_named(tools: &Tools) -> Result<()> {
             "certificates.files: would not be used, for certificates.source is cert-manager",
         ),
         (
-            json!({"crds": {"install": false, "keep": true}}),
-            "crds.keep: there is nothing to keep",
-        ),
-        (
             json!({"monitoring": {"prometheusRule": {"labels": {"release": 1}}}}),
             "/monitoring/prometheusRule/labels/release",
         ),

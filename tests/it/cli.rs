@@ -430,11 +430,11 @@ fn wrong_usage_is_exit_code_2() {
     for (arguments, words) in [
         (
             &["serve", "--self-signed", "x", "--config-map", "a/b/c"][..],
-            "not the name of a ConfigMap: expected NAME or NAMESPACE/NAME",
+            "not the name of an object: expected NAME or NAMESPACE/NAME",
         ),
         (
-            &["why", "web", "--config-map", "/b"],
-            "not the name of a ConfigMap: expected NAME or NAMESPACE/NAME",
+            &["why", "web", "--deployment", "/b"],
+            "not the name of an object: expected NAME or NAMESPACE/NAME",
         ),
         (
             &["serve", "--self-signed", "x", "--listen", "8443"],

@@ -1,6 +1,6 @@
 //! The manifests that run edgeward fit each other, the program and the documents.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
@@ -33,15 +33,25 @@ fn pod() -> Value {
 
 #[test]
 fn the_config_map_spells_the_defaults() {
-    assert_eq!(read(&path("deploy/base/configmap.yaml")).unwrap(), Config::default());
-    let map = object("deploy/base/configmap.yaml");
-    let spelled: Value = serde_saphyr::from_str(map["data"]["config.yaml"].as_str().unwrap()).unwrap();
+    let generator = &object("deploy/base/kustomization.yaml")["configMapGenerator"][0];
+    assert_eq!(generator["files"], json!(["config.yaml"]));
+    let document = fs::read_to_string(path("deploy/base/config.yaml")).unwrap();
+    let literals = generator["literals"].as_array().unwrap().iter();
+    let flat: BTreeMap<_, _> = literals
+        .map(|pair| pair.as_str().unwrap().split_once('=').unwrap())
+        .collect();
+    let map = tempfile::tempdir().unwrap();
+    let keys = flat.iter().map(|(key, value)| (*key, *value));
+    for (key, value) in keys.chain([("config.yaml", &*document)]) {
+        fs::write(map.path().join(key), value).unwrap();
+    }
+    assert_eq!(read(map.path()).unwrap(), Config::default());
+    let spelled: Value = serde_saphyr::from_str(&document).unwrap();
     let spelled: BTreeSet<_> = spelled.as_object().unwrap().keys().map(String::as_str).collect();
-    let flat: BTreeSet<_> = map["data"].as_object().unwrap().keys().map(String::as_str).collect();
     for setting in Config::NAMES {
         // Without one, the value is found out, or the feature is off.
         let has_default = !["replicas", "prometheus"].contains(&setting);
-        let is_spelled = spelled.contains(setting) || flat.contains(setting);
+        let is_spelled = spelled.contains(setting) || flat.contains_key(setting);
         assert_eq!(is_spelled, has_default, "{setting}");
     }
 }
@@ -179,7 +189,7 @@ fn the_documents_name_the_rights_of_the_manifests() {
 
     let [live_everywhere, live_home] = documented("docs/live-view.md");
     assert_eq!(live_everywhere, everywhere);
-    // The rest of the Role: the ConfigMap, which nobody needs who has the configuration in a file.
+    // The rest of the Role: ConfigMaps, which nobody needs who has the configuration in a file.
     home.retain(|right| !live_home.contains(right));
     let [operations, _] = documented("docs/operations.md");
     assert!(operations.is_superset(&home), "{home:?}");

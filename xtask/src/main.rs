@@ -8,6 +8,7 @@ mod cargo_tools;
 mod cert_manager;
 mod checks;
 mod control_plane;
+mod earlier;
 mod fuzz;
 mod go;
 mod helm;
@@ -47,6 +48,7 @@ Commands:
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
                    cache; prints their directory. --kubernetes 1.33: of that minor, not the newest
   cert-manager     build cert-manager once into the cache; prints its directory
+  earlier          build the version that the tests upgrade from once into the cache; prints its directory
   helm             build Helm once into the cache; prints the program
   liqo             build Liqo once into the cache; prints its directory
   static           build the static program that the image contains, and start it where there is nothing else; prints it
@@ -57,6 +59,7 @@ Commands:
 Environment:
   EDGEWARD_CONTROL_PLANE   directory with ready-made binaries, instead of building them
   EDGEWARD_CERT_MANAGER    directory with a ready-made one, instead of building it
+  EDGEWARD_EARLIER         directory with a ready-made one, instead of building it
   EDGEWARD_HELM            ready-made program, instead of building it
   EDGEWARD_LIQO            directory with a ready-made one, instead of building it
   EDGEWARD_PROMETHEUS      ready-made program, instead of Debian's
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
             control_plane::obtain_older(minor).map(|dir| println!("{}", dir.display()))
         }
         (Some("cert-manager"), []) => cert_manager::obtain().map(|dir| println!("{}", dir.display())),
+        (Some("earlier"), []) => earlier::obtain().map(|dir| println!("{}", dir.display())),
         (Some("helm"), []) => helm::obtain().map(|program| println!("{}", program.display())),
         (Some("liqo"), []) => liqo::obtain().map(|dir| println!("{}", dir.display())),
         (Some("static"), []) => static_program::build().map(|program| println!("{}", program.display())),

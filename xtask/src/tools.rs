@@ -10,16 +10,17 @@ use crate::go::NoGo;
 use crate::prometheus::NoPrometheus;
 use crate::report::Stage;
 use crate::shell::joined;
-use crate::{cert_manager, control_plane, helm, liqo, prometheus};
+use crate::{cert_manager, control_plane, earlier, helm, liqo, prometheus};
 
 type Obtain = fn() -> Result<PathBuf>;
 
 /// Each by its name and by the variable that tells the tests where it is.
-const TOOLS: [(&str, &str, Obtain); 5] = [
+const TOOLS: [(&str, &str, Obtain); 6] = [
     (control_plane::NAME, control_plane::VARIABLE, control_plane::obtain),
     (cert_manager::NAME, cert_manager::VARIABLE, cert_manager::obtain),
     (helm::NAME, helm::VARIABLE, helm::obtain),
     (liqo::NAME, liqo::VARIABLE, liqo::obtain),
+    (earlier::NAME, earlier::VARIABLE, earlier::obtain),
     (prometheus::NAME, prometheus::VARIABLE, prometheus::obtain),
 ];
 

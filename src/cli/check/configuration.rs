@@ -45,8 +45,8 @@ pub(super) fn judge(found: &Found) -> Vec<Finding> {
                 .map(|fault| Finding::fault(AREA, format!("{place}: {fault}"), edit.clone()))
                 .collect()
         }
-        State::Missing | State::Unknown(_) => {
-            let fix = "edgeward check --config-map NAMESPACE/NAME, or --config FILE".to_owned();
+        State::Missing | State::Unnamed | State::Unknown(_) => {
+            let fix = "edgeward check --deployment NAMESPACE/NAME, or --config FILE".to_owned();
             let found = found.assumption().into_iter();
             found
                 .map(|assumption| Finding::warning(AREA, assumption, Some(fix.clone())))

@@ -207,7 +207,7 @@ impl Installation<'_> {
             Scope::SiteMemory => Some((Some(self.home), Some(SITE_MEMORY))),
             Scope::Configuration => match self.place {
                 Place::Map(map) => Some((Some(&map.namespace), Some(&map.name))),
-                Place::Path(_) => None,
+                Place::Path(_) | Place::Deployment(_) => None,
             },
             Scope::Sites => everywhere(self.sites),
             Scope::Policies => everywhere(self.policies),

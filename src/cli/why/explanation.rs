@@ -81,7 +81,7 @@ impl Queue {
             Some(since) => format!("no replica of edgeward has led since {}", ago(*since)),
             None => format!(
                 "no replica of edgeward leads, for there is no Lease {lease} (where edgeward has another namespace, \
-                 --config-map NAMESPACE/NAME tells it)"
+                 --deployment NAMESPACE/NAME tells it)"
             ),
         };
         Some(format!(

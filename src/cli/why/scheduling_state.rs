@@ -177,7 +177,7 @@ impl SchedulingState {
         let asked = &keys.domain;
         Some(format!(
             "its gate {gate} is that of an edgeward with the domain {domain}, and {asked} was asked about; name the \
-             configuration that has it with --config-map or --config"
+             edgeward that has it with --deployment, or its configuration with --config"
         ))
     }
 }

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec, Secret, Service, VolumeMoun
 use kube::Api;
 use kube::api::ListParams;
 
+use super::deployment::option;
 use crate::inspect::Connection;
 
 /// The Secret that `--self-managed` is without a name.
@@ -129,18 +130,6 @@ fn find(namespace: &str, pod: &PodSpec) -> anyhow::Result<Option<PairSecret>> {
         key,
         is_self_managed: false,
     }))
-}
-
-/// An option on a container's command line: its value behind a `=`, and the word after it.
-fn option<'c>(container: &'c Container, name: &str) -> Option<(Option<&'c str>, Option<&'c str>)> {
-    let words = [&container.command, &container.args].into_iter().flatten().flatten();
-    let words: Vec<_> = words.map(String::as_str).collect();
-    let found = words.iter().enumerate().find_map(|(at, word)| {
-        let rest = word.strip_prefix(name)?;
-        let inline = rest.strip_prefix('=');
-        (rest.is_empty() || inline.is_some()).then_some((at, inline))
-    });
-    found.map(|(at, inline)| (inline, words.get(at + 1).copied()))
 }
 
 #[cfg(test)]

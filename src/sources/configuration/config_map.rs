@@ -1,7 +1,6 @@
 //! The configuration from a ConfigMap, watched through the API.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use edgeward_core::config::map::Refused;
 use futures::StreamExt as _;
@@ -11,37 +10,12 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 
 use crate::sources::configuration::{Configuration, Outcome, Versions, of, read_keys, version};
+use crate::sources::namespaced_name::NamespacedName;
 use crate::sources::watcher;
-
-/// Which ConfigMap.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigMapName {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
-impl ConfigMapName {
-    /// Reads `[NAMESPACE/]NAME`.
-    pub fn parse(text: &str, default_namespace: &str) -> Self {
-        let (namespace, name) = text.split_once('/').unwrap_or((default_namespace, text));
-        Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
-    }
-}
-
-impl fmt::Display for ConfigMapName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 /// A ConfigMap whose every change is the next version of the configuration.
 pub struct ConfigMap {
-    name: ConfigMapName,
+    name: NamespacedName,
     client: Client,
     configuration: Configuration,
     refused: watch::Sender<Option<Refused>>,
@@ -51,7 +25,7 @@ impl ConfigMap {
     /// The ConfigMap of this name. Nothing is read yet, and until there is a good version none is in use. What is refused
     /// is told to `refused`.
     pub fn new(
-        name: ConfigMapName,
+        name: NamespacedName,
         client: Client,
         configuration: Configuration,
         refused: watch::Sender<Option<Refused>>,

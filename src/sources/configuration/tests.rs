@@ -181,10 +181,3 @@ async fn a_bad_one_at_the_start_names_every_fault() {
         .unwrap_err();
     assert!(missing.to_string().contains("nowhere.yaml"), "{missing}");
 }
-
-#[test]
-fn a_config_map_is_named_with_or_without_its_namespace() {
-    for (text, expected) in [("edgeward", "ours/edgeward"), ("theirs/edgeward", "theirs/edgeward")] {
-        assert_eq!(ConfigMapName::parse(text, "ours").to_string(), expected);
-    }
-}

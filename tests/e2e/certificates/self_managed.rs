@@ -194,7 +194,7 @@ impl<'s, 'run> Home<'s, 'run> {
             "--self-managed".to_owned(),
         ];
         args.extend(LIVES.map(str::to_owned));
-        self.fixture.edgeward_of_arguments(&dir, args)
+        self.fixture.edgeward_of_arguments(self.fixture.program, &dir, args)
     }
 
     /// Has API servers call each of these ports for every pod, and has the EndpointSlices of the Service name them.

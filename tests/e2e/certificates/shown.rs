@@ -86,6 +86,7 @@ impl<'s, 'run> Setup<'s, 'run> {
         fs::write(tls.join("ca.crt"), &authority.certificate)?;
         let (certificate, key) = authority.server(&[SERVICE])?.write(&tls, "tls")?;
         let edgeward = fixture.edgeward_of_arguments(
+            fixture.program,
             &fixture.dir,
             vec![
                 view(&fixture.dir, &fleet::relaxed())?,

@@ -32,11 +32,11 @@ fn config(nodes: &Nodes<'_>) -> Value {
     config
 }
 
-/// Asks as a user would: kubectl finds edgeward under its other name, which finds the configuration in its ConfigMap, and
-/// its Lease beside that.
+/// Asks as a user would: kubectl finds edgeward under its other name, which finds the configuration in the ConfigMap that its
+/// Deployment names, and its Lease beside that.
 struct Asking<'s, 'run> {
     fixture: &'s Fixture<'run>,
-    config: String,
+    deployment: String,
 }
 
 impl<'s, 'run> Asking<'s, 'run> {
@@ -50,16 +50,20 @@ impl<'s, 'run> Asking<'s, 'run> {
             "metadata": {"name": "edgeward-config"},
             "data": {"config.yaml": config.to_string()},
         }))?;
+        let mut deployment = workloads::deployment("edgeward", 0, json!({}));
+        let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
+        container["args"] = json!(["serve", "--config-map", "edgeward-config"]);
+        fixture.kubectl_in(&home).create(&deployment)?;
         Ok(Self {
             fixture,
-            config: format!("{home}/edgeward-config"),
+            deployment: format!("{home}/edgeward"),
         })
     }
 
     fn why(&self, namespace: &str, args: &str) -> Result<String> {
-        let (bin, config) = (self.fixture.dir.join("bin"), &self.config);
+        let (bin, deployment) = (self.fixture.dir.join("bin"), &self.deployment);
         let script = format!(
-            "PATH={}:$PATH; kubectl edgeward why {args} -n {namespace} --config-map {config}",
+            "PATH={}:$PATH; kubectl edgeward why {args} -n {namespace} --deployment {deployment}",
             bin.display()
         );
         self.fixture

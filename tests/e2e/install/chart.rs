@@ -17,7 +17,10 @@ use edgeward_harness::rights::NAMESPACE;
 use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
 use serde_json::{Value, json};
 
-use crate::install::{Ground, Source, check_out, decides_and_holds, gates, is_as_it_was, is_restricted};
+use crate::install::{
+    Ground, Source, check_out, decides_and_holds, definitions_are_kept_until_they_are_deleted, gates, is_as_it_was,
+    is_restricted,
+};
 
 /// Under a domain of its own, which one value brings everywhere.
 const DOMAIN: &str = "acme.dev";
@@ -115,18 +118,29 @@ fn install_and_uninstall(fixture: &Fixture<'_>, source: Source) -> Result<()> {
     ensure!(released.stdout.starts_with(&expected), "{released:?}");
     ensure!(gates(fixture, "held")? == Value::Null, "{}", gates(fixture, "held")?);
     drop(home);
+    // Those that are kept are taken into the same release again.
+    chart.run("helm install edgeward edgeward/deploy/helm/edgeward --namespace edgeward-system --values mine.yaml --dry-run=server")?;
+    definitions_are_kept_until_they_are_deleted(fixture)?;
     is_as_it_was(fixture, &ground.before)
 }
 
-struct Chart<'s, 'run> {
-    fixture: &'s Fixture<'run>,
-    helm: Helm,
-    source: Source,
+/// Of the checkout in the test's directory.
+pub(crate) struct Chart<'s, 'run> {
+    pub(crate) fixture: &'s Fixture<'run>,
+    pub(crate) helm: Helm,
+    pub(crate) source: Source,
 }
 
 impl Chart<'_, '_> {
-    /// mine.yaml, as the documentation has it, but for the certificate and the sites, which are the test's.
     fn write_values(&self, nodes: &Nodes<'_>) -> Result<()> {
+        let mut values = self.values(nodes)?;
+        values["domain"] = json!(DOMAIN);
+        values["nodeSelector"] = json!({HOME: "true"});
+        self.write(&values)
+    }
+
+    /// mine.yaml, as the documentation has it, but for the certificate and the sites, which are the test's.
+    pub(crate) fn values(&self, nodes: &Nodes<'_>) -> Result<Value> {
         let mut values: Value = serde_saphyr::from_str(documented("yaml", "repository: IMAGE")?)?;
         values["certificates"] = json!({"source": self.source.name()});
         if self.source == Source::Files {
@@ -136,8 +150,11 @@ impl Chart<'_, '_> {
         }
         values["config"] = json!({"sites": nodes.config()["sites"]});
         values["image"] = json!({"repository": "registry.example/edgeward"});
-        values["domain"] = json!(DOMAIN);
-        values["nodeSelector"] = json!({HOME: "true"});
+        Ok(values)
+    }
+
+    /// Where the lines of the documentation read them.
+    pub(crate) fn write(&self, values: &Value) -> Result<()> {
         Ok(fs::write(self.fixture.dir.join("mine.yaml"), values.to_string())?)
     }
 
@@ -150,7 +167,7 @@ impl Chart<'_, '_> {
         )
     }
 
-    fn run(&self, script: &str) -> Result<String> {
+    pub(crate) fn run(&self, script: &str) -> Result<String> {
         self.fixture.shell(&self.script(script))
     }
 

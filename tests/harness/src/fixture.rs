@@ -303,10 +303,14 @@ impl<'run> Fixture<'run> {
         Ok(name)
     }
 
-    /// Starts edgeward in this directory with these arguments and the rights of the manifests, and waits until it is ready.
-    /// The CA of its certificate is `tls/ca.crt` there.
-    pub fn edgeward_of_arguments(&self, dir: &Path, args: Vec<String>) -> Result<Edgeward<'run>> {
-        Edgeward::start_of_arguments(self.program(), dir, self.plane.edgeward_kubeconfig(), args)
+    /// Starts this program, an edgeward, in this directory with these arguments and the rights of the manifests, and waits until it
+    /// is ready. The CA of its certificate is `tls/ca.crt` there.
+    pub fn edgeward_of_arguments<'p>(&self, path: &'p Path, dir: &Path, args: Vec<String>) -> Result<Edgeward<'p>>
+    where
+        'run: 'p,
+    {
+        let runtime = self.runtime;
+        Edgeward::start_of_arguments(Program { path, runtime }, dir, self.plane.edgeward_kubeconfig(), args)
     }
 
     /// Lets edgewards of this namespace keep their certificate themselves, as `certs/self-managed` does, for as long as the

@@ -63,6 +63,14 @@ impl<'s, 'run> Installation<'s, 'run> {
 
     /// One in this directory, with the arguments of the Deployment's container, the Secret that it mounts, and more arguments.
     pub fn replica(&self, dir: &Path, more: &[&str]) -> Result<Replica<'run>> {
+        self.replica_of(self.fixture.program, dir, more)
+    }
+
+    /// The same of another program than that under test.
+    pub fn replica_of<'p>(&self, program: &'p Path, dir: &Path, more: &[&str]) -> Result<Replica<'p>>
+    where
+        'run: 'p,
+    {
         let container = &self.object("Deployment")?["spec"]["template"]["spec"]["containers"][0];
         let tls = dir.join("tls");
         fs::create_dir(dir)?;
@@ -85,7 +93,7 @@ impl<'s, 'run> Installation<'s, 'run> {
         ensure!(args.next().flatten().as_deref() == Some("serve"), "{container}");
         let args = args.chain(more.iter().map(|arg| Some(arg.to_string())));
         let args: Result<_> = args.map(|arg| arg.context("an argument is no string")).collect();
-        let edgeward = self.fixture.edgeward_of_arguments(dir, args?)?;
+        let edgeward = self.fixture.edgeward_of_arguments(program, dir, args?)?;
         Ok(Replica { edgeward, mount })
     }
 

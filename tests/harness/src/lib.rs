@@ -12,6 +12,7 @@ pub mod control_plane;
 mod creation;
 pub mod decision;
 pub mod documentation;
+pub mod earlier;
 pub mod edgeward;
 pub mod fixture;
 pub mod folder;

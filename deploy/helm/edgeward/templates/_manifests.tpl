@@ -60,6 +60,16 @@ values change of them.
 {{ toYaml $object }}
 {{- end }}
 
+{{/* The configuration: what is stated, for the program has the defaults. Argument: the root. */}}
+{{- define "edgeward.config" -}}
+{{- toYaml (merge (dict "domain" .Values.domain) .Values.config) -}}
+{{- end }}
+
+{{/* Name of the ConfigMap that has it, which its content is part of, as with kustomize. Argument: the root. */}}
+{{- define "edgeward.config-map" -}}
+edgeward-config-{{ include "edgeward.config" . | sha256sum | trunc 10 }}
+{{- end }}
+
 {{/* The Deployment. Argument: the root. */}}
 {{- define "edgeward.deployment" -}}
 {{- $values := .Values -}}
@@ -94,6 +104,9 @@ values change of them.
 {{- with index $values $field }}{{ $_ := set $template.spec $field . }}{{ end -}}
 {{- end -}}
 {{- $container := first $template.spec.containers -}}
+{{- $args := list -}}
+{{- range $container.args }}{{ $args = append $args (eq . "edgeward-config" | ternary (include "edgeward.config-map" $) .) }}{{ end -}}
+{{- $_ := set $container "args" $args -}}
 {{- $repository := required "image.repository: name your image, for none is published (docs/operations.md tells how to build it)" $values.image.repository -}}
 {{- $_ := set $container "image" (printf "%s:%s" $repository ($values.image.tag | default .Chart.AppVersion)) -}}
 {{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy -}}
@@ -129,7 +142,7 @@ the file of its rights, its arguments.
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
 {{- $hook := index . 2 -}}
-{{- $rules := $root.Files.Get (index . 3) -}}
+{{- $rules := $root.Files.Get (index . 3) | replace "edgeward-config" (include "edgeward.config-map" $root) -}}
 {{- if eq $root.Values.certificates.source "self-managed" -}}
 {{- $rules = $rules | replace "edgeward-tls" "edgeward-certificates" -}}
 {{- end -}}

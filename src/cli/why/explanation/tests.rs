@@ -187,7 +187,7 @@ fn that_nobody_releases_it_is_said_first() {
         &[GATE],
         nobody(None),
         "10 s: nobody releases it: no replica of edgeward leads, for there is no Lease edgeward-system/edgeward (where edgeward \
-         has another namespace, --config-map NAMESPACE/NAME tells it); start a replica, or remove its gate: edgeward release web -n \
+         has another namespace, --deployment NAMESPACE/NAME tells it); start a replica, or remove its gate: edgeward release web -n \
          shop",
         &[],
     );
@@ -225,7 +225,7 @@ fn the_gate_of_another_domain_is_not_one_of_others() {
             .as_deref(),
         Some(
             "its gate scheduling.acme.dev/awaiting-capacity is that of an edgeward with the domain acme.dev, and example.io \
-             was asked about; name the configuration that has it with --config-map or --config"
+             was asked about; name the edgeward that has it with --deployment, or its configuration with --config"
         )
     );
     assert_eq!(state("queue.example/admitted").other_domain(&keys), None);

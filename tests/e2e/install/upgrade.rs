@@ -1,0 +1,238 @@
+//! From an earlier version to the present one by Helm, and back, while pods are created.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::balancer::Balancer;
+use edgeward_harness::documentation::{documented, documented_under};
+use edgeward_harness::earlier::Earlier;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::helm::Helm;
+use edgeward_harness::installation::{Installation, Replica};
+use edgeward_harness::installed_replicas::endpoint_slice;
+use edgeward_harness::load::restarts::gone;
+use edgeward_harness::load::{Load, Pace, under_load};
+use edgeward_harness::rights::NAMESPACE;
+use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
+use serde_json::{Value, json};
+
+use crate::install::chart::Chart;
+use crate::install::{Ground, Source, check_out, check_out_of, gates, is_as_it_was};
+
+/// The name of the ConfigMap in the earlier version.
+const EARLIER_MAP: &str = "edgeward-config";
+
+/// Two replicas of the one version are replaced by two of the other, each when the next is ready, and the two versions decide side by
+/// side meanwhile. Of the old ones one restarts when the new configuration, which it could not read, is there. A pod that either
+/// version holds is released by the other.
+pub(crate) fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
+    let earlier = Earlier::obtain()?;
+    let helm = Helm::obtain(&fixture.dir)?;
+    let ground = Ground::clear(fixture, Source::Files, "example.io")?;
+    let balancer = Balancer::open(fixture)?;
+    let chart = Chart {
+        fixture,
+        helm,
+        source: Source::Files,
+    };
+
+    check_out_of(&earlier.checkout, fixture, Source::Files)?;
+    lead_to(fixture, balancer.port())?;
+    let mut values = chart.values(&ground.nodes)?;
+    // However busy the machine is.
+    values["webhook"] = json!({"timeoutSeconds": 30});
+    values["config"]["holdLimits"] = json!({"batch": "1h"});
+    chart.write(&values)?;
+    chart.run(documented("sh", "helm install edgeward")?)?;
+    fixture.sign_in()?;
+    let old = Version::installed(&chart, earlier.program())?;
+    let mut replicas = Replicas {
+        fixture,
+        balancer: &balancer,
+        members: vec![],
+        count: 0,
+    };
+    for _ in 0..2 {
+        replicas.add(&old)?;
+    }
+    let pod = |name: &str| {
+        let slo = json!({"slo.example.io/class": "batch", "slo.example.io/deadlineMs": "600000"});
+        let mut pod = workloads::pod(name, slo);
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("700m");
+        pod
+    };
+    eventually("the API server calls the webhook", BOUND, || {
+        let answered = fixture.kubectl.dry_run(&pod("probe"))?["metadata"]["annotations"].take();
+        ensure!(answered["scheduling.example.io/site"] == "edge", "{answered}");
+        Ok(())
+    })?;
+    // Room for one of them.
+    let hold = |name: &str| -> Result<()> {
+        fixture.kubectl.create(&pod(name))?;
+        ensure!(gates(fixture, name)? != Value::Null, "{name} is not held");
+        Ok(())
+    };
+    let make_room = |delete: &str, released: &str| -> Result<()> {
+        let args = ["delete", "pod", delete, "--grace-period=0", "--force"];
+        fixture.kubectl.run(&args, "")?;
+        eventually(&format!("{released} is released"), BOUND, || {
+            let pod = fixture.kubectl.get("pod", released)?;
+            let reason = &pod["metadata"]["annotations"]["scheduling.example.io/reason"];
+            ensure!(*reason == "released_edge", "{pod:#}");
+            Ok(())
+        })
+    };
+    fixture.kubectl.create(&pod("first"))?;
+    hold("second")?;
+
+    // Each is deleted with what names it.
+    let (mut upgraded, mut rolled_back) = (None, None);
+    let report = under_load(fixture, &ground.nodes, Pace::Adaptive, |load| {
+        fixture.shell(documented_under("## Upgrading", "sh", "annotate configmap")?)?;
+        fs::remove_dir_all(fixture.dir.join("edgeward/deploy"))?;
+        fs::remove_dir_all(fixture.dir.join("edgeward/webhook"))?;
+        check_out(fixture, Source::Files)?;
+        lead_to(fixture, balancer.port())?;
+        // The earlier version refuses a setting that it does not know.
+        values["config"]["sitePolicy"] = json!("lowest-eta");
+        chart.write(&values)?;
+        chart.run(documented_under("## Upgrading", "sh", "helm upgrade edgeward")?)?;
+        let new = upgraded.insert(Version::installed(&chart, fixture.program)?);
+        replicas.restart_first(load)?;
+        replicas.become_of(new, load)?;
+        make_room("first", "second")?;
+        hold("third")?;
+        load.lasts(Duration::from_secs(1))?;
+
+        chart.run(documented_under(
+            "## Upgrading",
+            "sh",
+            "helm -n edgeward-system rollback",
+        )?)?;
+        for map in [EARLIER_MAP, &new.config_map()?] {
+            fixture.kubectl_in(NAMESPACE).get("configmap", map)?;
+        }
+        let back = rolled_back.insert(Version::installed(&chart, earlier.program())?);
+        ensure!(back.config_map()? == EARLIER_MAP, "{}", back.config_map()?);
+        replicas.become_of(back, load)?;
+        make_room("second", "third")?;
+        load.lasts(Duration::from_secs(1))
+    })?;
+    println!("load: upgrade and rollback: {report}");
+    report.tabulate("an earlier version replaced by this one by Helm, and back");
+    report.is_clean()?;
+
+    let released = fixture.command(&["release", "--all", "--unregister"])?;
+    ensure!(released.succeeded, "{released:?}");
+    drop(replicas);
+    chart.run(
+        "helm -n edgeward-system uninstall edgeward --wait --no-hooks\nkubectl delete namespace edgeward-system",
+    )?;
+    is_as_it_was(fixture, &ground.before)
+}
+
+/// Has the Service of the checkout in the test's directory lead to this port, and the API server ask there: Helm undoes what is
+/// changed behind its back.
+fn lead_to(fixture: &Fixture<'_>, port: u16) -> Result<()> {
+    let change = |file: &str, change: &dyn Fn(&mut Value)| -> Result<()> {
+        let file = fixture.dir.join("edgeward").join(file);
+        let mut object: Value = serde_saphyr::from_str(&fs::read_to_string(&file)?)?;
+        change(&mut object);
+        Ok(fs::write(file, object.to_string())?)
+    };
+    change("deploy/base/service.yaml", &|service| {
+        service["spec"]["type"] = json!("ExternalName");
+        service["spec"]["externalName"] = json!("localhost");
+    })?;
+    change("webhook/base/mutatingwebhookconfiguration.yaml", &|configuration| {
+        for entry in configuration["webhooks"].as_array_mut().into_iter().flatten() {
+            entry["clientConfig"]["service"]["port"] = json!(port);
+        }
+    })
+}
+
+/// What is installed, and its program.
+struct Version<'s, 'run, 'p> {
+    installation: Installation<'s, 'run>,
+    program: &'p Path,
+}
+
+impl<'s, 'run, 'p> Version<'s, 'run, 'p> {
+    fn installed(chart: &Chart<'s, 'run>, program: &'p Path) -> Result<Self> {
+        let manifest = chart.run("helm -n edgeward-system get manifest edgeward")?;
+        let installation = Installation {
+            fixture: chart.fixture,
+            domain: "example.io",
+            objects: serde_saphyr::from_multiple(&manifest)?,
+        };
+        Ok(Self { installation, program })
+    }
+
+    /// Name of the ConfigMap that its replicas read.
+    fn config_map(&self) -> Result<String> {
+        let args = &self.installation.object("Deployment")?["spec"]["template"]["spec"]["containers"][0]["args"];
+        let args: Vec<_> = args
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let name = match args.iter().position(|arg| *arg == "--config-map") {
+            Some(at) => args.get(at + 1).copied(),
+            None => args.iter().find_map(|arg| arg.strip_prefix("--config-map=")),
+        };
+        Ok(name.context("--config-map")?.to_owned())
+    }
+}
+
+/// Those that run, behind a balancer.
+struct Replicas<'s, 'run, 'p> {
+    fixture: &'s Fixture<'run>,
+    balancer: &'s Balancer<'run>,
+    members: Vec<Replica<'p>>,
+    /// How many there ever were.
+    count: usize,
+}
+
+impl<'run: 'p, 'p> Replicas<'_, 'run, 'p> {
+    /// One more, ready, which the others count.
+    fn add(&mut self, version: &Version<'_, 'run, 'p>) -> Result<()> {
+        self.count += 1;
+        let dir = self.fixture.dir.join(format!("replica-{}", self.count));
+        let replica = version.installation.replica_of(version.program, &dir, &[])?;
+        self.balancer.add(&replica.edgeward)?;
+        let slice = endpoint_slice(replica.edgeward.admission().port());
+        self.fixture.kubectl_in(NAMESPACE).create(&slice)?;
+        self.members.push(replica);
+        Ok(())
+    }
+
+    /// The first ends, and comes again as it was.
+    fn restart_first(&mut self, load: &Load) -> Result<()> {
+        let replica = &mut self.members.first_mut().context("a replica")?.edgeward;
+        replica.terminate()?;
+        gone(replica)?;
+        replica.start_again()?;
+        self.balancer.add(replica)?;
+        load.lasts(Duration::from_secs(1))
+    }
+
+    /// Each is replaced by one of this version.
+    fn become_of(&mut self, version: &Version<'_, 'run, 'p>, load: &Load) -> Result<()> {
+        for _ in 0..self.members.len() {
+            self.add(version)?;
+            load.lasts(Duration::from_secs(1))?;
+            let mut old = self.members.remove(0).edgeward;
+            old.terminate()?;
+            gone(&mut old)?;
+            let slice = endpoint_slice(old.admission().port());
+            let name = slice["metadata"]["name"].as_str().context("a name")?;
+            let kubectl = self.fixture.kubectl_in(NAMESPACE);
+            kubectl.run(&["delete", "endpointslice", name], "")?;
+        }
+        load.lasts(Duration::from_secs(1))
+    }
+}
