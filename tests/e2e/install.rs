@@ -259,13 +259,14 @@ fn apply(installation: &Installation<'_, '_>) -> Result<()> {
 }
 
 /// To another image and configuration, by the lines about that: the pods are replaced, and nothing else is, the domain above all.
-/// The ConfigMap of before stays as it was until the line about it.
+/// The ConfigMap of before stays as it was, and is in use again once its content is; what is not in use goes by the line about it.
 fn upgrade(installation: &Installation<'_, '_>, rollout: &str) -> Result<()> {
     let file = installation.fixture.dir.join("mine/kustomization.yaml");
     let mut kustomization: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
     kustomization["images"][0]["newTag"] = json!("NEXT");
     let patch = kustomization["patches"][0]["patch"].as_str().context("a patch")?;
     let mut patch: Value = serde_json::from_str(patch)?;
+    let unchanged = kustomization["patches"][0]["patch"].clone();
     patch["data"]["enableOffload"] = json!("false");
     kustomization["patches"][0]["patch"] = json!(patch.to_string());
     fs::write(&file, kustomization.to_string())?;
@@ -292,10 +293,8 @@ fn upgrade(installation: &Installation<'_, '_>, rollout: &str) -> Result<()> {
         "example.io" => "kubectl apply -k mine",
         _ => "kubectl kustomize mine | sed",
     };
-    let command = documented_under("## Upgrading", "sh", words)?;
-    installation
-        .fixture
-        .shell(&command.replace("acme.dev", installation.domain))?;
+    let command = documented_under("## Upgrading", "sh", words)?.replace("acme.dev", installation.domain);
+    installation.fixture.shell(&command)?;
     installation.fixture.shell(rollout)?;
     let container = kubectl.get("deployment", "edgeward")?["spec"]["template"]["spec"]["containers"][0].take();
     ensure!(container["image"] == "IMAGE:NEXT", "{container}");
@@ -308,11 +307,18 @@ fn upgrade(installation: &Installation<'_, '_>, rollout: &str) -> Result<()> {
     );
     let component = "app.kubernetes.io/component=configuration";
     ensure!(kubectl.list("configmaps", component)?.len() == 2);
+    kustomization["patches"][0]["patch"] = unchanged;
+    fs::write(&file, kustomization.to_string())?;
+    installation.fixture.shell(&command)?;
+    installation.fixture.shell(rollout)?;
     installation
         .fixture
         .shell(documented_under("## Upgrading", "sh", "delete configmap --selector")?)?;
     let left = kubectl.list("configmaps", component)?;
-    ensure!(left.len() == 1 && left[0]["metadata"] == new["metadata"], "{left:#?}");
+    ensure!(
+        left.len() == 1 && left[0]["metadata"]["uid"] == old["metadata"]["uid"],
+        "{left:#?}"
+    );
     Ok(())
 }
 
