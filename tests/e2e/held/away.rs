@@ -82,7 +82,8 @@ pub(crate) fn until_the_site_is_back(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     let node = cloud_node(&nodes)?;
-    let mut config = nodes.holding(&json!({"latency": "2s", "throughput": "2s", "batch": "2s"}));
+    // A cloud that is away for longer than that is not waited for, so a pod must come before, however busy the machine is.
+    let mut config = nodes.holding(&json!({"latency": "10s", "throughput": "10s", "batch": "10s"}));
     config["probing"] = json!({"period": "1s"});
     let mut edgeward = fixture.live_edgeward(&config)?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;

@@ -184,12 +184,35 @@ impl Chart<'_, '_> {
             deployment["spec"]["template"]["spec"]["nodeSelector"][HOME] == "true",
             "{deployment:#}"
         );
+        self.configure_and_roll_back(&deployment)?;
         let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
         let args = ["wait", "--for=condition=Established", TIMEOUT];
         self.fixture
             .kubectl
             .run(&[&args[..], &names[..]].concat(), "")
             .map(drop)
+    }
+
+    /// Another configuration, and back to this one: each is another ConfigMap, which is there.
+    fn configure_and_roll_back(&self, deployment: &Value) -> Result<()> {
+        let kubectl = self.fixture.kubectl_in(NAMESPACE);
+        let map = |deployment: &Value| -> Result<String> {
+            let name = &deployment["spec"]["template"]["spec"]["containers"][0]["args"][2];
+            let name = name.as_str().context("--config-map")?;
+            kubectl.get("configmap", name)?;
+            Ok(name.to_owned())
+        };
+        let before = map(deployment)?;
+        let changed = documented("sh", "helm upgrade edgeward")?.trim_end();
+        self.run(&format!("{changed} --set config.explain=full"))?;
+        let other = map(&kubectl.get("deployment", "edgeward")?)?;
+        ensure!(other != before, "{other}");
+        self.run(documented("sh", "helm -n edgeward-system rollback edgeward")?)?;
+        let back = map(&kubectl.get("deployment", "edgeward")?)?;
+        ensure!(back == before, "{back}, and not {before}");
+        kubectl.get("configmap", &other)?;
+        let rollout = ["rollout", "status", "deployment", "edgeward", TIMEOUT];
+        kubectl.run(&rollout, "").map(drop)
     }
 
     /// Runs a script of Helm's that runs the Job `name` as a hook, and meanwhile `run` with the kubeconfig and the arguments
