@@ -60,6 +60,10 @@ helm-tests *args:
 bench *args:
     cargo bench {{args}}
 
+# Build the version that upgrades are tested from into the cache.
+earlier:
+    cargo xtask earlier
+
 # Build Helm for the tests of the chart into the cache.
 helm:
     cargo xtask helm

@@ -264,26 +264,20 @@ fn upgrade(installation: &Installation<'_, '_>, rollout: &str) -> Result<()> {
     let file = installation.fixture.dir.join("mine/kustomization.yaml");
     let mut kustomization: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
     kustomization["images"][0]["newTag"] = json!("NEXT");
-    let patch = kustomization["patches"][0]["patch"].as_str().context("a patch")?;
-    let mut patch: Value = serde_json::from_str(patch)?;
     let unchanged = kustomization["patches"][0]["patch"].clone();
+    let mut patch: Value = serde_json::from_str(unchanged.as_str().context("a patch")?)?;
     patch["data"]["enableOffload"] = json!("false");
     kustomization["patches"][0]["patch"] = json!(patch.to_string());
     fs::write(&file, kustomization.to_string())?;
     let kubectl = installation.fixture.kubectl_in(NAMESPACE);
-    let configuration = || -> Result<Value> {
-        let deployment = kubectl.get("deployment", "edgeward")?;
-        let name = &deployment["spec"]["template"]["spec"]["containers"][0]["args"][2];
-        kubectl.get("configmap", name.as_str().context("--config-map")?)
-    };
-    let old = configuration()?;
+    let old_name = config_map(&kubectl)?;
+    let old = kubectl.get("configmap", &old_name)?;
     let kept = || -> Result<Vec<Value>> {
-        let old = old["metadata"]["name"].as_str().context("a name")?;
         let fields = [
             ("mutatingwebhookconfiguration", "zz-edgeward", "webhooks"),
             ("validatingadmissionpolicy", "edgeward-slo", "spec"),
             ("validatingadmissionpolicybinding", "edgeward-slo", "spec"),
-            ("configmap", old, "data"),
+            ("configmap", &old_name, "data"),
         ];
         let read = fields.map(|(kind, name, field)| Ok(kubectl.get(kind, name)?[field].take()));
         read.into_iter().collect()
@@ -300,7 +294,7 @@ fn upgrade(installation: &Installation<'_, '_>, rollout: &str) -> Result<()> {
     ensure!(container["image"] == "IMAGE:NEXT", "{container}");
     let after = kept()?;
     ensure!(before == after, "{before:?}\nand then\n{after:?}");
-    let new = configuration()?;
+    let new = kubectl.get("configmap", &config_map(&kubectl)?)?;
     ensure!(
         new["data"]["enableOffload"] == "false" && old["data"]["enableOffload"] == "true",
         "{old:#}, {new:#}"
@@ -320,6 +314,13 @@ fn upgrade(installation: &Installation<'_, '_>, rollout: &str) -> Result<()> {
         "{left:#?}"
     );
     Ok(())
+}
+
+/// Name of the ConfigMap that the Deployment names.
+pub(crate) fn config_map(kubectl: &Kubectl) -> Result<String> {
+    let deployment = kubectl.get("deployment", "edgeward")?;
+    let name = deployment["spec"]["template"]["spec"]["containers"][0]["args"][2].as_str();
+    Ok(name.context("--config-map")?.to_owned())
 }
 
 /// The namespace enforces the Pod Security Standard `restricted`, and the pods of the Deployment are there all the same.

@@ -41,8 +41,7 @@ fn the_config_map_spells_the_defaults() {
         .map(|pair| pair.as_str().unwrap().split_once('=').unwrap())
         .collect();
     let map = tempfile::tempdir().unwrap();
-    let keys = flat.iter().map(|(key, value)| (*key, *value));
-    for (key, value) in keys.chain([("config.yaml", &*document)]) {
+    for (key, value) in flat.clone().into_iter().chain([("config.yaml", &*document)]) {
         fs::write(map.path().join(key), value).unwrap();
     }
     assert_eq!(read(map.path()).unwrap(), Config::default());

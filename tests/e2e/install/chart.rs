@@ -18,8 +18,8 @@ use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
 use serde_json::{Value, json};
 
 use crate::install::{
-    Ground, Source, check_out, decides_and_holds, definitions_are_kept_until_they_are_deleted, gates, is_as_it_was,
-    is_restricted,
+    Ground, Source, check_out, config_map, decides_and_holds, definitions_are_kept_until_they_are_deleted, gates,
+    is_as_it_was, is_restricted,
 };
 
 /// Under a domain of its own, which one value brings everywhere.
@@ -184,7 +184,7 @@ impl Chart<'_, '_> {
             deployment["spec"]["template"]["spec"]["nodeSelector"][HOME] == "true",
             "{deployment:#}"
         );
-        self.configure_and_roll_back(&deployment)?;
+        self.configure_and_roll_back()?;
         let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
         let args = ["wait", "--for=condition=Established", TIMEOUT];
         self.fixture
@@ -194,23 +194,19 @@ impl Chart<'_, '_> {
     }
 
     /// Another configuration, and back to this one: each is another ConfigMap, which is there.
-    fn configure_and_roll_back(&self, deployment: &Value) -> Result<()> {
+    fn configure_and_roll_back(&self) -> Result<()> {
         let kubectl = self.fixture.kubectl_in(NAMESPACE);
-        let map = |deployment: &Value| -> Result<String> {
-            let name = &deployment["spec"]["template"]["spec"]["containers"][0]["args"][2];
-            let name = name.as_str().context("--config-map")?;
-            kubectl.get("configmap", name)?;
-            Ok(name.to_owned())
-        };
-        let before = map(deployment)?;
+        let before = config_map(&kubectl)?;
         let changed = documented("sh", "helm upgrade edgeward")?.trim_end();
         self.run(&format!("{changed} --set config.explain=full"))?;
-        let other = map(&kubectl.get("deployment", "edgeward")?)?;
+        let other = config_map(&kubectl)?;
         ensure!(other != before, "{other}");
         self.run(documented("sh", "helm -n edgeward-system rollback edgeward")?)?;
-        let back = map(&kubectl.get("deployment", "edgeward")?)?;
+        let back = config_map(&kubectl)?;
         ensure!(back == before, "{back}, and not {before}");
-        kubectl.get("configmap", &other)?;
+        for map in [&before, &other] {
+            kubectl.get("configmap", map)?;
+        }
         let rollout = ["rollout", "status", "deployment", "edgeward", TIMEOUT];
         kubectl.run(&rollout, "").map(drop)
     }

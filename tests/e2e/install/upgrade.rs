@@ -20,7 +20,7 @@ use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
 use crate::install::chart::Chart;
-use crate::install::{Ground, Source, check_out, check_out_of, gates, is_as_it_was};
+use crate::install::{Ground, Source, check_out, check_out_of, config_map, gates, is_as_it_was};
 
 /// The name of the ConfigMap in the earlier version.
 const EARLIER_MAP: &str = "edgeward-config";
@@ -101,22 +101,26 @@ pub(crate) fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
         chart.write(&values)?;
         chart.run(documented_under("## Upgrading", "sh", "helm upgrade edgeward")?)?;
         let new = upgraded.insert(Version::installed(&chart, fixture.program)?);
+        let kubectl = fixture.kubectl_in(NAMESPACE);
+        let new_map = config_map(&kubectl)?;
         replicas.restart_first(load)?;
         replicas.become_of(new, load)?;
         make_room("first", "second")?;
         hold("third")?;
         load.lasts(Duration::from_secs(1))?;
 
+        fixture.takes_away(&new_map);
         chart.run(documented_under(
             "## Upgrading",
             "sh",
             "helm -n edgeward-system rollback",
         )?)?;
-        for map in [EARLIER_MAP, &new.config_map()?] {
-            fixture.kubectl_in(NAMESPACE).get("configmap", map)?;
+        for map in [EARLIER_MAP, &new_map] {
+            kubectl.get("configmap", map)?;
         }
         let back = rolled_back.insert(Version::installed(&chart, earlier.program())?);
-        ensure!(back.config_map()? == EARLIER_MAP, "{}", back.config_map()?);
+        let args = &back.installation.object("Deployment")?["spec"]["template"]["spec"]["containers"][0]["args"];
+        ensure!(args[1] == format!("--config-map={EARLIER_MAP}"), "{args}");
         replicas.become_of(back, load)?;
         make_room("second", "third")?;
         load.lasts(Duration::from_secs(1))
@@ -169,22 +173,6 @@ impl<'s, 'run, 'p> Version<'s, 'run, 'p> {
             objects: serde_saphyr::from_multiple(&manifest)?,
         };
         Ok(Self { installation, program })
-    }
-
-    /// Name of the ConfigMap that its replicas read.
-    fn config_map(&self) -> Result<String> {
-        let args = &self.installation.object("Deployment")?["spec"]["template"]["spec"]["containers"][0]["args"];
-        let args: Vec<_> = args
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        let name = match args.iter().position(|arg| *arg == "--config-map") {
-            Some(at) => args.get(at + 1).copied(),
-            None => args.iter().find_map(|arg| arg.strip_prefix("--config-map=")),
-        };
-        Ok(name.context("--config-map")?.to_owned())
     }
 }
 

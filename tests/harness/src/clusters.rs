@@ -210,7 +210,8 @@ impl Run {
         let peering = self.peering.lock().unwrap_or_else(PoisonError::into_inner);
         let peered = peering.as_ref().map(Peering::consumer);
         for plane in iter::once(&self.shared).chain(&self.own).chain(peered) {
-            calls.extend(plane.calls_of_edgeward()?);
+            let made = plane.calls_of_edgeward()?.into_iter();
+            calls.extend(made.filter(|call| !plane.rights.is_taken_away(call)));
             homes.extend(plane.rights.homes());
         }
         self.shared.rights.prove(&calls, &homes, everything)

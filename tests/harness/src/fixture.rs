@@ -330,6 +330,11 @@ impl<'run> Fixture<'run> {
         Ok(())
     }
 
+    /// From now on edgeward may be refused to list and watch this ConfigMap, as the Role of an earlier version has it.
+    pub fn takes_away(&self, config_map: &str) {
+        self.plane.rights.take_away(config_map);
+    }
+
     /// Lets edgeward change pods only where a RoleBinding says so, as `deploy/narrow` does, until what this returns is dropped.
     pub fn narrow_rights(&self) -> Result<Narrowed> {
         self.plane.rights.narrow(&self.plane.kubectl)

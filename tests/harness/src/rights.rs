@@ -59,6 +59,8 @@ pub(crate) struct Rights {
     liqo: Vec<Value>,
     /// The namespaces that are edgeward's own.
     homes: Mutex<BTreeSet<String>>,
+    /// ConfigMaps that the Role of an earlier version takes the right to read away from.
+    unreadable: Mutex<BTreeSet<String>>,
 }
 
 /// Rights beside those of `deploy/base`. Dropped, they are taken back, so that the API server refuses what they are for.
@@ -96,6 +98,7 @@ impl Rights {
             certificates,
             liqo,
             homes: Mutex::new(BTreeSet::from([NAMESPACE.to_owned()])),
+            unreadable: Mutex::default(),
         })
     }
 
@@ -190,6 +193,22 @@ impl Rights {
     /// The namespaces that are edgeward's own.
     pub(crate) fn homes(&self) -> BTreeSet<String> {
         self.homes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on a test takes the right away to list and watch this ConfigMap, so that it is refused is no fault.
+    pub(crate) fn take_away(&self, config_map: &str) {
+        let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        unreadable.insert(config_map.to_owned());
+    }
+
+    /// Whether this call is refused because a test has taken the right to it away.
+    pub(crate) fn is_taken_away(&self, call: &Value) -> bool {
+        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = call["objectRef"]["name"].as_str();
+        call["objectRef"]["resource"] == "configmaps"
+            && name.is_some_and(|name| unreadable.contains(name))
+            && (call["verb"] == "list" || call["verb"] == "watch")
+            && call["annotations"]["authorization.k8s.io/decision"] == "forbid"
     }
 
     /// Holds them against the calls in the audit logs of clusters where edgeward has these namespaces: the API server has allowed

@@ -73,7 +73,8 @@ edgeward-config-{{ include "edgeward.config" . | sha256sum | trunc 10 }}
 {{/* The Deployment. Argument: the root. */}}
 {{- define "edgeward.deployment" -}}
 {{- $values := .Values -}}
-{{- $deployment := include "edgeward.objects" (list . "base/deployment.yaml") | fromYaml -}}
+{{- $text := include "edgeward.objects" (list . "base/deployment.yaml") -}}
+{{- $deployment := $text | replace "edgeward-config" (include "edgeward.config-map" .) | fromYaml -}}
 {{- $_ := set $deployment.spec "replicas" (ternary 1 $values.replicas $values.oneNode) -}}
 {{- if or $values.oneNode $values.hostNetwork -}}
 {{- /* As deploy/one-node and deploy/host-network. */ -}}
@@ -104,9 +105,6 @@ edgeward-config-{{ include "edgeward.config" . | sha256sum | trunc 10 }}
 {{- with index $values $field }}{{ $_ := set $template.spec $field . }}{{ end -}}
 {{- end -}}
 {{- $container := first $template.spec.containers -}}
-{{- $args := list -}}
-{{- range $container.args }}{{ $args = append $args (eq . "edgeward-config" | ternary (include "edgeward.config-map" $) .) }}{{ end -}}
-{{- $_ := set $container "args" $args -}}
 {{- $repository := required "image.repository: name your image, for none is published (docs/operations.md tells how to build it)" $values.image.repository -}}
 {{- $_ := set $container "image" (printf "%s:%s" $repository ($values.image.tag | default .Chart.AppVersion)) -}}
 {{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy -}}
