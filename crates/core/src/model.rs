@@ -13,6 +13,7 @@ pub mod pod_record;
 pub mod priority_caps;
 pub mod remembered_node;
 pub mod remote_room;
+pub mod scores;
 pub mod selector;
 pub mod site;
 pub mod site_restriction;

@@ -194,6 +194,13 @@ impl Cache {
                 && (old.slots, old.cordoned, old.ready) == (node.slots, node.cordoned, node.ready)
         };
         if entry.known && is_same(&entry.node) {
+            // Nobody is placed by these.
+            if (&entry.node.annotations, &entry.node.addresses) != (&node.annotations, &node.addresses) {
+                let known = Arc::make_mut(&mut entry.node);
+                known.annotations = node.annotations;
+                known.addresses = node.addresses;
+                self.touch(id);
+            }
             return;
         }
         let old = Arc::clone(&entry.node);
@@ -374,6 +381,7 @@ impl Cache {
             awaits_volumes: false,
             has_placeholders: !self.nodes_of_placeholders.is_empty(),
             offloadings: self.liqo().map(|liqo| Arc::clone(&liqo.offloadings)),
+            profiles: Arc::default(),
         }
     }
 

@@ -19,6 +19,10 @@ pub struct Node {
     pub name: Arc<str>,
     /// Labels.
     pub labels: Labels,
+    /// Annotations that are numbers, for performance profiles.
+    pub annotations: Labels,
+    /// Its addresses of the types InternalIP and Hostname.
+    pub addresses: Vec<Box<str>>,
     /// Taints.
     pub taints: Vec<Taint>,
     /// `status.allocatable` without pods.

@@ -9,6 +9,7 @@ use super::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_
 use super::node::{AssumedPods, Node};
 use super::remembered_node::RememberedNode;
 use super::remote_room::FullFrom;
+use super::scores::Profiles;
 use super::site::{SiteDefinition, SiteKind};
 use super::slo::{Class, PerClass};
 use super::volumes::Volumes;
@@ -40,6 +41,8 @@ pub struct Snapshot {
     pub has_placeholders: bool,
     /// Where Liqo lets the pods of a namespace run; `None` while it is not in use.
     pub offloadings: Option<Arc<Offloadings>>,
+    /// What performance profiles say of the sites.
+    pub profiles: Arc<Profiles>,
 }
 
 impl Snapshot {
@@ -100,6 +103,14 @@ impl Snapshot {
         snapshot.kubernetes_as_of = shift(self.kubernetes_as_of);
         for link in snapshot.sites.iter_mut().filter_map(|site| site.link.as_mut()) {
             link.as_of = shift(link.as_of);
+        }
+        if !snapshot.profiles.is_empty() {
+            for profile in Arc::make_mut(&mut snapshot.profiles).values_mut() {
+                let profile = Arc::make_mut(profile);
+                for score in profile.sites.values_mut() {
+                    score.as_of = shift(score.as_of);
+                }
+            }
         }
         for site in snapshot.sites.iter_mut().filter(|site| !site.remembered.is_empty()) {
             for gone in Arc::make_mut(&mut site.remembered) {

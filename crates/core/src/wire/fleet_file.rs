@@ -14,7 +14,7 @@ use crate::config::site_definition::effect;
 use crate::config::{Config, by_class, site_definition};
 use crate::document;
 use crate::document::{Faults, Field};
-use crate::model::constraints::Taint;
+use crate::model::constraints::{Labels, Taint};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::ApiServerStatus;
 use crate::model::node::{AssumedPods, Node, NodeId, Placeholder, PriorityUse, Share, Terminating, Termination};
@@ -133,6 +133,7 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         offloadings: liqo_field.is_present().then(|| Arc::new(liqo::read(&liqo_field))),
         volumes: volumes::read([&claims, &volumes, &classes]).map(Arc::new),
         awaits_volumes: false,
+        profiles: Arc::default(),
     })
 }
 
@@ -450,6 +451,9 @@ fn node<'d>(field: &Field<'d>, id: NodeId) -> Option<(Node, Option<&'d str>)> {
     let node = Node {
         id,
         labels: labels.string_map().into_iter().flatten().collect(),
+        // Scores are stated.
+        annotations: Labels::default(),
+        addresses: vec![],
         taints: taints
             .list()
             .into_iter()

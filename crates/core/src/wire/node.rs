@@ -24,9 +24,16 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
         effect: (*taint.effect).into(),
     };
     let labels = node.metadata.labels.unwrap_or_default();
+    let annotations = node.metadata.annotations.unwrap_or_default();
     Ok(Node {
         name: (*node.metadata.name).into(),
         labels: labels.iter().collect(),
+        annotations: annotations
+            .iter()
+            .filter(|(_, value)| is_number(value))
+            .take(MAX_ANNOTATIONS)
+            .collect(),
+        addresses: addresses(status.addresses.as_deref().unwrap_or_default()),
         taints: spec.taints.into_iter().flatten().map(taint).collect(),
         allocatable: allocatable.amounts(),
         slots: allocatable.get("pods").map_or(0, Quantity::units),
@@ -49,6 +56,7 @@ struct Metadata<'a> {
     #[serde(borrow)]
     name: Text<'a>,
     labels: Option<StringMap<'a>>,
+    annotations: Option<StringMap<'a>>,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -71,6 +79,32 @@ struct Status<'a> {
     #[serde(borrow)]
     allocatable: Option<Quantities<'a>>,
     conditions: Option<Vec<Condition<'a>>>,
+    addresses: Option<Vec<Address<'a>>>,
+}
+
+#[derive(serde::Deserialize)]
+struct Address<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Text<'a>,
+    address: Text<'a>,
+}
+
+/// The most annotations that are kept of a node.
+const MAX_ANNOTATIONS: usize = 64;
+
+/// The longest number that is kept.
+const MAX_NUMBER: usize = 32;
+
+fn is_number(value: &str) -> bool {
+    value.len() <= MAX_NUMBER && value.parse::<f64>().is_ok_and(f64::is_finite)
+}
+
+/// Those by which others inside the cluster name it.
+fn addresses(addresses: &[Address<'_>]) -> Vec<Box<str>> {
+    let internal = addresses
+        .iter()
+        .filter(|address| ["InternalIP", "Hostname"].contains(&&*address.kind));
+    internal.map(|address| (*address.address).into()).collect()
 }
 
 #[cfg(test)]
@@ -98,6 +132,18 @@ mod tests {
             (&*node.taints[0].key, &*node.taints[0].value, &*node.taints[0].effect),
             ("k", "", "NoExecute")
         );
+    }
+
+    #[test]
+    fn reads_what_profiles_take() {
+        let node = from_json(
+            r#"{"metadata": {"name": "e1", "annotations": {"watts": "12.5", "text": "x", "long": "0.000000000000000000000000000000001", "no": "NaN"}},
+                "status": {"addresses": [{"type": "Hostname", "address": "e1.lan"}, {"type": "InternalIP", "address": "10.0.0.1"},
+                                         {"type": "InternalIP", "address": "fd00::1"}, {"type": "ExternalIP", "address": "1.2.3.4"}]}}"#,
+        )
+        .unwrap();
+        assert_eq!(node.annotations.iter().collect::<Vec<_>>(), [("watts", "12.5")]);
+        assert_eq!(node.addresses, ["e1.lan", "10.0.0.1", "fd00::1"].map(Box::from));
     }
 
     #[test]
