@@ -110,10 +110,11 @@ impl State {
                 "loss": link.loss.map(|loss| loss.0),
                 "asOf": link.as_of.0,
             }))}),
-            // A recording is of one configuration, and of no Prometheus server, SloPolicy, Liqo or data in clouds.
+            // A recording is of one configuration, and of no Prometheus server, SloPolicy, PerformanceProfile, Liqo or data in clouds.
             Change::Liqo(_) => json!("liqo"),
             Change::Volumes(_) => json!("volumes"),
             Change::Telemetry(_) => json!("telemetry"),
+            Change::Profiles(_) => json!("profiles"),
             Change::Settings(_) => json!("settings"),
             Change::Sites(_) => json!("sites"),
             Change::FirstRound(_) => json!("firstRound"),

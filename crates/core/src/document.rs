@@ -99,6 +99,11 @@ impl<'d> Field<'d> {
         self.value.is_some_and(Value::is_object)
     }
 
+    /// Whether there is a list.
+    pub fn is_list(&self) -> bool {
+        self.value.is_some_and(Value::is_array)
+    }
+
     /// The same place, reported as a fault if nothing is there.
     pub fn required(self) -> Self {
         if !self.is_present() {
@@ -108,7 +113,7 @@ impl<'d> Field<'d> {
     }
 
     /// What `convert` makes of the value; the fault says that it is not `expected`.
-    pub(super) fn typed<T>(&self, expected: &str, convert: impl FnOnce(&'d Value) -> Option<T>) -> Option<T> {
+    pub fn typed<T>(&self, expected: &str, convert: impl FnOnce(&'d Value) -> Option<T>) -> Option<T> {
         let value = self.value.filter(|value| !value.is_null())?;
         let converted = convert(value);
         if converted.is_none() {

@@ -21,6 +21,7 @@ use crate::model::decision_id::DecisionId;
 use crate::model::link::Link;
 use crate::model::node::NodeId;
 use crate::model::pod_record::{OtherDomainPod, PodRecord};
+use crate::model::scores::Profiles;
 use crate::model::site::are_same_places;
 use crate::model::snapshot::Snapshot;
 use crate::placement::away;
@@ -100,6 +101,7 @@ pub struct Engine {
     backstop: Backstop,
     loop_guard: LoopGuard,
     volumes: VolumeCache,
+    profiles: Arc<Profiles>,
     other_domains: OtherDomains,
     /// The newest links, also of sites that are not in use yet.
     links: BTreeMap<String, Option<Link>>,
@@ -127,6 +129,7 @@ impl Engine {
             backstop: Backstop::default(),
             loop_guard: LoopGuard::default(),
             volumes: VolumeCache::default(),
+            profiles: Arc::default(),
             other_domains: OtherDomains::default(),
             links: BTreeMap::new(),
             probed: None,
@@ -174,6 +177,7 @@ impl Engine {
             Change::ListEnded(Kind::Pods) => self.is_listing_pods = false,
             Change::Volumes(change) => self.volumes.apply(change, at.moment),
             Change::Link(site, link) => drop(self.links.insert(site.clone(), *link)),
+            Change::Profiles(profiles) => self.profiles = Arc::clone(profiles),
             _ => {}
         }
         if let Some((next, _)) = &mut self.next {
@@ -320,6 +324,8 @@ impl Engine {
         let mut snapshot = self.cache.publish(now.moment);
         self.loop_guard.expire(self.config.loop_guard, now.moment);
         snapshot.paused = self.loop_guard.paused();
+        // They rank sites that would do, and a held pod has none: no plan is made for them.
+        snapshot.profiles = Arc::clone(&self.profiles);
         let (volumes, are_others) = self.volumes.publish(self.config.telemetry_ttl, now.moment);
         snapshot.volumes = volumes;
         snapshot.awaits_volumes = snapshot.sites.iter().any(|site| site.definition.can_have_data())
@@ -444,6 +450,7 @@ fn apply(cache: &mut Cache, at: Moment, change: &Change, reserved_node: Option<N
         | Change::FirstRound(_)
         | Change::Replicas(_)
         | Change::Volumes(_)
+        | Change::Profiles(_)
         | Change::WatchAlive(_)
         | Change::WatchLost(_) => {}
     }

@@ -11,6 +11,7 @@ use crate::model::liqo::Liqo;
 use crate::model::node::Node;
 use crate::model::pod_record::PodRecord;
 use crate::model::remembered_node::RememberedNode;
+use crate::model::scores::Profiles;
 
 /// Something that a source has seen.
 #[derive(Debug, Clone)]
@@ -33,6 +34,8 @@ pub enum Change {
     Liqo(Option<Arc<Liqo>>),
     /// Something was seen of claims, volumes or classes.
     Volumes(VolumeChange),
+    /// What performance profiles say of the sites.
+    Profiles(Arc<Profiles>),
     /// What a Prometheus server says.
     Telemetry(Box<Telemetry>),
     /// A newer configuration, whose sites may not be in use yet.
@@ -71,6 +74,7 @@ impl Change {
             Change::Link(..)
             | Change::Liqo(_)
             | Change::Volumes(_)
+            | Change::Profiles(_)
             | Change::Telemetry(_)
             | Change::Settings(_)
             | Change::Sites(_)

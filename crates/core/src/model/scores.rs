@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::units::{Micros, Moment};
 use crate::words;
 
@@ -34,6 +36,12 @@ impl Score {
     /// As a number.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / 1e6
+    }
+}
+
+impl From<Score> for Value {
+    fn from(score: Score) -> Self {
+        score.as_f64().into()
     }
 }
 
@@ -80,6 +88,11 @@ impl ProfileScores {
         let is_fresh = now.since(site.as_of) <= self.staleness;
         let at = missing.min(site.by_missing.len().checked_sub(1)?);
         is_fresh.then(|| site.by_missing[at])
+    }
+
+    /// Whether this is the site that all replicas prefer.
+    pub fn prefers(&self, site: &str) -> bool {
+        self.preferred.as_deref() == Some(site)
     }
 
     /// By how much the first is better than the second; negative where it is worse.

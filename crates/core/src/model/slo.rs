@@ -5,6 +5,7 @@ use std::fmt;
 use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::heap;
 use crate::keys::Keys;
+use crate::model::constraints::is_subdomain;
 use crate::model::site_restriction::{self, Demand, SiteRestriction};
 use crate::units::Micros;
 use crate::words;
@@ -135,6 +136,8 @@ pub struct Intent {
     pub class_known: bool,
     /// The sites at which alone the pod may run, if it or its policy says so. It holds whatever is faulty beside it.
     pub sites: Option<SiteRestriction>,
+    /// The PerformanceProfile by which sites that would do are ranked.
+    pub profile: Option<Box<str>>,
     /// Every fault: what is wrong, in the order of the contract's table, then what is missing.
     pub faults: Vec<SloFault>,
     /// Annotations of the SLO prefix that nothing reads, most likely misspelt; the first few, as far as a message shows them.
@@ -162,7 +165,8 @@ impl Intent {
     pub fn heap_bytes(&self) -> usize {
         let keys = self.unknown_keys.iter().map(|key| heap::block(key.capacity()));
         let sites = self.sites.as_ref().map_or(0, SiteRestriction::heap_bytes);
-        SloFault::heap_bytes(&self.faults) + heap::list(&self.unknown_keys) + keys.sum::<usize>() + sites
+        let profile = self.profile.as_ref().map_or(0, |profile| heap::block(profile.len()));
+        SloFault::heap_bytes(&self.faults) + heap::list(&self.unknown_keys) + keys.sum::<usize>() + sites + profile
     }
 }
 
@@ -180,6 +184,14 @@ pub enum Management {
 
 /// The most misspelt annotations that are named.
 const MAX_UNKNOWN_KEYS: usize = 5;
+
+/// What a profile's name may be, in words.
+pub const PROFILE_NAME: &str = "the name of a PerformanceProfile: lower-case letters, digits, `-` and `.`, at most 63";
+
+/// Whether a PerformanceProfile may have this name.
+pub fn is_profile_name(name: &str) -> bool {
+    name.len() <= 63 && is_subdomain(name)
+}
 
 /// The longest time an SLO may state: a year.
 pub const MAX_MILLIS: u64 = 365 * 24 * 3600 * 1000;
@@ -205,6 +217,7 @@ pub fn parse<'p>(
             "processingMs" => found.processing = Some(value),
             "sites" => found.sites = Some(value),
             "policySites" => found.policy_sites = Some(value),
+            "profile" => found.profile = Some(value),
             _ if found.unknown.len() < MAX_UNKNOWN_KEYS => found.unknown.push(key),
             _ => found.more_unknown += 1,
         }
@@ -263,6 +276,9 @@ pub fn parse<'p>(
         value.map(|_| read.unwrap_or(Demand::Unreadable))
     };
     let demands = [demand("sites", found.sites), demand("policySites", found.policy_sites)];
+    let profile = faults.read("profile", found.profile, PROFILE_NAME, |name| {
+        is_profile_name(name).then(|| name.into())
+    });
     if found.class.is_none() {
         faults.missing("class", "latency, throughput or batch");
     }
@@ -279,6 +295,7 @@ pub fn parse<'p>(
         priority_known,
         class_known: class.is_some(),
         sites: SiteRestriction::of(demands.into_iter().flatten()),
+        profile,
         faults: faults.list,
         unknown_keys: found
             .unknown
@@ -300,6 +317,7 @@ struct Found<'p> {
     processing: Option<&'p str>,
     sites: Option<&'p str>,
     policy_sites: Option<&'p str>,
+    profile: Option<&'p str>,
     unknown: Vec<&'p str>,
     more_unknown: usize,
 }
@@ -369,6 +387,7 @@ mod tests {
                 ("priority", "10"),
                 ("offloadAllowed", "false"),
                 ("processingMs", "40"),
+                ("profile", "greenness"),
             ],
             None,
         );
@@ -387,6 +406,7 @@ mod tests {
                 priority_known: true,
                 class_known: true,
                 sites: None,
+                profile: Some("greenness".into()),
                 faults: vec![],
                 unknown_keys: vec![],
                 more_unknown_keys: 0,

@@ -1,9 +1,13 @@
 //! The choice among the sites: rules (a) to (e), and the reason of what they choose.
 
+mod profile;
 mod warnings;
+
+use std::{iter, ptr};
 
 use crate::config::{Config, OnNoCapacity, SitePolicy};
 use crate::model::node::Node;
+use crate::model::scores::ProfileScores;
 use crate::model::site::SiteKind;
 use crate::model::slo::{Intent, Slo};
 use crate::model::volumes::Whereabouts;
@@ -21,6 +25,8 @@ pub(super) struct Case<'c, 's> {
     pub(super) room: &'c Room<'s, 'c>,
     pub(super) config: &'c Config,
     pub(super) now: Now,
+    /// What the pod's performance profile says of the sites.
+    pub(super) profile: Option<&'s ProfileScores>,
     pub(super) sites: Vec<Assessment<'s>>,
 }
 
@@ -97,21 +103,27 @@ impl<'s> Case<'_, 's> {
 
         let usable = || self.clouds().filter(|cloud| cloud.is_usable());
         let urgent = self.is_urgent();
+        let feasible = || iter::once(edge).chain(usable()).filter(|site| site.is_feasible());
+        let ranked = self.ranked_first(feasible());
         // (a)
-        if edge.is_feasible() {
-            let met = if self.slo().has_time_bound() {
+        if edge.is_feasible() && ranked.iter().any(|site| ptr::eq(*site, edge)) {
+            let met = if ranked.len() == 1 && feasible().nth(1).is_some() {
+                Reason::EdgeProfile
+            } else if self.slo().has_time_bound() {
                 Reason::EdgeFeasibleSloMet
             } else {
                 Reason::EdgeNoSloTarget
             };
             return self.to_edge(edge, met);
         }
-        if self.terminating().is_some() {
+        if !self.is_preferred(&ranked) && self.terminating().is_some() {
             return (Action::Hold, Reason::HeldTerminating);
         }
         // (b)
-        if let Some(cloud) = self.preferred(usable().filter(|cloud| cloud.is_feasible())) {
-            let reason = if edge.takes_for_sure() {
+        if let Some(cloud) = self.preferred(ranked.iter().copied()) {
+            let reason = if ranked.len() == 1 && feasible().nth(1).is_some() || edge.is_feasible() {
+                Reason::CloudProfile
+            } else if edge.takes_for_sure() {
                 Reason::CloudEdgeDeadlineMissed
             } else {
                 Reason::CloudEdgeNoCapacity
@@ -299,8 +311,8 @@ impl<'s> Case<'_, 's> {
         self.holder(cloud).is_some_and(|holder| holder.absence.is_none())
     }
 
-    /// The cloud that the configuration prefers of those that meet the time; of equals the one with the lowest ETA, then the first
-    /// by name. Cost: for `spread` a pass over the open reservations for each.
+    /// The cloud that the pod's profile, then the configuration prefers of those that meet the time; of equals the one with the lowest
+    /// ETA, then the first by name. Cost: for `spread` a pass over the open reservations for each.
     fn preferred<'a>(&self, clouds: impl Iterator<Item = &'a Assessment<'s>>) -> Option<&'a Assessment<'s>>
     where
         's: 'a,
@@ -311,7 +323,8 @@ impl<'s> Case<'_, 's> {
             SitePolicy::Spread => self.room.pods_of_controller(self.workload, cloud.site),
             SitePolicy::Ordered => cloud.site.definition.order.into(),
         };
-        clouds.min_by_key(|cloud| (rank(cloud), eta(cloud)))
+        let ranked = self.ranked_first(clouds).into_iter();
+        ranked.min_by_key(|cloud| (rank(cloud), eta(cloud)))
     }
 
     /// The cloud, if the pod may go there and it could hold it when empty.

@@ -6,6 +6,7 @@ use super::{estimate, feasibility};
 use crate::config::{Config, ForeignGates, InvalidSlo};
 use crate::model::constraints::VolumeAffinity;
 use crate::model::node::{Node, NodeId, Share};
+use crate::model::scores::ProfileScores;
 use crate::model::site::SiteKind;
 use crate::model::site_restriction::SiteRestriction;
 use crate::model::slo::{Intent, Management, Slo, SloFault};
@@ -168,6 +169,7 @@ pub fn decide_among<'s>(
             reason: Reason::DeniedInvalidSlo,
             node: None,
             sites: vec![],
+            profile: None,
             warnings: vec![],
             faults: intent.faults.iter().cloned().chain(of_strategy).collect(),
         };
@@ -192,13 +194,26 @@ pub fn decide_among<'s>(
     }
 
     let room = &*room.with_headroom(workload, config);
+    let profile = intent.profile.as_deref().and_then(|name| {
+        let (name, scores) = room.snapshot.profiles.get_key_value(name)?;
+        Some((&**name, &**scores))
+    });
     let case = Case {
         workload,
         intent,
         room,
         config,
         now,
-        sites: assess(workload, &intent.slo, candidates, room, config, now),
+        profile: profile.map(|(_, scores)| scores),
+        sites: assess(
+            workload,
+            &intent.slo,
+            profile.map(|(_, scores)| scores),
+            candidates,
+            room,
+            config,
+            now,
+        ),
     };
     let stale = room.snapshot.is_stale(config.telemetry_ttl, now.moment);
     let (action, reason) = match case.choose(stale) {
@@ -217,6 +232,7 @@ pub fn decide_among<'s>(
         reason,
         node: None,
         sites: case.sites,
+        profile,
         warnings,
         faults: intent.faults.clone(),
     };
@@ -424,6 +440,7 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
 fn assess<'s>(
     workload: &Workload<'_>,
     slo: &Slo,
+    profile: Option<&ProfileScores>,
     candidates: &Candidates<'s>,
     room: &Room<'s, '_>,
     config: &Config,
@@ -450,6 +467,7 @@ fn assess<'s>(
             fitting,
             offloading: None,
             estimate,
+            score: None,
             refusals: candidates.out.iter().cloned().collect(),
         };
         // What else there is to say of such a site is nothing to the pod.
@@ -479,8 +497,10 @@ fn assess<'s>(
             workload.held.unwrap_or_default(),
             &assessment.estimate,
         ));
+        let score = profile.and_then(|profile| profile.score(site.name(), 0, now.moment));
         Assessment {
             offloading,
+            score,
             refusals,
             ..assessment
         }

@@ -65,6 +65,9 @@ fn brief(assessment: &Assessment<'_>) -> Value {
     if let Some(eta) = assessment.estimate.eta() {
         entry["eta"] = eta.into();
     }
+    if let Some(score) = assessment.score {
+        entry["score"] = score.into();
+    }
     if !assessment.refusals.is_empty() {
         entry["no"] = assessment
             .refusals
@@ -82,6 +85,9 @@ fn full(assessment: &Assessment<'_>) -> Value {
     entry.insert("fittingNodes".into(), assessment.fitting.len().into());
     if assessment.headroom > 0 {
         entry.insert("headroomNodes".into(), assessment.headroom.into());
+    }
+    if let Some(score) = assessment.score {
+        entry.insert("score".into(), score.into());
     }
     entry.insert("refusals".into(), refusals.collect::<Map<_, _>>().into());
     entry.into()

@@ -17,7 +17,7 @@ use crate::document::{Faults, Field};
 use crate::keys::Keys;
 use crate::model::selector::Selector;
 use crate::model::site_restriction::{self, Demand};
-use crate::model::slo::{Class, MAX_MILLIS};
+use crate::model::slo::{self, Class, MAX_MILLIS};
 use crate::wire::pod::Pod;
 
 pub use namespace::{MAX_POLICIES, NamespacePolicies, PolicyOverlaps, Standing};
@@ -63,13 +63,14 @@ impl Policy {
 }
 
 fn read_slo(slo: &Field<'_>) -> Option<Vec<(&'static str, String)>> {
-    let [class, deadline, target, priority, offload, sites] = slo.object([
+    let [class, deadline, target, priority, offload, sites, profile] = slo.object([
         "class",
         "deadlineMs",
         "latencyTargetMs",
         "priority",
         "offloadAllowed",
         "sites",
+        "profile",
     ])?;
     let class = class.required().word(&Class::BY_WORD).map(Class::as_str);
     let millis = |field: &Field<'_>| field.integer(1..=MAX_MILLIS as i64).map(|ms| ms.to_string());
@@ -84,6 +85,7 @@ fn read_slo(slo: &Field<'_>) -> Option<Vec<(&'static str, String)>> {
         ("offloadAllowed", offload.boolean().map(|allowed| allowed.to_string())),
         // Beside what the pod says itself: both hold.
         (POLICY_SITES, read_sites(&sites).map(str::to_owned)),
+        ("profile", read_profile(&profile).map(str::to_owned)),
     ];
     Some(
         fields
@@ -99,6 +101,14 @@ fn read_sites<'d>(field: &Field<'d>) -> Option<&'d str> {
         field.fault(format!("{text:?} is not {}", site_restriction::ALLOWED));
     }
     Some(text)
+}
+
+fn read_profile<'d>(field: &Field<'d>) -> Option<&'d str> {
+    let name = field.string()?;
+    if !slo::is_profile_name(name) {
+        field.fault(format!("{name:?} is not {}", slo::PROFILE_NAME));
+    }
+    Some(name)
 }
 
 /// An SloPolicy as it was seen.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::model::link::LinkState;
 use crate::model::liqo::OffloadingPhase;
 use crate::model::node::{Node, NodeId};
+use crate::model::scores::{ProfileScores, Score};
 use crate::model::slo::SloFault;
 use crate::model::snapshot::Site;
 use crate::units::Micros;
@@ -19,6 +20,8 @@ words! {
         EdgeNoSloTarget = "edge_no_slo_target",
         /// The pod's own constraints leave only the edge.
         EdgePinnedByPod = "edge_pinned_by_pod",
+        /// Several sites would do, and the pod's performance profile ranks the edge first.
+        EdgeProfile = "edge_profile",
         /// The pod's data is at the edge.
         EdgeData = "edge_data",
         /// The SLO is invalid.
@@ -62,6 +65,8 @@ words! {
         EdgeBestEffort = "edge_best_effort",
         /// The edge misses the time, which a pod of this priority accepts.
         EdgeFailSoft = "edge_fail_soft",
+        /// Several sites would do, and the pod's performance profile ranks the cloud first.
+        CloudProfile = "cloud_profile",
         /// The edge is full and the cloud meets the time.
         CloudEdgeNoCapacity = "cloud_edge_no_capacity",
         /// The edge misses the time and the cloud meets it.
@@ -226,6 +231,8 @@ pub struct Assessment<'s> {
     pub offloading: Option<OffloadingPhase>,
     /// Its time there.
     pub estimate: Estimate,
+    /// How good it is by the pod's performance profile; `None` without one, and where it has no score.
+    pub score: Option<Score>,
     /// Everything that speaks against the site; empty means feasible.
     pub refusals: Vec<Refusal>,
 }
@@ -335,6 +342,8 @@ pub struct Verdict<'s> {
     pub node: Option<NodeId>,
     /// Every site in the order of the snapshot; empty for a pod that is not ours.
     pub sites: Vec<Assessment<'s>>,
+    /// The pod's performance profile, by which the sites have scores; `None` without one, or where there is none of this name.
+    pub profile: Option<(&'s str, &'s ProfileScores)>,
     /// For the person who created the pod.
     pub warnings: Vec<String>,
     /// What is wrong with the SLO.
@@ -349,6 +358,7 @@ impl<'s> Verdict<'s> {
             reason,
             node: None,
             sites: vec![],
+            profile: None,
             warnings: vec![],
             faults: vec![],
         }

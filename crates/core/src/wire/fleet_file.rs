@@ -3,6 +3,7 @@
 //! Schema and defaults: `docs/fleet-file.md`.
 
 mod liqo;
+mod profiles;
 mod volumes;
 pub(super) mod write;
 
@@ -44,6 +45,7 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         claims,
         volumes,
         classes,
+        profiles_field,
     ] = root.object([
         "ageSeconds",
         "sites",
@@ -53,6 +55,7 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         "persistentVolumeClaims",
         "persistentVolumes",
         "storageClasses",
+        "profiles",
     ])?;
     let mut sites = sites_field.clone().required().list().map(|sites| {
         let sites = sites.into_iter().map(|field| (field.clone(), site(field, config, now)));
@@ -120,6 +123,8 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         }
     }
     sites.sort_by(|a, b| a.definition.order().cmp(&b.definition.order()));
+    let names: Vec<_> = sites.iter().map(Site::name).collect();
+    let profiles = profiles::read(&profiles_field, &names, now);
     let has_some = |site: &Site| site.nodes().any(|node| !node.placeholders.is_empty());
     let has_placeholders = sites.iter().any(has_some);
     Some(Snapshot {
@@ -133,7 +138,7 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         offloadings: liqo_field.is_present().then(|| Arc::new(liqo::read(&liqo_field))),
         volumes: volumes::read([&claims, &volumes, &classes]).map(Arc::new),
         awaits_volumes: false,
-        profiles: Arc::default(),
+        profiles: Arc::new(profiles),
     })
 }
 

@@ -137,6 +137,10 @@ impl Case<'_, '_> {
             let fields: Vec<_> = self.workload.left_behind.iter().map(|field| field.as_str()).collect();
             warnings.push(format!("Liqo does not take along: {}", fields.join(", ")));
         }
+        if let (Some(name), None) = (&self.intent.profile, self.profile) {
+            let prefix = &self.config.keys.slo_prefix;
+            warnings.push(format!("{prefix}profile: no PerformanceProfile {name} is in use"));
+        }
         let candidates = self.sites.iter().filter(|site| site.allowed && !site.is_barred());
         let fastest = candidates.map(|site| site.estimate.processing).min();
         if let (Some(target), Some(fastest)) = (self.slo().latency_target, fastest)

@@ -11,6 +11,7 @@ mod headroom;
 mod holding;
 mod liqo;
 mod ours;
+mod profiles;
 mod properties;
 mod sites;
 mod time;

@@ -138,7 +138,7 @@ fn every_fault_is_named() {
             "spec.selector.matchExpressions[1].values: must be empty with operator Exists",
             "spec.selector.matchExpressions[2].key: is missing",
             "spec.selector.matchExpressions[2].operator: \"Gt\" is not one of In, NotIn, Exists, DoesNotExist",
-            "spec.slo.deadline: is not a field here, perhaps deadlineMs is meant; there are class, deadlineMs, latencyTargetMs, priority, offloadAllowed, sites",
+            "spec.slo.deadline: is not a field here, perhaps deadlineMs is meant; there are class, deadlineMs, latencyTargetMs, priority, offloadAllowed, sites, profile",
             "spec.slo.class: is missing",
             "spec.slo.deadlineMs: 0 is not a whole number from 1 to 31536000000",
             "spec.slo.latencyTargetMs: \"5\" is not a whole number from 1 to 31536000000",

@@ -14,7 +14,7 @@ use crate::model::snapshot::{ByController, QueueGroup};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 use crate::wire::fleet_file::{
-    GONE_SECONDS, LONGEST_GRACE_SECONDS, LinkState, Site, SiteKind, Snapshot, liqo, volumes,
+    GONE_SECONDS, LONGEST_GRACE_SECONDS, LinkState, Site, SiteKind, Snapshot, liqo, profiles, volumes,
 };
 use crate::wire::{stated, toleration};
 
@@ -39,6 +39,7 @@ pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
         "nodes": nodes.collect::<Value>(),
         "rememberedNodes": unless_empty(remembered.map(|node| self::remembered(node, now)).collect()),
         "liqo": snapshot.offloadings.as_ref().map(|offloadings| liqo::write(offloadings)),
+        "profiles": unless_empty(profiles::write(&snapshot.profiles, now)),
     }));
     // Watches that are behind decide about no pod that arrives.
     let volumes = snapshot.volumes.iter().filter(|volumes| !volumes.is_stale);
@@ -227,12 +228,12 @@ pub(in crate::wire) fn resources(amounts: &Amounts, pods: i64) -> Value {
     resources.into()
 }
 
-fn age(as_of: Moment, now: Moment) -> Value {
+pub(super) fn age(as_of: Moment, now: Moment) -> Value {
     thousandths(now.since(as_of).0.div_ceil(1_000).min(OLDEST_MS))
 }
 
 /// A number that is an integer where it is whole.
-fn thousandths(number: u64) -> Value {
+pub(super) fn thousandths(number: u64) -> Value {
     if number.is_multiple_of(1_000) {
         (number / 1_000).into()
     } else {
