@@ -1,10 +1,12 @@
-//! Our custom resources, group `edgeward.io/v1alpha1`: [`Site`] and [`SloPolicy`].
+//! Our custom resources, group `edgeward.io/v1alpha1`: [`Site`], [`SloPolicy`] and [`PerformanceProfile`].
 //!
 //! The types give the schema that the API server holds objects to, and the status that we write. What an object's `spec`
 //! means is read by the core, as a configuration is, with the same bounds and every fault.
 
 // The derive repeats each type inside a function, and columns are alike.
 #![allow(unreachable_pub, clippy::duplicated_attributes)]
+
+mod performance_profile;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,10 @@ use edgeward_core::model::liqo;
 use edgeward_core::model::site_restriction::{self, MAX_BYTES};
 use edgeward_core::model::slo::{self, MAX_MILLIS};
 use edgeward_core::model::ties;
+use edgeward_core::model::traits;
 use edgeward_core::placement::policy::MAX_SELECTOR_BYTES;
+
+pub use performance_profile::{Condition, PerformanceProfile, PerformanceProfileStatus, SiteScore};
 
 /// A place where pods can run: the nodes of this cluster, or a cluster behind virtual nodes.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,6 +51,7 @@ use edgeward_core::placement::policy::MAX_SELECTOR_BYTES;
     printcolumn(name = "Full-From", type_ = "string", json_path = ".status.full", priority = 1),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = 1),
     printcolumn(name = "Labels", type_ = "string", json_path = ".spec.labels", priority = 1),
+    printcolumn(name = "Traits", type_ = "string", json_path = ".spec.traits", priority = 1),
     printcolumn(name = "Cost-per-hour", type_ = "number", json_path = ".spec.costPerHour", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -106,6 +112,12 @@ pub struct SiteSpec {
     /// What keeps other pods at the edge, and this cloud site can serve.
     #[schemars(length(max = 7))]
     pub supports: Option<Vec<Tie>>,
+    /// Traits that all of its nodes have, such as SecureRuntime. A single node has one by the label `traits.edgeward.io/<name>: "true"`.
+    #[schemars(length(max = 32), inner(length(max = 63)))]
+    #[x_kube(validation = Rule::new(format!("self.all(name, name.matches('{TRAIT}'))")).message(Message::Expression(format!(
+        "self.filter(name, !name.matches('{TRAIT}'))[0] + ' is not {}'", traits::NAME
+    ))))]
+    pub traits: Option<Vec<String>>,
     /// StorageClasses of which a volume can be made at this cloud site. Default: `liqo` of kind liqo, none of others.
     #[schemars(length(max = 16), inner(length(max = 253)))]
     pub storage_classes: Option<Vec<String>>,
@@ -223,6 +235,8 @@ pub struct SiteStatus {
     printcolumn(name = "Priority", type_ = "integer", json_path = ".spec.slo.priority"),
     printcolumn(name = "Offload", type_ = "boolean", json_path = ".spec.slo.offloadAllowed"),
     printcolumn(name = "Sites", type_ = "string", json_path = ".spec.slo.sites", priority = 1),
+    printcolumn(name = "Traits", type_ = "string", json_path = ".spec.slo.traits", priority = 1),
+    printcolumn(name = "Profile", type_ = "string", json_path = ".spec.slo.profile", priority = 1),
     printcolumn(name = "Precedence", type_ = "integer", json_path = ".spec.precedence"),
     printcolumn(
         name = "Overridden-By",
@@ -265,6 +279,16 @@ pub struct SloDefaults {
     #[schemars(length(max = MAX_BYTES))]
     #[x_kube(validation = matches(&sites(), site_restriction::ALLOWED))]
     pub sites: Option<String>,
+    /// What their site or node must have: `SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms`, `?` behind what is optional. It holds
+    /// beside what a pod says itself.
+    #[schemars(length(max = 1024))]
+    #[x_kube(validation = Rule::new(format!("self.matches('{}') && !self.matches('{BARE_DISTANCE}')", listed_traits()))
+        .message(Message::Expression(format!("self + ' is not {}'", traits::ALLOWED.replace('"', "`")))))]
+    pub traits: Option<String>,
+    /// The PerformanceProfile by which sites that would do are ranked.
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = matches(DNS_SUBDOMAIN, slo::PROFILE_NAME))]
+    pub profile: Option<String>,
 }
 
 /// Workload class.
@@ -352,6 +376,15 @@ const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
 const DNS_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 const ENDPOINT: &str = "^(icmp://[^/]+|tcp://[^/]+:[0-9]+|https://[^/].*)$";
 
+const TRAIT: &str = "^[A-Za-z]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
+const BARE_DISTANCE: &str = "(^|,)[ ]*SoftDistanceLimit[?]?[ ]*(,|$)";
+
+/// A list of traits as text.
+fn listed_traits() -> String {
+    let one = "[ ]*([A-Za-z]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?|SoftDistanceLimit=([1-9][0-9]{0,3}|[1-5][0-9]{4}|60000)ms)[?]?[ ]*";
+    format!("^{one}(,{one}){{0,15}}$")
+}
+
 /// A label selector as text, which names of sites are, too.
 fn sites() -> String {
     let word = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?";
@@ -434,6 +467,6 @@ fn decimal(least: f64, most: f64, parts: f64) -> Rule {
 
 /// What an API server needs to know of our kinds, in the order in which they are printed.
 #[must_use]
-pub fn definitions() -> [CustomResourceDefinition; 2] {
-    [Site::crd(), SloPolicy::crd()]
+pub fn definitions() -> [CustomResourceDefinition; 3] {
+    [Site::crd(), SloPolicy::crd(), PerformanceProfile::crd()]
 }

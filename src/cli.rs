@@ -10,6 +10,7 @@ mod documents;
 mod fleet;
 mod installed;
 mod man;
+mod profile;
 mod release;
 mod review;
 mod serve;
@@ -47,6 +48,7 @@ enum Command {
     Check(check::Check),
     Review(review::Review),
     Fleet(fleet::Fleet),
+    Profile(profile::Profile),
     Release(release::Release),
     Crds(crds::Crds),
     ConfigSchema(config_schema::ConfigSchema),
@@ -76,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Completions(completions) => completions.run().map(|()| ExitCode::SUCCESS),
         Command::Man(man) => man.run().map(|()| ExitCode::SUCCESS),
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
+        Command::Profile(profile) => profile.run(),
         Command::Release(release) => release.run(),
         Command::Demo(demo) => demo.run().map(|()| ExitCode::SUCCESS),
     };

@@ -10,6 +10,7 @@ pub mod namespaced_name;
 pub(crate) mod objects;
 pub(crate) mod policies;
 pub mod probe;
+pub(crate) mod profiles;
 pub mod prometheus;
 pub(crate) mod raw;
 pub(crate) mod replicas;
@@ -38,6 +39,7 @@ use crate::platform::clock::Clock;
 pub use fleet_file::FleetFile;
 pub use liqo::Liqo;
 pub use policies::SloPolicies;
+pub use profiles::PerformanceProfiles;
 pub use sites::Sites;
 pub use watch::{Cluster, client};
 

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use edgeward_core::placement::policy::Seen;
 use edgeward_core::wire::liqo_objects::LiqoObjects;
 use futures::future::join_all;
 
@@ -98,16 +99,22 @@ impl Check {
         let mut found = self.installed.read(connection).await?;
         findings.extend(configuration::judge(&found));
         let namespaces = connection.namespaces().await;
-        let mut installed = (false, false);
+        let mut installed = (false, false, false);
         let mut sites_are_good = true;
+        let mut policies = vec![];
         match custom_resources::ask(connection).await {
             Ok(custom) => {
-                installed = (custom.sites.is_some(), custom.policies.is_some());
+                installed = (
+                    custom.sites.is_some(),
+                    custom.policies.is_some(),
+                    custom.profiles.is_some(),
+                );
                 findings.extend(custom_resources::judge(
                     &custom,
                     namespaces.as_ref().ok(),
                     &found.config.keys,
                 ));
+                policies = custom.policies.clone().unwrap_or_default();
                 match custom_resources::sites(&custom) {
                     Ok(sites) => found.config.sites = sites.unwrap_or(found.config.sites),
                     Err(faults) => {
@@ -139,6 +146,7 @@ impl Check {
             place: &found.place,
             sites: installed.0,
             policies: installed.1,
+            profiles: installed.2,
             recreates: found.config.backstop.recreate,
             has_data: can_have_data(&found.config),
             certificates: behind.iter().find_map(Behind::self_managed),
@@ -211,7 +219,7 @@ impl Check {
         match inspect::list_and_probe(connection, &found.config, clock, metrics).await {
             Ok(listing) => {
                 findings.extend(replicas.held(&listing.held, &home, &found.config, clock.wall()));
-                findings.extend(picture(listing, survey.objects(), &found, clock));
+                findings.extend(picture(listing, survey.objects(), &found, &policies, clock));
             }
             Err(error) => findings.push(Finding::unknown("sites", &error)),
         }
@@ -220,11 +228,18 @@ impl Check {
 }
 
 /// Nodes, sites and probes.
-fn picture(mut listing: Listing, liqo: Option<&LiqoObjects>, found: &Found, clock: Clock) -> Vec<Finding> {
+fn picture(
+    mut listing: Listing,
+    liqo: Option<&LiqoObjects>,
+    found: &Found,
+    policies: &[Arc<Seen>],
+    clock: Clock,
+) -> Vec<Finding> {
     let cache = &mut listing.cache;
     cache.set_liqo(liqo.map(|objects| Arc::new(objects.facts(clock.now()))));
     let snapshot = cache.publish(clock.moment());
     let mut findings = sites::judge(&snapshot, cache.faults());
     findings.extend(sites::probes(&snapshot, &found.place));
+    findings.extend(sites::missing_traits(&snapshot, policies));
     findings
 }

@@ -77,7 +77,7 @@ fn duration() -> Value {
 
 /// That of a Site's spec, which has all fields but the name. Its rules in CEL say nothing to an editor.
 fn site() -> anyhow::Result<Value> {
-    let [definition, _] = api::definitions();
+    let [definition, ..] = api::definitions();
     let definition = serde_json::to_value(definition)?;
     let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
     let mut schema = definition.pointer(spec).context("a Site has no spec")?.clone();

@@ -6,9 +6,9 @@ use clap::Args;
 use super::print;
 use crate::api;
 
-/// Print the definitions of the custom resources Site and SloPolicy, for `kubectl apply --server-side -f -`.
+/// Print the definitions of the custom resources Site, SloPolicy and PerformanceProfile, for `kubectl apply --server-side -f -`.
 ///
-/// They are optional: without them, sites come from the configuration and SLOs from annotations alone.
+/// They are optional: without them, sites come from the configuration and SLOs from annotations alone, and no site is preferred.
 #[derive(Debug, Args)]
 pub(super) struct Crds {}
 

@@ -102,9 +102,14 @@ impl Fleet {
                 );
             }
             cache.set_liqo(liqo.map(|objects| Arc::new(objects.facts(clock.now()))));
+            let profiles = inspect::profiles(connection, clock.now()).await;
             let now = clock.moment();
             let mut snapshot = cache.publish(now);
             snapshot.volumes = volumes;
+            match profiles {
+                Ok(profiles) => snapshot.profiles = profiles,
+                Err(error) => tracing::warn!("not taken into account: {}", sentence(&error)),
+            }
             Ok((snapshot, silent(&cache) + &oversized(&cache, &held), now))
         })?;
         super::print(&match self.output {
@@ -159,6 +164,19 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
     if !described.is_empty() {
         text += &format!("\n{described}");
     }
+    for (name, profile) in &*snapshot.profiles {
+        let scores = profile
+            .sites
+            .keys()
+            .filter_map(|site| Some(format!("{site}={} ", profile.score(site, 0, now)?)));
+        let scores: String = scores.collect();
+        let (margin, better) = (profile.margin, profile.better.as_str());
+        let preferred = profile.preferred.as_deref().unwrap_or("none");
+        let _ = write!(
+            text,
+            "\nprofile: {name} {scores}margin={margin}, {better} is better, {preferred} is preferred\n"
+        );
+    }
     text
 }
 
@@ -168,7 +186,9 @@ fn description(site: &Site) -> Option<String> {
     let labels = definition.labels.iter().map(|(key, value)| format!("{key}={value}"));
     let labels = Some(labels.collect::<Vec<_>>().join(",")).filter(|labels| !labels.is_empty());
     let cost = definition.cost.map(|cost| format!("{} an hour", Value::from(cost)));
-    let parts: Vec<_> = labels.into_iter().chain(cost).collect();
+    let traits = Some(definition.traits.join(", ")).filter(|traits| !traits.is_empty());
+    let traits = traits.map(|traits| format!("traits {traits}"));
+    let parts: Vec<_> = labels.into_iter().chain(cost).chain(traits).collect();
     (!parts.is_empty()).then(|| format!("site: {} {}\n", site.name(), parts.join("; ")))
 }
 

@@ -152,6 +152,10 @@ impl Why {
         cache.set_liqo(liqo.map(|objects| Arc::new(objects.facts(now))));
         let mut snapshot = cache.publish(now.moment);
         snapshot.volumes = volumes;
+        match inspect::profiles(connection, now).await {
+            Ok(profiles) => snapshot.profiles = profiles,
+            Err(error) => notes.push(format!("not taken into account: {}", sentence(&error))),
+        }
 
         let ledger = Ledger::default();
         let mut waitlist = Waitlist::default();

@@ -400,12 +400,8 @@ fn change(
         return Err(Outcome::Outdated);
     }
     let keys = &config.keys;
-    // Nobody knows what it says of its sites, so nobody lets it go.
-    let may_be_restricted = || {
-        [&keys.sites, &keys.policy_sites]
-            .iter()
-            .any(|key| text.contains(&***key))
-    };
+    // Nobody knows what it says of its sites and traits, so nobody lets it go.
+    let may_be_restricted = || keys.restrictions().iter().any(|key| text.contains(key));
     Ok(match (step.action, is_whole) {
         (PlanAction::Release, false) if may_be_restricted() => None,
         // What nobody reads is decided by nobody: it goes where kube-scheduler puts it, when it may be held no longer.

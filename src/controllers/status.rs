@@ -1,5 +1,7 @@
 //! Statuses of our custom resources, written by one replica.
 
+mod profiles;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -21,6 +23,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::watch;
+
+pub use profiles::of_profiles;
 
 use super::lease::Leadership;
 use crate::api::{self, SiteStatus, SloPolicy, SloPolicyStatus};
@@ -402,7 +406,7 @@ mod tests {
         assert_eq!(status.faults.len(), 3, "{:?}", status.faults);
         assert_eq!(
             status.faults[2],
-            "its sites or its precedence cannot be read, so pods that it selects are refused meanwhile"
+            "its sites, its traits or its precedence cannot be read, so pods that it selects are refused meanwhile"
         );
         let last = &statuses["p0999"];
         assert_eq!((last.observed_generation, last.faults.len()), (Some(3), 0));

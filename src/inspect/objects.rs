@@ -6,8 +6,11 @@ use std::sync::Arc;
 use edgeward_core::config::sites::Merged;
 use edgeward_core::config::{Config, Enabled, sites};
 use edgeward_core::model::remembered_node::RememberedNode;
+use edgeward_core::model::scores::Profiles;
 use edgeward_core::placement::policy::Seen;
+use edgeward_core::units::Now;
 use edgeward_core::wire::liqo_objects::LiqoObjects;
+use edgeward_profiles::Profile;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::ListParams;
 use kube::{Api, Resource};
@@ -15,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Connection;
-use crate::api::{Site, site_memory_of};
+use crate::api::{PerformanceProfile, Site, site_memory_of};
 use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
 use crate::sources::configuration::{Outcome, read_config_map};
@@ -23,7 +26,7 @@ use crate::sources::liqo::{self, NamespaceOffloading};
 use crate::sources::namespaced_name::NamespacedName;
 use crate::sources::objects::is_installed;
 use crate::sources::raw::Raw;
-use crate::sources::{policies as slo_policies, site_memory, sites as objects};
+use crate::sources::{policies as slo_policies, profiles, site_memory, sites as objects};
 
 /// All objects of a kind, each as `read` has it; `None` while the definition is not installed.
 ///
@@ -147,6 +150,31 @@ pub async fn site_specs(connection: &Connection) -> anyhow::Result<Option<BTreeM
 pub async fn policies(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<Seen>>>> {
     let limit = LogLimit::new(Clock::start());
     list(connection, |object| slo_policies::read(object, &limit)).await
+}
+
+/// What the performance profiles of a cluster say of its sites, by their statuses; nothing while the definition is not installed.
+///
+/// # Errors
+/// The API server cannot be reached or does not allow it.
+pub async fn profiles(connection: &Connection, now: Now) -> anyhow::Result<Arc<Profiles>> {
+    let listed = list(connection, |object| profiles::scores_of(object, now)).await?;
+    Ok(Arc::new(listed.into_iter().flatten().collect()))
+}
+
+/// The PerformanceProfiles of a cluster, by name, each with its faults if it has any; `None` while the definition is not installed.
+///
+/// # Errors
+/// The API server cannot be reached or does not allow it.
+pub async fn profile_faults(connection: &Connection) -> anyhow::Result<Option<BTreeMap<String, Option<String>>>> {
+    let named = |object: &Raw<PerformanceProfile>| {
+        let spec = profiles::read(object)?.spec;
+        Some((
+            object.meta().name.clone()?,
+            Profile::read(&spec).err().map(|faults| faults.to_string()),
+        ))
+    };
+    let listed = list(connection, named).await?;
+    Ok(listed.map(|listed| listed.into_iter().collect()))
 }
 
 /// Reads the configuration in a ConfigMap once, as an edgeward in its namespace would take it; `None` if there is none.

@@ -25,7 +25,7 @@ use crate::platform::clock::Clock;
 use crate::serve::effects::EffectHandler;
 use crate::serve::{CERTIFICATE, Readiness, Task};
 use crate::sources::configuration::Versions;
-use crate::sources::{Cluster, Liqo, Observer, Sites, SloPolicies, probe, prometheus};
+use crate::sources::{Cluster, Liqo, Observer, PerformanceProfiles, Sites, SloPolicies, probe, prometheus};
 use crate::tls::Service;
 
 /// The view that decisions read, and the tasks that keep it up to date.
@@ -64,6 +64,8 @@ pub(super) async fn view(
     let (config, versions, sites_seen) = (sites.current(), sites.versions(), sites.seen());
     let policies = SloPolicies::default();
     let (policies_in_use, policy_versions) = (policies.current(), policies.versions());
+    let profiles = PerformanceProfiles::new(client.clone(), metrics(), clock, changes.clone());
+    let profiles_evaluated = profiles.evaluated();
     let (election, leadership) = Election::new(client.clone(), &service.namespace, &service.name, clock, metrics());
     let (recorder, events) = Recorder::new(client.clone(), Arc::clone(&config), clock, metrics());
 
@@ -72,6 +74,7 @@ pub(super) async fn view(
     let sites_known = readiness.require("sites");
     let liqo_known = readiness.require("liqo");
     let policies_listed = readiness.require("policies");
+    let profiles_listed = readiness.require("profiles");
     let first_round = readiness.require("first round of WAN probes");
     // Who has a whole view may lead: it is the leader who makes a certificate.
     let (viewing, draining) = (readiness.all_but(CERTIFICATE), enters(readiness, Phase::Draining));
@@ -131,6 +134,10 @@ pub(super) async fn view(
             "policies",
             policies.follow(client.clone(), metrics(), clock, || policies_listed.met()),
         ),
+        Task::endless(
+            "profiles",
+            profiles.follow(versions.clone(), Arc::clone(&shared), || profiles_listed.met()),
+        ),
         Task::endless("settings", versions.clone().send_settings(changes.clone())),
         Task::endless(
             "watches",
@@ -172,7 +179,17 @@ pub(super) async fn view(
         ),
         Task::endless(
             "status of policies",
-            status::of_policies(policy_versions, client, clock, leadership.clone()),
+            status::of_policies(policy_versions, client.clone(), clock, leadership.clone()),
+        ),
+        Task::endless(
+            "status of profiles",
+            status::of_profiles(
+                profiles_evaluated,
+                Arc::clone(&config),
+                client,
+                clock,
+                leadership.clone(),
+            ),
         ),
     ];
     Ok(View {

@@ -3,7 +3,7 @@
 //! Every question has its own rhythm. Whatever goes wrong has a word ([`Outcome`]), which is counted, and logged once
 //! whenever it changes. A value that could not be renewed counts until it is stale.
 
-mod answer;
+pub(in crate::sources) mod answer;
 mod client;
 mod outcome;
 mod reading;
@@ -24,13 +24,13 @@ use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::sources::Changes;
 use crate::sources::configuration::Versions;
-use client::Connection;
+pub(super) use client::Connection;
 
 pub use outcome::{Failure, Outcome};
 pub use reading::Reading;
 
 /// When a connection whose files were unusable is tried again.
-const REOPEN: Duration = Duration::from_secs(15);
+pub(super) const REOPEN: Duration = Duration::from_secs(15);
 
 /// Asks the server of the configuration in use, if it names one, and tells what it says, for ever.
 pub async fn follow(mut versions: Versions, clock: Clock, metrics: Arc<Metrics>, changes: Changes) {
@@ -134,7 +134,7 @@ impl QueryRunner {
         loop {
             let asked = self.ask(query).await;
             let outcome = asked.as_ref().err().map_or(Outcome::Ok, |failure| failure.outcome);
-            self.metrics.prometheus.asked(query.input, outcome.as_str());
+            self.metrics.prometheus.asked(query.input.as_str(), outcome.as_str());
             let name = query.input.as_str();
             match asked {
                 _ if outcome == before => {}
@@ -156,7 +156,7 @@ impl QueryRunner {
         // What was true when it was answered was true a moment after it was asked: the earlier moment, to be safe.
         let asked_at = self.clock.moment();
         let client = self.client.load_full();
-        let answer = answer::ask(&client, query).await;
+        let answer = answer::ask(&client, &query.promql, query.timeout).await;
         let received = self.clock.now();
         let (readings, faults) = match answer {
             Ok((status, body)) => read(query, status, &body, &self.config.sites, received.wall),

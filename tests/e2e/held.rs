@@ -10,6 +10,7 @@ pub(crate) mod queue;
 pub(crate) mod release;
 pub(crate) mod sites;
 pub(crate) mod starvation;
+pub(crate) mod traits;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use edgeward_harness::cert_manager::CertManager;
 use edgeward_harness::checkout::workspace;
 use edgeward_harness::documentation::{documented, documented_under};
-use edgeward_harness::fixture::{Fixture, Revoked};
+use edgeward_harness::fixture::{DEFINITIONS, Fixture, Revoked};
 use edgeward_harness::folder::copy;
 use edgeward_harness::installation::{Installation, Replica, WEBHOOK};
 use edgeward_harness::installed_replicas::endpoint_slice;
@@ -249,12 +249,11 @@ fn apply(installation: &Installation<'_, '_>) -> Result<()> {
         .get("deployment", "edgeward")?;
     ensure!(deployment["metadata"]["generation"] == 1, "{deployment:#}");
     upgrade(installation, rollout)?;
-    let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
     let args = ["wait", "--for=condition=Established", TIMEOUT];
     installation
         .fixture
         .kubectl
-        .run(&[&args[..], &names[..]].concat(), "")
+        .run(&[&args[..], &DEFINITIONS[..]].concat(), "")
         .map(drop)
 }
 
@@ -382,7 +381,7 @@ fn uninstall(installation: &Installation<'_, '_>, replica: Replica<'_>) -> Resul
 
 /// With what there is of them. The last of it by the line of the documentation.
 pub(crate) fn definitions_are_kept_until_they_are_deleted(fixture: &Fixture<'_>) -> Result<()> {
-    for name in ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"] {
+    for name in DEFINITIONS {
         fixture.kubectl.run(&["get", name], "")?;
     }
     fixture

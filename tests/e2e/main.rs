@@ -16,6 +16,7 @@ mod liqo;
 mod live;
 mod load;
 mod placement;
+mod profiles;
 
 use std::process::ExitCode;
 
@@ -27,7 +28,7 @@ use edgeward_harness::side_by_side::Needs::{Cluster, Domain, Nodes, Peering};
 use crate::commands::{check, fleet_command, why};
 use crate::configuration::{custom_resources, validation};
 use crate::confined::narrow;
-use crate::held::{away, gate, limits, queue, release, sites, starvation};
+use crate::held::{away, gate, limits, queue, release, sites, starvation, traits};
 use crate::install::{chart, quick_start, upgrade};
 use crate::leader::{backstop, events, loop_guard, lost_lease};
 use crate::load::{burst, rollout};
@@ -228,6 +229,11 @@ const TESTS: &[Test] = &[
     ("release::uninstall", Nodes, release::uninstall),
     ("release::with_kubectl_alone", Nodes, release::with_kubectl_alone),
     ("sites::never_left", Domain, sites::never_left),
+    (
+        "traits::on_the_node_that_has_them",
+        Domain,
+        traits::on_the_node_that_has_them,
+    ),
     ("away::until_the_site_is_back", Domain, away::until_the_site_is_back),
     ("away::nothing_is_held", Nodes, away::nothing_is_held),
     ("held::until_the_wan_is_back", Domain, held::until_the_wan_is_back),
@@ -256,6 +262,11 @@ const TESTS: &[Test] = &[
         "custom_resources::sites_change",
         Cluster,
         custom_resources::sites_change,
+    ),
+    (
+        "profiles::rank_sites_by_metrics",
+        Cluster,
+        profiles::rank_sites_by_metrics,
     ),
     ("confined::to_what_it_does", Cluster, confined::to_what_it_does),
     ("confined::in_single_namespaces", Cluster, narrow::in_single_namespaces),

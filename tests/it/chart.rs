@@ -118,7 +118,8 @@ fn the_chart_is_of_this_version_and_of_these_definitions() {
     }
     let listed: Vec<Value> =
         serde_saphyr::from_str(chart["annotations"]["artifacthub.io/crds"].as_str().unwrap()).unwrap();
-    let definitions = ["sites", "slopolicies"].map(|name| yaml(&format!("files/crds/{name}.yaml")));
+    let definitions =
+        ["sites", "slopolicies", "performanceprofiles"].map(|name| yaml(&format!("files/crds/{name}.yaml")));
     assert_eq!(listed.len(), definitions.len());
     for (listed, definition) in listed.iter().zip(&definitions) {
         assert_eq!(listed["kind"], definition["spec"]["names"]["kind"]);

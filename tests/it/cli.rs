@@ -563,7 +563,7 @@ fn the_manual_has_a_page_for_each_command() {
         .filter(|name| *name != "help")
         .map(|name| format!("edgeward-{name}.1"))
         .collect();
-    pages.push("edgeward.1".to_owned());
+    pages.extend(["edgeward-profile-check.1", "edgeward-profile-import.1", "edgeward.1"].map(str::to_owned));
     pages.sort();
     let mut found: Vec<_> = std::fs::read_dir(folder.path())
         .unwrap()

@@ -13,8 +13,9 @@ fn the_files_are_what_is_printed() {
     assert!(output.status.success());
     let printed = String::from_utf8(output.stdout).unwrap();
     let documents: Vec<_> = printed.split("---\n").filter(|text| !text.is_empty()).collect();
-    assert_eq!(documents.len(), 2);
-    for (document, file) in documents.into_iter().zip(["sites", "slopolicies"]) {
+    let files = ["sites", "slopolicies", "performanceprofiles"];
+    assert_eq!(documents.len(), files.len());
+    for (document, file) in documents.into_iter().zip(files) {
         let path = format!("deploy/crds/{file}.yaml");
         assert!(
             is_recorded(path.as_ref(), document),

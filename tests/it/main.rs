@@ -20,6 +20,7 @@ mod memory;
 mod monitoring;
 mod pages;
 mod process;
+mod profiles;
 mod program;
 mod rights;
 mod server;

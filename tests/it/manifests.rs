@@ -110,10 +110,11 @@ fn selectors_and_conditions_use_the_keys_of_the_contract() {
     );
 
     let (class, managed) = (format!("{}class", keys.slo_prefix), &keys.managed);
+    let [sites, policy_sites, traits, policy_traits] = keys.restrictions();
     let expected = [
         (
             "states-an-objective",
-            [&class, &keys.sites, &keys.policy_sites]
+            [&*class, sites, policy_sites, traits, policy_traits]
                 .map(|key| format!("object.metadata.?annotations[?'{key}'].hasValue() || "))
                 .concat()
                 + &format!("object.metadata.?labels[?'{managed}'].hasValue()"),

@@ -1,8 +1,6 @@
 //! One Prometheus server with its exporter, the way to it, and those who ask.
 
-use std::fs;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
@@ -12,14 +10,12 @@ use edgeward::sources::prometheus::{Outcome, Poller};
 use edgeward_core::cluster::telemetry::Telemetry;
 use edgeward_core::config::{Config, Input, Prometheus, Query};
 use edgeward_core::units::{Micros, Moment};
-use edgeward_harness::process::{Process, free_addresses, tail};
+use edgeward_harness::prometheus::{Exporter, Server};
 use edgeward_harness::wait::{BOUND, eventually};
-use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::exporter::Exporter;
 use crate::proxy::Proxy;
 
 /// No test lasts as long.
@@ -28,55 +24,20 @@ pub(crate) const LONG: Micros = Micros::from_secs(3_600);
 pub(crate) struct Fixture {
     pub(crate) exporter: Exporter,
     pub(crate) proxy: Proxy,
+    pub(crate) server: Server,
     runtime: Handle,
-    program: PathBuf,
-    address: SocketAddr,
-    server: Option<Process>,
-    dir: TempDir,
 }
 
 impl Fixture {
     pub(crate) fn open(program: &Path, runtime: Handle) -> Result<Self> {
         let exporter = Exporter::start(&runtime)?;
-        let [address] = free_addresses()?;
-        let dir = tempfile::Builder::new().prefix("edgeward-prometheus-").tempdir()?;
-        let config = format!(
-            "global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}\n\
-             scrape_configs: [{{job_name: edge, honor_labels: true, static_configs: [{{targets: ['{}']}}]}}]\n",
-            exporter.address
-        );
-        fs::write(dir.path().join("prometheus.yml"), config)?;
-        let mut fixture = Self {
-            proxy: Proxy::start(&runtime, address)?,
+        let server = Server::start(program, &exporter)?;
+        Ok(Self {
+            proxy: Proxy::start(&runtime, server.address)?,
             exporter,
+            server,
             runtime,
-            program: program.to_owned(),
-            address,
-            server: None,
-            dir,
-        };
-        fixture.start_server()?;
-        Ok(fixture)
-    }
-
-    pub(crate) fn start_server(&mut self) -> Result<()> {
-        let dir = self.dir.path().display();
-        let args = [
-            format!("--config.file={dir}/prometheus.yml"),
-            format!("--storage.tsdb.path={dir}/data"),
-            format!("--web.listen-address={}", self.address),
-        ];
-        self.server = Some(Process::start("prometheus", &self.program, &args, self.dir.path())?);
-        Ok(())
-    }
-
-    /// Kills it.
-    pub(crate) fn stop_server(&mut self) {
-        self.server = None;
-    }
-
-    pub(crate) fn tail(&self) -> String {
-        tail(&self.dir.path().join("prometheus.log"))
+        })
     }
 
     /// Somebody who asks through the proxy, often, and takes values that are up to `staleness` old.

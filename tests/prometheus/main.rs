@@ -4,7 +4,6 @@
 //! `EDGEWARD_PROMETHEUS=<program>` uses a ready-made one.
 
 mod alerts;
-mod exporter;
 mod fixture;
 mod proxy;
 mod queries;
@@ -64,7 +63,7 @@ fn main() -> ExitCode {
     let scripts = SCRIPTS.iter().map(|&(name, script)| {
         test(&run, name, move |run| {
             let mut fixture = Fixture::open(&run.program, run.runtime.handle().clone())?;
-            script(&mut fixture).with_context(|| fixture.tail())
+            script(&mut fixture).with_context(|| fixture.server.tail())
         })
     });
     let questions = QUESTIONS

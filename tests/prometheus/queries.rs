@@ -223,7 +223,7 @@ pub(crate) fn stopped_and_started_again(fixture: &mut Fixture) -> Result<()> {
     learns_cpu(&asker, Some(4_000))?;
     learns_cpu(&forgetful, Some(4_000))?;
 
-    fixture.stop_server();
+    fixture.server.stop();
     fixture.exporter.says(&["free_cores 6"]);
     asker.sees(Input::EdgeFreeCpu, Outcome::Unreachable)?;
     ensure!(
@@ -235,7 +235,7 @@ pub(crate) fn stopped_and_started_again(fixture: &mut Fixture) -> Result<()> {
     })?;
     ensure!(!asker.knows(is_stale));
 
-    fixture.start_server()?;
+    fixture.server.start_again()?;
     learns_cpu(&asker, Some(6_000))?;
     forgetful.learns("free CPU, and is not stale", |telemetry, now| {
         cpu(telemetry, now) == Some(Millicores(6_000)) && !is_stale(telemetry, now)

@@ -44,7 +44,7 @@ pub(crate) fn write() -> Result<PathBuf> {
     }
     result?;
     let mut found = found.with_context(|| written.display().to_string())?;
-    for folder in ["", "/crates/core"] {
+    for folder in ["", "/crates/core", "/crates/profiles"] {
         found = found.replace(&format!("path+file://{}{folder}#", workspace().display()), "");
     }
     check(&found)?;

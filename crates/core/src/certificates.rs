@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::config::parse_duration;
 use crate::units::{Micros, Moment};
 
 /// A certificate by its DER: the same bytes are the same certificate.
@@ -79,8 +78,8 @@ impl Lives {
     pub fn read(authority: &str, leaf: &str) -> Result<Self, Vec<String>> {
         let mut faults = Vec::new();
         let mut read = |option: &str, text: &str, [least, most]: [&str; 2]| {
-            let life = parse_duration(text)
-                .filter(|life| (parse_duration(least)..=parse_duration(most)).contains(&Some(*life)));
+            let life =
+                Micros::parse(text).filter(|life| (Micros::parse(least)..=Micros::parse(most)).contains(&Some(*life)));
             if life.is_none() {
                 faults.push(format!(
                     "{option}: {text:?} is not a duration from {least} to {most}, such as 2160h"

@@ -13,7 +13,6 @@ mod settings;
 pub(crate) mod site_definition;
 pub mod sites;
 
-pub(crate) use declaration::parse_duration;
 pub use declaration::{Assumed, Kind, Setting};
 use declaration::{Read, read_words};
 pub use guards::{Backstop, LoopGuard};
@@ -594,7 +593,7 @@ mod tests {
             ("1d", None),
             ("18446744073709551615h", None),
         ] {
-            assert_eq!(parse_duration(text), expected.map(Micros::from_millis), "{text:?}");
+            assert_eq!(Micros::parse(text), expected.map(Micros::from_millis), "{text:?}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::Value;
 
-use crate::units::{Permille, Quantity};
+use crate::units::{Micros, Permille, Quantity};
 
 /// Something wrong at one place of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -172,6 +172,23 @@ impl<'d> Field<'d> {
             let is_valid = is_whole && (0.0..=f64::from(most) * 1e6).contains(&millionths);
             is_valid.then_some(millionths.round() as u64)
         })
+    }
+
+    /// A finite number.
+    pub fn number(&self) -> Option<f64> {
+        self.typed("a number", |value| value.as_f64().filter(|number| number.is_finite()))
+    }
+
+    /// A duration as Go prints it, from one to the other.
+    pub fn duration(&self, least: &str, most: &str) -> Option<Micros> {
+        let bounds = Micros::parse(least)..=Micros::parse(most);
+        self.typed(
+            &format!("a duration from {least} to {most}, such as 60s or 1m30s"),
+            |value| {
+                let text = if *value == 0 { "0s" } else { value.as_str()? };
+                Micros::parse(text).filter(|duration| bounds.contains(&Some(*duration)))
+            },
+        )
     }
 
     /// A percentage with at most one decimal, from so many thousandths to 100.

@@ -299,16 +299,24 @@ impl Engine {
         })))
     }
 
-    /// Which sites a pod waits for that is held for one that is away, and why, as of now.
+    /// What a pod waits for that is held for a site that is away, or because no node has its traits, as of now.
     fn awaited(&self, pod: &PodRecord, at: Now) -> Option<String> {
         let held = pod.held.as_deref()?;
-        let waits_for_site = held.reason.as_deref() == Some(Reason::HeldSiteAway.as_str());
-        let snapshot = self.shared.snapshot();
+        let is_held_by = |reason: Reason| held.reason.as_deref() == Some(reason.as_str());
         let workload = held.workload.as_ref()?;
-        if !waits_for_site || takes_too_long(workload, &snapshot) {
+        let awaits_traits = is_held_by(Reason::HeldNoCapacity) && workload.traits().is_some();
+        if !is_held_by(Reason::HeldSiteAway) && !awaits_traits {
             return None;
         }
-        away::awaited(workload, &snapshot, &self.config, at.moment)
+        let snapshot = self.shared.snapshot();
+        if takes_too_long(workload, &snapshot) {
+            return None;
+        }
+        if awaits_traits {
+            return away::awaited_traits(workload, &snapshot).map(|traits| format!("a node has its traits: {traits}"));
+        }
+        let sites = away::awaited(workload, &snapshot, &self.config, at.moment)?;
+        Some(format!("a site is back: {sites}"))
     }
 
     /// Publishes a snapshot as of now: [`Self::prepare`] and [`Self::commit`] in one.

@@ -11,6 +11,10 @@ pub struct Keys {
     pub sites: String,
     /// Annotation: those that the policy says which counts for it; both hold.
     pub policy_sites: String,
+    /// Annotation: the traits that the pod requires.
+    pub traits: String,
+    /// Annotation: those that the policy says which counts for it; both hold.
+    pub policy_traits: String,
     /// Label that opts a namespace in, and a pod in or out.
     pub managed: String,
     /// Label of namespaces whose SloPolicies speak for pods that state nothing.
@@ -42,6 +46,8 @@ impl Keys {
             slo_prefix: format!("slo.{domain}/"),
             sites: format!("slo.{domain}/sites"),
             policy_sites: format!("slo.{domain}/policySites"),
+            traits: format!("slo.{domain}/traits"),
+            policy_traits: format!("slo.{domain}/policyTraits"),
             managed: scheduling("managed"),
             policies: scheduling("policies"),
             decision: scheduling("decision"),
@@ -53,6 +59,16 @@ impl Keys {
             explain: scheduling("explain"),
             gate: scheduling("awaiting-capacity"),
         }
+    }
+
+    /// Annotations that say where alone a pod may run, whatever else it says.
+    pub fn restrictions(&self) -> [&str; 4] {
+        [&self.sites, &self.policy_sites, &self.traits, &self.policy_traits]
+    }
+
+    /// Those of them that are a policy's, whatever the pod has.
+    pub fn is_of_policy(&self, key: &str) -> bool {
+        key == self.policy_sites || key == self.policy_traits
     }
 
     /// The domain of a gate like ours, if that is another than ours.

@@ -20,5 +20,6 @@ pub mod site_restriction;
 pub mod slo;
 pub mod snapshot;
 pub mod ties;
+pub mod traits;
 pub mod volumes;
 pub mod workload;

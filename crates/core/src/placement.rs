@@ -3,7 +3,7 @@
 pub mod away;
 mod choice;
 pub mod decide;
-pub(crate) mod estimate;
+pub mod estimate;
 pub mod explain;
 mod feasibility;
 pub mod headroom;

@@ -28,18 +28,22 @@ pub(super) struct CustomResources {
     pub(super) sites: Option<BTreeMap<String, Value>>,
     /// The policies, where they are installed.
     pub(super) policies: Option<Vec<Arc<Seen>>>,
+    /// The profiles and what is wrong with each, where they are installed.
+    pub(super) profiles: Option<BTreeMap<String, Option<String>>>,
 }
 
 pub(super) async fn ask(connection: &Connection) -> anyhow::Result<CustomResources> {
-    let (versions, sites, policies) = tokio::try_join!(
+    let (versions, sites, policies, profiles) = tokio::try_join!(
         connection.custom_versions(),
         inspect::site_specs(connection),
-        inspect::policies(connection)
+        inspect::policies(connection),
+        inspect::profile_faults(connection)
     )?;
     Ok(CustomResources {
         versions,
         sites,
         policies,
+        profiles,
     })
 }
 
@@ -53,7 +57,7 @@ pub(super) fn judge(
     let missing = |kind: &str| Finding::warning(AREA, format!("{kind} is not installed, its sibling is"), install());
     let mut findings = match (&custom.sites, &custom.policies) {
         (None, None) if custom.versions.is_empty() => {
-            let text = "Site and SloPolicy are not installed: sites come from the configuration, SLOs from annotations";
+            let text = "Site, SloPolicy and PerformanceProfile are not installed: sites come from the configuration, SLOs from annotations";
             return vec![Finding::ok(AREA, text.to_owned())];
         }
         (None, None) => {
@@ -75,6 +79,18 @@ pub(super) fn judge(
             vec![Finding::ok(AREA, text)]
         }
     };
+    if custom.sites.is_some() && custom.profiles.is_none() {
+        findings.push(missing("PerformanceProfile"));
+    }
+    let faulty = custom.profiles.iter().flatten();
+    findings.extend(faulty.filter_map(|(name, fault)| {
+        let text = format!("PerformanceProfile {name} is not accepted: {}", fault.as_ref()?);
+        Some(Finding::fault(
+            AREA,
+            text,
+            format!("kubectl edit performanceprofile {name}"),
+        ))
+    }));
     let mut unlabelled = BTreeMap::<&str, u32>::new();
     for policy in custom.policies.iter().flatten() {
         let Seen { namespace, name, .. } = &**policy;
@@ -136,6 +152,7 @@ mod tests {
             versions: vec![VERSION.to_owned()],
             sites: Some(BTreeMap::new()),
             policies: Some(vec![]),
+            profiles: Some(BTreeMap::new()),
         }
     }
 
@@ -169,6 +186,7 @@ mod tests {
             versions: vec!["v2".into()],
             sites: None,
             policies: None,
+            profiles: None,
         };
         assert_eq!(levels(&other_version), Level::Fault);
         let nothing = CustomResources {

@@ -27,6 +27,8 @@ enum Scope {
     Sites,
     /// Where the definition of SloPolicy is installed.
     Policies,
+    /// Where the definition of PerformanceProfile is installed.
+    Profiles,
     /// As `Pods`, where the backstop may have pods created again.
     Recreation,
     /// Where a cloud can have data.
@@ -49,7 +51,7 @@ struct Need([&'static str; 2], &'static [&'static str], Scope, &'static str);
 const VIEW: &[&str] = &["list", "watch"];
 
 /// Those of docs/live-view.md and, of the ConfigMap, the backstop and certificates, docs/operations.md.
-const NEEDS: [Need; 22] = [
+const NEEDS: [Need; 24] = [
     Need(["", "nodes"], VIEW, Scope::Everywhere, "it decides nothing without"),
     Need(["", "pods"], VIEW, Scope::Everywhere, "it decides nothing without"),
     Need(
@@ -131,6 +133,18 @@ const NEEDS: [Need; 22] = [
         "no policy says why it is not in force without",
     ),
     Need(
+        ["edgeward.io", "performanceprofiles"],
+        VIEW,
+        Scope::Profiles,
+        "it is never ready without",
+    ),
+    Need(
+        ["edgeward.io", "performanceprofiles/status"],
+        &["patch"],
+        Scope::Profiles,
+        "no site is preferred, and no profile says why it is not accepted, without",
+    ),
+    Need(
         ["", "pods"],
         &["delete"],
         Scope::Recreation,
@@ -184,6 +198,8 @@ pub(super) struct Installation<'i> {
     pub(super) sites: bool,
     /// Whether SloPolicy is installed.
     pub(super) policies: bool,
+    /// Whether PerformanceProfile is installed.
+    pub(super) profiles: bool,
     /// `backstop.recreate` of the configuration.
     pub(super) recreates: bool,
     /// Whether a site in use can have data.
@@ -211,6 +227,7 @@ impl Installation<'_> {
             },
             Scope::Sites => everywhere(self.sites),
             Scope::Policies => everywhere(self.policies),
+            Scope::Profiles => everywhere(self.profiles),
             Scope::Recreation => everywhere(self.recreates),
             Scope::Data => everywhere(self.has_data),
             Scope::Certificates => self.certificates.map(|of| (Some(&*of.namespace), Some(&*of.name))),

@@ -1,11 +1,15 @@
 //! Sites, their nodes, and the WAN towards them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use edgeward_core::cluster::cache::NodeFault;
 use edgeward_core::model::link::LinkState;
+use edgeward_core::model::node::Node;
 use edgeward_core::model::site::SiteKind;
 use edgeward_core::model::snapshot::{Site, Snapshot};
+use edgeward_core::model::traits::LABEL_PREFIX;
+use edgeward_core::placement::policy::Seen;
 
 use super::finding::Finding;
 use super::webhook::shown;
@@ -20,6 +24,7 @@ pub(super) fn judge<'f>(snapshot: &Snapshot, faults: impl Iterator<Item = &'f No
         .map(|site| nodes(site, snapshot, &faults))
         .collect();
     findings.extend(snapshot.sites.iter().filter_map(tolerates_everything));
+    findings.extend(snapshot.sites.iter().flat_map(Site::nodes).flat_map(unclear_traits));
     findings.extend(faults.iter().map(|fault| {
         let text = format!(
             "node {} carries the selectors of {}; it counts to the first cloud of them",
@@ -41,6 +46,45 @@ fn tolerates_everything(site: &Site) -> Option<Finding> {
     );
     let fix = "name the keys of its nodes' taints in its tolerations";
     Some(Finding::warning("nodes", text, Some(fix.to_owned())))
+}
+
+/// Labels of traits whose value is another than the one that counts.
+fn unclear_traits(node: &Node) -> impl Iterator<Item = Finding> {
+    let labels = node
+        .labels
+        .iter()
+        .filter(|(key, value)| key.starts_with(LABEL_PREFIX) && *value != "true");
+    labels.map(|(key, value)| {
+        let name = &node.name;
+        let text = format!("node {name}: label {key} is {value:?}, and only \"true\" says that it has the trait");
+        let fix = format!("kubectl label --overwrite node {name} {key}=true, or {key}- without the trait");
+        Finding::warning("nodes", text, Some(fix))
+    })
+}
+
+/// SloPolicies that require what no site and no node has.
+pub(super) fn missing_traits(snapshot: &Snapshot, policies: &[Arc<Seen>]) -> Vec<Finding> {
+    let missing = |policy: &Seen| {
+        let traits = policy.in_force()?.traits()?;
+        let has_it = |site: &Site, name: &str| {
+            let label = format!("{LABEL_PREFIX}{name}");
+            site.definition.traits.iter().any(|known| known == name)
+                || site.nodes().any(|node| node.labels.get(&label) == Some("true"))
+        };
+        let nowhere = traits
+            .names()
+            .filter(|name| !snapshot.sites.iter().any(|site| has_it(site, name)));
+        let nowhere: Vec<_> = nowhere.collect();
+        let first = nowhere.first()?;
+        let Seen { namespace, name, .. } = policy;
+        let text = format!(
+            "SloPolicy {namespace}/{name} requires what no site and no node has: {}",
+            nowhere.join(", ")
+        );
+        let fix = format!("kubectl label node NODE {LABEL_PREFIX}{first}=true, or `traits` of a Site");
+        Some(Finding::warning("nodes", text, Some(fix)))
+    };
+    policies.iter().filter_map(|policy| missing(policy)).collect()
 }
 
 /// What makes a node one site's; which, only a person knows.
@@ -176,8 +220,48 @@ mod tests {
     use super::super::finding::Level;
     use super::*;
     use edgeward_core::config::Config;
+    use edgeward_core::placement::policy::Policy;
     use edgeward_core::units::Moment;
     use edgeward_core::wire::fleet_file;
+
+    #[test]
+    fn traits_that_nobody_has_and_labels_that_say_nothing_are_named() {
+        let fleet = json!({
+            "sites": [{"name": "edge", "kind": "edge"}, {"name": "far", "kind": "cloud", "traits": ["B"]}],
+            "nodes": [{"name": "e1", "labels": {"node.role/edge": "true", "traits.edgeward.io/A": "true", "traits.edgeward.io/C": "yes"},
+                       "allocatable": {"cpu": 4, "pods": 9}}],
+        });
+        let snapshot = fleet_file::read(&fleet, &Config::default(), Moment(0)).unwrap();
+        let policy = |name: &str, traits: &str| {
+            let spec = json!({"selector": {}, "slo": {"class": "batch", "traits": traits}});
+            Arc::new(Seen {
+                namespace: "shop".into(),
+                name: name.into(),
+                generation: None,
+                policy: Policy::read(&json!({ "spec": spec })),
+            })
+        };
+        let findings = missing_traits(&snapshot, &[policy("good", "A, B, D?"), policy("bad", "A, C, D")]);
+        let texts: Vec<_> = findings.iter().map(|finding| &*finding.text).collect();
+        assert_eq!(
+            texts,
+            ["SloPolicy shop/bad requires what no site and no node has: C, D"]
+        );
+        let unclear: Vec<_> = snapshot
+            .sites
+            .iter()
+            .flat_map(Site::nodes)
+            .flat_map(unclear_traits)
+            .collect();
+        assert_eq!(unclear.len(), 1);
+        assert!(
+            unclear[0]
+                .text
+                .starts_with("node e1: label traits.edgeward.io/C is \"yes\""),
+            "{}",
+            unclear[0].text
+        );
+    }
 
     /// Of a node with the labels of both.
     const EITHER: &str = "if it is of edge, `kubectl label node e1 node.role/cloud-`; if it is of far, `kubectl label node e1 \

@@ -9,7 +9,7 @@ use edgeward_core::placement::room::Room;
 use edgeward_core::units::Now;
 use edgeward_core::wire::pod::Pod;
 
-use super::report::{Item, SiteItem, class_of, integers};
+use super::report::{Item, ProfileItem, SiteItem, class_of, integers};
 use super::subject::Subject;
 use crate::admission::review::shorten;
 
@@ -49,6 +49,7 @@ impl Offline<'_> {
             reason: Some(verdict.reason.as_str().to_owned()),
             request: integers(&pod.request()),
             sites: verdict.sites.iter().map(SiteItem::from).collect(),
+            profile: ProfileItem::of(&verdict),
             patch: patch(&pod, &verdict, self.config, &stamp),
             warnings: verdict.warnings.iter().map(|warning| shorten(warning)).collect(),
             faults: verdict.faults,

@@ -8,7 +8,7 @@ use edgeward_core::model::workload::Workload;
 use edgeward_core::placement::explain::times;
 use edgeward_core::placement::patch::Add;
 use edgeward_core::placement::sentences;
-use edgeward_core::placement::verdict::{Assessment, Refusal};
+use edgeward_core::placement::verdict::{Assessment, Refusal, Verdict};
 use edgeward_core::resources::ResourceList;
 use edgeward_core::units::Quantity;
 use serde::Serialize;
@@ -38,6 +38,8 @@ pub(super) struct Item {
     pub(super) reason: Option<String>,
     pub(super) request: BTreeMap<String, i64>,
     pub(super) sites: Vec<SiteItem>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) profile: Option<ProfileItem>,
     pub(super) faults: Vec<SloFault>,
     pub(super) warnings: Vec<String>,
     pub(super) hints: Vec<String>,
@@ -45,6 +47,33 @@ pub(super) struct Item {
     pub(super) patch: Vec<Add>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) answer: Option<AnswerItem>,
+}
+
+/// By what the sites have scores.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct ProfileItem {
+    name: String,
+    better: &'static str,
+    margin: Value,
+    preferred: Option<String>,
+    /// The same for people.
+    #[serde(skip)]
+    pub(in crate::cli) line: String,
+}
+
+impl ProfileItem {
+    /// Of the profile that this pod was decided by.
+    pub(in crate::cli) fn of(verdict: &Verdict<'_>) -> Option<Self> {
+        let (name, profile) = verdict.profile?;
+        Some(Self {
+            name: name.to_owned(),
+            better: profile.better.as_str(),
+            margin: profile.margin.into(),
+            preferred: profile.preferred.as_deref().map(str::to_owned),
+            line: sentences::profile(name, profile, &verdict.sites),
+        })
+    }
 }
 
 /// What a site means for a pod.
@@ -59,6 +88,8 @@ pub(in crate::cli) struct SiteItem {
     fitting_nodes: usize,
     #[serde(skip_serializing_if = "is_zero")]
     headroom_nodes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -87,6 +118,7 @@ impl From<&Assessment<'_>> for SiteItem {
             times: times(assessment),
             fitting_nodes: assessment.fitting.len(),
             headroom_nodes: assessment.headroom,
+            score: assessment.score.map(Value::from),
         }
     }
 }
@@ -165,6 +197,7 @@ impl Item {
 
     fn lines(&self) -> Vec<String> {
         let mut lines: Vec<_> = self.sites.iter().map(SiteItem::line).collect();
+        lines.extend(self.profile.iter().map(|profile| profile.line.clone()));
         lines.extend(self.answer.iter().flat_map(AnswerItem::lines));
         let faults = self.faults.iter().filter(|_| self.warnings.is_empty());
         lines.extend(faults.map(|fault| format!("fault: {fault}")));

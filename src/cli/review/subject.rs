@@ -176,7 +176,8 @@ fn hints(pod: &Value, workload: Option<(&str, &Value)>, keys: &Keys) -> Vec<Stri
     for key in labels.keys().filter(is_slo) {
         hints.push(format!("{key} is a label; edgeward reads it as an annotation"));
     }
-    let manages = [&class, &keys.sites, &keys.policy_sites];
+    let [sites, policy_sites, traits, policy_traits] = keys.restrictions();
+    let manages = [&*class, sites, policy_sites, traits, policy_traits];
     if !manages.iter().any(|key| annotations.contains_key(*key)) && !labels.contains_key(&keys.managed) {
         let idle = annotations.keys().filter(is_slo);
         hints.extend(idle.map(|key| format!("{key} has no effect without {class}")));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::scheduling_state::{Decided, SchedulingState, Then, duration};
 use crate::cli::installed::DOMAIN;
-use crate::cli::review::report::{SiteItem, harmless};
+use crate::cli::review::report::{ProfileItem, SiteItem, harmless};
 use crate::controllers::events::{bounds, in_words};
 use crate::inspect::installation::Leaderless;
 
@@ -99,6 +99,8 @@ pub(super) struct Now {
     reason: &'static str,
     wan_rtt_ms: Option<Value>,
     sites: Vec<SiteItem>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<ProfileItem>,
     warnings: Vec<String>,
     /// To compare with what was written.
     #[serde(skip)]
@@ -113,6 +115,7 @@ impl From<&Verdict<'_>> for Now {
             reason: verdict.reason.as_str(),
             wan_rtt_ms: verdict.rtt().map(Value::from),
             sites: verdict.sites.iter().map(SiteItem::from).collect(),
+            profile: ProfileItem::of(verdict),
             warnings: verdict.warnings.clone(),
             brief: verdict.sites.iter().map(Then::from).collect(),
         }
@@ -126,6 +129,7 @@ impl From<&Assessment<'_>> for Then {
             name: assessment.site.name().to_owned(),
             fitting_nodes: json!(assessment.fitting.len()),
             eta_ms: assessment.estimate.eta().map_or(Value::Null, Value::from),
+            score: assessment.score.map_or(Value::Null, Value::from),
             refusals: refusals.map(|refusal| refusal.code.as_str().to_owned()).collect(),
             said: vec![],
         }
@@ -201,6 +205,7 @@ impl Explanation {
         };
         let mut lines = vec![format!("{verdict}: {} ({})", in_words(now.reason), now.reason)];
         lines.extend(now.sites.iter().map(SiteItem::line));
+        lines.extend(now.profile.iter().map(|profile| profile.line.clone()));
         lines.extend(now.warnings.iter().map(|warning| format!("warning: {warning}")));
         say("now", &lines);
         if self.decided.is_some() {
@@ -265,6 +270,8 @@ fn asks(workload: &Workload<'_>) -> Vec<String> {
             if !slo.offload_allowed {
                 asks.push("no offload".to_owned());
             }
+            asks.extend(intent.traits.iter().map(|traits| format!("traits {traits}")));
+            asks.extend(intent.profile.iter().map(|profile| format!("profile {profile}")));
             asks.extend(intent.faults.iter().map(|fault| format!("fault: {fault}")));
         }
         None => asks.push("no SLO".to_owned()),
@@ -351,6 +358,7 @@ fn changes(then: &Decided, now: &Now) -> Vec<String> {
             number(&before.eta_ms),
             number(&site.eta_ms),
         );
+        compare(format!("{name}: score"), number(&before.score), number(&site.score));
         let codes = |codes: &[String]| match codes.is_empty() {
             true => "none".to_owned(),
             false => codes.join(", "),

@@ -68,6 +68,8 @@ pub(super) struct Then {
     pub(super) name: String,
     pub(super) fitting_nodes: Value,
     pub(super) eta_ms: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub(super) score: Value,
     pub(super) refusals: Vec<String>,
     /// The same for people.
     #[serde(skip)]
@@ -216,6 +218,7 @@ impl Then {
             name: name.clone(),
             fitting_nodes: either(["fit", "fittingNodes"]),
             eta_ms: either(["eta", "etaMs"]),
+            score: entry["score"].clone(),
             refusals: refusals().map(|(code, _)| code.to_owned()).collect(),
             said: refusals()
                 .map(|(code, numbers)| sentences::refusal(code, &numbers))
@@ -237,7 +240,11 @@ impl Then {
             Some(nodes) => sentences::fits(nodes),
             None => "fits an unknown number of nodes".to_owned(),
         };
-        format!("{}: ETA {eta}, {fits}, {judged}", self.name)
+        let score = self
+            .score
+            .as_f64()
+            .map_or_else(String::new, |score| format!(", score {score}"));
+        format!("{}: ETA {eta}, {fits}, {judged}{score}", self.name)
     }
 }
 

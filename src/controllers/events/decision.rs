@@ -125,10 +125,7 @@ pub(super) fn events_of(observed: &ObservedDecision, now: Timestamp) -> Vec<PodE
     let is_placed = match (family, kind) {
         ("held", _) if observed.gated => {
             let awaited = observed.awaited.as_deref();
-            let what = awaited.map_or_else(
-                || "held".to_owned(),
-                |sites| format!("held until a site is back: {sites}"),
-            );
+            let what = awaited.map_or_else(|| "held".to_owned(), |awaited| format!("held until {awaited}"));
             add(PodReason::Held, note(observed, &what));
             false
         }
@@ -240,6 +237,7 @@ pub fn in_words(reason: &str) -> String {
         "edge_feasible_slo_met" => "it fits and meets its SLO",
         "edge_no_slo_target" => "it fits and states no time",
         "edge_pinned_by_pod" => "the pod's own constraints leave only the edge",
+        "edge_profile" => "several sites would do, and its performance profile prefers the edge",
         "edge_data" => "the data of its claims is at the edge",
         "edge_invalid_slo" => "its SLO has faults",
         "edge_telemetry_stale" => "the view of the cluster is too old to send it away",
@@ -254,8 +252,9 @@ pub fn in_words(reason: &str) -> String {
         "edge_no_capacity" => "the edge is full and no cloud would do",
         "edge_best_effort" => "the edge misses its time and no cloud does better",
         "edge_fail_soft" => "the edge misses its time, which its priority accepts",
+        "cloud_profile" => "several sites would do, and its performance profile prefers this cloud",
         "cloud_edge_no_capacity" => "the edge has no room, and this cloud meets its time",
-        "cloud_edge_not_in_sites" => "the pod's sites leave the edge out, and this cloud meets its time",
+        "cloud_edge_not_in_sites" => "the pod's sites or traits leave the edge out, and this cloud meets its time",
         "cloud_edge_deadline_missed" => "the edge misses its time, and this cloud meets it",
         "cloud_best_effort" => "no site meets its time, and this cloud comes closer",
         "cloud_pinned_by_pod" => "the pod's own constraints leave only the cloud",

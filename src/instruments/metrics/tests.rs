@@ -76,7 +76,7 @@ fn every_metric_touched() -> String {
     metrics.waitlist.change("released_edge", ReleaseOutcome::Changed);
     metrics.configuration.version(7);
     metrics.configuration.faults(["explain"].into_iter());
-    metrics.prometheus.asked(Input::WanRtt, "ok");
+    metrics.prometheus.asked("wanRttSeconds", "ok");
     metrics.prometheus.sample(Input::WanRtt, 1.8e9);
     metrics.encode()
 }

@@ -1,7 +1,7 @@
 //! From a question to its answer, and to the series in it.
 
 use anyhow::Context as _;
-use edgeward_core::config::Query;
+use edgeward_core::units::Micros;
 use http::StatusCode;
 use prometheus_http_query::Client;
 use prometheus_http_query::response::{Data, InstantVector};
@@ -28,12 +28,16 @@ enum Answer {
 
 /// Asks once. By GET: in most clusters that takes the least rights. The server is told how long we wait, so that it does
 /// not go on after that.
-pub(super) async fn ask(client: &Client, query: &Query) -> Result<(StatusCode, Vec<u8>), Failure> {
-    let timeout = crate::sources::prometheus::duration(query.timeout);
-    let exchange = tokio::time::timeout(timeout, exchange(client, query, timeout.as_millis()));
+pub(in crate::sources) async fn ask(
+    client: &Client,
+    promql: &str,
+    patience: Micros,
+) -> Result<(StatusCode, Vec<u8>), Failure> {
+    let timeout = crate::sources::prometheus::duration(patience);
+    let exchange = tokio::time::timeout(timeout, exchange(client, promql, timeout.as_millis()));
     exchange
         .await
-        .map_err(|_| Failure::new(Outcome::Timeout, format_args!("no answer in {} ms", query.timeout)))?
+        .map_err(|_| Failure::new(Outcome::Timeout, format_args!("no answer in {patience} ms")))?
         .map_err(|error| match error.downcast::<TooLong>() {
             Ok(error) => Failure::new(Outcome::Malformed, error),
             Err(error) => Failure::new(Outcome::Unreachable, error.root_cause()),
@@ -44,9 +48,9 @@ pub(super) async fn ask(client: &Client, query: &Query) -> Result<(StatusCode, V
 #[error("the answer is longer than {MAX_ANSWER} bytes")]
 struct TooLong;
 
-async fn exchange(client: &Client, query: &Query, timeout_ms: u128) -> anyhow::Result<(StatusCode, Vec<u8>)> {
+async fn exchange(client: &Client, promql: &str, timeout_ms: u128) -> anyhow::Result<(StatusCode, Vec<u8>)> {
     let timeout_ms = i64::try_from(timeout_ms).unwrap_or(i64::MAX);
-    let mut response = client.query(&query.promql).timeout(timeout_ms).get_raw().await?;
+    let mut response = client.query(promql).timeout(timeout_ms).get_raw().await?;
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.context("the answer ended early")? {
         body.extend_from_slice(&chunk);
@@ -58,7 +62,7 @@ async fn exchange(client: &Client, query: &Query, timeout_ms: u128) -> anyhow::R
 }
 
 /// The series of an answer, or what speaks against it.
-pub(super) fn interpret(status: StatusCode, body: &[u8]) -> Result<Vec<InstantVector>, Failure> {
+pub(in crate::sources) fn interpret(status: StatusCode, body: &[u8]) -> Result<Vec<InstantVector>, Failure> {
     let answer = serde_json::from_slice(body);
     if !status.is_success() {
         let (is_timeout, message) = match answer {

@@ -16,9 +16,9 @@ use crate::platform::files;
 use crate::platform::files::Watch;
 
 /// The client to ask with, always the newest.
-pub(super) type Current = ArcSwap<Client>;
+pub(in crate::sources) type Current = ArcSwap<Client>;
 
-pub(super) struct Connection {
+pub(in crate::sources) struct Connection {
     files: Files,
     /// `None` without files.
     watch: Option<Watch>,
@@ -32,7 +32,7 @@ struct Files {
 }
 
 impl Connection {
-    pub(super) async fn open(prometheus: &Prometheus) -> anyhow::Result<Self> {
+    pub(in crate::sources) async fn open(prometheus: &Prometheus) -> anyhow::Result<Self> {
         // The error says that there is one already, which is what was wanted.
         let _ = aws_lc_rs::default_provider().install_default();
         let files = Files {
@@ -55,12 +55,12 @@ impl Connection {
         Ok(Self { files, watch, client })
     }
 
-    pub(super) fn client(&self) -> Arc<Current> {
+    pub(in crate::sources) fn client(&self) -> Arc<Current> {
         Arc::clone(&self.client)
     }
 
     /// Replaces the client whenever a file changes, for ever. Files that cannot be used leave the last client in place.
-    pub(super) async fn follow(&mut self) {
+    pub(in crate::sources) async fn follow(&mut self) {
         let Some(watch) = &mut self.watch else {
             return std::future::pending().await;
         };

@@ -47,7 +47,7 @@ pub struct Failure {
 
 impl Failure {
     /// The detail is what the server says, and may be long.
-    pub(super) fn new(outcome: Outcome, detail: impl fmt::Display) -> Self {
+    pub(in crate::sources) fn new(outcome: Outcome, detail: impl fmt::Display) -> Self {
         const MOST: usize = 300;
         let mut detail = detail.to_string();
         if let Some((end, _)) = detail.char_indices().nth(MOST) {

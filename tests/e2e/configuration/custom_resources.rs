@@ -18,6 +18,23 @@ fn site(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "edgeward.io/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec})
 }
 
+/// A good one, but for these members of its spec and of its only metric.
+fn profile(spec: Value, metric: Value) -> Value {
+    let with = |mut object: Value, members: Value| {
+        for (name, value) in members.as_object().into_iter().flatten() {
+            object[name] = value.clone();
+        }
+        object
+    };
+    let metric = with(
+        json!({"name": "cpu", "normMin": 0, "normMax": 8, "builtIn": "free_cpu"}),
+        metric,
+    );
+    let good = json!({"better": "higher", "equation": "cm_normalized_cpu", "metrics": [metric]});
+    let metadata = json!({"name": "p"});
+    json!({"apiVersion": "edgeward.io/v1alpha1", "kind": "PerformanceProfile", "metadata": metadata, "spec": with(good, spec)})
+}
+
 /// A selector that names so many bytes of keys and values.
 fn naming(bytes: usize) -> Value {
     let expression = |key: &str, left: usize| {
@@ -185,6 +202,54 @@ pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
             site(&"s".repeat(64), &json!({"kind": "cloud"})),
             "is longer than 63 characters",
         ),
+        (
+            site("s", &json!({"kind": "cloud", "traits": ["secure runtime"]})),
+            "secure runtime is not the name of a trait: letters, digits",
+        ),
+        (
+            slo(json!({"class": "batch", "traits": "SoftDistanceLimit=far"})),
+            "SoftDistanceLimit=far is not a list of at most 16 traits",
+        ),
+        (
+            slo(json!({"class": "batch", "profile": "Green_ness"})),
+            "Green_ness is not the name of a PerformanceProfile",
+        ),
+        (
+            profile(json!({"better": "more"}), json!({})),
+            "spec.better: Unsupported value: \"more\": supported values: \"lower\", \"higher\"",
+        ),
+        (
+            profile(json!({"equation": "1.0 + ".repeat(200) + "1.0"}), json!({})),
+            "spec.equation: Too long: may not be more than 1024",
+        ),
+        (
+            profile(json!({"margin": -0.5}), json!({})),
+            "spec.margin: Invalid value: -0.5: is not a number from 0 to 1000000000",
+        ),
+        (
+            profile(json!({}), json!({"name": "free cpu"})),
+            "free cpu is not a name: letters, digits and `_`, not first a digit",
+        ),
+        (
+            profile(json!({}), json!({"normMin": 9, "normMax": 9})),
+            "normMin is not below normMax",
+        ),
+        (
+            profile(json!({}), json!({"nodeLabel": "cores"})),
+            "exactly one of promQL, nodeLabel, nodeAnnotation and builtIn must be stated",
+        ),
+        (
+            profile(json!({}), json!({"by": "site"})),
+            "by is stated with promQL, and only then",
+        ),
+        (
+            profile(json!({}), json!({"builtIn": "eta_ms"})),
+            "class is stated with builtIn eta_ms, and only then",
+        ),
+        (
+            profile(json!({}), json!({"builtIn": "free_disk"})),
+            "spec.metrics[0].builtIn: Unsupported value: \"free_disk\"",
+        ),
     ];
     // Of what a rule refuses, an older API server says the type.
     let says_values = fixture.kubectl.minor()? >= 36;
@@ -209,6 +274,9 @@ pub(crate) fn bad_ones_are_refused(fixture: &Fixture<'_>) -> Result<()> {
 
     let good = [
         slo(json!({"class": "batch"})),
+        slo(json!({"class": "batch", "profile": "p", "traits": "SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms"})),
+        site("s", &json!({"kind": "cloud", "traits": ["SecureRuntime"]})),
+        profile(json!({}), json!({})),
         selector(naming(4096)),
         policy(
             "p",
@@ -450,7 +518,10 @@ pub(crate) fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
     // Another process knows no other version. It fills in no class.
     drop(running);
     let _running = start()?;
-    says(2, json!([priority, "of it, its sites alone count meanwhile"]))?;
+    says(
+        2,
+        json!([priority, "of it, its sites and traits alone count meanwhile"]),
+    )?;
     pod["metadata"]["annotations"] = json!({"slo.example.io/class": "batch"});
     becomes(&kubectl, &pod, &placed)?;
     edit(json!({"class": "batch", "sites": "near far"}))?;
@@ -459,7 +530,7 @@ pub(crate) fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
         3,
         json!([
             sites,
-            "its sites or its precedence cannot be read, so pods that it selects are refused meanwhile"
+            "its sites, its traits or its precedence cannot be read, so pods that it selects are refused meanwhile"
         ]),
     )?;
     eventually("its pods are refused", BOUND, || {

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::control_plane::EDGE_NODES;
 use edgeward_harness::documentation::documented;
-use edgeward_harness::fixture::Fixture;
+use edgeward_harness::fixture::{DEFINITIONS, Fixture};
 use edgeward_harness::helm::Helm;
 use edgeward_harness::installation::Installation;
 use edgeward_harness::kubectl::Said;
@@ -185,11 +185,10 @@ impl Chart<'_, '_> {
             "{deployment:#}"
         );
         self.configure_and_roll_back()?;
-        let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
         let args = ["wait", "--for=condition=Established", TIMEOUT];
         self.fixture
             .kubectl
-            .run(&[&args[..], &names[..]].concat(), "")
+            .run(&[&args[..], &DEFINITIONS[..]].concat(), "")
             .map(drop)
     }
 

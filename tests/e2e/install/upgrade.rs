@@ -109,7 +109,8 @@ pub(crate) fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
         hold("third")?;
         load.lasts(Duration::from_secs(1))?;
 
-        fixture.takes_away(&new_map);
+        fixture.takes_away("configmaps", &new_map);
+        fixture.takes_away("performanceprofiles", "");
         chart.run(documented_under(
             "## Upgrading",
             "sh",
@@ -135,6 +136,11 @@ pub(crate) fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
     chart.run(
         "helm -n edgeward-system uninstall edgeward --wait --no-hooks\nkubectl delete namespace edgeward-system",
     )?;
+    fixture.shell(documented_under(
+        "## Upgrading",
+        "sh",
+        "delete crd performanceprofiles",
+    )?)?;
     is_as_it_was(fixture, &ground.before)
 }
 

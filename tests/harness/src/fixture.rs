@@ -1,5 +1,6 @@
 //! What a test gets: a namespace that opted in, a directory, and the means to start edgeward and register webhooks.
 
+mod custom_resources;
 mod liqo;
 
 use std::fs;
@@ -14,7 +15,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::checkout::workspace;
 use crate::control_plane::ControlPlane;
 pub use crate::creation::Creation;
 use crate::edgeward::{Edgeward, Program};
@@ -28,9 +28,10 @@ pub use crate::registration::Registration;
 use crate::rights::{self, Granted, Narrowed};
 use crate::test_webhook::{self, TestWebhook};
 use crate::timing::TooBusy;
-use crate::wait::{BOUND, TIMEOUT, eventually};
+use crate::wait::{BOUND, eventually};
 use crate::webhook_credentials::WebhookCredentials;
 use crate::workloads;
+pub use custom_resources::DEFINITIONS;
 
 /// Label by which policies speak for the pods of a namespace.
 pub const POLICIES: &str = "scheduling.example.io/policies";
@@ -170,30 +171,6 @@ impl<'run> Fixture<'run> {
         self.plane.kubectl.in_namespace(namespace)
     }
 
-    /// Installs the definitions of our custom resources, or finds them installed, and waits until they are served.
-    pub fn install_custom_resources(&self) -> Result<()> {
-        let folder = workspace().join("deploy/crds").display().to_string();
-        self.kubectl
-            .run(&["apply", "--server-side", "--force-conflicts", "-k", &folder], "")?;
-        let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
-        let args = ["wait", "--for=condition=Established", TIMEOUT];
-        self.kubectl.run(&[&args[..], &names[..]].concat(), "")?;
-        eventually("they are served", BOUND, || {
-            let kinds = ["sites", "slopolicies"].iter();
-            kinds
-                .map(|kind| self.kubectl.list(kind, ""))
-                .collect::<Result<Vec<_>>>()
-        })
-        .map(drop)
-    }
-
-    /// Removes the definitions of our custom resources, and with them all that there are.
-    pub fn remove_custom_resources(&self) -> Result<()> {
-        let names = ["crd/sites.edgeward.io", "crd/slopolicies.edgeward.io"];
-        let args = ["delete", "--ignore-not-found", TIMEOUT];
-        self.kubectl.run(&[&args[..], &names[..]].concat(), "").map(drop)
-    }
-
     fn program(&self) -> Program<'run> {
         Program {
             path: self.program,
@@ -330,9 +307,10 @@ impl<'run> Fixture<'run> {
         Ok(())
     }
 
-    /// From now on edgeward may be refused to list and watch this ConfigMap, as the Role of an earlier version has it.
-    pub fn takes_away(&self, config_map: &str) {
-        self.plane.rights.take_away(config_map);
+    /// From now on edgeward may be refused to list and watch what has this name, or all where it is empty, as the roles of an earlier
+    /// version have it.
+    pub fn takes_away(&self, resource: &str, name: &str) {
+        self.plane.rights.take_away(resource, name);
     }
 
     /// Lets edgeward change pods only where a RoleBinding says so, as `deploy/narrow` does, until what this returns is dropped.

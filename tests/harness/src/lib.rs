@@ -29,6 +29,7 @@ pub mod nodes;
 pub mod peering;
 pub mod pki;
 pub mod process;
+pub mod prometheus;
 pub mod proxy;
 mod registration;
 pub mod rights;

@@ -59,8 +59,8 @@ pub(crate) struct Rights {
     liqo: Vec<Value>,
     /// The namespaces that are edgeward's own.
     homes: Mutex<BTreeSet<String>>,
-    /// ConfigMaps that the Role of an earlier version takes the right to read away from.
-    unreadable: Mutex<BTreeSet<String>>,
+    /// Resources, and names where single ones are asked for, that the roles of an earlier version do not let edgeward read.
+    unreadable: Mutex<BTreeSet<(String, String)>>,
 }
 
 /// Rights beside those of `deploy/base`. Dropped, they are taken back, so that the API server refuses what they are for.
@@ -195,18 +195,18 @@ impl Rights {
         self.homes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on a test takes the right away to list and watch this ConfigMap, so that it is refused is no fault.
-    pub(crate) fn take_away(&self, config_map: &str) {
+    /// From now on a test takes the right away to list and watch what has this name, or all where it is empty, so that it is refused is
+    /// no fault.
+    pub(crate) fn take_away(&self, resource: &str, name: &str) {
         let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
-        unreadable.insert(config_map.to_owned());
+        unreadable.insert((resource.to_owned(), name.to_owned()));
     }
 
     /// Whether this call is refused because a test has taken the right to it away.
     pub(crate) fn is_taken_away(&self, call: &Value) -> bool {
         let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = call["objectRef"]["name"].as_str();
-        call["objectRef"]["resource"] == "configmaps"
-            && name.is_some_and(|name| unreadable.contains(name))
+        let of = |field: &str| call["objectRef"][field].as_str().unwrap_or_default().to_owned();
+        unreadable.contains(&(of("resource"), of("name")))
             && (call["verb"] == "list" || call["verb"] == "watch")
             && call["annotations"]["authorization.k8s.io/decision"] == "forbid"
     }

@@ -89,30 +89,8 @@ impl Kind {
         let expected = format!("a duration from {least} to {most}, such as 60s or 1m30s{why}");
         field.typed(&expected, |value| {
             let text = if *value == 0 { "0s" } else { value.as_str()? };
-            parse_duration(text).filter(|us| (parse_duration(least)..=parse_duration(most)).contains(&Some(*us)))
+            Micros::parse(text).filter(|us| (Micros::parse(least)..=Micros::parse(most)).contains(&Some(*us)))
         })
-    }
-}
-
-/// One or more whole numbers with a unit each, as Go prints durations: `1500ms`, `60s`, `1m0s`, `1h`.
-pub(crate) fn parse_duration(text: &str) -> Option<Micros> {
-    let mut rest = text;
-    let mut sum = 0_u64;
-    loop {
-        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
-        let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len()));
-        let unit_ms: u64 = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return None,
-        };
-        sum = sum.checked_add(number.parse::<u64>().ok()?.checked_mul(unit_ms)?)?;
-        rest = after;
-        if rest.is_empty() {
-            return Some(Micros::from_millis(sum));
-        }
     }
 }
 

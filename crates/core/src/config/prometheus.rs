@@ -19,7 +19,7 @@ pub struct Prometheus {
     pub token_file: Option<PathBuf>,
     /// File with the CA certificates that are trusted, instead of the system's; read again when it changes.
     pub ca_file: Option<PathBuf>,
-    /// What it is asked; at least one, each input once.
+    /// What it is asked beside the metrics of performance profiles; each input once.
     pub queries: Vec<Query>,
 }
 
@@ -110,7 +110,7 @@ fn prometheus(field: &Field<'_>) -> Option<Prometheus> {
             ca_file.fault("is for https, which `url` is not".into());
         }
     }
-    let asked = queries.clone().required().object(Input::NAMES);
+    let asked = queries.object(Input::NAMES);
     let asked = Input::ALL.into_iter().zip(asked.into_iter().flatten());
     let asked: Vec<_> = asked.filter(|(_, field)| field.is_present()).collect();
     let prometheus = Prometheus {
@@ -268,7 +268,6 @@ mod tests {
             faults(json!({"required": 1})),
             [
                 "prometheus.url: is missing",
-                "prometheus.queries: is missing",
                 "prometheus.required: 1 is not true or false",
             ]
         );

@@ -197,8 +197,8 @@ settings! { Prometheus:
         "File with a bearer token; read again when it changes. Needs `https`";
     "caFile", PATH, Words("the system's CAs"),
         "PEM file with the CAs to trust instead; read again when it changes. Needs `https`";
-    "queries", Object(&Input::SETTINGS), Required,
-        "What it is asked; at least one";
+    "queries", Object(&Input::SETTINGS), Words("none"),
+        "What it is asked, beside the metrics of [performance profiles](profiles.md)";
 }
 
 settings! { Input:

@@ -8,6 +8,7 @@ use crate::model::constraints::{Toleration, is_label_key, is_label_value, is_sub
 use crate::model::link::OwnThresholds;
 use crate::model::liqo::{NOT_ALLOWED, REMOTE_CLUSTER_ID, VIRTUAL_NODE};
 use crate::model::ties::{Tie, Ties};
+use crate::model::traits;
 use crate::units::{CostPerHour, Permille};
 
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
@@ -55,7 +56,7 @@ const MAX_COST: u32 = 1_000_000;
 const MAX_ORDER: i64 = 1_000_000;
 
 /// The fields that [`read`] takes.
-pub(crate) const FIELDS: [&str; 13] = [
+pub(crate) const FIELDS: [&str; 14] = [
     "name",
     "kind",
     "labels",
@@ -66,6 +67,7 @@ pub(crate) const FIELDS: [&str; 13] = [
     "runtimeClassName",
     "speedFactor",
     "supports",
+    "traits",
     "storageClasses",
     "rttThresholdMs",
     "lossThresholdPct",
@@ -84,10 +86,11 @@ pub(crate) fn read(
         runtime_class,
         speed,
         supports,
+        traits,
         storage_classes,
         rtt,
         loss,
-    ]: [Field<'_>; 13],
+    ]: [Field<'_>; 14],
     default_order: u32,
 ) -> Option<SiteDefinition> {
     let name = label(&name.required(), "a site name", |name| {
@@ -120,6 +123,9 @@ pub(crate) fn read(
     }
     site.speed.read(&speed, &SPEED_FACTOR);
     site.supports = ties(&supports, site.is_of_liqo());
+    if let Some(list) = traits.list() {
+        site.traits = list.iter().filter_map(trait_name).collect();
+    }
     if let Some(list) = storage_classes.list() {
         site.storage_classes = list.iter().filter_map(storage_class).collect();
     }
@@ -169,6 +175,15 @@ fn label<'d>(field: &Field<'d>, what: &str, is_valid: impl FnOnce(&str) -> bool)
         return None;
     }
     Some(text)
+}
+
+/// The name of a trait.
+fn trait_name(field: &Field<'_>) -> Option<String> {
+    let name = field.string()?;
+    if !traits::is_trait_name(name) {
+        field.fault(format!("{name:?} is not {}", traits::NAME));
+    }
+    Some(name.to_owned())
 }
 
 /// The name of a RuntimeClass.
@@ -262,6 +277,7 @@ fn by_default(name: &str, kind: Kind) -> SiteDefinition {
         tolerations: kind.toleration.map(default_toleration).into_iter().collect(),
         speed: Permille::ONE,
         supports: Ties::default(),
+        traits: vec![],
         storage_classes: kind.storage_class.map(str::to_owned).into_iter().collect(),
         runtime_class: None,
         thresholds: OwnThresholds::default(),

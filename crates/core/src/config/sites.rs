@@ -423,7 +423,7 @@ mod tests {
                 "sites[0].probes[2]: \"icmp://a\" is listed twice",
                 "sites[0].probes[3]: 7 is not a string",
                 "sites[3].wan: is not a field here; there are name, kind, labels, costPerHour, order, nodeSelector, tolerations, runtimeClassName, \
-                 speedFactor, supports, storageClasses, rttThresholdMs, lossThresholdPct, probes",
+                 speedFactor, supports, traits, storageClasses, rttThresholdMs, lossThresholdPct, probes",
                 "sites[3].probes: is not for the edge site, which no WAN leads to",
                 "sites[5].name: is missing",
                 "sites[5].kind: \"moon\" is not one of edge, cloud, liqo",

@@ -86,7 +86,7 @@ pub const MAX_KEPT: usize = 4096;
 
 /// What of that is for a pod whatever its manifest holds: its places in the tables of cache, queue and guards, where they are
 /// emptiest, the structs in them, and its uid.
-pub const BOOKKEEPING: usize = 1920;
+pub const BOOKKEEPING: usize = 2048;
 
 /// What a scheduler's name takes beside itself that only one pod carries.
 const SCHEDULER_BYTES: usize = 544;

@@ -53,6 +53,8 @@ pub struct SiteDefinition {
     pub speed: Permille,
     /// Ties to the local cluster that this cloud site can serve.
     pub supports: Ties,
+    /// Traits that all of its nodes have.
+    pub traits: Vec<String>,
     /// StorageClasses of which a volume can be made at this cloud site.
     pub storage_classes: Vec<String>,
     /// The RuntimeClass that a placement gives a pod that names none.

@@ -7,6 +7,7 @@ use crate::heap;
 use crate::keys::Keys;
 use crate::model::constraints::is_subdomain;
 use crate::model::site_restriction::{self, Demand, SiteRestriction};
+use crate::model::traits::{self, Traits};
 use crate::units::Micros;
 use crate::words;
 
@@ -136,6 +137,8 @@ pub struct Intent {
     pub class_known: bool,
     /// The sites at which alone the pod may run, if it or its policy says so. It holds whatever is faulty beside it.
     pub sites: Option<SiteRestriction>,
+    /// What its site or node must have, by its own word and by that of its policy. It holds whatever is faulty beside it.
+    pub traits: Option<Box<Traits>>,
     /// The PerformanceProfile by which sites that would do are ranked.
     pub profile: Option<Box<str>>,
     /// Every fault: what is wrong, in the order of the contract's table, then what is missing.
@@ -165,8 +168,17 @@ impl Intent {
     pub fn heap_bytes(&self) -> usize {
         let keys = self.unknown_keys.iter().map(|key| heap::block(key.capacity()));
         let sites = self.sites.as_ref().map_or(0, SiteRestriction::heap_bytes);
+        let traits = self
+            .traits
+            .as_ref()
+            .map_or(0, |traits| heap::block(size_of::<Traits>()) + traits.heap_bytes());
         let profile = self.profile.as_ref().map_or(0, |profile| heap::block(profile.len()));
-        SloFault::heap_bytes(&self.faults) + heap::list(&self.unknown_keys) + keys.sum::<usize>() + sites + profile
+        SloFault::heap_bytes(&self.faults)
+            + heap::list(&self.unknown_keys)
+            + keys.sum::<usize>()
+            + sites
+            + traits
+            + profile
     }
 }
 
@@ -196,7 +208,7 @@ pub fn is_profile_name(name: &str) -> bool {
 /// The longest time an SLO may state: a year.
 pub const MAX_MILLIS: u64 = 365 * 24 * 3600 * 1000;
 
-/// Reads the intent from a pod's annotations and its `managed` label. `None` for a pod that states neither class nor sites and is
+/// Reads the intent from a pod's annotations and its `managed` label. `None` for a pod that states no class, sites or traits and is
 /// not labelled as managed. Cost: one pass over the annotations.
 pub fn parse<'p>(
     annotations: impl Iterator<Item = (&'p str, &'p str)>,
@@ -217,6 +229,8 @@ pub fn parse<'p>(
             "processingMs" => found.processing = Some(value),
             "sites" => found.sites = Some(value),
             "policySites" => found.policy_sites = Some(value),
+            "traits" => found.traits = Some(value),
+            "policyTraits" => found.policy_traits = Some(value),
             "profile" => found.profile = Some(value),
             _ if found.unknown.len() < MAX_UNKNOWN_KEYS => found.unknown.push(key),
             _ => found.more_unknown += 1,
@@ -233,7 +247,14 @@ pub fn parse<'p>(
             Management::Forced
         }
     };
-    let states_nothing = found.class.is_none() && found.sites.is_none() && found.policy_sites.is_none();
+    let alone = [
+        found.class,
+        found.sites,
+        found.policy_sites,
+        found.traits,
+        found.policy_traits,
+    ];
+    let states_nothing = alone.iter().all(Option::is_none);
     if management == Management::OptedOut || (management == Management::Unlabelled && states_nothing) {
         return (management, None);
     }
@@ -276,6 +297,15 @@ pub fn parse<'p>(
         value.map(|_| read.unwrap_or(Demand::Unreadable))
     };
     let demands = [demand("sites", found.sites), demand("policySites", found.policy_sites)];
+    let mut listed = |name, value: Option<&str>| {
+        let read = faults.read(name, value, traits::ALLOWED, Traits::parse);
+        value.map(|_| read.unwrap_or_else(Traits::unreadable))
+    };
+    let traits = [
+        listed("traits", found.traits),
+        listed("policyTraits", found.policy_traits),
+    ];
+    let traits = traits.into_iter().flatten().reduce(Traits::and);
     let profile = faults.read("profile", found.profile, PROFILE_NAME, |name| {
         is_profile_name(name).then(|| name.into())
     });
@@ -295,6 +325,7 @@ pub fn parse<'p>(
         priority_known,
         class_known: class.is_some(),
         sites: SiteRestriction::of(demands.into_iter().flatten()),
+        traits: traits.map(Box::new),
         profile,
         faults: faults.list,
         unknown_keys: found
@@ -317,6 +348,8 @@ struct Found<'p> {
     processing: Option<&'p str>,
     sites: Option<&'p str>,
     policy_sites: Option<&'p str>,
+    traits: Option<&'p str>,
+    policy_traits: Option<&'p str>,
     profile: Option<&'p str>,
     unknown: Vec<&'p str>,
     more_unknown: usize,
@@ -406,6 +439,7 @@ mod tests {
                 priority_known: true,
                 class_known: true,
                 sites: None,
+                traits: None,
                 profile: Some("greenness".into()),
                 faults: vec![],
                 unknown_keys: vec![],

@@ -13,6 +13,7 @@ use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::SiteDefinition;
 use crate::model::site_restriction::SiteRestriction;
 use crate::model::slo::{Intent, Management, Slo};
+use crate::model::traits::Traits;
 use crate::resources::Amounts;
 use crate::units::Micros;
 
@@ -137,6 +138,11 @@ impl Workload<'_> {
         self.intent.as_ref()?.sites.as_ref()
     }
 
+    /// What its site or node must have.
+    pub fn traits(&self) -> Option<&Traits> {
+        self.intent.as_ref()?.traits.as_deref()
+    }
+
     /// Whether it may run at this site, as far as it says.
     pub fn may_be_at(&self, site: &SiteDefinition) -> bool {
         self.sites().is_none_or(|sites| sites.allows(site))
@@ -155,7 +161,9 @@ impl Workload<'_> {
         self.placement = None;
         let ours = decided.filter(|reason| !reason.ends_with("_pinned_by_pod")).and(site);
         if let Some(site) = ours {
-            let is_ours = |key: &str, value: &str| site.selector().any(|ours| ours == (key, value));
+            let traits = self.intent.as_ref().and_then(|intent| intent.traits.as_deref());
+            let is_trait = |key: &str| traits.is_some_and(|traits| traits.of_nodes(site).any(|label| label == key));
+            let is_ours = |key: &str, value: &str| is_trait(key) || site.selector().any(|ours| ours == (key, value));
             self.constraints.selector.retain(|(key, value)| !is_ours(key, value));
         }
         self

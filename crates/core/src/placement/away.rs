@@ -127,6 +127,14 @@ pub fn awaited(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config, no
     data.or_else(|| workload.sites().map(in_sites))
 }
 
+/// The traits that a pod requires, where no site has them. Cost: a pass over the nodes.
+pub fn awaited_traits(workload: &Workload<'_>, snapshot: &Snapshot) -> Option<String> {
+    let is_missed = |site: &Site| feasibility::refuse_traits(workload, site).is_some();
+    let names: Vec<_> = workload.traits()?.names().collect();
+    let is_nowhere = snapshot.sites.iter().all(is_missed);
+    is_nowhere.then(|| excerpt(names.join(", "), LONGEST_NAME))
+}
+
 /// What a pod waits for whose data is on no node that is known.
 pub(super) fn data_of(claim: &str) -> String {
     format!("a node with the data of claim {}", excerpt(claim, LONGEST_NAME))

@@ -47,10 +47,9 @@ impl<'s> Case<'_, 's> {
         self.sites.iter().filter(|site| site.site.kind() == SiteKind::Cloud)
     }
 
-    /// Those at which the pod may run, as far as it says.
+    /// Those at which the pod may run, as far as it says, and that have its traits.
     fn clouds(&self) -> impl Iterator<Item = &Assessment<'s>> {
-        self.all_clouds()
-            .filter(|cloud| !cloud.is_refused(RefusalCode::NotInSites))
+        self.all_clouds().filter(|cloud| !cloud.is_out())
     }
 
     /// Whether the pod may run at some sites alone: it is held for them whatever else would let it go.
@@ -66,12 +65,19 @@ impl<'s> Case<'_, 's> {
     /// Sections 3 and 6 of docs/decision.md.
     pub(super) fn choose(&self, stale: bool) -> (Action<'s>, Reason) {
         let pass = |reason| (Action::PassThrough, reason);
-        if self.is_restricted() && !self.may_be_at_the_edge() {
+        let is_missed = self
+            .edge()
+            .is_some_and(|edge| edge.is_refused(RefusalCode::MissingTrait));
+        let is_elsewhere = is_missed && self.clouds_instead().next().is_some();
+        if (self.is_restricted() || is_elsewhere) && !self.may_be_at_the_edge() {
             return self.choose_in_sites(stale);
         }
         let Some(edge) = self.edge().filter(|edge| !edge.site.nodes.is_empty()) else {
             return pass(Reason::EdgeSiteMissing);
         };
+        if is_missed && edge.allowed {
+            return self.choose_without_traits(edge);
+        }
         if !edge.allowed {
             return match self.has_data() {
                 true => self.choose_by_data(edge),
@@ -166,6 +172,18 @@ impl<'s> Case<'_, 's> {
         }
     }
 
+    /// No site has the pod's traits: it is held until one has, where pods like it may be held, and goes to the edge at its limit, where it
+    /// is Pending until a node has the labels.
+    fn choose_without_traits(&self, edge: &Assessment<'s>) -> (Action<'s>, Reason) {
+        let may_leave = self.config.may_offload(self.slo()) && self.all_clouds().next().is_some();
+        let is_held = may_leave && self.may_be_gated() && !self.is_overdue();
+        match (is_held, self.workload.held) {
+            (true, _) => (Action::Hold, Reason::HeldNoCapacity),
+            (false, Some(_)) => (Action::Place(edge.site), Reason::ReleasedTimeout),
+            (false, None) => self.to_edge(edge, Reason::EdgeNoCapacity),
+        }
+    }
+
     /// What becomes of a pod that no edge node could hold even when empty. It is never sent to the edge, where it could never
     /// run. It goes to a cloud that is `usable`, for waiting could not help; it waits for a cloud that is away for as long as
     /// that counts, and for the room of one that is not for as long as its class may be; and it is placed in the cloud where
@@ -256,9 +274,8 @@ impl<'s> Case<'_, 's> {
 
     /// Whether the edge has nodes, and neither the pod's sites nor its own constraints keep it from them.
     fn may_be_at_the_edge(&self) -> bool {
-        self.edge().is_some_and(|edge| {
-            edge.allowed && !edge.site.nodes.is_empty() && !edge.is_refused(RefusalCode::NotInSites)
-        })
+        self.edge()
+            .is_some_and(|edge| edge.allowed && !edge.site.nodes.is_empty() && !edge.is_out())
     }
 
     /// The clouds to which a pod may go that may not be at the edge.
@@ -469,8 +486,8 @@ impl<'s> Case<'_, 's> {
                 .clouds()
                 .filter(|cloud| !cloud.is_barred() && !cloud.is_refused(RefusalCode::DataElsewhere));
             candidates.all(|cloud| codes.iter().any(|code| cloud.is_refused(*code)))
-                // That its sites leave no cloud says nothing about the clouds.
-                && (!self.is_restricted() || self.clouds().next().is_some())
+                // That its sites or traits leave no cloud says nothing about the clouds.
+                && (self.all_clouds().all(|cloud| !cloud.is_out()) || self.clouds().next().is_some())
         };
         if !edge.fits() && self.is_too_large() {
             Reason::EdgeTooLarge
@@ -509,7 +526,7 @@ impl<'s> Case<'_, 's> {
 
     /// Larger than any node of any site it may go to.
     fn is_too_large(&self) -> bool {
-        let is_out = |site: &Assessment<'_>| site.is_barred() || site.is_refused(RefusalCode::NotInSites);
+        let is_out = |site: &Assessment<'_>| site.is_barred() || site.is_out();
         let sites = self.sites.iter().filter(|site| !is_out(site));
         let mut nodes = sites
             .flat_map(|site| feasibility::holds_when_empty(self.workload, site.site))

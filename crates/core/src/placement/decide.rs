@@ -11,6 +11,7 @@ use crate::model::site::SiteKind;
 use crate::model::site_restriction::SiteRestriction;
 use crate::model::slo::{Intent, Management, Slo, SloFault};
 use crate::model::snapshot::{Site, Snapshot};
+use crate::model::traits::Traits;
 use crate::model::workload::Workload;
 use crate::placement::choice::{Case, is_waiting};
 use crate::placement::headroom::Headroom;
@@ -133,7 +134,8 @@ pub fn decide_among<'s>(
         return Verdict::pass_through(Reason::NotManaged);
     };
     // A pod that exists cannot be refused any more.
-    let is_unreadable = intent.sites.as_ref().is_some_and(SiteRestriction::is_unreadable);
+    let is_unreadable = intent.sites.as_ref().is_some_and(SiteRestriction::is_unreadable)
+        || intent.traits.as_ref().is_some_and(|traits| traits.is_unreadable());
     let may_deny = (config.invalid_slo == InvalidSlo::Deny || is_unreadable) && workload.held.is_none();
     let comparisons = candidates.comparisons;
     if comparisons > MAX_COMPARISONS && !(may_deny && is_unreadable) {
@@ -169,6 +171,7 @@ pub fn decide_among<'s>(
             reason: Reason::DeniedInvalidSlo,
             node: None,
             sites: vec![],
+            trait_labels: vec![],
             profile: None,
             warnings: vec![],
             faults: intent.faults.iter().cloned().chain(of_strategy).collect(),
@@ -227,10 +230,15 @@ pub fn decide_among<'s>(
         _ => None,
     };
     let reason = case.released(action, reason);
+    let trait_labels = match (action, workload.traits()) {
+        (Action::Place(site), Some(traits)) => traits.of_nodes(&site.definition).map(Box::from).collect(),
+        _ => vec![],
+    };
     let verdict = Verdict {
         action,
         reason,
         node: None,
+        trait_labels,
         sites: case.sites,
         profile,
         warnings,
@@ -407,7 +415,8 @@ pub(crate) fn takes_too_long(workload: &Workload<'_>, snapshot: &Snapshot) -> bo
 /// How many comparisons the pod's constraints and tolerations take on all nodes, those that are gone included, at most and
 /// once.
 fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
-    let per_node = workload.constraints.comparisons() + workload.tolerations.len();
+    let of_traits = workload.traits().map_or(0, Traits::comparisons);
+    let per_node = workload.constraints.comparisons() + workload.tolerations.len() + of_traits;
     per_node.saturating_mul(snapshot.shapes())
 }
 
@@ -429,7 +438,9 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
             .any(|(k, v)| k == key && v == value)
     };
     let tolerated = |wanted| workload.tolerations.iter().any(|toleration| toleration.covers(wanted));
+    let has_labels = |traits: &Traits| traits.of_nodes(&site.definition).all(|label| selected((label, "true")));
     stated.decision == site.kind().as_str()
+        && workload.traits().is_none_or(has_labels)
         && workload.may_be_at(&site.definition)
         && now.wall.duration_since(stated.at).abs() <= REINVOCATION
         && site.definition.selector().all(selected)
@@ -467,6 +478,7 @@ fn assess<'s>(
             fitting,
             offloading: None,
             estimate,
+            missing_optional: 0,
             score: None,
             refusals: candidates.out.iter().cloned().collect(),
         };
@@ -492,14 +504,17 @@ fn assess<'s>(
         refusals.extend(feasibility::refuse_closed(workload, site));
         refusals.extend(feasibility::refuse_full(workload, site, room));
         refusals.extend(feasibility::refuse_link(site, config, now.moment));
+        refusals.extend(feasibility::refuse_distance(workload, site));
         refusals.extend(feasibility::refuse_time(
             slo,
             workload.held.unwrap_or_default(),
             &assessment.estimate,
         ));
-        let score = profile.and_then(|profile| profile.score(site.name(), 0, now.moment));
+        let missing_optional = feasibility::missing_optional(workload, site, fitting);
+        let score = profile.and_then(|profile| profile.score(site.name(), missing_optional, now.moment));
         Assessment {
             offloading,
+            missing_optional,
             score,
             refusals,
             ..assessment

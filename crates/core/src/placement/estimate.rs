@@ -27,8 +27,24 @@ pub(super) fn estimate(
     Estimate {
         queue: mean.times(pods_ahead(workload, slo, site, fits, config)),
         processing,
-        wan: wan(slo, site),
+        wan: wan(slo.class, site),
     }
+}
+
+/// The time that a pod of this class would have at `site` that asks for one core and stands behind all that wait there: what a
+/// performance profile may go by. `None` where its RTT is not known.
+pub fn eta_of_class(class: Class, site: &Site, config: &Config) -> Option<Micros> {
+    let model = config.models[class];
+    let model = (Micros(model.alpha_us).times(1_000) + model.beta).rescaled(Permille::ONE, site.definition.speed);
+    let mean = site.observed[class].unwrap_or(model);
+    let groups = site.queues.iter().filter(|group| group.class == class);
+    let ahead: u64 = groups
+        .map(|group| match config.queue_model {
+            QueueModel::Pending => group.pending,
+            QueueModel::Waiting => group.waiting,
+        })
+        .sum();
+    Some(mean.times(ahead) + mean + wan(class, site)?)
 }
 
 /// For how long the pod can be held at most and still meet its deadline at any site that it may go to, in microseconds; below zero
@@ -78,8 +94,8 @@ fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, fits: bool, confi
 }
 
 /// Interactive and steady work crosses the WAN both ways twice, batch once; at the edge there is none.
-fn wan(slo: &Slo, site: &Site) -> Option<Micros> {
-    let round_trips = match (site.kind(), slo.class) {
+fn wan(class: Class, site: &Site) -> Option<Micros> {
+    let round_trips = match (site.kind(), class) {
         (SiteKind::Edge, _) => return Some(Micros(0)),
         (SiteKind::Cloud, Class::Latency | Class::Throughput) => 2,
         (SiteKind::Cloud, Class::Batch) => 1,

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::Explain;
-use crate::placement::verdict::{Assessment, RefusalCode, Verdict};
+use crate::placement::verdict::{Assessment, Verdict};
 
 /// The most a short explanation takes on the pod.
 pub const SHORT_BYTES: usize = 256;
@@ -34,7 +34,7 @@ pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
 fn entries(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> Value, bytes: usize) -> Vec<String> {
     let chosen = verdict.chosen().map(|chosen| chosen.site.name());
     let mut sites: Vec<_> = verdict.sites.iter().collect();
-    let is_out = |assessment: &&Assessment<'_>| assessment.is_refused(RefusalCode::NotInSites);
+    let is_out = |assessment: &&Assessment<'_>| assessment.is_out();
     sites.sort_by_key(|assessment| (Some(assessment.site.name()) != chosen, is_out(assessment)));
     let (mut entries, mut length) = (vec![], 1);
     for assessment in sites {

@@ -83,7 +83,14 @@ pub(super) fn candidate_nodes<'n>(
 /// Whether the scheduler's filters on readiness, labels, taints and cordon let the pod onto the node, once it carries
 /// the site's placement.
 pub(super) fn may_run(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
-    node.admits(&workload.constraints, tolerations(workload, site))
+    node.admits(&workload.constraints, tolerations(workload, site)) && has_traits(workload, site, node)
+}
+
+/// Whether the node has what the pod requires of it.
+fn has_traits(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
+    workload
+        .traits()
+        .is_none_or(|traits| traits.are_at(node, &site.definition))
 }
 
 /// The pod's own tolerations, and those of the site's placement.
@@ -106,7 +113,9 @@ pub(super) fn holders_when_empty<'n>(workload: &Workload<'_>, site: &'n Site) ->
 
 /// Whether constraints and tolerations let the pod onto the node, but for what passes with a condition of it.
 fn is_meant_for(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
-    workload.constraints.allow(&node.name, &node.labels) && node.is_tolerated_when_healthy(tolerations(workload, site))
+    workload.constraints.allow(&node.name, &node.labels)
+        && node.is_tolerated_when_healthy(tolerations(workload, site))
+        && has_traits(workload, site, node)
 }
 
 /// Whether the node could hold the pod if it were empty.
@@ -275,7 +284,7 @@ pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_,
     let tolerated: Vec<&Node> = selected
         .iter()
         .copied()
-        .filter(|node| node.is_tolerated_when_healthy(tolerations(workload, site)))
+        .filter(|node| node.is_tolerated_when_healthy(tolerations(workload, site)) && has_traits(workload, site, node))
         .collect();
     let usable: Vec<&Node> = tolerated
         .iter()
@@ -391,10 +400,52 @@ const SHOWN_SITES: usize = 100;
 pub(super) fn refuse_site(workload: &Workload<'_>, site: &Site, snapshot: &Snapshot) -> Option<Refusal> {
     // Liqo tells the clusters apart, and this site does not: nobody knows whose nodes its own are.
     let is_of_any = snapshot.offloadings.is_some() && site.definition.is_of_all_virtual_nodes();
-    let sites = workload
+    let out = workload
         .sites()
-        .filter(|sites| is_of_any || !sites.allows(&site.definition))?;
-    Some(Refusal::new(RefusalCode::NotInSites).with("sites", excerpt(sites, SHOWN_SITES)))
+        .filter(|sites| is_of_any || !sites.allows(&site.definition));
+    match out {
+        Some(sites) => Some(Refusal::new(RefusalCode::NotInSites).with("sites", excerpt(sites, SHOWN_SITES))),
+        None => refuse_traits(workload, site),
+    }
+}
+
+/// Whether no node of the site, be it gone for the moment, has what the pod requires. Cost: a pass over its nodes at most, nothing for a
+/// pod without traits.
+pub(super) fn refuse_traits(workload: &Workload<'_>, site: &Site) -> Option<Refusal> {
+    let traits = workload.traits()?;
+    let is_on_nodes = traits.is_unreadable() || traits.of_nodes(&site.definition).next().is_some();
+    if !is_on_nodes || site.shapes().any(|node| traits.are_at(node, &site.definition)) {
+        return None;
+    }
+    let missing = traits.missing(&site.definition, site.shapes()).join(", ");
+    Some(Refusal::new(RefusalCode::MissingTrait).with("traits", excerpt(missing, SHOWN_SITES)))
+}
+
+/// Whether the cloud is as far as the pod states that its site may not be, or farther. One whose RTT is not known may be.
+pub(super) fn refuse_distance(workload: &Workload<'_>, site: &Site) -> Option<Refusal> {
+    let bound = workload
+        .traits()?
+        .distance()
+        .filter(|_| site.kind() == SiteKind::Cloud)?;
+    let rtt = site.link.and_then(|link| link.rtt);
+    let is_far = rtt.is_none_or(|rtt| rtt >= bound);
+    is_far.then(|| {
+        Refusal::new(RefusalCode::DistanceLimit)
+            .with("rttMs", rtt)
+            .with("boundMs", bound)
+    })
+}
+
+/// How many of the pod's optional traits the site has not.
+pub(super) fn missing_optional(workload: &Workload<'_>, site: &Site, fitting: &[&Node]) -> usize {
+    let rtt = match site.kind() {
+        SiteKind::Edge => Some(Micros(0)),
+        SiteKind::Cloud => site.link.and_then(|link| link.rtt),
+    };
+    let traits = workload.traits();
+    traits.map_or(0, |traits| {
+        traits.missing_optional(&site.definition, fitting.iter().copied(), rtt)
+    })
 }
 
 /// What speaks against the pod leaving the edge for this site: offload switched off, or ties it cannot serve.

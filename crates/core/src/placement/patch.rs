@@ -52,7 +52,7 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// they are missing, and our annotations, over whatever stood there under our keys. A hold: our gate, and since when and
 /// why. Either: the SLO that the pod has inherited. Empty for a pod that already carries all of it, and for any other
 /// verdict. Where the pod's own annotations leave no room for ours, the explanation is left out, then all of them but
-/// the sites of a policy: the placement counts.
+/// the sites and traits of a policy: the placement counts.
 pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<Add> {
     let explanation = explain(verdict, config.explain);
     let mut wanted = match verdict.action {
@@ -67,13 +67,13 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
         wanted.retain(|(key, _)| *key != config.keys.explain);
     }
     if !fit(pod, &wanted, config) {
-        // Better refused than held without the sites of its policy.
-        wanted.retain(|(key, _)| *key == config.keys.policy_sites);
+        // Better refused than held without the sites and traits of its policy.
+        wanted.retain(|(key, _)| config.keys.is_of_policy(key));
     }
     annotate(pod, &wanted, config, &mut operations);
     match verdict.site() {
         Some(site) => {
-            select(pod, site, &mut operations);
+            select(pod, site, &verdict.trait_labels, &mut operations);
             tolerate(pod, site, &mut operations);
             classify(pod, site, config, &mut operations);
         }
@@ -210,17 +210,17 @@ fn annotate(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config, operati
     }
 }
 
-fn select(pod: &Pod<'_>, site: &Site, operations: &mut Vec<Add>) {
+fn select(pod: &Pod<'_>, site: &Site, trait_labels: &[Box<str>], operations: &mut Vec<Add>) {
+    let of_traits = trait_labels.iter().map(|label| (&**label, "true"));
+    let selector = site.definition.selector().chain(of_traits);
     let Some(found) = pod.parents().node_selector else {
-        let selector: Map<_, _> = site
-            .definition
-            .selector()
+        let selector: Map<_, _> = selector
             .map(|(key, value)| (key.to_owned(), Value::from(value)))
             .collect();
         add(operations, "/spec/nodeSelector", selector.into());
         return;
     };
-    for (key, value) in site.definition.selector().filter(|(key, _)| found.get(key).is_none()) {
+    for (key, value) in selector.filter(|(key, _)| found.get(key).is_none()) {
         add(operations, format!("/spec/nodeSelector/{}", escape(key)), value.into());
     }
 }

@@ -18,6 +18,7 @@ use crate::keys::Keys;
 use crate::model::selector::Selector;
 use crate::model::site_restriction::{self, Demand};
 use crate::model::slo::{self, Class, MAX_MILLIS};
+use crate::model::traits::{self, Traits};
 use crate::wire::pod::Pod;
 
 pub use namespace::{MAX_POLICIES, NamespacePolicies, PolicyOverlaps, Standing};
@@ -26,6 +27,9 @@ pub use selector::MAX_SELECTOR_BYTES;
 
 /// The annotation under the prefix of SLOs that has the sites of a policy.
 const POLICY_SITES: &str = "policySites";
+
+/// The same for its traits.
+const POLICY_TRAITS: &str = "policyTraits";
 
 /// The highest precedence, and the lowest but for its sign.
 const MAX_PRECEDENCE: i64 = 1_000_000;
@@ -49,6 +53,12 @@ impl Policy {
         Self::read_whole(spec).map_err(|faults| Refused::of(faults, spec))
     }
 
+    /// The traits that it says.
+    pub fn traits(&self) -> Option<Traits> {
+        let text = self.slo.iter().find(|(name, _)| *name == POLICY_TRAITS);
+        text.and_then(|(_, text)| Traits::parse(text))
+    }
+
     fn read_whole(spec: &Value) -> Result<Self, Faults> {
         document::read(spec, |spec| {
             let [selector, precedence, slo] = spec.called("spec").object(["selector", "precedence", "slo"])?;
@@ -63,13 +73,14 @@ impl Policy {
 }
 
 fn read_slo(slo: &Field<'_>) -> Option<Vec<(&'static str, String)>> {
-    let [class, deadline, target, priority, offload, sites, profile] = slo.object([
+    let [class, deadline, target, priority, offload, sites, traits, profile] = slo.object([
         "class",
         "deadlineMs",
         "latencyTargetMs",
         "priority",
         "offloadAllowed",
         "sites",
+        "traits",
         "profile",
     ])?;
     let class = class.required().word(&Class::BY_WORD).map(Class::as_str);
@@ -85,6 +96,7 @@ fn read_slo(slo: &Field<'_>) -> Option<Vec<(&'static str, String)>> {
         ("offloadAllowed", offload.boolean().map(|allowed| allowed.to_string())),
         // Beside what the pod says itself: both hold.
         (POLICY_SITES, read_sites(&sites).map(str::to_owned)),
+        (POLICY_TRAITS, read_traits(&traits).map(str::to_owned)),
         ("profile", read_profile(&profile).map(str::to_owned)),
     ];
     Some(
@@ -99,6 +111,14 @@ fn read_sites<'d>(field: &Field<'d>) -> Option<&'d str> {
     let text = field.string()?;
     if Demand::parse(text).is_none() {
         field.fault(format!("{text:?} is not {}", site_restriction::ALLOWED));
+    }
+    Some(text)
+}
+
+fn read_traits<'d>(field: &Field<'d>) -> Option<&'d str> {
+    let text = field.string()?;
+    if Traits::parse(text).is_none() {
+        field.fault(format!("{text:?} is not {}", traits::ALLOWED));
     }
     Some(text)
 }

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use crate::excerpt::{LONGEST_NAME, excerpt};
-use crate::placement::verdict::RefusalCode;
+use crate::model::scores::ProfileScores;
+use crate::placement::verdict::{Assessment, RefusalCode};
 use crate::resources::quantity;
 
 /// A refusal as a sentence with its numbers, as far as they are there, and its code. What was read from an annotation may have
@@ -14,6 +15,19 @@ pub fn refusal(code: &str, numbers: &Map<String, Value>) -> String {
         Some((_, known)) => format!("{} ({code})", sentence(*known, &Numbers(numbers))),
         None => code.to_owned(),
     }
+}
+
+/// What a profile says of the sites: `profile=greenness edge=0.412 cloud=0.388 margin=0.05 lower is better, cloud is preferred`. A site
+/// without a score has `?`.
+pub fn profile(name: &str, profile: &ProfileScores, sites: &[Assessment<'_>]) -> String {
+    let score = |site: &Assessment<'_>| {
+        let score = site.score.map_or_else(|| "?".to_owned(), |score| score.to_string());
+        format!("{}={score} ", site.site.name())
+    };
+    let scores: String = sites.iter().map(score).collect();
+    let (margin, better) = (profile.margin, profile.better.as_str());
+    let preferred = profile.preferred.as_deref().unwrap_or("none");
+    format!("profile={name} {scores}margin={margin}, {better} is better, {preferred} is preferred")
 }
 
 /// On how many nodes of a site the pod fits.
@@ -149,6 +163,15 @@ fn sentence(code: RefusalCode, numbers: &Numbers<'_>) -> String {
                 false => format!("the pod may not leave the edge: {}", ties.join(", ")),
             }
         }
+        RefusalCode::MissingTrait => match text("traits") {
+            Some(traits) => format!("no node there has {}", excerpt(traits, SHOWN_BYTES)),
+            None => "no node there has the pod's traits".to_owned(),
+        },
+        RefusalCode::DistanceLimit => match (numbers.number("rttMs"), numbers.number("boundMs")) {
+            (Some(rtt), Some(bound)) => format!("its RTT of {rtt} ms is not below the pod's limit of {bound} ms"),
+            (None, Some(bound)) => format!("its RTT is not known, and the pod's limit is {bound} ms"),
+            _ => "its RTT is not below the pod's limit".to_owned(),
+        },
         RefusalCode::NotInSites => match numbers.0.get("sites").and_then(Value::as_str) {
             Some(sites) => format!("the pod may run at {} alone", excerpt(sites, SHOWN_BYTES)),
             None => "it is not among the sites at which the pod may run".to_owned(),
@@ -403,6 +426,21 @@ mod tests {
                 "Liqo does not offload the pod's namespace to it now: InProgress",
             ),
             ("not_offloadable", json!({}), "the pod may not leave the edge"),
+            (
+                "missing_trait",
+                json!({"traits": "Secure, Green"}),
+                "no node there has Secure, Green",
+            ),
+            (
+                "distance_limit",
+                json!({"rttMs": 25.5, "boundMs": 20}),
+                "its RTT of 25.5 ms is not below the pod's limit of 20 ms",
+            ),
+            (
+                "distance_limit",
+                json!({"rttMs": null, "boundMs": 20}),
+                "its RTT is not known, and the pod's limit is 20 ms",
+            ),
             (
                 "not_in_sites",
                 json!({"sites": "region in (eu)"}),

@@ -71,7 +71,7 @@ words! {
         CloudEdgeNoCapacity = "cloud_edge_no_capacity",
         /// The edge misses the time and the cloud meets it.
         CloudEdgeDeadlineMissed = "cloud_edge_deadline_missed",
-        /// The pod's sites leave the edge out, or it has no node, and the cloud meets the time.
+        /// The pod's sites leave the edge out, or it has no node, or none with its traits, and the cloud meets the time.
         CloudEdgeNotInSites = "cloud_edge_not_in_sites",
         /// No site meets the time and the cloud comes closer, or only the cloud could ever hold the pod, which may not be held.
         CloudBestEffort = "cloud_best_effort",
@@ -162,6 +162,10 @@ words! {
         NotOffloadable = "not_offloadable",
         /// Liqo does not offload the pod's namespace to this site, or not yet.
         NamespaceNotOffloaded = "namespace_not_offloaded",
+        /// No node there has the traits that the pod requires.
+        MissingTrait = "missing_trait",
+        /// The RTT is not below what the pod states.
+        DistanceLimit = "distance_limit",
         /// It is not among the sites at which the pod may run, by its own word or by that of its policy.
         NotInSites = "not_in_sites",
     }
@@ -231,6 +235,8 @@ pub struct Assessment<'s> {
     pub offloading: Option<OffloadingPhase>,
     /// Its time there.
     pub estimate: Estimate,
+    /// How many of the pod's optional traits it has not.
+    pub missing_optional: usize,
     /// How good it is by the pod's performance profile; `None` without one, and where it has no score.
     pub score: Option<Score>,
     /// Everything that speaks against the site; empty means feasible.
@@ -245,6 +251,11 @@ impl Assessment<'_> {
     /// Whether it was refused for this reason.
     pub fn is_refused(&self, code: RefusalCode) -> bool {
         self.refusals.iter().any(|refusal| refusal.code == code)
+    }
+
+    /// Whether it is none of the pod's sites, or has not its traits: nothing else is said of it.
+    pub fn is_out(&self) -> bool {
+        self.is_refused(RefusalCode::NotInSites) || self.is_refused(RefusalCode::MissingTrait)
     }
 
     /// Whether the pod may not go there, and waiting does not help: it may not leave the edge for this site, or its namespace
@@ -295,8 +306,8 @@ impl Assessment<'_> {
     /// The RTT that the estimate rests on, where the site's link was alive.
     fn live_rtt(&self) -> Option<Micros> {
         let link = self.site.link.filter(|link| link.state != LinkState::Unreachable)?;
-        let out = [RefusalCode::Stale, RefusalCode::NotInSites];
-        link.rtt.filter(|_| !out.iter().any(|code| self.is_refused(*code)))
+        link.rtt
+            .filter(|_| !self.is_out() && !self.is_refused(RefusalCode::Stale))
     }
 }
 
@@ -342,6 +353,9 @@ pub struct Verdict<'s> {
     pub node: Option<NodeId>,
     /// Every site in the order of the snapshot; empty for a pod that is not ours.
     pub sites: Vec<Assessment<'s>>,
+    /// Labels of traits that a placement adds to the pod's nodeSelector, each with the value `true`: some nodes of the site have
+    /// them, and perhaps not all.
+    pub trait_labels: Vec<Box<str>>,
     /// The pod's performance profile, by which the sites have scores; `None` without one, or where there is none of this name.
     pub profile: Option<(&'s str, &'s ProfileScores)>,
     /// For the person who created the pod.
@@ -358,6 +372,7 @@ impl<'s> Verdict<'s> {
             reason,
             node: None,
             sites: vec![],
+            trait_labels: vec![],
             profile: None,
             warnings: vec![],
             faults: vec![],

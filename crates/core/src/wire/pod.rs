@@ -181,11 +181,11 @@ impl<'a> Pod<'a> {
         self.spec.apply_api_defaults();
     }
 
-    /// Gives the pod annotations, as far as it has none of these keys; but the sites of a policy are those of the policy, whatever
-    /// the pod has. They count for its workload, and a placement writes them: from then on they are the pod's own.
+    /// Gives the pod annotations, as far as it has none of these keys; but the sites and traits of a policy are those of the policy,
+    /// whatever the pod has. They count for its workload, and a placement writes them: from then on they are the pod's own.
     pub fn inherit(&mut self, annotations: impl Iterator<Item = (String, String)>, keys: &Keys) {
         let is_missing = |(key, value): &(String, String)| match self.annotation(key) {
-            Some(own) => *key == keys.policy_sites && own != value,
+            Some(own) => keys.is_of_policy(key) && own != value,
             None => true,
         };
         self.inherited = annotations.filter(is_missing).collect();

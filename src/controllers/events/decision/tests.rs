@@ -52,7 +52,7 @@ fn observed(reason: &str, kind: Option<SiteKind>, gated: bool, annotations: &Val
 #[test]
 fn what_is_awaited_is_told() {
     let held = ObservedDecision {
-        awaited: Some("north (node gone), south (WAN unreachable)".to_owned()),
+        awaited: Some("a site is back: north (node gone), south (WAN unreachable)".to_owned()),
         ..observed("held_site_away", None, true, &json!({}))
     };
     let told = events_of(&held, Timestamp::MAX);

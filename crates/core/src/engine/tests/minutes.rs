@@ -206,7 +206,7 @@ fn a_pod_that_only_a_lost_cloud_could_hold_waits_for_an_hour() {
         Effect::Decided(observed) => observed.awaited.clone(),
         _ => None,
     });
-    assert_eq!(awaited.as_deref(), Some("cloud (node gone)"));
+    assert_eq!(awaited.as_deref(), Some("a site is back: cloud (node gone)"));
 
     // Its class is held for 30 s. It claims nothing, keeps nobody from anything, and is no older than it may be.
     let published = cluster.pass(3_599, true);

@@ -20,7 +20,10 @@ impl<'s> Case<'_, 's> {
             return sites;
         }
         let none_is_better = |score| !scored.iter().any(|(_, other)| profile.is_better(*other, score));
-        match scored.iter().find(|(site, _)| profile.prefers(site.site.name())) {
+        // What is preferred is so for pods that miss nothing anywhere.
+        let is_usual = scored.iter().all(|(site, _)| site.missing_optional == 0);
+        let preferred = scored.iter().find(|(site, _)| profile.prefers(site.site.name()));
+        match preferred.filter(|(_, score)| is_usual || none_is_better(*score)) {
             Some((preferred, _)) => vec![preferred],
             None => scored
                 .iter()

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::excerpt::{LONGEST_NAME, excerpt};
 use crate::model::liqo::OffloadingPhase;
+use crate::model::traits::LABEL_PREFIX;
 use crate::placement::away;
 use crate::placement::choice::Case;
 use crate::placement::feasibility;
@@ -68,12 +69,15 @@ impl Case<'_, '_> {
     /// Why a pod has nowhere to go that may run at some sites alone.
     fn why_not_in_sites(&self) -> &'static str {
         let is_out = |site: &Assessment<'_>| site.is_refused(RefusalCode::NotInSites);
+        let is_missed = |site: &Assessment<'_>| site.is_refused(RefusalCode::MissingTrait);
         let all_refuse = |codes: &[RefusalCode]| {
             let refuses = |cloud: &Assessment<'_>| codes.iter().any(|code| cloud.is_refused(*code));
             self.clouds().next().is_some() && self.clouds().all(refuses)
         };
         if self.sites.iter().all(is_out) {
             "there is no such site"
+        } else if self.sites.iter().all(Assessment::is_out) && self.sites.iter().any(is_missed) {
+            "no node there has its traits"
         } else if self.has_data() && all_refuse(&[RefusalCode::DataElsewhere, RefusalCode::NotOffloadable]) {
             "its data is elsewhere"
         } else if all_refuse(&[RefusalCode::NotOffloadable]) {
@@ -136,6 +140,16 @@ impl Case<'_, '_> {
         if chosen.is_some_and(|chosen| chosen.site.definition.is_of_liqo()) && !self.workload.left_behind.is_empty() {
             let fields: Vec<_> = self.workload.left_behind.iter().map(|field| field.as_str()).collect();
             warnings.push(format!("Liqo does not take along: {}", fields.join(", ")));
+        }
+        let is_missed = |site: &Assessment<'_>| site.is_refused(RefusalCode::MissingTrait);
+        if let Some(traits) = &self.intent.traits
+            && self.sites.iter().any(is_missed)
+            && self.sites.iter().all(Assessment::is_out)
+        {
+            let names = excerpt(traits.names().collect::<Vec<_>>().join(", "), LONGEST_SITES);
+            warnings.push(format!(
+                "no node has its traits ({names}): label some {LABEL_PREFIX}NAME=true"
+            ));
         }
         if let (Some(name), None) = (&self.intent.profile, self.profile) {
             let prefix = &self.config.keys.slo_prefix;

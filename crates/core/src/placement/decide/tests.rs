@@ -15,6 +15,7 @@ mod profiles;
 mod properties;
 mod sites;
 mod time;
+mod traits;
 
 use serde_json::{Value, json};
 

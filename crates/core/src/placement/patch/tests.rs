@@ -375,7 +375,10 @@ proptest! {
         let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
         let class = |pod: &Value| pod["spec"]["runtimeClassName"].as_str().unwrap_or_default().to_owned();
         let (own, all) = (selector(&pod), selector(&patched));
-        let gained: Map<_, _> = all.iter().filter(|(key, _)| !own.contains_key(*key)).map(|(k, v)| (k.clone(), v.clone())).collect();
+        // Those of traits are held to what it asks for elsewhere.
+        let is_trait = |key: &str, value: &Value| key.starts_with("traits.edgeward.io/") && *value == "true";
+        let gained = all.iter().filter(|(key, value)| !own.contains_key(*key) && !is_trait(key, value));
+        let gained: Map<_, _> = gained.map(|(k, v)| (k.clone(), v.clone())).collect();
         let tolerated = tolerations(&patched).split_off(tolerations(&pod).len());
         let given = Some(class(&patched)).filter(|given| *given != class(&pod));
 

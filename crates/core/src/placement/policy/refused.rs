@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{MAX_PRECEDENCE, POLICY_SITES, Policy, Seen, selector};
+use super::{MAX_PRECEDENCE, POLICY_SITES, POLICY_TRAITS, Policy, Seen, selector};
 use crate::document::{self, Faults};
 use crate::model::site_restriction::Demand;
+use crate::model::traits::Traits;
 
 /// Why a policy does not count as it is, and what counts instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,16 +28,16 @@ pub struct Instead {
 enum What {
     /// The last version without faults that was known, of this generation.
     Last(Option<i64>),
-    /// Its sites and nothing else.
-    Sites,
-    /// That its sites cannot be read, so that its pods may run at none.
-    NoSite,
+    /// Its sites and traits and nothing else.
+    Restrictions,
+    /// That these cannot be read, so that its pods may run nowhere.
+    Nowhere,
 }
 
 impl Refused {
     /// Nothing else is known than this version, which has these faults.
     pub(super) fn of(faults: Faults, spec: &Value) -> Self {
-        let instead = Instead::of_sites(spec).map(Arc::new);
+        let instead = Instead::of_restrictions(spec).map(Arc::new);
         Self { faults, instead }
     }
 
@@ -82,35 +83,49 @@ impl Instead {
         &self.policy
     }
 
-    /// The sites that a spec with faults states, or that they cannot be read; `None` where it states none, or it cannot be read which
-    /// pods it selects. Without a readable precedence nobody can say whether its sites count or those of another: it comes first,
+    /// The sites and traits that a spec with faults states, or that they cannot be read; `None` where it states none, or it cannot be read
+    /// which pods it selects. Without a readable precedence nobody can say whether these count or those of another: it comes first,
     /// and its pods may run nowhere.
-    fn of_sites(spec: &Value) -> Option<Self> {
+    fn of_restrictions(spec: &Value) -> Option<Self> {
         let selector = document::read(&spec["selector"], |field| selector::read(&field.required())).ok()?;
-        let sites = match &spec["slo"] {
-            Value::Object(slo) => {
-                let stated = slo.get("sites").filter(|sites| !sites.is_null())?;
-                stated.as_str().filter(|text| Demand::parse(text).is_some())
-            }
-            Value::Null => return None,
-            _ => None,
-        };
         let precedence = match &spec["precedence"] {
             Value::Null => Some(0),
             stated => stated.as_i64(),
         };
-        let sites = sites.filter(|_| precedence.is_some());
-        Some(Self {
-            policy: Policy {
-                precedence: precedence
-                    .unwrap_or(MAX_PRECEDENCE)
-                    .clamp(-MAX_PRECEDENCE, MAX_PRECEDENCE),
-                selector,
-                // Without a text no demand can be read.
-                slo: vec![(POLICY_SITES, sites.unwrap_or_default().to_owned())],
-            },
-            what: if sites.is_some() { What::Sites } else { What::NoSite },
-        })
+        let is_readable = |key, text: &str| match key {
+            POLICY_SITES => Demand::parse(text).is_some(),
+            _ => Traits::parse(text).is_some(),
+        };
+        let mut slo = vec![];
+        let mut are_readable = precedence.is_some();
+        for (name, key) in [("sites", POLICY_SITES), ("traits", POLICY_TRAITS)] {
+            let stated = match &spec["slo"] {
+                Value::Object(slo) => slo.get(name).filter(|stated| !stated.is_null()),
+                Value::Null => None,
+                _ => Some(&Value::Null),
+            };
+            if let Some(stated) = stated {
+                let text = stated
+                    .as_str()
+                    .filter(|text| is_readable(key, text) && precedence.is_some());
+                are_readable &= text.is_some();
+                // Without a text nothing can be read.
+                slo.push((key, text.unwrap_or_default().to_owned()));
+            }
+        }
+        let policy = Policy {
+            precedence: precedence
+                .unwrap_or(MAX_PRECEDENCE)
+                .clamp(-MAX_PRECEDENCE, MAX_PRECEDENCE),
+            selector,
+            slo,
+        };
+        let what = if are_readable {
+            What::Restrictions
+        } else {
+            What::Nowhere
+        };
+        (!policy.slo.is_empty()).then_some(Self { policy, what })
     }
 }
 
@@ -122,10 +137,10 @@ impl fmt::Display for Instead {
                 write!(f, "generation {generation}, the last without faults, counts meanwhile")
             }
             What::Last(None) => write!(f, "the last version without faults counts meanwhile"),
-            What::Sites => write!(f, "of it, its sites alone count meanwhile"),
-            What::NoSite => write!(
+            What::Restrictions => write!(f, "of it, its sites and traits alone count meanwhile"),
+            What::Nowhere => write!(
                 f,
-                "its sites or its precedence cannot be read, so pods that it selects are refused meanwhile"
+                "its sites, its traits or its precedence cannot be read, so pods that it selects are refused meanwhile"
             ),
         }
     }

@@ -138,7 +138,7 @@ fn every_fault_is_named() {
             "spec.selector.matchExpressions[1].values: must be empty with operator Exists",
             "spec.selector.matchExpressions[2].key: is missing",
             "spec.selector.matchExpressions[2].operator: \"Gt\" is not one of In, NotIn, Exists, DoesNotExist",
-            "spec.slo.deadline: is not a field here, perhaps deadlineMs is meant; there are class, deadlineMs, latencyTargetMs, priority, offloadAllowed, sites, profile",
+            "spec.slo.deadline: is not a field here, perhaps deadlineMs is meant; there are class, deadlineMs, latencyTargetMs, priority, offloadAllowed, sites, traits, profile",
             "spec.slo.class: is missing",
             "spec.slo.deadlineMs: 0 is not a whole number from 1 to 31536000000",
             "spec.slo.latencyTargetMs: \"5\" is not a whole number from 1 to 31536000000",
@@ -253,14 +253,21 @@ fn of_a_policy_with_faults_the_sites_go_on_counting() {
     assert_eq!(of(&slo(json!("region=eu"))), strings(&[("policySites", "region=eu")]));
     let cannot_be_read = strings(&[("policySites", "")]);
     assert_eq!(Demand::parse(&cannot_be_read["policySites"]), None);
-    for unreadable in [
-        slo(json!("near far")),
-        slo(json!(5)),
-        slo(json!(["eu"])),
-        spec(json!({"slo": "eu"})),
-    ] {
+    for unreadable in [slo(json!("near far")), slo(json!(5)), slo(json!(["eu"]))] {
         assert_eq!(of(&unreadable), cannot_be_read, "{unreadable}");
     }
+    let neither = strings(&[("policySites", ""), ("policyTraits", "")]);
+    assert_eq!(of(&spec(json!({"slo": "eu"}))), neither);
+    // Its traits are as hard.
+    let both = |traits: &str| spec(json!({"slo": {"class": "fast", "sites": "eu", "traits": traits}}));
+    assert_eq!(
+        of(&both("A, B?")),
+        strings(&[("policySites", "eu"), ("policyTraits", "A, B?")])
+    );
+    assert_eq!(
+        of(&both("A B")),
+        strings(&[("policySites", "eu"), ("policyTraits", "")])
+    );
     // It states none, or nobody can say of which pods.
     let selector = |selector: Value| spec(json!({"selector": selector, "slo": {"class": "fast", "sites": "eu"}}));
     for nothing in [
@@ -317,7 +324,7 @@ fn the_last_version_without_faults_goes_on_counting() {
     let (sites, nothing) = (strings(&[("policySites", "us")]), strings(&[]));
     assert_eq!(
         of(&faulty),
-        (sites, "of it, its sites alone count meanwhile".to_owned())
+        (sites, "of it, its sites and traits alone count meanwhile".to_owned())
     );
     let faulty = version(2, json!({"class": "fast"})).after(&faulty);
     assert_eq!(of(&faulty), (nothing, String::new()));

@@ -1,6 +1,6 @@
 //! Fleets, as fleet files.
 
-use proptest::collection::vec;
+use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -37,7 +37,7 @@ fn node(cores: u32, labels: Value, taints: Vec<Value>) -> BoxedStrategy<Value> {
         .prop_map(
             move |((cpu, slots), (used, by_priority, placeholders), taints, zone, (ready, cordoned))| {
                 json!({
-                    "labels": with_members(labels.clone(), json!({"zone": zone, "cores": cpu.to_string()})),
+                    "labels": with_members(labels.clone(), json!({"zone": zone, "cores": cpu.to_string(), "traits.edgeward.io/A": if zone == "a" { "true" } else { "no" }})),
                     "taints": taints, "ready": ready, "unschedulable": cordoned,
                     "allocatable": {"cpu": cpu, "memory": format!("{}Gi", cpu * 2), "ephemeral-storage": "10Gi",
                                     "pods": slots, "example.com/gpu": 1},
@@ -114,6 +114,10 @@ fn site(members: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
         ),
         ("runtimeClassName", words(&["kata", "gvisor.of.ours"])),
         ("supports", vec(select(ties), 0..3).prop_map(Value::from).boxed()),
+        (
+            "traits",
+            vec(select(&["A", "B"][..]), 0..3).prop_map(Value::from).boxed(),
+        ),
         ("queues", vec(queue, 0..3).prop_map(Value::from).boxed()),
         ("observedProcMs", observed),
         ("observedControllerProcMs", observed_of.boxed()),
@@ -223,9 +227,40 @@ fn fleet_whose_clouds(share_a_label: bool) -> BoxedStrategy<Value> {
             named.collect::<Vec<_>>()
         });
 
-    (sites, nodes, prop::bool::weighted(0.1))
-        .prop_map(
-            |(sites, nodes, stale)| json!({"ageSeconds": if stale { 90 } else { 0 }, "sites": sites, "nodes": nodes}),
-        )
+    (sites, nodes, prop::bool::weighted(0.1), profile())
+        .prop_map(|(sites, nodes, stale, profile)| {
+            let names: Vec<_> = sites.iter().map(|site| site["name"].clone()).collect();
+            json!({
+                "ageSeconds": if stale { 90 } else { 0 }, "sites": sites, "nodes": nodes,
+                "profiles": [of_sites(profile, &names)],
+            })
+        })
         .boxed()
+}
+
+/// Scores of some sites of any fleet.
+fn profile() -> BoxedStrategy<Value> {
+    let site = || select(&["edge", "cloud", "far", "virtual"][..]);
+    let score = select(&[0.0, 0.04, 0.05, 0.3, 1.0][..]);
+    let scores = btree_map(site(), (score, prop::bool::weighted(0.1)), 0..4);
+    (scores, option::of(site()), select(&["lower", "higher"][..]))
+        .prop_map(|(scores, preferred, better)| {
+            let entry = |(site, (score, is_stale)): (&&str, &(f64, bool))| {
+                json!({"site": site, "score": score, "ageSeconds": if *is_stale { 999 } else { 0 }})
+            };
+            let scores: Vec<_> = scores.iter().map(entry).collect();
+            json!({"name": "greenness", "better": better, "margin": 0.05, "preferred": preferred, "scores": scores})
+        })
+        .boxed()
+}
+
+/// The profile without what it says of others than these sites.
+fn of_sites(mut profile: Value, names: &[Value]) -> Value {
+    if !names.contains(&profile["preferred"]) {
+        profile["preferred"] = Value::Null;
+    }
+    if let Some(scores) = profile["scores"].as_array_mut() {
+        scores.retain(|score| names.contains(&score["site"]));
+    }
+    profile
 }

@@ -25,13 +25,19 @@ fn annotations() -> BoxedStrategy<Value> {
             words(&["true", "true", "true", "true", "true", "true", "false"]),
         ),
         ("slo.example.io/processingMs", words(&["10", "400"])),
+        ("slo.example.io/profile", words(&["greenness", "of-nobody"])),
     ]);
+    let traits = words(&["A", "A, B", "B?", "A, SoftDistanceLimit=50ms", "C"]);
+    let traits = full_object(vec![("slo.example.io/traits", traits)]);
+    let traits = prop_oneof![5 => Just(json!({})), 1 => traits];
     let faults = select(vec![
         json!({"slo.example.io/class": "fast"}),
         json!({"slo.example.io/deadlineMs": "x"}),
         json!({"slo.example.io/latencyTargetMs": "-1"}),
         json!({"slo.example.io/priority": "11"}),
         json!({"slo.example.io/offloadAllowed": "no"}),
+        json!({"slo.example.io/profile": "Green"}),
+        json!({"slo.example.io/traits": "A B"}),
         json!({"slo.example.io/classes": "batch"}),
     ]);
     let faults = prop_oneof![9 => Just(json!({})), 1 => faults];
@@ -49,9 +55,9 @@ fn annotations() -> BoxedStrategy<Value> {
         ],
         &["", "edge", "cloud", "quote\"back\\slash\n", "💡"],
     );
-    (class, slo, faults, others)
-        .prop_map(|(class, slo, faults, others)| {
-            let slo = with_members(with_members(class, slo), faults);
+    (class, slo, traits, faults, others)
+        .prop_map(|(class, slo, traits, faults, others)| {
+            let slo = with_members(with_members(with_members(class, slo), traits), faults);
             with_members(slo, others)
         })
         .boxed()

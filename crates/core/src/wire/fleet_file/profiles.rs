@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::seconds;
-use super::write::{age, object, thousandths, unless_empty};
 use crate::document::Field;
 use crate::model::scores::{Better, ProfileScores, Profiles, Score, SiteScore};
 use crate::model::slo;
@@ -91,30 +88,10 @@ fn score(field: &Field<'_>, least: f64) -> Option<Score> {
     })
 }
 
-/// The list that reads as these, its ages as of `now`.
-pub(super) fn write(profiles: &Profiles, now: Moment) -> Value {
-    let of_site = |(name, site): (&Box<str>, &SiteScore)| {
-        let score = match &*site.by_missing {
-            [score] => (*score).into(),
-            scores => scores.iter().copied().collect::<Value>(),
-        };
-        json!({"site": name, "score": score, "ageSeconds": age(site.as_of, now)})
-    };
-    let of_profile = |(name, profile): (&Box<str>, &Arc<ProfileScores>)| {
-        object(json!({
-            "name": name,
-            "better": profile.better.as_str(),
-            "margin": Value::from(profile.margin),
-            "stalenessSeconds": thousandths(profile.staleness.0.div_ceil(1_000)),
-            "preferred": profile.preferred,
-            "scores": unless_empty(profile.sites.iter().map(of_site).collect()),
-        }))
-    };
-    profiles.iter().map(of_profile).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::config::Config;
     use crate::wire::fleet_file;

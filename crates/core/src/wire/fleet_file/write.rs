@@ -8,13 +8,14 @@ use crate::model::liqo::ApiServerStatus;
 use crate::model::node::{Node, Placeholder, PriorityUse, Share};
 use crate::model::remembered_node::RememberedNode;
 use crate::model::remote_room::FullFrom;
+use crate::model::scores::{ProfileScores, SiteScore};
 use crate::model::site::{SiteDefinition, SiteSource};
 use crate::model::slo::Class;
 use crate::model::snapshot::{ByController, QueueGroup};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 use crate::wire::fleet_file::{
-    GONE_SECONDS, LONGEST_GRACE_SECONDS, LinkState, Site, SiteKind, Snapshot, liqo, profiles, volumes,
+    GONE_SECONDS, LONGEST_GRACE_SECONDS, LinkState, Site, SiteKind, Snapshot, liqo, volumes,
 };
 use crate::wire::{stated, toleration};
 
@@ -39,7 +40,7 @@ pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
         "nodes": nodes.collect::<Value>(),
         "rememberedNodes": unless_empty(remembered.map(|node| self::remembered(node, now)).collect()),
         "liqo": snapshot.offloadings.as_ref().map(|offloadings| liqo::write(offloadings)),
-        "profiles": unless_empty(profiles::write(&snapshot.profiles, now)),
+        "profiles": unless_empty(profiles(snapshot, now)),
     }));
     // Watches that are behind decide about no pod that arrives.
     let volumes = snapshot.volumes.iter().filter(|volumes| !volumes.is_stale);
@@ -79,6 +80,7 @@ fn site(site: &Site, now: Moment) -> Value {
         tolerations,
         speed,
         supports,
+        traits,
         storage_classes,
         runtime_class,
         thresholds,
@@ -102,6 +104,7 @@ fn site(site: &Site, now: Moment) -> Value {
         "tolerations": tolerations.iter().map(toleration).collect::<Value>(),
         "speedFactor": thousandths(speed.0.into()),
         "supports": unless_empty(supports.iter().map(|tie| tie.as_str()).collect()),
+        "traits": unless_empty(traits.iter().map(String::as_str).collect()),
         "storageClasses": (is_of_liqo || !storage_classes.is_empty()).then_some(storage_classes),
         "runtimeClassName": runtime_class,
         "rttThresholdMs": thresholds.rtt.map(Value::from),
@@ -117,6 +120,31 @@ fn site(site: &Site, now: Moment) -> Value {
         "full": unless_empty(site.full.iter().map(full_from).collect()),
         "controllerPods": unless_empty(by_controller(&site.pods_of, "pods", |pods| (*pods).into())),
     }))
+}
+
+/// What profiles say of the sites that there are.
+fn profiles(snapshot: &Snapshot, now: Moment) -> Value {
+    let is_there = |name: &str| snapshot.sites.iter().any(|site| site.name() == name);
+    let of_site = |name: &str, site: &SiteScore| {
+        let score = match &*site.by_missing {
+            [score] => (*score).into(),
+            scores => scores.iter().copied().collect::<Value>(),
+        };
+        json!({"site": name, "score": score, "ageSeconds": age(site.as_of, now)})
+    };
+    let of_profile = |name: &str, profile: &ProfileScores| {
+        let scores = profile.sites.iter().filter(|(site, _)| is_there(site));
+        object(json!({
+            "name": name,
+            "better": profile.better.as_str(),
+            "margin": Value::from(profile.margin),
+            "stalenessSeconds": thousandths(profile.staleness.0.div_ceil(1_000)),
+            "preferred": profile.preferred.as_ref().filter(|site| is_there(site)),
+            "scores": unless_empty(scores.map(|(name, site)| of_site(name, site)).collect()),
+        }))
+    };
+    let profiles = snapshot.profiles.iter();
+    profiles.map(|(name, profile)| of_profile(name, profile)).collect()
 }
 
 fn full_from(full: &FullFrom) -> Value {
@@ -228,12 +256,12 @@ pub(in crate::wire) fn resources(amounts: &Amounts, pods: i64) -> Value {
     resources.into()
 }
 
-pub(super) fn age(as_of: Moment, now: Moment) -> Value {
+fn age(as_of: Moment, now: Moment) -> Value {
     thousandths(now.since(as_of).0.div_ceil(1_000).min(OLDEST_MS))
 }
 
 /// A number that is an integer where it is whole.
-pub(super) fn thousandths(number: u64) -> Value {
+fn thousandths(number: u64) -> Value {
     if number.is_multiple_of(1_000) {
         (number / 1_000).into()
     } else {

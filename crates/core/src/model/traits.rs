@@ -1,0 +1,337 @@
+//! Traits: what a pod needs of the site or the node where it runs, beside room and time.
+
+use std::fmt;
+
+use crate::heap;
+use crate::model::constraints::Labels;
+use crate::model::node::Node;
+use crate::model::site::SiteDefinition;
+use crate::units::Micros;
+
+/// How many bytes one list may have.
+pub const MAX_BYTES: usize = 1024;
+
+/// The most traits of one list.
+pub const MAX_TRAITS: usize = 16;
+
+/// What a list may say, in words.
+pub const ALLOWED: &str = "a list of at most 16 traits such as \"SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms\"";
+
+/// What a trait may be called, in words.
+pub const NAME: &str = "the name of a trait: letters, digits, `-`, `_` and `.`, at most 63, first a letter";
+
+/// The label of a node that has the trait behind this is `"true"`.
+pub const LABEL_PREFIX: &str = "traits.edgeward.io/";
+
+/// The trait that is a bound on the RTT.
+const DISTANCE: &str = "SoftDistanceLimit";
+
+/// The longest RTT that is bounded.
+const MAX_DISTANCE_MS: u64 = 60_000;
+
+/// What a pod needs, by its own word and by that of its policy: all of both.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Traits {
+    /// Labels of what it must have, sorted.
+    required: Vec<Box<str>>,
+    /// Labels of what it would rather have, sorted.
+    optional: Vec<Box<str>>,
+    /// The RTT of its site must be below this.
+    distance: Option<Micros>,
+    /// It would rather be below this.
+    optional_distance: Option<Micros>,
+    /// Whether something could not be read: then nothing has it.
+    is_unreadable: bool,
+}
+
+impl Traits {
+    /// Reads `SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms`; `?` is behind what is optional. `None` if it is no such list. Cost:
+    /// a pass over the text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut traits = Self::default();
+        let entries = text.split(',');
+        if text.len() > MAX_BYTES || entries.clone().count() > MAX_TRAITS {
+            return None;
+        }
+        for entry in entries.map(str::trim) {
+            let (entry, is_optional) = match entry.strip_suffix('?') {
+                Some(entry) => (entry, true),
+                None => (entry, false),
+            };
+            let bound = entry.strip_prefix(DISTANCE);
+            if let Some(bound) = bound.filter(|bound| bound.is_empty() || bound.starts_with('=')) {
+                let bound = distance(bound)?;
+                let known = if is_optional {
+                    &mut traits.optional_distance
+                } else {
+                    &mut traits.distance
+                };
+                *known = Some(known.map_or(bound, |known| known.min(bound)));
+                continue;
+            }
+            if !is_trait_name(entry) {
+                return None;
+            }
+            let known = if is_optional {
+                &mut traits.optional
+            } else {
+                &mut traits.required
+            };
+            known.push(label(entry));
+        }
+        traits.normalise();
+        Some(traits)
+    }
+
+    /// What nothing has: a list that could not be read.
+    pub fn unreadable() -> Self {
+        Self {
+            is_unreadable: true,
+            ..Self::default()
+        }
+    }
+
+    /// All of both.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        let least = |one: Option<Micros>, other: Option<Micros>| one.into_iter().chain(other).min();
+        self.required.extend(other.required);
+        self.optional.extend(other.optional);
+        self.distance = least(self.distance, other.distance);
+        self.optional_distance = least(self.optional_distance, other.optional_distance);
+        self.is_unreadable |= other.is_unreadable;
+        self.normalise();
+        self
+    }
+
+    fn normalise(&mut self) {
+        for list in [&mut self.required, &mut self.optional] {
+            list.sort_unstable();
+            list.dedup();
+            list.shrink_to_fit();
+        }
+        let Self { required, optional, .. } = self;
+        optional.retain(|label| required.binary_search(label).is_err());
+    }
+
+    /// Whether something could not be read.
+    pub fn is_unreadable(&self) -> bool {
+        self.is_unreadable
+    }
+
+    /// How many comparisons a match against one node takes at most.
+    pub fn comparisons(&self) -> usize {
+        self.required.len()
+    }
+
+    /// The bound on the RTT of a site.
+    pub fn distance(&self) -> Option<Micros> {
+        self.distance
+    }
+
+    /// Labels of what is required and the site as a whole does not have, so that one of its nodes must.
+    pub fn of_nodes(&self, site: &SiteDefinition) -> impl Iterator<Item = &str> + Clone {
+        let required = self.required.iter().map(|label| &**label);
+        required.filter(|label| !has(site, label))
+    }
+
+    /// Whether a node of this site has all that is required. Cost: a search for each.
+    pub fn are_at(&self, node: &Node, site: &SiteDefinition) -> bool {
+        !self.is_unreadable && self.of_nodes(site).all(|label| is_true(&node.labels, label))
+    }
+
+    /// The names of what is required and no node of those has; of all that nodes must have where each is on some node, but no node has
+    /// all.
+    pub fn missing<'n>(&self, site: &SiteDefinition, nodes: impl Iterator<Item = &'n Node> + Clone) -> Vec<&str> {
+        let on_none = |label: &&str| !nodes.clone().any(|node| is_true(&node.labels, label));
+        let missing: Vec<_> = self.of_nodes(site).filter(on_none).map(name).collect();
+        match missing.is_empty() {
+            true => self.of_nodes(site).map(name).collect(),
+            false => missing,
+        }
+    }
+
+    /// How many of the optional ones the site has not: neither as a whole, nor on each of these nodes, any of which kube-scheduler may
+    /// take. `rtt` is that towards it, if it is known. Cost: nothing where none is optional.
+    pub fn missing_optional<'n>(
+        &self,
+        site: &SiteDefinition,
+        nodes: impl Iterator<Item = &'n Node> + Clone,
+        rtt: Option<Micros>,
+    ) -> usize {
+        let has_it = |label: &str| {
+            let mut nodes = nodes.clone().peekable();
+            has(site, label) || (nodes.peek().is_some() && nodes.all(|node| is_true(&node.labels, label)))
+        };
+        let missing = self.optional.iter().filter(|label| !has_it(label)).count();
+        let is_far = |bound| rtt.is_none_or(|rtt| rtt >= bound);
+        missing + usize::from(self.optional_distance.is_some_and(is_far))
+    }
+
+    /// The names of what is required.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.required.iter().map(|label| name(label))
+    }
+
+    /// How much memory is allocated for them.
+    pub fn heap_bytes(&self) -> usize {
+        let texts =
+            |list: &Vec<Box<str>>| heap::list(list) + list.iter().map(|text| heap::block(text.len())).sum::<usize>();
+        texts(&self.required) + texts(&self.optional)
+    }
+}
+
+/// As they may be written: `NetworkEncryption, GreenEnergy?, SoftDistanceLimit=20ms`.
+impl fmt::Display for Traits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let required = self.names().map(str::to_owned);
+        let optional = self.optional.iter().map(|label| format!("{}?", name(label)));
+        let distance = self.distance.map(|bound| format!("{DISTANCE}={bound}ms"));
+        let optional_distance = self.optional_distance.map(|bound| format!("{DISTANCE}={bound}ms?"));
+        let unreadable = self.is_unreadable.then(|| "what cannot be read".to_owned());
+        let all = required
+            .chain(optional)
+            .chain(distance)
+            .chain(optional_distance)
+            .chain(unreadable);
+        f.write_str(&all.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// Whether a trait may be called so.
+pub fn is_trait_name(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && bytes.first().is_some_and(u8::is_ascii_alphabetic)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.iter().all(|byte| is_inner(*byte))
+}
+
+/// Whether the site has the trait of this label as a whole.
+fn has(site: &SiteDefinition, label: &str) -> bool {
+    site.traits.iter().any(|known| known == name(label))
+}
+
+fn is_true(labels: &Labels, label: &str) -> bool {
+    labels.get(label) == Some("true")
+}
+
+fn label(name: &str) -> Box<str> {
+    format!("{LABEL_PREFIX}{name}").into()
+}
+
+fn name(label: &str) -> &str {
+    label.strip_prefix(LABEL_PREFIX).unwrap_or(label)
+}
+
+/// `=20ms`: whole milliseconds.
+fn distance(text: &str) -> Option<Micros> {
+    let digits = text.strip_prefix('=')?.strip_suffix("ms")?;
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+    let ms = digits
+        .parse()
+        .ok()
+        .filter(|ms| is_plain && (1..=MAX_DISTANCE_MS).contains(ms))?;
+    Some(Micros::from_millis(ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(traits: &[&str]) -> Node {
+        let labels = traits.iter().map(|name| (format!("{LABEL_PREFIX}{name}"), "true"));
+        Node {
+            labels: labels.collect(),
+            ..Node::default()
+        }
+    }
+
+    fn site(traits: &[&str]) -> SiteDefinition {
+        SiteDefinition {
+            traits: traits.iter().map(|name| (*name).to_owned()).collect(),
+            ..SiteDefinition::cloud()
+        }
+    }
+
+    #[test]
+    fn a_list_of_what_is_required_and_what_is_optional() {
+        let traits = Traits::parse(" B, A?,C.d-e_1 ,SoftDistanceLimit=20ms, SoftDistanceLimit=30ms?,A?").unwrap();
+        assert_eq!(
+            traits.to_string(),
+            "B, C.d-e_1, A?, SoftDistanceLimit=20ms, SoftDistanceLimit=30ms?"
+        );
+        // All of both, of which the stricter counts.
+        let both = traits.and(Traits::parse("A,SoftDistanceLimit=5ms").unwrap());
+        assert_eq!(
+            both.to_string(),
+            "A, B, C.d-e_1, SoftDistanceLimit=5ms, SoftDistanceLimit=30ms?"
+        );
+        for text in [
+            "",
+            "A,",
+            "A B",
+            "1A",
+            "-A",
+            "A-",
+            "A=1",
+            "A??",
+            "?",
+            "SoftDistanceLimit",
+            "SoftDistanceLimit=20",
+            "SoftDistanceLimit=0ms",
+            "SoftDistanceLimit=020ms",
+            "SoftDistanceLimit=60001ms",
+            "SoftDistanceLimit=2.5ms",
+            "ä",
+            &"a".repeat(64),
+            &"a,".repeat(16),
+            &format!("{}a", "a, ".repeat(16)),
+        ] {
+            assert_eq!(Traits::parse(text), None, "{text}");
+        }
+        assert!(Traits::parse(&"a".repeat(63)).is_some() && Traits::parse("SoftDistanceLimits").is_some());
+    }
+
+    #[test]
+    fn a_site_has_them_as_a_whole_or_by_its_nodes() {
+        let traits = Traits::parse("A, B").unwrap();
+        for (of_site, of_node, has) in [
+            (&["A", "B"][..], &[][..], true),
+            (&["A"], &["B"], true),
+            (&[], &["A", "B"], true),
+            (&["A"], &["A"], false),
+            (&[], &[], false),
+        ] {
+            assert_eq!(
+                traits.are_at(&node(of_node), &site(of_site)),
+                has,
+                "{of_site:?} {of_node:?}"
+            );
+        }
+        let mut other = node(&["A", "B"]);
+        other.labels = [("traits.edgeward.io/A", "yes"), ("traits.edgeward.io/B", "true")]
+            .into_iter()
+            .collect();
+        assert!(!traits.are_at(&other, &site(&[])));
+        assert!(!Traits::unreadable().are_at(&node(&[]), &site(&[])));
+        let missing = |nodes: &[Node], of_site: &[&str]| traits.missing(&site(of_site), nodes.iter()).join(",");
+        assert_eq!(missing(&[node(&["A"])], &[]), "B");
+        assert_eq!(missing(&[], &["A"]), "B");
+        assert_eq!(missing(&[node(&["A"]), node(&["B"])], &[]), "A,B");
+    }
+
+    #[test]
+    fn an_optional_one_is_there_if_kube_scheduler_can_take_no_node_without() {
+        let traits = Traits::parse("A?, B?, SoftDistanceLimit=20ms?").unwrap();
+        let missing = |nodes: &[Node], of_site: &[&str], rtt: Option<u64>| {
+            traits.missing_optional(&site(of_site), nodes.iter(), rtt.map(Micros::from_millis))
+        };
+        let (both, one) = (node(&["A", "B"]), node(&["A"]));
+        assert_eq!(missing(std::slice::from_ref(&both), &[], Some(19)), 0);
+        assert_eq!(missing(&[both, one.clone()], &[], Some(20)), 2);
+        assert_eq!(missing(&[one], &["B"], None), 1);
+        assert_eq!(missing(&[], &["A"], Some(0)), 1);
+    }
+}

@@ -1,0 +1,320 @@
+//! From metrics to scores: each value is normalised, the equation is evaluated for each site, or for each of its nodes, and what
+//! cannot be known is no score.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use edgeward_core::config::Config;
+use edgeward_core::model::link::{Link, LinkState};
+use edgeward_core::model::node::Node;
+use edgeward_core::model::scores::{Score, SiteScore};
+use edgeward_core::model::site::SiteKind;
+use edgeward_core::model::snapshot::{Site, Snapshot};
+use edgeward_core::placement::estimate;
+use edgeward_core::units::{Micros, Moment};
+
+use crate::profile::{Aggregate, BuiltIn, By, Metric, Profile, Source};
+
+/// The most optional traits that a pod asks for.
+pub const MAX_MISSING: usize = 16;
+
+/// One series of an answer of a Prometheus server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its value.
+    pub value: f64,
+    /// When that was true.
+    pub at: Moment,
+}
+
+/// What was answered to a query last, and why the newest answer could not be used, if it could not.
+pub type Answer<'a> = (&'a [Series], Option<&'a str>);
+
+/// What a profile gives for the sites of one snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Evaluation {
+    /// The scores there are.
+    pub scores: BTreeMap<Box<str>, SiteScore>,
+    /// Why each other site has none.
+    pub unscored: BTreeMap<Box<str>, String>,
+}
+
+/// A value of a metric at one place, and when it was true.
+type Sample = (f64, Moment);
+
+/// A metric with what is known of it.
+struct Column<'p> {
+    metric: &'p Metric,
+    /// Of a query: by the name of a site or of a node; nothing where several series are about one.
+    found: HashMap<&'p str, Option<Sample>>,
+    /// Why the newest answer to it could not be used.
+    fault: Option<&'p str>,
+}
+
+/// The scores of the snapshot's sites by this profile. `answers` has what was answered to a query, if it was ever asked. Cost: a
+/// pass over the series of each answer, and the equation for each site, or for each of its usable nodes where a metric is of nodes.
+pub fn score<'p>(
+    profile: &'p Profile,
+    snapshot: &'p Snapshot,
+    config: &Config,
+    answers: impl Fn(&str) -> Option<Answer<'p>>,
+    now: Moment,
+) -> Evaluation {
+    let columns: Vec<_> = profile
+        .metrics
+        .iter()
+        .map(|metric| Column::of(metric, snapshot, &answers))
+        .collect();
+    let is_of_nodes = profile.metrics.iter().any(|metric| metric.source.is_of_nodes());
+    let asks_for_missing = |metric: &Metric| metric.source == Source::BuiltIn(BuiltIn::MissingOptionalTraits);
+    let missing: Vec<usize> = (0..columns.len())
+        .filter(|at| asks_for_missing(columns[*at].metric))
+        .collect();
+    let variants = if missing.is_empty() { 1 } else { MAX_MISSING + 1 };
+    let reader = Reader {
+        profile,
+        columns: &columns,
+        config,
+        now,
+    };
+    let mut evaluation = Evaluation::default();
+    // Rows of numbers for the equation: for each site, for each number of missing traits, for each node.
+    let (mut rows, mut sites) = (Vec::<Vec<f64>>::new(), vec![]);
+    for site in &snapshot.sites {
+        let places: Vec<Option<&Node>> = match is_of_nodes {
+            true => site.usable_nodes().map(Some).collect(),
+            false => vec![None],
+        };
+        let read: Result<Vec<_>, String> = places.iter().map(|node| reader.row(site, *node)).collect();
+        match read {
+            Ok(read) if read.is_empty() => {
+                evaluation
+                    .unscored
+                    .insert(site.name().into(), "it has no usable node".to_owned());
+            }
+            Err(fault) => {
+                evaluation.unscored.insert(site.name().into(), fault);
+            }
+            Ok(read) => {
+                let as_of = read.iter().map(|(_, as_of)| *as_of).min().unwrap_or(now);
+                for variant in 0..variants {
+                    rows.extend(read.iter().map(|(row, _)| {
+                        let mut row = row.clone();
+                        missing
+                            .iter()
+                            .for_each(|at| row[*at] = columns[*at].normalised(variant as f64));
+                        row
+                    }));
+                }
+                sites.push((site.name(), read.len(), as_of));
+            }
+        }
+    }
+    let results = profile.equation.evaluate(rows.iter().map(Vec::as_slice));
+    let mut results = results.into_iter();
+    for (name, nodes, as_of) in sites {
+        let of_variant = |_| {
+            let of_nodes: Vec<Option<f64>> = results.by_ref().take(nodes).collect();
+            let of_nodes: Option<Vec<f64>> = of_nodes.into_iter().collect();
+            Score::of(aggregated(&of_nodes?, profile.aggregate))
+        };
+        // Each takes its own results, whatever those before it were.
+        let scores: Vec<Option<Score>> = (0..variants).map(of_variant).collect();
+        match scores.into_iter().collect::<Option<Arc<[Score]>>>() {
+            Some(by_missing) => drop(evaluation.scores.insert(name.into(), SiteScore { by_missing, as_of })),
+            None => drop(
+                evaluation
+                    .unscored
+                    .insert(name.into(), "the equation gives no finite number".to_owned()),
+            ),
+        }
+    }
+    evaluation
+}
+
+fn aggregated(scores: &[f64], how: Aggregate) -> f64 {
+    match how {
+        Aggregate::Mean => scores.iter().sum::<f64>() / scores.len() as f64,
+        Aggregate::Max => scores.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    }
+}
+
+impl<'p> Column<'p> {
+    fn of(metric: &'p Metric, snapshot: &'p Snapshot, answers: &impl Fn(&str) -> Option<Answer<'p>>) -> Self {
+        let mut column = Self {
+            metric,
+            found: HashMap::new(),
+            fault: None,
+        };
+        let Source::PromQl(query, by) = &metric.source else {
+            return column;
+        };
+        let Some((series, fault)) = answers(query) else {
+            column.fault = Some("not asked yet");
+            return column;
+        };
+        column.fault = fault;
+        let nodes = match by {
+            By::Instance => by_address(snapshot),
+            By::Site | By::Node => HashMap::new(),
+        };
+        for series in series {
+            let Some(label) = series.labels.get(by.as_str()) else {
+                continue;
+            };
+            let sample = Some((series.value, series.at));
+            match by {
+                By::Site | By::Node => column.add(label, sample),
+                By::Instance => match nodes.get(without_port(label)).map(Vec::as_slice) {
+                    Some([node]) => column.add(node, sample),
+                    // Nobody knows which of them it is about.
+                    Some(several) => several.iter().for_each(|node| column.add(node, None)),
+                    None => {}
+                },
+            }
+        }
+        column
+    }
+
+    fn add(&mut self, place: &'p str, sample: Option<Sample>) {
+        self.found
+            .entry(place)
+            .and_modify(|known| *known = None)
+            .or_insert(sample);
+    }
+
+    /// From 0 to 1.
+    fn normalised(&self, value: f64) -> f64 {
+        let Metric { norm_min, norm_max, .. } = *self.metric;
+        ((value - norm_min) / (norm_max - norm_min)).clamp(0.0, 1.0)
+    }
+}
+
+struct Reader<'r, 'p> {
+    profile: &'p Profile,
+    columns: &'r [Column<'p>],
+    config: &'r Config,
+    now: Moment,
+}
+
+impl Reader<'_, '_> {
+    /// The normalised value of each metric at this node of the site, or at the site, and when the oldest was true. Or why one is not
+    /// known.
+    fn row(&self, site: &Site, node: Option<&Node>) -> Result<(Vec<f64>, Moment), String> {
+        let mut as_of = self.now;
+        let mut row = Vec::with_capacity(self.columns.len());
+        for column in self.columns {
+            let name = &column.metric.name;
+            let at_node = node.filter(|_| column.metric.source.is_of_nodes());
+            let place = match at_node {
+                Some(node) => format_args!(" for node {}", node.name).to_string(),
+                None => String::new(),
+            };
+            let (value, at) = self
+                .sample(column, site, at_node)
+                .map_err(|fault| format!("{name}: {fault}{place}"))?;
+            if !value.is_finite() {
+                return Err(format!("{name}: {value} is no number{place}"));
+            }
+            if self.now.since(at) > self.profile.staleness {
+                let age = self.now.since(at).0 / 1_000_000;
+                let fault = column.fault.map_or_else(String::new, |fault| format!("; {fault}"));
+                return Err(format!("{name}: {age} s old, and stale{place}{fault}"));
+            }
+            as_of = as_of.min(at);
+            row.push(column.normalised(value));
+        }
+        Ok((row, as_of))
+    }
+
+    fn sample(&self, column: &Column<'_>, site: &Site, node: Option<&Node>) -> Result<Sample, String> {
+        let now = |value: f64| (value, self.now);
+        let number = |text: Option<&str>, what: &str, key: &str| {
+            let text = text.ok_or_else(|| format!("no {what} {key}"))?;
+            text.parse().map(now).map_err(|_| format!("{what} {key} is no number"))
+        };
+        match (&column.metric.source, node) {
+            (Source::PromQl(_, by), _) => {
+                let place = node.map_or(site.name(), |node| &node.name);
+                match column.found.get(place) {
+                    Some(Some(sample)) => Ok(*sample),
+                    Some(None) => Err("ambiguous: several series".to_owned()),
+                    None => Err(match column.fault {
+                        Some(fault) => fault.to_owned(),
+                        None => format!("no series with its label {}", by.as_str()),
+                    }),
+                }
+            }
+            (Source::NodeLabel(key), Some(node)) => number(node.labels.get(key), "label", key),
+            (Source::NodeAnnotation(key), Some(node)) => number(node.annotations.get(key), "annotation", key),
+            (Source::BuiltIn(BuiltIn::FreeCpu), Some(node)) => {
+                Ok(now((node.allocatable.cpu - node.used.cpu).0.max(0) as f64 / 1e3))
+            }
+            (Source::BuiltIn(BuiltIn::FreeMemory), Some(node)) => {
+                Ok(now((node.allocatable.memory - node.used.memory).0.max(0) as f64))
+            }
+            (Source::BuiltIn(BuiltIn::Pods), Some(node)) => Ok(now(node.pods as f64)),
+            (Source::BuiltIn(BuiltIn::MissingOptionalTraits), _) => Ok(now(0.0)),
+            (Source::BuiltIn(BuiltIn::CostPerHour), _) => match site.definition.cost {
+                Some(cost) => Ok(now(cost.0 as f64 / 1e6)),
+                None => Err("its cost is not stated (costPerHour)".to_owned()),
+            },
+            (Source::BuiltIn(BuiltIn::Rtt), _) => self.of_link(site, |link| Some(millis(link.rtt?))),
+            (Source::BuiltIn(BuiltIn::Loss), _) => self.of_link(site, |link| Some(f64::from(link.loss?.0) / 10.0)),
+            (Source::Eta(class), _) => {
+                let eta = estimate::eta_of_class(*class, site, self.config);
+                match site.kind() {
+                    SiteKind::Edge => eta.map(|eta| now(millis(eta))).ok_or_else(|| "not known".to_owned()),
+                    SiteKind::Cloud => self.of_link(site, |_| eta.map(millis)),
+                }
+            }
+            (Source::NodeLabel(_) | Source::NodeAnnotation(_) | Source::BuiltIn(_), _) => Err("not known".to_owned()),
+        }
+    }
+
+    /// Something of the link towards the site; 0 at the edge.
+    fn of_link(&self, site: &Site, read: impl Fn(Link) -> Option<f64>) -> Result<Sample, String> {
+        if site.kind() == SiteKind::Edge {
+            return Ok((0.0, self.now));
+        }
+        let link = site.link.filter(|link| link.state != LinkState::Unreachable);
+        let link = link.ok_or_else(|| "nothing is known of its WAN".to_owned())?;
+        let value = read(link).ok_or_else(|| "not measured".to_owned())?;
+        Ok((value, link.as_of))
+    }
+}
+
+fn millis(time: Micros) -> f64 {
+    time.0 as f64 / 1e3
+}
+
+/// The nodes of all sites by what they are called.
+fn by_address(snapshot: &Snapshot) -> HashMap<&str, Vec<&str>> {
+    let mut nodes = HashMap::<&str, Vec<&str>>::new();
+    for node in snapshot.sites.iter().flat_map(Site::nodes) {
+        let names = node.addresses.iter().map(|address| &**address).chain([&*node.name]);
+        for name in names {
+            let known = nodes.entry(name).or_default();
+            if !known.contains(&&*node.name) {
+                known.push(&node.name);
+            }
+        }
+    }
+    nodes
+}
+
+/// The host of `host:port`; an IPv6 address is in brackets, or has no port.
+fn without_port(instance: &str) -> &str {
+    if let Some((address, _)) = instance.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address;
+    }
+    match instance.split_once(':') {
+        Some((host, port)) if !port.contains(':') => host,
+        _ => instance,
+    }
+}
+
+#[cfg(test)]
+mod tests;

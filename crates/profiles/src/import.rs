@@ -1,0 +1,426 @@
+//! CODECO's form of profiles (arXiv 2601.13351, figure 7) as PerformanceProfiles, and what is wrong with it.
+
+use promql_parser::label::Labels;
+use promql_parser::parser::{self, Expr, LabelModifier};
+use serde_json::{Value, json};
+
+use crate::equation::PREFIX;
+use crate::profile::{By, Metric, Profile, Source};
+
+/// Metrics that are never above this, and what they are.
+const BOUNDED: [(&str, f64); 2] = [("kube_node_status_condition", 1.0), ("node_cpu_seconds_total", 1.0)];
+
+/// A bound is taken for an error where the largest value is normalised to less than this.
+const LEAST_NORMALISED: f64 = 1e-4;
+
+/// A profile that was read, and what is wrong with it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Imported {
+    /// The PerformanceProfile.
+    pub object: Value,
+    /// What is wrong with the text, each with what to write.
+    pub findings: Vec<String>,
+}
+
+/// Reads the keys `profiles.yaml` and `custom_metrics.yaml` of a document, or of the `data` of a ConfigMap, each a YAML text. With `fix`
+/// what is wrong is corrected; without, it stands as it is.
+///
+/// # Errors
+/// It is not such a document, or makes no PerformanceProfile even so; with every fault.
+pub fn import(document: &Value, fix: bool) -> Result<Vec<Imported>, String> {
+    let data = if document["data"].is_object() {
+        &document["data"]
+    } else {
+        document
+    };
+    let part = |key: &str, list: &str| -> Result<Vec<Value>, String> {
+        let value = match &data[key] {
+            Value::String(text) => serde_saphyr::from_str(text).map_err(|error| format!("{key}: {error}"))?,
+            Value::Null => {
+                return Err(format!(
+                    "{key} is missing: it and the other of profiles.yaml and custom_metrics.yaml are read"
+                ));
+            }
+            value => value.clone(),
+        };
+        let list_of = value[list].as_array().cloned();
+        list_of.ok_or_else(|| format!("{key}: {list} is not a list"))
+    };
+    let (profiles, metrics) = (
+        part("profiles.yaml", "profiles")?,
+        part("custom_metrics.yaml", "custom_metrics")?,
+    );
+    profiles
+        .iter()
+        .map(|profile| imported(profile, &metrics, fix))
+        .collect()
+}
+
+fn imported(profile: &Value, metrics: &[Value], fix: bool) -> Result<Imported, String> {
+    let text = |value: &Value, what: &str| {
+        let text = value.as_str().filter(|text| !text.is_empty());
+        text.map(str::to_owned)
+            .ok_or_else(|| format!("{what}: {value} is not a text"))
+    };
+    let name = text(&profile["name"], "profiles[].name")?;
+    let equation = text(&profile["equation"], &format!("{name}: equation"))?;
+    let mut findings = vec![];
+    let mut used = vec![];
+    for metric in metrics {
+        let called = text(&metric["name"], "custom_metrics[].name")?;
+        if !is_used(&equation, &format!("{PREFIX}{called}")) {
+            continue;
+        }
+        let promql = text(&metric["promQL"], &format!("{called}: promQL"))?;
+        let judged = judge(&promql);
+        findings.extend(judged.findings.iter().map(|finding| format!("{called}: {finding}")));
+        let mut norm_max = metric["norm_max"].clone();
+        if let Some((finding, bound)) = too_wide(&promql, &norm_max) {
+            findings.push(format!("{called}: {finding}"));
+            if fix {
+                norm_max = json!(bound);
+            }
+        }
+        used.push(json!({
+            "name": called,
+            "normMin": metric["norm_min"],
+            "normMax": norm_max,
+            "by": judged.by.as_str(),
+            "promQL": if fix { judged.corrected } else { promql },
+        }));
+    }
+    let spec = json!({"better": "lower", "equation": equation, "metrics": used, "aggregate": "mean"});
+    Profile::read(&spec).map_err(|faults| format!("{name}: {faults}"))?;
+    let object = json!({
+        "apiVersion": "edgeward.io/v1alpha1",
+        "kind": "PerformanceProfile",
+        "metadata": {"name": object_name(&name)},
+        "spec": spec,
+    });
+    Ok(Imported { object, findings })
+}
+
+/// Whether the equation names this.
+fn is_used(equation: &str, name: &str) -> bool {
+    let is_part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let bytes = equation.as_bytes();
+    equation.match_indices(name).any(|(at, _)| {
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+        !is_part(before) && !is_part(bytes.get(at + name.len()))
+    })
+}
+
+/// `UserDefined` as `user-defined`: lower-case words, as the names of objects are.
+fn object_name(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        let begins = letter.is_ascii_uppercase()
+            && words.ends_with(|last: char| last.is_ascii_lowercase() || last.is_ascii_digit());
+        if (begins || !letter.is_ascii_alphanumeric()) && !words.is_empty() && !words.ends_with('-') {
+            words.push('-');
+        }
+        if letter.is_ascii_alphanumeric() {
+            words.push(letter.to_ascii_lowercase());
+        }
+    }
+    let words: String = words.trim_end_matches('-').chars().take(63).collect();
+    if words.is_empty() { "profile".to_owned() } else { words }
+}
+
+/// A query, what is wrong with it, and as it should be.
+struct Judged {
+    findings: Vec<String>,
+    corrected: String,
+    by: By,
+}
+
+fn judge(promql: &str) -> Judged {
+    let mut judged = Judged {
+        findings: vec![],
+        corrected: promql.to_owned(),
+        by: By::Node,
+    };
+    while let Some((range, wrong, right)) = range_after_call(&judged.corrected) {
+        judged.findings.push(after_call(&range, &right));
+        judged.corrected = judged.corrected.replacen(&wrong, &right, 1);
+    }
+    match parser::parse(&judged.corrected) {
+        Ok(expression) => match place_of(&expression) {
+            Place::By(labels) => judged.by = labels[0],
+            Place::None(operator) => {
+                judged.findings.push(without(By::Node, &operator));
+                judged.corrected =
+                    judged
+                        .corrected
+                        .replacen(&format!("{operator}("), &format!("{operator} by (node) ("), 1);
+            }
+            Place::Unknown => {}
+        },
+        Err(error) => judged.findings.push(format!("not PromQL: {error}")),
+    }
+    judged
+}
+
+/// That all series become one of no place.
+fn without(by: By, operator: &str) -> String {
+    let by = by.as_str();
+    format!("one series without a {by}: write {operator} by ({by}) (…)")
+}
+
+/// What makes it doubtful that the queries of a profile give numbers by place, each with the field. The server has the last word: it
+/// may know more of PromQL.
+pub fn doubts(profile: &Profile) -> Vec<String> {
+    let of = |(index, metric): (usize, &Metric)| {
+        let Source::PromQl(promql, by) = &metric.source else {
+            return None;
+        };
+        let doubt = match (range_after_call(promql), parser::parse(promql)) {
+            (Some((range, _, right)), _) => after_call(&range, &right),
+            (None, Err(error)) => format!("not PromQL: {error}"),
+            (None, Ok(expression)) => match place_of(&expression) {
+                Place::None(operator) => without(*by, &operator),
+                Place::By(labels) if !labels.contains(by) => {
+                    format!(
+                        "its series have the label {}, and by is {}",
+                        labels[0].as_str(),
+                        by.as_str()
+                    )
+                }
+                Place::By(_) | Place::Unknown => return None,
+            },
+        };
+        Some(format!("spec.metrics[{index}].promQL: {doubt}"))
+    };
+    profile.metrics.iter().enumerate().filter_map(of).collect()
+}
+
+/// That a range is not inside of the call that it is for.
+fn after_call(range: &str, right: &str) -> String {
+    let function = right.split('(').next().unwrap_or_default();
+    format!("range {range} stands after {function}(…): write {right}")
+}
+
+/// The first range that stands behind a closing parenthesis: the range, the text up to it from the call on, and that text with
+/// the range inside of the call. A range with a colon is a subquery, which may stand there.
+fn range_after_call(promql: &str) -> Option<(String, String, String)> {
+    let close = promql.find(")[")?;
+    let end = close + 1 + promql[close + 1..].find(']')?;
+    let range = &promql[close + 1..=end];
+    if range.contains(':') {
+        return None;
+    }
+    let mut depth = 0_usize;
+    let open = promql[..=close].char_indices().rev().find(|(_, letter)| {
+        match letter {
+            ')' => depth += 1,
+            '(' => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    });
+    let (open, _) = open?;
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let begin = promql[..open]
+        .rfind(|letter| !is_name(letter))
+        .map_or(0, |before| before + 1);
+    let (call, inside) = (&promql[begin..open], &promql[open + 1..close]);
+    Some((
+        range.to_owned(),
+        promql[begin..=end].to_owned(),
+        format!("{call}({inside}{range})"),
+    ))
+}
+
+/// What names the place of the series that an expression gives.
+enum Place {
+    By(Vec<By>),
+    /// Nothing: this operator makes one series of all.
+    None(String),
+    /// The labels of its metrics.
+    Unknown,
+}
+
+fn place_of(expression: &Expr) -> Place {
+    match expression {
+        Expr::Paren(inner) => place_of(&inner.expr),
+        Expr::Aggregate(aggregate) => match &aggregate.modifier {
+            Some(LabelModifier::Include(Labels { labels })) => {
+                let is_kept = |by: &By| labels.iter().any(|label| label == by.as_str());
+                let kept: Vec<_> = By::ALL.into_iter().filter(is_kept).collect();
+                match kept.is_empty() {
+                    true => Place::None(aggregate.op.to_string()),
+                    false => Place::By(kept),
+                }
+            }
+            Some(LabelModifier::Exclude(_)) => Place::Unknown,
+            None => Place::None(aggregate.op.to_string()),
+        },
+        _ => Place::Unknown,
+    }
+}
+
+/// That the bound is far above all values, and what it should be.
+fn too_wide(promql: &str, norm_max: &Value) -> Option<(String, f64)> {
+    let (metric, bound) = BOUNDED.into_iter().find(|(metric, _)| promql.contains(metric))?;
+    let most = norm_max.as_f64()?;
+    let is_wide = bound / most < LEAST_NORMALISED;
+    is_wide.then(|| {
+        let finding = format!("norm_max {most}: all values are below {LEAST_NORMALISED} by it, for {metric} gives at most {bound}: write {bound}");
+        (finding, bound)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIGURE: &str = include_str!("../testdata/codeco-fig7.yaml");
+
+    fn figure() -> Value {
+        serde_saphyr::from_str(FIGURE).unwrap()
+    }
+
+    const FAULTS: [&str; 4] = [
+        "avgNodecpucustom: range [1m] stands after rate(…): write rate(node_cpu_seconds_total{mode=\"idle\"}[1m])",
+        "avgNodefailurecustom: range [1m] stands after avg_over_time(…): write avg_over_time(kube_node_status_condition{condition=\"Ready\", status!=\"true\"}[1m])",
+        "avgNodefailurecustom: one series without a node: write sum by (node) (…)",
+        "avgNodefailurecustom: norm_max 20000: all values are below 0.0001 by it, for kube_node_status_condition gives at most 1: write 1",
+    ];
+
+    #[test]
+    fn the_figure_of_the_paper_stands_as_it_is_with_its_faults() {
+        let [imported] = &import(&figure(), false).unwrap()[..] else {
+            panic!()
+        };
+        assert_eq!(imported.findings, FAULTS);
+        assert_eq!(imported.object["metadata"]["name"], "user-defined");
+        let spec = &imported.object["spec"];
+        assert_eq!(
+            spec["equation"],
+            "cm_normalized_avgNodecpucustom * cm_normalized_avgNodefailurecustom"
+        );
+        assert_eq!((&spec["better"], &spec["aggregate"]), (&json!("lower"), &json!("mean")));
+        assert_eq!(
+            spec["metrics"],
+            json!([
+                {"name": "avgNodecpucustom", "normMin": 0, "normMax": 1, "by": "instance",
+                 "promQL": "avg by (instance) (1 - rate(node_cpu_seconds_total{mode=\"idle\"})[1m])"},
+                {"name": "avgNodefailurecustom", "normMin": 0, "normMax": 20000, "by": "node",
+                 "promQL": "sum(avg_over_time(kube_node_status_condition{condition=\"Ready\", status!=\"true\"})[1m])"},
+            ])
+        );
+    }
+
+    #[test]
+    fn it_is_corrected_where_that_is_asked() {
+        let [imported] = &import(&figure(), true).unwrap()[..] else {
+            panic!()
+        };
+        assert_eq!(imported.findings, FAULTS);
+        let metrics = &imported.object["spec"]["metrics"];
+        assert_eq!(
+            metrics[0]["promQL"],
+            "avg by (instance) (1 - rate(node_cpu_seconds_total{mode=\"idle\"}[1m]))"
+        );
+        assert_eq!(
+            metrics[1]["promQL"],
+            "sum by (node) (avg_over_time(kube_node_status_condition{condition=\"Ready\", status!=\"true\"}[1m]))"
+        );
+        assert_eq!(metrics[1]["normMax"], 1.0);
+        for metric in metrics.as_array().unwrap() {
+            parser::parse(metric["promQL"].as_str().unwrap()).unwrap();
+        }
+        // What is right stays, and has no faults.
+        let right = json!({
+            "profiles.yaml": {"profiles": [{"name": "x", "equation": "cm_normalized_a"}]},
+            "custom_metrics.yaml": {"custom_metrics": [
+                {"name": "a", "norm_min": 0, "norm_max": 1, "promQL": "max by (site) (a)"},
+                {"name": "ab", "norm_min": 0, "norm_max": 1, "promQL": "nobody reads this ("}]},
+        });
+        let [imported] = &import(&right, true).unwrap()[..] else {
+            panic!()
+        };
+        assert_eq!(
+            (imported.findings.len(), &imported.object["spec"]["metrics"][0]["by"]),
+            (0, &json!("site"))
+        );
+    }
+
+    #[test]
+    fn a_config_map_has_them_in_its_data() {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": figure()});
+        assert_eq!(import(&map, false), import(&figure(), false));
+    }
+
+    #[test]
+    fn what_is_no_such_document_is_told() {
+        let fault = |document: Value| import(&document, false).unwrap_err();
+        assert_eq!(
+            fault(json!({})),
+            "profiles.yaml is missing: it and the other of profiles.yaml and custom_metrics.yaml are read"
+        );
+        let of = |equation: &str| {
+            json!({
+                "profiles.yaml": {"profiles": [{"name": "x", "equation": equation}]},
+                "custom_metrics.yaml": {"custom_metrics": [{"name": "a", "norm_min": 0, "norm_max": 1, "promQL": "a"}]},
+            })
+        };
+        assert_eq!(
+            fault(of("2 * cm_normalized_a")),
+            "x: spec.equation: 2 is a whole number, which CEL does not mix with others: write 2.0"
+        );
+        assert_eq!(
+            fault(of("cm_normalized_b")),
+            "x: spec.metrics: is empty\nspec.equation: cm_normalized_b is not declared; there are "
+        );
+        assert_eq!(
+            fault(json!({"profiles.yaml": "a: ["})).split(':').next(),
+            Some("profiles.yaml")
+        );
+    }
+
+    #[test]
+    fn names_become_those_of_objects() {
+        for (name, object) in [
+            ("Greenness", "greenness"),
+            ("UserDefined", "user-defined"),
+            ("my_own V2", "my-own-v2"),
+            ("__", "profile"),
+        ] {
+            assert_eq!(object_name(name), object);
+        }
+    }
+
+    #[test]
+    fn queries_of_a_profile_that_may_give_nothing_are_told() {
+        let doubts = |promql: &str, by: &str| {
+            let metric = json!({"name": "watts", "normMin": 0, "normMax": 1, "by": by, "promQL": promql});
+            let spec = json!({"better": "lower", "equation": "cm_normalized_watts", "metrics": [metric]});
+            super::doubts(&Profile::read(&spec).unwrap())
+        };
+        assert_eq!(
+            doubts("sum(watts)", "site"),
+            ["spec.metrics[0].promQL: one series without a site: write sum by (site) (…)"]
+        );
+        assert_eq!(
+            doubts("max by (node) (watts)", "site"),
+            ["spec.metrics[0].promQL: its series have the label node, and by is site"]
+        );
+        assert_eq!(
+            doubts("rate(watts)[1m]", "node"),
+            ["spec.metrics[0].promQL: range [1m] stands after rate(…): write rate(watts[1m])"]
+        );
+        let [broken] = &doubts("sum(watts", "site")[..] else {
+            panic!()
+        };
+        assert!(broken.starts_with("spec.metrics[0].promQL: not PromQL: "), "{broken}");
+        for good in [
+            "watts",
+            "sum by (site) (watts)",
+            "sum by (node, site) (watts)",
+            "sum without (pod) (watts)",
+        ] {
+            assert!(doubts(good, "site").is_empty(), "{good}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Which site a profile prefers: it changes only for a site that has been better by the margin, without a break, for the dwell
+//! time.
+
+use edgeward_core::model::scores::{ProfileScores, Score};
+use edgeward_core::units::{Micros, Moment};
+
+/// The site that is preferred, and since when another has been better.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Preference {
+    site: Option<Box<str>>,
+    /// Since when some site has been better, without a break.
+    challenged: Option<Moment>,
+}
+
+impl Preference {
+    /// This site is preferred, if any, and no other has been better yet.
+    pub fn of(site: Option<Box<str>>) -> Self {
+        Self { site, challenged: None }
+    }
+
+    /// The site that is preferred.
+    pub fn site(&self) -> Option<&str> {
+        self.site.as_deref()
+    }
+
+    /// These are the scores now. Whether another site is preferred from now on: at first the best one, but the edge where none is
+    /// better by the margin; later one that is better by the margin, once some site has been so for `dwell`. A preferred site
+    /// without a score is worse than any that has one. Without any score nothing changes.
+    pub fn observe(&mut self, scores: &ProfileScores, dwell: Micros, edge: &str, now: Moment) -> bool {
+        let scored = scores
+            .sites
+            .keys()
+            .filter_map(|site| Some((site, scores.score(site, 0, now)?)));
+        // Of equals the first by name.
+        let best = scored.reduce(|best, other| if scores.gain(other.1, best.1) > 0 { other } else { best });
+        let Some((best, best_score)) = best else {
+            self.challenged = None;
+            return false;
+        };
+        let is_beaten = |score: Option<Score>| score.is_none_or(|score| scores.is_better(best_score, score));
+        let Some(preferred) = &self.site else {
+            let stays = scores.score(edge, 0, now).is_some_and(|edge| !is_beaten(Some(edge)));
+            self.site = Some(if stays { edge.into() } else { best.clone() });
+            return true;
+        };
+        if preferred == best || !is_beaten(scores.score(preferred, 0, now)) {
+            self.challenged = None;
+            return false;
+        }
+        let since = *self.challenged.get_or_insert(now);
+        if now.since(since) < dwell {
+            return false;
+        }
+        *self = Self::of(Some(best.clone()));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use edgeward_core::model::scores::{Better, SiteScore};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const DWELL: Micros = Micros(300);
+
+    fn scores(scores: &[(&str, i64)], now: Moment) -> ProfileScores {
+        let site = |(site, score): &(&str, i64)| {
+            let score = SiteScore {
+                by_missing: [Score(*score)].into(),
+                as_of: now,
+            };
+            (Box::from(*site), score)
+        };
+        ProfileScores {
+            better: Better::Lower,
+            margin: Score(50),
+            staleness: Micros(100),
+            preferred: None,
+            sites: scores.iter().map(site).collect(),
+        }
+    }
+
+    fn observe(preference: &mut Preference, of: &[(&str, i64)], at: i64) -> Option<String> {
+        preference.observe(&scores(of, Moment(at)), DWELL, "edge", Moment(at));
+        preference.site().map(str::to_owned)
+    }
+
+    #[test]
+    fn at_first_the_best_but_the_edge_within_the_margin() {
+        let first = |of: &[(&str, i64)]| observe(&mut Preference::default(), of, 0);
+        assert_eq!(first(&[("edge", 412), ("cloud", 388)]).unwrap(), "edge");
+        assert_eq!(first(&[("edge", 450), ("cloud", 388)]).unwrap(), "cloud");
+        assert_eq!(first(&[("a", 5), ("b", 5)]).unwrap(), "a");
+        assert_eq!(first(&[]), None);
+    }
+
+    #[test]
+    fn another_is_preferred_once_it_has_been_better_for_the_dwell_time() {
+        let mut preference = Preference::default();
+        let (good, bad) = ([("edge", 100), ("cloud", 200)], [("edge", 300), ("cloud", 200)]);
+        assert_eq!(observe(&mut preference, &good, 0).unwrap(), "edge");
+        assert_eq!(observe(&mut preference, &bad, 1_000).unwrap(), "edge");
+        assert_eq!(observe(&mut preference, &bad, 1_299).unwrap(), "edge");
+        // A break begins it again, and so does a difference within the margin.
+        assert_eq!(
+            observe(&mut preference, &[("edge", 249), ("cloud", 200)], 1_300).unwrap(),
+            "edge"
+        );
+        assert_eq!(observe(&mut preference, &bad, 1_400).unwrap(), "edge");
+        assert_eq!(observe(&mut preference, &bad, 1_700).unwrap(), "cloud");
+    }
+
+    #[test]
+    fn without_a_score_it_is_worse_than_any() {
+        let mut preference = Preference::of(Some("edge".into()));
+        assert_eq!(observe(&mut preference, &[], 0).unwrap(), "edge");
+        assert_eq!(observe(&mut preference, &[("cloud", 900)], 1).unwrap(), "edge");
+        assert_eq!(observe(&mut preference, &[("cloud", 900)], 301).unwrap(), "cloud");
+    }
+
+    proptest! {
+        #[test]
+        fn noise_within_the_margin_never_changes_it(edge in 0_i64..1_000, noise in prop::collection::vec((-24_i64..=24, -24_i64..=24), 1..50)) {
+            let mut preference = Preference::default();
+            for (at, (one, other)) in noise.iter().enumerate() {
+                let of = [("cloud", edge + one), ("edge", edge + other)];
+                prop_assert_eq!(observe(&mut preference, &of, at as i64 * 1_000).unwrap(), "edge");
+            }
+        }
+
+        #[test]
+        fn changes_are_a_dwell_time_apart(steps in prop::collection::vec((1_i64..400, prop::option::of(0_i64..200), prop::option::of(0_i64..200)), 1..200)) {
+            let mut preference = Preference::default();
+            let (mut at, mut changed) = (0, None::<i64>);
+            for (step, edge, cloud) in steps {
+                at += step;
+                let of: Vec<_> = [edge.map(|score| ("edge", score)), cloud.map(|score| ("cloud", score))].into_iter().flatten().collect();
+                if preference.observe(&scores(&of, Moment(at)), DWELL, "edge", Moment(at)) {
+                    prop_assert!(changed.is_none_or(|before| at - before >= DWELL.signed()));
+                    changed = Some(at);
+                }
+            }
+        }
+
+        #[test]
+        fn what_stays_the_same_changes_nothing(edge in 0_i64..1_000, cloud in 0_i64..1_000) {
+            let mut preference = Preference::default();
+            let of = [("edge", edge), ("cloud", cloud)];
+            let first = observe(&mut preference, &of, 0);
+            for at in 1..10 {
+                prop_assert_eq!(&observe(&mut preference, &of, at * 1_000), &first);
+            }
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! The status of PerformanceProfiles, and with it the site that all replicas prefer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use edgeward_core::config::Config;
+use edgeward_core::model::scores::Score;
+use edgeward_core::model::site::SiteKind;
+use edgeward_core::units::{Micros, Moment, Now};
+use edgeward_profiles::{All, Evaluated, Evaluation, Preference, Round};
+use jiff::{SignedDuration, Timestamp};
+use kube::{Api, Client};
+use tokio::sync::watch;
+
+use super::Writer;
+use crate::api::{Condition, PerformanceProfile, PerformanceProfileStatus, SiteScore};
+use crate::controllers::lease::Leadership;
+use crate::platform::clock::Clock;
+
+/// The shortest time between two statuses of which only scores are others.
+const SCORES: Micros = Micros::from_secs(10);
+
+/// After how long a status is written of which only the time is another.
+const EVALUATED: Micros = Micros::from_secs(60);
+
+/// How long to wait before it is tried again to write what could not be written.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Writes the status of each profile when it is another, and which site it prefers, while the Lease is ours, for ever.
+pub async fn of_profiles(
+    profiles: watch::Receiver<Arc<All>>,
+    config: Arc<ArcSwap<Config>>,
+    client: Client,
+    clock: Clock,
+    leadership: Leadership,
+) {
+    let api = Api::all(client);
+    loop {
+        let term = leadership.acquired().await;
+        tokio::select! {
+            () = write(profiles.clone(), &config, &api, clock) => return,
+            () = term.over() => {}
+        }
+    }
+}
+
+async fn write(
+    mut profiles: watch::Receiver<Arc<All>>,
+    config: &ArcSwap<Config>,
+    api: &Api<PerformanceProfile>,
+    clock: Clock,
+) {
+    let (mut kept, mut writer) = (BTreeMap::<String, Kept>::new(), Writer::new(clock));
+    loop {
+        let all = Arc::clone(&profiles.borrow_and_update());
+        kept.retain(|name, _| all.contains_key(name));
+        let config = config.load();
+        let edge = config.sites.iter().find(|site| site.kind == SiteKind::Edge);
+        let edge = edge.map_or("", |edge| &*edge.name);
+        let now = clock.now();
+        let mut is_whole = true;
+        for (name, evaluated) in &*all {
+            let kept = kept.entry(name.clone()).or_insert_with(|| Kept::of(evaluated));
+            let status = kept.status(evaluated, edge, now);
+            if kept.is_due(&status, now.moment) {
+                match writer.write(api, name, &status).await {
+                    true => kept.written = Some((status, now.moment)),
+                    false => is_whole = false,
+                }
+            }
+        }
+        let again = if is_whole {
+            Duration::from_micros(SCORES.0)
+        } else {
+            RETRY
+        };
+        tokio::select! {
+            () = tokio::time::sleep(again) => {}
+            Ok(()) = profiles.changed() => {}
+        }
+    }
+}
+
+/// What the leader keeps of a profile.
+struct Kept {
+    /// The generation that this is about: of another spec nothing is kept.
+    generation: Option<i64>,
+    preference: Preference,
+    preferred_since: Option<Timestamp>,
+    accepted: Option<(bool, String)>,
+    /// The round by which the preference was judged last.
+    judged: Option<Moment>,
+    /// What was written last, and when.
+    written: Option<(PerformanceProfileStatus, Moment)>,
+}
+
+impl Kept {
+    /// What a leader before us has written goes on.
+    fn of(evaluated: &Evaluated) -> Self {
+        let known = evaluated.known().and_then(|known| known.preferred.clone());
+        let (site, since) = known.unzip();
+        Self {
+            generation: evaluated.seen.generation,
+            preference: Preference::of(site),
+            preferred_since: since,
+            accepted: evaluated.seen.known.accepted.clone(),
+            judged: None,
+            written: None,
+        }
+    }
+
+    /// The status as of now. A round that was not judged yet may change which site is preferred.
+    fn status(&mut self, evaluated: &Evaluated, edge: &str, now: Now) -> PerformanceProfileStatus {
+        let generation = evaluated.seen.generation;
+        // A spec with faults leaves the last good one in force.
+        if self.generation != generation && evaluated.refused.is_none() {
+            let accepted = self.accepted.take();
+            *self = Self {
+                accepted,
+                ..Self::of(evaluated)
+            };
+        }
+        let round = evaluated.last.as_deref();
+        if let (Some(profile), Some(round), Some(scores)) = (&evaluated.profile, round, evaluated.scores())
+            && self.judged != Some(round.at.moment)
+        {
+            self.judged = Some(round.at.moment);
+            if self.preference.observe(&scores, profile.dwell, edge, now.moment) {
+                self.preferred_since = Some(now.wall);
+            }
+        }
+        let is_accepted = evaluated.refused.is_none();
+        let since = match &self.accepted {
+            Some((before, since)) if *before == is_accepted => since.clone(),
+            _ => second(now.wall),
+        };
+        self.accepted = Some((is_accepted, since.clone()));
+        let refusal = evaluated.refused.as_ref();
+        let condition = Condition {
+            kind: "Accepted".to_owned(),
+            status: if is_accepted { "True" } else { "False" }.to_owned(),
+            reason: if is_accepted { "Accepted" } else { "Invalid" }.to_owned(),
+            message: refusal.cloned().unwrap_or_default(),
+            last_transition_time: since,
+            observed_generation: generation,
+        };
+        let scores = round.map(scores).unwrap_or_default();
+        let summary: Vec<_> = scores.iter().map(summary).collect();
+        let unscored = scores
+            .iter()
+            .find_map(|site| Some(format!("{}: {}", site.site, site.fault.as_ref()?)));
+        PerformanceProfileStatus {
+            observed_generation: generation,
+            conditions: vec![condition],
+            preferred: self.preference.site().map(str::to_owned),
+            preferred_since: self.preferred_since.map(second),
+            summary: Some(summary.join(" ")).filter(|summary| !summary.is_empty()),
+            scores,
+            fault: refusal.cloned().or(unscored),
+            evaluated: round.map(|round| second(round.at.wall)),
+        }
+    }
+
+    /// Whether this is to be written now: what decides or refuses is, at once; scores alone once in a while; and the mere time less
+    /// often.
+    fn is_due(&self, status: &PerformanceProfileStatus, now: Moment) -> bool {
+        let Some((written, at)) = &self.written else {
+            return true;
+        };
+        let decides = |status: &PerformanceProfileStatus| {
+            let has_scores: Vec<_> = status
+                .scores
+                .iter()
+                .map(|site| (site.site.clone(), site.score.is_some()))
+                .collect();
+            (
+                status.observed_generation,
+                status.conditions.clone(),
+                status.preferred.clone(),
+                has_scores,
+            )
+        };
+        let undated = |status: &PerformanceProfileStatus| {
+            let mut status = status.clone();
+            status.evaluated = None;
+            status.scores.iter_mut().for_each(|site| site.as_of = None);
+            status
+        };
+        let age = now.since(*at);
+        decides(written) != decides(status)
+            || (age >= SCORES && undated(written) != undated(status))
+            || (age >= EVALUATED && written != status)
+    }
+}
+
+/// What a round gave for each site, by name.
+fn scores(round: &Round) -> Vec<SiteScore> {
+    let Evaluation { scores, unscored } = &round.evaluation;
+    let as_of = |at: Moment| {
+        let age = i64::try_from(round.at.moment.since(at).0).unwrap_or(i64::MAX);
+        round
+            .at
+            .wall
+            .checked_sub(SignedDuration::from_micros(age))
+            .ok()
+            .map(second)
+    };
+    let scored = scores.iter().map(|(site, score)| SiteScore {
+        site: site.to_string(),
+        score: score.by_missing.first().map(|score| score.as_f64()),
+        by_missing: match &*score.by_missing {
+            [_] => vec![],
+            all => all.iter().map(|score| score.as_f64()).collect(),
+        },
+        as_of: as_of(score.as_of),
+        fault: None,
+    });
+    let unscored = unscored.iter().map(|(site, fault)| SiteScore {
+        site: site.to_string(),
+        fault: Some(fault.clone()),
+        ..SiteScore::default()
+    });
+    let mut all: Vec<_> = scored.chain(unscored).collect();
+    all.sort_by(|one, other| one.site.cmp(&other.site));
+    all
+}
+
+/// `edge=0.412`, or `edge=?` without a score.
+fn summary(site: &SiteScore) -> String {
+    let score = site.score.and_then(Score::of);
+    let score = score.map_or_else(|| "?".to_owned(), |score| score.to_string());
+    format!("{}={score}", site.site)
+}
+
+fn second(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use edgeward_profiles::{Known, SeenProfile};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn at(seconds: i64) -> Now {
+        let start: Timestamp = "2026-11-23T12:00:00Z".parse().unwrap();
+        Now {
+            moment: Moment(seconds * 1_000_000),
+            wall: start.checked_add(SignedDuration::from_secs(seconds)).unwrap(),
+        }
+    }
+
+    fn spec(equation: &str) -> Value {
+        json!({"better": "lower", "equation": equation, "metrics": [{"name": "a", "normMin": 0, "normMax": 1, "builtIn": "pods"}],
+            "margin": 0.05, "dwell": "60s"})
+    }
+
+    /// A profile whose sites have these scores, in millionths, in the round of this second.
+    fn evaluated(spec: Value, generation: i64, known: Known, scores: &[(&str, i64)], second: i64) -> Evaluated {
+        let site = |(site, score): &(&str, i64)| {
+            let as_of = at(second).moment;
+            let by_missing = [Score(*score)].into();
+            (
+                Box::from(*site),
+                edgeward_core::model::scores::SiteScore { by_missing, as_of },
+            )
+        };
+        let evaluation = Evaluation {
+            scores: scores.iter().map(site).collect(),
+            unscored: [("dark".into(), "a: nothing".to_owned())].into(),
+        };
+        let seen = SeenProfile {
+            generation: Some(generation),
+            spec,
+            known,
+        };
+        let round = Round {
+            evaluation,
+            at: at(second),
+        };
+        Evaluated {
+            last: Some(Arc::new(round)),
+            ..Evaluated::after(seen, None)
+        }
+    }
+
+    const DIRTY: [(&str, i64); 2] = [("edge", 900_000), ("cloud", 100_000)];
+    const CLEAN: [(&str, i64); 2] = [("edge", 10_000), ("cloud", 100_000)];
+
+    #[test]
+    fn the_numbers_the_preferred_site_and_since_when() {
+        let first = evaluated(spec("cm_normalized_a"), 3, Known::default(), &DIRTY, 7);
+        let mut kept = Kept::of(&first);
+        let status = kept.status(&first, "edge", at(8));
+        assert_eq!(
+            (status.observed_generation, status.preferred.as_deref()),
+            (Some(3), Some("cloud"))
+        );
+        assert_eq!(status.preferred_since.as_deref(), Some("2026-11-23T12:00:08Z"));
+        assert_eq!(status.summary.as_deref(), Some("cloud=0.1 dark=? edge=0.9"));
+        assert_eq!(status.fault.as_deref(), Some("dark: a: nothing"));
+        assert_eq!(status.evaluated.as_deref(), Some("2026-11-23T12:00:07Z"));
+        assert_eq!(
+            (&*status.conditions[0].status, &*status.conditions[0].message),
+            ("True", "")
+        );
+        // The dwell time counts from the first round in which the edge was better.
+        for (second, preferred) in [(20, "cloud"), (60, "cloud"), (80, "edge")] {
+            let clean = evaluated(spec("cm_normalized_a"), 3, Known::default(), &CLEAN, second);
+            let status = kept.status(&clean, "edge", at(second));
+            assert_eq!(status.preferred.as_deref(), Some(preferred), "{second}");
+        }
+    }
+
+    #[test]
+    fn another_leader_goes_on_where_this_one_ended_and_another_spec_begins_again() {
+        let since: Timestamp = "2026-11-23T11:00:00Z".parse().unwrap();
+        let known = Known {
+            generation: Some(3),
+            preferred: Some(("edge".into(), since)),
+            accepted: Some((true, "2026-11-23T10:00:00Z".to_owned())),
+        };
+        let of = |generation| {
+            let evaluated = evaluated(spec("cm_normalized_a"), generation, known.clone(), &DIRTY, 1);
+            let status = Kept::of(&evaluated).status(&evaluated, "edge", at(1));
+            (
+                status.preferred.unwrap(),
+                status.preferred_since.unwrap(),
+                status.conditions[0].last_transition_time.clone(),
+            )
+        };
+        let accepted = "2026-11-23T10:00:00Z".to_owned();
+        assert_eq!(
+            of(3),
+            ("edge".to_owned(), "2026-11-23T11:00:00Z".to_owned(), accepted.clone())
+        );
+        assert_eq!(of(4), ("cloud".to_owned(), "2026-11-23T12:00:01Z".to_owned(), accepted));
+    }
+
+    #[test]
+    fn a_bad_equation_is_not_accepted_and_says_what_to_write() {
+        let good = evaluated(spec("cm_normalized_a"), 1, Known::default(), &DIRTY, 0);
+        let mut kept = Kept::of(&good);
+        let before = kept.status(&good, "edge", at(0));
+        let seen = SeenProfile {
+            generation: Some(2),
+            spec: spec("2 * cm_normalized_a"),
+            known: Known::default(),
+        };
+        let bad = Evaluated::after(seen, Some(&good));
+        let status = kept.status(&bad, "edge", at(5));
+        let condition = &status.conditions[0];
+        assert_eq!((&*condition.status, &*condition.reason), ("False", "Invalid"));
+        let fault = "spec.equation: 2 is a whole number, which CEL does not mix with others: write 2.0";
+        assert_eq!((&*condition.message, status.fault.as_deref()), (fault, Some(fault)));
+        assert_eq!(condition.last_transition_time, "2026-11-23T12:00:05Z");
+        // What was in force stays.
+        assert_eq!((&status.preferred, &status.scores), (&before.preferred, &before.scores));
+        // Without any, nothing is.
+        let never = Evaluated::after(bad.seen, None);
+        let status = Kept::of(&never).status(&never, "edge", at(5));
+        assert_eq!((status.preferred, status.scores.len()), (None, 0));
+    }
+
+    #[test]
+    fn what_decides_is_written_at_once_and_the_time_alone_seldom() {
+        let mut kept = Kept::of(&evaluated(spec("cm_normalized_a"), 1, Known::default(), &DIRTY, 0));
+        let mut status = |scores: &[(&str, i64)], second| {
+            let status = kept.status(
+                &evaluated(spec("cm_normalized_a"), 1, Known::default(), scores, second),
+                "edge",
+                at(second),
+            );
+            let is_due = kept.is_due(&status, at(second).moment);
+            if is_due {
+                kept.written = Some((status, at(second).moment));
+            }
+            is_due
+        };
+        assert!(status(&DIRTY, 0));
+        assert!(!status(&DIRTY, 30) && status(&DIRTY, 60));
+        let other = [("edge", 900_000), ("cloud", 100_001)];
+        assert!(!status(&other, 69) && status(&other, 70));
+        assert!(status(&DIRTY[..1], 71));
+    }
+}

@@ -1,0 +1,334 @@
+//! PerformanceProfiles, watched, and evaluated off the request path.
+//!
+//! Each profile has rounds of its own. In a round its questions are put to the Prometheus server of the configuration, each
+//! question once for all profiles; when all were answered, or were not in time, the profile is evaluated with the newest
+//! snapshot. What is not answered keeps its last answer, which counts until it is stale.
+
+mod answers;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use edgeward_core::config::Config;
+use edgeward_core::engine::{Change, SharedState};
+use edgeward_core::model::scores::{self, ProfileScores, Profiles, Score};
+use edgeward_core::units::{Micros, Moment, Now};
+use edgeward_profiles::{All, Evaluated, Known, Profile, Round, SeenProfile};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use kube::Resource as _;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::api::{PerformanceProfile, PerformanceProfileStatus, SiteScore};
+use crate::instruments::metrics::Metrics;
+use crate::platform::blocking::blocking;
+use crate::platform::clock::Clock;
+use crate::sources::configuration::Versions;
+use crate::sources::prometheus::REOPEN;
+use crate::sources::raw::Raw;
+use crate::sources::watcher::Key;
+use crate::sources::{Changes, objects};
+use answers::{Answers, Client, Server};
+
+/// The objects there are; `None` while that is not known.
+type Objects = Option<BTreeMap<String, SeenProfile>>;
+
+/// How many questions are put at a time.
+const MAX_ASKED: usize = 8;
+
+/// Follows PerformanceProfiles while their definition is installed; there are none otherwise.
+pub struct PerformanceProfiles {
+    client: kube::Client,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    changes: Changes,
+    evaluated: watch::Sender<Arc<All>>,
+}
+
+impl PerformanceProfiles {
+    /// None known yet.
+    pub fn new(client: kube::Client, metrics: Arc<Metrics>, clock: Clock, changes: Changes) -> Self {
+        Self {
+            client,
+            metrics,
+            clock,
+            changes,
+            evaluated: watch::Sender::default(),
+        }
+    }
+
+    /// What they give, always the newest.
+    pub fn evaluated(&self) -> watch::Receiver<Arc<All>> {
+        self.evaluated.subscribe()
+    }
+
+    /// Follows and evaluates them with the newest snapshot, and sends what they give, for ever. Calls `listed` once all were
+    /// listed, or are known not to exist.
+    pub async fn follow(self, mut versions: Versions, shared: Arc<SharedState>, listed: impl FnOnce()) {
+        let Self {
+            client,
+            metrics,
+            clock,
+            changes,
+            evaluated,
+        } = self;
+        let seen = watch::Sender::new(Objects::None);
+        let watched = objects::follow("performanceprofiles", client, &metrics, read, |objects, _| {
+            let objects = objects.into_iter().flatten();
+            let named = objects.map(|((_, name), seen): (&Key, &SeenProfile)| (name.clone(), seen.clone()));
+            seen.send_replace(Some(named.collect()));
+        });
+        let evaluating = async {
+            let mut objects = seen.subscribe();
+            let mut evaluator = Evaluator {
+                evaluated: &evaluated,
+                shared,
+                clock,
+                metrics: &metrics,
+                changes,
+                entries: BTreeMap::new(),
+                answers: Answers::default(),
+            };
+            // A sender that is there for as long as this is awaited.
+            let _ = objects.wait_for(Option::is_some).await;
+            let first = objects.borrow_and_update().clone().unwrap_or_default();
+            evaluator.take(first).await;
+            listed();
+            let mut config = versions.next().await;
+            loop {
+                let is_same = |one: &Config, other: &Config| one.prometheus == other.prometheus;
+                let work = evaluator.evaluate(&config, &mut objects);
+                match versions.until_other(&config, is_same, work).await {
+                    Some(other) => config = other,
+                    None => return,
+                }
+            }
+        };
+        tokio::join!(watched, evaluating);
+    }
+}
+
+/// What is known of a profile between its rounds.
+struct Entry {
+    evaluated: Evaluated,
+    /// When the next round begins.
+    next: Moment,
+    /// Whether a round has begun whose answers are waited for.
+    is_waiting: bool,
+}
+
+struct Evaluator<'e> {
+    evaluated: &'e watch::Sender<Arc<All>>,
+    shared: Arc<SharedState>,
+    clock: Clock,
+    metrics: &'e Metrics,
+    changes: Changes,
+    entries: BTreeMap<String, Entry>,
+    answers: Answers,
+}
+
+impl Evaluator<'_> {
+    /// Takes over what objects there are. A profile that is another is evaluated at once.
+    async fn take(&mut self, objects: BTreeMap<String, SeenProfile>) {
+        let now = self.clock.moment();
+        self.entries.retain(|name, _| objects.contains_key(name));
+        for (name, seen) in objects {
+            if let Some(entry) = self.entries.get_mut(&name)
+                && entry.evaluated.seen.spec == seen.spec
+            {
+                entry.evaluated.seen = seen;
+                continue;
+            }
+            let before = self.entries.get(&name).map(|entry| &entry.evaluated);
+            let evaluated = Evaluated::after(seen, before);
+            if let Some(error) = &evaluated.refused {
+                tracing::warn!(name, error, "a PerformanceProfile is not accepted");
+            }
+            let entry = Entry {
+                evaluated,
+                next: now,
+                is_waiting: false,
+            };
+            self.entries.insert(name, entry);
+        }
+        let profiles = self
+            .entries
+            .values()
+            .filter_map(|entry| entry.evaluated.profile.as_ref());
+        self.answers.retain(profiles.flat_map(|profile| profile.queries()));
+        self.publish().await;
+    }
+
+    /// Evaluates the profiles by this configuration and takes over other objects, for ever.
+    async fn evaluate(&mut self, config: &Arc<Config>, objects: &mut watch::Receiver<Objects>) {
+        loop {
+            let mut server = Server::open(config.prometheus.as_ref()).await;
+            let client = server.client();
+            let is_broken = client.is_err() && config.prometheus.is_some();
+            let rounds = async { tokio::join!(self.rounds(config, client, objects), server.follow()) };
+            match is_broken {
+                true => drop(tokio::time::timeout(REOPEN, rounds).await),
+                false => drop(rounds.await),
+            }
+        }
+    }
+
+    /// Asks by this client, for ever.
+    async fn rounds(&mut self, config: &Arc<Config>, client: Client, objects: &mut watch::Receiver<Objects>) {
+        let mut asked = FuturesUnordered::new();
+        self.answers.ask_again();
+        loop {
+            self.begin_rounds();
+            while asked.len() < MAX_ASKED
+                && let Some(query) = self.answers.next_to_ask()
+            {
+                asked.push(answers::ask(client.clone(), query, self.clock));
+            }
+            self.end_rounds(config).await;
+            let next = self
+                .entries
+                .values()
+                .filter(|entry| !entry.is_waiting)
+                .map(|entry| entry.next)
+                .min();
+            tokio::select! {
+                Some((query, answer)) = asked.next() => self.answers.take(&query, answer, self.metrics),
+                Ok(()) = objects.changed() => {
+                    let objects = objects.borrow_and_update().clone().unwrap_or_default();
+                    self.take(objects).await;
+                }
+                () = self.clock.reach(next) => {}
+            }
+        }
+    }
+
+    /// Begins those that are due: their questions are to be put again, unless they were a moment ago for another profile.
+    fn begin_rounds(&mut self) {
+        let now = self.clock.moment();
+        for entry in self.entries.values_mut() {
+            let Some(profile) = &entry.evaluated.profile else {
+                entry.next = Moment(i64::MAX);
+                continue;
+            };
+            if entry.is_waiting || now < entry.next {
+                continue;
+            }
+            entry.next = now.after(profile.period);
+            entry.is_waiting = true;
+            for query in profile.queries() {
+                self.answers.want(query, now, profile.period);
+            }
+        }
+    }
+
+    /// Evaluates the profiles whose questions are all answered, and publishes what all give.
+    async fn end_rounds(&mut self, config: &Arc<Config>) {
+        let is_over = |entry: &Entry| {
+            let profile = entry.evaluated.profile.as_ref().filter(|_| entry.is_waiting)?;
+            let is_answered = profile.queries().all(|query| !self.answers.is_awaited(query));
+            is_answered.then(|| Arc::clone(profile))
+        };
+        let over = self
+            .entries
+            .iter()
+            .filter_map(|(name, entry)| Some((name.clone(), is_over(entry)?)));
+        let over: Vec<_> = over.collect();
+        if over.is_empty() {
+            return;
+        }
+        let (snapshot, config, now) = (self.shared.snapshot(), Arc::clone(config), self.clock.now());
+        let answers = self.answers.snapshot();
+        let rounds = blocking(move || {
+            let evaluate = |(name, profile): (String, Arc<Profile>)| {
+                let evaluation =
+                    edgeward_profiles::score(&profile, &snapshot, &config, |query| answers.get(query), now.moment);
+                (name, Arc::new(Round { evaluation, at: now }))
+            };
+            over.into_iter().map(evaluate).collect::<Vec<_>>()
+        })
+        .await;
+        for (name, round) in rounds {
+            if let Some(entry) = self.entries.get_mut(&name) {
+                entry.evaluated.last = Some(round);
+                entry.is_waiting = false;
+            }
+        }
+        self.publish().await;
+    }
+
+    async fn publish(&self) {
+        let all = self
+            .entries
+            .iter()
+            .map(|(name, entry)| (name.clone(), entry.evaluated.clone()));
+        self.evaluated.send_replace(Arc::new(all.collect()));
+        let scores = self
+            .entries
+            .iter()
+            .filter_map(|(name, entry)| Some(((**name).into(), entry.evaluated.scores()?)));
+        let scores: Profiles = scores.collect();
+        self.changes.send(Change::Profiles(Arc::new(scores))).await;
+    }
+}
+
+/// What a PerformanceProfile says of the sites by its own status, for those who do not evaluate it; `None` of one that is not accepted.
+pub(crate) fn scores_of(object: &Raw<PerformanceProfile>, now: Now) -> Option<(Box<str>, Arc<ProfileScores>)> {
+    let name = object.meta().name.as_deref()?;
+    let value: Value = serde_json::from_str(object.json()).ok()?;
+    let profile = Profile::read(&value["spec"]).ok()?;
+    let status: PerformanceProfileStatus = serde_json::from_value(value["status"].clone()).unwrap_or_default();
+    let is_of_spec = status.observed_generation == value["metadata"]["generation"].as_i64();
+    let site = |site: SiteScore| {
+        let age = now.wall.duration_since(site.as_of?.parse().ok()?);
+        let numbers = if site.by_missing.is_empty() {
+            vec![site.score?]
+        } else {
+            site.by_missing
+        };
+        let by_missing: Option<Arc<[Score]>> = numbers.into_iter().map(Score::of).collect();
+        let age = Micros(u64::try_from(age.as_micros()).unwrap_or(0));
+        Some((
+            Box::from(site.site),
+            scores::SiteScore {
+                by_missing: by_missing?,
+                as_of: now.moment.before(age),
+            },
+        ))
+    };
+    let scores = ProfileScores {
+        better: profile.better,
+        margin: profile.margin,
+        staleness: profile.staleness,
+        preferred: status.preferred.filter(|_| is_of_spec).map(Box::from),
+        sites: status
+            .scores
+            .into_iter()
+            .filter(|_| is_of_spec)
+            .filter_map(site)
+            .collect(),
+    };
+    Some((name.into(), Arc::new(scores)))
+}
+
+/// A PerformanceProfile as it was read.
+pub(crate) fn read(object: &Raw<PerformanceProfile>) -> Option<SeenProfile> {
+    object.meta().name.as_ref()?;
+    let mut value: Value = serde_json::from_str(object.json()).ok()?;
+    // What we wrote ourselves; of anything else, nothing is known.
+    let status: PerformanceProfileStatus = serde_json::from_value(value["status"].take()).unwrap_or_default();
+    let since = status.preferred_since.and_then(|since| since.parse().ok());
+    let accepted = status
+        .conditions
+        .into_iter()
+        .find(|condition| condition.kind == "Accepted");
+    Some(SeenProfile {
+        generation: value["metadata"]["generation"].as_i64(),
+        spec: value["spec"].take(),
+        known: Known {
+            generation: status.observed_generation,
+            preferred: status.preferred.map(|site| Box::from(&*site)).zip(since),
+            accepted: accepted.map(|condition| (condition.status == "True", condition.last_transition_time)),
+        },
+    })
+}

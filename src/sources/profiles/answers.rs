@@ -1,0 +1,193 @@
+//! What the Prometheus server has answered to the questions of profiles.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use edgeward_core::config::Prometheus;
+use edgeward_core::units::{Micros, Moment};
+use edgeward_profiles::Series;
+
+use crate::instruments::metrics::Metrics;
+use crate::platform::clock::Clock;
+use crate::sources::prometheus::{Connection, Failure, Outcome, answer};
+
+/// Time after which an answer is no longer waited for.
+const TIMEOUT: Micros = Micros::from_secs(5);
+
+/// The labels by which a series is matched to a place; others are not kept.
+const LABELS: [&str; 3] = ["site", "node", "instance"];
+
+/// What questions are put with, or why they cannot be.
+pub(super) type Client = Result<Arc<ArcSwap<prometheus_http_query::Client>>, Failure>;
+
+/// What became of a question.
+pub(super) type Answer = Result<Vec<Series>, Failure>;
+
+/// Each question with what was answered last.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    known: BTreeMap<Arc<str>, Known>,
+    wanted: VecDeque<Arc<str>>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Known {
+    /// The last answer that could be used.
+    series: Arc<[Series]>,
+    /// Why the last one could not.
+    fault: Option<Arc<str>>,
+    /// When it was asked last; `None` before the first time.
+    asked: Option<Moment>,
+    /// Whether an answer is waited for.
+    is_awaited: bool,
+}
+
+/// The same as an evaluation reads it.
+pub(super) struct Taken(BTreeMap<Arc<str>, Known>);
+
+impl Answers {
+    /// Forgets all but these questions.
+    pub(super) fn retain<'q>(&mut self, queries: impl Iterator<Item = &'q str>) {
+        let mut known = BTreeMap::new();
+        for query in queries {
+            if let Some((query, answer)) = self.known.remove_entry(query) {
+                known.insert(query, answer);
+            }
+        }
+        self.known = known;
+        self.wanted.retain(|query| self.known.contains_key(query));
+    }
+
+    /// It is to be put again, unless it was within nine tenths of this period.
+    pub(super) fn want(&mut self, query: &str, now: Moment, period: Micros) {
+        let known = self.known.entry(query.into()).or_default();
+        let is_recent = known.asked.is_some_and(|asked| now.since(asked).0 < period.0 / 10 * 9);
+        if !known.is_awaited && !is_recent {
+            known.is_awaited = true;
+            known.asked = Some(now);
+            self.wanted.push_back(query.into());
+        }
+    }
+
+    pub(super) fn next_to_ask(&mut self) -> Option<Arc<str>> {
+        self.wanted.pop_front()
+    }
+
+    /// Nobody waits any more for what was asked: it is to be asked again.
+    pub(super) fn ask_again(&mut self) {
+        let awaited = self.known.iter().filter(|(_, known)| known.is_awaited);
+        self.wanted = awaited.map(|(query, _)| Arc::clone(query)).collect();
+    }
+
+    pub(super) fn is_awaited(&self, query: &str) -> bool {
+        self.known.get(query).is_some_and(|known| known.is_awaited)
+    }
+
+    /// An answer came, or none can be had. One that cannot be used leaves the last one in place.
+    pub(super) fn take(&mut self, query: &str, answer: Answer, metrics: &Metrics) {
+        let outcome = answer.as_ref().err().map_or(Outcome::Ok, |failure| failure.outcome);
+        metrics.prometheus.asked("profile", outcome.as_str());
+        let Some(known) = self.known.get_mut(query) else { return };
+        known.is_awaited = false;
+        let fault = match answer {
+            Ok(series) => {
+                known.series = series.into();
+                None
+            }
+            Err(failure) => Some(format!("{}: {}", failure.outcome.as_str(), failure.detail).into()),
+        };
+        if known.fault.is_some() != fault.is_some() {
+            match &fault {
+                Some(fault) => tracing::warn!(query, %fault, "Prometheus does not answer for performance profiles"),
+                None => tracing::info!(query, "Prometheus answers for performance profiles again"),
+            }
+        }
+        known.fault = fault;
+    }
+
+    /// As of now. Cost: does not copy series.
+    pub(super) fn snapshot(&self) -> Taken {
+        Taken(self.known.clone())
+    }
+}
+
+impl Taken {
+    /// What was answered, and why the last answer could not be used.
+    pub(super) fn get(&self, query: &str) -> Option<(&[Series], Option<&str>)> {
+        let known = self.0.get(query)?;
+        Some((&known.series, known.fault.as_deref()))
+    }
+}
+
+/// The server of the configuration, or why there is none to ask.
+pub(super) struct Server {
+    connection: Option<Connection>,
+    client: Client,
+}
+
+impl Server {
+    pub(super) async fn open(prometheus: Option<&Prometheus>) -> Self {
+        let Some(prometheus) = prometheus else {
+            let failure = Failure::new(
+                Outcome::Unreachable,
+                "the configuration names no server (prometheus.url)",
+            );
+            return Self {
+                connection: None,
+                client: Err(failure),
+            };
+        };
+        match Connection::open(prometheus).await {
+            Ok(connection) => Self {
+                client: Ok(connection.client()),
+                connection: Some(connection),
+            },
+            Err(error) => Self {
+                connection: None,
+                client: Err(Failure::new(Outcome::Unreachable, format_args!("{error:#}"))),
+            },
+        }
+    }
+
+    /// What to ask by.
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Follows the files of the connection, for ever.
+    pub(super) async fn follow(&mut self) {
+        match &mut self.connection {
+            Some(connection) => connection.follow().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Puts the question once. Returns it with its answer.
+pub(super) async fn ask(client: Client, query: Arc<str>, clock: Clock) -> (Arc<str>, Answer) {
+    let asked_at = clock.moment();
+    let answer = async {
+        let client = client?.load_full();
+        let (status, body) = answer::ask(&client, &query, TIMEOUT).await?;
+        let received = clock.now();
+        let series = answer::interpret(status, &body)?;
+        Ok(series
+            .into_iter()
+            .map(|series| {
+                let (labels, sample) = series.into_inner();
+                // By the wall clocks of both machines; a sample of the future is new.
+                let age = Micros((received.wall.as_microsecond() as f64 - sample.timestamp() * 1e6) as u64);
+                Series {
+                    labels: labels
+                        .into_iter()
+                        .filter(|(name, _)| LABELS.contains(&&**name))
+                        .collect(),
+                    value: sample.value(),
+                    at: received.moment.before(age).min(asked_at),
+                }
+            })
+            .collect())
+    };
+    (Arc::clone(&query), answer.await)
+}

@@ -1,0 +1,96 @@
+//! Pods that require something of the node where they run.
+
+use anyhow::{Result, ensure};
+use edgeward_harness::decision::annotation;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::nodes::Nodes;
+use edgeward_harness::wait::{BOUND, eventually};
+use serde_json::{Value, json};
+
+use super::{goes, is_held, pod};
+use crate::leader::events;
+
+const LABEL: &str = "traits.edgeward.io/SecureRuntime";
+
+/// A pod that requires this.
+fn requiring(fixture: &Fixture<'_>, name: &str, traits: &str) -> Value {
+    let mut pod = pod(fixture, name, 100, 5);
+    pod["metadata"]["annotations"][fixture.key("slo.example.io/traits")] = json!(traits);
+    pod
+}
+
+/// What one node of five has is found there by kube-scheduler, for the placement asks for it. What none has is held, with its name,
+/// until a node has it; and past its limit it waits at the edge, and never runs without.
+pub(crate) fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    let edge: Vec<_> = (0..5)
+        .map(|at| nodes.edge_node(&format!("edge-{at}"), "2"))
+        .collect::<Result<_>>()?;
+    nodes.cloud_node("cloud-0")?;
+    let kubectl = &fixture.kubectl;
+    let label = |node: &str, label: &str| {
+        kubectl
+            .run(&["label", "node", node, &format!("{label}=true")], "")
+            .map(drop)
+    };
+    label(&edge[3], LABEL)?;
+    let config = nodes.holding(&json!({"latency": "4s", "throughput": "4s", "batch": "1m"}));
+    let edgeward = fixture.live_edgeward(&config)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    for name in ["one", "two", "three"] {
+        kubectl.create(&requiring(fixture, name, "SecureRuntime, GreenEnergy?"))?;
+        goes(fixture, &nodes, name, "edge", "edge_feasible_slo_met")?;
+        let pod = kubectl.get("pod", name)?;
+        ensure!(
+            pod["spec"]["nodeName"] == edge[3] && pod["spec"]["nodeSelector"][LABEL] == "true",
+            "{pod}"
+        );
+    }
+
+    // Nobody has it: the class of this one waits for four seconds.
+    let mut urgent = requiring(fixture, "urgent", "Attestation");
+    urgent["metadata"]["annotations"][fixture.key("slo.example.io/class")] = json!("latency");
+    kubectl.create(&urgent)?;
+    is_held(fixture, "urgent", "held_no_capacity")?;
+    let event = eventually("that it is held is told", BOUND, || {
+        events::one(fixture, "urgent", "Held")
+    })?;
+    let note = event["note"].as_str().unwrap_or_default();
+    ensure!(
+        note.starts_with("held until a node has its traits: Attestation") && note.contains("missing_trait"),
+        "{note}"
+    );
+    eventually("its limit is over", BOUND, || {
+        let pod = kubectl.get("pod", "urgent")?;
+        ensure!(annotation(&pod, "reason") == Some("released_timeout"), "{pod}");
+        ensure!(
+            pod["spec"]["nodeSelector"]["traits.edgeward.io/Attestation"] == "true",
+            "{pod}"
+        );
+        ensure!(pod["spec"]["nodeName"].is_null(), "{pod}");
+        Ok(())
+    })?;
+    // One that waits longer is released as soon as a node has it, and the first one is bound there as well.
+    kubectl.create(&requiring(fixture, "patient", "Attestation"))?;
+    is_held(fixture, "patient", "held_no_capacity")?;
+    label(&edge[1], "traits.edgeward.io/Attestation")?;
+    goes(fixture, &nodes, "patient", "edge", "released_edge")?;
+    for name in ["patient", "urgent"] {
+        eventually("it is bound where its trait is", BOUND, || {
+            let pod = kubectl.get("pod", name)?;
+            ensure!(pod["spec"]["nodeName"] == edge[1], "{pod}");
+            Ok(())
+        })?;
+    }
+
+    let refused = kubectl.attempt(
+        &["create", "-f", "-"],
+        &requiring(fixture, "typo", "Secure Runtime").to_string(),
+    )?;
+    ensure!(
+        !refused.succeeded && refused.stderr.contains("is not a list of at most 16 traits"),
+        "{refused:?}"
+    );
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! A real Prometheus server, and a program that says numbers to it, as node-exporter and kube-state-metrics do.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use anyhow::Result;
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+
+use crate::process::{Process, free_addresses, tail};
+
+/// What it says; `None` for an error.
+type Page = Arc<Mutex<Option<String>>>;
+
+/// A program that says numbers.
+pub struct Exporter {
+    /// Where it does.
+    pub address: SocketAddr,
+    page: Page,
+}
+
+impl Exporter {
+    /// One that fails until it is told what to say.
+    pub fn start(runtime: &Handle) -> Result<Self> {
+        async fn metrics(State(page): State<Page>) -> Result<String, StatusCode> {
+            let page = page.lock().ok().and_then(|page| page.clone());
+            page.ok_or(StatusCode::INTERNAL_SERVER_ERROR)
+        }
+        let page = Page::default();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
+        let address = listener.local_addr()?;
+        let routes = Router::new()
+            .route("/metrics", get(metrics))
+            .with_state(Arc::clone(&page));
+        runtime.spawn(async move { axum::serve(listener, routes).await });
+        Ok(Self { address, page })
+    }
+
+    /// Says these lines from now on.
+    pub fn says(&self, lines: &[&str]) {
+        self.replace(Some(lines.iter().map(|line| format!("{line}\n")).collect()));
+    }
+
+    /// Says nothing any more.
+    pub fn fails(&self) {
+        self.replace(None);
+    }
+
+    fn replace(&self, page: Option<String>) {
+        if let Ok(mut said) = self.page.lock() {
+            *said = page;
+        }
+    }
+}
+
+/// A Prometheus server that scrapes an exporter twice a second.
+pub struct Server {
+    /// Where it answers while it runs.
+    pub address: SocketAddr,
+    program: PathBuf,
+    dir: TempDir,
+    process: Option<Process>,
+}
+
+impl Server {
+    /// Starts this program.
+    pub fn start(program: &Path, exporter: &Exporter) -> Result<Self> {
+        let [address] = free_addresses()?;
+        let dir = tempfile::Builder::new().prefix("edgeward-prometheus-").tempdir()?;
+        let config = format!(
+            "global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}\n\
+             scrape_configs: [{{job_name: edge, honor_labels: true, static_configs: [{{targets: ['{}']}}]}}]\n",
+            exporter.address
+        );
+        fs::write(dir.path().join("prometheus.yml"), config)?;
+        let mut server = Self {
+            address,
+            program: program.to_owned(),
+            dir,
+            process: None,
+        };
+        server.start_again()?;
+        Ok(server)
+    }
+
+    /// Starts it with what it knew when it was stopped.
+    pub fn start_again(&mut self) -> Result<()> {
+        let dir = self.dir.path().display();
+        let args = [
+            format!("--config.file={dir}/prometheus.yml"),
+            format!("--storage.tsdb.path={dir}/data"),
+            format!("--web.listen-address={}", self.address),
+        ];
+        self.process = Some(Process::start("prometheus", &self.program, &args, self.dir.path())?);
+        Ok(())
+    }
+
+    /// Kills it.
+    pub fn stop(&mut self) {
+        self.process = None;
+    }
+
+    /// The end of its log.
+    pub fn tail(&self) -> String {
+        tail(&self.dir.path().join("prometheus.log"))
+    }
+}

@@ -1,0 +1,119 @@
+//! Profiles in files: those that are given as examples, and the commands about them.
+
+use std::fs;
+use std::path::Path;
+
+use edgeward_profiles::Profile;
+use edgeward_profiles::profile::{BuiltIn, Source};
+use serde_json::Value;
+
+use crate::program::edgeward;
+
+fn examples() -> Vec<(String, Value)> {
+    let files = fs::read_dir("examples/profiles").unwrap();
+    let files = files.map(|file| file.unwrap().path());
+    let mut read: Vec<_> = files
+        .map(|path| {
+            let object: Value = serde_saphyr::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+            (path.display().to_string(), object)
+        })
+        .collect();
+    read.sort_by(|one, other| one.0.cmp(&other.0));
+    read
+}
+
+#[test]
+fn every_example_is_accepted_and_called_as_its_file() {
+    let examples = examples();
+    assert_eq!(examples.len(), 6);
+    for (path, object) in &examples {
+        Profile::read(&object["spec"]).unwrap_or_else(|faults| panic!("{path}: {faults}"));
+        let name = Path::new(path).file_stem().unwrap().to_str().unwrap();
+        assert_eq!(object["metadata"]["name"], name);
+    }
+    let paths = examples.iter().map(|(path, _)| path);
+    let output = edgeward().args(["profile", "check"]).args(paths).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && printed.lines().all(|line| line.ends_with(": accepted")),
+        "{printed}"
+    );
+}
+
+/// Reference: 10,000 for each optional trait that is missing, 10 for each ms, about 1,000 for a node without memory and 1,000 for one
+/// without CPU, which fall to 95 at half of what is enough and to 5 at all of it.
+#[test]
+fn flockys_scored_has_the_weights_of_the_reference() {
+    let examples = examples();
+    let (_, object) = examples
+        .iter()
+        .find(|(path, _)| path.ends_with("flocky-scored.yaml"))
+        .unwrap();
+    let profile = Profile::read(&object["spec"]).unwrap();
+    let score = |missing: f64, memory_gib: f64, cpu: f64, rtt: f64| {
+        let row = profile.metrics.iter().map(|metric| {
+            let value = match metric.source {
+                Source::BuiltIn(BuiltIn::MissingOptionalTraits) => missing,
+                Source::BuiltIn(BuiltIn::FreeMemory) => memory_gib * f64::from(1 << 30),
+                Source::BuiltIn(BuiltIn::FreeCpu) => cpu,
+                Source::BuiltIn(BuiltIn::Rtt) => rtt,
+                _ => panic!("{}", metric.name),
+            };
+            ((value - metric.norm_min) / (metric.norm_max - metric.norm_min)).clamp(0.0, 1.0)
+        });
+        let row: Vec<f64> = row.collect();
+        profile.equation.evaluate([&row[..]])[0].unwrap()
+    };
+    let plenty = score(0.0, 64.0, 64.0, 0.0);
+    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1.0, "{found}, not {expected}");
+    near(plenty, 0.0);
+    near(score(2.0, 64.0, 64.0, 0.0), 20_000.0);
+    near(score(0.0, 64.0, 64.0, 25.0), 250.0);
+    for (free, memory, cpu) in [(0.0, 1_001.8, 1_000.0), (1.0, 95.0, 94.9), (2.0, 5.0, 4.9)] {
+        near(score(0.0, free, 64.0, 0.0), memory);
+        near(score(0.0, 64.0, free, 0.0), cpu);
+    }
+}
+
+#[test]
+fn codecos_figure_is_imported_with_its_faults_and_corrected_where_that_is_asked() {
+    let figure = "crates/profiles/testdata/codeco-fig7.yaml";
+    let import = |arguments: &[&str]| {
+        let output = edgeward()
+            .args(["profile", "import", figure])
+            .args(arguments)
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, profiles, findings) = import(&[]);
+    assert_eq!((code, findings.lines().count()), (Some(3), 4), "{findings}");
+    assert!(findings.contains("write sum by (node) (…)"), "{findings}");
+    let object: Value = serde_saphyr::from_str(&profiles).unwrap();
+    assert_eq!(object["metadata"]["name"], "user-defined");
+    let (code, profiles, _) = import(&["--fix"]);
+    assert_eq!(code, Some(0));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), profiles).unwrap();
+    let output = edgeward().args(["profile", "check"]).arg(file.path()).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "user-defined: accepted\n");
+}
+
+#[test]
+fn faults_are_named_before_anything_is_applied() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let profile = "{kind: PerformanceProfile, metadata: {name: My}, spec: {better: lower, equation: '2 * a', metrics: [{name: a, normMin: 0, normMax: 1, builtIn: pods}]}}";
+    fs::write(file.path(), profile).unwrap();
+    let output = edgeward().args(["profile", "check"]).arg(file.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        printed.contains("My: metadata.name: \"My\" is not the name of a PerformanceProfile"),
+        "{printed}"
+    );
+    assert!(printed.contains("My: spec.equation: 2 is a whole number"), "{printed}");
+    fs::write(file.path(), "{kind: Pod}").unwrap();
+    let output = edgeward().args(["profile", "check"]).arg(file.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
