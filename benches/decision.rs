@@ -6,12 +6,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use edgeward_core::config::Config;
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::node::NodeId;
 use edgeward_core::model::owner::Owner;
+use edgeward_core::model::scores::{Better, ProfileScores, Profiles, Score, SiteScore};
 use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::model::workload::{QueueKey, Workload};
 use edgeward_core::placement::decide::decide;
@@ -19,7 +21,7 @@ use edgeward_core::placement::ledger::{Ledger, Reservation};
 use edgeward_core::placement::patch::{Stamp, patch};
 use edgeward_core::placement::room::Room;
 use edgeward_core::resources::Amounts;
-use edgeward_core::units::{Millicores, Moment, Now};
+use edgeward_core::units::{Micros, Millicores, Moment, Now};
 use edgeward_core::wire::fleet_file;
 use edgeward_core::wire::pod::Pod;
 use serde_json::{Value, json};
@@ -58,6 +60,23 @@ fn fleet(nodes: usize, free: usize) -> Snapshot {
         "nodes": edge.chain([cloud]).collect::<Vec<Value>>(),
     });
     fleet_file::read(&document, &Config::default(), NOW.moment).unwrap()
+}
+
+/// What so many profiles say of the edge and the cloud.
+fn profiles(count: usize) -> Arc<Profiles> {
+    let score = |number: f64| SiteScore {
+        by_missing: [Score::of(number).unwrap()].into(),
+        as_of: NOW.moment,
+    };
+    let scores = Arc::new(ProfileScores {
+        better: Better::Lower,
+        margin: Score::of(0.05).unwrap(),
+        staleness: Micros::from_secs(120),
+        preferred: Some("edge".into()),
+        sites: [("edge".into(), score(0.25)), ("cloud".into(), score(0.75))].into(),
+    });
+    let profiles = (0..count).map(|number| (format!("profile-{number}").into(), Arc::clone(&scores)));
+    Arc::new(profiles.collect())
 }
 
 /// So many small reservations, spread over the edge nodes.
@@ -151,6 +170,30 @@ fn review(c: &mut Criterion) {
         group.bench_with_input(BenchmarkId::from_parameter(nodes), &snapshot, |b, snapshot| {
             b.iter(|| {
                 let pod = Pod::from_json(black_box(POD)).unwrap();
+                let workload = pod.workload("shop".into(), &config.keys);
+                let verdict = decide(&workload, &Room::of(snapshot), &config, NOW);
+                serde_json::to_vec(&patch(&pod, &verdict, &config, &stamp)).unwrap()
+            });
+        });
+    }
+    group.finish();
+
+    let mut group = c.benchmark_group("whole review, 1,000 nodes");
+    const CLASS: &str = "\"slo.example.io/class\":\"latency\"";
+    let named = POD.replace(CLASS, &format!("{CLASS},\"slo.example.io/profile\":\"profile-7\""));
+    let plain = fleet(1_000, 1);
+    let mut scored = plain.clone();
+    scored.profiles = profiles(10);
+    for (name, snapshot, body) in [
+        ("no profiles", &plain, POD),
+        ("ten profiles, the pod names one", &scored, &named),
+    ] {
+        let pod = Pod::from_json(body).unwrap().workload("shop".into(), &config.keys);
+        let verdict = decide(&pod, &Room::of(snapshot), &config, NOW);
+        assert_eq!(verdict.profile.is_some(), name != "no profiles");
+        group.bench_with_input(name, snapshot, |b, snapshot| {
+            b.iter(|| {
+                let pod = Pod::from_json(black_box(body)).unwrap();
                 let workload = pod.workload("shop".into(), &config.keys);
                 let verdict = decide(&workload, &Room::of(snapshot), &config, NOW);
                 serde_json::to_vec(&patch(&pod, &verdict, &config, &stamp)).unwrap()

@@ -5,6 +5,7 @@ mod liqo;
 mod live;
 mod load;
 mod memory;
+mod profiles;
 mod rollout;
 mod simulation;
 
@@ -50,6 +51,11 @@ const TESTS: &[Test] = &[
     ("load::hostile_clients", Machine, load::hostile::hostile_clients),
     ("memory::hostile_pods", Machine, memory::hostile_pods),
     ("load::hostile_bodies", Machine, load::hostile_bodies::hostile_bodies),
+    (
+        "profiles::refreshed_beside_a_load",
+        Machine,
+        profiles::refreshed_beside_a_load,
+    ),
     ("simulation::as_on_kwok", Machine, simulation::as_on_kwok),
     ("liqo::elastic_cluster", Peering, liqo::elastic_cluster),
     ("liqo::frozen_api_server", Peering, liqo::frozen_api_server),

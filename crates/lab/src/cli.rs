@@ -111,7 +111,10 @@ impl Simulate {
         };
         let plan = Plan {
             policies: match self.policies.is_empty() {
-                true => Policy::ALL.to_vec(),
+                true => Policy::of(&scenario).collect(),
+                false if self.policies.contains(&Policy::EdgewardProfile) && scenario.profile.is_none() => {
+                    anyhow::bail!("--policies edgeward-profile: the scenario has no profile")
+                }
                 false => self.policies,
             },
             seeds,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::scenario::Scenario;
+
 /// Who decides where pods go in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Policy {
@@ -17,19 +19,22 @@ pub enum Policy {
     Edgeward,
     /// edgeward with `queueModel: pending`.
     EdgewardPending,
+    /// edgeward with the scenario's performance profile, which every managed pod names.
+    EdgewardProfile,
     /// edgeward's rules and actions with the true times.
     Clairvoyant,
 }
 
 impl Policy {
     /// All of them.
-    pub const ALL: [Policy; 7] = [
+    pub const ALL: [Policy; 8] = [
         Policy::EdgeOnly,
         Policy::CloudOnly,
         Policy::LeastLoaded,
         Policy::FirstDesign,
         Policy::Edgeward,
         Policy::EdgewardPending,
+        Policy::EdgewardProfile,
         Policy::Clairvoyant,
     ];
 
@@ -42,8 +47,17 @@ impl Policy {
             Policy::FirstDesign => "first-design",
             Policy::Edgeward => "edgeward",
             Policy::EdgewardPending => "edgeward-pending",
+            Policy::EdgewardProfile => "edgeward-profile",
             Policy::Clairvoyant => "clairvoyant",
         }
+    }
+
+    /// Those that can be run with this scenario.
+    pub fn of(scenario: &Scenario) -> impl Iterator<Item = Policy> {
+        let has_profile = scenario.profile.is_some();
+        Self::ALL
+            .into_iter()
+            .filter(move |policy| has_profile || *policy != Policy::EdgewardProfile)
     }
 
     /// The one of this name.

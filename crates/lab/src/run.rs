@@ -83,6 +83,8 @@ enum Event {
     Evict(usize),
     /// It ends.
     Recovers(usize),
+    /// The replicas of edgeward evaluate the performance profile.
+    ProfileRound,
     /// A replica of edgeward hears of changes.
     Deliver(usize),
     /// A replica publishes, if this is when it is due.
@@ -198,8 +200,13 @@ impl<'s> Run<'s> {
             Policy::CloudOnly => Placer::Cloud,
             Policy::LeastLoaded => Placer::LeastLoaded,
             Policy::FirstDesign => Placer::FirstDesign(FirstDesign::default()),
-            Policy::Edgeward => Placer::Edgeward(Box::new(Edgeward::new(scenario, None))),
-            Policy::EdgewardPending => Placer::Edgeward(Box::new(Edgeward::new(scenario, Some(QueueModel::Pending)))),
+            Policy::Edgeward => Placer::Edgeward(Box::new(Edgeward::new(scenario, None, None))),
+            Policy::EdgewardPending => {
+                Placer::Edgeward(Box::new(Edgeward::new(scenario, Some(QueueModel::Pending), None)))
+            }
+            Policy::EdgewardProfile => {
+                Placer::Edgeward(Box::new(Edgeward::new(scenario, None, scenario.profile.as_ref())))
+            }
             Policy::Clairvoyant => Placer::Clairvoyant(clairvoyant::Clairvoyant::default()),
         };
         Self {
@@ -287,6 +294,7 @@ impl<'s> Run<'s> {
             Event::Deliver(replica) => self.deliver(replica),
             Event::Publish(replica, due) => self.publish(replica, due),
             Event::WatchAlive(replica) => self.watch_alive(replica),
+            Event::ProfileRound => self.profile_round(),
             Event::Probe(replica, site, number) => self.probed(replica, site, number),
             Event::Patch(number) => self.patched(number),
             Event::Execute => self.execute(),

@@ -1,6 +1,7 @@
 //! What is simulated: a cluster, its load, its WAN and what fails, as a file describes it (docs/lab.md).
 
 mod at_load;
+pub mod profile;
 mod read;
 mod tables;
 mod trace;
@@ -17,6 +18,7 @@ use serde_json::Value;
 
 use crate::random::Distribution;
 
+pub use profile::SimulatedProfile;
 pub use read::{Fleet, read, read_on};
 
 /// One experiment, but for the policy and the seed.
@@ -46,6 +48,8 @@ pub struct Scenario {
     pub workloads: Vec<Workload>,
     /// What fails.
     pub failures: Vec<Failure>,
+    /// What the policy `edgeward-profile` ranks sites by.
+    pub profile: Option<SimulatedProfile>,
 }
 
 /// How long the steps of a cluster take, in milliseconds.

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
+use edgeward_core::model::slo::Class;
 use edgeward_lab::experiment::{Plan, carry_out};
 use edgeward_lab::policy::Policy;
 use edgeward_lab::scenario::{Scenario, read};
@@ -61,4 +62,30 @@ fn an_overloaded_edge_with_a_poor_wan_is_no_worse_than_without_us() {
     let found = attained("overloaded-edge-poor-wan.yaml", &[Policy::EdgeOnly, Policy::Edgeward]);
     assert!(found[&Policy::Edgeward] >= 82.0, "{found:?}");
     assert!(found[&Policy::Edgeward] >= found[&Policy::EdgeOnly] - 3.0, "{found:?}");
+}
+
+/// A performance profile moves pods to the greener site. It costs what a WAN takes from latency targets, and no deadline.
+#[test]
+fn a_greener_cloud_costs_latency_alone() {
+    let scenario = scenario("greener-cloud.yaml");
+    let plan = Plan {
+        policies: Policy::of(&scenario).collect(),
+        seeds: vec![1, 2],
+        threads: 2,
+    };
+    let results = carry_out(&scenario, &plan, &AtomicBool::new(false), |_, _| {}).unwrap();
+    let of = |policy: Policy, class: Class| {
+        let runs = results.runs[&policy].values().map(|run| run.attainment[class]);
+        let (met, asked) = runs.fold((0, 0), |(met, asked), run| (met + run.met, asked + run.asked));
+        100.0 * met as f64 / asked as f64
+    };
+    let in_clouds = |policy: Policy| results.runs[&policy].values().map(|run| run.cloud_fraction.unwrap());
+    assert!(in_clouds(Policy::Edgeward).all(|fraction| fraction < 0.05));
+    assert!(in_clouds(Policy::EdgewardProfile).all(|fraction| fraction > 0.5));
+    for class in [Class::Throughput, Class::Batch] {
+        assert!(of(Policy::EdgewardProfile, class) >= of(Policy::Edgeward, class) - 0.5);
+    }
+    let latency = of(Policy::EdgewardProfile, Class::Latency);
+    assert!(latency >= of(Policy::CloudOnly, Class::Latency) - 0.5, "{latency}");
+    assert!(latency < of(Policy::Edgeward, Class::Latency), "{latency}");
 }

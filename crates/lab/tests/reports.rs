@@ -38,10 +38,14 @@ fn folder(name: &str) -> PathBuf {
     PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join(name)
 }
 
+fn policies(scenario: &Scenario) -> Vec<Policy> {
+    Policy::of(scenario).collect()
+}
+
 #[test]
 fn the_table_is_as_recorded() {
     let scenario = small();
-    let found = report::table(&experiment(&scenario, &Policy::ALL, &[1.0], None));
+    let found = report::table(&experiment(&scenario, &policies(&scenario), &[1.0], None));
     let path = folder("tests/golden/small.txt");
     if std::env::var_os("EDGEWARD_BLESS").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -64,7 +68,7 @@ fn runs(json: &Value) -> Vec<usize> {
 #[test]
 fn what_was_over_is_reported_when_it_is_ended_early() {
     let scenario = small();
-    let experiment = experiment(&scenario, &Policy::ALL, &[0.5, 1.0, 2.0], Some(17));
+    let experiment = experiment(&scenario, &policies(&scenario), &[0.5, 1.0, 2.0], Some(17));
     assert!(experiment.is_incomplete);
     let json = report::json(&experiment);
     assert_eq!(json["incomplete"], true);
@@ -107,7 +111,7 @@ fn more_load_asks_for_more_and_is_met_less() {
 #[test]
 fn the_page_is_self_contained() {
     let scenario = small();
-    let page = |factors: &[f64]| report::page(&experiment(&scenario, &Policy::ALL, factors, None));
+    let page = |factors: &[f64]| report::page(&experiment(&scenario, &policies(&scenario), factors, None));
     let (one, several) = (page(&[1.0]), page(&[0.5, 1.0]));
     assert!(!one.contains("<script") && several.contains("<script>"));
     for page in [one, several] {
@@ -120,7 +124,7 @@ fn the_page_is_self_contained() {
         let count = |text: &str| page.matches(text).count();
         assert_eq!(count("<svg"), count("</svg>"));
         assert!(count("<svg") >= 9, "{}", count("<svg"));
-        assert!(Policy::ALL.iter().all(|policy| page.contains(policy.as_str())));
+        assert!(Policy::of(&scenario).all(|policy| page.contains(policy.as_str())));
     }
 }
 

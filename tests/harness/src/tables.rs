@@ -22,6 +22,8 @@ pub enum Table {
     HostilePods,
     /// Bodies of which much is made.
     HostileBodies,
+    /// Performance profiles that are evaluated beside a load.
+    Profiles,
     /// The same load here and in the simulation.
     Simulation,
     /// More pods than the edge has room for, with two clouds behind it.
@@ -50,6 +52,7 @@ impl Table {
             Self::UnprovenConnections => "Unproven connections",
             Self::HostilePods => "Pods of others",
             Self::HostileBodies => "Hostile bodies",
+            Self::Profiles => "Performance profiles beside a load",
             Self::Simulation => "A load on kwok and in the simulation",
             Self::ElasticCluster => "A burst, an edge and two clouds",
             Self::FrozenCloud => "A cloud whose API server is frozen",
@@ -64,6 +67,7 @@ impl Table {
             Self::Closing => &["kube-scheduler refuses a pod after", "every replica knows after"],
             Self::Certificates => &["seconds", "connections", "created", "failed", "undecided"],
             Self::UnprovenConnections | Self::HostileBodies => &["found"],
+            Self::Profiles => &["answers of Prometheus", "created", "undecided"],
             Self::Simulation => &["on kwok", "simulated", "of the runs", "difference"],
             Self::ElasticCluster => &["edge", "near", "far", "seconds"],
             Self::FrozenCloud => &["after seconds"],

@@ -13,13 +13,17 @@ use edgeward_core::config::{Config, QueueModel};
 use edgeward_core::engine::{Change, DecisionContext, Engine, SharedState, Snapshots};
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::node::Node;
+use edgeward_core::model::scores::ProfileScores;
+use edgeward_core::model::site::SiteKind;
 use edgeward_core::placement::verdict::Action;
 use edgeward_core::units::{Micros, Moment, Now};
+
+use edgeward_profiles::Preference;
 
 use super::{Event, Placer, Run, micros};
 use crate::cluster::{Phase, PodNumber};
 use crate::random::{Purpose, Stream, unit};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, SimulatedProfile, profile};
 use executor::Executor;
 use records::Records;
 
@@ -37,6 +41,8 @@ pub(super) struct Edgeward {
     next: usize,
     records: Records,
     executor: Executor,
+    /// What pods name, and the site that the leader prefers by it.
+    profile: Option<(SimulatedProfile, Preference)>,
 }
 
 impl std::fmt::Debug for Edgeward {
@@ -74,7 +80,11 @@ fn clock(now: Micros) -> Now {
 }
 
 impl Edgeward {
-    pub(super) fn new(scenario: &Scenario, queue_model: Option<QueueModel>) -> Self {
+    pub(super) fn new(
+        scenario: &Scenario,
+        queue_model: Option<QueueModel>,
+        profile: Option<&SimulatedProfile>,
+    ) -> Self {
         let mut config = Config::clone(&scenario.config);
         config.queue_model = queue_model.unwrap_or(config.queue_model);
         config.replicas = Some(scenario.replicas);
@@ -100,7 +110,8 @@ impl Edgeward {
         Self {
             replicas: (0..scenario.replicas).map(replica).collect(),
             next: 0,
-            records: Records::new(scenario),
+            records: Records::new(scenario, profile.map(|_| profile::NAME)),
+            profile: profile.map(|profile| (profile.clone(), Preference::default())),
             executor: Executor::default(),
             config,
         }
@@ -151,6 +162,9 @@ impl Run<'_> {
             Change::Pod(Box::new(edgeward.records.record(number, pod, node, None, Micros(0))))
         });
         let initial: Vec<_> = initial.collect();
+        if edgeward.profile.is_some() {
+            events.schedule(Micros(0), Event::ProfileRound);
+        }
         for (number, replica) in edgeward.replicas.iter_mut().enumerate() {
             replica.delays = Stream::new(seed, Purpose::Watch, number as u64, 0);
             replica.ids = Stream::new(seed, Purpose::Decision, number as u64, 0);
@@ -330,6 +344,47 @@ impl Run<'_> {
         }
         self.events.schedule(now + WATCH_LASTS, Event::WatchAlive(number));
         self.changed(number);
+    }
+
+    /// Each replica evaluates the profile on its own snapshot; the first one, which leads, says which site all prefer.
+    pub(super) fn profile_round(&mut self) {
+        let now = self.now;
+        let Some(edgeward) = self.edgeward() else { return };
+        let Some((simulated, preference)) = &mut edgeward.profile else {
+            return;
+        };
+        let at = clock(now).moment;
+        let answers = simulated.answers(now, at);
+        let profile = &simulated.profile;
+        let edge = edgeward.config.sites.iter().find(|site| site.kind == SiteKind::Edge);
+        let edge = edge.map_or("", |edge| &*edge.name);
+        let mut scores = vec![];
+        for replica in &edgeward.replicas {
+            let snapshot = replica.shared.snapshot();
+            let answer = |query: &str| answers.get(query).map(|series| (&**series, None));
+            let evaluation = edgeward_profiles::score(profile, &snapshot, &edgeward.config, answer, at);
+            scores.push(ProfileScores {
+                better: profile.better,
+                margin: profile.margin,
+                staleness: profile.staleness,
+                preferred: None,
+                sites: evaluation.scores,
+            });
+        }
+        if let Some(scores) = scores.first() {
+            preference.observe(scores, profile.dwell, edge, at);
+        }
+        let preferred: Option<Box<str>> = preference.site().map(Box::from);
+        let period = profile.period;
+        for (replica, mut scores) in edgeward.replicas.iter_mut().zip(scores) {
+            scores.preferred = preferred.clone();
+            let profiles = [(Box::from(profile::NAME), Arc::new(scores))].into();
+            replica.apply(&Change::Profiles(Arc::new(profiles)), now);
+        }
+        for number in 0..self.scenario.replicas as usize {
+            self.changed(number);
+        }
+        self.events.schedule(now + period, Event::ProfileRound);
     }
 
     /// A probe is answered, or is lost after its timeout.

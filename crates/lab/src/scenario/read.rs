@@ -1,7 +1,7 @@
 //! Reads a scenario. Every fault is reported with its place.
 
 mod fleet;
-mod numbers;
+pub(super) mod numbers;
 mod wan;
 mod workload;
 
@@ -17,7 +17,7 @@ use edgeward_core::units::{Micros, Permille};
 use edgeward_core::wire::node;
 use serde_json::{Map, Value, json};
 
-use super::{Delays, Failure, Scenario, Site};
+use super::{Delays, Failure, Scenario, SimulatedProfile, Site};
 use crate::random::Distribution;
 use numbers::{distribution, number, quantities, seconds};
 pub(super) use workload::annotate;
@@ -68,6 +68,7 @@ fn scenario(root: &Field<'_>, document: &Value, load: Load<'_>, fleet: Option<Fl
         sites,
         workloads,
         failures,
+        profile,
     ] = root.object([
         "name",
         "description",
@@ -81,6 +82,7 @@ fn scenario(root: &Field<'_>, document: &Value, load: Load<'_>, fleet: Option<Fl
         "sites",
         "workloads",
         "failures",
+        "profile",
     ])?;
     let name = name.required().non_empty_string().unwrap_or_default();
     let end = seconds(&duration.required(), 1);
@@ -114,7 +116,11 @@ fn scenario(root: &Field<'_>, document: &Value, load: Load<'_>, fleet: Option<Fl
         .iter()
         .map(|field| failure(field, &sites))
         .collect();
+    let simulated = profile
+        .is_present()
+        .then(|| SimulatedProfile::read(&profile, document, &sites));
     Some(Scenario {
+        profile: simulated.flatten(),
         name: name.to_owned(),
         description: description.string().unwrap_or_default().to_owned(),
         warmup: warmup_time,

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use edgeward_lab::experiment::{Plan, at_loads};
 use edgeward_lab::policy::Policy;
 use edgeward_lab::report;
-use edgeward_lab::scenario::read;
+use edgeward_lab::scenario::{Scenario, read};
 use serde_json::{Value, json};
 
 use devtools::Tab;
@@ -69,16 +69,14 @@ fn chromium() -> Option<PathBuf> {
 }
 
 /// A page of some policies at three loads.
-fn page() -> String {
-    let document = serde_json::from_str(include_str!("../small.json")).unwrap();
-    let scenario = read(&document, &|_| Err("there are no files".into())).unwrap();
+fn page(scenario: &Scenario) -> String {
     let plan = Plan {
-        policies: Policy::ALL.to_vec(),
+        policies: Policy::of(scenario).collect(),
         seeds: vec![1, 2],
         threads: 2,
     };
     let stop = AtomicBool::new(false);
-    report::page(&at_loads(&scenario, &LOADS, &plan, &stop, |_, _| {}).unwrap())
+    report::page(&at_loads(scenario, &LOADS, &plan, &stop, |_, _| {}).unwrap())
 }
 
 /// Attainment of two classes and of all, waiting, and five time lines.
@@ -108,7 +106,9 @@ fn the_page_shows_what_the_slider_says() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let file = folder.join("page.html");
-    fs::write(&file, page()).unwrap();
+    let document = serde_json::from_str(include_str!("../small.json")).unwrap();
+    let scenario = read(&document, &|_| Err("there are no files".into())).unwrap();
+    fs::write(&file, page(&scenario)).unwrap();
     let url = format!("file://{}", file.display());
 
     let mut tab = Tab::open(&program, &folder.join("profile"));
@@ -120,7 +120,7 @@ fn the_page_shows_what_the_slider_says() {
     assert_eq!(tab.value(slider), json!(["1", "1 times the load", true, "× 1"]));
     assert_eq!(
         tab.value("document.querySelectorAll('.policy svg .curve').length"),
-        json!(3 * Policy::ALL.len())
+        json!(3 * Policy::of(&scenario).count())
     );
 
     // By the keyboard alone.

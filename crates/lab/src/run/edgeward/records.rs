@@ -56,12 +56,20 @@ fn controller(pod: &Pod) -> (String, &'static str) {
 }
 
 impl Records {
-    pub(super) fn new(scenario: &Scenario) -> Self {
+    /// Of pods that name this profile, if any, where they state an SLO.
+    pub(super) fn new(scenario: &Scenario, profile: Option<&str>) -> Self {
         let keys = scenario.config.keys.clone();
         let manifests: Vec<_> = scenario
             .workloads
             .iter()
-            .map(|workload| workload.manifest.clone())
+            .map(|workload| {
+                let mut manifest = workload.manifest.clone();
+                let annotations = &mut manifest["metadata"]["annotations"];
+                if let (Some(profile), true) = (profile, annotations.is_object()) {
+                    annotations[format!("{}profile", keys.slo_prefix)] = profile.into();
+                }
+                manifest
+            })
             .collect();
         let names: Vec<Box<str>> = scenario
             .workloads
@@ -280,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_placed_pod_is_read_as_the_patch_makes_it() {
-        let mut records = Records::new(&scenario());
+        let mut records = Records::new(&scenario(), None);
         for (site, cpu) in [(0, "2"), (1, "0")] {
             let mut pod = Pod::new(0, Work::Task(0), Micros(0));
             (pod.site, pod.decision) = (Some(site), Some(7));
@@ -303,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_held_pod_is_kept_by_the_waitlist() {
-        let mut records = Records::new(&scenario());
+        let mut records = Records::new(&scenario(), None);
         let mut pod = Pod::new(0, Work::Task(0), Micros(0));
         (pod.phase, pod.reason, pod.held) = (Phase::Gated, "held_no_capacity", Micros::from_secs(9));
         let record = records.record(5, &pod, None, None, Micros::from_secs(9));

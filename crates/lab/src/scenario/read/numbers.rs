@@ -12,11 +12,11 @@ use crate::scenario::Rate;
 pub(super) const LONGEST: i64 = 365 * 24 * 3_600 * 1_000;
 
 /// A number, its bounds in thousandths.
-pub(super) fn number(field: &Field<'_>, least: i64, most: i64) -> Option<f64> {
+pub(in crate::scenario) fn number(field: &Field<'_>, least: i64, most: i64) -> Option<f64> {
     Some(field.thousandths(least..=most)? as f64 / 1_000.0)
 }
 
-pub(super) fn seconds(field: &Field<'_>, least: i64) -> Option<Micros> {
+pub(in crate::scenario) fn seconds(field: &Field<'_>, least: i64) -> Option<Micros> {
     let thousandths = field.thousandths(least..=LONGEST)?;
     Some(Micros::from_millis(thousandths.unsigned_abs()))
 }

@@ -75,7 +75,7 @@ fn every_fault_is_named_with_its_place() {
             "/duration",
             json!(5),
             "duration: is not a field here, perhaps durationSeconds is meant; there are name, description, warmupSeconds, \
-             durationSeconds, drainSeconds, seeds, replicas, delays, edgeward, sites, workloads, failures",
+             durationSeconds, drainSeconds, seeds, replicas, delays, edgeward, sites, workloads, failures, profile",
         ),
         (
             "/warmupSeconds",
