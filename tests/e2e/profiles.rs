@@ -32,7 +32,7 @@ fn profile(equation: &str) -> Value {
             "margin": 0.05,
             "dwell": "0s",
             "period": "5s",
-            "staleness": "10s",
+            "staleness": "20s",
         },
     })
 }

@@ -52,7 +52,6 @@ pub(crate) fn on_the_node_that_has_them(fixture: &Fixture<'_>) -> Result<()> {
     let mut urgent = requiring(fixture, "urgent", "Attestation");
     urgent["metadata"]["annotations"][fixture.key("slo.example.io/class")] = json!("latency");
     kubectl.create(&urgent)?;
-    is_held(fixture, "urgent", "held_no_capacity")?;
     let event = eventually("that it is held is told", BOUND, || {
         events::one(fixture, "urgent", "Held")
     })?;
