@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use edgeward_core::config::Config;
+use edgeward_core::model::claims::Claim;
 use edgeward_core::model::decision_id::DecisionId;
 use edgeward_core::model::node::NodeId;
 use edgeward_core::model::owner::Owner;
 use edgeward_core::model::scores::{Better, ProfileScores, Profiles, Score, SiteScore};
 use edgeward_core::model::snapshot::Snapshot;
 use edgeward_core::model::workload::{QueueKey, Workload};
-use edgeward_core::placement::decide::decide;
+use edgeward_core::placement::decide::{candidates, decide, decide_among};
 use edgeward_core::placement::ledger::{Ledger, Reservation};
 use edgeward_core::placement::patch::{Stamp, patch};
 use edgeward_core::placement::room::Room;
@@ -81,6 +82,12 @@ fn profiles(count: usize) -> Arc<Profiles> {
 
 /// So many small reservations, spread over the edge nodes.
 fn reserved(count: usize, nodes: usize, workload: &Workload<'_>) -> Ledger {
+    let nodes: Vec<NodeId> = (0..nodes as u32).map(NodeId).collect();
+    reserved_on(&nodes, count, workload, |_| 10)
+}
+
+/// The same, spread over these nodes, each of so many millicores.
+fn reserved_on(nodes: &[NodeId], count: usize, workload: &Workload<'_>, millicores: impl Fn(usize) -> i64) -> Ledger {
     let config = Config::default();
     let mut ledger = Ledger::new(config.reservation_ttl);
     for id in 0..count {
@@ -88,9 +95,9 @@ fn reserved(count: usize, nodes: usize, workload: &Workload<'_>) -> Ledger {
             id: DecisionId(id as u128),
             owner: Owner::new(&workload.namespace, workload.controller.as_deref()),
             site: "edge".into(),
-            node: NodeId((id * 7 % nodes) as u32),
+            node: nodes[id * 7 % nodes.len()],
             amount: Amounts {
-                cpu: Millicores(10),
+                cpu: Millicores(millicores(id)),
                 ..Amounts::default()
             },
             priority: 0,
@@ -149,6 +156,8 @@ fn review(c: &mut Criterion) {
     }
     group.finish();
 
+    under_the_lock(c, &workload, &config);
+
     let mut group = c.benchmark_group("patch");
     let stamp = Stamp {
         at: NOW.wall,
@@ -201,6 +210,73 @@ fn review(c: &mut Criterion) {
         });
     }
     group.finish();
+}
+
+/// What of a review nobody else may do at the same time: among candidates that were found before, beside reservations of other pods
+/// on the nodes that are liked best, which the review's own replaces, one for one.
+fn under_the_lock(c: &mut Criterion, workload: &Workload<'_>, config: &Config) {
+    let mut group = c.benchmark_group("under the lock");
+    for nodes in [1_000, 5_000] {
+        let (free, full, nearly_full) = (fleet(nodes, nodes), fleet(nodes, 0), fleet(nodes, 1));
+        let mut claimed = free.clone();
+        let first: Vec<NodeId> = candidate_nodes(&free).take(100).collect();
+        let claim = Claim {
+            uid: "held".into(),
+            queue_key: workload.queue_key(&config.priority_caps, Some((NOW.wall, "held"))),
+            site: "edge".into(),
+            amount: workload.request.clone(),
+            has_room: true,
+        };
+        Arc::make_mut(&mut claimed.claims).add(first[0], claim);
+        let alike = |count| reserved_on(&first, count, workload, |_| 10);
+        let last: Vec<NodeId> = nearly_full.sites[0]
+            .nodes()
+            .filter(|node| node.used.cpu == Millicores(500))
+            .map(|node| node.id)
+            .collect();
+        for (name, snapshot, mut ledger) in [
+            ("free edge", &free, alike(0)),
+            ("free edge, 1,000 reserved", &free, alike(1_000)),
+            (
+                "free edge, 1,000 different reserved",
+                &free,
+                reserved_on(&first, 1_000, workload, |id| 1 + id as i64 % 50),
+            ),
+            ("free edge, 1,000 reserved, one claim", &claimed, alike(1_000)),
+            ("full edge, 1,000 reserved", &full, alike(1_000)),
+            (
+                "edge whose last node is reserved",
+                &nearly_full,
+                reserved_on(&last, 1, workload, |_| 1 << 20),
+            ),
+        ] {
+            let found = candidates(workload, snapshot, config);
+            let mut id = 1_000_000_u128;
+            group.bench_function(BenchmarkId::new(name, nodes), |b| {
+                b.iter(|| {
+                    ledger.expire(NOW.moment);
+                    let queue_key = workload.queue_key(&config.priority_caps, None);
+                    let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace);
+                    let verdict = decide_among(black_box(workload), &found, &room, config, NOW);
+                    let (site, node) = (verdict.site().unwrap().name(), verdict.node.unwrap());
+                    let reservation = Reservation::new(DecisionId(id), workload, site, node);
+                    ledger.reserve(reservation, NOW.moment, |kept| {
+                        found.are_within_share(kept, site, workload, config)
+                    });
+                    ledger.forget(DecisionId(id), &workload.namespace);
+                    id += 1;
+                    verdict
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+/// The edge nodes that no taint keeps the pod from, in their order.
+fn candidate_nodes(snapshot: &Snapshot) -> impl Iterator<Item = NodeId> {
+    let nodes = snapshot.sites[0].nodes().filter(|node| node.taints.is_empty());
+    nodes.map(|node| node.id)
 }
 
 criterion_group! {

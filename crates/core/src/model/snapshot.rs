@@ -126,7 +126,7 @@ impl Snapshot {
 pub struct Site {
     /// What it is.
     pub definition: Arc<SiteDefinition>,
-    /// Its nodes, shared between snapshots that do not differ in them.
+    /// Its nodes, by name; shared between snapshots that do not differ in them.
     pub nodes: Arc<Vec<Arc<Node>>>,
     /// Those of a cloud that are gone and may be back, by name.
     pub remembered: Arc<Vec<RememberedNode>>,

@@ -2,6 +2,8 @@
 //!
 //! Pure: the same arguments give the same verdict. Sections in comments are those of `docs/decision.md`.
 
+use std::sync::Arc;
+
 use super::{estimate, feasibility};
 use crate::config::{Config, ForeignGates, InvalidSlo};
 use crate::model::constraints::VolumeAffinity;
@@ -14,10 +16,12 @@ use crate::model::snapshot::{Site, Snapshot};
 use crate::model::traits::Traits;
 use crate::model::workload::Workload;
 use crate::placement::choice::{Case, is_waiting};
+use crate::placement::fitting::CandidateNodes;
 use crate::placement::headroom::Headroom;
 use crate::placement::ledger::AssumedVolumes;
 use crate::placement::located::located;
 use crate::placement::room::Room;
+use crate::placement::shortage::Shortage;
 use crate::placement::verdict::{Action, Assessment, Reason, Refusal, RefusalCode, Verdict};
 use crate::units::{Moment, Now, Permille};
 
@@ -52,7 +56,9 @@ struct SiteCandidates<'s> {
     /// That the pod may not run there, whatever its nodes are.
     out: Option<Refusal>,
     /// The nodes on which it fits but for reservations; none of a site that is out.
-    nodes: Vec<&'s Node>,
+    nodes: Arc<CandidateNodes<'s>>,
+    /// Why there are none, where it is not out.
+    shortage: Option<Shortage<'s>>,
 }
 
 /// Finds the candidates of a pod. Depends on nothing that a lock protects; cost: a pass over the nodes of every site.
@@ -81,13 +87,15 @@ fn candidates_of<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &C
     let of_site = |site: &'s Site| {
         let left_by_strategy = feasibility::is_left_by_strategy(workload, site, snapshot);
         let out = feasibility::refuse_site(workload, site, snapshot);
+        let nodes: Vec<&Node> = match out {
+            Some(_) => vec![],
+            None => feasibility::candidate_nodes(workload, site, headroom).collect(),
+        };
         SiteCandidates {
             left_by_strategy,
             allowed: feasibility::allows(workload, site) && !left_by_strategy,
-            nodes: match out {
-                Some(_) => vec![],
-                None => feasibility::candidate_nodes(workload, site, headroom).collect(),
-            },
+            shortage: (nodes.is_empty() && out.is_none()).then(|| Shortage::of(workload, site, headroom)),
+            nodes: Arc::new(CandidateNodes::new(nodes, &workload.request)),
             out,
         }
     };
@@ -111,8 +119,9 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
     )
 }
 
-/// The same with the candidates of the room's snapshot. Cost: a search for each of them, and a pass over the nodes of the sites
-/// that have none; over all nodes where a pod with one of its claims was placed since they were found.
+/// The same with the candidates of the room's snapshot. Cost: a search for each node from which something is reserved; for each
+/// candidate, where anything is claimed; passes over the nodes of a site whose candidates are all taken, and over all nodes where a
+/// pod with one of its claims was placed since they were found.
 pub fn decide_among<'s>(
     workload: &Workload<'_>,
     candidates: &Candidates<'s>,
@@ -244,8 +253,8 @@ pub fn decide_among<'s>(
         warnings,
         faults: intent.faults.clone(),
     };
-    let fitting = verdict.chosen().map_or(&[][..], |chosen| &chosen.fitting);
-    let node = waits_for.or_else(|| room.best_node(&workload.request, fitting.iter().copied()));
+    let best = || room.best_node(&workload.request, &verdict.chosen()?.fitting);
+    let node = waits_for.or_else(best);
     Verdict {
         node: node.map(|node| node.id),
         ..verdict
@@ -276,8 +285,7 @@ impl Candidates<'_> {
     pub fn node_at(&self, site: &str, workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<NodeId> {
         let (_, found) = self.at(site)?;
         let fitting = room.fitting(&workload.request, &found.nodes);
-        room.best_node(&workload.request, fitting.into_iter())
-            .map(|node| node.id)
+        room.best_node(&workload.request, &fitting).map(|node| node.id)
     }
 
     /// Whether so many pod slots, and so much of what the pod asks for, are within `reservationShare` of what is free on its
@@ -307,7 +315,7 @@ impl Candidates<'_> {
         let headroom = Headroom::of(workload, self.snapshot, config);
         let resources = workload.request.named().map(|(name, _)| name);
         let mut missing: Vec<(&str, i128)> = resources.chain(["pods"]).map(|name| (name, wanted(name))).collect();
-        for node in &found.nodes {
+        for node in found.nodes.nodes() {
             let placeholders = headroom.and_then(|headroom| headroom.on(node)).unwrap_or_default();
             missing.retain_mut(|(name, missing)| {
                 let free = match *name {
@@ -492,7 +500,18 @@ fn assess<'s>(
         refusals.extend(feasibility::refuse_offload(workload, offload, site));
         refusals.extend(feasibility::refuse_namespace(offloading));
         refusals.extend(match fitting.is_empty() {
-            true => Some(feasibility::refuse_nodes(workload, site, room)),
+            true => {
+                let is_claimed = room.is_claimed(&workload.request, candidates.nodes.nodes());
+                let found;
+                let shortage = match &candidates.shortage {
+                    Some(shortage) => shortage,
+                    None => {
+                        found = Shortage::of(workload, site, room.headroom());
+                        &found
+                    }
+                };
+                Some(shortage.refusal(workload, room, is_claimed))
+            }
             false if candidates.left_by_strategy => Some(
                 Refusal::new(RefusalCode::NoMatchingNode)
                     .with("nodes", site.nodes.len())

@@ -14,8 +14,9 @@ use crate::model::slo::Slo;
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::ties::{Tie, Ties};
 use crate::model::workload::Workload;
+use crate::placement::fitting::Fitting;
 use crate::placement::headroom::Headroom;
-use crate::placement::room::{Room, Taken};
+use crate::placement::room::Room;
 use crate::placement::verdict::{Estimate, Refusal, RefusalCode};
 use crate::resources::Amounts;
 use crate::units::{Micros, Moment, Now};
@@ -38,7 +39,7 @@ pub(super) fn allows_by_pod(workload: &Workload<'_>, site: &Site) -> bool {
 
 /// The claim whose volume keeps the pod from every node of the site that its own constraints allow, be it gone for the moment; one of
 /// those that do so together. Cost: a pass over its nodes for each claim, nothing where no volume is known.
-fn data_elsewhere<'w>(workload: &'w Workload<'_>, site: &Site) -> Option<&'w str> {
+pub(super) fn data_elsewhere<'w>(workload: &'w Workload<'_>, site: &Site) -> Option<&'w str> {
     if workload.constraints.volumes.is_empty() || !allows_by_pod(workload, site) || allows(workload, site) {
         return None;
     }
@@ -113,9 +114,12 @@ pub(super) fn holders_when_empty<'n>(workload: &Workload<'_>, site: &'n Site) ->
 
 /// Whether constraints and tolerations let the pod onto the node, but for what passes with a condition of it.
 fn is_meant_for(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
-    workload.constraints.allow(&node.name, &node.labels)
-        && node.is_tolerated_when_healthy(tolerations(workload, site))
-        && has_traits(workload, site, node)
+    workload.constraints.allow(&node.name, &node.labels) && is_tolerated(workload, site, node)
+}
+
+/// The same of a node that its constraints allow.
+pub(super) fn is_tolerated(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
+    node.is_tolerated_when_healthy(tolerations(workload, site)) && has_traits(workload, site, node)
 }
 
 /// Whether the node could hold the pod if it were empty.
@@ -235,12 +239,12 @@ const MAX_NAMED_RESOURCES: usize = 16;
 pub(super) fn refuse_crowded(
     workload: &Workload<'_>,
     site: &Site,
-    fitting: &[&Node],
+    fitting: &Fitting<'_>,
     room: &Room<'_, '_>,
 ) -> Option<Refusal> {
     let all = room.assumed(site);
     let headroom = |node: &Node| room.headroom_on(node);
-    if all.pods == 0 || all.leave_a_place(&workload.request, fitting.iter().copied(), headroom) {
+    if all.pods == 0 || all.leave_a_place(&workload.request, fitting.iter(), headroom) {
         return None;
     }
     // Those charged to nodes that this pod may not use are taken to stay there.
@@ -261,7 +265,7 @@ pub(super) fn refuse_crowded(
 }
 
 /// What the pod asks for of one resource; `pods` is its slot.
-fn request(workload: &Workload<'_>, name: &str) -> i64 {
+pub(super) fn request(workload: &Workload<'_>, name: &str) -> i64 {
     match name {
         "pods" => 1,
         name => workload.request.get(name),
@@ -269,81 +273,16 @@ fn request(workload: &Workload<'_>, name: &str) -> i64 {
 }
 
 /// A number for its slot and for each resource that the pod asks for, as far as a refusal names them.
-fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Map<String, Value> {
-    let resources = workload.request.named().map(|(name, _)| name);
-    let names = std::iter::once("pods").chain(resources).take(MAX_NAMED_RESOURCES);
-    names.map(|name| (name.to_owned(), number(name).into())).collect()
+pub(super) fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Map<String, Value> {
+    asked_names(workload)
+        .map(|name| (name.to_owned(), number(name).into()))
+        .collect()
 }
 
-/// Why no node of the site takes the pod, with the numbers that show how near it was. Only called when none does.
-pub(super) fn refuse_nodes(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Refusal {
-    let selected: Vec<&Node> = site
-        .nodes()
-        .filter(|node| workload.constraints.allow(&node.name, &node.labels))
-        .collect();
-    let tolerated: Vec<&Node> = selected
-        .iter()
-        .copied()
-        .filter(|node| node.is_tolerated_when_healthy(tolerations(workload, site)) && has_traits(workload, site, node))
-        .collect();
-    let usable: Vec<&Node> = tolerated
-        .iter()
-        .copied()
-        .filter(|node| may_run(workload, site, node))
-        .collect();
-    if let Some(claim) = data_elsewhere(workload, site) {
-        return Refusal::new(RefusalCode::DataElsewhere).with("claim", claim);
-    }
-    if tolerated.is_empty() {
-        let refusal = Refusal::new(RefusalCode::NoMatchingNode)
-            .with("nodes", site.nodes.len())
-            .with("selectedNodes", selected.len());
-        return match site.remembered.len() {
-            0 => refusal,
-            gone => refusal.with("rememberedNodes", gone),
-        };
-    }
-    if usable.is_empty() {
-        return Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", tolerated.len());
-    }
-    // Reservations are on few nodes: only those are summed up again.
-    let is_charged = |node: &&Node| room.is_charged(node);
-    let (charged, others): (Vec<&Node>, Vec<&Node>) = usable.iter().copied().partition(is_charged);
-    let charged: Vec<(&Node, Taken<'_>)> = charged.into_iter().map(|node| (node, room.taken(node))).collect();
-    let others: Vec<(&Node, Taken<'_>)> = others.into_iter().map(|node| (node, room.used(node))).collect();
-    let largest_free = |name: &str| {
-        let free = |(node, taken): &(&Node, Taken<'_>)| match name {
-            "pods" => node.slots.saturating_sub(taken.pods),
-            name => node.allocatable.get(name).saturating_sub(taken.amounts.get(name)),
-        };
-        others.iter().chain(&charged).map(free).max().unwrap_or(0)
-    };
-    let all_reserved = |name: &str| {
-        let reserved = charged.iter().map(|(node, taken)| match name {
-            "pods" => taken.pods.saturating_sub(room.used(node).pods),
-            name => taken
-                .amounts
-                .get(name)
-                .saturating_sub(room.used(node).amounts.get(name)),
-        });
-        reserved.fold(0, i64::saturating_add)
-    };
-    let unclaimed = room.unclaimed();
-    let is_claimed = usable.iter().any(|node| unclaimed.fits(&workload.request, node));
-    let code = if is_claimed {
-        RefusalCode::Claimed
-    } else {
-        RefusalCode::NoRoom
-    };
-    let refusal = Refusal::new(code)
-        .with("usableNodes", usable.len())
-        .with("request", asked(workload, |name| request(workload, name)))
-        .with("largestFree", asked(workload, largest_free));
-    if charged.is_empty() {
-        refusal
-    } else {
-        refusal.with("reserved", asked(workload, all_reserved))
-    }
+/// `pods`, and the resources that the pod asks for, as far as a refusal names them.
+pub(super) fn asked_names<'w>(workload: &'w Workload<'_>) -> impl Iterator<Item = &'w str> {
+    let resources = workload.request.named().map(|(name, _)| name);
+    std::iter::once("pods").chain(resources).take(MAX_NAMED_RESOURCES)
 }
 
 /// Whether the pod asks for more than is free at the site as a whole by measurement.
@@ -437,14 +376,14 @@ pub(super) fn refuse_distance(workload: &Workload<'_>, site: &Site) -> Option<Re
 }
 
 /// How many of the pod's optional traits the site has not.
-pub(super) fn missing_optional(workload: &Workload<'_>, site: &Site, fitting: &[&Node]) -> usize {
+pub(super) fn missing_optional(workload: &Workload<'_>, site: &Site, fitting: &Fitting<'_>) -> usize {
     let rtt = match site.kind() {
         SiteKind::Edge => Some(Micros(0)),
         SiteKind::Cloud => site.link.and_then(|link| link.rtt),
     };
     let traits = workload.traits();
     traits.map_or(0, |traits| {
-        traits.missing_optional(&site.definition, fitting.iter().copied(), rtt)
+        traits.missing_optional(&site.definition, fitting.iter(), rtt)
     })
 }
 

@@ -13,6 +13,7 @@
 
 mod assumed_volumes;
 mod shares;
+mod sums;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
@@ -29,6 +30,7 @@ use crate::resources::Amounts;
 use crate::units::{Micros, Moment};
 pub(crate) use assumed_volumes::AssumedVolumes;
 use shares::Shares;
+use sums::{OnNode, Sums};
 
 /// Room reserved for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +93,7 @@ pub struct OpenReservation<'l> {
 pub struct Ledger {
     ttl: Micros,
     replicas: u32,
-    nodes: ByNode<Vec<Entry>>,
+    nodes: ByNode<OnNode>,
     /// Where the unconfirmed ones are.
     unconfirmed: BTreeMap<DecisionId, NodeId>,
     /// They, the oldest first.
@@ -100,6 +102,8 @@ pub struct Ledger {
     releases: BTreeMap<Arc<str>, DecisionId>,
     /// Those of the others that nobody has confirmed and that are within the share of their namespace.
     shares: Shares,
+    /// All of them, by site.
+    sums: Sums,
     /// How many times reservations gave room back so far.
     freed: u64,
     /// How many expired so far.
@@ -153,6 +157,7 @@ impl Ledger {
             by_age: BTreeSet::new(),
             releases: BTreeMap::new(),
             shares: Shares::new(),
+            sums: Sums::new(),
             freed: 0,
             expired: 0,
             assumed_volumes: AssumedVolumes::new(),
@@ -202,6 +207,7 @@ impl Ledger {
         if entry.is_in_shares() {
             self.shares.add(&entry.reservation);
         }
+        self.sums.add(&entry);
         self.nodes.entry(entry.reservation.node).or_default().push(entry);
         true
     }
@@ -209,7 +215,7 @@ impl Ledger {
     /// The pod is under review again, or will not come: its room is free. Returns the moment as of which it was held. `None`, and
     /// nothing happens, if it has no unconfirmed reservation: the id and the namespace must be its own.
     pub fn forget(&mut self, id: DecisionId, namespace: &str) -> Option<Moment> {
-        let entry = self.unconfirmed(id)?;
+        let entry = self.open_entry(id)?;
         if entry.reservation.owner.namespace() != namespace {
             return None;
         }
@@ -235,17 +241,20 @@ impl Ledger {
     /// one of another namespace or site, has no reservation.
     pub fn confirm(&mut self, id: DecisionId, namespace: &str, site: &str, revision: u64) -> Option<NodeId> {
         let node = *self.unconfirmed.get(&id)?;
-        let mut entries = self.nodes.get_mut(&node)?.iter_mut();
-        let entry = entries.find(|entry| entry.is_open(id))?;
-        let reservation = &entry.reservation;
+        let reservation = &self.open_entry(id)?.reservation;
         if reservation.owner.namespace() != namespace || *reservation.site != *site {
             return None;
         }
+        let on_node = self.nodes.get_mut(&node)?;
+        let mut entry = on_node.take(|entry| entry.is_open(id))?;
         if entry.is_in_shares() {
-            self.shares.take(reservation);
+            self.shares.take(&entry.reservation);
         }
         self.by_age.remove(&(entry.since, id));
+        self.sums.take(&entry);
         entry.shown_in = Some(revision);
+        self.sums.add(&entry);
+        on_node.push(entry);
         // From now on it counts once, and for all.
         self.freed += u64::from(self.replicas > 1);
         self.unconfirmed.remove(&id);
@@ -255,16 +264,14 @@ impl Ledger {
     /// The snapshot of this revision is published: every review from now on reads it or a later one.
     /// Cost: a pass over the open reservations.
     pub fn published(&mut self, revision: u64) {
+        self.sums.published(revision);
         let releases = &mut self.releases;
-        self.nodes.retain(|_, entries| {
-            entries.retain(|entry| {
-                let is_kept = entry.shown_in.is_none_or(|shown_in| shown_in > revision);
-                if let (false, Some(uid)) = (is_kept, &entry.reservation.releases) {
-                    releases.remove(uid);
-                }
-                is_kept
-            });
-            !entries.is_empty()
+        self.nodes.retain(|_, on_node| {
+            let shown = on_node.retain(|entry| entry.shown_in.is_none_or(|shown_in| shown_in > revision));
+            for uid in shown.iter().filter_map(|entry| entry.reservation.releases.as_ref()) {
+                releases.remove(uid);
+            }
+            !on_node.entries().is_empty()
         });
     }
 
@@ -272,12 +279,13 @@ impl Ledger {
     /// reservations.
     pub fn renumber(&mut self, id: impl Fn(NodeId) -> Option<NodeId>) {
         let mut nodes = HashMap::with_capacity_and_hasher(self.nodes.len(), BuildHasherDefault::default());
-        for (old, mut entries) in std::mem::take(&mut self.nodes) {
+        for (old, mut on_node) in std::mem::take(&mut self.nodes) {
             if let Some(new) = id(old) {
-                entries.iter_mut().for_each(|entry| entry.reservation.node = new);
-                nodes.insert(new, entries);
+                on_node.move_to(new);
+                nodes.insert(new, on_node);
             } else {
-                let forgotten = entries.iter().filter(|entry| entry.is_in_shares());
+                on_node.entries().iter().for_each(|entry| self.sums.take(entry));
+                let forgotten = on_node.entries().iter().filter(|entry| entry.is_in_shares());
                 forgotten.for_each(|entry| self.shares.take(&entry.reservation));
             }
         }
@@ -288,7 +296,7 @@ impl Ledger {
             .collect();
         let unconfirmed = &self.unconfirmed;
         self.by_age.retain(|(_, decision)| unconfirmed.contains_key(decision));
-        let kept = self.nodes.values().flatten();
+        let kept = self.nodes.values().flat_map(OnNode::entries);
         self.releases = kept
             .filter_map(|entry| Some((entry.reservation.releases.clone()?, entry.reservation.id)))
             .collect();
@@ -328,10 +336,21 @@ impl Ledger {
     /// has confirmed, once for every replica, if it is of the same namespace or within the share of its own; and, once, what that
     /// snapshot does not show yet. Cost: a search if anything is reserved at all.
     pub fn charges<'l>(&'l self, node: NodeId, revision: u64, namespace: &'l str) -> impl Iterator<Item = Charge<'l>> {
-        let entries = self.nodes.get(&node).map_or(&[][..], Vec::as_slice);
+        let entries = self.nodes.get(&node).map_or(&[][..], OnNode::entries);
         entries
             .iter()
             .filter_map(move |entry| self.charge(entry, revision, namespace))
+    }
+
+    /// The same as sums, each so many times over. Cost: a search, and as many sums as there are ways to count.
+    pub fn taken<'l>(
+        &'l self,
+        node: NodeId,
+        revision: u64,
+        namespace: &'l str,
+    ) -> impl Iterator<Item = (&'l Share, u32)> {
+        let on_node = self.nodes.get(&node).into_iter();
+        on_node.flat_map(move |on_node| on_node.taken(revision, namespace, self.replicas))
     }
 
     /// The same on all nodes of a site. Cost: a pass over the open reservations.
@@ -341,24 +360,35 @@ impl Ledger {
         revision: u64,
         namespace: &'l str,
     ) -> impl Iterator<Item = Charge<'l>> {
-        let entries = self.nodes.values().flatten();
+        let entries = self.nodes.values().flat_map(OnNode::entries);
         let of_site = entries.filter(move |entry| *entry.reservation.site == *site);
         of_site.filter_map(move |entry| self.charge(entry, revision, namespace))
     }
 
-    /// The same, together.
+    /// The same, together. Cost: a few additions for each different request among them.
     pub fn assumed(&self, site: &str, revision: u64, namespace: &str) -> AssumedPods {
-        let mut pods = AssumedPods::default();
-        for charge in self.reserved(site, revision, namespace) {
-            pods.add(charge.amount, charge.times);
-        }
-        pods
+        self.sums.assumed(site, revision, namespace, self.replicas)
+    }
+
+    /// From how many nodes anything is taken, for whomever it counts.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// These nodes, each with what is [taken](Self::taken) from it.
+    pub fn on_nodes<'l>(
+        &'l self,
+        revision: u64,
+        namespace: &'l str,
+    ) -> impl Iterator<Item = (NodeId, impl Iterator<Item = (&'l Share, u32)>)> {
+        let nodes = self.nodes.iter();
+        nodes.map(move |(node, on_node)| (*node, on_node.taken(revision, namespace, self.replicas)))
     }
 
     /// How many reservations of this controller at a site the snapshot of `revision` does not show. Cost: a pass over the open
     /// reservations.
     pub fn pods_of(&self, namespace: &str, controller: &str, site: &str, revision: u64) -> u64 {
-        let entries = self.nodes.values().flatten();
+        let entries = self.nodes.values().flat_map(OnNode::entries);
         let is_of = |entry: &&Entry| {
             let owner = &entry.reservation.owner;
             *entry.reservation.site == *site
@@ -398,8 +428,7 @@ impl Ledger {
     /// The reservations that nobody has confirmed, the oldest first. Cost of each: two searches.
     pub fn open_reservations(&self) -> impl Iterator<Item = OpenReservation<'_>> {
         self.by_age.iter().filter_map(|(since, id)| {
-            let mut entries = self.nodes.get(self.unconfirmed.get(id)?)?.iter();
-            let entry = entries.find(|entry| entry.is_open(*id))?;
+            let entry = self.open_entry(*id)?;
             Some(OpenReservation {
                 reservation: &entry.reservation,
                 since: *since,
@@ -415,7 +444,7 @@ impl Ledger {
 
     /// How many of these count for their own namespace alone. Cost: a pass over the open reservations.
     pub fn beyond_share(&self) -> usize {
-        let entries = self.nodes.values().flatten();
+        let entries = self.nodes.values().flat_map(OnNode::entries);
         let is_beyond = |entry: &&Entry| entry.is_beyond_share && entry.shown_in.is_none();
         entries.filter(is_beyond).count()
     }
@@ -436,19 +465,18 @@ impl Ledger {
         })
     }
 
-    fn unconfirmed(&mut self, id: DecisionId) -> Option<&mut Entry> {
-        let node = self.unconfirmed.get(&id)?;
-        let mut entries = self.nodes.get_mut(node)?.iter_mut();
-        entries.find(|entry| entry.is_open(id))
+    /// The one under this id that nobody has confirmed.
+    fn open_entry(&self, id: DecisionId) -> Option<&Entry> {
+        let on_node = self.nodes.get(self.unconfirmed.get(&id)?)?;
+        on_node.entries().iter().find(|entry| entry.is_open(id))
     }
 
     /// The reverse of the one in [`Self::reserve`], but for its age.
     fn take_unconfirmed(&mut self, id: DecisionId) -> Option<Entry> {
         let node = self.unconfirmed.remove(&id)?;
-        let entries = self.nodes.get_mut(&node)?;
-        let at = entries.iter().position(|entry| entry.is_open(id))?;
-        let entry = entries.swap_remove(at);
-        if entries.is_empty() {
+        let on_node = self.nodes.get_mut(&node)?;
+        let entry = on_node.take(|entry| entry.is_open(id))?;
+        if on_node.entries().is_empty() {
             self.nodes.remove(&node);
         }
         if let Some(uid) = &entry.reservation.releases {
@@ -457,6 +485,7 @@ impl Ledger {
         if entry.is_in_shares() {
             self.shares.take(&entry.reservation);
         }
+        self.sums.take(&entry);
         Some(entry)
     }
 }

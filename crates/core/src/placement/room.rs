@@ -1,17 +1,17 @@
 //! What one decision sees of the fleet, at one revision.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use crate::config::Config;
 use crate::model::claims::{Claim, Claimed, Claims};
 use crate::model::node::{AssumedPods, Node, NodeId, Share};
 use crate::model::snapshot::{Free, Site, Snapshot};
 use crate::model::workload::{QueueKey, Workload};
+use crate::placement::fitting::{CandidateNodes, Fitting, Positions};
 use crate::placement::headroom::Headroom;
 use crate::placement::ledger::{Charge, Ledger};
-use crate::placement::score;
-use crate::placement::score::SCORED;
+use crate::placement::score::{SCORED, score};
 use crate::resources::Amounts;
 use crate::units::Micros;
 
@@ -113,13 +113,47 @@ impl Room<'_, '_> {
     }
 
     /// Of nodes on which `request` fits by the snapshot, those on which it fits beside what is reserved and claimed. Cost: a search
-    /// for each if anything is.
-    pub fn fitting<'n>(&self, request: &Amounts, nodes: &[&'n Node]) -> Vec<&'n Node> {
-        if self.ledger.is_empty() && self.claims.is_empty() {
-            return nodes.to_vec();
+    /// for each from which something is reserved; for each at all, where anything is claimed.
+    pub(super) fn fitting<'n>(&self, request: &Amounts, candidates: &Arc<CandidateNodes<'n>>) -> Fitting<'n> {
+        let mut fitting = Fitting::all(candidates);
+        let score_of = |node: &Node, taken: &Taken<'_>| {
+            fits_beside(request, node, taken).then(|| score(request, &node.allocatable, &taken.amounts))
+        };
+        if self.claims.is_empty() {
+            for (position, node, taken) in self.charged(candidates.nodes(), candidates.positions()) {
+                fitting.update(position, score_of(node, &taken));
+            }
+        } else {
+            for (position, node) in candidates.nodes().iter().enumerate() {
+                if !self.claims.is_open(node.id, self.queue_key) {
+                    fitting.update(position, None);
+                } else if self.is_charged(node) {
+                    fitting.update(position, score_of(node, &self.taken(node)));
+                }
+            }
         }
-        let nodes = nodes.iter().copied();
-        nodes.filter(|node| self.still_fits(request, node)).collect()
+        fitting
+    }
+
+    /// Those of `nodes`, each with its position, from which something is reserved or claimed, and what is taken from them. Cost: a search
+    /// for each reserved one; for all of them, where anything is claimed.
+    pub(super) fn charged<'n>(
+        &self,
+        nodes: &[&'n Node],
+        positions: &Positions,
+    ) -> impl Iterator<Item = (usize, &'n Node, Taken<'n>)> {
+        let each = !self.claims.is_empty() || self.ledger.nodes() > nodes.len();
+        let all = nodes.iter().copied().enumerate().filter(move |_| each);
+        let all = all.filter(|(_, node)| self.is_charged(node));
+        let all = all.map(|(position, node)| (position, node, self.taken(node)));
+        let on_nodes = self.ledger.on_nodes(self.snapshot.revision, self.namespace);
+        let reserved = on_nodes.filter(move |_| !each).filter_map(|(id, shares)| {
+            let position = positions.get(id)?;
+            let (node, mut shares) = (nodes[position], shares.peekable());
+            shares.peek()?;
+            Some((position, node, with_shares(self.used(node), shares)))
+        });
+        all.chain(reserved)
     }
 
     fn still_fits(&self, request: &Amounts, node: &Node) -> bool {
@@ -129,10 +163,7 @@ impl Room<'_, '_> {
     /// The same beside so much that pods take.
     fn still_fits_beside<'n>(&self, used: impl FnOnce() -> Taken<'n>, request: &Amounts, node: &Node) -> bool {
         self.claims.is_open(node.id, self.queue_key)
-            && (!self.is_charged(node) || {
-                let taken = self.with_promised(used(), node);
-                taken.pods < node.slots && request.fits(&node.allocatable, &taken.amounts)
-            })
+            && (!self.is_charged(node) || fits_beside(request, node, &self.with_promised(used(), node)))
     }
 
     /// Whether `request`, which fits on `node`, does so only because placeholders make room. Cost: a search, where there are any.
@@ -142,18 +173,22 @@ impl Room<'_, '_> {
     }
 
     /// Of nodes on which `request` fits, the one that kube-scheduler would take, of the first hundred; of equals, the first
-    /// by name. It preempts nobody as long as there is another node. Cost: a score for each of these.
-    pub fn best_node<'n>(
-        &self,
-        request: &Amounts,
-        fitting: impl Iterator<Item = &'n Node> + Clone,
-    ) -> Option<&'n Node> {
-        let best = |nodes: &mut dyn Iterator<Item = &'n Node>| {
-            let taken = |node| (node, self.taken(node).amounts);
-            score::best_node(request, nodes.take(SCORED).map(taken))
+    /// by name. It preempts nobody as long as there is another node. Cost: a pass over these, and a score for those that have none
+    /// yet.
+    pub fn best_node<'n>(&self, request: &Amounts, fitting: &Fitting<'n>) -> Option<&'n Node> {
+        let best = |nodes: &mut dyn Iterator<Item = (&'n Node, Option<i64>)>| {
+            let scored = nodes.take(SCORED).map(|(node, known)| {
+                // What makes room for the pod is not in the score.
+                let known = known.filter(|_| self.headroom_on(node).is_none());
+                let now = || score(request, &node.allocatable, &self.taken(node).amounts);
+                (node, known.unwrap_or_else(now))
+            });
+            // They are by name.
+            let best = scored.reduce(|best, other| if other.1 > best.1 { other } else { best });
+            best.map(|(node, _)| node)
         };
-        let is_free = |node: &&Node| !self.needs_headroom(request, node);
-        best(&mut fitting.clone().filter(is_free)).or_else(|| best(&mut fitting.clone()))
+        let is_free = |(node, _): &(&Node, _)| !self.needs_headroom(request, node);
+        best(&mut fitting.scored().filter(is_free)).or_else(|| best(&mut fitting.scored()))
     }
 
     /// What placeholders on `node` take that make room for the pod. Cost: nothing where there are none.
@@ -164,6 +199,15 @@ impl Room<'_, '_> {
     /// Which placeholders make room for the pod.
     pub(super) fn headroom(&self) -> Option<Headroom> {
         self.headroom
+    }
+
+    /// Whether `request` would fit on one of these nodes, on which it fits by the snapshot, but for claims. Cost: a search for each,
+    /// where anything is claimed.
+    pub(super) fn is_claimed(&self, request: &Amounts, nodes: &[&Node]) -> bool {
+        !self.claims.is_empty() && {
+            let unclaimed = self.unclaimed();
+            nodes.iter().any(|node| unclaimed.still_fits(request, node))
+        }
     }
 
     /// The same without claims.
@@ -181,6 +225,11 @@ impl Room<'_, '_> {
         self.ledger.charges(node.id, self.snapshot.revision, self.namespace)
     }
 
+    /// The same as sums, each so many times over.
+    fn reserved(&self, node: &Node) -> impl Iterator<Item = (&Share, u32)> {
+        self.ledger.taken(node.id, self.snapshot.revision, self.namespace)
+    }
+
     /// What held pods ahead claim on `node`. Cost: two searches if anything is claimed; a copy where one of these pods is being
     /// released.
     pub fn claimed_ahead(&self, node: &Node) -> Option<Cow<'_, Claimed>> {
@@ -192,10 +241,11 @@ impl Room<'_, '_> {
 
     /// Whether anything beside its pods takes from `node`.
     pub fn is_charged(&self, node: &Node) -> bool {
-        self.charges(node).next().is_some() || self.claims.on(node.id, self.queue_key).is_some()
+        self.reserved(node).next().is_some() || self.claims.on(node.id, self.queue_key).is_some()
     }
 
-    /// Those that have room reserved or claimed at `site` and are not in the snapshot. Cost: a pass over the reservations.
+    /// Those that have room reserved or claimed at `site` and are not in the snapshot. Cost: a few additions for each
+    /// different request among those reserved.
     fn promised(&self, site: &Site) -> AssumedPods {
         let mut pods = self.ledger.assumed(site.name(), self.snapshot.revision, self.namespace);
         if let Some(ahead) = self.claims.at(site.name(), self.queue_key) {
@@ -223,13 +273,7 @@ impl Room<'_, '_> {
 
     /// What pods take from `node` that do not make room for this one.
     pub(super) fn used<'n>(&self, node: &'n Node) -> Taken<'n> {
-        match self.headroom_on(node) {
-            Some(headroom) => Taken {
-                amounts: Cow::Owned(node.used.less(&headroom.amounts)),
-                pods: node.pods.saturating_sub(headroom.pods),
-            },
-            None => all_of(node),
-        }
+        beside(self.headroom, node)
     }
 
     /// What these pods, reservations and claims take from `node`. Cost: a search; copies only where something is reserved, or
@@ -239,11 +283,8 @@ impl Room<'_, '_> {
     }
 
     /// So much, and what reservations and claims take from `node`.
-    fn with_promised<'n>(&self, mut taken: Taken<'n>, node: &Node) -> Taken<'n> {
-        for charge in self.charges(node) {
-            taken.amounts.to_mut().add(charge.amount, charge.times);
-            taken.pods = taken.pods.saturating_add(charge.times.into());
-        }
+    fn with_promised<'n>(&self, taken: Taken<'n>, node: &Node) -> Taken<'n> {
+        let mut taken = with_shares(taken, self.reserved(node));
         if let Some(ahead) = self.claimed_ahead(node) {
             taken.amounts.to_mut().add(&ahead.taken.amounts, 1);
             taken.pods = taken.pods.saturating_add(ahead.taken.pods);
@@ -251,7 +292,7 @@ impl Room<'_, '_> {
         taken
     }
 
-    /// What is free at `site` as a whole by measurement, less what is reserved there. Cost: a pass over the reservations,
+    /// What is free at `site` as a whole by measurement, less what is reserved there. Cost: that of [`Self::assumed`],
     /// where something was measured.
     pub fn free(&self, site: &Site) -> Free {
         if site.free == Free::default() {
@@ -276,7 +317,7 @@ impl Room<'_, '_> {
     }
 
     /// The pods that are assumed at `site`: those without a node that the snapshot shows, and those with a reservation.
-    /// Cost: a pass over the reservations.
+    /// Cost: a few additions for each different request among those reserved.
     pub fn assumed(&self, site: &Site) -> AssumedPods {
         let mut pods = self.promised(site);
         pods.merge(&site.assumed);
@@ -295,6 +336,31 @@ impl Room<'_, '_> {
             }
         }
         pods
+    }
+}
+
+/// So much, and these shares, each so many times over.
+fn with_shares<'n, 's>(mut taken: Taken<'n>, shares: impl Iterator<Item = (&'s Share, u32)>) -> Taken<'n> {
+    for (share, times) in shares {
+        taken.amounts.to_mut().add(&share.amounts, times);
+        taken.pods = taken.pods.saturating_add(share.pods.saturating_mul(times.into()));
+    }
+    taken
+}
+
+/// Whether `request` fits on `node` beside so much: a free pod slot, and enough of every resource it asks for.
+fn fits_beside(request: &Amounts, node: &Node, taken: &Taken<'_>) -> bool {
+    taken.pods < node.slots && request.fits(&node.allocatable, &taken.amounts)
+}
+
+/// What pods take from `node` that do not make room for another. Cost: a copy, where some do.
+pub(super) fn beside(headroom: Option<Headroom>, node: &Node) -> Taken<'_> {
+    match headroom.and_then(|headroom| headroom.on(node)) {
+        Some(headroom) => Taken {
+            amounts: Cow::Owned(node.used.less(&headroom.amounts)),
+            pods: node.pods.saturating_sub(headroom.pods),
+        },
+        None => all_of(node),
     }
 }
 

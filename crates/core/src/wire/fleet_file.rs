@@ -123,6 +123,9 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         }
     }
     sites.sort_by(|a, b| a.definition.order().cmp(&b.definition.order()));
+    for site in &mut sites {
+        Arc::make_mut(&mut site.nodes).sort_by(|a, b| a.name.cmp(&b.name));
+    }
     let names: Vec<_> = sites.iter().map(Site::name).collect();
     let profiles = profiles::read(&profiles_field, &names, now);
     let has_some = |site: &Site| site.nodes().any(|node| !node.placeholders.is_empty());

@@ -12,6 +12,7 @@ mod holding;
 mod liqo;
 mod ours;
 mod profiles;
+mod promised;
 mod properties;
 mod sites;
 mod time;

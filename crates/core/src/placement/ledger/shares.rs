@@ -30,10 +30,23 @@ impl Shares {
 
     /// This reservation is within the share of its namespace.
     pub(super) fn add(&mut self, reservation: &Reservation) {
-        let namespaces = self.0.entry(reservation.site.clone()).or_default();
-        let sum = namespaces.entry(reservation.owner.namespace().into()).or_default();
-        sum.amounts.add(&reservation.amount, 1);
-        sum.pods += 1;
+        let (site, namespace) = (&reservation.site, reservation.owner.namespace());
+        if self
+            .0
+            .get(site)
+            .is_none_or(|namespaces| !namespaces.contains_key(namespace))
+        {
+            let namespaces = self.0.entry(site.clone()).or_default();
+            namespaces.insert(namespace.into(), Share::default());
+        }
+        if let Some(sum) = self
+            .0
+            .get_mut(site)
+            .and_then(|namespaces| namespaces.get_mut(namespace))
+        {
+            sum.amounts.add(&reservation.amount, 1);
+            sum.pods += 1;
+        }
     }
 
     /// The reverse: it is confirmed, or came to nothing.

@@ -284,6 +284,7 @@ fn what_was_on_a_node_that_is_gone_is_no_part_of_a_share() {
     ledger.reserve(on_another, NOW.moment, |_| true);
     ledger.renumber(|id| (id == NodeId(8)).then_some(NodeId(7)));
     assert_eq!(found(&ledger), [100, 100]);
+    assert_eq!(ledger.assumed("edge", 0, "shop").pods, 1);
     reserve(&mut ledger, 3, "shop", 400);
     reserve(&mut ledger, 4, "shop", 1);
     assert_eq!((found(&ledger), ledger.beyond_share()), ([501, 500], 1));
@@ -300,7 +301,7 @@ fn what_others_write_takes_a_bounded_memory() {
         };
         ledger.reserve(invented, now, |_| true);
         ledger.expire(now.after(TTL));
-        assert_eq!(ledger.shares, Shares::new());
+        assert_eq!((&ledger.shares, &ledger.sums), (&Shares::new(), &Sums::new()));
     }
     assert_eq!(Owner::new("shop", Some(&"u".repeat(65))), Owner::new("shop", None));
     let mut endless = reservation(1, None);

@@ -1,0 +1,146 @@
+//! Why no node of a site takes a pod, with the numbers that show how near it was. What a snapshot says of it is found before the
+//! ledger's lock is taken; under it only nodes are looked at from which something is reserved.
+
+use std::cmp::Reverse;
+
+use crate::model::node::Node;
+use crate::model::snapshot::Site;
+use crate::model::workload::Workload;
+use crate::placement::feasibility::{asked, asked_names, data_elsewhere, is_tolerated, may_run, request};
+use crate::placement::fitting::Positions;
+use crate::placement::headroom::Headroom;
+use crate::placement::room::{Room, Taken, beside};
+use crate::placement::verdict::{Refusal, RefusalCode};
+
+/// Why no node of a site takes a pod by a snapshot.
+#[derive(Debug)]
+pub(super) enum Shortage<'s> {
+    /// Of another reason than room, whatever is reserved.
+    OfNodes(Refusal),
+    /// Those that would take it have no room.
+    OfRoom(UsableNodes<'s>),
+}
+
+/// The nodes on which the pod may run.
+#[derive(Debug)]
+pub(super) struct UsableNodes<'s> {
+    nodes: Vec<&'s Node>,
+    positions: Positions,
+    /// Of each resource that the pod asks for, those where most of it is free, and how much: the most first.
+    roomiest: Vec<(String, Vec<(i64, u32)>)>,
+}
+
+/// How many of the roomiest nodes are kept: under the lock the first of them counts from which nothing is reserved.
+const ROOMIEST: usize = 8;
+
+impl<'s> Shortage<'s> {
+    /// Cost: a few passes over the site's nodes.
+    pub(super) fn of(workload: &Workload<'_>, site: &'s Site, headroom: Option<Headroom>) -> Self {
+        let selected = || {
+            let nodes = site.nodes();
+            nodes.filter(|node| workload.constraints.allow(&node.name, &node.labels))
+        };
+        if let Some(claim) = data_elsewhere(workload, site) {
+            return Self::OfNodes(Refusal::new(RefusalCode::DataElsewhere).with("claim", claim));
+        }
+        let tolerated: Vec<&Node> = selected().filter(|node| is_tolerated(workload, site, node)).collect();
+        if tolerated.is_empty() {
+            let refusal = Refusal::new(RefusalCode::NoMatchingNode)
+                .with("nodes", site.nodes.len())
+                .with("selectedNodes", selected().count());
+            return Self::OfNodes(match site.remembered.len() {
+                0 => refusal,
+                gone => refusal.with("rememberedNodes", gone),
+            });
+        }
+        let matching = tolerated.len();
+        let nodes: Vec<&Node> = tolerated
+            .into_iter()
+            .filter(|node| may_run(workload, site, node))
+            .collect();
+        if nodes.is_empty() {
+            return Self::OfNodes(Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", matching));
+        }
+        let taken: Vec<Taken<'_>> = nodes.iter().map(|node| beside(headroom, node)).collect();
+        let roomiest = |name: &str| {
+            let free = |(position, (node, taken)): (u32, (&&Node, &Taken<'_>))| (free(name, node, taken), position);
+            let mut nodes: Vec<(i64, u32)> = (0..).zip(nodes.iter().zip(&taken)).map(free).collect();
+            if nodes.len() > ROOMIEST {
+                nodes.select_nth_unstable_by_key(ROOMIEST, |(free, _)| Reverse(*free));
+                nodes.truncate(ROOMIEST);
+            }
+            nodes.sort_unstable_by_key(|(free, _)| Reverse(*free));
+            (name.to_owned(), nodes)
+        };
+        Self::OfRoom(UsableNodes {
+            roomiest: asked_names(workload).map(roomiest).collect(),
+            positions: Positions::of(&nodes),
+            nodes,
+        })
+    }
+
+    /// The refusal beside what is reserved and claimed; `is_claimed` if the pod would fit but for claims. Cost: a search for each
+    /// node from which something is reserved; for all of them, where anything is claimed.
+    pub(super) fn refusal(&self, workload: &Workload<'_>, room: &Room<'_, '_>, is_claimed: bool) -> Refusal {
+        match self {
+            Self::OfNodes(refusal) => refusal.clone(),
+            Self::OfRoom(usable) => usable.refusal(workload, room, is_claimed),
+        }
+    }
+}
+
+impl UsableNodes<'_> {
+    fn refusal(&self, workload: &Workload<'_>, room: &Room<'_, '_>, is_claimed: bool) -> Refusal {
+        let charged = room.charged(&self.nodes, &self.positions);
+        let charged: Vec<(&Node, Taken<'_>)> = charged.map(|(_, node, taken)| (node, taken)).collect();
+        let largest_free = |name: &str| {
+            let beside = charged.iter().map(|(node, taken)| free(name, node, taken));
+            beside.chain(self.largest_uncharged(name, room)).max().unwrap_or(0)
+        };
+        let all_reserved = |name: &str| {
+            let reserved = charged.iter().map(|(node, taken)| match name {
+                "pods" => taken.pods.saturating_sub(room.used(node).pods),
+                name => taken
+                    .amounts
+                    .get(name)
+                    .saturating_sub(room.used(node).amounts.get(name)),
+            });
+            reserved.fold(0, i64::saturating_add)
+        };
+        let code = match is_claimed {
+            true => RefusalCode::Claimed,
+            false => RefusalCode::NoRoom,
+        };
+        let refusal = Refusal::new(code)
+            .with("usableNodes", self.nodes.len())
+            .with("request", asked(workload, |name| request(workload, name)))
+            .with("largestFree", asked(workload, largest_free));
+        if charged.is_empty() {
+            refusal
+        } else {
+            refusal.with("reserved", asked(workload, all_reserved))
+        }
+    }
+
+    /// What is free on the roomiest node from which nothing is reserved or claimed.
+    fn largest_uncharged(&self, name: &str, room: &Room<'_, '_>) -> Option<i64> {
+        let (_, roomiest) = self.roomiest.iter().find(|(known, _)| known == name)?;
+        let is_uncharged = |node: &Node| !room.is_charged(node);
+        let known = roomiest
+            .iter()
+            .find(|(_, position)| is_uncharged(self.nodes[*position as usize]));
+        if known.is_some() || roomiest.len() == self.nodes.len() {
+            return known.map(|(free, _)| *free);
+        }
+        let uncharged = self.nodes.iter().filter(|node| is_uncharged(node));
+        uncharged.map(|node| free(name, node, &room.used(node))).max()
+    }
+}
+
+/// How much of a resource is free on the node beside so much; `pods` are slots.
+fn free(name: &str, node: &Node, taken: &Taken<'_>) -> i64 {
+    match name {
+        "pods" => node.slots.saturating_sub(taken.pods),
+        name => node.allocatable.get(name).saturating_sub(taken.amounts.get(name)),
+    }
+}
