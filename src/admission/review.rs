@@ -161,7 +161,10 @@ impl Reviewer {
             id: context.id.to_string(),
         };
         let operations = patch(&pod, &verdict, &config, &stamp);
-        let bytes = respond(&request, &workload, &verdict, &operations).bytes();
+        let mut response = respond(&request, &workload, &verdict, &operations);
+        let hints = pod.hints(&workload, &config.keys);
+        hints.iter().for_each(|hint| response.warn(hint));
+        let bytes = response.bytes();
 
         if is_ours {
             self.count(verdict.action, verdict.reason, class(&workload), responder.elapsed());

@@ -162,6 +162,7 @@ const TESTS: &[Test] = &[
     ("failure::edge_label_missing", Nodes, failure::edge_label_missing),
     ("invalid_slo::warns", Nodes, invalid_slo::warns),
     ("invalid_slo::denies", Nodes, invalid_slo::denies),
+    ("invalid_slo::hints", Nodes, invalid_slo::hints),
     (
         "validation::in_the_parsers_words",
         Nodes,
@@ -310,6 +311,7 @@ static SUITE: Suite = Suite {
         }],
         detection: FailureDetection::Fast,
     },
+    measures: false,
 };
 
 fn main() -> ExitCode {

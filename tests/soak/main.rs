@@ -69,6 +69,7 @@ static SUITE: Suite = Suite {
     tests: TESTS,
     uses_every_right: false,
     peering: liqo::NEAR_AND_FAR,
+    measures: false,
 };
 
 fn main() -> ExitCode {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::report::{AnswerItem, Item, class_of, integers};
 use super::subject::Subject;
+use crate::admission::review::shorten;
 use crate::cli::undecided::{self, Undecided};
 use crate::inspect::{Answer, Connection};
 
@@ -29,6 +30,9 @@ impl Live<'_> {
         let namespace = subject.namespace.as_deref().unwrap_or(self.namespace);
         let workload = pod.workload(namespace.into(), &self.config.keys);
         let answer = self.ask(subject, namespace).await?;
+        // Those that edgeward has said are among the warnings.
+        let mut hints = subject.all_hints(&pod, &workload, &self.config.keys);
+        hints.retain(|hint| !answer.warnings.contains(&shorten(hint)));
         let item = Item {
             source: subject.source.clone(),
             namespace: namespace.to_owned(),
@@ -39,8 +43,8 @@ impl Live<'_> {
                 .iter()
                 .flat_map(|intent| intent.faults.clone())
                 .collect(),
+            hints,
             warnings: answer.warnings,
-            hints: subject.hints.clone(),
             ..Item::default()
         };
         match answer.outcome {

@@ -53,7 +53,7 @@ impl Offline<'_> {
             patch: patch(&pod, &verdict, self.config, &stamp),
             warnings: verdict.warnings.iter().map(|warning| shorten(warning)).collect(),
             faults: verdict.faults,
-            hints: subject.hints.clone(),
+            hints: subject.all_hints(&pod, &workload, &self.config.keys),
             assumptions,
             answer: None,
         })

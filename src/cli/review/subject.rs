@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use anyhow::{Context as _, bail};
 use edgeward_core::keys::Keys;
+use edgeward_core::model::workload::Workload;
 use edgeward_core::wire::pod::Pod;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::admission::review::Request;
 
@@ -29,7 +30,7 @@ pub(super) struct Subject {
     pub(super) namespace: Option<String>,
     /// Whether it is as an API server has sent it: nothing is to be filled in.
     pub(super) arrived: bool,
-    /// What in its manifest does not do what it seems to.
+    /// What in its manifest does not do what it seems to, and is not seen in the pod alone.
     pub(super) hints: Vec<String>,
     /// How many more like it its workload makes at once.
     pub(super) others: u64,
@@ -154,35 +155,20 @@ fn with_fields(mut object: Value, fields: Value) -> Value {
     object
 }
 
-/// What nobody warns of, because the API server would not even ask edgeward, or because it is no fault of the SLO.
+/// What in a manifest does not do what it seems to, beside what edgeward says of the pod itself.
 fn hints(pod: &Value, workload: Option<(&str, &Value)>, keys: &Keys) -> Vec<String> {
-    let keys_of = |map: &'_ Value| map.as_object().cloned().unwrap_or_default();
-    let is_slo = |key: &&String| key.starts_with(&keys.slo_prefix);
+    let annotations = &pod["metadata"]["annotations"];
     let class = format!("{}class", keys.slo_prefix);
-    let metadata = &pod["metadata"];
-    let (annotations, labels) = (keys_of(&metadata["annotations"]), keys_of(&metadata["labels"]));
     let mut hints = Vec::new();
     if let Some((kind, metadata)) = workload {
-        let misplaced = keys_of(&metadata["annotations"]);
-        let misplaced = misplaced
-            .keys()
-            .filter(is_slo)
-            .filter(|key| !annotations.contains_key(*key));
+        let misplaced = metadata["annotations"].as_object().into_iter().flat_map(Map::keys);
+        let misplaced = misplaced.filter(|key| key.starts_with(&keys.slo_prefix) && annotations.get(key).is_none());
         hints.extend(misplaced.map(|key| format!("{key} is on the {kind}; edgeward reads its pod template")));
-        if kind == "DaemonSet" && annotations.contains_key(&class) {
+        if kind == "DaemonSet" && annotations.get(&class).is_some() {
             hints.push(format!("{class} has no effect on a DaemonSet, whose pods pass through"));
         }
     }
-    for key in labels.keys().filter(is_slo) {
-        hints.push(format!("{key} is a label; edgeward reads it as an annotation"));
-    }
-    let [sites, policy_sites, traits, policy_traits] = keys.restrictions();
-    let manages = [&*class, sites, policy_sites, traits, policy_traits];
-    if !manages.iter().any(|key| annotations.contains_key(*key)) && !labels.contains_key(&keys.managed) {
-        let idle = annotations.keys().filter(is_slo);
-        hints.extend(idle.map(|key| format!("{key} has no effect without {class}")));
-    }
-    if annotations.contains_key(&keys.decision) {
+    if annotations.get(&keys.decision).is_some() {
         hints.push(format!(
             "{} is of an earlier decision: edgeward writes its annotations again, but takes nodeSelector and tolerations \
              for the pod's own",
@@ -193,6 +179,12 @@ fn hints(pod: &Value, workload: Option<(&str, &Value)>, keys: &Keys) -> Vec<Stri
 }
 
 impl Subject {
+    /// What of the pod, and of its manifest, does not do what it seems to.
+    pub(super) fn all_hints(&self, pod: &Pod<'_>, workload: &Workload<'_>, keys: &Keys) -> Vec<String> {
+        let own = pod.hints(workload, keys).into_iter();
+        self.hints.iter().cloned().chain(own).collect()
+    }
+
     /// The pod.
     ///
     /// # Errors

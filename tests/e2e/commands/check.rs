@@ -225,7 +225,7 @@ pub(crate) fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     // A domain that was changed in one place only; what else was changed in the registration stays.
     let changed = json!([
         {"op": "replace", "path": "/webhooks/0/namespaceSelector/matchExpressions/0/key", "value": "scheduling.old.example/managed"},
-        {"op": "replace", "path": "/webhooks/0/matchConditions/1/expression",
+        {"op": "replace", "path": "/webhooks/0/matchConditions/0/expression",
          "value": "object.metadata.?labels[?'scheduling.old.example/managed'].orValue('') != 'false'"},
         {"op": "add", "path": "/webhooks/0/namespaceSelector/matchExpressions/-",
          "value": {"key": "team", "operator": "NotIn", "values": ["theirs"]}},

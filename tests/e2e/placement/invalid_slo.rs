@@ -5,7 +5,7 @@ use edgeward_harness::fixture::Fixture;
 use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
-use crate::placement::fleet;
+use crate::placement::{fleet, untouched};
 
 /// The keys that are at fault in [`faulty`].
 const FAULTS: [&str; 3] = [
@@ -45,6 +45,22 @@ pub(crate) fn warns(fixture: &Fixture<'_>) -> Result<()> {
         "{annotations}"
     );
     Ok(())
+}
+
+/// What was written for edgeward and has no effect is told to whoever creates the pod, which is created as it was written.
+pub(crate) fn hints(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = fixture.edgeward(&fleet::relaxed())?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+
+    let mut hinted = workloads::pod("hinted", json!({"slo.example.io/deadlineMs": "500"}));
+    hinted["metadata"]["labels"] = json!({"slo.example.io/class": "batch"});
+    let said = fixture.kubectl.apply(&hinted)?;
+    let expected = [
+        "slo.example.io/class is a label; edgeward reads it as an annotation",
+        "slo.example.io/deadlineMs has no effect without slo.example.io/class",
+    ];
+    ensure!(said.warnings() == expected, "{said:?}");
+    untouched::undecided(&fixture.kubectl.get("pod", "hinted")?)
 }
 
 /// Configured to, it refuses the pod.

@@ -21,7 +21,9 @@ pub(crate) fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
             expected.push(name);
         }
     }
-    // The API server accepts no mirror pod that is not bound; by the time it says so, webhooks have been called.
+    // The API server accepts no mirror pod that is not bound; by the time it says so, webhooks have been called. edgeward leaves it
+    // alone.
+    expected.push("unbound-mirror");
     let mut mirror = workloads::pod("unbound-mirror", workloads::latency());
     mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("0b9f1a2c");
     let refused = fixture.kubectl.attempt(&["create", "-f", "-"], &mirror.to_string())?;
@@ -217,6 +219,12 @@ fn variants() -> Vec<(&'static str, Value, bool)> {
         }),
         with("other-labels", true, &|pod| {
             pod["metadata"]["labels"] = json!({"app": "a"})
+        }),
+        with("without-a-class", true, &|pod| {
+            pod["metadata"]["annotations"] = json!({"slo.example.io/deadlineMs": "500"})
+        }),
+        with("class-as-a-label", true, &|pod| {
+            pod["metadata"] = json!({"name": "class-as-a-label", "labels": {"slo.example.io/class": "batch"}});
         }),
         with("opted-out", false, &|pod| {
             pod["metadata"]["labels"] = json!({MANAGED: "false"})

@@ -39,6 +39,8 @@ pub struct Suite {
     pub uses_every_right: bool,
     /// What those that need it are peered with.
     pub peering: Layout,
+    /// Whether they measure: the control planes have no audit log then, and no limit on what controllers and scheduler call.
+    pub measures: bool,
 }
 
 /// What the tests share.
@@ -109,6 +111,18 @@ pub fn run(suite: &'static Suite) -> ExitCode {
     conclusion.exit_code()
 }
 
+/// Runs a script in another cluster that is there to be measured, and that ends with it.
+pub fn in_another<T>(fixture: &Fixture<'_>, name: &str, script: impl FnOnce(&Fixture<'_>) -> Result<T>) -> Result<T> {
+    let binaries = control_plane::binaries()?.context("there is no control plane to be had")?;
+    let shape = Shape {
+        is_measured: true,
+        ..Shape::default()
+    };
+    let plane = ControlPlane::start(fixture.runtime, &binaries, &shape)?;
+    let fixture = Fixture::open(&plane, fixture.runtime, fixture.program, name, Domain::Shared)?;
+    script(&fixture).map_err(|error| fixture.with_logs(error))
+}
+
 /// `None`: there is no control plane to be had and nobody insists.
 fn start(suite: &'static Suite, wanted: Vec<(&'static str, Needs)>) -> Result<Option<Run>> {
     let Some(binaries) = control_plane::binaries()? else {
@@ -131,7 +145,11 @@ fn start(suite: &'static Suite, wanted: Vec<(&'static str, Needs)>) -> Result<Op
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let plane = || ControlPlane::start(&runtime, &binaries, &Shape::default());
+    let shape = Shape {
+        is_measured: suite.measures,
+        ..Shape::default()
+    };
+    let plane = || ControlPlane::start(&runtime, &binaries, &shape);
     let shared = plane()?;
     let own = wanted.iter().filter(|(_, needs)| *needs == Needs::Cluster).count();
     let own = (0..own.min(CLUSTERS)).map(|_| plane()).collect::<Result<Vec<_>>>()?;

@@ -61,13 +61,20 @@ pub enum FailureDetection {
 pub(crate) struct Shape {
     pub(crate) nodes: Vec<Value>,
     pub(crate) detection: FailureDetection,
+    /// Whether it is there to be measured: no audit log, and controllers and a scheduler that call the API server as often as they
+    /// like.
+    pub(crate) is_measured: bool,
 }
 
 impl Shape {
     /// An edge, with this in addition.
     pub(crate) fn edge_and(nodes: Vec<Value>, detection: FailureDetection) -> Self {
         let nodes = EDGE_NODES.map(edge_node).into_iter().chain(nodes).collect();
-        Self { nodes, detection }
+        Self {
+            nodes,
+            detection,
+            is_measured: false,
+        }
     }
 }
 
@@ -102,7 +109,7 @@ impl ControlPlane {
         let dir = tempfile::Builder::new().prefix(RUN).tempdir()?;
         let ports = Ports::free()?;
         let authority = Authority::new()?;
-        let files = Files::write(dir.path(), ports.api, &authority)?;
+        let files = Files::write(dir.path(), ports.api, &authority, shape)?;
         let kubectl = Kubectl::new(runtime, binaries, &files.kubeconfig, &dir.path().join("kubectl-cache"))?;
 
         let mut plane = Self {
@@ -137,10 +144,12 @@ impl ControlPlane {
 
         self.processes.push(start(
             "kube-controller-manager",
-            controller_manager_args(&dir, files, ports, shape.detection),
+            controller_manager_args(&dir, files, ports, shape),
         )?);
-        self.processes
-            .push(start("kube-scheduler", component_args(&dir, files, ports.scheduler))?);
+        self.processes.push(start(
+            "kube-scheduler",
+            component_args(&dir, files, ports.scheduler, shape),
+        )?);
         self.processes
             .push(start("kwok", kwok_args(binaries, files, ports, shape.detection)?)?);
         self.grant()?;
@@ -185,9 +194,14 @@ impl ControlPlane {
 
     /// SIGSTOP or SIGCONT for the API server.
     pub(crate) fn signal_api_server(&self, signal: Signal) -> Result<()> {
+        self.process("kube-apiserver")?.signal(signal)
+    }
+
+    /// One of its programs.
+    pub(crate) fn process(&self, name: &str) -> Result<&Process> {
         let mut processes = self.processes.iter();
-        let api_server = processes.find(|process| process.name() == "kube-apiserver");
-        api_server.context("no kube-apiserver")?.signal(signal)
+        let found = processes.find(|process| process.name() == name);
+        found.with_context(|| format!("no {name}"))
     }
 
     /// Where the run keeps its files.
@@ -204,8 +218,8 @@ impl ControlPlane {
         }
     }
 
-    /// The creations of pods, as the API server saw them, in order, that name this namespace; from this length of the audit log
-    /// on.
+    /// The creations of pods and Deployments, as the API server saw them, in order, that name this namespace; from this length of the
+    /// audit log on.
     pub(crate) fn creations(&self, namespace: &str, from: u64) -> Result<Vec<Value>> {
         let namespace = format!("\"namespace\":\"{namespace}\"");
         self.audit_log(from, |line| line.contains(&namespace) && !is_of_edgeward(line))
@@ -226,7 +240,11 @@ impl ControlPlane {
     }
 
     fn audit_log(&self, from: u64, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Value>> {
-        let mut log = File::open(self.dir.path().join(AUDIT_LOG))?;
+        let mut log = match File::open(self.dir.path().join(AUDIT_LOG)) {
+            // Nothing was audited yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(vec![]),
+            log => log?,
+        };
         log.seek(SeekFrom::Start(from))?;
         let mut text = String::new();
         log.read_to_string(&mut text)?;
@@ -305,7 +323,7 @@ struct Files {
 }
 
 impl Files {
-    fn write(dir: &Path, api: SocketAddr, authority: &Authority) -> Result<Self> {
+    fn write(dir: &Path, api: SocketAddr, authority: &Authority, shape: &Shape) -> Result<Self> {
         let (ca, ca_key) = (dir.join("ca.crt"), dir.join("ca.key"));
         fs::write(&ca, &authority.certificate)?;
         fs::write(&ca_key, &authority.key)?;
@@ -332,16 +350,18 @@ impl Files {
 
         // The API server's own account of which webhooks it called for a pod and in which round, and of what edgeward does.
         let audit_policy = dir.join("audit-policy.yaml");
-        let policy = json!({
-            "apiVersion": "audit.k8s.io/v1",
-            "kind": "Policy",
-            "omitStages": ["RequestReceived"],
-            "rules": [
+        let rules = match shape.is_measured {
+            true => json!([{"level": "None"}]),
+            false => json!([
                 {"level": "Metadata", "users": rights::users()},
                 {"level": "None", "namespaces": NOT_AUDITED},
                 {"level": "RequestResponse", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
+                {"level": "Metadata", "verbs": ["create"], "resources": [{"group": "apps", "resources": ["deployments"]}]},
                 {"level": "None"},
-            ],
+            ]),
+        };
+        let policy = json!({
+            "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules,
         });
         fs::write(&audit_policy, policy.to_string())?;
         let stages = [("slow-end", slow_end_stage()), ("work", work_stage())];
@@ -404,8 +424,8 @@ fn api_server_args(files: &Files, ports: &Ports) -> Vec<String> {
 }
 
 /// What the scheduler and the controller manager have in common.
-fn component_args(dir: &Path, files: &Files, address: SocketAddr) -> Vec<String> {
-    vec![
+fn component_args(dir: &Path, files: &Files, address: SocketAddr, shape: &Shape) -> Vec<String> {
+    let mut args = vec![
         flag("kubeconfig", &files.kubeconfig),
         flag("authentication-kubeconfig", &files.kubeconfig),
         flag("authorization-kubeconfig", &files.kubeconfig),
@@ -413,18 +433,22 @@ fn component_args(dir: &Path, files: &Files, address: SocketAddr) -> Vec<String>
         format!("--secure-port={}", address.port()),
         flag("cert-dir", dir.join(format!("certificates-{}", address.port()))),
         "--leader-elect=false".to_owned(),
-    ]
+    ];
+    if shape.is_measured {
+        args.extend(["--kube-api-qps=1000", "--kube-api-burst=1000"].map(str::to_owned));
+    }
+    args
 }
 
-fn controller_manager_args(dir: &Path, files: &Files, ports: &Ports, detection: FailureDetection) -> Vec<String> {
-    let mut args = component_args(dir, files, ports.controllers);
+fn controller_manager_args(dir: &Path, files: &Files, ports: &Ports, shape: &Shape) -> Vec<String> {
+    let mut args = component_args(dir, files, ports.controllers, shape);
     args.push(flag("service-account-private-key-file", &files.service_accounts.1));
     args.push(flag("root-ca-file", &files.ca));
     // It signs requests for certificates.
     args.push(flag("cluster-signing-cert-file", &files.ca));
     args.push(flag("cluster-signing-key-file", &files.ca_key));
     args.push("--controllers=*,-node-ipam-controller".to_owned());
-    if detection == FailureDetection::Fast {
+    if shape.detection == FailureDetection::Fast {
         args.extend(["--node-monitor-grace-period=10s", "--node-monitor-period=1s"].map(str::to_owned));
     }
     args
@@ -533,7 +557,7 @@ fn cloud_node(name: &str) -> Value {
 }
 
 /// A node that kwok runs.
-pub(crate) fn node(name: &str, mut labels: Value, taints: Value, resources: Value) -> Value {
+pub fn node(name: &str, mut labels: Value, taints: Value, resources: Value) -> Value {
     labels["kubernetes.io/hostname"] = json!(name);
     json!({
         "apiVersion": "v1",

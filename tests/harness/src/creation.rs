@@ -41,11 +41,6 @@ impl Creation {
         self.0["annotations"][format!("pods.edgeward.io/{key}")].as_str()
     }
 
-    /// What a ValidatingAdmissionPolicy had to say that is to be audited.
-    pub fn violation(&self) -> Option<&str> {
-        self.0["annotations"]["validation.policy.admission.k8s.io/validation_failure"].as_str()
-    }
-
     fn annotations<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let all = self.0["annotations"].as_object().into_iter().flatten();
         all.filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value.as_str()?)))

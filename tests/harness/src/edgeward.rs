@@ -186,6 +186,11 @@ impl<'run> Edgeward<'run> {
         self.process.exit_status()
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// A number of its `/proc/<pid>/status`, in KiB.
     pub fn memory_kib(&self, field: &str) -> Result<u64> {
         memory_kib(self.process.id(), field)

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -22,7 +23,7 @@ use crate::helm::NoHelm;
 use crate::kubectl::{Kubectl, Said};
 use crate::peering::Peering;
 use crate::pki::Authority;
-use crate::process::{on_loopback, tail};
+use crate::process::{Process, on_loopback, tail};
 use crate::proxy::Proxy;
 pub use crate::registration::Registration;
 use crate::rights::{self, Granted, Narrowed};
@@ -353,6 +354,18 @@ impl<'run> Fixture<'run> {
         Proxy::start(self.runtime, &self.plane.edgeward_kubeconfig())
     }
 
+    /// The process of one of the control plane's programs, such as `kube-apiserver`.
+    pub fn process_of(&self, program: &str) -> Result<u32> {
+        Ok(self.plane.process(program)?.id())
+    }
+
+    /// One of the control plane's programs does nothing until what this returns is dropped.
+    pub fn pause(&self, program: &str) -> Result<Paused<'run>> {
+        let process = self.plane.process(program)?;
+        process.signal(Signal::STOP)?;
+        Ok(Paused(process))
+    }
+
     /// A kubeconfig with the rights of a cluster administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.plane.kubeconfig()
@@ -480,9 +493,27 @@ impl<'run> Fixture<'run> {
 
     /// The pods created in a namespace since the test began, as the API server's audit log has them.
     pub fn creations(&self, namespace: &str) -> Result<Vec<Creation>> {
-        let events = self.plane.creations(namespace, self.audited)?.into_iter();
-        let events = events.filter(|event| event["objectRef"]["namespace"] == namespace);
-        Ok(events.map(Creation).collect())
+        let pods = self.created(namespace, "pods")?;
+        Ok(pods.into_iter().map(Creation).collect())
+    }
+
+    /// What a ValidatingAdmissionPolicy had to say of a Deployment of the test's namespace that is to be audited, once the audit log has
+    /// its creation.
+    pub fn violation_of(&self, deployment: &str) -> Result<Option<String>> {
+        const VIOLATION: &str = "validation.policy.admission.k8s.io/validation_failure";
+        eventually(&format!("the audit log has Deployment {deployment}"), BOUND, || {
+            let created = self.created(&self.namespace, "deployments")?;
+            let creation = created.iter().find(|event| event["objectRef"]["name"] == deployment);
+            let violation = creation.context("it has not")?["annotations"][VIOLATION].as_str();
+            Ok(violation.map(str::to_owned))
+        })
+    }
+
+    fn created(&self, namespace: &str, resource: &str) -> Result<Vec<Value>> {
+        let mut events = self.plane.creations(namespace, self.audited)?;
+        events
+            .retain(|event| event["objectRef"]["namespace"] == namespace && event["objectRef"]["resource"] == resource);
+        Ok(events)
     }
 
     /// The creation of this pod, once the audit log has it.
@@ -562,6 +593,17 @@ pub fn with_long_timeout(mut configuration: Value) -> Value {
         webhook["timeoutSeconds"] = json!(30);
     }
     configuration
+}
+
+/// A program that does nothing. Dropped, it goes on.
+pub struct Paused<'run>(&'run Process);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.signal(Signal::CONT) {
+            eprintln!("{error:#}");
+        }
+    }
 }
 
 /// A cluster without edgeward. Dropped, the edgewards of other tests get their rights again.

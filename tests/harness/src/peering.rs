@@ -244,7 +244,7 @@ impl Kit<'_> {
         };
         let shape = Shape {
             nodes: cloud.nodes.iter().enumerate().map(node).collect(),
-            detection: FailureDetection::AsDefault,
+            ..Shape::default()
         };
         let plane = ControlPlane::start(self.runtime, self.binaries, &shape)?;
         self.define(&plane)?;

@@ -10,8 +10,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{LazyLock, OnceLock};
 use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
@@ -86,7 +88,7 @@ impl Process {
     }
 
     /// Its id, also behind setpriv, which becomes the program.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
@@ -170,6 +172,23 @@ pub fn memory_kib(pid: u32, field: &str) -> Result<u64> {
         .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
     number.with_context(|| format!("no {field}: {status}"))
+}
+
+/// How much time of processors a process has taken so far, to a hundredth of a second.
+pub fn processor_time(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name before the last parenthesis may have spaces.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let times: Vec<u64> = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .flat_map(str::parse)
+        .collect();
+    let [user, system] = times[..] else { bail!("{stat}") };
+    Ok(Duration::from_millis(
+        1_000 * (user + system) / clock_ticks_per_second(),
+    ))
 }
 
 /// A process ended that should be running.

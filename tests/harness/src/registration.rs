@@ -1,11 +1,11 @@
-//! Webhook configurations that go with the test that created them.
+//! Webhook configurations, and policies, that go with the test that created them.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::kubectl::Kubectl;
 
-/// A registered webhook; dropped with the test.
+/// A registered webhook, or another object of the cluster; dropped with the test.
 pub struct Registration {
     /// Of the configuration.
     pub name: String,
@@ -14,7 +14,8 @@ pub struct Registration {
 }
 
 impl Registration {
-    pub(crate) fn create(name: String, kubectl: &Kubectl, configuration: &Value) -> Result<Self> {
+    /// Creates it. `name` is that of `configuration`.
+    pub fn create(name: String, kubectl: &Kubectl, configuration: &Value) -> Result<Self> {
         let kind = configuration["kind"].as_str().context("a configuration has a kind")?;
         let registration = Self {
             name,

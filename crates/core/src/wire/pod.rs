@@ -6,6 +6,7 @@
 mod decided;
 mod fields;
 mod finished;
+mod hints;
 mod partial;
 mod record;
 mod refusal;

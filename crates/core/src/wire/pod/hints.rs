@@ -1,0 +1,84 @@
+//! What was written for edgeward and has no effect.
+
+use super::Pod;
+use crate::keys::Keys;
+use crate::model::slo::Management;
+use crate::model::workload::Workload;
+
+/// The most keys of one pod that are named.
+const MAX_HINTS: usize = 5;
+
+impl Pod<'_> {
+    /// Labels that were meant as annotations and, where it states nothing to decide by, SLO annotations: one sentence for each, of
+    /// at most five keys, and how many more there are. `workload` is what was read of it. Cost: a pass over its labels, and over its
+    /// annotations where there is no SLO.
+    pub fn hints(&self, workload: &Workload<'_>, keys: &Keys) -> Vec<String> {
+        if workload.management == Management::OptedOut {
+            return vec![];
+        }
+        let prefix = &keys.slo_prefix;
+        let is_slo = |(key, _): &(&str, &str)| key.starts_with(prefix.as_str());
+        let misplaced = self.labels().filter(is_slo).map(|(key, _)| (key, true));
+        let annotations = self.annotations().filter(|_| workload.intent.is_none());
+        let idle = annotations.into_iter().flat_map(|all| all.iter()).filter(is_slo);
+        let mut all = misplaced.chain(idle.map(|(key, _)| (key, false)));
+        let sentence = |(key, is_label)| match is_label {
+            true => format!("{key} is a label; edgeward reads it as an annotation"),
+            false => format!("{key} has no effect without {prefix}class"),
+        };
+        let mut hints: Vec<_> = all.by_ref().take(MAX_HINTS).map(sentence).collect();
+        match all.count() {
+            0 => {}
+            more => hints.push(format!(
+                "{prefix}…: keys without effect that are not named here: {more}"
+            )),
+        }
+        hints
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hints(metadata: &str) -> Vec<String> {
+        let text = format!(r#"{{"metadata":{metadata},"spec":{{}}}}"#);
+        let (pod, keys) = (Pod::from_json(&text).unwrap(), Keys::new("example.io"));
+        pod.hints(&pod.workload("shop".into(), &keys), &keys)
+    }
+
+    #[test]
+    fn what_has_no_effect_is_named_and_what_was_read_is_not() {
+        let idle = r#""slo.example.io/deadlineMs":"5","team":"a""#;
+        assert_eq!(
+            hints(&format!(r#"{{"annotations":{{{idle}}}}}"#)),
+            ["slo.example.io/deadlineMs has no effect without slo.example.io/class"]
+        );
+        let with_class = format!(r#"{{"annotations":{{{idle},"slo.example.io/class":"batch"}}}}"#);
+        assert_eq!(hints(&with_class), [""; 0]);
+        assert_eq!(hints("{}"), [""; 0]);
+        let labels = r#"{"labels":{"app":"a","slo.example.io/class":"batch"}}"#;
+        assert_eq!(
+            hints(labels),
+            ["slo.example.io/class is a label; edgeward reads it as an annotation"]
+        );
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_pod_that_was_opted_out() {
+        let labels = r#""labels":{"scheduling.example.io/managed":"false","slo.example.io/class":"batch"}"#;
+        let annotations = r#""annotations":{"slo.example.io/deadlineMs":"5"}"#;
+        assert_eq!(hints(&format!("{{{labels},{annotations}}}")), [""; 0]);
+    }
+
+    #[test]
+    fn of_many_keys_a_few_are_named() {
+        let many: Vec<_> = (0..100).map(|i| format!(r#""slo.example.io/x{i}":"""#)).collect();
+        let hints = hints(&format!(r#"{{"annotations":{{{}}}}}"#, many.join(",")));
+        assert_eq!(hints.len(), MAX_HINTS + 1);
+        assert_eq!(
+            hints[MAX_HINTS],
+            "slo.example.io/…: keys without effect that are not named here: 95"
+        );
+    }
+}
