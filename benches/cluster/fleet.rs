@@ -1,0 +1,45 @@
+//! Nodes of a benchmark's own, run by kwok.
+
+use anyhow::{Result, ensure};
+use edgeward_harness::control_plane::node;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::wait::{BOUND, eventually};
+use serde_json::{Value, json};
+
+/// The label of the nodes.
+const LABEL: &str = "edgeward.test/fleet";
+
+/// Creates an edge of many nodes, and a virtual node with as much room, and waits until all of them are Ready.
+pub(crate) fn create(fixture: &Fixture<'_>, edge_nodes: usize) -> Result<()> {
+    let edge = json!({"node.role/edge": "true", LABEL: "true"});
+    let room = json!({"cpu": "64", "memory": "256Gi", "pods": "500"});
+    let mut nodes: Vec<Value> = (0..edge_nodes)
+        .map(|i| node(&edge_node(i), edge.clone(), json!([]), room.clone()))
+        .collect();
+    nodes.push(node(
+        "fleet-virtual",
+        json!({"node.role/cloud": "true", LABEL: "true"}),
+        json!([{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}]),
+        json!({"cpu": "12800", "memory": "50Ti", "pods": "100000"}),
+    ));
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": nodes});
+    fixture.kubectl.run(&["create", "-f", "-"], &list.to_string())?;
+    eventually("the nodes are Ready", 4 * BOUND, || {
+        let nodes = fixture.kubectl.list("nodes", LABEL)?;
+        let ready = nodes.iter().filter(|node| is_ready(node)).count();
+        ensure!(ready == edge_nodes + 1, "{ready} of {}", nodes.len());
+        Ok(())
+    })
+}
+
+/// Whether it is Ready, and kube-scheduler may know it.
+fn is_ready(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
+    ready.any(|condition| condition["status"] == "True") && !node["spec"]["taints"].to_string().contains("not-ready")
+}
+
+/// The name of the edge node of this number.
+pub(crate) fn edge_node(number: usize) -> String {
+    format!("fleet-{number}")
+}

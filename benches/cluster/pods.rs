@@ -1,0 +1,147 @@
+//! How long 10,000 pods of Jobs take from the first Job's creation until kube-scheduler has bound all of them: with edgeward as
+//! installed, with the constant webhook and with neither, in turns.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::clients;
+use edgeward_harness::clusters::in_another;
+use edgeward_harness::decision::is_decided;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::wait::BOUND;
+use edgeward_harness::workloads;
+use http::Request;
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::contenders::Contender;
+use crate::differences::Median;
+use crate::fleet;
+
+const ROUNDS: usize = 5;
+const NODES: usize = 200;
+const JOBS: usize = 100;
+const PODS_OF_A_JOB: usize = 100;
+const PODS: usize = JOBS * PODS_OF_A_JOB;
+
+/// How often the API server is asked how many pods are bound.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Those of the table.
+const CONTENDERS: usize = 3;
+
+/// Fails if edgeward left a pod undecided. Each turn has a cluster of its own: to delete so many pods takes longer than to create them,
+/// and a webhook that is not asked would watch those of the others.
+pub(crate) fn of_jobs(fixture: &Fixture<'_>) -> Result<()> {
+    let mut seconds = [const { Vec::new() }; CONTENDERS];
+    for round in 0..ROUNDS {
+        for place in 0..CONTENDERS {
+            let number = (place + round) % CONTENDERS;
+            let took = in_another(fixture, "of_jobs", |fixture| turn(fixture, number))?;
+            println!("round {} of {ROUNDS}: {}: {took:.1?}", round + 1, NAMES[number]);
+            seconds[number].push(took.as_secs_f64());
+        }
+    }
+    print(&seconds);
+    Ok(())
+}
+
+const NAMES: [&str; CONTENDERS] = ["no webhook", "constant webhook in Go", "edgeward"];
+
+/// How long it takes with one of them.
+fn turn(fixture: &Fixture<'_>, number: usize) -> Result<Duration> {
+    fleet::create(fixture, NODES)?;
+    let contender = match number {
+        0 => Contender::none(fixture)?,
+        1 => Contender::constant(fixture)?,
+        _ => Contender::edgeward(fixture)?,
+    };
+    contender.is_in_force(fixture, &workloads::pod("asked", workloads::latency()))?;
+    fixture.runtime.block_on(async {
+        let client = clients::client(fixture).await?;
+        let took = until_bound(&client, &contender.namespace).await?;
+        if contender.decides() {
+            let undecided = undecided(&client, &contender.namespace).await?;
+            ensure!(undecided == 0, "{undecided} pods are undecided");
+        }
+        Ok(took)
+    })
+}
+
+fn print(seconds: &[Vec<f64>; CONTENDERS]) {
+    let [none, constant, _] = seconds;
+    let over = |these: &[f64], others: &[f64]| {
+        let rounds = these.iter().zip(others);
+        Median::of(rounds.map(|(one, other)| 100.0 * (one / other - 1.0)))
+    };
+    println!(
+        "\n| {PODS} pods of {JOBS} Jobs, {ROUNDS} rounds | bound after, s | over none, % | over the constant webhook, % |"
+    );
+    println!("|---|---:|---:|---:|");
+    for (name, these) in NAMES.iter().zip(seconds) {
+        let median = Median::of(these.iter().copied()).value();
+        let (over_none, over_constant) = (over(these, none), over(these, constant));
+        println!("| {name} | {median:.1} | {over_none} | {over_constant} |");
+    }
+}
+
+/// Creates the Jobs, and waits until so many pods more are bound than before.
+async fn until_bound(client: &Client, namespace: &str) -> Result<Duration> {
+    let before = bindings(client).await?;
+    let begun = Instant::now();
+    create(client, namespace).await?;
+    while bindings(client).await? < before + PODS as u64 {
+        ensure!(begun.elapsed() < 10 * BOUND, "not all pods are bound");
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(begun.elapsed())
+}
+
+async fn create(client: &Client, namespace: &str) -> Result<()> {
+    for number in 0..JOBS {
+        let mut job = workloads::job(&format!("job-{number}"), workloads::latency());
+        for field in ["parallelism", "completions"] {
+            job["spec"][field] = json!(PODS_OF_A_JOB);
+        }
+        let requests = json!({"cpu": "1m", "memory": "1Mi"});
+        job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = requests;
+        let request = Request::post(format!("/apis/batch/v1/namespaces/{namespace}/jobs"));
+        let request = request.header("content-type", "application/json");
+        client
+            .request::<Value>(request.body(job.to_string().into_bytes())?)
+            .await?;
+    }
+    Ok(())
+}
+
+/// How many pods were bound so far, as the API server counts requests.
+async fn bindings(client: &Client) -> Result<u64> {
+    let page = client.request_text(Request::get("/metrics").body(Vec::new())?).await?;
+    let mut count = 0;
+    for line in page.lines().filter(|line| line.starts_with("apiserver_request_total{")) {
+        if line.contains("code=\"201\"") && line.contains("subresource=\"binding\"") {
+            let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
+            // Counts stay far below 2^53.
+            count += value.with_context(|| line.to_owned())? as u64;
+        }
+    }
+    Ok(count)
+}
+
+/// How many pods nobody decided.
+async fn undecided(client: &Client, namespace: &str) -> Result<usize> {
+    let (mut seen, mut undecided, mut from) = (0, 0, String::new());
+    loop {
+        let path = format!("/api/v1/namespaces/{namespace}/pods?limit=500&continue={from}");
+        let page: Value = client.request(Request::get(path).body(Vec::new())?).await?;
+        let pods = page["items"].as_array().context("items")?;
+        seen += pods.len();
+        undecided += pods.iter().filter(|pod| !is_decided(pod)).count();
+        match page["metadata"]["continue"].as_str() {
+            Some(next) if !next.is_empty() => next.clone_into(&mut from),
+            _ => break,
+        }
+    }
+    ensure!(seen == PODS, "{seen} pods");
+    Ok(undecided)
+}

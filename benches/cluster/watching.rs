@@ -1,0 +1,193 @@
+//! What a replica takes that nobody asks: its processor time while pods change, its memory, and how soon it is ready.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use edgeward_harness::clients;
+use edgeward_harness::clusters::in_another;
+use edgeward_harness::edgeward::Edgeward;
+use edgeward_harness::fixture::Fixture;
+use edgeward_harness::nodes::Wan;
+use edgeward_harness::process::processor_time;
+use edgeward_harness::wait::{BOUND, eventually};
+use http::Request;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::fleet::{self, edge_node};
+
+const NODES: usize = 1_000;
+const PODS: usize = 10_000;
+const MANY_PODS: usize = 100_000;
+
+/// Events of pods in a second, and for how long they come.
+const RATES: [u32; 3] = [0, 100, 1_000];
+const LASTS: Duration = Duration::from_secs(30);
+
+/// How many clients create and change pods at the same time.
+const CLIENTS: usize = 32;
+
+/// What is left in a second when this many events have begun.
+const TICKS: u32 = 50;
+
+/// A replica beside 10,000 and then beside 100,000 pods, all of them bound.
+pub(crate) fn by_a_replica(fixture: &Fixture<'_>) -> Result<()> {
+    in_another(fixture, "by_a_replica", measure)
+}
+
+fn measure(fixture: &Fixture<'_>) -> Result<()> {
+    fleet::create(fixture, NODES)?;
+    let pods = Arc::new(Pods {
+        client: fixture.runtime.block_on(clients::client(fixture))?,
+        path: format!("/api/v1/namespaces/{}/pods", fixture.namespace),
+    });
+    fixture.runtime.block_on(Arc::clone(&pods).create(0..PODS))?;
+    eventually("kwok runs the pods", 4 * BOUND, || {
+        let pending = fixture.runtime.block_on(pods.one("status.phase=Pending"))?;
+        ensure!(pending.is_none(), "some are pending");
+        Ok(())
+    })?;
+
+    let wan = Wan::open(fixture.runtime)?;
+    let (edgeward, few) = started(fixture, &wan, PODS)?;
+    println!(
+        "\n| {NODES} nodes, {PODS} pods: status changes of pods, a second | CPU, ms a second | CPU, µs a change |"
+    );
+    println!("|---:|---:|---:|");
+    for rate in RATES {
+        let process = edgeward.id();
+        let (before, begun) = (processor_time(process)?, Instant::now());
+        let events = fixture.runtime.block_on(Arc::clone(&pods).change(rate))?;
+        let (took, seconds) = (processor_time(process)? - before, begun.elapsed().as_secs_f64());
+        let of_each = match events {
+            0 => "–".to_owned(),
+            events => format!("{:.0}", took.as_secs_f64() * 1e6 / events as f64),
+        };
+        let a_second = took.as_secs_f64() * 1e3 / seconds;
+        println!("| {:.0} | {a_second:.1} | {of_each} |", events as f64 / seconds);
+    }
+
+    drop(edgeward);
+
+    // Nobody runs these pods, and nobody minds: nodes are ready as long as nobody looks.
+    let _paused = [fixture.pause("kube-controller-manager")?, fixture.pause("kwok")?];
+    fixture.runtime.block_on(Arc::clone(&pods).create(PODS..MANY_PODS))?;
+    let (_, many) = started(fixture, &wan, MANY_PODS)?;
+    println!("\n| {NODES} nodes: pods | ready after | resident then | at most until then |");
+    println!("|---|---:|---:|---:|\n{few}\n{many}");
+    Ok(())
+}
+
+/// A replica that was started beside so many pods, and a row of what it took until it was ready.
+fn started<'run>(fixture: &Fixture<'run>, wan: &Wan<'_>, pods: usize) -> Result<(Edgeward<'run>, String)> {
+    let cloud = json!({"name": "cloud", "kind": "cloud", "probes": [wan.probe()]});
+    let config = json!({"sites": [{"name": "edge", "kind": "edge"}, cloud]});
+    let begun = Instant::now();
+    let edgeward = fixture.live_edgeward_as(&format!("beside-{pods}"), &config)?;
+    let ready_after = begun.elapsed().as_secs_f64();
+    let [now, most] = ["VmRSS", "VmHWM"].map(|field| edgeward.memory_kib(field));
+    let (now, most) = (now? / 1024, most? / 1024);
+    let row = format!("| {pods} | {ready_after:.1} s | {now} MiB | {most} MiB |");
+    Ok((edgeward, row))
+}
+
+/// The pods of a namespace.
+struct Pods {
+    client: Client,
+    path: String,
+}
+
+impl Pods {
+    /// Creates those of these numbers, bound already.
+    async fn create(self: Arc<Self>, numbers: std::ops::Range<usize>) -> Result<()> {
+        let template = template()?;
+        let next = Arc::new(AtomicUsize::new(numbers.start));
+        let mut creations = JoinSet::new();
+        for _ in 0..CLIENTS {
+            let (pods, next, mut pod) = (Arc::clone(&self), Arc::clone(&next), template.clone());
+            creations.spawn(async move {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= numbers.end {
+                        return anyhow::Ok(());
+                    }
+                    pod["metadata"]["name"] = json!(name(number));
+                    pod["spec"]["nodeName"] = json!(edge_node(number % NODES));
+                    let request = Request::post(&pods.path).header("content-type", "application/json");
+                    pods.client
+                        .request_text(request.body(pod.to_string().into_bytes())?)
+                        .await?;
+                }
+            });
+        }
+        while let Some(created) = creations.join_next().await {
+            created??;
+        }
+        Ok(())
+    }
+
+    /// Changes statuses of the first [`PODS`] at this rate, or as fast as the API server can, for [`LASTS`]. Returns how many.
+    async fn change(self: Arc<Self>, rate: u32) -> Result<usize> {
+        let mut ticks = tokio::time::interval(Duration::from_secs(1) / TICKS);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let begun = Instant::now();
+        let (mut count, mut changes) = (0, JoinSet::new());
+        while begun.elapsed() < LASTS {
+            ticks.tick().await;
+            for _ in 0..rate / TICKS {
+                while changes.len() >= CLIENTS {
+                    changes.join_next().await.context("a change")???;
+                }
+                let pods = Arc::clone(&self);
+                changes.spawn(async move { pods.change_one(count).await });
+                count += 1;
+            }
+        }
+        while let Some(changed) = changes.join_next().await {
+            changed??;
+        }
+        Ok(count)
+    }
+
+    async fn change_one(&self, number: usize) -> Result<()> {
+        let patch = json!({"status": {"message": number.to_string()}});
+        let request = Request::patch(format!("{}/{}/status", self.path, name(number % PODS)));
+        let request = request.header("content-type", "application/merge-patch+json");
+        self.client
+            .request_text(request.body(patch.to_string().into_bytes())?)
+            .await?;
+        Ok(())
+    }
+
+    /// One that this selects, if there is any.
+    async fn one(&self, fields: &str) -> Result<Option<Value>> {
+        let request = Request::get(format!("{}?limit=1&fieldSelector={fields}", self.path));
+        let mut list: Value = self.client.request(request.body(Vec::new())?).await?;
+        let items = list["items"].as_array_mut().context("items")?;
+        Ok(items.pop())
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("pod-{number}")
+}
+
+/// A pod of 4 KB that nobody evicts, of no controller.
+fn template() -> Result<Value> {
+    let mut pod: Value = serde_json::from_str(include_str!("../pod.json"))?;
+    for (part, field) in [
+        ("metadata", "generateName"),
+        ("metadata", "ownerReferences"),
+        ("metadata", "creationTimestamp"),
+        ("spec", "serviceAccount"),
+        ("spec", "serviceAccountName"),
+    ] {
+        pod[part].as_object_mut().context("an object")?.remove(field);
+    }
+    pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    Ok(pod)
+}
