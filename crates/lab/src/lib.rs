@@ -4,6 +4,7 @@
 mod cluster;
 mod events;
 pub mod experiment;
+pub mod gym;
 mod kube_scheduler;
 pub mod load;
 pub mod outcome;

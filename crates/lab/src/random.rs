@@ -31,6 +31,8 @@ pub enum Purpose {
     Termination,
     /// The ids of decisions.
     Decision,
+    /// What an agent does that acts at random.
+    Action,
 }
 
 /// A stream of numbers.

@@ -1,0 +1,508 @@
+//! One environment.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use super::catalogue::{CLUSTER_TYPES, ClusterType, DEPLOYMENTS, Deployment};
+use super::episode::{Episode, Step};
+use super::generator::Generator;
+use super::latency::{ALL_GONE, ALL_PLACED, Latencies, SPREAD_GONE, SPREAD_PLACED};
+use super::settings::{Mode, Observation, RewardKind, Settings};
+use super::spread::{Load, Shares, spread};
+
+/// How many numbers an action's row of the observation has.
+pub const FEATURES: usize = 10;
+
+/// How many steps an episode has.
+pub const EPISODE_STEPS: u32 = 100;
+
+/// The share of a cluster that may be used.
+const GATE: f64 = 0.95;
+/// The largest cost.
+const MAX_COST: f64 = 16.0;
+/// Requests arrive so often in the time that one runs on average.
+const ARRIVAL_RATE: f64 = 100.0;
+
+/// What is to be placed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Request {
+    /// What it asks replicas of.
+    pub deployment: &'static Deployment,
+    /// How many, 1 to 7.
+    pub replicas: u8,
+    /// How long it runs, in units of the mean duration. In the mode `instant` it is only shown.
+    pub duration: f64,
+}
+
+/// What an observation shows.
+#[derive(Debug, Clone)]
+struct View {
+    /// Cores that are taken of each cluster, and GiB.
+    used: Vec<(f64, f64)>,
+    /// The mean latency of each cluster, ms.
+    latency: Vec<f64>,
+    request: Request,
+}
+
+/// A request that runs.
+#[derive(Debug, Clone, Copy)]
+struct Running {
+    /// When it departs.
+    departs: f64,
+    /// Which one it is, in the order of acceptance.
+    number: u64,
+    cpu: f64,
+    memory: f64,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// All replicas in this cluster.
+    One(u8, u8),
+    /// Clusters and their replicas, in the order of the clusters; the first so many.
+    Several([(u8, u8); MAX_REPLICAS as usize], u8),
+}
+
+/// The most replicas that a request asks for.
+const MAX_REPLICAS: u32 = 7;
+
+impl PartialEq for Running {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Running {}
+
+impl PartialOrd for Running {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Running {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_time = self.departs.total_cmp(&other.departs);
+        by_time.then(self.number.cmp(&other.number))
+    }
+}
+
+/// What acceptance was worth.
+struct Accepted {
+    /// Expected over the replicas, ms.
+    latency: f64,
+    /// Expected over the replicas.
+    cost: f64,
+}
+
+/// Sums over the steps of an episode.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    steps: u32,
+    reward: f64,
+    accepted: u32,
+    latency: f64,
+    cost: f64,
+}
+
+/// One environment of gym-multi-k8s: clusters of random kinds, requests for replicas, and latencies that placements change.
+///
+/// In the default settings it does what the published code does, draw by draw: the same seed and actions give the same
+/// rewards. A step costs O(clusters); spreading costs O(clusters²).
+#[derive(Debug, Clone)]
+pub struct Gym {
+    settings: Settings,
+    generator: Generator,
+    types: Vec<&'static ClusterType>,
+    latencies: Latencies,
+    /// Cores that are taken of each cluster, and GiB.
+    used: Vec<(f64, f64)>,
+    request: Request,
+    /// In units of the mean duration.
+    now: f64,
+    running: BinaryHeap<Reverse<Running>>,
+    accepted: u64,
+    tally: Tally,
+    /// What the last step showed; only kept where observations are stale.
+    seen: View,
+    // Room to work in.
+    free: Vec<(f64, f64)>,
+    order: Vec<u16>,
+    shares: Shares,
+}
+
+impl Gym {
+    /// An environment as it is before its first [reset](Self::reset). Settings that do not validate are brought into their bounds.
+    pub fn new(settings: &Settings, seed: u64) -> Self {
+        let clusters = settings.clusters.clamp(1, Settings::MAX_CLUSTERS);
+        let request = Request {
+            deployment: &DEPLOYMENTS[0],
+            replicas: 1,
+            duration: 0.0,
+        };
+        let mut gym = Self {
+            settings: Settings {
+                clusters,
+                ..settings.clone()
+            },
+            generator: Generator::new(seed),
+            types: vec![&CLUSTER_TYPES[0]; clusters],
+            latencies: Latencies::new(clusters),
+            used: vec![(0.0, 0.0); clusters],
+            request,
+            now: 0.0,
+            running: BinaryHeap::new(),
+            accepted: 0,
+            tally: Tally::default(),
+            seen: View {
+                used: vec![(0.0, 0.0); clusters],
+                latency: vec![0.0; clusters],
+                request,
+            },
+            free: Vec::with_capacity(clusters),
+            order: Vec::with_capacity(clusters),
+            shares: Vec::with_capacity(clusters),
+        };
+        gym.draw_clusters();
+        gym.next_request();
+        gym.look();
+        gym
+    }
+
+    /// Begins an episode: draws the clusters anew, and what runs is gone. The request that waits stays, and so does the
+    /// clock; nothing is seeded again.
+    pub fn reset(&mut self) {
+        self.tally = Tally::default();
+        self.running.clear();
+        self.draw_clusters();
+        self.look();
+    }
+
+    fn draw_clusters(&mut self) {
+        let generator = &mut self.generator;
+        self.latencies.draw(generator);
+        for kind in &mut self.types {
+            *kind = &CLUSTER_TYPES[generator.below(CLUSTER_TYPES.len() as u32) as usize];
+        }
+        self.used.iter_mut().for_each(|used| used.0 = 0.2 * generator.unit());
+        self.used.iter_mut().for_each(|used| used.1 = 0.2 * generator.unit());
+    }
+
+    /// The next request arrives, after what departs before it has.
+    fn next_request(&mut self) {
+        self.now += self.generator.exponential() / ARRIVAL_RATE;
+        let duration = self.generator.exponential();
+        while let Some(Reverse(running)) = self.running.peek()
+            && running.departs <= self.now
+            && let Some(Reverse(running)) = self.running.pop()
+        {
+            self.depart(&running);
+        }
+        // The published code takes the one before the index that it draws.
+        let index =
+            (self.generator.below(DEPLOYMENTS.len() as u32) as usize + DEPLOYMENTS.len() - 1) % DEPLOYMENTS.len();
+        self.request = Request {
+            deployment: &DEPLOYMENTS[index],
+            replicas: self.generator.below(MAX_REPLICAS) as u8 + 1,
+            duration,
+        };
+    }
+
+    fn depart(&mut self, running: &Running) {
+        let mut free = |cluster: u8, replicas: u8| {
+            let used = &mut self.used[usize::from(cluster)];
+            used.0 -= f64::from(replicas) * running.cpu;
+            used.1 -= f64::from(replicas) * running.memory;
+        };
+        match running.place {
+            Place::One(cluster, replicas) => {
+                free(cluster, replicas);
+                self.latencies.change(cluster.into(), &ALL_GONE, &mut self.generator);
+            }
+            Place::Several(shares, count) => {
+                for (cluster, replicas) in shares.into_iter().take(count.into()) {
+                    free(cluster, replicas);
+                    self.latencies.change(cluster.into(), &SPREAD_GONE, &mut self.generator);
+                }
+            }
+        }
+    }
+
+    /// Keeps what a stale observation shows.
+    fn look(&mut self) {
+        if self.settings.observation == Observation::Stale {
+            self.seen.used.copy_from_slice(&self.used);
+            self.seen.latency.copy_from_slice(self.latencies.means());
+            self.seen.request = self.request;
+        }
+    }
+
+    /// How many actions there are: all replicas in one of the clusters, spread them, reject the request; in this order.
+    pub fn actions(&self) -> usize {
+        self.clusters() + 2
+    }
+
+    /// How many clusters there are.
+    pub fn clusters(&self) -> usize {
+        self.settings.clusters
+    }
+
+    /// The action that spreads the replicas.
+    pub fn spread_action(&self) -> usize {
+        self.clusters()
+    }
+
+    /// The action that rejects the request.
+    pub fn reject_action(&self) -> usize {
+        self.clusters() + 1
+    }
+
+    /// What is to be placed.
+    pub fn request(&self) -> Request {
+        self.request
+    }
+
+    /// The kinds of the clusters.
+    pub fn types(&self) -> &[&'static ClusterType] {
+        &self.types
+    }
+
+    /// Cores that are taken of each cluster, and GiB.
+    pub fn used(&self) -> &[(f64, f64)] {
+        &self.used
+    }
+
+    /// The mean latency of each cluster, ms.
+    pub fn latencies(&self) -> &[f64] {
+        self.latencies.means()
+    }
+
+    /// The time, in units of the mean duration of requests.
+    pub fn now(&self) -> f64 {
+        self.now
+    }
+
+    /// How many accepted requests run.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Whether a cluster has no room for all replicas of the request; one that there is not has none.
+    #[inline]
+    pub fn is_full(&self, cluster: usize) -> bool {
+        let (Some(kind), Some(used)) = (self.types.get(cluster), self.used.get(cluster)) else {
+            return true;
+        };
+        let Request {
+            deployment, replicas, ..
+        } = self.request;
+        let replicas = f64::from(replicas);
+        used.0 + replicas * deployment.cpu > GATE * kind.cpu
+            || used.1 + replicas * deployment.memory > GATE * kind.memory
+    }
+
+    /// What an agent sees: of each action [`FEATURES`] numbers, which are CPU taken and in all (cores), memory taken and in all
+    /// (GiB), mean latency (ms), and of the request replicas, CPU and memory of one, latency threshold (ms), and duration.
+    /// Spread and reject have -1 in place of the first five. `out` has `actions() * FEATURES` places; what is beyond stays
+    /// as it is.
+    pub fn observe(&self, out: &mut [f32]) {
+        debug_assert_eq!(out.len(), self.actions() * FEATURES);
+        let (used, latencies, request) = match self.settings.observation {
+            Observation::Stale => (&self.seen.used[..], &self.seen.latency[..], &self.seen.request),
+            Observation::Fresh => (&self.used[..], self.latencies.means(), &self.request),
+        };
+        let (per_cpu, per_memory, per_latency, per_replica) = match self.settings.scaled {
+            true => (1.0 / 8.0, 1.0 / 32.0, 1.0 / 500.0, 1.0 / 8.0),
+            false => (1.0, 1.0, 1.0, 1.0),
+        };
+        let asked = [
+            f32::from(request.replicas) * per_replica,
+            request.deployment.cpu as f32 * per_cpu,
+            request.deployment.memory as f32 * per_memory,
+            request.deployment.threshold as f32 * per_latency,
+            request.duration as f32,
+        ];
+        let mut rows = out.chunks_exact_mut(FEATURES);
+        let clusters = used.iter().zip(latencies).zip(&self.types);
+        for (((used, latency), kind), row) in clusters.zip(rows.by_ref()) {
+            let cluster = [
+                used.0 as f32 * per_cpu,
+                kind.cpu as f32 * per_cpu,
+                used.1 as f32 * per_memory,
+                kind.memory as f32 * per_memory,
+                *latency as f32 * per_latency,
+            ];
+            row[..5].copy_from_slice(&cluster);
+            row[5..].copy_from_slice(&asked);
+        }
+        let spread = if self.settings.distinct_padding { -2.0 } else { -1.0 };
+        for (row, padding) in rows.zip([spread, -1.0]) {
+            row[..5].fill(padding);
+            row[5..].copy_from_slice(&asked);
+        }
+    }
+
+    /// Which actions may be taken: clusters with room for the request, always about the one that is to be placed. Spread and
+    /// reject always may, although spreading may fail. `out` has [`actions`](Self::actions) places.
+    pub fn mask(&self, out: &mut [bool]) {
+        debug_assert_eq!(out.len(), self.actions());
+        for (cluster, may) in out.iter_mut().enumerate() {
+            *may = cluster >= self.clusters() || !self.is_full(cluster);
+        }
+    }
+
+    /// Takes an action: an index below [`actions`](Self::actions). One beyond them rejects the request. A cluster without room
+    /// may be named: the request is not accepted then, and nothing else changes. After the last step of an episode the
+    /// caller resets.
+    pub fn step(&mut self, action: usize) -> Step {
+        debug_assert!(
+            action < self.actions(),
+            "{action} is none of {} actions",
+            self.actions()
+        );
+        let accepted = match action {
+            cluster if cluster < self.clusters() => self.deploy(cluster),
+            action if action == self.spread_action() => self.spread(),
+            _ => None,
+        };
+        let reward = self.reward(accepted.as_ref());
+        self.look();
+        self.next_request();
+        let tally = &mut self.tally;
+        tally.steps += 1;
+        tally.reward += reward;
+        if let Some(Accepted { latency, cost }) = accepted {
+            tally.accepted += 1;
+            tally.latency += latency;
+            tally.cost += cost;
+        }
+        let episode = (tally.steps >= EPISODE_STEPS).then(|| tally.episode());
+        Step { reward, episode }
+    }
+
+    fn deploy(&mut self, cluster: usize) -> Option<Accepted> {
+        if self.is_full(cluster) {
+            return None;
+        }
+        let replicas = self.request.replicas;
+        self.occupy(cluster, replicas);
+        self.latencies.change(cluster, &ALL_PLACED, &mut self.generator);
+        self.run(Place::One(cluster as u8, replicas));
+        Some(Accepted {
+            latency: self.latencies.means()[cluster],
+            cost: self.types[cluster].cost,
+        })
+    }
+
+    fn spread(&mut self) -> Option<Accepted> {
+        let Request {
+            deployment, replicas, ..
+        } = self.request;
+        if replicas == 1 {
+            return None;
+        }
+        let clusters = self.types.iter().zip(&self.used);
+        self.free.clear();
+        self.free
+            .extend(clusters.map(|(kind, used)| (kind.cpu - used.0, kind.memory - used.1)));
+        let load = Load {
+            replicas,
+            cpu: deployment.cpu,
+            memory: deployment.memory,
+        };
+        spread(load, &self.free, &mut self.order, &mut self.shares);
+        let is_beyond = self.shares.iter().zip(&self.types).zip(&self.used);
+        let mut is_beyond = is_beyond.map(|((share, kind), used)| {
+            let share = f64::from(*share);
+            used.0 + share * deployment.cpu > GATE * kind.cpu || used.1 + share * deployment.memory > GATE * kind.memory
+        });
+        if is_beyond.any(|is_beyond| is_beyond) {
+            return None;
+        }
+        let (mut latency, mut cost) = (0.0, 0.0);
+        let (mut placed, mut count) = ([(0, 0); MAX_REPLICAS as usize], 0);
+        for cluster in 0..self.clusters() {
+            let share = self.shares[cluster];
+            if share > 0 {
+                self.occupy(cluster, share);
+                if let Some(place) = placed.get_mut(usize::from(count)) {
+                    *place = (cluster as u8, share);
+                    count += 1;
+                }
+            }
+            latency += self.latencies.means()[cluster] * f64::from(share);
+            // Also of those that got nothing.
+            self.latencies.change(cluster, &SPREAD_PLACED, &mut self.generator);
+            cost += self.types[cluster].cost * f64::from(share);
+        }
+        self.run(Place::Several(placed, count));
+        Some(Accepted {
+            latency: latency / f64::from(replicas),
+            cost: cost / f64::from(replicas),
+        })
+    }
+
+    fn occupy(&mut self, cluster: usize, replicas: u8) {
+        let used = &mut self.used[cluster];
+        used.0 += f64::from(replicas) * self.request.deployment.cpu;
+        used.1 += f64::from(replicas) * self.request.deployment.memory;
+    }
+
+    fn run(&mut self, place: Place) {
+        self.accepted += 1;
+        self.running.push(Reverse(Running {
+            departs: match self.settings.mode {
+                Mode::Instant => 0.0,
+                Mode::Stay => self.now + self.request.duration,
+            },
+            number: self.accepted,
+            cpu: self.request.deployment.cpu,
+            memory: self.request.deployment.memory,
+            place,
+        }));
+    }
+
+    fn reward(&self, accepted: Option<&Accepted>) -> f64 {
+        let kind = self.settings.reward;
+        let Some(Accepted { latency, cost }) = accepted else {
+            let all_full = (0..self.clusters()).all(|cluster| self.is_full(cluster));
+            return match (all_full, kind) {
+                (false, _) => -1.0,
+                (true, RewardKind::Cost) => MAX_COST - 1.0,
+                (true, _) => 1.0,
+            };
+        };
+        let sign = |is_good: bool| if is_good { 1.0 } else { -1.0 };
+        match kind {
+            RewardKind::Latency => sign(self.request.deployment.threshold > *latency),
+            RewardKind::Cost => rounded(MAX_COST - cost, 100.0),
+            RewardKind::Naive => 1.0,
+            RewardKind::Risk => sign(self.utilisations().all(|used| used <= 0.75)),
+            RewardKind::Binpack => rounded(self.utilisations().fold(f64::INFINITY, f64::min), 1000.0),
+        }
+    }
+
+    /// The larger share that is taken of CPU and of memory, of each cluster.
+    fn utilisations(&self) -> impl Iterator<Item = f64> {
+        let clusters = self.used.iter().zip(&self.types);
+        clusters.map(|(used, kind)| (used.0 / kind.cpu).max(used.1 / kind.memory))
+    }
+}
+
+fn rounded(value: f64, parts: f64) -> f64 {
+    (value * parts).round_ties_even() / parts
+}
+
+impl Tally {
+    fn episode(&self) -> Episode {
+        let accepted = f64::from(self.accepted);
+        let mean = |sum: f64| (self.accepted > 0).then(|| sum / accepted);
+        Episode {
+            reward: self.reward,
+            rejected: 100.0 * (1.0 - accepted / f64::from(self.steps)),
+            latency: mean(self.latency),
+            cost: mean(self.cost),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The random numbers of NumPy's `default_rng(seed)`, bit by bit: PCG64 seeded by SeedSequence.
+//!
+//! Sources: the generators of M. E. O'Neill ([PCG](https://www.pcg-random.org), XSL-RR 128/64, and her `seed_seq`), the bounded
+//! integers of D. Lemire ([arXiv 1805.10941](https://arxiv.org/abs/1805.10941)), the ziggurat of
+//! [Marsaglia and Tsang](https://doi.org/10.18637/jss.v005.i08) with 256 levels. The tests compare with numbers that NumPy drew.
+
+use std::sync::LazyLock;
+
+const MULTIPLIER: u128 = 0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645;
+
+/// A stream of numbers as NumPy's `Generator` draws them.
+#[derive(Debug, Clone)]
+pub struct Generator {
+    state: u128,
+    increment: u128,
+    /// The half of 64 bits that nobody has asked for yet.
+    half: Option<u32>,
+    ziggurat: &'static Ziggurat,
+}
+
+impl Generator {
+    /// The stream of `default_rng(seed)`.
+    pub fn new(seed: u64) -> Self {
+        let [state_high, state_low, stream_high, stream_low] = seed_words(seed);
+        let wide = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
+        let increment = wide(stream_high, stream_low) << 1 | 1;
+        let mut generator = Self {
+            state: increment.wrapping_add(wide(state_high, state_low)),
+            increment,
+            half: None,
+            ziggurat: &ZIGGURAT,
+        };
+        generator.advance();
+        generator
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.state = self.state.wrapping_mul(MULTIPLIER).wrapping_add(self.increment);
+    }
+
+    /// The next 64 bits. A half that is left over stays.
+    #[inline]
+    pub fn bits64(&mut self) -> u64 {
+        self.advance();
+        let folded = (self.state >> 64) as u64 ^ self.state as u64;
+        folded.rotate_right((self.state >> 122) as u32)
+    }
+
+    /// The next 32 bits: the low half of 64, then their high half.
+    #[inline]
+    pub fn bits32(&mut self) -> u32 {
+        if let Some(half) = self.half.take() {
+            return half;
+        }
+        let bits = self.bits64();
+        self.half = Some((bits >> 32) as u32);
+        bits as u32
+    }
+
+    /// A whole number below `end`, each alike. Of an end of 0 or 1 it is 0, and nothing is drawn.
+    #[inline]
+    pub fn below(&mut self, end: u32) -> u32 {
+        if end <= 1 {
+            return 0;
+        }
+        let mut product = u64::from(self.bits32()) * u64::from(end);
+        if (product as u32) < end {
+            let least = end.wrapping_neg() % end;
+            while (product as u32) < least {
+                product = u64::from(self.bits32()) * u64::from(end);
+            }
+        }
+        (product >> 32) as u32
+    }
+
+    /// From 0, without 1.
+    #[inline]
+    pub fn unit(&mut self) -> f64 {
+        (self.bits64() >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
+    }
+
+    /// From the exponential distribution of mean 1.
+    #[inline]
+    pub fn exponential(&mut self) -> f64 {
+        loop {
+            let bits = self.bits64() >> 3;
+            let (level, place) = (usize::from(bits as u8), bits >> 8);
+            let x = place as f64 * self.ziggurat.widths[level];
+            if place < self.ziggurat.inside[level] {
+                return x;
+            }
+            if level == 0 {
+                return Ziggurat::TAIL - (-self.unit()).ln_1p();
+            }
+            let heights = &self.ziggurat.heights;
+            if (heights[level - 1] - heights[level]) * self.unit() + heights[level] < (-x).exp() {
+                return x;
+            }
+        }
+    }
+}
+
+/// The four words that SeedSequence makes of a seed.
+fn seed_words(seed: u64) -> [u64; 4] {
+    let mut constant = 0x43b0_d7e5_u32;
+    let mut hash = |value: u32| {
+        let mixed = value ^ constant;
+        constant = constant.wrapping_mul(0x931e_8875);
+        let mixed = mixed.wrapping_mul(constant);
+        mixed ^ mixed >> 16
+    };
+    let mut pool = [seed as u32, (seed >> 32) as u32, 0, 0].map(&mut hash);
+    for from in 0..pool.len() {
+        for to in (0..pool.len()).filter(|to| *to != from) {
+            let other = hash(pool[from]);
+            let mixed = 0xca01_f9dd_u32.wrapping_mul(pool[to]);
+            let mixed = mixed.wrapping_sub(0x4973_f715_u32.wrapping_mul(other));
+            pool[to] = mixed ^ mixed >> 16;
+        }
+    }
+    let mut constant = 0x8b51_f9dd_u32;
+    let mut word = |index: usize| {
+        let mixed = pool[index % pool.len()] ^ constant;
+        constant = constant.wrapping_mul(0x58f3_8ded);
+        let mixed = mixed.wrapping_mul(constant);
+        u64::from(mixed ^ mixed >> 16)
+    };
+    std::array::from_fn(|index| word(2 * index) | word(2 * index + 1) << 32)
+}
+
+/// The exponential density, cut into 256 layers of one area.
+#[derive(Debug)]
+struct Ziggurat {
+    /// What a place of 53 bits in a layer is multiplied by.
+    widths: [f64; 256],
+    /// The places below this are under the curve.
+    inside: [u64; 256],
+    /// The density at the layers' outer ends.
+    heights: [f64; 256],
+}
+
+static ZIGGURAT: LazyLock<Ziggurat> = LazyLock::new(Ziggurat::new);
+
+impl Ziggurat {
+    /// Where the tail begins.
+    const TAIL: f64 = 7.697_117_470_131_05;
+    /// The area of a layer.
+    const AREA: f64 = 0.003_949_659_822_581_557;
+
+    fn new() -> Self {
+        let places = (1_u64 << 53) as f64;
+        let mut ziggurat = Self {
+            widths: [0.0; 256],
+            inside: [0; 256],
+            heights: [0.0; 256],
+        };
+        let mut edge = Self::TAIL;
+        let base = Self::AREA / (-edge).exp();
+        ziggurat.inside[0] = (edge / base * places) as u64;
+        ziggurat.widths[0] = base / places;
+        ziggurat.heights[0] = 1.0;
+        ziggurat.widths[255] = edge / places;
+        ziggurat.heights[255] = (-edge).exp();
+        for level in (1..255).rev() {
+            let outer = edge;
+            edge = -(Self::AREA / edge + (-edge).exp()).ln();
+            ziggurat.inside[level + 1] = (edge / outer * places) as u64;
+            ziggurat.heights[level] = (-edge).exp();
+            ziggurat.widths[level] = edge / places;
+        }
+        ziggurat
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_words_of_numpy() {
+        for (seed, words) in [
+            (
+                42,
+                [
+                    11465652750463011511,
+                    15382171918060459190,
+                    9018504550953525431,
+                    3703499796004394495,
+                ],
+            ),
+            (
+                0,
+                [
+                    0xdb2c_d7e7_b0f4_78be,
+                    0xabf4_641a_2c71_ba49,
+                    0x20c6_ed6d_9d7b_8d41,
+                    0x2c40_99de_223c_39d4,
+                ],
+            ),
+            (
+                (1 << 40) + 7,
+                [
+                    0x0d86_72e1_0e3d_1a15,
+                    0x9aef_4ada_4ecf_a161,
+                    0x999c_1c3b_83db_a903,
+                    0x4089_27dc_0dc8_a316,
+                ],
+            ),
+        ] {
+            assert_eq!(seed_words(seed), words, "{seed}");
+        }
+    }
+
+    /// What NumPy 2.4 drew in this order: of 16, a double, from 1 to 499, three exponentials, of 3e9.
+    #[test]
+    fn numbers_are_those_that_numpy_draws() {
+        let drawn = |seed: u64| {
+            let mut generator = Generator::new(seed);
+            let below_16: [u32; 5] = std::array::from_fn(|_| generator.below(16));
+            let unit = generator.unit();
+            let latencies: [u32; 4] = std::array::from_fn(|_| 1 + generator.below(499));
+            let exponentials: [f64; 3] = std::array::from_fn(|_| generator.exponential());
+            assert_eq!(generator.below(1), 0, "draws nothing");
+            let large: [u32; 6] = std::array::from_fn(|_| generator.below(3_000_000_000));
+            (below_16, unit, latencies, exponentials, large, 0.2 * generator.unit())
+        };
+        let (below_16, unit, latencies, exponentials, large, last) = drawn(42);
+        assert_eq!(below_16, [1, 12, 10, 7, 6]);
+        assert_eq!(unit, 0.6973680290593639);
+        assert_eq!(latencies, [429, 101, 47, 263]);
+        assert_close(
+            &exponentials,
+            &[1.4099606942575735, 3.1242959565494974, 0.0792941971835091],
+        );
+        assert_eq!(
+            large,
+            [2926867054, 1112394072, 547648909, 2780294966, 1931595359, 1207243092]
+        );
+        assert_eq!(last, 0.08868283976546623);
+        let (below_16, unit, latencies, exponentials, large, last) = drawn((1 << 40) + 7);
+        assert_eq!(below_16, [3, 13, 9, 4, 0]);
+        assert_eq!(unit, 0.6745045458676086);
+        assert_eq!(latencies, [77, 442, 369, 48]);
+        assert_close(
+            &exponentials,
+            &[0.016272896363995874, 0.10437818120997544, 0.04969011478615979],
+        );
+        assert_eq!(
+            large,
+            [1469986249, 2703664598, 1028556038, 1015099784, 2478062013, 104680179]
+        );
+        assert_eq!(last, 0.04759004225243364);
+    }
+
+    /// So many meet every branch of the ziggurat, the tail as well; what follows shows that as many bits were drawn.
+    #[test]
+    fn many_exponentials_are_those_that_numpy_draws() {
+        let mut generator = Generator::new(42);
+        let drawn: Vec<_> = (0..300_000).map(|_| generator.exponential()).collect();
+        let most = drawn.iter().copied().fold(0.0, f64::max);
+        let sum = drawn.iter().sum::<f64>();
+        assert_close(
+            &[sum, most, drawn[299_999]],
+            &[299510.38069469726, 12.406493666302765, 1.2016319526350434],
+        );
+        assert_eq!(generator.unit(), 0.5798995557909321);
+    }
+
+    /// An end of three thousand million refuses three draws of ten.
+    #[test]
+    fn what_lemire_refuses_is_drawn_again() {
+        let mut generator = Generator::new(42);
+        let drawn: Vec<_> = (0..2000).map(|_| generator.below(3_000_000_000)).collect();
+        assert_eq!(drawn.iter().map(|drawn| u64::from(*drawn)).sum::<u64>(), 3016521684582);
+        assert_eq!(drawn[1999], 2171550682);
+    }
+
+    fn assert_close(found: &[f64], expected: &[f64]) {
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found / expected - 1.0).abs() < 1e-11, "{found} is not {expected}");
+        }
+    }
+}

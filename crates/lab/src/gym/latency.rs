@@ -1,0 +1,117 @@
+//! The latencies between clusters, and how placements change them.
+
+use super::generator::Generator;
+
+/// The largest latency, ms.
+pub(super) const MAX_DELAY: u16 = 500;
+
+/// What a latency can become: for each that there is, the least and how many from there on.
+#[derive(Debug)]
+pub(super) struct Change([(u16, u16); MAX_DELAY as usize + 1]);
+
+/// All replicas were placed in one cluster.
+pub(super) static ALL_PLACED: Change = Change::grow(1.5);
+/// Replicas were spread.
+pub(super) static SPREAD_PLACED: Change = Change::grow(1.1);
+/// What was in one cluster is gone.
+pub(super) static ALL_GONE: Change = Change::shrink(0.5);
+/// What was spread is gone.
+pub(super) static SPREAD_GONE: Change = Change::shrink(0.9);
+
+impl Change {
+    const fn grow(factor: f64) -> Self {
+        let mut ranges = [(0, 0); MAX_DELAY as usize + 1];
+        let mut latency = 0;
+        while latency <= MAX_DELAY {
+            let (mut low, mut end) = (latency, (latency as f64 * factor) as u16);
+            if end > MAX_DELAY {
+                end = MAX_DELAY;
+            }
+            if low < 1 {
+                low = 1;
+            }
+            if low == end && low != 1 {
+                low -= 1;
+            } else if low >= end {
+                end = low + 1;
+            }
+            ranges[latency as usize] = (low, end - low);
+            latency += 1;
+        }
+        Self(ranges)
+    }
+
+    const fn shrink(factor: f64) -> Self {
+        let mut ranges = [(0, 0); MAX_DELAY as usize + 1];
+        let mut latency = 0;
+        while latency <= MAX_DELAY {
+            let (mut low, mut end) = ((latency as f64 * factor) as u16, latency);
+            if low < 1 {
+                low = 1;
+            }
+            if low == end && end == MAX_DELAY {
+                low -= 1;
+            } else if low >= end {
+                end = low + 1;
+            }
+            ranges[latency as usize] = (low, end - low);
+            latency += 1;
+        }
+        Self(ranges)
+    }
+}
+
+/// The latency from each cluster to each other, whole ms, and each cluster's mean. The latency of a cluster to itself is 0
+/// and counts in the mean, as published.
+#[derive(Debug, Clone)]
+pub(super) struct Latencies {
+    /// Row by row.
+    entries: Vec<u16>,
+    sums: Vec<u32>,
+    means: Vec<f64>,
+}
+
+impl Latencies {
+    pub(super) fn new(clusters: usize) -> Self {
+        Self {
+            entries: vec![0; clusters * clusters],
+            sums: vec![0; clusters],
+            means: vec![0.0; clusters],
+        }
+    }
+
+    /// The mean latency of each cluster, ms.
+    pub(super) fn means(&self) -> &[f64] {
+        &self.means
+    }
+
+    /// Draws all of them anew.
+    pub(super) fn draw(&mut self, generator: &mut Generator) {
+        let clusters = self.means.len();
+        for (from, row) in self.entries.chunks_exact_mut(clusters).enumerate() {
+            for (to, entry) in row.iter_mut().enumerate() {
+                *entry = if from == to { 0 } else { generator.below(499) as u16 + 1 };
+            }
+            self.sums[from] = row.iter().map(|entry| u32::from(*entry)).sum();
+            self.means[from] = f64::from(self.sums[from]) / clusters as f64;
+        }
+    }
+
+    /// Changes the latencies between a cluster and all others, which are the same both ways from then on. O(clusters): each
+    /// change of an entry changes one sum.
+    pub(super) fn change(&mut self, cluster: usize, change: &Change, generator: &mut Generator) {
+        let clusters = self.means.len();
+        for other in (0..clusters).filter(|other| *other != cluster) {
+            let entry = &mut self.entries[cluster * clusters + other];
+            let (low, width) = change.0[usize::from(*entry)];
+            let latency = low + generator.below(u32::from(width)) as u16;
+            self.sums[cluster] = self.sums[cluster] + u32::from(latency) - u32::from(*entry);
+            *entry = latency;
+            let entry = &mut self.entries[other * clusters + cluster];
+            self.sums[other] = self.sums[other] + u32::from(latency) - u32::from(*entry);
+            *entry = latency;
+            self.means[other] = f64::from(self.sums[other]) / clusters as f64;
+        }
+        self.means[cluster] = f64::from(self.sums[cluster]) / clusters as f64;
+    }
+}

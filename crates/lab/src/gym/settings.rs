@@ -1,0 +1,125 @@
+//! What can be chosen of an environment.
+
+use std::fmt;
+
+/// The choices of an environment. The default is the environment as it was published: 4 clusters, instant departures, the
+/// stale observation, the latency reward, and neither of the options for training.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// How many clusters there are, 1 to 128.
+    pub clusters: usize,
+    /// How long an accepted request runs.
+    pub mode: Mode,
+    /// Which moment the observation shows.
+    pub observation: Observation,
+    /// What a step is worth.
+    pub reward: RewardKind,
+    /// Mark the row of "spread" by -2 where that of "reject" has -1, so that a network that treats rows alike can tell them apart.
+    pub distinct_padding: bool,
+    /// Divide what is observed: latencies and thresholds by 500, CPU by 8, memory by 32, replicas by 8.
+    pub scaled: bool,
+}
+
+impl Settings {
+    /// The largest number of clusters.
+    pub const MAX_CLUSTERS: usize = 128;
+
+    /// # Errors
+    /// A field that has a value it cannot have, with both.
+    pub fn validate(&self) -> Result<(), String> {
+        match self.clusters {
+            1..=Self::MAX_CLUSTERS => Ok(()),
+            clusters => Err(format!(
+                "clusters: {clusters} is not a number from 1 to {}",
+                Self::MAX_CLUSTERS
+            )),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            clusters: 4,
+            mode: Mode::Instant,
+            observation: Observation::Stale,
+            reward: RewardKind::Latency,
+            distinct_padding: false,
+            scaled: false,
+        }
+    }
+}
+
+/// An enum whose values have one word each.
+macro_rules! words {
+    ($name:ident: $($value:ident = $word:literal),+) => {
+        impl $name {
+            /// All of them.
+            pub const ALL: [$name; [$($word),+].len()] = [$($name::$value),+];
+
+            /// Its word.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $($name::$value => $word),+
+                }
+            }
+
+            /// The one of this word.
+            ///
+            /// # Errors
+            /// There is none; the message names those that there are.
+            pub fn parse(word: &str) -> Result<Self, String> {
+                let known = Self::ALL.into_iter().find(|value| value.as_str() == word);
+                known.ok_or_else(|| format!("is none of {}", Self::ALL.map(Self::as_str).join(", ")))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+
+/// How long an accepted request runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Until the next request arrives, as in the published code: at most one runs at a time.
+    Instant,
+    /// As long as its duration, as the paper says.
+    Stay,
+}
+
+words!(Mode: Instant = "instant", Stay = "stay");
+
+/// Which moment the observation shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Observation {
+    /// The last request, after it was placed and before anything departed, as in the published code. Only the mask is about
+    /// the request that is to be placed; after a reset the observation is, too.
+    Stale,
+    /// The request that is to be placed, and the clusters as it finds them.
+    Fresh,
+}
+
+words!(Observation: Stale = "stale", Fresh = "fresh");
+
+/// What a step is worth. A request that is not accepted is worth -1, or the most if no cluster had room for all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RewardKind {
+    /// 1 if the latency is below the request's threshold, else -1.
+    Latency,
+    /// 16 less the cost. The most is 15.
+    Cost,
+    /// 1.
+    Naive,
+    /// -1 if any cluster is used by more than 75 %, else 1.
+    Risk,
+    /// The share that is used of the least used cluster.
+    Binpack,
+}
+
+words!(RewardKind: Latency = "latency", Cost = "cost", Naive = "naive", Risk = "risk", Binpack = "binpack");
+
+pub(super) use words;

@@ -1,0 +1,54 @@
+//! How replicas are spread over clusters: first fit, decreasing.
+
+/// A request's replicas by cluster. At most seven clusters have any.
+pub(super) type Shares = Vec<u8>;
+
+/// What is spread: replicas, and the CPU and memory of one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    pub(super) replicas: u8,
+    pub(super) cpu: f64,
+    pub(super) memory: f64,
+}
+
+/// Fills `shares` with how many replicas each cluster gets. Those that fit nowhere in two passes are dropped, as published.
+/// `order` is room to work in; `free` are cores and GiB of each cluster. O(clusters × log clusters).
+pub(super) fn spread(load: Load, free: &[(f64, f64)], order: &mut Vec<u16>, shares: &mut Shares) {
+    let Load { replicas, cpu, memory } = load;
+    shares.clear();
+    shares.resize(free.len(), 0);
+    let scarcest = free
+        .iter()
+        .map(|(free_cpu, free_memory)| (free_cpu / cpu).min(free_memory / memory))
+        .fold(f64::INFINITY, f64::min);
+    // What is negative or above the range of the type becomes the nearest that it has.
+    let mut batch = scarcest.ceil() as u8;
+    if batch >= replicas {
+        batch = replicas - 1;
+    }
+    let fits = |count: u8, (free_cpu, free_memory): (f64, f64)| {
+        f64::from(count) * cpu < free_cpu && f64::from(count) * memory < free_memory
+    };
+    order.clear();
+    order.extend(0..free.len() as u16);
+    order.sort_by(|one, other| free[usize::from(*other)].0.total_cmp(&free[usize::from(*one)].0));
+    let mut left = replicas;
+    for cluster in order.iter().map(|cluster| usize::from(*cluster)) {
+        if left == 0 {
+            return;
+        }
+        let count = match free[cluster] {
+            room if batch < left && fits(batch, room) => batch,
+            room if fits(1, room) => 1,
+            _ => 0,
+        };
+        shares[cluster] += count;
+        left -= count;
+    }
+    for (share, room) in shares.iter_mut().zip(free) {
+        if left > 0 && fits(1, *room) {
+            *share += 1;
+            left -= 1;
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Several environments at once.
+
+use super::environment::{FEATURES, Gym};
+use super::episode::Episode;
+use super::settings::Settings;
+
+/// Several environments of equal shape. One whose episode ends is reset at once, so what is observed next is of a new episode.
+/// Slices have the environments one after the other.
+#[derive(Debug, Clone)]
+pub struct VectorGym {
+    gyms: Vec<Gym>,
+    actions: usize,
+    /// That ended since they were last taken.
+    episodes: Vec<Episode>,
+}
+
+impl VectorGym {
+    /// An environment for each seed, each at the beginning of its first episode.
+    pub fn new(settings: &Settings, seeds: &[u64]) -> Self {
+        let gyms = seeds.iter().map(|seed| {
+            let mut gym = Gym::new(settings, *seed);
+            gym.reset();
+            gym
+        });
+        Self {
+            gyms: gyms.collect(),
+            actions: settings.clusters.clamp(1, Settings::MAX_CLUSTERS) + 2,
+            episodes: Vec::new(),
+        }
+    }
+
+    /// How many environments there are.
+    pub fn environments(&self) -> usize {
+        self.gyms.len()
+    }
+
+    /// How many actions each has; [`Gym::actions`].
+    pub fn actions(&self) -> usize {
+        self.actions
+    }
+
+    /// The environments.
+    pub fn gyms(&self) -> &[Gym] {
+        &self.gyms
+    }
+
+    /// What agents see: environments × actions × [`FEATURES`], row by row; [`Gym::observe`].
+    pub fn observe(&self, out: &mut [f32]) {
+        debug_assert_eq!(out.len(), self.gyms.len() * self.actions * FEATURES);
+        let parts = out.chunks_exact_mut(self.actions * FEATURES);
+        self.gyms.iter().zip(parts).for_each(|(gym, out)| gym.observe(out));
+    }
+
+    /// Which actions may be taken: environments × actions; [`Gym::mask`].
+    pub fn masks(&self, out: &mut [bool]) {
+        debug_assert_eq!(out.len(), self.gyms.len() * self.actions);
+        let parts = out.chunks_exact_mut(self.actions);
+        self.gyms.iter().zip(parts).for_each(|(gym, out)| gym.mask(out));
+    }
+
+    /// A step of each environment: its action, what the step was worth, and whether an episode ended with it.
+    pub fn step(&mut self, actions: &[usize], rewards: &mut [f32], done: &mut [bool]) {
+        debug_assert_eq!(actions.len(), self.gyms.len());
+        debug_assert_eq!(rewards.len(), self.gyms.len());
+        debug_assert_eq!(done.len(), self.gyms.len());
+        let results = rewards.iter_mut().zip(done);
+        for ((gym, action), (reward, done)) in self.gyms.iter_mut().zip(actions).zip(results) {
+            let step = gym.step(*action);
+            *reward = step.reward as f32;
+            *done = step.episode.is_some();
+            if let Some(episode) = step.episode {
+                self.episodes.push(episode);
+                gym.reset();
+            }
+        }
+    }
+
+    /// The episodes that ended since this was last called, in the order in which they did.
+    pub fn take_episodes(&mut self) -> Vec<Episode> {
+        std::mem::take(&mut self.episodes)
+    }
+}
