@@ -304,8 +304,8 @@ impl Gym {
 
     /// What an agent sees: of each action [`FEATURES`] numbers, which are CPU taken and in all (cores), memory taken and in all
     /// (GiB), mean latency (ms), and of the request replicas, CPU and memory of one, latency threshold (ms), and duration.
-    /// Spread and reject have -1 in place of the first five. `out` has `actions() * FEATURES` places; what is beyond stays
-    /// as it is.
+    /// Spread and reject have -1 in place of the first five. `out` has `actions() * FEATURES` places, which debug builds check.
+    /// O(clusters).
     pub fn observe(&self, out: &mut [f32]) {
         debug_assert_eq!(out.len(), self.actions() * FEATURES);
         let (used, latencies, request) = match self.settings.observation {
@@ -344,7 +344,7 @@ impl Gym {
     }
 
     /// Which actions may be taken: clusters with room for the request, always about the one that is to be placed. Spread and
-    /// reject always may, although spreading may fail. `out` has [`actions`](Self::actions) places.
+    /// reject always may, although spreading may fail. `out` has [`actions`](Self::actions) places, which debug builds check.
     pub fn mask(&self, out: &mut [bool]) {
         debug_assert_eq!(out.len(), self.actions());
         for (cluster, may) in out.iter_mut().enumerate() {
@@ -354,7 +354,7 @@ impl Gym {
 
     /// Takes an action: an index below [`actions`](Self::actions). One beyond them rejects the request. A cluster without room
     /// may be named: the request is not accepted then, and nothing else changes. After the last step of an episode the
-    /// caller resets.
+    /// caller [resets](Self::reset); until it does, the episode goes on and each step has it.
     pub fn step(&mut self, action: usize) -> Step {
         debug_assert!(
             action < self.actions(),

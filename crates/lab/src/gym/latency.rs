@@ -115,3 +115,67 @@ impl Latencies {
         self.means[cluster] = f64::from(self.sums[cluster]) / clusters as f64;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gym::Settings;
+
+    #[test]
+    fn a_latency_stays_a_latency() {
+        for (change, latency, low, width) in [
+            (&ALL_PLACED, 1, 1, 1),
+            (&ALL_PLACED, 2, 2, 1),
+            (&ALL_PLACED, 139, 139, 69),
+            (&ALL_PLACED, 400, 400, 100),
+            (&ALL_PLACED, 500, 499, 1),
+            (&SPREAD_PLACED, 1, 1, 1),
+            (&SPREAD_PLACED, 9, 8, 1),
+            (&SPREAD_PLACED, 10, 10, 1),
+            (&SPREAD_PLACED, 100, 100, 10),
+            (&SPREAD_PLACED, 480, 480, 20),
+            (&SPREAD_PLACED, 500, 499, 1),
+            (&ALL_GONE, 1, 1, 1),
+            (&ALL_GONE, 3, 1, 2),
+            (&ALL_GONE, 500, 250, 250),
+            (&SPREAD_GONE, 1, 1, 1),
+            (&SPREAD_GONE, 2, 1, 1),
+            (&SPREAD_GONE, 500, 450, 50),
+        ] {
+            assert_eq!(change.0[latency], (low, width), "{latency}");
+        }
+        for change in [&ALL_PLACED, &SPREAD_PLACED, &ALL_GONE, &SPREAD_GONE] {
+            let ranges = change.0.iter();
+            assert!(
+                ranges
+                    .into_iter()
+                    .all(|(low, width)| *low >= 1 && *width >= 1 && low + width <= MAX_DELAY + 1)
+            );
+        }
+    }
+
+    #[test]
+    fn means_are_those_of_the_rows_whatever_changed() {
+        for clusters in [1, 2, 5, Settings::MAX_CLUSTERS] {
+            let mut generator = Generator::new(7);
+            let mut latencies = Latencies::new(clusters);
+            latencies.draw(&mut generator);
+            for round in 0..300 {
+                let change = [&ALL_PLACED, &SPREAD_PLACED, &ALL_GONE, &SPREAD_GONE][round % 4];
+                let cluster = generator.below(clusters as u32) as usize;
+                latencies.change(cluster, change, &mut generator);
+                let rows = latencies.entries.chunks_exact(clusters);
+                for ((number, row), mean) in rows.enumerate().zip(&latencies.means) {
+                    let sum: f64 = row.iter().map(|entry| f64::from(*entry)).sum();
+                    assert_eq!(*mean, sum / clusters as f64);
+                    assert!(
+                        row.iter()
+                            .enumerate()
+                            .all(|(to, entry)| (*entry == 0) == (to == number))
+                    );
+                    assert_eq!(row[cluster], latencies.entries[cluster * clusters + number]);
+                }
+            }
+        }
+    }
+}

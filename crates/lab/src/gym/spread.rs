@@ -52,3 +52,43 @@ pub(super) fn spread(load: Load, free: &[(f64, f64)], order: &mut Vec<u16>, shar
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How one core and one GiB each, or another load, is spread.
+    fn shares(replicas: u8, cpu: f64, memory: f64, free: &[(f64, f64)]) -> Vec<u8> {
+        let (mut order, mut shares) = (Vec::new(), vec![9]);
+        let load = Load { replicas, cpu, memory };
+        spread(load, free, &mut order, &mut shares);
+        shares
+    }
+
+    #[test]
+    fn a_cluster_gets_as_many_as_the_scarcest_holds() {
+        // The scarcest has room for 1.5, rounded up.
+        let free = [(1.5, 9.0), (8.0, 9.0), (4.0, 9.0)];
+        assert_eq!(shares(5, 1.0, 1.0, &free), [1, 2, 2]);
+        // What is left after one pass goes to the first clusters, one each.
+        assert_eq!(shares(7, 1.0, 1.0, &free), [2, 3, 2]);
+        // Of equal ones the first is first.
+        assert_eq!(shares(3, 1.0, 1.0, &[(9.0, 2.5), (9.0, 2.5)]), [2, 1]);
+    }
+
+    #[test]
+    fn not_all_are_in_one_cluster_where_each_could_hold_them() {
+        assert_eq!(shares(4, 1.0, 1.0, &[(9.0, 9.0), (8.0, 9.0)]), [3, 1]);
+        assert_eq!(shares(2, 1.0, 1.0, &[(9.0, 9.0)]), [2], "by the second pass");
+    }
+
+    #[test]
+    fn replicas_without_room_are_dropped() {
+        assert_eq!(shares(7, 1.0, 1.0, &[(1.5, 1.5), (1.5, 1.5)]), [2, 2]);
+        assert_eq!(shares(3, 1.0, 1.0, &[(0.5, 0.5), (0.9, 9.0)]), [0, 0]);
+        // A cluster that is full to the last has nothing in the first pass, and so has nobody.
+        assert_eq!(shares(3, 1.0, 1.0, &[(0.0, 0.0), (9.0, 9.0), (8.0, 9.0)]), [0, 1, 1]);
+        // Room for exactly one is none.
+        assert_eq!(shares(2, 1.0, 1.0, &[(1.0, 1.0), (1.0, 9.0)]), [0, 0]);
+    }
+}

@@ -5,7 +5,7 @@ use super::episode::Episode;
 use super::settings::Settings;
 
 /// Several environments of equal shape. One whose episode ends is reset at once, so what is observed next is of a new episode.
-/// Slices have the environments one after the other.
+/// Slices have the environments one after the other; debug builds check how long they are.
 #[derive(Debug, Clone)]
 pub struct VectorGym {
     gyms: Vec<Gym>,
