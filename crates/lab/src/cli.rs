@@ -1,5 +1,7 @@
 //! The command line.
 
+mod evaluate;
+
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +16,7 @@ use edgeward_lab::policy::Policy;
 use edgeward_lab::{report, scenario};
 use serde_json::Value;
 
-/// Simulates edgeward: the production engine in virtual time
+/// Simulates edgeward, the production engine in virtual time, and the environments in which placement is learned
 #[derive(Debug, Parser)]
 #[command(name = "edgeward-lab", version)]
 struct Cli {
@@ -26,6 +28,7 @@ struct Cli {
 enum Command {
     /// Runs a scenario under several policies and compares what comes of it
     Simulate(Simulate),
+    Evaluate(evaluate::Evaluate),
 }
 
 #[derive(Debug, clap::Args)]
@@ -71,6 +74,7 @@ enum Output {
 pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Simulate(simulate) => simulate.run(),
+        Command::Evaluate(evaluate) => evaluate.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -84,6 +88,15 @@ pub(crate) fn main() -> ExitCode {
 fn note(text: &str) {
     // Without a standard error nobody waits for it.
     let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Who reads no further is no fault.
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
 }
 
 impl Simulate {
@@ -153,11 +166,7 @@ impl Simulate {
             let page = report::page(&experiment);
             std::fs::write(path, page).with_context(|| path.display().to_string())?;
         }
-        let mut out = std::io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            written => Ok(written?),
-        }
+        print(&text)
     }
 }
 

@@ -10,6 +10,7 @@ mod environment;
 mod episode;
 mod generator;
 mod latency;
+pub mod report;
 mod settings;
 mod spread;
 mod vector;

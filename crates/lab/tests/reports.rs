@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use edgeward_lab::experiment::{Experiment, Plan, at_loads};
@@ -53,6 +54,52 @@ fn the_table_is_as_recorded() {
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(found, expected, "EDGEWARD_BLESS=1 records it anew");
+}
+
+fn edgeward_lab(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_edgeward-lab"));
+    command.args(arguments).output().unwrap()
+}
+
+#[test]
+fn an_evaluation_stands_beside_the_paper() {
+    let arguments = [
+        "evaluate",
+        "--env",
+        "reward=cost",
+        "--policies",
+        "min-cost,resource-greedy",
+    ];
+    let output = edgeward_lab(&arguments);
+    let found = String::from_utf8(output.stdout).unwrap();
+    let expected = "\
+| policy          |           reward |  rejected % |        cost |    latency ms |
+|-----------------|-----------------:|------------:|------------:|--------------:|
+| min-cost        | 1359.99 ± 135.89 | 0.09 ± 1.22 | 2.40 ± 1.36 | 36.83 ± 15.41 |
+| resource-greedy |  909.22 ± 490.67 | 2.43 ± 4.21 | 6.65 ± 5.02 | 29.99 ± 15.29 |
+|   in the paper  |  909.22 ± 490.67 | 2.43 ± 4.21 | 6.65 ± 5.02 | 29.99 ± 15.29 |
+";
+    assert!(found.ends_with(expected), "{found}");
+}
+
+#[test]
+fn what_cannot_be_evaluated_is_named_with_its_value() {
+    for (option, value, words) in [
+        ("--env", "clusters=129", "clusters: 129 is not a number from 1 to 128"),
+        ("--env", "mode=stays", "mode: stays is none of instant, stay"),
+        (
+            "--policies",
+            "min-cost,max-cost",
+            "'max-cost' for '--policies <POLICIES>': is none of",
+        ),
+        ("--seeds", "1,x", "'x' for '--seeds <SEEDS>'"),
+        ("--episodes", "0", "'0' for '--episodes <EPISODES>'"),
+    ] {
+        let output = edgeward_lab(&["evaluate", option, value]);
+        assert_eq!(output.status.code(), Some(2), "{option} {value}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains(words), "{stderr}");
+    }
 }
 
 /// The runs of an experiment, by load.

@@ -136,7 +136,9 @@ pub enum Protocol {
     TwoResets,
 }
 
-/// Plays episodes in a new environment.
+words!(Protocol: OneReset = "one-reset", TwoResets = "two-resets");
+
+/// Plays so many episodes, each from a reset on.
 pub fn play(gym: &mut Gym, agent: &mut dyn Agent, protocol: Protocol, episodes: usize) -> Vec<Episode> {
     let mut played = Vec::with_capacity(episodes);
     for _ in 0..episodes {

@@ -24,8 +24,10 @@ impl Settings {
     /// The largest number of clusters.
     pub const MAX_CLUSTERS: usize = 128;
 
+    /// Whether every field has a value that it can have.
+    ///
     /// # Errors
-    /// A field that has a value it cannot have, with both.
+    /// The field that has not, and its value.
     pub fn validate(&self) -> Result<(), String> {
         match self.clusters {
             1..=Self::MAX_CLUSTERS => Ok(()),
@@ -34,6 +36,64 @@ impl Settings {
                 Self::MAX_CLUSTERS
             )),
         }
+    }
+}
+
+impl Settings {
+    /// Reads fields as they are written: `clusters=8,mode=stay,scaled=true`. A field that is not named has its default; of one
+    /// that is named twice the last counts.
+    ///
+    /// # Errors
+    /// A field that there is not, or one with its value that it cannot have.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut settings = Self::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let Some((field, value)) = part.split_once('=') else {
+                return Err(format!("{part} has no value: write FIELD=VALUE"));
+            };
+            let named = |error: String| format!("{field}: {value} {error}");
+            match field {
+                "clusters" => {
+                    settings.clusters = value
+                        .parse()
+                        .map_err(|_| named(format!("is not a number from 1 to {}", Self::MAX_CLUSTERS)))?;
+                }
+                "mode" => settings.mode = Mode::parse(value).map_err(named)?,
+                "observation" => settings.observation = Observation::parse(value).map_err(named)?,
+                "reward" => settings.reward = RewardKind::parse(value).map_err(named)?,
+                "distinct-padding" => settings.distinct_padding = truth(value).map_err(named)?,
+                "scaled" => settings.scaled = truth(value).map_err(named)?,
+                _ => {
+                    let known = "clusters, mode, observation, reward, distinct-padding, scaled";
+                    return Err(format!("{field} is none of the fields {known}"));
+                }
+            }
+        }
+        settings.validate()?;
+        Ok(settings)
+    }
+}
+
+fn truth(word: &str) -> Result<bool, String> {
+    word.parse().map_err(|_| "is neither true nor false".to_owned())
+}
+
+impl fmt::Display for Settings {
+    /// All fields, as [`Settings::parse`] reads them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            clusters,
+            mode,
+            observation,
+            reward,
+            distinct_padding,
+            scaled,
+        } = self;
+        write!(
+            f,
+            "clusters={clusters},mode={mode},observation={observation},reward={reward},\
+             distinct-padding={distinct_padding},scaled={scaled}"
+        )
     }
 }
 
@@ -123,3 +183,39 @@ pub enum RewardKind {
 words!(RewardKind: Latency = "latency", Cost = "cost", Naive = "naive", Risk = "risk", Binpack = "binpack");
 
 pub(super) use words;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_they_are_written() {
+        let settings = Settings {
+            clusters: 128,
+            mode: Mode::Stay,
+            observation: Observation::Fresh,
+            reward: RewardKind::Binpack,
+            distinct_padding: true,
+            scaled: true,
+        };
+        assert_eq!(Settings::parse(&settings.to_string()), Ok(settings));
+        assert_eq!(Settings::parse(""), Ok(Settings::default()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (text, expected) in [
+            ("clusters=0", "clusters: 0 is not a number from 1 to 128"),
+            ("clusters=4.5", "clusters: 4.5 is not a number from 1 to 128"),
+            ("mode=stays", "mode: stays is none of instant, stay"),
+            ("scaled=yes", "scaled: yes is neither true nor false"),
+            ("reward=latency,stay", "stay has no value: write FIELD=VALUE"),
+            (
+                "seed=1",
+                "seed is none of the fields clusters, mode, observation, reward, distinct-padding, scaled",
+            ),
+        ] {
+            assert_eq!(Settings::parse(text), Err(expected.to_owned()));
+        }
+    }
+}

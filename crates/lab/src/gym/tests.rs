@@ -309,6 +309,26 @@ fn random_baselines_have_their_means() {
     }
 }
 
+#[test]
+fn karmada_takes_who_could_hold_the_request_most_often() {
+    let mut gym = gym(Settings {
+        clusters: 12,
+        mode: Mode::Stay,
+        observation: Observation::Fresh,
+        ..Settings::default()
+    });
+    let mut agent = Baseline::Karmada.agent(1);
+    for _ in 0..EPISODE_STEPS {
+        let (rows, mask) = (observe(&gym), mask(&gym));
+        let fits = |row: &[f32; FEATURES]| (row[1] - row[0]) / row[6] + (row[3] - row[2]) / row[7];
+        let candidates = (0..gym.clusters()).filter(|cluster| mask[*cluster]);
+        let best = candidates.max_by(|one, other| fits(&rows[*one]).total_cmp(&fits(&rows[*other])));
+        let action = agent.act(&gym);
+        assert_eq!(action, best.unwrap_or(gym.reject_action()));
+        gym.step(action);
+    }
+}
+
 /// Where requests stay, as many are rejected as a replay in Python that mends the departures has rejected, percent.
 #[test]
 fn requests_that_stay_leave_less_room() {

@@ -1,0 +1,58 @@
+//! `edgeward-lab evaluate`.
+
+use anyhow::Result;
+use edgeward_lab::gym::{Agent, Baseline, Gym, Protocol, Settings, Summary, play, report};
+
+use super::{Output, print};
+
+/// Plays episodes of gym-multi-k8s under several policies and compares what comes of it, also with the paper
+#[derive(Debug, clap::Args)]
+pub(super) struct Evaluate {
+    /// Fields of the environment, separated by commas, such as mode=stay,observation=fresh,clusters=8; those that are not named
+    /// are as published
+    #[arg(long, value_name = "FIELDS", value_parser = Settings::parse, default_value_t)]
+    env: Settings,
+    /// Only these policies, separated by commas
+    #[arg(long, value_delimiter = ',', value_parser = Baseline::parse)]
+    policies: Vec<Baseline>,
+    /// How many episodes of each seed
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    episodes: u64,
+    /// The seeds of the environments, separated by commas; the published one is 42
+    #[arg(long, value_delimiter = ',', default_value = "42")]
+    seeds: Vec<u64>,
+    /// How often the environment is reset before an episode: one-reset as in the published test of greedy policies, two-resets as
+    /// in that of trained ones
+    #[arg(long, value_parser = Protocol::parse, default_value_t = Protocol::OneReset)]
+    protocol: Protocol,
+    /// What is printed
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+impl Evaluate {
+    pub(super) fn run(self) -> Result<()> {
+        let policies = match self.policies.is_empty() {
+            true => Baseline::ALL.to_vec(),
+            false => self.policies.clone(),
+        };
+        let rows = policies.iter().map(|policy| report::Row {
+            policy: policy.to_string(),
+            summary: self.summary(|seed| Box::new(policy.agent(seed))),
+        });
+        let rows: Vec<_> = rows.collect();
+        print(&match self.output {
+            Output::Table => report::table(&self.env, &rows),
+            Output::Json => format!("{:#}\n", report::json(&self.env, &rows)),
+        })
+    }
+
+    /// Of all seeds' episodes, each seed with an agent of its own.
+    fn summary(&self, agent: impl Fn(u64) -> Box<dyn Agent>) -> Summary {
+        let episodes = self.seeds.iter().flat_map(|seed| {
+            let (mut gym, mut agent) = (Gym::new(&self.env, *seed), agent(*seed));
+            play(&mut gym, &mut *agent, self.protocol, self.episodes as usize)
+        });
+        Summary::of(&episodes.collect::<Vec<_>>())
+    }
+}

@@ -1,0 +1,155 @@
+//! Policies beside each other and beside the paper, for people and for programs.
+
+use serde_json::{Value, json};
+
+use super::episode::{MeanStd, Summary};
+use super::settings::{Mode, RewardKind, Settings};
+
+/// What came of a policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its name.
+    pub policy: String,
+    /// Of all its episodes.
+    pub summary: Summary,
+}
+
+/// What Table VII of the paper says of a policy: reward, rejected %, cost and latency in ms. Of Latency-Greedy deviations are
+/// not all known here.
+const PAPER: [(&str, RewardKind, [&str; 4]); 6] = [
+    (
+        "resource-greedy",
+        RewardKind::Cost,
+        ["909.22 ± 490.67", "2.43 ± 4.21", "6.65 ± 5.02", "29.99 ± 15.29"],
+    ),
+    (
+        "latency-greedy",
+        RewardKind::Latency,
+        ["89.04 ± 9.71", "2.05", "6.67", "46.85"],
+    ),
+    (
+        "deepsets-ppo",
+        RewardKind::Cost,
+        ["1150.89 ± 289.90", "1.22 ± 2.24", "4.38 ± 2.81", "57.84 ± 17.40"],
+    ),
+    (
+        "deepsets-ppo",
+        RewardKind::Latency,
+        ["92.64 ± 7.11", "0.00 ± 0.00", "11.74 ± 4.89", "28.57 ± 14.55"],
+    ),
+    (
+        "deepsets-dqn",
+        RewardKind::Cost,
+        ["1143.67 ± 256.60", "3.90 ± 5.84", "4.08 ± 2.58", "85.14 ± 56.71"],
+    ),
+    (
+        "deepsets-dqn",
+        RewardKind::Latency,
+        ["87.98 ± 21.62", "0.31 ± 1.18", "5.76 ± 2.78", "42.17 ± 34.10"],
+    ),
+];
+
+const COLUMNS: [&str; 5] = ["policy", "reward", "rejected %", "cost", "latency ms"];
+
+/// The paper's row of a policy of this name (reward, rejected %, cost, latency in ms), which is of four clusters and instant
+/// departures.
+pub fn paper(policy: &str, settings: &Settings) -> Option<[&'static str; 4]> {
+    let is_papers = settings.clusters == 4 && settings.mode == Mode::Instant;
+    let row = PAPER
+        .iter()
+        .find(|(name, reward, _)| is_papers && *name == policy && *reward == settings.reward);
+    row.map(|(_, _, cells)| *cells)
+}
+
+/// A table in Markdown, aligned for the terminal: means over episodes ± their standard deviations, and below a policy what the
+/// paper says of it.
+pub fn table(settings: &Settings, rows: &[Row]) -> String {
+    let mut lines = vec![COLUMNS.map(str::to_owned)];
+    for Row { policy, summary } in rows {
+        let line = |name: &str, [reward, rejected, cost, latency]: [String; 4]| {
+            [name.to_owned(), reward, rejected, cost, latency]
+        };
+        lines.push(line(policy, summary.cells()));
+        if let Some(cells) = paper(policy, settings) {
+            lines.push(line("  in the paper", cells.map(str::to_owned)));
+        }
+    }
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 5] = std::array::from_fn(width);
+    let rule = format!(
+        "|{}|{}\n",
+        "-".repeat(widths[0] + 2),
+        widths[1..]
+            .iter()
+            .map(|width| format!("{}:|", "-".repeat(width + 1)))
+            .collect::<String>()
+    );
+    let line = |cells: &[String; 5]| {
+        let numbers = cells[1..].iter().zip(&widths[1..]);
+        let numbers: String = numbers.map(|(cell, width)| format!(" {cell:>width$} |")).collect();
+        format!("| {:<width$} |{numbers}\n", cells[0], width = widths[0])
+    };
+    let episodes = rows.first().map_or(0, |row| row.summary.episodes);
+    let mut text = format!("{settings}: {episodes} episodes\n\n{}{rule}", line(&lines[0]));
+    lines[1..].iter().for_each(|cells| text += &line(cells));
+    text
+}
+
+/// The same with all digits; `null` for what no episode has.
+pub fn json(settings: &Settings, rows: &[Row]) -> Value {
+    let both = |both: Option<MeanStd>| both.map(|both| json!({"mean": both.mean, "deviation": both.deviation}));
+    let policies = rows.iter().map(|Row { policy, summary }| {
+        json!({
+            "policy": policy,
+            "episodes": summary.episodes,
+            "reward": both(summary.reward),
+            "rejectedPercent": both(summary.rejected),
+            "cost": both(summary.cost),
+            "latencyMs": both(summary.latency),
+        })
+    });
+    json!({"environment": settings.to_string(), "policies": policies.collect::<Value>()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::episode::Episode;
+    use super::*;
+
+    fn row(policy: &str, latency: Option<f64>) -> Row {
+        let episode = Episode {
+            reward: 900.0,
+            rejected: 1.0,
+            latency,
+            cost: Some(2.5),
+        };
+        Row {
+            policy: policy.to_owned(),
+            summary: Summary::of(&[episode]),
+        }
+    }
+
+    #[test]
+    fn a_policy_stands_beside_the_paper() {
+        let settings = Settings {
+            reward: RewardKind::Cost,
+            ..Settings::default()
+        };
+        let rows = [row("resource-greedy", Some(20.0)), row("min-cost", None)];
+        let expected = "\
+clusters=4,mode=instant,observation=stale,reward=cost,distinct-padding=false,scaled=false: 1 episodes
+
+| policy          |          reward |  rejected % |        cost |    latency ms |
+|-----------------|----------------:|------------:|------------:|--------------:|
+| resource-greedy |   900.00 ± 0.00 | 1.00 ± 0.00 | 2.50 ± 0.00 |  20.00 ± 0.00 |
+|   in the paper  | 909.22 ± 490.67 | 2.43 ± 4.21 | 6.65 ± 5.02 | 29.99 ± 15.29 |
+| min-cost        |   900.00 ± 0.00 | 1.00 ± 0.00 | 2.50 ± 0.00 |             – |
+";
+        assert_eq!(table(&settings, &rows), expected);
+        assert_eq!(json(&settings, &rows)["policies"][1]["latencyMs"], Value::Null);
+        for other in ["clusters=5", "mode=stay", "reward=latency"] {
+            let settings = Settings::parse(&format!("reward=cost,{other}")).unwrap();
+            assert_eq!(paper("resource-greedy", &settings), None, "{other}");
+        }
+    }
+}
