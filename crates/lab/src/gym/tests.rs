@@ -275,6 +275,40 @@ fn other_baselines_have_their_rows() {
     }
 }
 
+/// The rewards of the same replay, and its latency or cost, of 30 episodes.
+#[test]
+fn many_clusters_are_as_replayed() {
+    for (clusters, [nearest, latency], [cheapest, cost]) in [
+        (8, [94.1, 23.4], [1436.0, 1.64]),
+        (16, [91.3, 31.0], [1458.0, 1.42]),
+        (32, [91.3, 29.2], [1465.0, 1.35]),
+        (64, [87.2, 39.4], [1465.0, 1.35]),
+        (Settings::MAX_CLUSTERS, [89.3, 35.1], [1461.0, 1.39]),
+    ] {
+        let play = |baseline: Baseline, reward| {
+            let settings = Settings {
+                clusters,
+                reward,
+                ..Settings::default()
+            };
+            let mut gym = Gym::new(&settings, 42);
+            Summary::of(&play(&mut gym, &mut baseline.agent(1), Protocol::OneReset, 30))
+        };
+        let near = play(Baseline::MinLatency, RewardKind::Latency);
+        let cheap = play(Baseline::MinCost, RewardKind::Cost);
+        // As many digits as the figures have.
+        for (found, expected, half) in [
+            (near.reward, nearest, 0.06),
+            (near.latency, latency, 0.06),
+            (cheap.reward, cheapest, 0.6),
+            (cheap.cost, cost, 0.006),
+        ] {
+            let found = found.unwrap().mean;
+            assert!((found - expected).abs() < half, "{clusters}: {found} is not {expected}");
+        }
+    }
+}
+
 /// Those that draw have the published means, within four standard errors of 2,000 episodes; "random" those of the replay.
 #[test]
 fn random_baselines_have_their_means() {
