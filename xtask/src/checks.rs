@@ -41,6 +41,7 @@ fn code(report: &mut Report) -> Result<()> {
         run(cargo(["clippy", "--workspace", "--test", SOAK, "--bench", CLUSTER, "--locked"]).args(STRICT))
     })?;
     report.stage("the core is pure", core_is_pure)?;
+    report.stage("the webhook is without the lab's libraries", webhook_learns_nothing)?;
     report.stage("doc", || {
         run(cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
     })
@@ -71,6 +72,23 @@ fn core_is_pure() -> Result<()> {
             CRATES.contains(&name),
             "edgeward-core depends on {name}: it may on {CRATES:?} alone"
         );
+    }
+    Ok(())
+}
+
+/// Neither the webhook nor its tests have what the lab learns with.
+fn webhook_learns_nothing() -> Result<()> {
+    const LIBRARIES: [&str; 1] = ["candle-core"];
+    let args = ["tree", "--locked", "--target", "all", "--prefix", "none", "--format", "{lib}", "--package"];
+    let names = |package: &[&str]| {
+        let tree = output(cargo(args).args(package))?.context("`cargo tree` failed")?;
+        anyhow::Ok(tree.lines().map(str::trim).map(ToOwned::to_owned).collect::<Vec<_>>())
+    };
+    let of_lab = names(&["edgeward-lab", "--edges", "normal"])?;
+    let of_webhook = names(&["edgeward", "--edges", "normal,build,dev"])?;
+    for name in LIBRARIES.map(|name| name.replace('-', "_")) {
+        ensure!(of_lab.contains(&name), "edgeward-lab does not depend on {name}: what is to be looked for?");
+        ensure!(!of_webhook.contains(&name), "edgeward depends on {name}, which the lab learns with");
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! The command line.
 
 mod evaluate;
+#[cfg(feature = "learning")]
+mod train;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -29,6 +31,8 @@ enum Command {
     /// Runs a scenario under several policies and compares what comes of it
     Simulate(Simulate),
     Evaluate(evaluate::Evaluate),
+    #[cfg(feature = "learning")]
+    Train(train::Train),
 }
 
 #[derive(Debug, clap::Args)]
@@ -75,6 +79,8 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Simulate(simulate) => simulate.run(),
         Command::Evaluate(evaluate) => evaluate.run(),
+        #[cfg(feature = "learning")]
+        Command::Train(train) => train.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,6 +6,8 @@ mod events;
 pub mod experiment;
 pub mod gym;
 mod kube_scheduler;
+#[cfg(feature = "learning")]
+pub mod learning;
 pub mod load;
 pub mod outcome;
 pub mod policy;

@@ -33,6 +33,8 @@ pub enum Purpose {
     Decision,
     /// What an agent does that acts at random.
     Action,
+    /// How networks begin, and what they are trained with.
+    Learning,
 }
 
 /// A stream of numbers.
@@ -43,6 +45,16 @@ impl Stream {
     /// The stream of this name.
     pub fn new(seed: u64, purpose: Purpose, first: u64, second: u64) -> Self {
         Self(fastrand::Rng::with_seed(key(seed, purpose, first, second)))
+    }
+
+    /// Where it is: [`Stream::at`] goes on from there.
+    pub fn state(&self) -> u64 {
+        self.0.get_seed()
+    }
+
+    /// The stream that was here once.
+    pub fn at(state: u64) -> Self {
+        Self(fastrand::Rng::with_seed(state))
     }
 
     /// From 0, without 1.

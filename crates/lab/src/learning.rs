@@ -1,0 +1,28 @@
+//! Training of networks that place requests, in the [`crate::gym`] (docs/lab-gym.md).
+//!
+//! Everything is determined by the [`Plan`]: networks, samples and environments have seeds, and what the tensor library
+//! multiplies does not depend on the number of threads. A [`Training`] that was saved goes on as if it had not been interrupted.
+
+mod checkpoint;
+mod choice;
+mod curve;
+mod figure;
+mod layers;
+mod memory;
+mod network;
+mod optimiser;
+mod plan;
+mod policy;
+mod rollout;
+mod training;
+mod world;
+
+pub use curve::learning_curve;
+pub use figure::{Line, Panel, figure};
+pub use network::{Network, Shape};
+pub use plan::{Algorithm, Plan};
+pub use policy::Policy;
+pub use training::Training;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! How an action is chosen by the numbers that a network gives to each.
+
+use crate::random::Stream;
+
+/// The allowed action with the largest number; of equal ones the first. Without any allowed, the last action, which is rejection.
+pub(super) fn best(numbers: &[f32], mask: &[bool]) -> usize {
+    let mut best = None;
+    for (action, (number, _)) in numbers
+        .iter()
+        .zip(mask)
+        .enumerate()
+        .filter(|(_, (_, allowed))| **allowed)
+    {
+        if best.is_none_or(|(_, largest)| *number > largest) {
+            best = Some((action, *number));
+        }
+    }
+    best.map_or(mask.len().saturating_sub(1), |(action, _)| action)
+}
+
+/// An allowed action by the probabilities that are proportional to e to these numbers, and the logarithm of its probability.
+pub(super) fn sample(numbers: &[f32], mask: &[bool], stream: &mut Stream) -> (usize, f32) {
+    let allowed = || {
+        numbers
+            .iter()
+            .zip(mask)
+            .enumerate()
+            .filter(|(_, (_, allowed))| **allowed)
+    };
+    let largest = allowed().fold(f32::NEG_INFINITY, |largest, (_, (x, _))| largest.max(*x));
+    let weight = |x: f32| f64::from(x - largest).exp();
+    let all: f64 = allowed().map(|(_, (x, _))| weight(*x)).sum();
+    let mut left = all * stream.unit();
+    let mut chosen = (best(numbers, mask), largest);
+    for (action, (x, _)) in allowed() {
+        left -= weight(*x);
+        if left < 0.0 {
+            chosen = (action, *x);
+            break;
+        }
+    }
+    (chosen.0, chosen.1 - largest - all.ln() as f32)
+}
+
+/// Any allowed action, each alike.
+pub(super) fn any(mask: &[bool], stream: &mut Stream) -> usize {
+    let count = mask.iter().filter(|allowed| **allowed).count();
+    if count == 0 {
+        return mask.len().saturating_sub(1);
+    }
+    let place = stream.below(count);
+    let allowed = mask.iter().enumerate().filter(|(_, allowed)| **allowed);
+    allowed.map(|(action, _)| action).nth(place).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Purpose;
+
+    #[test]
+    fn of_equal_actions_the_first_is_the_best_and_the_mask_is_kept() {
+        assert_eq!(best(&[1.0, 3.0, 3.0], &[true; 3]), 1);
+        assert_eq!(best(&[1.0, 3.0, 3.0], &[true, false, true]), 2);
+        assert_eq!(best(&[1.0, f32::NAN, 0.5], &[false, true, true]), 1);
+        assert_eq!(best(&[1.0, 3.0, 3.0], &[false; 3]), 2);
+    }
+
+    #[test]
+    fn samples_have_the_probabilities_of_the_numbers() {
+        let (numbers, mask) = ([0.0, 2.0_f32.ln(), 9.0, 5.0_f32.ln()], [true, true, false, true]);
+        let mut stream = Stream::new(1, Purpose::Learning, 0, 0);
+        let mut counts = [0; 4];
+        let mut chances = [0.0; 4];
+        for _ in 0..80_000 {
+            let (action, logarithm) = sample(&numbers, &mask, &mut stream);
+            counts[action] += 1;
+            chances[action] = logarithm.exp();
+        }
+        for (action, expected) in [0.125, 0.25, 0.0, 0.625].into_iter().enumerate() {
+            assert!(
+                (f64::from(counts[action]) / 80_000.0 - expected).abs() < 0.01,
+                "{counts:?}"
+            );
+            assert!((f64::from(chances[action]) - expected).abs() < 1e-6, "{chances:?}");
+        }
+    }
+
+    #[test]
+    fn exploration_draws_each_allowed_action_alike() {
+        let mut stream = Stream::new(2, Purpose::Learning, 0, 0);
+        let mut counts = [0; 5];
+        (0..30_000).for_each(|_| counts[any(&[true, false, true, false, true], &mut stream)] += 1);
+        assert_eq!((counts[1], counts[3]), (0, 0));
+        assert!(
+            [0, 2, 4]
+                .iter()
+                .all(|action| (9_500..10_500).contains(&counts[*action])),
+            "{counts:?}"
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! How a training went.
+
+use super::figure::{Line, Panel, figure};
+use super::training::Training;
+use crate::gym::MeanStd;
+
+/// How many points a curve has at most.
+const POINTS: usize = 100;
+
+/// The learning curve as SVG: the mean reward of the episodes of each hundredth of the training, and their standard deviation.
+pub fn learning_curve(training: &Training) -> String {
+    let plan = training.plan();
+    let mut parts = vec![Vec::new(); POINTS];
+    for (steps, episode) in training.episodes() {
+        let part = (steps.saturating_sub(1) as u128 * POINTS as u128 / u128::from(plan.steps.max(1))) as usize;
+        parts[part.min(POINTS - 1)].push(episode.reward);
+    }
+    let parts = parts.iter().enumerate();
+    let points = parts.filter_map(|(part, rewards)| {
+        let x = (part as f64 + 0.5) / POINTS as f64 * plan.steps as f64;
+        MeanStd::of(rewards.iter().copied()).map(|MeanStd { mean, deviation }| ((x / 1_000.0, mean), deviation))
+    });
+    let (points, spread) = points.unzip();
+    let settings = &plan.settings;
+    figure(&[Panel {
+        title: format!("{}, {} reward", plan.algorithm.as_str(), settings.reward),
+        x: "thousand steps of all environments together".to_owned(),
+        doubling: false,
+        lines: vec![Line {
+            label: format!(
+                "reward of an episode while training: mean and standard deviation; {} clusters, seed {}",
+                settings.clusters, plan.seed
+            ),
+            colour: 0,
+            dashed: false,
+            points,
+            spread,
+        }],
+    }])
+}

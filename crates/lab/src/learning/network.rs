@@ -1,0 +1,278 @@
+//! The networks: what they are made of, how their parameters begin, and what they say of an observation.
+
+use anyhow::{Result, bail, ensure};
+use candle_core::{Device, Tensor, Var};
+
+use super::layers::{Activation, largest, less, mean};
+use crate::gym::FEATURES;
+use crate::random::Stream;
+
+/// How wide the layers between the first and the last are.
+const WIDTH: usize = 64;
+
+/// What a network is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// A number for each row, and so for each action, whatever the number of rows. A row that moves takes its number along.
+    SetActor,
+    /// One number for all rows, whatever their number and order.
+    SetCritic,
+    /// A number for each action out of a fixed number of rows.
+    FlatActor {
+        /// How many rows, and so actions, there are.
+        actions: usize,
+    },
+    /// One number for a fixed number of rows.
+    FlatCritic {
+        /// How many rows there are.
+        actions: usize,
+    },
+}
+
+/// How numbers of a parameter begin.
+#[derive(Debug, Clone, Copy)]
+enum Start {
+    /// Uniform up to 1/√inputs either way, as linear layers of PyTorch begin.
+    Uniform(usize),
+    /// Rows or columns at right angles, of this length, as in stable-baselines3.
+    Orthogonal(f64),
+    Zero,
+}
+
+/// A parameter before it has numbers: its name, its rows and columns, and how it begins. A vector has one row.
+type Plan = (&'static str, [usize; 2], Start);
+
+/// A network with its parameters.
+#[derive(Debug)]
+pub struct Network {
+    shape: Shape,
+    names: Vec<&'static str>,
+    parameters: Vec<Var>,
+}
+
+impl Network {
+    /// A network whose parameters are drawn from a stream.
+    ///
+    /// # Errors
+    /// The tensor library's.
+    pub fn new(shape: Shape, stream: &mut Stream) -> Result<Self> {
+        let plans = shape.plans();
+        let parameters = plans.iter().map(|(_, [rows, columns], start)| {
+            let numbers = start.numbers(*rows, *columns, stream);
+            Ok(Var::from_tensor(&Tensor::from_vec(
+                numbers,
+                (*rows, *columns),
+                &Device::Cpu,
+            )?)?)
+        });
+        Ok(Self {
+            shape,
+            parameters: parameters.collect::<Result<_>>()?,
+            names: plans.iter().map(|(name, ..)| *name).collect(),
+        })
+    }
+
+    /// Another one with the same numbers.
+    ///
+    /// # Errors
+    /// The tensor library's.
+    pub fn copied(&self) -> Result<Self> {
+        let parameters = self.parameters.iter().map(|own| Ok(Var::from_tensor(&own.copy()?)?));
+        Ok(Self {
+            shape: self.shape,
+            names: self.names.clone(),
+            parameters: parameters.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Takes over the numbers of another one of the same shape.
+    ///
+    /// # Errors
+    /// It is of another shape.
+    pub fn copy_from(&self, other: &Self) -> Result<()> {
+        ensure!(
+            self.shape == other.shape,
+            "the networks are {:?} and {:?}",
+            self.shape,
+            other.shape
+        );
+        for (own, other) in self.parameters.iter().zip(&other.parameters) {
+            own.set(other)?;
+        }
+        Ok(())
+    }
+
+    /// What it is for.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Its parameters, by name.
+    pub fn parameters(&self) -> impl Iterator<Item = (&'static str, &Var)> {
+        self.names.iter().copied().zip(&self.parameters)
+    }
+
+    /// How many numbers its parameters have.
+    pub fn size(&self) -> usize {
+        self.parameters.iter().map(|parameter| parameter.elem_count()).sum()
+    }
+
+    /// What it says of observations (batch × rows × [`FEATURES`]), with what is needed to learn from it: batch × rows for an actor,
+    /// batch for a critic.
+    ///
+    /// # Errors
+    /// The observations have another shape.
+    pub fn forward(&self, observations: &Tensor) -> Result<Tensor> {
+        let weights: Vec<Tensor> = self.parameters.iter().map(|own| own.as_tensor().clone()).collect();
+        self.shape.forward(&weights, observations)
+    }
+
+    /// As [`Network::forward`], and nothing can be learnt from it: that is cheaper.
+    ///
+    /// # Errors
+    /// The observations have another shape.
+    pub fn infer(&self, observations: &Tensor) -> Result<Tensor> {
+        let weights: Vec<Tensor> = self.parameters.iter().map(Var::as_detached_tensor).collect();
+        self.shape.forward(&weights, observations)
+    }
+}
+
+impl Shape {
+    fn plans(self) -> Vec<Plan> {
+        const SET: [&str; 6] = [
+            "first.own",
+            "first.common",
+            "second.own",
+            "second.common",
+            "third.own",
+            "third.common",
+        ];
+        let equivariant = |widths: [usize; 4]| {
+            let shapes = (0..6).map(move |at| [widths[at / 2 + 1], widths[at / 2]]);
+            let plans = SET.into_iter().zip(shapes);
+            plans.map(|(name, shape)| (name, shape, Start::Uniform(shape[1])))
+        };
+        let flat = |actions: usize, outputs: usize, gain: f64| {
+            let hidden = Start::Orthogonal(std::f64::consts::SQRT_2);
+            vec![
+                ("first.weight", [WIDTH, actions * FEATURES], hidden),
+                ("first.bias", [1, WIDTH], Start::Zero),
+                ("second.weight", [WIDTH, WIDTH], hidden),
+                ("second.bias", [1, WIDTH], Start::Zero),
+                ("third.weight", [outputs, WIDTH], Start::Orthogonal(gain)),
+                ("third.bias", [1, outputs], Start::Zero),
+            ]
+        };
+        match self {
+            Self::SetActor => equivariant([FEATURES, WIDTH, WIDTH, 1]).collect(),
+            Self::SetCritic => {
+                let start = Start::Uniform(WIDTH);
+                let pooled = [
+                    ("fourth.weight", [WIDTH, WIDTH], start),
+                    ("fourth.bias", [1, WIDTH], start),
+                    ("fifth.weight", [1, WIDTH], start),
+                    ("fifth.bias", [1, 1], start),
+                ];
+                equivariant([FEATURES, WIDTH, WIDTH, WIDTH]).chain(pooled).collect()
+            }
+            Self::FlatActor { actions } => flat(actions, actions, 0.01),
+            Self::FlatCritic { actions } => flat(actions, 1, 1.0),
+        }
+    }
+
+    fn forward(self, weights: &[Tensor], observations: &Tensor) -> Result<Tensor> {
+        use Activation::{Elu, None, Relu};
+        let (batch, rows, features) = observations.dims3()?;
+        ensure!(
+            features == FEATURES,
+            "an observation has {features} numbers a row, and not {FEATURES}"
+        );
+        if let Self::FlatActor { actions } | Self::FlatCritic { actions } = self {
+            ensure!(
+                rows == actions,
+                "an observation of {rows} rows cannot be told to a network for {actions}"
+            );
+        }
+        Ok(match (self, weights) {
+            (Self::SetActor, [a, b, c, d, e, f]) => {
+                let x = equivariant(observations, a, b, Relu)?;
+                let x = equivariant(&x, c, d, Elu)?;
+                equivariant(&x, e, f, None)?.reshape((batch, rows))?
+            }
+            (Self::SetCritic, [a, b, c, d, e, f, g, h, i, j]) => {
+                let x = equivariant(observations, a, b, Elu)?;
+                let x = equivariant(&x, c, d, Elu)?;
+                let x = mean(&equivariant(&x, e, f, Elu)?)?;
+                let x = linear(&x, g, h)?.elu(1.0)?;
+                linear(&x, i, j)?.reshape(batch)?
+            }
+            (Self::FlatActor { .. } | Self::FlatCritic { .. }, [a, b, c, d, e, f]) => {
+                let x = observations.reshape((batch, rows * features))?;
+                let x = linear(&x, a, b)?.tanh()?;
+                let x = linear(&x, c, d)?.tanh()?;
+                let x = linear(&x, e, f)?;
+                match self {
+                    Self::FlatActor { .. } => x,
+                    _ => x.reshape(batch)?,
+                }
+            }
+            (_, weights) => bail!("a network {self:?} has no {} parameters", weights.len()),
+        })
+    }
+}
+
+/// Each row's own part less a part of the largest of each column: rows that change places change places in the result.
+fn equivariant(sets: &Tensor, own: &Tensor, common: &Tensor, activation: Activation) -> Result<Tensor> {
+    let (batch, rows, width) = sets.dims3()?;
+    let each = sets.reshape((batch * rows, width))?.matmul(&own.t()?)?;
+    let all = largest(sets)?.matmul(&common.t()?)?;
+    let outputs = own.dim(0)?;
+    Ok(less(&each.reshape((batch, rows, outputs))?, &all, activation)?)
+}
+
+fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
+    Ok(x.matmul(&weight.t()?)?.broadcast_add(bias)?)
+}
+
+impl Start {
+    fn numbers(self, rows: usize, columns: usize, stream: &mut Stream) -> Vec<f32> {
+        match self {
+            Self::Zero => vec![0.0; rows * columns],
+            Self::Uniform(inputs) => {
+                let most = 1.0 / (inputs as f64).sqrt();
+                let numbers = (0..rows * columns).map(|_| (most * (2.0 * stream.unit() - 1.0)) as f32);
+                numbers.collect()
+            }
+            Self::Orthogonal(gain) => orthogonal(rows, columns, gain, stream),
+        }
+    }
+}
+
+/// A matrix whose rows, or columns where those are fewer, are at right angles and of length `gain`, row by row: normal numbers, by
+/// Gram and Schmidt.
+fn orthogonal(rows: usize, columns: usize, gain: f64, stream: &mut Stream) -> Vec<f32> {
+    let (few, many) = (rows.min(columns), rows.max(columns));
+    let mut basis: Vec<Vec<f64>> = Vec::with_capacity(few);
+    while basis.len() < few {
+        let mut next: Vec<f64> = (0..many).map(|_| stream.normal()).collect();
+        for earlier in &basis {
+            let along: f64 = earlier.iter().zip(&next).map(|(a, b)| a * b).sum();
+            next.iter_mut().zip(earlier).for_each(|(x, a)| *x -= along * a);
+        }
+        let length = next.iter().map(|x| x * x).sum::<f64>().sqrt();
+        // Never in practice, and then another is drawn.
+        if length > 1e-6 {
+            next.iter_mut().for_each(|x| *x /= length);
+            basis.push(next);
+        }
+    }
+    let at = |row: usize, column: usize| {
+        if rows <= columns {
+            basis[row][column]
+        } else {
+            basis[column][row]
+        }
+    };
+    let cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+    cells.map(|(row, column)| (gain * at(row, column)) as f32).collect()
+}

@@ -1,0 +1,294 @@
+//! What is trained, how, and how long.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Map, Value, json};
+
+use super::network::Shape;
+use super::optimiser::Method;
+use crate::gym::{Mode, Observation, RewardKind, Settings};
+
+/// How a policy is learnt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// Proximal policy optimisation of set networks.
+    DeepsetsPpo,
+    /// Q-learning of a set network.
+    DeepsetsDqn,
+    /// Proximal policy optimisation of flat networks, with the hyper-parameters that stable-baselines3 has without any.
+    MlpMaskablePpo,
+    /// Advantage actor-critic of flat networks, likewise.
+    MlpA2c,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::DeepsetsPpo, Self::DeepsetsDqn, Self::MlpMaskablePpo, Self::MlpA2c];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DeepsetsPpo => "deepsets-ppo",
+            Self::DeepsetsDqn => "deepsets-dqn",
+            Self::MlpMaskablePpo => "mlp-maskable-ppo",
+            Self::MlpA2c => "mlp-a2c",
+        }
+    }
+
+    /// The one of this word.
+    ///
+    /// # Errors
+    /// There is none; the message names those that there are.
+    pub fn parse(word: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == word);
+        known.ok_or_else(|| format!("is none of {}", Self::ALL.map(Self::as_str).join(", ")))
+    }
+
+    /// How many steps the paper trains it, of all environments together.
+    pub fn steps(self) -> u64 {
+        match self {
+            Self::DeepsetsDqn => 1_600_000,
+            _ => 200_000,
+        }
+    }
+
+    /// What chooses actions.
+    pub(super) fn actor(self, actions: usize) -> Shape {
+        match self {
+            Self::DeepsetsPpo | Self::DeepsetsDqn => Shape::SetActor,
+            Self::MlpMaskablePpo | Self::MlpA2c => Shape::FlatActor { actions },
+        }
+    }
+
+    /// What judges states.
+    pub(super) fn critic(self, actions: usize) -> Shape {
+        match self {
+            Self::DeepsetsPpo | Self::DeepsetsDqn => Shape::SetCritic,
+            Self::MlpMaskablePpo | Self::MlpA2c => Shape::FlatCritic { actions },
+        }
+    }
+}
+
+/// How a policy is improved by what it just did. Sources: CleanRL's and stable-baselines3's defaults, and the paper's changes of them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Rollouts {
+    /// Steps of each environment between two updates.
+    pub(super) steps: usize,
+    /// How many samples a step of the optimiser sees.
+    pub(super) batch: usize,
+    /// How often each sample is seen.
+    pub(super) epochs: usize,
+    /// What the next step counts, beside this one.
+    pub(super) discount: f64,
+    /// How far advantages look: λ of generalised advantage estimation.
+    pub(super) lambda: f64,
+    /// How far the ratio of probabilities may be from 1. Without it nothing is clipped, and there is one epoch.
+    pub(super) clip: Option<f64>,
+    /// How far the value may be from what it was.
+    pub(super) value_clip: Option<f64>,
+    /// What the squared error of the value counts.
+    pub(super) value_weight: f64,
+    /// What entropy counts.
+    pub(super) entropy_weight: f64,
+    /// Whether the advantages of a batch get a mean of 0 and a deviation of 1.
+    pub(super) normalised: bool,
+    /// The longest gradient.
+    pub(super) longest_gradient: f64,
+    pub(super) method: Method,
+}
+
+impl Rollouts {
+    /// Those of an algorithm, unless it learns from what it remembers.
+    pub(super) fn of(algorithm: Algorithm) -> Option<Self> {
+        let adam = |rate| Method::Adam { rate, epsilon: 1e-5 };
+        match algorithm {
+            Algorithm::DeepsetsDqn => None,
+            Algorithm::DeepsetsPpo => Some(Self {
+                steps: 100,
+                batch: 100,
+                epochs: 4,
+                discount: 0.95,
+                lambda: 0.97,
+                clip: Some(0.2),
+                value_clip: Some(0.2),
+                // CleanRL has half the squared error.
+                value_weight: 0.25,
+                entropy_weight: 0.001,
+                normalised: true,
+                longest_gradient: 0.5,
+                method: adam(2.5e-4),
+            }),
+            Algorithm::MlpMaskablePpo => Some(Self {
+                steps: 2_048,
+                batch: 64,
+                epochs: 10,
+                discount: 0.95,
+                lambda: 0.95,
+                clip: Some(0.2),
+                value_clip: None,
+                value_weight: 0.5,
+                entropy_weight: 0.0,
+                normalised: true,
+                longest_gradient: 0.5,
+                method: adam(3e-4),
+            }),
+            Algorithm::MlpA2c => Some(Self {
+                steps: 5,
+                batch: usize::MAX,
+                epochs: 1,
+                discount: 0.99,
+                lambda: 1.0,
+                clip: None,
+                value_clip: None,
+                value_weight: 0.5,
+                entropy_weight: 0.0,
+                normalised: false,
+                longest_gradient: 0.5,
+                method: Method::RmsProp {
+                    rate: 7e-4,
+                    epsilon: 1e-5,
+                },
+            }),
+        }
+    }
+}
+
+/// What is trained: with the same plan always the same numbers come out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// How.
+    pub algorithm: Algorithm,
+    /// In which environment.
+    pub settings: Settings,
+    /// Of networks, samples and, without [`Plan::environment_seed`], of environments.
+    pub seed: u64,
+    /// The seed of all environments, as published. Without it each has one of its own.
+    pub environment_seed: Option<u64>,
+    /// Steps of all environments together; rounded up to whole updates.
+    pub steps: u64,
+    /// Whether Q-learning takes the best next action among those that the mask has. The published code takes it among all.
+    pub masked_targets: bool,
+}
+
+impl Plan {
+    /// How many environments there are at once.
+    pub const ENVIRONMENTS: usize = 8;
+    /// The most steps.
+    pub const MAX_STEPS: u64 = 1_000_000_000;
+
+    /// # Errors
+    /// A field that has a value it cannot have, with both.
+    pub fn validate(&self) -> Result<()> {
+        self.settings.validate().map_err(anyhow::Error::msg)?;
+        ensure!(
+            (1..=Self::MAX_STEPS).contains(&self.steps),
+            "steps: {} is not a number from 1 to {}",
+            self.steps,
+            Self::MAX_STEPS
+        );
+        Ok(())
+    }
+
+    /// The seed of each environment. Tests use low seeds such as 42, and these are none of them.
+    pub fn environment_seeds(&self) -> Vec<u64> {
+        let environments = 0..Self::ENVIRONMENTS as u64;
+        let own = |environment| {
+            (self.seed.wrapping_add(1))
+                .wrapping_mul(1_000_000)
+                .wrapping_add(environment)
+        };
+        environments
+            .map(|environment| self.environment_seed.unwrap_or_else(|| own(environment)))
+            .collect()
+    }
+
+    /// As a document.
+    pub fn to_json(&self) -> Value {
+        let Settings {
+            clusters,
+            mode,
+            observation,
+            reward,
+            distinct_padding,
+            scaled,
+        } = &self.settings;
+        json!({
+            "algorithm": self.algorithm.as_str(),
+            "clusters": clusters,
+            "mode": mode.as_str(),
+            "observation": observation.as_str(),
+            "reward": reward.as_str(),
+            "distinctPadding": distinct_padding,
+            "scaled": scaled,
+            "seed": self.seed,
+            "environmentSeed": self.environment_seed,
+            "steps": self.steps,
+            "maskedTargets": self.masked_targets,
+        })
+    }
+
+    /// From a document of [`Plan::to_json`].
+    ///
+    /// # Errors
+    /// A field that is missing, unknown or has a value it cannot have.
+    pub fn from_json(document: &Value) -> Result<Self> {
+        let Value::Object(fields) = document else {
+            bail!("a plan is an object, and this is {document}");
+        };
+        let mut fields = Fields(fields.clone());
+        let plan = Self {
+            algorithm: fields.word("algorithm", Algorithm::parse)?,
+            settings: Settings {
+                clusters: usize::try_from(fields.number("clusters")?)?,
+                mode: fields.word("mode", Mode::parse)?,
+                observation: fields.word("observation", Observation::parse)?,
+                reward: fields.word("reward", RewardKind::parse)?,
+                distinct_padding: fields.choice("distinctPadding")?,
+                scaled: fields.choice("scaled")?,
+            },
+            seed: fields.number("seed")?,
+            environment_seed: match fields.0.get("environmentSeed") {
+                Some(Value::Null) => {
+                    fields.take("environmentSeed")?;
+                    None
+                }
+                _ => Some(fields.number("environmentSeed")?),
+            },
+            steps: fields.number("steps")?,
+            masked_targets: fields.choice("maskedTargets")?,
+        };
+        if let Some(name) = fields.0.keys().next() {
+            bail!("{name}: there is no such field");
+        }
+        plan.validate()?;
+        Ok(plan)
+    }
+}
+
+/// The fields that were not read yet.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn take(&mut self, name: &str) -> Result<Value> {
+        self.0.remove(name).with_context(|| format!("{name}: is missing"))
+    }
+
+    fn number(&mut self, name: &str) -> Result<u64> {
+        let value = self.take(name)?;
+        value
+            .as_u64()
+            .with_context(|| format!("{name}: {value} is not a whole number"))
+    }
+
+    fn choice(&mut self, name: &str) -> Result<bool> {
+        let value = self.take(name)?;
+        value
+            .as_bool()
+            .with_context(|| format!("{name}: {value} is not true or false"))
+    }
+
+    fn word<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<T> {
+        let value = self.take(name)?;
+        let word = value.as_str().unwrap_or_default();
+        parse(word).map_err(|error| anyhow::anyhow!("{name}: {value} {error}"))
+    }
+}

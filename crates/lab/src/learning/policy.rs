@@ -1,0 +1,108 @@
+//! A network that was trained, as an agent.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use candle_core::{Device, Tensor};
+
+use super::checkpoint::{self, Stored};
+use super::choice::best;
+use super::network::{Network, Shape};
+use super::plan::Plan;
+use crate::gym::{Agent, FEATURES, Gym, Settings};
+use crate::random::{Purpose, Stream};
+
+/// Chooses the action that the network prefers among those that the mask has; of equal ones the first.
+#[derive(Debug)]
+pub struct Policy {
+    plan: Plan,
+    actor: Network,
+    /// Room to work in.
+    observation: Vec<f32>,
+    mask: Vec<bool>,
+    failure: Option<anyhow::Error>,
+}
+
+impl Policy {
+    pub(super) fn new(plan: Plan, actor: Network) -> Self {
+        Self {
+            plan,
+            actor,
+            observation: Vec::new(),
+            mask: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// The policy that a training saved in this folder.
+    ///
+    /// # Errors
+    /// A file is missing or is not what a training writes; which, and what is wrong.
+    pub fn load(folder: &Path) -> Result<Self> {
+        let plan = checkpoint::read_plan(folder)?;
+        let shape = plan.algorithm.actor(plan.settings.clusters + 2);
+        let actor = Network::new(shape, &mut Stream::new(0, Purpose::Learning, 0, 0))?;
+        Stored::read(folder)?.restore("actor", &actor)?;
+        Ok(Self::new(plan, actor))
+    }
+
+    /// How it was trained.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The environment it was trained in, with this number of clusters.
+    ///
+    /// # Errors
+    /// The number cannot be had, or the network is for another number.
+    pub fn settings(&self, clusters: usize) -> Result<Settings> {
+        let settings = Settings {
+            clusters,
+            ..self.plan.settings.clone()
+        };
+        settings.validate().map_err(anyhow::Error::msg)?;
+        if let Shape::FlatActor { actions } = self.actor.shape() {
+            ensure!(
+                actions == clusters + 2,
+                "clusters: {clusters}: the network is for {} and for no other number",
+                actions - 2
+            );
+        }
+        Ok(settings)
+    }
+
+    /// The best action by an observation (actions × [`FEATURES`]) and a mask of actions.
+    ///
+    /// # Errors
+    /// The network is for another number of actions.
+    pub fn choose(&self, observation: &[f32], mask: &[bool]) -> Result<usize> {
+        let observation = Tensor::from_slice(observation, (1, mask.len(), FEATURES), &Device::Cpu)?;
+        let numbers = self.actor.infer(&observation)?.flatten_all()?.to_vec1::<f32>()?;
+        Ok(best(&numbers, mask))
+    }
+
+    /// What went wrong while it acted: from then on it rejected everything.
+    ///
+    /// # Errors
+    /// That.
+    pub fn finish(&mut self) -> Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Agent for Policy {
+    fn act(&mut self, gym: &Gym) -> usize {
+        let actions = gym.actions();
+        self.observation.resize(actions * FEATURES, 0.0);
+        self.mask.resize(actions, false);
+        gym.observe(&mut self.observation);
+        gym.mask(&mut self.mask);
+        match self.choose(&self.observation, &self.mask) {
+            Ok(action) => action,
+            Err(error) => {
+                self.failure.get_or_insert(error);
+                gym.reject_action()
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Learning from what the policy just did: PPO and A2C.
+
+use anyhow::Result;
+use candle_core::{D, Device, Tensor};
+
+use super::choice::sample;
+use super::network::Network;
+use super::optimiser::Optimiser;
+use super::plan::{Plan, Rollouts};
+use super::world::World;
+use crate::random::Stream;
+
+/// What is learnt, and what by.
+pub(super) struct OnPolicy {
+    pub(super) actor: Network,
+    pub(super) critic: Network,
+    pub(super) optimiser: Optimiser,
+    rollouts: Rollouts,
+}
+
+/// What was seen and done, one step after the other, and in each step one environment after the other.
+#[derive(Debug, Default)]
+struct Samples {
+    observations: Vec<f32>,
+    masks: Vec<bool>,
+    actions: Vec<usize>,
+    logarithms: Vec<f32>,
+    values: Vec<f32>,
+    rewards: Vec<f32>,
+    done: Vec<bool>,
+}
+
+impl OnPolicy {
+    pub(super) fn new(plan: &Plan, rollouts: Rollouts, actions: usize, stream: &mut Stream) -> Result<Self> {
+        let actor = Network::new(plan.algorithm.actor(actions), stream)?;
+        let critic = Network::new(plan.algorithm.critic(actions), stream)?;
+        let parameters = actor.parameters().chain(critic.parameters());
+        let parameters = parameters.map(|(_, parameter)| parameter.clone()).collect();
+        Ok(Self {
+            optimiser: Optimiser::new(rollouts.method, parameters),
+            actor,
+            critic,
+            rollouts,
+        })
+    }
+
+    /// How many steps of each environment an update takes.
+    pub(super) fn iterations(&self) -> u64 {
+        self.rollouts.steps as u64
+    }
+
+    /// Acts for a while, and learns from it.
+    pub(super) fn update(&mut self, world: &mut World, stream: &mut Stream) -> Result<()> {
+        let mut samples = Samples::default();
+        let environments = world.environments();
+        for _ in 0..self.rollouts.steps {
+            let observed = world.observed()?;
+            let logits = self.actor.infer(&observed)?.to_vec2::<f32>()?;
+            samples.values.extend(self.critic.infer(&observed)?.to_vec1::<f32>()?);
+            samples.observations.extend_from_slice(&world.observations);
+            samples.masks.extend_from_slice(&world.masks);
+            let masks = world.masks.chunks_exact(world.actions());
+            let chosen: Vec<_> = logits
+                .iter()
+                .zip(masks)
+                .map(|(logits, mask)| sample(logits, mask, stream))
+                .collect();
+            samples.logarithms.extend(chosen.iter().map(|(_, logarithm)| logarithm));
+            let actions: Vec<usize> = chosen.iter().map(|(action, _)| *action).collect();
+            world.step(&actions);
+            samples.actions.extend(actions);
+            samples.rewards.extend_from_slice(&world.rewards);
+            samples.done.extend_from_slice(&world.done);
+        }
+        let last = self.critic.infer(&world.observed()?)?.to_vec1::<f32>()?;
+        let advantages = advantages(
+            &samples.rewards,
+            &samples.values,
+            &samples.done,
+            &last,
+            self.rollouts.discount,
+            self.rollouts.lambda,
+        );
+        let mut order: Vec<usize> = (0..samples.actions.len()).collect();
+        let batch = self.rollouts.batch.min(order.len());
+        debug_assert_eq!(order.len(), environments * self.rollouts.steps);
+        for _ in 0..self.rollouts.epochs {
+            shuffle(&mut order, stream);
+            for part in order.chunks(batch) {
+                self.learn(&samples, &advantages, part, world.actions())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One step of the optimiser, on these samples.
+    fn learn(&mut self, samples: &Samples, advantages: &[f32], part: &[usize], actions: usize) -> Result<()> {
+        let device = &Device::Cpu;
+        let count = part.len();
+        let width = samples.observations.len() / samples.actions.len();
+        let rows = |at: &usize| samples.observations[at * width..(at + 1) * width].iter().copied();
+        let observations: Vec<f32> = part.iter().flat_map(rows).collect();
+        let observations = Tensor::from_vec(observations, (count, actions, width / actions), device)?;
+        let mask: Vec<u8> = part
+            .iter()
+            .flat_map(|at| {
+                samples.masks[at * actions..(at + 1) * actions]
+                    .iter()
+                    .map(|allowed| u8::from(*allowed))
+            })
+            .collect();
+        let mask = Tensor::from_vec(mask, (count, actions), device)?;
+        let chosen: Vec<u32> = part.iter().map(|at| samples.actions[*at] as u32).collect();
+        let chosen = Tensor::from_vec(chosen, (count, 1), device)?;
+        let of = |numbers: &dyn Fn(usize) -> f32| Tensor::from_iter(part.iter().map(|at| numbers(*at)), device);
+
+        let mut advantage: Vec<f32> = part.iter().map(|at| advantages[*at]).collect();
+        if self.rollouts.normalised && count > 1 {
+            normalise(&mut advantage);
+        }
+        let advantage = Tensor::from_vec(advantage, count, device)?;
+        let logarithms = log_softmax(&masked(&self.actor.forward(&observations)?, &mask)?)?;
+        let logarithm = logarithms.gather(&chosen, 1)?.squeeze(1)?;
+        let gain = match self.rollouts.clip {
+            None => (&advantage * &logarithm)?,
+            Some(clip) => {
+                let ratio = (logarithm - of(&|at| samples.logarithms[at])?)?.exp()?;
+                let clipped = (ratio.clamp((1.0 - clip) as f32, (1.0 + clip) as f32)? * &advantage)?;
+                (ratio * &advantage)?.minimum(&clipped)?
+            }
+        };
+        let mut loss = gain.mean_all()?.neg()?;
+        if self.rollouts.entropy_weight != 0.0 {
+            let entropy = (logarithms.exp()? * &logarithms)?.sum(1)?.mean_all()?;
+            loss = (loss + (entropy * self.rollouts.entropy_weight)?)?;
+        }
+
+        let value = self.critic.forward(&observations)?;
+        let earlier = of(&|at| samples.values[at])?;
+        let expected = of(&|at| samples.values[at] + advantages[at])?;
+        let mut error = (&value - &expected)?.sqr()?;
+        if let Some(clip) = self.rollouts.value_clip {
+            let near = (&earlier + (&value - &earlier)?.clamp(-clip as f32, clip as f32)?)?;
+            error = error.maximum(&(near - &expected)?.sqr()?)?;
+        }
+        let worth = (error.mean_all()? * self.rollouts.value_weight)?;
+        let gradients = [loss.backward()?, worth.backward()?];
+        self.optimiser
+            .step(&[&gradients[0], &gradients[1]], Some(self.rollouts.longest_gradient))
+    }
+}
+
+/// Generalised advantage estimates. All but `last` have the steps one after the other, and in each the environments; `done` says
+/// that an episode ended with the step, and `last` what is expected after the last one.
+pub(super) fn advantages(
+    rewards: &[f32],
+    values: &[f32],
+    done: &[bool],
+    last: &[f32],
+    discount: f64,
+    lambda: f64,
+) -> Vec<f32> {
+    let environments = last.len();
+    let mut found = vec![0.0; rewards.len()];
+    for (environment, last) in last.iter().enumerate() {
+        let (mut next, mut later) = (f64::from(*last), 0.0);
+        for at in (environment..rewards.len()).step_by(environments).rev() {
+            let goes_on = if done[at] { 0.0 } else { 1.0 };
+            let value = f64::from(values[at]);
+            let surprise = f64::from(rewards[at]) + discount * next * goes_on - value;
+            later = surprise + discount * lambda * goes_on * later;
+            found[at] = later as f32;
+            next = value;
+        }
+    }
+    found
+}
+
+/// What the mask forbids gets a probability of zero.
+pub(super) fn masked(numbers: &Tensor, mask: &Tensor) -> Result<Tensor> {
+    let least = Tensor::full(-1e8_f32, numbers.shape(), numbers.device())?;
+    Ok(mask.where_cond(numbers, &least)?)
+}
+
+pub(super) fn log_softmax(logits: &Tensor) -> Result<Tensor> {
+    let largest = logits.max_keepdim(D::Minus1)?.detach();
+    let less = logits.broadcast_sub(&largest)?;
+    let all = less.exp()?.sum_keepdim(D::Minus1)?.log()?;
+    Ok(less.broadcast_sub(&all)?)
+}
+
+/// Gives numbers a mean of 0 and a standard deviation of 1.
+fn normalise(numbers: &mut [f32]) {
+    let count = numbers.len() as f64;
+    let mean = numbers.iter().map(|x| f64::from(*x)).sum::<f64>() / count;
+    let squares: f64 = numbers.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum();
+    let deviation = (squares / (count - 1.0)).sqrt() + 1e-8;
+    numbers
+        .iter_mut()
+        .for_each(|x| *x = ((f64::from(*x) - mean) / deviation) as f32);
+}
+
+/// Any order alike, by Fisher and Yates.
+fn shuffle(order: &mut [usize], stream: &mut Stream) {
+    for end in (2..=order.len()).rev() {
+        order.swap(end - 1, stream.below(end));
+    }
+}

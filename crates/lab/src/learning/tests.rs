@@ -1,0 +1,4 @@
+//! Networks, updates and whole trainings.
+
+mod networks;
+mod trainings;

@@ -1,0 +1,310 @@
+//! Trainings: that they learn, and that they are determined by their plan.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use candle_core::{Device, Tensor};
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::gym::{Baseline, Gym, Mode, Observation, Protocol, RewardKind, Settings, Summary, play};
+use crate::learning::memory::Schedule;
+use crate::learning::training::Learner;
+use crate::learning::world::World;
+use crate::learning::{Algorithm, Plan, Policy, Training};
+
+fn plan(algorithm: Algorithm, steps: u64) -> Plan {
+    Plan {
+        algorithm,
+        settings: Settings {
+            clusters: 4,
+            mode: Mode::Instant,
+            observation: Observation::Fresh,
+            reward: RewardKind::Cost,
+            distinct_padding: true,
+            scaled: true,
+        },
+        seed: 1,
+        environment_seed: None,
+        steps,
+        masked_targets: true,
+    }
+}
+
+/// A training that learns early.
+fn training(plan: Plan) -> Training {
+    early(Training::new(plan).unwrap())
+}
+
+fn early(mut training: Training) -> Training {
+    if let Learner::OffPolicy(learner) = &mut training.learner {
+        learner.schedule = Schedule {
+            starts: 20,
+            every: 5,
+            copies: 50,
+        };
+    }
+    training
+}
+
+fn bytes(training: &Training, folder: &Path) -> Vec<u8> {
+    training.save(folder).unwrap();
+    fs::read(folder.join("checkpoint.safetensors")).unwrap()
+}
+
+#[test]
+fn a_short_training_learns() {
+    let mut training = Training::new(plan(Algorithm::DeepsetsPpo, 24_000)).unwrap();
+    while !training.is_over() {
+        training.advance().unwrap();
+    }
+    let mut policy = training.policy().unwrap();
+    let settings = policy.settings(4).unwrap();
+    let mut reward = |agent: &mut dyn crate::gym::Agent| {
+        let played = play(&mut Gym::new(&settings, 42), agent, Protocol::TwoResets, 30);
+        Summary::of(&played).reward.unwrap().mean
+    };
+    let learnt = reward(&mut policy);
+    policy.finish().unwrap();
+    let random = reward(&mut Baseline::Random.agent(1));
+    assert!(learnt > random + 250.0, "{learnt} is not much more than {random}");
+}
+
+#[test]
+fn a_resumed_training_gives_the_numbers_of_one_that_was_not_interrupted() {
+    for algorithm in Algorithm::ALL {
+        // A rollout of the flat PPO is long: eight such episodes of each environment.
+        let steps = if algorithm == Algorithm::MlpMaskablePpo {
+            20_000
+        } else {
+            2_400
+        };
+        let plan = plan(algorithm, steps);
+        let (whole, parts) = (tempdir().unwrap(), tempdir().unwrap());
+        let (whole, parts) = (whole.path(), parts.path());
+        let mut training_of = training(plan.clone());
+        training_of.advance().unwrap();
+        training_of.save(parts).unwrap();
+        let mut resumed = early(Training::resume(parts).unwrap());
+        assert_eq!(resumed.plan(), &plan);
+        assert_eq!(resumed.steps(), training_of.steps());
+        assert!(!resumed.is_over());
+        assert_eq!(bytes(&resumed, parts), bytes(&training_of, whole));
+        let before = bytes(&resumed, parts);
+        for training in [&mut training_of, &mut resumed] {
+            while !training.is_over() {
+                training.advance().unwrap();
+            }
+        }
+        assert_eq!(
+            bytes(&resumed, parts),
+            bytes(&training_of, whole),
+            "{}",
+            algorithm.as_str()
+        );
+        assert_ne!(before, bytes(&resumed, parts));
+        let episodes = |training: &Training| {
+            training
+                .episodes()
+                .map(|(at, episode)| (at, *episode))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(episodes(&resumed), episodes(&training_of));
+    }
+}
+
+#[test]
+fn the_plan_determines_the_numbers() {
+    let run = |plan: Plan| {
+        let mut training = training(plan);
+        training.advance().unwrap();
+        bytes(&training, tempdir().unwrap().path())
+    };
+    for algorithm in [Algorithm::DeepsetsPpo, Algorithm::DeepsetsDqn, Algorithm::MlpA2c] {
+        let plan = plan(algorithm, 800);
+        let first = run(plan.clone());
+        assert!(first == run(plan.clone()), "{}", algorithm.as_str());
+        assert!(first != run(Plan { seed: 2, ..plan }), "{}", algorithm.as_str());
+    }
+}
+
+#[test]
+fn no_action_is_against_the_mask() {
+    for algorithm in Algorithm::ALL {
+        // Where requests stay there is often no room.
+        let mut plan = plan(algorithm, 1_600);
+        plan.settings.mode = Mode::Stay;
+        let mut training = training(plan.clone());
+        training.advance().unwrap();
+        let mut forbidden = 0;
+        let mut world = World::new(&plan);
+        // It refuses what the mask forbids.
+        world
+            .replay(training.world.history(), |_, _, world| {
+                forbidden += world.masks.iter().filter(|may| !**may).count()
+            })
+            .unwrap();
+        assert!(forbidden > 1_000, "{forbidden}");
+    }
+}
+
+#[test]
+fn the_target_is_copied_when_it_is_time() {
+    let mut training = training(plan(Algorithm::DeepsetsDqn, 1_600));
+    let Training {
+        world,
+        learner: Learner::OffPolicy(learner),
+        stream,
+        ..
+    } = &mut training
+    else {
+        panic!("it learns from what it remembers");
+    };
+    let mut differed = Vec::new();
+    for iteration in 0..120 {
+        learner.update(world, stream).unwrap();
+        let numbers = |network: &crate::learning::Network| {
+            let parameters = network.parameters();
+            parameters
+                .map(|(_, own)| own.flatten_all().unwrap().to_vec1::<f32>().unwrap())
+                .collect::<Vec<_>>()
+        };
+        if numbers(&learner.actor) != numbers(&learner.target) {
+            differed.push(iteration);
+        }
+    }
+    // It learns from 25 on, every fifth; 50 and 100 are learnt in first, and copied then.
+    let expected: Vec<_> = (25..50).chain(55..100).chain(105..120).collect();
+    assert_eq!(differed, expected);
+}
+
+#[test]
+fn exploration_ends_in_the_middle() {
+    let training = Training::new(plan(Algorithm::DeepsetsDqn, 1_600_000)).unwrap();
+    let Learner::OffPolicy(learner) = &training.learner else {
+        panic!("it learns from what it remembers");
+    };
+    for (iteration, expected) in [(0, 1.0), (50_000, 0.525), (100_000, 0.05), (199_999, 0.05)] {
+        assert!((learner.exploration(iteration) - expected).abs() < 1e-9, "{iteration}");
+    }
+}
+
+#[test]
+fn a_plan_is_read_as_it_was_written() {
+    let mut plan = plan(Algorithm::MlpA2c, 1);
+    for environment_seed in [None, Some(42)] {
+        plan.environment_seed = environment_seed;
+        assert_eq!(Plan::from_json(&plan.to_json()).unwrap(), plan);
+    }
+    assert_eq!(plan.environment_seeds(), [42; 8]);
+    for (field, value, expected) in [
+        ("steps", Value::from(0), "steps: 0 is not"),
+        ("clusters", Value::from(200), "clusters: 200 is not"),
+        (
+            "algorithm",
+            Value::from("sarsa"),
+            "algorithm: \"sarsa\" is none of deepsets-ppo",
+        ),
+        ("scaled", Value::from(1), "scaled: 1 is not true or false"),
+        ("colour", Value::from(1), "colour: there is no such field"),
+    ] {
+        let mut document = plan.to_json();
+        document[field] = value;
+        let error = Plan::from_json(&document).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn environments_have_seeds_of_their_own() {
+    let mut all: Vec<u64> = (0..50)
+        .flat_map(|seed| {
+            let mut plan = plan(Algorithm::DeepsetsPpo, 1);
+            plan.seed = seed;
+            plan.environment_seeds()
+        })
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 400);
+    assert!(!all.contains(&42));
+}
+
+#[test]
+fn a_wrong_checkpoint_is_refused_by_what_is_wrong() {
+    let place = tempdir().unwrap();
+    let place = place.path();
+    let path = place.join("checkpoint.safetensors");
+    let refused = |expected: &str| {
+        for error in [Training::resume(place).map(|_| ()), Policy::load(place).map(|_| ())] {
+            let error = format!("{:#}", error.unwrap_err());
+            assert!(error.contains(expected), "{error} is not about {expected}");
+        }
+    };
+    refused("training.json");
+    Training::new(plan(Algorithm::DeepsetsPpo, 800))
+        .unwrap()
+        .save(place)
+        .unwrap();
+    let good = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    refused("checkpoint.safetensors");
+    fs::write(&path, &good[..good.len() / 2]).unwrap();
+    refused("is no checkpoint");
+    let change = |change: &dyn Fn(&mut HashMap<String, Tensor>)| {
+        let mut tensors = candle_core::safetensors::load_buffer(&good, &Device::Cpu).unwrap();
+        change(&mut tensors);
+        candle_core::safetensors::save(&tensors, &path).unwrap();
+    };
+    let put = |name: &'static str, tensor: Tensor| {
+        change(&move |tensors| {
+            tensors.insert(name.to_owned(), tensor.clone());
+        });
+    };
+    change(&|tensors| {
+        tensors.remove("actor.first.own");
+    });
+    refused("actor.first.own: is missing");
+    put(
+        "actor.first.own",
+        Tensor::zeros((64, 9), candle_core::DType::F32, &Device::Cpu).unwrap(),
+    );
+    refused("actor.first.own: has the shape [64, 9], and the plan asks for [64, 10]");
+    put(
+        "actor.third.own",
+        Tensor::full(f32::NAN, (1, 64), &Device::Cpu).unwrap(),
+    );
+    refused("actor.third.own: NaN is not finite");
+    put(
+        "actor.third.own",
+        Tensor::zeros((1, 64), candle_core::DType::F64, &Device::Cpu).unwrap(),
+    );
+    refused("actor.third.own: has numbers of type F64");
+    // What only a training needs.
+    let resumed = |expected: &str| {
+        let error = format!("{:#}", Training::resume(place).map(|_| ()).unwrap_err());
+        assert!(error.contains(expected), "{error} is not about {expected}");
+        Policy::load(place).unwrap();
+    };
+    put("actions", Tensor::new(&[0_u8; 7], &Device::Cpu).unwrap());
+    resumed("actions: 7 are not so many for each of 8");
+    put("actions", Tensor::new(&[9_u8; 8], &Device::Cpu).unwrap());
+    resumed("actions: 9 could not be done in step 0");
+    put("more", Tensor::new(&[0_u8; 7], &Device::Cpu).unwrap());
+    resumed("more: the plan has no such tensor");
+}
+
+#[test]
+fn a_flat_policy_is_for_its_number_of_clusters_alone() {
+    let flat = Training::new(plan(Algorithm::MlpA2c, 1)).unwrap().policy().unwrap();
+    assert!(flat.settings(4).is_ok());
+    let error = flat.settings(8).unwrap_err().to_string();
+    assert_eq!(error, "clusters: 8: the network is for 4 and for no other number");
+    let set = Training::new(plan(Algorithm::DeepsetsDqn, 1))
+        .unwrap()
+        .policy()
+        .unwrap();
+    assert_eq!(set.settings(128).unwrap().clusters, 128);
+    assert!(set.settings(0).is_err());
+}

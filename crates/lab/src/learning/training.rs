@@ -1,0 +1,183 @@
+//! A training from its first step to its last, which may be interrupted.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::checkpoint::{self, Stored};
+use super::memory::OffPolicy;
+use super::network::Network;
+use super::optimiser::Optimiser;
+use super::plan::{Plan, Rollouts};
+use super::policy::Policy;
+use super::rollout::OnPolicy;
+use super::world::World;
+use crate::gym::Episode;
+use crate::random::{Purpose, Stream};
+
+/// So many steps of all environments are one call of [`Training::advance`] where there is an update after each.
+const TOGETHER: u64 = 100;
+
+/// A training. The same plan gives the same numbers, also if it was saved and resumed in between.
+pub struct Training {
+    plan: Plan,
+    pub(super) stream: Stream,
+    pub(super) world: World,
+    pub(super) learner: Learner,
+}
+
+pub(super) enum Learner {
+    OnPolicy(OnPolicy),
+    OffPolicy(OffPolicy),
+}
+
+impl Training {
+    /// A training that has not begun.
+    ///
+    /// # Errors
+    /// The plan's faults.
+    pub fn new(plan: Plan) -> Result<Self> {
+        plan.validate()?;
+        let world = World::new(&plan);
+        let mut starts = Stream::new(plan.seed, Purpose::Learning, 0, 0);
+        let learner = match Rollouts::of(plan.algorithm) {
+            Some(rollouts) => Learner::OnPolicy(OnPolicy::new(&plan, rollouts, world.actions(), &mut starts)?),
+            None => Learner::OffPolicy(OffPolicy::new(&plan, world.actions(), &mut starts)?),
+        };
+        Ok(Self {
+            stream: Stream::new(plan.seed, Purpose::Learning, 1, 0),
+            plan,
+            world,
+            learner,
+        })
+    }
+
+    /// The training that was saved in this folder, where it was. It takes all steps of the environments again, without learning:
+    /// a second per million or so.
+    ///
+    /// # Errors
+    /// A file is missing or is not what [`Training::save`] writes; which, and what is wrong.
+    pub fn resume(folder: &Path) -> Result<Self> {
+        let mut training = Self::new(checkpoint::read_plan(folder)?)?;
+        let mut stored = Stored::read(folder)?;
+        for (name, network) in training.learner.networks() {
+            stored.restore(name, network)?;
+        }
+        let names = training.learner.optimised();
+        stored.restore_moments(&names, training.learner.optimiser_mut())?;
+        training.stream = Stream::at(stored.state("random")?);
+        let history = stored.actions()?;
+        stored.finish()?;
+        let found = |error: anyhow::Error| error.context(checkpoint::file(folder).display().to_string());
+        match &mut training.learner {
+            Learner::OnPolicy(_) => training.world.replay(&history, |_, _, _| ()),
+            Learner::OffPolicy(learner) => learner.replay(&mut training.world, &history),
+        }
+        .map_err(found)?;
+        Ok(training)
+    }
+
+    /// Saves all that is needed to go on, and the plan. What was saved in the folder before is there until this is complete.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        checkpoint::write_plan(folder, &self.plan)?;
+        let mut stored = Stored::default();
+        for (name, network) in self.learner.networks() {
+            stored.keep(name, network);
+        }
+        stored.keep_moments(&self.learner.optimised(), self.learner.optimiser())?;
+        stored.keep_state("random", self.stream.state())?;
+        stored.keep_actions(self.world.history())?;
+        stored.write(folder)
+    }
+
+    /// What is trained.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How many steps all environments took together.
+    pub fn steps(&self) -> u64 {
+        self.world.iterations() * Plan::ENVIRONMENTS as u64
+    }
+
+    /// Whether all steps were taken.
+    pub fn is_over(&self) -> bool {
+        self.steps() >= self.plan.steps
+    }
+
+    /// Takes some steps and learns from them, unless all were taken.
+    ///
+    /// # Errors
+    /// The tensor library's.
+    pub fn advance(&mut self) -> Result<()> {
+        let iterations = match &self.learner {
+            Learner::OnPolicy(learner) => learner.iterations(),
+            Learner::OffPolicy(_) => 1,
+        };
+        for _ in 0..TOGETHER.div_ceil(iterations) {
+            if self.is_over() {
+                break;
+            }
+            match &mut self.learner {
+                Learner::OnPolicy(learner) => learner.update(&mut self.world, &mut self.stream)?,
+                Learner::OffPolicy(learner) => learner.update(&mut self.world, &mut self.stream)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The episodes that are over, each with the number of steps of all environments after which it was.
+    pub fn episodes(&self) -> impl DoubleEndedIterator<Item = (u64, &Episode)> {
+        let episodes = self.world.episodes.iter();
+        episodes.map(|(iteration, episode)| (iteration * Plan::ENVIRONMENTS as u64, episode))
+    }
+
+    /// What was learnt so far.
+    ///
+    /// # Errors
+    /// The tensor library's.
+    pub fn policy(&self) -> Result<Policy> {
+        Ok(Policy::new(self.plan.clone(), self.learner.networks()[0].1.copied()?))
+    }
+}
+
+impl Learner {
+    /// All networks by name, the one that acts first.
+    fn networks(&self) -> [(&'static str, &Network); 2] {
+        match self {
+            Self::OnPolicy(learner) => [("actor", &learner.actor), ("critic", &learner.critic)],
+            Self::OffPolicy(learner) => [("actor", &learner.actor), ("target", &learner.target)],
+        }
+    }
+
+    /// The names of the parameters that the optimiser has.
+    fn optimised(&self) -> Vec<String> {
+        let networks = self.networks();
+        let optimised = match self {
+            Self::OnPolicy(_) => &networks[..],
+            Self::OffPolicy(_) => &networks[..1],
+        };
+        let names = optimised.iter().flat_map(|(network, parameters)| {
+            let names = parameters.parameters();
+            names.map(move |(name, _)| format!("{network}.{name}"))
+        });
+        names.collect()
+    }
+
+    fn optimiser(&self) -> &Optimiser {
+        match self {
+            Self::OnPolicy(learner) => &learner.optimiser,
+            Self::OffPolicy(learner) => &learner.optimiser,
+        }
+    }
+
+    fn optimiser_mut(&mut self) -> &mut Optimiser {
+        match self {
+            Self::OnPolicy(learner) => &mut learner.optimiser,
+            Self::OffPolicy(learner) => &mut learner.optimiser,
+        }
+    }
+}

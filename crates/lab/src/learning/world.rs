@@ -1,0 +1,117 @@
+//! The environments that are learnt in, and what was done in them: enough to be there again.
+
+use anyhow::{Result, ensure};
+use candle_core::{Device, Tensor};
+
+use super::plan::Plan;
+use crate::gym::{Episode, FEATURES, VectorGym};
+
+/// Several environments, and what they show.
+pub(super) struct World {
+    gym: VectorGym,
+    actions: usize,
+    /// What is seen now: environments × actions × [`FEATURES`].
+    pub(super) observations: Vec<f32>,
+    /// What may be done now: environments × actions.
+    pub(super) masks: Vec<bool>,
+    /// What the last step was worth, to each environment.
+    pub(super) rewards: Vec<f32>,
+    /// Whose episode ended with the last step.
+    pub(super) done: Vec<bool>,
+    /// All actions so far, one step after the other.
+    history: Vec<u8>,
+    /// All episodes so far, and after how many steps of each environment they ended.
+    pub(super) episodes: Vec<(u64, Episode)>,
+}
+
+impl World {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let gym = VectorGym::new(&plan.settings, &plan.environment_seeds());
+        let (environments, actions) = (gym.environments(), gym.actions());
+        let mut world = Self {
+            gym,
+            actions,
+            observations: vec![0.0; environments * actions * FEATURES],
+            masks: vec![false; environments * actions],
+            rewards: vec![0.0; environments],
+            done: vec![false; environments],
+            history: Vec::new(),
+            episodes: Vec::new(),
+        };
+        world.look();
+        world
+    }
+
+    pub(super) fn environments(&self) -> usize {
+        self.rewards.len()
+    }
+
+    pub(super) fn actions(&self) -> usize {
+        self.actions
+    }
+
+    /// How many steps each environment has taken.
+    pub(super) fn iterations(&self) -> u64 {
+        (self.history.len() / self.environments()) as u64
+    }
+
+    /// All actions so far.
+    pub(super) fn history(&self) -> &[u8] {
+        &self.history
+    }
+
+    /// What is seen now, for a network.
+    pub(super) fn observed(&self) -> Result<Tensor> {
+        let shape = (self.environments(), self.actions, FEATURES);
+        Ok(Tensor::from_slice(&self.observations, shape, &Device::Cpu)?)
+    }
+
+    pub(super) fn step(&mut self, actions: &[usize]) {
+        debug_assert!({
+            let mut masks = self.masks.chunks_exact(self.actions);
+            actions
+                .iter()
+                .all(|action| masks.next().is_some_and(|mask| mask[*action]))
+        });
+        self.gym.step(actions, &mut self.rewards, &mut self.done);
+        // There are at most 130 actions.
+        self.history.extend(actions.iter().map(|action| *action as u8));
+        let now = self.iterations();
+        let ended = self.gym.take_episodes();
+        self.episodes.extend(ended.into_iter().map(|episode| (now, episode)));
+        self.look();
+    }
+
+    /// Takes the steps of an earlier life again. `seen` is called after each, with what was seen before.
+    pub(super) fn replay(&mut self, history: &[u8], mut seen: impl FnMut(&Before, &[usize], &Self)) -> Result<()> {
+        let environments = self.environments();
+        ensure!(
+            history.len().is_multiple_of(environments),
+            "actions: {} are not so many for each of {environments} environments",
+            history.len()
+        );
+        for step in history.chunks_exact(environments) {
+            let actions: Vec<usize> = step.iter().map(|action| usize::from(*action)).collect();
+            let mut masks = self.masks.chunks_exact(self.actions);
+            let forbidden = actions.iter().find(|action| {
+                let mask = masks.next().unwrap_or_default();
+                !mask.get(**action).copied().unwrap_or(false)
+            });
+            if let Some(action) = forbidden {
+                anyhow::bail!("actions: {action} could not be done in step {}", self.iterations());
+            }
+            let before = Before(self.observations.clone());
+            self.step(&actions);
+            seen(&before, &actions, self);
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) {
+        self.gym.observe(&mut self.observations);
+        self.gym.masks(&mut self.masks);
+    }
+}
+
+/// What was seen before a step.
+pub(super) struct Before(pub(super) Vec<f32>);
