@@ -6,6 +6,7 @@
 mod checkpoint;
 mod choice;
 mod curve;
+mod evaluation;
 mod figure;
 mod layers;
 mod memory;
@@ -18,6 +19,7 @@ mod training;
 mod world;
 
 pub use curve::learning_curve;
+pub use evaluation::{Section, Trial, over_clusters, tables};
 pub use figure::{Line, Panel, figure};
 pub use network::{Network, Shape};
 pub use plan::{Algorithm, Plan};

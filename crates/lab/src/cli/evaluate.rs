@@ -1,5 +1,7 @@
 //! `edgeward-lab evaluate`.
 
+#[cfg(feature = "learning")]
+use anyhow::Context as _;
 use anyhow::Result;
 use edgeward_lab::gym::{Agent, Baseline, Gym, Protocol, Settings, Summary, play, report};
 
@@ -28,10 +30,33 @@ pub(super) struct Evaluate {
     /// What is printed
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
+    #[cfg(feature = "learning")]
+    #[command(flatten)]
+    trained: Trained,
+}
+
+/// Policies that `train` trained.
+#[cfg(feature = "learning")]
+#[derive(Debug, clap::Args)]
+struct Trained {
+    /// The policy in this folder of `train`, in the environment it was trained in; may be given several times. Other policies are
+    /// tried beside it if they are named
+    #[arg(long = "checkpoint", value_name = "DIR", conflicts_with_all = ["env", "output"])]
+    checkpoints: Vec<std::path::PathBuf>,
+    /// With so many clusters, one after the other, separated by commas; as many as in the training without it
+    #[arg(long, value_delimiter = ',', requires = "checkpoints")]
+    clusters: Vec<usize>,
+    /// Write the rewards over the number of clusters to this file, as SVG
+    #[arg(long, value_name = "FILE", requires = "clusters")]
+    figure: Option<std::path::PathBuf>,
 }
 
 impl Evaluate {
     pub(super) fn run(self) -> Result<()> {
+        #[cfg(feature = "learning")]
+        if !self.trained.checkpoints.is_empty() {
+            return self.run_trained();
+        }
         let policies = match self.policies.is_empty() {
             true => Baseline::ALL.to_vec(),
             false => self.policies.clone(),
@@ -45,6 +70,25 @@ impl Evaluate {
             Output::Table => report::table(&self.env, &rows),
             Output::Json => format!("{:#}\n", report::json(&self.env, &rows)),
         })
+    }
+
+    #[cfg(feature = "learning")]
+    fn run_trained(self) -> Result<()> {
+        use edgeward_lab::learning::{Policy, Trial, over_clusters, tables};
+        let policies = self.trained.checkpoints.iter().map(|folder| Policy::load(folder));
+        let mut policies = policies.collect::<Result<Vec<_>>>()?;
+        let trial = Trial {
+            clusters: self.trained.clusters,
+            seeds: self.seeds,
+            episodes: self.episodes as usize,
+            protocol: self.protocol,
+            baselines: self.policies,
+        };
+        let sections = trial.run(&mut policies)?;
+        if let Some(path) = &self.trained.figure {
+            std::fs::write(path, over_clusters(&sections)).with_context(|| path.display().to_string())?;
+        }
+        print(&tables(&sections))
     }
 
     /// Of all seeds' episodes, each seed with an agent of its own.

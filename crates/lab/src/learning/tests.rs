@@ -1,4 +1,5 @@
 //! Networks, updates and whole trainings.
 
+mod evaluations;
 mod networks;
 mod trainings;
