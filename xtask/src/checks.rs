@@ -98,7 +98,7 @@ fn dependencies() -> Result<()> {
     let program = cargo_tools::obtain("cargo-deny", CARGO_DENY)?;
     ["Cargo.toml", FUZZ].into_iter().try_for_each(|manifest| {
         let mut deny = Command::new(&program);
-        deny.args(["--locked", "--manifest-path", manifest])
+        deny.args(["--locked", "--workspace", "--manifest-path", manifest])
             .args(["check", "bans", "licenses", "sources"])
             .current_dir(workspace());
         run_beside("deny", deny)
