@@ -2,6 +2,9 @@
 //!
 //! Everything is determined by the [`Plan`]: networks, samples and environments have seeds, and what the tensor library
 //! multiplies does not depend on the number of threads. A [`Training`] that was saved goes on as if it had not been interrupted.
+//!
+//! Set `RAYON_NUM_THREADS` to 1, as the program does for itself. Without it candle-core 0.11.1 counts the cores in /proc/cpuinfo for
+//! each product of matrices, which takes longer than the product.
 
 mod checkpoint;
 mod choice;

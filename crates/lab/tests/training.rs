@@ -1,5 +1,6 @@
 //! `edgeward-lab train`, as it is called.
 #![cfg(feature = "learning")]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +8,13 @@ use std::process::{Command, Output};
 
 use tempfile::tempdir;
 
-fn lab(args: &[&str], folder: &Path, threads: usize) -> Output {
+/// With so many threads; as many as it likes without.
+fn lab(args: &[&str], folder: &Path, threads: Option<usize>) -> Output {
     let mut lab = Command::new(env!("CARGO_BIN_EXE_edgeward-lab"));
-    lab.args(args)
-        .current_dir(folder)
-        .env("RAYON_NUM_THREADS", threads.to_string());
+    lab.args(args).current_dir(folder).env_remove("RAYON_NUM_THREADS");
+    if let Some(threads) = threads {
+        lab.env("RAYON_NUM_THREADS", threads.to_string());
+    }
     lab.output().unwrap()
 }
 
@@ -22,7 +25,7 @@ fn said(output: &Output) -> String {
 #[test]
 fn the_number_of_threads_changes_nothing() {
     let folder = tempdir().unwrap();
-    for (out, threads) in [("one", 1), ("two", 2)] {
+    for (out, threads) in [("one", Some(1)), ("two", Some(2)), ("any", None)] {
         let args = [
             "train",
             "--algo",
@@ -44,6 +47,7 @@ fn the_number_of_threads_changes_nothing() {
     let read = |out: &str, file: &str| fs::read(folder.path().join(out).join(file)).unwrap();
     for file in ["checkpoint.safetensors", "training.json", "curve.svg"] {
         assert!(read("one", file) == read("two", file), "{file}");
+        assert!(read("one", file) == read("any", file), "{file}");
     }
     let curve = String::from_utf8(read("one", "curve.svg")).unwrap();
     assert!(
@@ -52,10 +56,10 @@ fn the_number_of_threads_changes_nothing() {
     );
 
     // It is over, so there is nothing left to do; and it is not begun again where it was.
-    let output = lab(&["train", "--resume", "one"], folder.path(), 1);
+    let output = lab(&["train", "--resume", "one"], folder.path(), None);
     assert!(output.status.success(), "{}", said(&output));
     let again = ["train", "--algo", "mlp-a2c", "--steps", "40", "--out", "one"];
-    let output = lab(&again, folder.path(), 1);
+    let output = lab(&again, folder.path(), None);
     assert!(!output.status.success());
     assert!(
         said(&output).contains("--out one: a training is there already"),
@@ -69,7 +73,7 @@ fn a_wrong_argument_is_named_with_its_value() {
     let folder = tempdir().unwrap();
     let train = |more: &[&str]| {
         let args = ["train", "--algo", "deepsets-ppo", "--out", "out"];
-        let output = lab(&[&args[..], more].concat(), folder.path(), 1);
+        let output = lab(&[&args[..], more].concat(), folder.path(), None);
         assert!(!output.status.success());
         said(&output)
     };
@@ -87,13 +91,13 @@ fn a_wrong_argument_is_named_with_its_value() {
         let said = train(more);
         assert!(said.contains(expected), "{said}");
     }
-    let output = lab(&["train", "--algo", "sarsa", "--out", "out"], folder.path(), 1);
+    let output = lab(&["train", "--algo", "sarsa", "--out", "out"], folder.path(), None);
     assert!(
         said(&output).contains("'sarsa' for '--algo <ALGORITHM>': is none of deepsets-ppo"),
         "{}",
         said(&output)
     );
-    let output = lab(&["train", "--resume", "nowhere"], folder.path(), 1);
+    let output = lab(&["train", "--resume", "nowhere"], folder.path(), None);
     assert!(said(&output).contains("nowhere/training.json"), "{}", said(&output));
     assert!(!folder.path().join("out").exists());
 }

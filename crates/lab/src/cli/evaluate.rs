@@ -75,6 +75,7 @@ impl Evaluate {
     #[cfg(feature = "learning")]
     fn run_trained(self) -> Result<()> {
         use edgeward_lab::learning::{Policy, Trial, over_clusters, tables};
+        super::train::on_one_thread()?;
         let policies = self.trained.checkpoints.iter().map(|folder| Policy::load(folder));
         let mut policies = policies.collect::<Result<Vec<_>>>()?;
         let trial = Trial {

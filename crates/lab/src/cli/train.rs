@@ -1,6 +1,8 @@
 //! `edgeward-lab train`.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -68,6 +70,7 @@ fn clusters(text: &str) -> Result<usize, String> {
 
 impl Train {
     pub(super) fn run(self) -> Result<()> {
+        on_one_thread()?;
         let (mut training, folder) = match (&self.resume, &self.algorithm, &self.out) {
             (Some(folder), ..) => (Training::resume(folder)?, folder.clone()),
             (None, Some(algorithm), Some(out)) => (Training::new(self.plan(*algorithm))?, out.clone()),
@@ -106,6 +109,18 @@ impl Train {
             masked_targets: !self.unmasked_targets,
         }
     }
+}
+
+/// Starts this program anew, unless it is told already how many threads multiply: see [`edgeward_lab::learning`].
+pub(super) fn on_one_thread() -> Result<()> {
+    const THREADS: &str = "RAYON_NUM_THREADS";
+    if std::env::var_os(THREADS).is_some() {
+        return Ok(());
+    }
+    let mut again = Command::new(std::env::current_exe()?);
+    again.args(std::env::args_os().skip(1)).env(THREADS, "1");
+    // It only returns if it failed.
+    Err(again.exec()).context("cannot start anew")
 }
 
 /// Goes on until the end or until it is asked to stop, and saves ten times meanwhile.

@@ -23,13 +23,18 @@ pub fn learning_curve(training: &Training) -> String {
     let (points, spread) = points.unzip();
     let settings = &plan.settings;
     figure(&[Panel {
-        title: format!("{}, {} reward", plan.algorithm.as_str(), settings.reward),
+        title: format!(
+            "{}, {} reward, {} clusters",
+            plan.algorithm.as_str(),
+            settings.reward,
+            settings.clusters
+        ),
         x: "thousand steps of all environments together".to_owned(),
         doubling: false,
         lines: vec![Line {
             label: format!(
-                "reward of an episode while training: mean and standard deviation; {} clusters, seed {}",
-                settings.clusters, plan.seed
+                "of an episode while training: mean ± standard deviation; seed {}",
+                plan.seed
             ),
             colour: 0,
             dashed: false,

@@ -37,12 +37,14 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 52.0;
+/// Where the first line of the legend is, and how far the next.
+const LEGEND: f64 = HEIGHT + 12.0;
 const ROW: f64 = 18.0;
 
 /// The panels beside one another, and below them which line is whose.
 pub fn figure(panels: &[Panel]) -> String {
     let rows = panels.iter().map(|panel| panel.lines.len()).max().unwrap_or(0);
-    let (width, height) = (WIDTH * panels.len() as f64, HEIGHT + ROW * rows as f64 + 12.0);
+    let (width, height) = (WIDTH * panels.len() as f64, LEGEND + ROW * rows as f64);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" \
          font-family=\"system-ui, sans-serif\" font-size=\"13\" fill=\"#1f2328\">\
@@ -64,9 +66,11 @@ impl Panel {
         let (first, last) = xs.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
         let (first, last) = if first <= last { (first, last) } else { (0.0, 1.0) };
         let first = if self.doubling { first } else { first.min(0.0) };
-        let (least, most) = points().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (_, y)| {
-            (a.min(*y), b.max(*y))
-        });
+        let (least, most) = self
+            .lines
+            .iter()
+            .flat_map(Line::ends)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), y| (a.min(y), b.max(y)));
         let (least, most) = if least <= most { (least, most) } else { (0.0, 1.0) };
         let step = step_of((most - least).max(1e-9) / 5.0);
         let (low, high) = (
@@ -140,6 +144,13 @@ impl Panel {
 }
 
 impl Line {
+    /// What the axis has to have room for.
+    fn ends(&self) -> impl Iterator<Item = f64> {
+        let spread = self.spread.iter().copied().chain(std::iter::repeat(0.0));
+        let points = self.points.iter().zip(spread);
+        points.flat_map(|((_, y), spread)| [y - spread, y + spread])
+    }
+
     fn draw(&self, svg: &mut String, row: usize, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f64) {
         let colour = COLOURS[self.colour % COLOURS.len()];
         let dash = if self.dashed { " stroke-dasharray=\"5 4\"" } else { "" };
@@ -158,7 +169,7 @@ impl Line {
             );
         }
         let path = list(&mut self.points.iter().copied());
-        let at = HEIGHT + ROW * row as f64;
+        let at = LEGEND + ROW * row as f64;
         let _ = writeln!(
             svg,
             "<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>\

@@ -56,8 +56,6 @@ impl Network {
     /// # Errors
     /// The tensor library's.
     pub fn new(shape: Shape, stream: &mut Stream) -> Result<Self> {
-        // To share matrices as small as these out among threads takes longer than to multiply them on one.
-        gemm::set_threading_threshold(usize::MAX);
         let plans = shape.plans();
         let parameters = plans.iter().map(|(_, [rows, columns], start)| {
             let numbers = start.numbers(*rows, *columns, stream);

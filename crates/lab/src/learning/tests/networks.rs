@@ -67,6 +67,64 @@ fn numbers_go_with_the_rows_and_the_value_stays() {
     }
 }
 
+/// The published networks once more, row by row, in numbers of twice the width.
+#[test]
+fn networks_say_what_the_published_ones_would() {
+    type Rows = Vec<Vec<f64>>;
+    let relu = |x: f64| x.max(0.0);
+    let elu = |x: f64| if x > 0.0 { x } else { x.exp() - 1.0 };
+    let weights = |network: &Network| -> Vec<Rows> {
+        let parameters = network.parameters().map(|(_, own)| own.to_vec2::<f32>().unwrap());
+        let widened = |row: &Vec<f32>| row.iter().map(|x| f64::from(*x)).collect();
+        parameters.map(|rows| rows.iter().map(widened).collect()).collect()
+    };
+    let product = |weight: &Rows, x: &[f64]| -> Vec<f64> {
+        let inner = |row: &Vec<f64>| row.iter().zip(x).map(|(a, b)| a * b).sum();
+        weight.iter().map(inner).collect()
+    };
+    let layer = |rows: &Rows, own: &Rows, common: &Rows, activation: &dyn Fn(f64) -> f64| -> Rows {
+        let largest: Vec<f64> = (0..rows[0].len())
+            .map(|column| rows.iter().map(|row| row[column]).fold(f64::NEG_INFINITY, f64::max))
+            .collect();
+        let shared = product(common, &largest);
+        let of = |row: &Vec<f64>| {
+            product(own, row)
+                .iter()
+                .zip(&shared)
+                .map(|(a, b)| activation(a - b))
+                .collect()
+        };
+        rows.iter().map(of).collect()
+    };
+    let observation = sets(1, 6);
+    let rows = observation.squeeze(0).unwrap().to_vec2::<f32>().unwrap();
+    let rows: Rows = rows
+        .iter()
+        .map(|row| row.iter().map(|x| f64::from(*x)).collect())
+        .collect();
+
+    let actor = network(Shape::SetActor);
+    let w = weights(&actor);
+    let x = layer(&rows, &w[0], &w[1], &relu);
+    let x = layer(&x, &w[2], &w[3], &elu);
+    let x = layer(&x, &w[4], &w[5], &|x| x);
+    let expected: Vec<f32> = x.iter().map(|row| row[0] as f32).collect();
+    close(&flat(&actor.infer(&observation).unwrap()), &expected);
+
+    let critic = network(Shape::SetCritic);
+    let w = weights(&critic);
+    let x = layer(&rows, &w[0], &w[1], &elu);
+    let x = layer(&x, &w[2], &w[3], &elu);
+    let x = layer(&x, &w[4], &w[5], &elu);
+    let mean: Vec<f64> = (0..64)
+        .map(|column| x.iter().map(|row| row[column]).sum::<f64>() / 6.0)
+        .collect();
+    let plus = |x: Vec<f64>, bias: &Rows| -> Vec<f64> { x.iter().zip(&bias[0]).map(|(a, b)| a + b).collect() };
+    let x: Vec<f64> = plus(product(&w[6], &mean), &w[7]).into_iter().map(elu).collect();
+    let expected = plus(product(&w[8], &x), &w[9])[0] as f32;
+    close(&flat(&critic.infer(&observation).unwrap()), &[expected]);
+}
+
 #[test]
 fn a_set_layer_does_what_the_paper_says() {
     // Two rows of two numbers; what they have in common is the largest of each column.
