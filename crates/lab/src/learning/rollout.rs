@@ -20,11 +20,11 @@ pub(super) struct OnPolicy {
 
 /// What was seen and done, one step after the other, and in each step one environment after the other.
 #[derive(Debug, Default)]
-struct Samples {
-    observations: Vec<f32>,
-    masks: Vec<bool>,
-    actions: Vec<usize>,
-    logarithms: Vec<f32>,
+pub(super) struct Samples {
+    pub(super) observations: Vec<f32>,
+    pub(super) masks: Vec<bool>,
+    pub(super) actions: Vec<usize>,
+    pub(super) logarithms: Vec<f32>,
     values: Vec<f32>,
     rewards: Vec<f32>,
     done: Vec<bool>,
@@ -49,10 +49,9 @@ impl OnPolicy {
         self.rollouts.steps as u64
     }
 
-    /// Acts for a while, and learns from it.
-    pub(super) fn update(&mut self, world: &mut World, stream: &mut Stream) -> Result<()> {
+    /// Acts for a while.
+    pub(super) fn act(&self, world: &mut World, stream: &mut Stream) -> Result<Samples> {
         let mut samples = Samples::default();
-        let environments = world.environments();
         for _ in 0..self.rollouts.steps {
             let observed = world.observed()?;
             let logits = self.actor.infer(&observed)?.to_vec2::<f32>()?;
@@ -72,6 +71,12 @@ impl OnPolicy {
             samples.rewards.extend_from_slice(&world.rewards);
             samples.done.extend_from_slice(&world.done);
         }
+        Ok(samples)
+    }
+
+    /// Acts for a while, and learns from it.
+    pub(super) fn update(&mut self, world: &mut World, stream: &mut Stream) -> Result<()> {
+        let samples = self.act(world, stream)?;
         let last = self.critic.infer(&world.observed()?)?.to_vec1::<f32>()?;
         let advantages = advantages(
             &samples.rewards,
@@ -83,7 +88,6 @@ impl OnPolicy {
         );
         let mut order: Vec<usize> = (0..samples.actions.len()).collect();
         let batch = self.rollouts.batch.min(order.len());
-        debug_assert_eq!(order.len(), environments * self.rollouts.steps);
         for _ in 0..self.rollouts.epochs {
             shuffle(&mut order, stream);
             for part in order.chunks(batch) {
@@ -91,6 +95,11 @@ impl OnPolicy {
             }
         }
         Ok(())
+    }
+
+    /// The logarithms of the probabilities of all actions.
+    pub(super) fn logarithms(&self, observations: &Tensor, mask: &Tensor) -> Result<Tensor> {
+        log_softmax(&masked(&self.actor.forward(observations)?, mask)?)
     }
 
     /// One step of the optimiser, on these samples.
@@ -119,7 +128,7 @@ impl OnPolicy {
             normalise(&mut advantage);
         }
         let advantage = Tensor::from_vec(advantage, count, device)?;
-        let logarithms = log_softmax(&masked(&self.actor.forward(&observations)?, &mask)?)?;
+        let logarithms = self.logarithms(&observations, &mask)?;
         let logarithm = logarithms.gather(&chosen, 1)?.squeeze(1)?;
         let gain = match self.rollouts.clip {
             None => (&advantage * &logarithm)?,

@@ -88,20 +88,23 @@ fn a_resumed_training_gives_the_numbers_of_one_that_was_not_interrupted() {
         assert_eq!(resumed.plan(), &plan);
         assert_eq!(resumed.steps(), training_of.steps());
         assert!(!resumed.is_over());
-        assert_eq!(bytes(&resumed, parts), bytes(&training_of, whole));
+        assert!(
+            bytes(&resumed, parts) == bytes(&training_of, whole),
+            "{}",
+            algorithm.as_str()
+        );
         let before = bytes(&resumed, parts);
         for training in [&mut training_of, &mut resumed] {
             while !training.is_over() {
                 training.advance().unwrap();
             }
         }
-        assert_eq!(
-            bytes(&resumed, parts),
-            bytes(&training_of, whole),
+        assert!(
+            bytes(&resumed, parts) == bytes(&training_of, whole),
             "{}",
             algorithm.as_str()
         );
-        assert_ne!(before, bytes(&resumed, parts));
+        assert!(before != bytes(&resumed, parts));
         let episodes = |training: &Training| {
             training
                 .episodes()
@@ -144,6 +147,57 @@ fn no_action_is_against_the_mask() {
             })
             .unwrap();
         assert!(forbidden > 1_000, "{forbidden}");
+    }
+}
+
+/// What an action was worth to the policy that took it is what the update finds, as long as nothing was learnt: with the mask of
+/// its own step.
+#[test]
+fn an_update_sees_the_probabilities_that_were_acted_by() {
+    let mut plan = plan(Algorithm::DeepsetsPpo, 1_600);
+    plan.settings.mode = Mode::Stay;
+    let mut training = Training::new(plan).unwrap();
+    let Training {
+        world,
+        learner: Learner::OnPolicy(learner),
+        stream,
+        ..
+    } = &mut training
+    else {
+        panic!("it learns from what it does");
+    };
+    let samples = learner.act(world, stream).unwrap();
+    let count = samples.actions.len();
+    assert_eq!(count, 800);
+    let observations = Tensor::from_slice(&samples.observations, (count, 6, 10), &Device::Cpu).unwrap();
+    let mask: Vec<u8> = samples.masks.iter().map(|may| u8::from(*may)).collect();
+    let mask = Tensor::from_vec(mask, (count, 6), &Device::Cpu).unwrap();
+    let logarithms = learner
+        .logarithms(&observations, &mask)
+        .unwrap()
+        .to_vec2::<f32>()
+        .unwrap();
+    for (at, (action, logarithm)) in samples.actions.iter().zip(&samples.logarithms).enumerate() {
+        assert!(samples.masks[at * 6 + action]);
+        let found = logarithms[at][*action];
+        assert!((found - logarithm).abs() < 1e-4, "{at}: {found} and not {logarithm}");
+    }
+    assert!(samples.masks.iter().any(|may| !may));
+}
+
+#[test]
+fn a_policy_keeps_the_mask() {
+    let policy = Training::new(plan(Algorithm::DeepsetsPpo, 1))
+        .unwrap()
+        .policy()
+        .unwrap();
+    let gym = Gym::new(&policy.plan().settings, 42);
+    let mut observation = [0.0; 60];
+    gym.observe(&mut observation);
+    for action in 0..6 {
+        let mut mask = [false; 6];
+        mask[action] = true;
+        assert_eq!(policy.choose(&observation, &mask).unwrap(), action);
     }
 }
 
