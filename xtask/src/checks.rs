@@ -79,7 +79,17 @@ fn core_is_pure() -> Result<()> {
 /// Neither the webhook nor its tests have what the lab learns with.
 fn webhook_learns_nothing() -> Result<()> {
     const LIBRARIES: [&str; 1] = ["candle-core"];
-    let args = ["tree", "--locked", "--target", "all", "--prefix", "none", "--format", "{lib}", "--package"];
+    let args = [
+        "tree",
+        "--locked",
+        "--target",
+        "all",
+        "--prefix",
+        "none",
+        "--format",
+        "{lib}",
+        "--package",
+    ];
     let names = |package: &[&str]| {
         let tree = output(cargo(args).args(package))?.context("`cargo tree` failed")?;
         anyhow::Ok(tree.lines().map(str::trim).map(ToOwned::to_owned).collect::<Vec<_>>())
@@ -87,8 +97,14 @@ fn webhook_learns_nothing() -> Result<()> {
     let of_lab = names(&["edgeward-lab", "--edges", "normal"])?;
     let of_webhook = names(&["edgeward", "--edges", "normal,build,dev"])?;
     for name in LIBRARIES.map(|name| name.replace('-', "_")) {
-        ensure!(of_lab.contains(&name), "edgeward-lab does not depend on {name}: what is to be looked for?");
-        ensure!(!of_webhook.contains(&name), "edgeward depends on {name}, which the lab learns with");
+        ensure!(
+            of_lab.contains(&name),
+            "edgeward-lab does not depend on {name}: what is to be looked for?"
+        );
+        ensure!(
+            !of_webhook.contains(&name),
+            "edgeward depends on {name}, which the lab learns with"
+        );
     }
     Ok(())
 }

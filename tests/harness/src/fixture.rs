@@ -2,6 +2,7 @@
 
 mod custom_resources;
 mod liqo;
+mod programs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,6 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -23,7 +23,7 @@ use crate::helm::NoHelm;
 use crate::kubectl::{Kubectl, Said};
 use crate::peering::Peering;
 use crate::pki::Authority;
-use crate::process::{Process, on_loopback, tail};
+use crate::process::{on_loopback, tail};
 use crate::proxy::Proxy;
 pub use crate::registration::Registration;
 use crate::rights::{self, Granted, Narrowed};
@@ -354,18 +354,6 @@ impl<'run> Fixture<'run> {
         Proxy::start(self.runtime, &self.plane.edgeward_kubeconfig())
     }
 
-    /// The process of one of the control plane's programs, such as `kube-apiserver`.
-    pub fn process_of(&self, program: &str) -> Result<u32> {
-        Ok(self.plane.process(program)?.id())
-    }
-
-    /// One of the control plane's programs does nothing until what this returns is dropped.
-    pub fn pause(&self, program: &str) -> Result<Paused<'run>> {
-        let process = self.plane.process(program)?;
-        process.signal(Signal::STOP)?;
-        Ok(Paused(process))
-    }
-
     /// A kubeconfig with the rights of a cluster administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.plane.kubeconfig()
@@ -593,17 +581,6 @@ pub fn with_long_timeout(mut configuration: Value) -> Value {
         webhook["timeoutSeconds"] = json!(30);
     }
     configuration
-}
-
-/// A program that does nothing. Dropped, it goes on.
-pub struct Paused<'run>(&'run Process);
-
-impl Drop for Paused<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = self.0.signal(Signal::CONT) {
-            eprintln!("{error:#}");
-        }
-    }
 }
 
 /// A cluster without edgeward. Dropped, the edgewards of other tests get their rights again.

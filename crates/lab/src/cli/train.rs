@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use edgeward_lab::gym::{Mode, Observation, RewardKind, Settings, Summary};
@@ -127,8 +126,7 @@ pub(super) fn on_one_thread() -> Result<()> {
 fn run(training: &mut Training, folder: &Path, stop: &AtomicBool) -> Result<()> {
     let all = training.plan().steps;
     let part = |steps: u64| steps * 10 / all;
-    let (begun, first) = (Instant::now(), training.steps());
-    let mut reported = part(first);
+    let mut reported = part(training.steps());
     let mut seen = training.episodes().count();
     while !training.is_over() && !stop.load(Ordering::Relaxed) {
         training.advance()?;
@@ -137,11 +135,7 @@ fn run(training: &mut Training, folder: &Path, stop: &AtomicBool) -> Result<()> 
             reported = part(steps);
             let episodes: Vec<_> = training.episodes().skip(seen).map(|(_, episode)| *episode).collect();
             seen += episodes.len();
-            let speed = (steps - first) as f64 / begun.elapsed().as_secs_f64();
-            note(&format!(
-                "{steps} of {all} steps, {speed:.0} a second: {}\n",
-                Summary::of(&episodes)
-            ));
+            note(&format!("{steps} of {all} steps: {}\n", Summary::of(&episodes)));
             save(training, folder)?;
         }
     }

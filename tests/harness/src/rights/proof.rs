@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// What tenants name: tests may have one name for all of them, and a right to that name alone would not do.
-const NAMED_BY_TENANTS: [&str; 1] = ["pods"];
+/// What users name: tests may have one name for all of them, and a right to that name alone would not do.
+const NAMED_BY_USERS: [&str; 2] = ["pods", "performanceprofiles/status"];
 
 /// The ConfigMap with the configuration, the name of which goes on with a hash of its content.
 const CONFIGURATION: &str = "edgeward-config";
@@ -115,7 +115,7 @@ impl Right {
             return Some("wider than used, in edgeward's own namespace alone".to_owned());
         }
         let name = uses.first()?.name.as_ref()?;
-        let is_open = self.name.is_none() && !NAMED_BY_TENANTS.contains(&self.action[1].as_str());
+        let is_open = self.name.is_none() && !NAMED_BY_USERS.contains(&self.action[1].as_str());
         let is_one = uses.iter().all(|call| call.name.as_ref() == Some(name));
         (is_open && is_one).then(|| format!("wider than used, for {name} alone"))
     }
