@@ -15,6 +15,10 @@ use serde_json::{Value, json};
 /// The label of a contender's namespace.
 pub(crate) const LABEL: &str = "edgeward.test/contender";
 
+/// What a policy in CEL adds to every pod, which edgeward adds as well.
+pub(crate) const EDGE: &str =
+    r#"[JSONPatch{op: "add", path: "/spec/nodeSelector", value: {"node.role/edge": "true"}}]"#;
+
 /// One of those that are compared. Dropped, it changes no pod any more.
 pub(crate) struct Contender<'run> {
     /// As the tables have it.
@@ -66,7 +70,6 @@ impl<'run> Contender<'run> {
     /// A MutatingAdmissionPolicy that sends every pod to the edge.
     pub(crate) fn policy(fixture: &Fixture<'run>) -> Result<Self> {
         const NAME: &str = "constant-policy";
-        let add = r#"[JSONPatch{op: "add", path: "/spec/nodeSelector", value: {"node.role/edge": "true"}}]"#;
         let object = |kind: &str, spec: Value| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": NAME}, "spec": spec});
         let policy = object(
             "MutatingAdmissionPolicy",
@@ -74,7 +77,7 @@ impl<'run> Contender<'run> {
                 "failurePolicy": "Ignore",
                 "reinvocationPolicy": "Never",
                 "matchConstraints": {"resourceRules": [pods()]},
-                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": add}}],
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": EDGE}}],
             }),
         );
         let binding = object(
@@ -115,8 +118,7 @@ impl<'run> Contender<'run> {
     /// edgeward with all of `webhook/base`.
     pub(crate) fn edgeward(fixture: &Fixture<'run>) -> Result<Self> {
         let wan = Wan::open(fixture.runtime)?;
-        let cloud = json!({"name": "cloud", "kind": "cloud", "probes": [wan.probe()]});
-        let edgeward = fixture.live_edgeward(&json!({"sites": [{"name": "edge", "kind": "edge"}, cloud]}))?;
+        let edgeward = fixture.live_edgeward(&config(&wan))?;
         let mut registrations = Vec::new();
         for mut object in fixture.kubectl.render(&workspace().join("webhook/base"))? {
             let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
@@ -161,8 +163,14 @@ pub(crate) fn registered(fixture: &Fixture<'_>, object: &Value) -> Result<Regist
     Registration::create(name.to_owned(), &fixture.kubectl, object)
 }
 
+/// An edge, and a cloud behind this WAN.
+pub(crate) fn config(wan: &Wan<'_>) -> Value {
+    let cloud = json!({"name": "cloud", "kind": "cloud", "probes": [wan.probe()]});
+    json!({"sites": [{"name": "edge", "kind": "edge"}, cloud]})
+}
+
 /// The rule of whoever is asked of pods that are created.
-fn pods() -> Value {
+pub(crate) fn pods() -> Value {
     json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]})
 }
 

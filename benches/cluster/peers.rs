@@ -12,15 +12,12 @@ use edgeward_harness::process::{Process, free_addresses};
 use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
 use serde_json::{Value, json};
 
-use crate::contenders::{Contender, Kept, LABEL, registered, webhook};
+use crate::contenders::{Contender, EDGE, Kept, LABEL, pods, registered, webhook};
 
 /// Name a directory with `gatekeeper` and its definitions in `gatekeeper-crds`; and one with `kyverno`, its definitions in
 /// `kyverno-crds`, and the ConfigMaps of its chart as a List in `kyverno-config.json`.
 const GATEKEEPER: &str = "EDGEWARD_GATEKEEPER";
 const KYVERNO: &str = "EDGEWARD_KYVERNO";
-
-/// What they add to a pod, which edgeward adds as well.
-const EDGE: &str = r#"[JSONPatch{op: "add", path: "/spec/nodeSelector", value: {"node.role/edge": "true"}}]"#;
 
 /// Those that are given.
 pub(crate) fn given<'run>(fixture: &Fixture<'run>) -> Result<Vec<Contender<'run>>> {
@@ -157,9 +154,7 @@ fn kyverno<'run>(fixture: &Fixture<'run>, dir: &Path) -> Result<Contender<'run>>
                 "autogen": {"podControllers": {"controllers": []}},
                 "matchConstraints": {
                     "namespaceSelector": {"matchLabels": {LABEL: NAME}},
-                    "resourceRules": [{
-                        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"],
-                    }],
+                    "resourceRules": [pods()],
                 },
                 "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": EDGE}}],
             },

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use crate::contenders::config;
 use crate::fleet::{self, edge_node};
 
 const NODES: usize = 1_000;
@@ -31,7 +32,7 @@ const LASTS: Duration = Duration::from_secs(30);
 /// How many clients create and change pods at the same time.
 const CLIENTS: usize = 32;
 
-/// What is left in a second when this many events have begun.
+/// How often in a second some of its events begin.
 const TICKS: u32 = 50;
 
 /// A replica beside 10,000 and then beside 100,000 pods, all of them bound.
@@ -84,10 +85,8 @@ fn measure(fixture: &Fixture<'_>) -> Result<()> {
 
 /// A replica that was started beside so many pods, and a row of what it took until it was ready.
 fn started<'run>(fixture: &Fixture<'run>, wan: &Wan<'_>, pods: usize) -> Result<(Edgeward<'run>, String)> {
-    let cloud = json!({"name": "cloud", "kind": "cloud", "probes": [wan.probe()]});
-    let config = json!({"sites": [{"name": "edge", "kind": "edge"}, cloud]});
     let begun = Instant::now();
-    let edgeward = fixture.live_edgeward_as(&format!("beside-{pods}"), &config)?;
+    let edgeward = fixture.live_edgeward_as(&format!("beside-{pods}"), &config(wan))?;
     let ready_after = begun.elapsed().as_secs_f64();
     let [now, most] = ["VmRSS", "VmHWM"].map(|field| edgeward.memory_kib(field));
     let (now, most) = (now? / 1024, most? / 1024);

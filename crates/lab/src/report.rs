@@ -6,6 +6,8 @@ mod table;
 
 pub use json::json;
 pub use page::page;
+#[cfg(feature = "learning")]
+pub(crate) use page::plot;
 pub use table::table;
 
 use edgeward_core::model::slo::Class;

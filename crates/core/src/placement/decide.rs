@@ -502,13 +502,9 @@ fn assess<'s>(
         refusals.extend(match fitting.is_empty() {
             true => {
                 let is_claimed = room.is_claimed(&workload.request, candidates.nodes.nodes());
-                let found;
                 let shortage = match &candidates.shortage {
-                    Some(shortage) => shortage,
-                    None => {
-                        found = Shortage::of(workload, site, room.headroom());
-                        &found
-                    }
+                    Some(found) => found,
+                    None => &Shortage::of(workload, site, room.headroom()),
                 };
                 Some(shortage.refusal(workload, room, is_claimed))
             }

@@ -3,7 +3,7 @@
 #[cfg(feature = "learning")]
 use anyhow::Context as _;
 use anyhow::Result;
-use edgeward_lab::gym::{Agent, Baseline, Gym, Protocol, Settings, Summary, play, report};
+use edgeward_lab::gym::{Baseline, Protocol, Settings, report};
 
 use super::{Output, print};
 
@@ -63,7 +63,7 @@ impl Evaluate {
         };
         let rows = policies.iter().map(|policy| report::Row {
             policy: policy.to_string(),
-            summary: self.summary(|seed| Box::new(policy.agent(seed))),
+            summary: policy.summary(&self.env, &self.seeds, self.protocol, self.episodes as usize),
         });
         let rows: Vec<_> = rows.collect();
         print(&match self.output {
@@ -90,14 +90,5 @@ impl Evaluate {
             std::fs::write(path, over_clusters(&sections)).with_context(|| path.display().to_string())?;
         }
         print(&tables(&sections))
-    }
-
-    /// Of all seeds' episodes, each seed with an agent of its own.
-    fn summary(&self, agent: impl Fn(u64) -> Box<dyn Agent>) -> Summary {
-        let episodes = self.seeds.iter().flat_map(|seed| {
-            let (mut gym, mut agent) = (Gym::new(&self.env, *seed), agent(*seed));
-            play(&mut gym, &mut *agent, self.protocol, self.episodes as usize)
-        });
-        Summary::of(&episodes.collect::<Vec<_>>())
     }
 }

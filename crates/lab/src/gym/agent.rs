@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::environment::Gym;
-use super::episode::Episode;
-use super::settings::words;
+use super::episode::{Episode, Summary};
+use super::settings::{Settings, words};
 use crate::random::{Purpose, Stream};
 
 /// Chooses actions.
@@ -55,6 +55,15 @@ impl Baseline {
             stream: Stream::new(seed, Purpose::Action, 0, 0),
             candidates: Vec::new(),
         }
+    }
+
+    /// What comes of so many episodes in environments of each of these seeds, each with an agent of its own.
+    pub fn summary(self, settings: &Settings, seeds: &[u64], protocol: Protocol, episodes: usize) -> Summary {
+        let played = seeds.iter().flat_map(|seed| {
+            let (mut gym, mut agent) = (Gym::new(settings, *seed), self.agent(*seed));
+            play(&mut gym, &mut agent, protocol, episodes)
+        });
+        Summary::of(&played.collect::<Vec<_>>())
     }
 }
 

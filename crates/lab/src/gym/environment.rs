@@ -291,13 +291,14 @@ impl Gym {
     /// Whether a cluster has no room for all replicas of the request; one that there is not has none.
     #[inline]
     pub fn is_full(&self, cluster: usize) -> bool {
-        let (Some(kind), Some(used)) = (self.types.get(cluster), self.used.get(cluster)) else {
-            return true;
-        };
-        let Request {
-            deployment, replicas, ..
-        } = self.request;
-        let replicas = f64::from(replicas);
+        cluster >= self.clusters() || self.is_too_small(cluster, self.request.replicas)
+    }
+
+    /// Whether a cluster has no room for so many replicas of the request.
+    #[inline]
+    fn is_too_small(&self, cluster: usize, replicas: u8) -> bool {
+        let (kind, used) = (self.types[cluster], self.used[cluster]);
+        let (deployment, replicas) = (self.request.deployment, f64::from(replicas));
         used.0 + replicas * deployment.cpu > GATE * kind.cpu
             || used.1 + replicas * deployment.memory > GATE * kind.memory
     }
@@ -412,12 +413,7 @@ impl Gym {
             memory: deployment.memory,
         };
         spread(load, &self.free, &mut self.order, &mut self.shares);
-        let is_beyond = self.shares.iter().zip(&self.types).zip(&self.used);
-        let mut is_beyond = is_beyond.map(|((share, kind), used)| {
-            let share = f64::from(*share);
-            used.0 + share * deployment.cpu > GATE * kind.cpu || used.1 + share * deployment.memory > GATE * kind.memory
-        });
-        if is_beyond.any(|is_beyond| is_beyond) {
+        if (0..self.clusters()).any(|cluster| self.is_too_small(cluster, self.shares[cluster])) {
             return None;
         }
         let (mut latency, mut cost) = (0.0, 0.0);

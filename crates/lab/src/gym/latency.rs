@@ -10,46 +10,30 @@ pub(super) const MAX_DELAY: u16 = 500;
 pub(super) struct Change([(u16, u16); MAX_DELAY as usize + 1]);
 
 /// All replicas were placed in one cluster.
-pub(super) static ALL_PLACED: Change = Change::grow(1.5);
+pub(super) static ALL_PLACED: Change = Change::between(1.0, 1.5);
 /// Replicas were spread.
-pub(super) static SPREAD_PLACED: Change = Change::grow(1.1);
+pub(super) static SPREAD_PLACED: Change = Change::between(1.0, 1.1);
 /// What was in one cluster is gone.
-pub(super) static ALL_GONE: Change = Change::shrink(0.5);
+pub(super) static ALL_GONE: Change = Change::between(0.5, 1.0);
 /// What was spread is gone.
-pub(super) static SPREAD_GONE: Change = Change::shrink(0.9);
+pub(super) static SPREAD_GONE: Change = Change::between(0.9, 1.0);
 
 impl Change {
-    const fn grow(factor: f64) -> Self {
+    /// From one multiple of a latency on, up to another, which is not reached. Where there is nothing between them a latency that grows
+    /// may fall by one, and one that falls grow, as published.
+    const fn between(least: f64, most: f64) -> Self {
         let mut ranges = [(0, 0); MAX_DELAY as usize + 1];
         let mut latency = 0;
         while latency <= MAX_DELAY {
-            let (mut low, mut end) = (latency, (latency as f64 * factor) as u16);
+            let (mut low, mut end) = ((latency as f64 * least) as u16, (latency as f64 * most) as u16);
+            if low < 1 {
+                low = 1;
+            }
             if end > MAX_DELAY {
                 end = MAX_DELAY;
             }
-            if low < 1 {
-                low = 1;
-            }
-            if low == end && low != 1 {
-                low -= 1;
-            } else if low >= end {
-                end = low + 1;
-            }
-            ranges[latency as usize] = (low, end - low);
-            latency += 1;
-        }
-        Self(ranges)
-    }
-
-    const fn shrink(factor: f64) -> Self {
-        let mut ranges = [(0, 0); MAX_DELAY as usize + 1];
-        let mut latency = 0;
-        while latency <= MAX_DELAY {
-            let (mut low, mut end) = ((latency as f64 * factor) as u16, latency);
-            if low < 1 {
-                low = 1;
-            }
-            if low == end && end == MAX_DELAY {
+            let is_lowered = if most > 1.0 { low != 1 } else { end == MAX_DELAY };
+            if low == end && is_lowered {
                 low -= 1;
             } else if low >= end {
                 end = low + 1;

@@ -182,7 +182,7 @@ pub enum RewardKind {
 
 words!(RewardKind: Latency = "latency", Cost = "cost", Naive = "naive", Risk = "risk", Binpack = "binpack");
 
-pub(super) use words;
+pub(crate) use words;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use super::figure::{Line, Panel, figure};
 use super::plan::Algorithm;
 use super::policy::Policy;
 use crate::gym::report::{self, Row};
-use crate::gym::{Agent, Baseline, Episode, Gym, MeanStd, Protocol, RewardKind, Settings, Summary, play};
+use crate::gym::{Baseline, Gym, MeanStd, Protocol, RewardKind, Settings, Summary, play};
 
 /// How policies are tried.
 #[derive(Debug, Clone)]
@@ -82,7 +82,10 @@ impl Trial {
                     "two trainings of {} have the seed {seed}",
                     algorithm.as_str()
                 );
-                let episodes = self.seeds.iter().flat_map(|seed| self.played(&settings, *seed, policy));
+                let episodes = self
+                    .seeds
+                    .iter()
+                    .flat_map(|seed| play(&mut Gym::new(&settings, *seed), policy, self.protocol, self.episodes));
                 found.push((seed, Summary::of(&episodes.collect::<Vec<_>>())));
                 policy.finish()?;
             }
@@ -104,23 +107,13 @@ impl Trial {
         }
         rows.extend(self.baselines.iter().map(|baseline| Row {
             policy: baseline.to_string(),
-            summary: {
-                let episodes = self.seeds.iter().flat_map(|seed| {
-                    let mut agent = baseline.agent(*seed);
-                    self.played(&settings, *seed, &mut agent)
-                });
-                Summary::of(&episodes.collect::<Vec<_>>())
-            },
+            summary: baseline.summary(&settings, &self.seeds, self.protocol, self.episodes),
         }));
         Ok(Section {
             settings,
             rows,
             trainings,
         })
-    }
-
-    fn played(&self, settings: &Settings, seed: u64, agent: &mut dyn Agent) -> Vec<Episode> {
-        play(&mut Gym::new(settings, seed), agent, self.protocol, self.episodes)
     }
 }
 

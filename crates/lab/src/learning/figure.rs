@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::report::plot::{escaped, number, round_up};
+
 /// A line of a panel.
 #[derive(Debug, Clone)]
 pub struct Line {
@@ -192,23 +194,7 @@ impl Line {
     }
 }
 
-/// The next of 1, 2, 5, 10 … that is not less.
+/// The next of 1, 2, 5, 10 … that is not less, but for what arithmetic leaves over.
 fn step_of(value: f64) -> f64 {
-    let decade = 10_f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);
-    steps
-        .into_iter()
-        .find(|step| *step >= value * (1.0 - 1e-9))
-        .unwrap_or(value)
-}
-
-/// With as many digits as it needs.
-fn number(value: f64) -> String {
-    let text = format!("{value:.3}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0" } else { text }.to_owned()
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    round_up(value * (1.0 - 1e-9))
 }

@@ -7,7 +7,7 @@ use super::choice::{any, best};
 use super::network::Network;
 use super::optimiser::{Method, Optimiser};
 use super::plan::Plan;
-use super::rollout::masked;
+use super::rollout::{masked, masks_at, observations_at};
 use super::world::{Before, World};
 use crate::gym::FEATURES;
 use crate::random::Stream;
@@ -194,24 +194,11 @@ impl Memory {
         let steps = self.kept * self.environments;
         let at: Vec<usize> = (0..BATCH).map(|_| stream.below(steps)).collect();
         let device = &Device::Cpu;
-        let rows = |all: &[f32]| {
-            let width = self.actions * FEATURES;
-            let numbers: Vec<f32> = at
-                .iter()
-                .flat_map(|at| &all[at * width..(at + 1) * width])
-                .copied()
-                .collect();
-            Tensor::from_vec(numbers, (BATCH, self.actions, FEATURES), device)
-        };
-        let masks = at
-            .iter()
-            .flat_map(|at| &self.masks[at * self.actions..(at + 1) * self.actions]);
-        let masks = masks.map(|allowed| u8::from(*allowed)).collect();
         let chosen = at.iter().map(|at| self.chosen[*at]).collect();
         Ok(Batch {
-            before: rows(&self.before)?,
-            after: rows(&self.after)?,
-            masks: Tensor::from_vec(masks, (BATCH, self.actions), device)?,
+            before: observations_at(&self.before, self.actions, &at)?,
+            after: observations_at(&self.after, self.actions, &at)?,
+            masks: masks_at(&self.masks, self.actions, &at)?,
             actions: Tensor::from_vec(chosen, (BATCH, 1), device)?,
             rewards: Tensor::from_iter(at.iter().map(|at| self.rewards[*at]), device)?,
             goes_on: Tensor::from_iter(at.iter().map(|at| if self.done[*at] { 0.0_f32 } else { 1.0 }), device)?,

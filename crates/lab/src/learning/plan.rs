@@ -1,11 +1,13 @@
 //! What is trained, how, and how long.
 
+use std::fmt;
+
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 
 use super::network::Shape;
 use super::optimiser::Method;
-use crate::gym::{Mode, Observation, RewardKind, Settings};
+use crate::gym::{Mode, Observation, RewardKind, Settings, words};
 
 /// How a policy is learnt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,29 +22,14 @@ pub enum Algorithm {
     MlpA2c,
 }
 
+words!(
+    Algorithm: DeepsetsPpo = "deepsets-ppo",
+    DeepsetsDqn = "deepsets-dqn",
+    MlpMaskablePpo = "mlp-maskable-ppo",
+    MlpA2c = "mlp-a2c"
+);
+
 impl Algorithm {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::DeepsetsPpo, Self::DeepsetsDqn, Self::MlpMaskablePpo, Self::MlpA2c];
-
-    /// Its word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::DeepsetsPpo => "deepsets-ppo",
-            Self::DeepsetsDqn => "deepsets-dqn",
-            Self::MlpMaskablePpo => "mlp-maskable-ppo",
-            Self::MlpA2c => "mlp-a2c",
-        }
-    }
-
-    /// The one of this word.
-    ///
-    /// # Errors
-    /// There is none; the message names those that there are.
-    pub fn parse(word: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == word);
-        known.ok_or_else(|| format!("is none of {}", Self::ALL.map(Self::as_str).join(", ")))
-    }
-
     /// How many steps the paper trains it, of all environments together.
     pub fn steps(self) -> u64 {
         match self {

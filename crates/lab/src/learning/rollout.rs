@@ -8,6 +8,7 @@ use super::network::Network;
 use super::optimiser::Optimiser;
 use super::plan::{Plan, Rollouts};
 use super::world::World;
+use crate::gym::FEATURES;
 use crate::random::Stream;
 
 /// What is learnt, and what by.
@@ -106,19 +107,8 @@ impl OnPolicy {
     fn learn(&mut self, samples: &Samples, advantages: &[f32], part: &[usize], actions: usize) -> Result<()> {
         let device = &Device::Cpu;
         let count = part.len();
-        let width = samples.observations.len() / samples.actions.len();
-        let rows = |at: &usize| samples.observations[at * width..(at + 1) * width].iter().copied();
-        let observations: Vec<f32> = part.iter().flat_map(rows).collect();
-        let observations = Tensor::from_vec(observations, (count, actions, width / actions), device)?;
-        let mask: Vec<u8> = part
-            .iter()
-            .flat_map(|at| {
-                samples.masks[at * actions..(at + 1) * actions]
-                    .iter()
-                    .map(|allowed| u8::from(*allowed))
-            })
-            .collect();
-        let mask = Tensor::from_vec(mask, (count, actions), device)?;
+        let observations = observations_at(&samples.observations, actions, part)?;
+        let mask = masks_at(&samples.masks, actions, part)?;
         let chosen: Vec<u32> = part.iter().map(|at| samples.actions[*at] as u32).collect();
         let chosen = Tensor::from_vec(chosen, (count, 1), device)?;
         let of = |numbers: &dyn Fn(usize) -> f32| Tensor::from_iter(part.iter().map(|at| numbers(*at)), device);
@@ -183,6 +173,23 @@ pub(super) fn advantages(
         }
     }
     found
+}
+
+/// The observations of these samples: samples × actions × [`FEATURES`].
+pub(super) fn observations_at(all: &[f32], actions: usize, at: &[usize]) -> Result<Tensor> {
+    let numbers: Vec<f32> = rows(all, actions * FEATURES, at).copied().collect();
+    Ok(Tensor::from_vec(numbers, (at.len(), actions, FEATURES), &Device::Cpu)?)
+}
+
+/// The masks of these samples: samples × actions, 1 for what is allowed.
+pub(super) fn masks_at(all: &[bool], actions: usize, at: &[usize]) -> Result<Tensor> {
+    let masks: Vec<u8> = rows(all, actions, at).map(|allowed| u8::from(*allowed)).collect();
+    Ok(Tensor::from_vec(masks, (at.len(), actions), &Device::Cpu)?)
+}
+
+/// The rows of this width at these places, one after the other.
+fn rows<'a, T>(all: &'a [T], width: usize, at: &'a [usize]) -> impl Iterator<Item = &'a T> {
+    at.iter().flat_map(move |at| &all[at * width..(at + 1) * width])
 }
 
 /// What the mask forbids gets a probability of zero.

@@ -1,7 +1,7 @@
 //! One self-contained page: tables and plots as inline SVG, without anything from elsewhere. Only what chooses among several loads is a
 //! script; without it they are all shown.
 
-mod plot;
+pub(crate) mod plot;
 
 use std::collections::BTreeMap;
 

@@ -31,22 +31,17 @@ impl Shares {
     /// This reservation is within the share of its namespace.
     pub(super) fn add(&mut self, reservation: &Reservation) {
         let (site, namespace) = (&reservation.site, reservation.owner.namespace());
-        if self
-            .0
-            .get(site)
-            .is_none_or(|namespaces| !namespaces.contains_key(namespace))
-        {
-            let namespaces = self.0.entry(site.clone()).or_default();
-            namespaces.insert(namespace.into(), Share::default());
-        }
-        if let Some(sum) = self
-            .0
-            .get_mut(site)
-            .and_then(|namespaces| namespaces.get_mut(namespace))
-        {
-            sum.amounts.add(&reservation.amount, 1);
-            sum.pods += 1;
-        }
+        // Names are copied where they are new.
+        let namespaces = match self.0.get_mut(site) {
+            Some(namespaces) => namespaces,
+            None => self.0.entry(site.clone()).or_default(),
+        };
+        let sum = match namespaces.get_mut(namespace) {
+            Some(sum) => sum,
+            None => namespaces.entry(namespace.into()).or_default(),
+        };
+        sum.amounts.add(&reservation.amount, 1);
+        sum.pods += 1;
     }
 
     /// The reverse: it is confirmed, or came to nothing.

@@ -143,15 +143,15 @@ impl Sums {
     /// Cost: a few searches.
     pub(super) fn add(&mut self, entry: &Entry) {
         let Reservation { site, amount, .. } = &entry.reservation;
-        if !self.0.contains_key(site) {
-            self.0.insert(site.clone(), BTreeMap::new());
-        }
-        if let Some(groups) = self.0.get_mut(site) {
-            let requests = groups.entry(CountsFor::of(entry)).or_default();
-            match requests.get_mut(amount) {
-                Some(count) => *count += 1,
-                None => drop(requests.insert(amount.clone(), 1)),
-            }
+        // Names and amounts are copied where they are new.
+        let groups = match self.0.get_mut(site) {
+            Some(groups) => groups,
+            None => self.0.entry(site.clone()).or_default(),
+        };
+        let requests = groups.entry(CountsFor::of(entry)).or_default();
+        match requests.get_mut(amount) {
+            Some(count) => *count += 1,
+            None => drop(requests.insert(amount.clone(), 1)),
         }
     }
 

@@ -38,7 +38,7 @@ fn class(colour: usize) -> String {
 }
 
 /// Text as HTML has it.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -285,7 +285,7 @@ fn polyline(points: impl Iterator<Item = (f64, f64)>) -> String {
 }
 
 /// The next of 1, 2, 5, 10 … that is not less.
-pub(super) fn round_up(value: f64) -> f64 {
+pub(crate) fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
@@ -295,9 +295,10 @@ pub(super) fn round_up(value: f64) -> f64 {
 }
 
 /// With as many digits as it needs.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0" } else { text }.to_owned()
 }
 
 #[cfg(test)]
