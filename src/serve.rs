@@ -13,6 +13,7 @@ use anyhow::{Context as _, anyhow};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::admission::server::reviews_at_a_time;
 use crate::admission::{Answer, Connections, Phase, server};
 use crate::instruments::metrics::Metrics;
 use crate::instruments::traces::Spans;
@@ -277,14 +278,20 @@ pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
     }
 }
 
-/// The Tokio runtime that a server needs. Its workers wait for nothing but the network: reviews, files and logs have
-/// threads of their own. A review that never ends keeps the runtime from being dropped, so a process that ends shuts
-/// it down in the background.
+/// The Tokio runtime that a server needs. Its workers decide reviews, and wait for nothing but the network otherwise: files, plans
+/// and logs have threads of their own. They are as many as there are [reviews at a time](reviews_at_a_time), and one for each core
+/// besides, so that reviews that never end keep nothing else from being done. One such review keeps the runtime from being dropped,
+/// so a process that ends shuts it down in the background.
 ///
 /// # Errors
 /// The system gives no threads.
 pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let workers = reviews_at_a_time() + cores;
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .enable_all()
+        .build()
 }
 
 async fn bind(address: SocketAddr, name: &'static str) -> anyhow::Result<(TcpListener, SocketAddr)> {

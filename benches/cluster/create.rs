@@ -196,13 +196,13 @@ fn print_differences(contenders: &[Contender<'_>], halves: &[Vec<f64>]) -> Resul
         let rounds = halves[at].iter().zip(&halves[other]);
         match at == other {
             true => String::new(),
-            false => Median::of(rounds.map(|(one, other)| one - other)).to_string(),
+            false => format!("{:+.2}", Median::of(rounds.map(|(one, other)| one - other))),
         }
     };
     println!("\n| {ROUNDS} rounds of {COUNTED} dry runs | p50, ms | over none | over the constant webhook |");
     println!("|---|---:|---:|---:|");
     for (at, contender) in contenders.iter().enumerate() {
-        let half = Median::of(halves[at].iter().copied()).value();
+        let half = Median::of(halves[at].iter().copied());
         let (none, constant) = (over(at, none), over(at, constant));
         println!("| {} | {half:.2} | {none} | {constant} |", contender.name);
     }

@@ -1,4 +1,4 @@
-//! What rounds of measurements tell of a difference.
+//! What rounds of measurements tell.
 
 use std::fmt;
 
@@ -22,11 +22,6 @@ impl Median {
             interval: left_out(count).map(|out| (at(out), at(count - 1 - out))),
         }
     }
-
-    /// The number itself.
-    pub(crate) fn value(&self) -> f64 {
-        self.median
-    }
 }
 
 /// How many numbers are left out at each end.
@@ -43,11 +38,17 @@ fn left_out(count: usize) -> Option<usize> {
     out
 }
 
-/// `+0.31 (+0.25 to +0.40)`.
+/// As a number is formatted: with `{:+.2}`, `+0.31 (+0.25 to +0.40)`.
 impl fmt::Display for Median {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:+.2}", self.median)?;
-        self.interval
-            .map_or(Ok(()), |(low, high)| write!(f, " ({low:+.2} to {high:+.2})"))
+        self.median.fmt(f)?;
+        let Some((low, high)) = self.interval else {
+            return Ok(());
+        };
+        f.write_str(" (")?;
+        low.fmt(f)?;
+        f.write_str(" to ")?;
+        high.fmt(f)?;
+        f.write_str(")")
     }
 }

@@ -79,9 +79,9 @@ fn print(seconds: &[Vec<f64>; CONTENDERS]) {
     );
     println!("|---|---:|---:|---:|");
     for (name, these) in NAMES.iter().zip(seconds) {
-        let median = Median::of(these.iter().copied()).value();
+        let median = Median::of(these.iter().copied());
         let (over_none, over_constant) = (over(these, none), over(these, constant));
-        println!("| {name} | {median:.1} | {over_none} | {over_constant} |");
+        println!("| {name} | {median:.1} | {over_none:+.0} | {over_constant:+.0} |");
     }
 }
 

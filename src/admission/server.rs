@@ -84,8 +84,8 @@ struct Endpoint<A> {
 /// | with the body, [`BODIES_LIMIT`](crate::admission::BODIES_LIMIT) would be exceeded | 503; no body up to [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) |
 ///
 /// A review that panics, is not decided within its `timeout` or comes before everything needed is there is answered
-/// "allowed, no patch". Reviews are decided on threads of their own, [`reviews_at_a_time`]; one that overruns its
-/// `timeout` runs to its end there and keeps its slot for so long. Of those with more than
+/// "allowed, no patch". Reviews are decided [`reviews_at_a_time`], and keep as many of the runtime's workers busy; one that overruns
+/// its `timeout` runs to its end there and keeps its slot for so long. Of those with more than
 /// [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) one is decided at a time, so that what is made of them takes memory once. While draining every answer carries `Connection: close`, so that the client's next request goes to
 /// another replica.
 pub fn router<A: Answer>(
@@ -232,9 +232,10 @@ async fn answer<A: Answer>(
     }
 }
 
-/// Waits for a slot, and before that for the end of the one before it if its body is large, and has the review decided, away
-/// from the threads that serve connections and notice deadlines. A panic is caught there. Once it has its slot, it keeps it to
-/// its end, whether or not anybody waits for the answer.
+/// Waits for a slot, and before that for the end of the one before it if its body is large, and has the review decided in a
+/// task of its own: mostly by the same worker at once, while the [others](crate::serve::tokio_runtime) serve connections and
+/// notice deadlines. A panic is caught there. Once it has its slot, it keeps it to its end, whether or not anybody waits for the
+/// answer.
 async fn review<A: Answer>(
     endpoint: &Endpoint<A>,
     body: Arc<Buffered>,
@@ -246,7 +247,7 @@ async fn review<A: Answer>(
     };
     let slot = Arc::clone(&endpoint.slots).acquire_owned().await;
     let answer = Arc::clone(&endpoint.answer);
-    let review = tokio::task::spawn_blocking(move || {
+    let review = tokio::spawn(async move {
         let _turns = (alone, slot);
         answer.review(&body, &responder)
     });

@@ -1,7 +1,7 @@
 //! What a client of a running server sees.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
 use crate::authority::{Authority, publish};
-use crate::client::{Client, eventually, get};
+use crate::client::{BOUND, Client, eventually, get};
 
 /// Tells which way it was asked.
 pub(crate) struct Told;
@@ -269,7 +269,9 @@ impl Answer for Stuck {
     fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
         if body == b"long" {
             self.begun.fetch_add(1, Ordering::Relaxed);
-            let _ = self.released.lock().expect("not poisoned").recv();
+            let released = self.released.lock().expect("not poisoned");
+            let ended = released.recv_timeout(BOUND);
+            assert_ne!(ended, Err(RecvTimeoutError::Timeout), "nothing else was done meanwhile");
         }
         Told.review(body, responder)
     }
@@ -279,50 +281,53 @@ impl Answer for Stuck {
     }
 }
 
-#[tokio::test]
-async fn long_reviews_keep_neither_health_nor_deadlines_from_being_served() {
-    let (release, released) = channel();
-    let options = answering(
-        Stuck {
-            begun: AtomicUsize::new(0),
-            released: Mutex::new(released),
-        },
-        self_signed(),
-    );
-    let answer = Arc::clone(&options.answer);
-    let server = Server::start(options).await.expect("started");
-    let client = client(&server);
-    let posting = |target: &'static str, body: &'static str| {
-        let client = client.clone();
-        async move { client.connect().await?.post_to(target, body).await }
-    };
-    let turns = reviews_at_a_time();
-    let long: Vec<_> = (0..turns)
-        .map(|_| tokio::spawn(posting("/mutate?timeout=30s", "long")))
-        .collect();
-    eventually("every turn is taken", async || {
-        answer.begun.load(Ordering::Relaxed) == turns
-    })
-    .await;
-
-    for path in ["/livez", "/readyz", "/metrics"] {
-        assert_eq!(
-            get(server.health(), path).await.expect("answered").status,
-            200,
-            "{path}"
+#[test]
+fn long_reviews_keep_neither_health_nor_deadlines_from_being_served() {
+    serve::tokio_runtime().expect("threads").block_on(async {
+        let (release, released) = channel();
+        let options = answering(
+            Stuck {
+                begun: AtomicUsize::new(0),
+                released: Mutex::new(released),
+            },
+            self_signed(),
         );
-    }
-    let short = || posting("/mutate?timeout=200ms", "short");
-    assert_eq!(short().await.expect("answered").body, "no opinion: Deadline");
-    drop(release);
-    for long in long {
-        long.await.expect("joined").expect("answered");
-    }
-    eventually("short ones are reviewed again", async || {
-        short().await.expect("answered").body == "reviewed"
-    })
-    .await;
-    server.shutdown().await.expect("stopped");
+        let answer = Arc::clone(&options.answer);
+        let server = Server::start(options).await.expect("started");
+        let client = client(&server);
+        let posting = |target: &'static str, body: &'static str| {
+            let client = client.clone();
+            async move { client.connect().await?.post_to(target, body).await }
+        };
+        let turns = reviews_at_a_time();
+        let long: Vec<_> = (0..turns)
+            .map(|_| tokio::spawn(posting("/mutate?timeout=30s", "long")))
+            .collect();
+        eventually("every turn is taken", async || {
+            answer.begun.load(Ordering::Relaxed) == turns
+        })
+        .await;
+
+        for path in ["/livez", "/readyz", "/metrics"] {
+            assert_eq!(
+                get(server.health(), path).await.expect("answered").status,
+                200,
+                "{path}"
+            );
+        }
+        let short = || posting("/mutate?timeout=200ms", "short");
+        assert_eq!(short().await.expect("answered").body, "no opinion: Deadline");
+        drop(release);
+        for long in long {
+            let answered = long.await.expect("joined").expect("answered");
+            assert_ne!(answered.body, "no opinion: Panic");
+        }
+        eventually("short ones are reviewed again", async || {
+            short().await.expect("answered").body == "reviewed"
+        })
+        .await;
+        server.shutdown().await.expect("stopped");
+    });
 }
 
 #[tokio::test]

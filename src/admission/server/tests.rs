@@ -15,6 +15,7 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::admission::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
 use crate::platform::clock::Clock;
+use crate::serve::tokio_runtime;
 use crate::tls::{Certificates, Service, Source};
 
 /// Says which way it was asked; `review` does what the test wants first.
@@ -81,6 +82,11 @@ fn review(uri: &str, body: impl Into<Body>) -> Request {
         .header(CONTENT_TYPE, "application/json")
         .body(body.into())
         .expect("a request")
+}
+
+/// A review that lasts keeps a worker busy, and the runtime of a test has one.
+fn on_the_servers_runtime(test: impl Future<Output = ()>) {
+    tokio_runtime().expect("threads").block_on(test);
 }
 
 #[tokio::test]
@@ -237,52 +243,58 @@ fn until(released: Receiver<()>, claimed: Sender<bool>) -> impl Fn(&Responder) +
     }
 }
 
-#[tokio::test]
-async fn an_overdue_review_is_answered_once_and_without_an_opinion() {
-    let ((release, released), (claimed, claims)) = (channel(), channel());
-    let harness = harness(until(released, claimed));
-    let answered = harness.send(review("/mutate?timeout=100ms", "{}")).await;
-    drop(release);
-    let (status, _, body) = answered;
-    assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: Deadline"));
-    assert!(!claims.recv().expect("it ran to its end"), "it was answered already");
-    let (_, _, body) = harness.post("{}").await;
-    assert_eq!(body, "reviewed");
-    assert!(claims.recv().expect("it ran to its end"));
-}
-
-#[tokio::test]
-async fn a_review_that_claimed_its_answer_before_the_deadline_is_waited_for() {
-    let (claimed, claims) = channel();
-    let harness = harness(move |responder| {
-        let _ = claimed.send(responder.claim());
-        // Past the deadline, which finds the answer claimed.
-        while responder.elapsed() < Duration::from_millis(100) {
-            std::thread::yield_now();
-        }
+#[test]
+fn an_overdue_review_is_answered_once_and_without_an_opinion() {
+    on_the_servers_runtime(async {
+        let ((release, released), (claimed, claims)) = (channel(), channel());
+        let harness = harness(until(released, claimed));
+        let answered = harness.send(review("/mutate?timeout=100ms", "{}")).await;
+        drop(release);
+        let (status, _, body) = answered;
+        assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: Deadline"));
+        assert!(!claims.recv().expect("it ran to its end"), "it was answered already");
+        let (_, _, body) = harness.post("{}").await;
+        assert_eq!(body, "reviewed");
+        assert!(claims.recv().expect("it ran to its end"));
     });
-    let (_, _, body) = harness.send(review("/mutate?timeout=100ms", "{}")).await;
-    let claimed = claims.recv().expect("it ran");
-    assert_eq!(body, if claimed { "reviewed" } else { "no opinion: Deadline" });
 }
 
-#[tokio::test]
-async fn reviews_without_a_slot_are_answered_in_time_and_served_again_afterwards() {
-    let ((release, released), (claimed, claims)) = (channel(), channel());
-    let harness = harness(until(released, claimed));
-    for _ in 0..=reviews_at_a_time() {
-        let (_, _, body) = harness.send(review("/mutate?timeout=20ms", "{}")).await;
-        assert_eq!(body, "no opinion: Deadline");
-    }
-    drop(release);
-    let (_, _, body) = harness.post("{}").await;
-    assert_eq!(body, "reviewed");
-    let answered = claims.iter().take(reviews_at_a_time() + 1).filter(|claimed| *claimed);
-    assert_eq!(
-        answered.count(),
-        1,
-        "one more than had a slot, and only the last was in time"
-    );
+#[test]
+fn a_review_that_claimed_its_answer_before_the_deadline_is_waited_for() {
+    on_the_servers_runtime(async {
+        let (claimed, claims) = channel();
+        let harness = harness(move |responder| {
+            let _ = claimed.send(responder.claim());
+            // Past the deadline, which finds the answer claimed.
+            while responder.elapsed() < Duration::from_millis(100) {
+                std::thread::yield_now();
+            }
+        });
+        let (_, _, body) = harness.send(review("/mutate?timeout=100ms", "{}")).await;
+        let claimed = claims.recv().expect("it ran");
+        assert_eq!(body, if claimed { "reviewed" } else { "no opinion: Deadline" });
+    });
+}
+
+#[test]
+fn reviews_without_a_slot_are_answered_in_time_and_served_again_afterwards() {
+    on_the_servers_runtime(async {
+        let ((release, released), (claimed, claims)) = (channel(), channel());
+        let harness = harness(until(released, claimed));
+        for _ in 0..=reviews_at_a_time() {
+            let (_, _, body) = harness.send(review("/mutate?timeout=20ms", "{}")).await;
+            assert_eq!(body, "no opinion: Deadline");
+        }
+        drop(release);
+        let (_, _, body) = harness.post("{}").await;
+        assert_eq!(body, "reviewed");
+        let answered = claims.iter().take(reviews_at_a_time() + 1).filter(|claimed| *claimed);
+        assert_eq!(
+            answered.count(),
+            1,
+            "one more than had a slot, and only the last was in time"
+        );
+    });
 }
 
 /// Tells when it begins a large review, which lasts until the test drops the other end.
@@ -305,26 +317,28 @@ impl Answer for LargeLasts {
     }
 }
 
-#[tokio::test]
-async fn large_reviews_are_decided_one_at_a_time_and_ordinary_ones_pass_them() {
-    let ((release, released), (begun, mut begins)) = (channel(), unbounded_channel());
-    let released = Mutex::new(released);
-    let harness = Arc::new(harness_of(LargeLasts { begun, released }));
-    let post = |uri: &'static str, size: usize| {
-        let harness = Arc::clone(&harness);
-        tokio::spawn(async move { harness.send(review(uri, vec![b' '; size])).await.2 })
-    };
-    let large: Vec<_> = (0..2).map(|_| post("/mutate?timeout=30s", ORDINARY_BODY + 1)).collect();
-    begins.recv().await.expect("one begins");
-    assert_eq!(post("/mutate", ORDINARY_BODY).await.expect("joined"), "reviewed");
-    let overdue = post("/mutate?timeout=20ms", ORDINARY_BODY + 1);
-    assert_eq!(overdue.await.expect("joined"), "no opinion: Deadline");
-    assert!(begins.try_recv().is_err(), "the second waits");
-    drop(release);
-    for large in large {
-        assert_eq!(large.await.expect("joined"), "reviewed");
-    }
-    begins.recv().await.expect("the second began");
+#[test]
+fn large_reviews_are_decided_one_at_a_time_and_ordinary_ones_pass_them() {
+    on_the_servers_runtime(async {
+        let ((release, released), (begun, mut begins)) = (channel(), unbounded_channel());
+        let released = Mutex::new(released);
+        let harness = Arc::new(harness_of(LargeLasts { begun, released }));
+        let post = |uri: &'static str, size: usize| {
+            let harness = Arc::clone(&harness);
+            tokio::spawn(async move { harness.send(review(uri, vec![b' '; size])).await.2 })
+        };
+        let large: Vec<_> = (0..2).map(|_| post("/mutate?timeout=30s", ORDINARY_BODY + 1)).collect();
+        begins.recv().await.expect("one begins");
+        assert_eq!(post("/mutate", ORDINARY_BODY).await.expect("joined"), "reviewed");
+        let overdue = post("/mutate?timeout=20ms", ORDINARY_BODY + 1);
+        assert_eq!(overdue.await.expect("joined"), "no opinion: Deadline");
+        assert!(begins.try_recv().is_err(), "the second waits");
+        drop(release);
+        for large in large {
+            assert_eq!(large.await.expect("joined"), "reviewed");
+        }
+        begins.recv().await.expect("the second began");
+    });
 }
 
 #[tokio::test]
