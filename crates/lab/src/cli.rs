@@ -5,6 +5,7 @@ mod evaluate;
 mod train;
 
 use std::io::{IsTerminal as _, Write as _};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -173,6 +174,14 @@ impl Simulate {
             std::fs::write(path, page).with_context(|| path.display().to_string())?;
         }
         print(&text)
+    }
+}
+
+/// Reads a whole number of this range.
+fn whole(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("is not a whole number from {} to {}", range.start(), range.end()))
     }
 }
 

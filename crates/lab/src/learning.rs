@@ -22,7 +22,7 @@ mod training;
 mod world;
 
 pub use curve::learning_curve;
-pub use evaluation::{Section, Trial, over_clusters, tables};
+pub use evaluation::{Group, Section, Trial, have_one_figure, json, over_clusters, tables};
 pub use figure::{Line, Panel, figure};
 pub use network::{Network, Shape};
 pub use plan::{Algorithm, Plan};

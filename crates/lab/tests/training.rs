@@ -58,14 +58,67 @@ fn the_number_of_threads_changes_nothing() {
     // It is over, so there is nothing left to do; and it is not begun again where it was.
     let output = lab(&["train", "--resume", "one"], folder.path(), None);
     assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(said(&output), "one: all 1600 steps are done\n");
     let again = ["train", "--algo", "mlp-a2c", "--steps", "40", "--out", "one"];
     let output = lab(&again, folder.path(), None);
     assert!(!output.status.success());
+    let expected = "error: --out one: training.json is there already; --resume goes on with that training\n";
+    assert_eq!(said(&output), expected);
+    fs::remove_file(folder.path().join("one/training.json")).unwrap();
+    let output = lab(&again, folder.path(), None);
+    let expected = "error: --out one: checkpoint.safetensors is there already\n";
+    assert_eq!(said(&output), expected);
+}
+
+#[test]
+fn what_was_trained_is_evaluated_or_refused_by_name() {
+    let folder = tempdir().unwrap();
+    for out in ["one", "two"] {
+        let args = ["train", "--algo", "mlp-a2c", "--steps", "40", "--out", out];
+        let output = lab(&args, folder.path(), None);
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(said(&output), "40 of 40 steps: no episode ended\n");
+    }
+    let evaluate = |args: &str| {
+        let args: Vec<_> = args.split(' ').collect();
+        lab(
+            &[&["evaluate", "--episodes", "1"], &args[..]].concat(),
+            folder.path(),
+            None,
+        )
+    };
+    for (args, expected) in [
+        (
+            "--checkpoint one --checkpoint two",
+            "error: one and two have the same plan",
+        ),
+        (
+            "--checkpoint one --clusters 4,8",
+            "error: one: clusters: 8: the network is for 4",
+        ),
+        ("--checkpoint one --clusters 4,4", "error: --clusters: 4 is given twice"),
+        ("--checkpoint one --clusters -4", "'-4' for '--clusters <CLUSTERS>'"),
+        ("--checkpoint one --env mode=stay", "cannot be used with"),
+        ("--clusters 4,8 --policies min-cost", "not provided:\n  --checkpoint"),
+        ("--clusters 4,8 --env mode=stay", "cannot be used with"),
+        ("--clusters 4,8 -o json", "not provided:\n  --checkpoint"),
+        ("--figure a.svg --env mode=stay", "cannot be used with"),
+    ] {
+        let output = evaluate(args);
+        assert!(!output.status.success() && output.stdout.is_empty(), "{args}");
+        assert!(said(&output).contains(expected), "{args}: {}", said(&output));
+    }
+    let output = evaluate("--checkpoint one -o json");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document[0]["policies"][0]["policy"], "mlp-a2c");
+    // What was computed is not lost by where the figure cannot be.
+    let output = evaluate("--checkpoint one --clusters 4 --figure none/a.svg");
     assert!(
-        said(&output).contains("--out one: a training is there already"),
+        said(&output).starts_with("error: --figure none/a.svg: "),
         "{}",
         said(&output)
     );
+    assert!(!output.status.success() && !output.stdout.is_empty());
 }
 
 #[test]
@@ -87,6 +140,14 @@ fn a_wrong_argument_is_named_with_its_value() {
         ),
         (&["--mode", "later"], "'later' for '--mode <MODE>'"),
         (&["--resume", "out"], "cannot be used with"),
+        (
+            &["--seed", "-1"],
+            "'-1' for '--seed <SEED>': is not a whole number from 0 to 18446744073709551615",
+        ),
+        (
+            &["--unmasked-targets"],
+            "error: --unmasked-targets: deepsets-ppo has no targets",
+        ),
     ] {
         let said = train(more);
         assert!(said.contains(expected), "{said}");

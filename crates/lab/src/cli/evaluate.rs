@@ -1,11 +1,13 @@
 //! `edgeward-lab evaluate`.
 
+use std::fmt::Display;
+
 #[cfg(feature = "learning")]
 use anyhow::Context as _;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use edgeward_lab::gym::{Baseline, Protocol, Settings, report};
 
-use super::{Output, print};
+use super::{Output, print, whole};
 
 /// Plays episodes of gym-multi-k8s under several policies and compares what comes of it, also with the paper
 #[derive(Debug, clap::Args)]
@@ -18,10 +20,10 @@ pub(super) struct Evaluate {
     #[arg(long, value_delimiter = ',', value_parser = Baseline::parse)]
     policies: Vec<Baseline>,
     /// How many episodes of each seed
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 2000, value_parser = whole(1..=1_000_000), allow_negative_numbers = true)]
     episodes: u64,
     /// The seeds of the environments, separated by commas; the published one is 42
-    #[arg(long, value_delimiter = ',', default_value = "42")]
+    #[arg(long, value_delimiter = ',', default_value = "42", value_parser = whole(0..=u64::MAX), allow_hyphen_values = true)]
     seeds: Vec<u64>,
     /// How often the environment is reset before an episode: one-reset as in the published test of greedy policies, two-resets as
     /// in that of trained ones
@@ -41,18 +43,22 @@ pub(super) struct Evaluate {
 struct Trained {
     /// The policy in this folder of `train`, in the environment it was trained in; may be given several times. Other policies are
     /// tried beside it if they are named
-    #[arg(long = "checkpoint", value_name = "DIR", conflicts_with_all = ["env", "output"])]
+    #[arg(long = "checkpoint", value_name = "DIR", conflicts_with = "env")]
     checkpoints: Vec<std::path::PathBuf>,
     /// With so many clusters, one after the other, separated by commas; as many as in the training without it
-    #[arg(long, value_delimiter = ',', requires = "checkpoints")]
+    // What conflicts with what is required would make it not required, so each conflicts with it by itself.
+    #[arg(long, value_delimiter = ',', value_parser = super::train::clusters, allow_hyphen_values = true)]
+    #[arg(requires = "checkpoints", conflicts_with = "env")]
     clusters: Vec<usize>,
     /// Write the rewards over the number of clusters to this file, as SVG
-    #[arg(long, value_name = "FILE", requires = "clusters")]
+    #[arg(long, value_name = "FILE", requires = "clusters", conflicts_with = "env")]
     figure: Option<std::path::PathBuf>,
 }
 
 impl Evaluate {
     pub(super) fn run(self) -> Result<()> {
+        are_distinct("--policies", &self.policies)?;
+        are_distinct("--seeds", &self.seeds)?;
         #[cfg(feature = "learning")]
         if !self.trained.checkpoints.is_empty() {
             return self.run_trained();
@@ -74,10 +80,14 @@ impl Evaluate {
 
     #[cfg(feature = "learning")]
     fn run_trained(self) -> Result<()> {
-        use edgeward_lab::learning::{Policy, Trial, over_clusters, tables};
+        use edgeward_lab::learning::{Policy, Trial, have_one_figure, json, over_clusters, tables};
+        are_distinct("--clusters", &self.trained.clusters)?;
         super::train::on_one_thread()?;
         let policies = self.trained.checkpoints.iter().map(|folder| Policy::load(folder));
         let mut policies = policies.collect::<Result<Vec<_>>>()?;
+        if self.trained.figure.is_some() {
+            have_one_figure(&policies).context("--figure")?;
+        }
         let trial = Trial {
             clusters: self.trained.clusters,
             seeds: self.seeds,
@@ -86,9 +96,21 @@ impl Evaluate {
             baselines: self.policies,
         };
         let sections = trial.run(&mut policies)?;
+        print(&match self.output {
+            Output::Table => tables(&sections),
+            Output::Json => format!("{:#}\n", json(&sections)),
+        })?;
         if let Some(path) = &self.trained.figure {
-            std::fs::write(path, over_clusters(&sections)).with_context(|| path.display().to_string())?;
+            std::fs::write(path, over_clusters(&sections)).with_context(|| format!("--figure {}", path.display()))?;
         }
-        print(&tables(&sections))
+        Ok(())
+    }
+}
+
+fn are_distinct<T: Display + PartialEq>(option: &str, values: &[T]) -> Result<()> {
+    let twice = |(at, value): &(usize, &T)| values[..*at].contains(value);
+    match values.iter().enumerate().find(twice) {
+        Some((_, value)) => bail!("{option}: {value} is given twice"),
+        None => Ok(()),
     }
 }

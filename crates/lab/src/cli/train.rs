@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use edgeward_lab::gym::{Mode, Observation, RewardKind, Settings, Summary};
 use edgeward_lab::learning::{Algorithm, Plan, Training, learning_curve};
 
-use super::note;
+use super::{note, whole};
 
 /// Trains a network that places requests, in the environment of `evaluate`
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub(super) struct Train {
     #[arg(long, value_parser = Observation::parse, default_value = "stale")]
     observation: Observation,
     /// How many clusters there are
-    #[arg(long, default_value_t = 4, value_parser = clusters)]
+    #[arg(long, default_value_t = 4, value_parser = clusters, allow_negative_numbers = true)]
     clusters: usize,
     /// Let the rows of "spread" and "reject" differ
     #[arg(long)]
@@ -37,16 +37,16 @@ pub(super) struct Train {
     #[arg(long)]
     scaled: bool,
     /// Of the networks, of what is drawn, and of the environments
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX), allow_negative_numbers = true)]
     seed: u64,
     /// The seed of all environments, 42 as published; each has one of its own without it
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = whole(0..=u64::MAX), allow_negative_numbers = true)]
     env_seed: Option<u64>,
-    /// Q-learning takes the best next action among all, as in the published code, and not among those that the mask has
+    /// Q-learning, which is deepsets-dqn, takes the best next action among all, as in the published code, and not among those that the mask has
     #[arg(long)]
     unmasked_targets: bool,
-    /// Steps of all environments together; without it 200000, and 1600000 of deepsets-dqn
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=Plan::MAX_STEPS))]
+    /// Steps of all environments together, rounded up to whole rounds; without it 200000, and 1600000 of deepsets-dqn
+    #[arg(long, value_parser = whole(1..=Plan::MAX_STEPS), allow_negative_numbers = true)]
     steps: Option<u64>,
     /// The folder of the checkpoint and the learning curve
     #[arg(long, value_name = "DIR", required_unless_present = "resume")]
@@ -59,12 +59,8 @@ pub(super) struct Train {
     resume: Option<PathBuf>,
 }
 
-fn clusters(text: &str) -> Result<usize, String> {
-    let clusters = text
-        .parse()
-        .ok()
-        .filter(|clusters| (1..=Settings::MAX_CLUSTERS).contains(clusters));
-    clusters.ok_or_else(|| format!("is not a whole number from 1 to {}", Settings::MAX_CLUSTERS))
+pub(super) fn clusters(text: &str) -> Result<usize, String> {
+    whole(1..=Settings::MAX_CLUSTERS as u64)(text).map(|clusters| clusters as usize)
 }
 
 impl Train {
@@ -72,17 +68,18 @@ impl Train {
         on_one_thread()?;
         let (mut training, folder) = match (&self.resume, &self.algorithm, &self.out) {
             (Some(folder), ..) => (Training::resume(folder)?, folder.clone()),
-            (None, Some(algorithm), Some(out)) => (Training::new(self.plan(*algorithm))?, out.clone()),
+            (None, Some(algorithm), Some(out)) => (Training::new(self.plan(*algorithm)?)?, out.clone()),
             _ => bail!("--algo and --out are needed"),
         };
         if self.resume.is_none() {
-            if folder.join("checkpoint.safetensors").exists() {
-                bail!(
-                    "--out {}: a training is there already; --resume goes on with it",
-                    folder.display()
-                );
-            }
+            is_free(&folder)?;
             training.save(&folder)?;
+        } else if training.is_over() {
+            note(&format!(
+                "{}: all {} steps are done\n",
+                folder.display(),
+                training.steps()
+            ));
         }
         let stop = Arc::new(AtomicBool::new(false));
         // The second time it ends the process, as if nobody had asked for the first.
@@ -91,8 +88,11 @@ impl Train {
         run(&mut training, &folder, &stop)
     }
 
-    fn plan(&self, algorithm: Algorithm) -> Plan {
-        Plan {
+    fn plan(&self, algorithm: Algorithm) -> Result<Plan> {
+        if self.unmasked_targets && algorithm != Algorithm::DeepsetsDqn {
+            bail!("--unmasked-targets: {algorithm} has no targets, only deepsets-dqn has");
+        }
+        Ok(Plan {
             algorithm,
             settings: Settings {
                 clusters: self.clusters,
@@ -106,8 +106,20 @@ impl Train {
             environment_seed: self.env_seed,
             steps: self.steps.unwrap_or(algorithm.steps()),
             masked_targets: !self.unmasked_targets,
-        }
+        })
     }
+}
+
+/// Whether a training would replace nothing in this folder.
+fn is_free(folder: &Path) -> Result<()> {
+    let files = ["training.json", "checkpoint.safetensors", "curve.svg"];
+    let found: Vec<_> = files.into_iter().filter(|file| folder.join(file).exists()).collect();
+    let (file, advice) = match found[..] {
+        [] => return Ok(()),
+        [plan, "checkpoint.safetensors", ..] => (plan, "; --resume goes on with that training"),
+        [file, ..] => (file, ""),
+    };
+    bail!("--out {}: {file} is there already{advice}", folder.display())
 }
 
 /// Starts this program anew, unless it is told already how many threads multiply: see [`edgeward_lab::learning`].
@@ -135,7 +147,11 @@ fn run(training: &mut Training, folder: &Path, stop: &AtomicBool) -> Result<()> 
             reported = part(steps);
             let episodes: Vec<_> = training.episodes().skip(seen).map(|(_, episode)| *episode).collect();
             seen += episodes.len();
-            note(&format!("{steps} of {all} steps: {}\n", Summary::of(&episodes)));
+            let went = match episodes.is_empty() {
+                true => "no episode ended".to_owned(),
+                false => Summary::of(&episodes).to_string(),
+            };
+            note(&format!("{steps} of {all} steps: {went}\n"));
             save(training, folder)?;
         }
     }

@@ -147,8 +147,8 @@ clusters=4,mode=instant,observation=stale,reward=cost,distinct-padding=false,sca
 ";
         assert_eq!(table(&settings, &rows), expected);
         assert_eq!(json(&settings, &rows)["policies"][1]["latencyMs"], Value::Null);
-        for other in ["clusters=5", "mode=stay", "reward=latency"] {
-            let settings = Settings::parse(&format!("reward=cost,{other}")).unwrap();
+        for other in ["reward=cost,clusters=5", "reward=cost,mode=stay", "reward=latency"] {
+            let settings = Settings::parse(other).unwrap();
             assert_eq!(paper("resource-greedy", &settings), None, "{other}");
         }
     }

@@ -40,18 +40,22 @@ impl Settings {
 }
 
 impl Settings {
-    /// Reads fields as they are written: `clusters=8,mode=stay,scaled=true`. A field that is not named has its default; of one
-    /// that is named twice the last counts.
+    /// Reads fields as they are written: `clusters=8,mode=stay,scaled=true`. A field that is not named has its default.
     ///
     /// # Errors
-    /// A field that there is not, or one with its value that it cannot have.
+    /// A field that there is not or that is named twice, or one with its value that it cannot have.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut settings = Self::default();
+        let mut seen = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let Some((field, value)) = part.split_once('=') else {
                 return Err(format!("{part} has no value: write FIELD=VALUE"));
             };
             let named = |error: String| format!("{field}: {value} {error}");
+            if seen.contains(&field) {
+                return Err(named("is a second value".to_owned()));
+            }
+            seen.push(field);
             match field {
                 "clusters" => {
                     settings.clusters = value
@@ -209,6 +213,7 @@ mod tests {
             ("clusters=4.5", "clusters: 4.5 is not a number from 1 to 128"),
             ("mode=stays", "mode: stays is none of instant, stay"),
             ("scaled=yes", "scaled: yes is neither true nor false"),
+            ("mode=stay,mode=instant", "mode: instant is a second value"),
             ("reward=latency,stay", "stay has no value: write FIELD=VALUE"),
             (
                 "seed=1",

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor};
+use serde_json::Value;
 
 use super::network::Network;
 use super::optimiser::Optimiser;
@@ -57,15 +58,33 @@ pub(super) struct Stored {
 }
 
 impl Stored {
+    /// None yet of a training of this plan.
+    pub(super) fn of(plan: &Plan) -> Result<Self> {
+        let mut stored = Self::default();
+        stored.keep_bytes("plan", plan.to_json().to_string().as_bytes())?;
+        Ok(stored)
+    }
+
     /// Reads those of a folder.
-    pub(super) fn read(folder: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// There are none, or they are of another plan.
+    pub(super) fn read(folder: &Path, plan: &Plan) -> Result<Self> {
         let path = file(folder);
         let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
         let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu);
-        Ok(Self {
+        let mut stored = Self {
             tensors: tensors.with_context(|| format!("{} is no checkpoint", path.display()))?,
             path,
-        })
+        };
+        let own = stored.bytes("plan")?;
+        ensure!(
+            serde_json::from_slice::<Value>(&own).is_ok_and(|own| own == plan.to_json()),
+            "{}: plan: is {}, and not that of training.json",
+            stored.path.display(),
+            String::from_utf8_lossy(&own)
+        );
+        Ok(stored)
     }
 
     /// Writes them into a folder.
@@ -129,16 +148,16 @@ impl Stored {
         Ok(kept.squeeze(0)?.to_scalar::<i64>()?.cast_unsigned())
     }
 
-    /// Keeps what was done.
-    pub(super) fn keep_actions(&mut self, actions: &[u8]) -> Result<()> {
-        let kept = Tensor::from_slice(actions, actions.len(), &Device::Cpu)?;
-        self.tensors.insert("actions".to_owned(), kept);
+    /// Keeps bytes.
+    pub(super) fn keep_bytes(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let kept = Tensor::from_slice(bytes, bytes.len(), &Device::Cpu)?;
+        self.tensors.insert(name.to_owned(), kept);
         Ok(())
     }
 
-    /// What was done.
-    pub(super) fn actions(&mut self) -> Result<Vec<u8>> {
-        Ok(self.take("actions", DType::U8, None)?.flatten_all()?.to_vec1()?)
+    /// Bytes that were kept.
+    pub(super) fn bytes(&mut self, name: &str) -> Result<Vec<u8>> {
+        Ok(self.take(name, DType::U8, None)?.flatten_all()?.to_vec1()?)
     }
 
     /// # Errors

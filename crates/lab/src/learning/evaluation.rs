@@ -1,9 +1,10 @@
 //! What trained policies are worth, beside baselines and the paper.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
+use serde_json::Value;
 
 use super::figure::{Line, Panel, figure};
-use super::plan::Algorithm;
+use super::plan::{Algorithm, Plan};
 use super::policy::Policy;
 use crate::gym::report::{self, Row};
 use crate::gym::{Baseline, Gym, MeanStd, Protocol, RewardKind, Settings, Summary, play};
@@ -28,92 +29,168 @@ pub struct Trial {
 pub struct Section {
     /// The environment.
     pub settings: Settings,
-    /// Each training of an algorithm by its seed; where there are several, a row of the algorithm after them: the mean of their
-    /// means, and the standard deviation over them. Then the baselines.
-    pub rows: Vec<Row>,
-    /// How many trainings there were of each algorithm.
-    pub trainings: Vec<(Algorithm, usize)>,
+    /// What was trained.
+    pub groups: Vec<Group>,
+    /// What was not.
+    pub baselines: Vec<Row>,
+}
+
+/// Trainings whose plans differ in nothing but the seed, and that did as many steps.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// The plan, without its seed.
+    plan: Plan,
+    steps: u64,
+    /// What came of each seed.
+    seeds: Vec<(u64, Summary)>,
 }
 
 impl Trial {
     /// Tries policies, each in the environment it was trained in but for the number of clusters.
     ///
     /// # Errors
-    /// A policy is for another number of clusters, or two have the same algorithm, environment and seed.
+    /// A policy is for another number of clusters, or two are of one plan and did as many steps.
     pub fn run(&self, policies: &mut [Policy]) -> Result<Vec<Section>> {
         let mut environments: Vec<Settings> = Vec::new();
-        for policy in &*policies {
-            let settings = &policy.plan().settings;
-            if !environments.contains(settings) {
-                environments.push(settings.clone());
+        for (at, policy) in policies.iter().enumerate() {
+            let twin = policies[..at].iter().find(|other| other.is_twin_of(policy));
+            if let Some(twin) = twin {
+                let (one, other, seed) = (twin.name(), policy.name(), policy.plan().seed);
+                bail!("{one} and {other} have the same plan, and both have the seed {seed}");
+            }
+            for settings in self.environments(policy)? {
+                if !environments.contains(&settings) {
+                    environments.push(settings);
+                }
             }
         }
-        let mut sections = Vec::new();
-        for trained in environments {
-            let own = [trained.clusters];
-            let clusters = if self.clusters.is_empty() {
-                &own
-            } else {
-                &self.clusters[..]
-            };
-            for clusters in clusters {
-                sections.push(self.section(policies, &trained, *clusters)?);
-            }
-        }
-        Ok(sections)
+        let sections = environments
+            .into_iter()
+            .map(|settings| self.section(policies, settings));
+        sections.collect()
     }
 
-    fn section(&self, policies: &mut [Policy], trained: &Settings, clusters: usize) -> Result<Section> {
-        let settings = Settings {
-            clusters,
-            ..trained.clone()
+    /// Where a policy is tried.
+    fn environments(&self, policy: &Policy) -> Result<Vec<Settings>> {
+        let own = [policy.plan().settings.clusters];
+        let clusters = if self.clusters.is_empty() {
+            &own
+        } else {
+            &self.clusters[..]
         };
-        let (mut rows, mut trainings) = (Vec::new(), Vec::new());
-        for algorithm in Algorithm::ALL {
-            let mut found: Vec<(u64, Summary)> = Vec::new();
-            for policy in policies.iter_mut() {
-                if policy.plan().algorithm != algorithm || policy.plan().settings != *trained {
-                    continue;
-                }
-                policy.settings(clusters)?;
-                let seed = policy.plan().seed;
-                ensure!(
-                    found.iter().all(|(other, _)| *other != seed),
-                    "two trainings of {} have the seed {seed}",
-                    algorithm.as_str()
-                );
-                let episodes = self
-                    .seeds
-                    .iter()
-                    .flat_map(|seed| play(&mut Gym::new(&settings, *seed), policy, self.protocol, self.episodes));
-                found.push((seed, Summary::of(&episodes.collect::<Vec<_>>())));
-                policy.finish()?;
+        clusters.iter().map(|clusters| policy.settings(*clusters)).collect()
+    }
+
+    fn section(&self, policies: &mut [Policy], settings: Settings) -> Result<Section> {
+        let mut groups: Vec<Group> = Vec::new();
+        for policy in policies {
+            if !self.environments(policy)?.contains(&settings) {
+                continue;
             }
-            let row = |policy: String, summary| Row { policy, summary };
-            let name = algorithm.as_str();
-            match &found[..] {
-                [] => continue,
-                [(_, only)] => rows.push(row(name.to_owned(), *only)),
-                several => {
-                    rows.extend(
-                        several
-                            .iter()
-                            .map(|(seed, one)| row(format!("{name}, seed {seed}"), *one)),
-                    );
-                    rows.push(row(name.to_owned(), over_trainings(several)));
-                }
+            let episodes = self
+                .seeds
+                .iter()
+                .flat_map(|seed| play(&mut Gym::new(&settings, *seed), policy, self.protocol, self.episodes));
+            let summary = Summary::of(&episodes.collect::<Vec<_>>());
+            policy.finish()?;
+            let (seed, steps) = (policy.plan().seed, policy.steps());
+            let plan = Plan {
+                seed: 0,
+                ..policy.plan().clone()
+            };
+            match groups
+                .iter_mut()
+                .find(|group| group.plan == plan && group.steps == steps)
+            {
+                Some(group) => group.seeds.push((seed, summary)),
+                None => groups.push(Group {
+                    plan,
+                    steps,
+                    seeds: vec![(seed, summary)],
+                }),
             }
-            trainings.push((algorithm, found.len()));
         }
-        rows.extend(self.baselines.iter().map(|baseline| Row {
+        groups.sort_by_key(|group| Algorithm::ALL.iter().position(|one| *one == group.plan.algorithm));
+        let baselines = self.baselines.iter().map(|baseline| Row {
             policy: baseline.to_string(),
             summary: baseline.summary(&settings, &self.seeds, self.protocol, self.episodes),
-        }));
+        });
         Ok(Section {
+            baselines: baselines.collect(),
             settings,
-            rows,
-            trainings,
+            groups,
         })
+    }
+}
+
+impl Group {
+    /// The algorithm, and what tells it from these other groups.
+    fn name(&self, others: &[Self]) -> String {
+        let Plan {
+            algorithm,
+            settings,
+            environment_seed,
+            steps,
+            masked_targets,
+            ..
+        } = &self.plan;
+        let mut name = algorithm.as_str().to_owned();
+        let is_alone = others.iter().filter(|other| other.plan.algorithm == *algorithm).count() < 2;
+        if self.steps < *steps {
+            name += &format!(", {} of {steps} steps", self.steps);
+        } else if !is_alone && *steps != algorithm.steps() {
+            name += &format!(", {steps} steps");
+        }
+        if settings.clusters != Settings::default().clusters {
+            name += &format!(", trained with {} clusters", settings.clusters);
+        }
+        if let Some(seed) = environment_seed
+            && !is_alone
+        {
+            name += &format!(", env-seed {seed}");
+        }
+        if !masked_targets && !is_alone {
+            name += ", unmasked-targets";
+        }
+        name
+    }
+
+    /// Of one training, what came of it; of several, the mean of their means and the standard deviation over them.
+    fn summary(&self) -> Summary {
+        match &self.seeds[..] {
+            [(_, only)] => *only,
+            several => over_trainings(several),
+        }
+    }
+}
+
+impl Section {
+    /// A row of each group and each baseline, and of how many trainings it is.
+    fn policies(&self) -> Vec<(Row, usize)> {
+        let groups = self.groups.iter().map(|group| {
+            let row = Row {
+                policy: group.name(&self.groups),
+                summary: group.summary(),
+            };
+            (row, group.seeds.len())
+        });
+        let baselines = self.baselines.iter().map(|row| (row.clone(), 0));
+        groups.chain(baselines).collect()
+    }
+
+    /// Where a group has several trainings, a row of each by its seed before that of the group.
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (at, (row, trainings)) in self.policies().into_iter().enumerate() {
+            if trainings > 1 {
+                rows.extend(self.groups[at].seeds.iter().map(|(seed, summary)| Row {
+                    policy: format!("{}, seed {seed}", row.policy),
+                    summary: *summary,
+                }));
+            }
+            rows.push(row);
+        }
+        rows
     }
 }
 
@@ -139,19 +216,26 @@ fn over_trainings(trainings: &[(u64, Summary)]) -> Summary {
 /// A table of each section, in Markdown.
 pub fn tables(sections: &[Section]) -> String {
     let table = |section: &Section| {
-        let several = section.trainings.iter().filter(|(_, count)| *count > 1);
-        let notes = several.map(|(algorithm, count)| {
+        let policies = section.policies();
+        let several = policies.iter().filter(|(_, trainings)| *trainings > 1);
+        let notes = several.map(|(row, trainings)| {
             format!(
-                "{}: {count} trainings, ± the standard deviation over them\n",
-                algorithm.as_str()
+                "{}: {trainings} trainings, ± the standard deviation over them\n",
+                row.policy
             )
         });
         let notes: String = notes.collect();
         let gap = if notes.is_empty() { "" } else { "\n" };
-        report::table(&section.settings, &section.rows) + gap + &notes
+        report::table(&section.settings, &section.rows()) + gap + &notes
     };
     let tables: Vec<String> = sections.iter().map(table).collect();
     tables.join("\n")
+}
+
+/// The same with all digits.
+pub fn json(sections: &[Section]) -> Value {
+    let section = |section: &Section| report::json(&section.settings, &section.rows());
+    sections.iter().map(section).collect()
 }
 
 /// The numbers of clusters of the paper's Fig. 5, whose policies were trained with the first.
@@ -181,20 +265,42 @@ const FIGURE_5: [(&str, RewardKind, [f64; 6]); 4] = [
     ),
 ];
 
+/// Whether [`over_clusters`] can show these policies together.
+///
+/// # Errors
+/// Two were trained in environments that differ in more than it shows.
+pub fn have_one_figure(policies: &[Policy]) -> Result<()> {
+    let rest = |policy: &Policy| Settings {
+        clusters: 1,
+        reward: RewardKind::Latency,
+        ..policy.plan().settings.clone()
+    };
+    for pair in policies.windows(2) {
+        ensure!(
+            rest(&pair[0]) == rest(&pair[1]),
+            "the environments of {} and {} differ in more than clusters and reward",
+            pair[0].name(),
+            pair[1].name()
+        );
+    }
+    Ok(())
+}
+
 /// How rewards go with the number of clusters, as SVG: a panel for each reward, with the paper's Fig. 5 in dashes.
 pub fn over_clusters(sections: &[Section]) -> String {
+    let papers = Settings::default().clusters;
     let panels = RewardKind::ALL.into_iter().filter_map(|reward| {
-        let of_reward = || sections.iter().filter(move |section| section.settings.reward == reward);
-        let first = of_reward().next()?;
-        let mut lines: Vec<Line> = Vec::new();
-        let names = first
-            .rows
+        let of_reward: Vec<&Section> = sections
             .iter()
-            .map(|row| row.policy.as_str())
-            .filter(|name| !name.contains(','));
-        for (colour, name) in names.enumerate() {
-            let rows =
-                of_reward().flat_map(|section| section.rows.iter().map(move |row| (section.settings.clusters, row)));
+            .filter(|section| section.settings.reward == reward)
+            .collect();
+        let first = of_reward.first()?;
+        let mut lines: Vec<Line> = Vec::new();
+        for (colour, (Row { policy: name, .. }, trainings)) in first.policies().into_iter().enumerate() {
+            let rows = of_reward.iter().flat_map(|section| {
+                let rows = section.policies().into_iter();
+                rows.map(|(row, _)| (section.settings.clusters, row))
+            });
             let values = rows
                 .filter(|(_, row)| row.policy == name)
                 .filter_map(|(clusters, row)| {
@@ -202,20 +308,20 @@ pub fn over_clusters(sections: &[Section]) -> String {
                     Some(((clusters as f64, mean), deviation))
                 });
             let (points, spread) = values.unzip();
-            let several = first
-                .trainings
+            let of_4 = Settings {
+                clusters: papers,
+                ..first.settings.clone()
+            };
+            let paper = FIGURE_5
                 .iter()
-                .any(|(algorithm, count)| algorithm.as_str() == name && *count > 1);
+                .find(|(other, kind, _)| *other == name && *kind == reward && report::paper(other, &of_4).is_some());
             lines.push(Line {
-                label: name.to_owned(),
+                label: name.clone(),
                 colour,
                 dashed: false,
                 points,
-                spread: if several { spread } else { Vec::new() },
+                spread: if trainings > 1 { spread } else { Vec::new() },
             });
-            let paper = FIGURE_5
-                .iter()
-                .find(|(other, kind, _)| *other == name && *kind == reward);
             if let Some((_, _, rewards)) = paper {
                 lines.push(Line {
                     label: format!("{name} of the paper"),
@@ -226,9 +332,14 @@ pub fn over_clusters(sections: &[Section]) -> String {
                 });
             }
         }
+        let is_papers = |group: &Group| group.plan.settings.clusters == papers;
+        let trained = match first.groups.iter().all(is_papers) {
+            true => format!("clusters; trained with {papers}"),
+            false => "clusters".to_owned(),
+        };
         Some(Panel {
             title: format!("{reward} reward of an episode"),
-            x: format!("clusters; trained with {}", FIGURE_5_CLUSTERS[0]),
+            x: trained,
             doubling: true,
             lines,
         })

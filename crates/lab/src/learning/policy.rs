@@ -16,6 +16,10 @@ use crate::random::{Purpose, Stream};
 #[derive(Debug)]
 pub struct Policy {
     plan: Plan,
+    /// How many steps of all environments it was trained.
+    steps: u64,
+    /// Its folder, or what it is without one.
+    name: String,
     actor: Network,
     /// Room to work in.
     observation: Vec<f32>,
@@ -24,9 +28,11 @@ pub struct Policy {
 }
 
 impl Policy {
-    pub(super) fn new(plan: Plan, actor: Network) -> Self {
+    pub(super) fn new(plan: Plan, steps: u64, name: String, actor: Network) -> Self {
         Self {
             plan,
+            steps,
+            name,
             actor,
             observation: Vec::new(),
             mask: Vec::new(),
@@ -42,13 +48,30 @@ impl Policy {
         let plan = checkpoint::read_plan(folder)?;
         let shape = plan.algorithm.actor(plan.settings.clusters + 2);
         let actor = Network::new(shape, &mut Stream::new(0, Purpose::Learning, 0, 0))?;
-        Stored::read(folder)?.restore("actor", &actor)?;
-        Ok(Self::new(plan, actor))
+        let mut stored = Stored::read(folder, &plan)?;
+        stored.restore("actor", &actor)?;
+        let steps = stored.bytes("actions")?.len() as u64;
+        Ok(Self::new(plan, steps, folder.display().to_string(), actor))
     }
 
     /// How it was trained.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// How many steps of all environments it was trained; fewer than the plan has if the training is not over.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The folder it was loaded from, or its algorithm and seed.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether another has the same plan and did as many steps.
+    pub(super) fn is_twin_of(&self, other: &Self) -> bool {
+        self.plan == other.plan && self.steps == other.steps
     }
 
     /// The environment it was trained in, with this number of clusters.
@@ -64,7 +87,8 @@ impl Policy {
         if let Shape::FlatActor { actions } = self.actor.shape() {
             ensure!(
                 actions == clusters + 2,
-                "clusters: {clusters}: the network is for {} and for no other number",
+                "{}: clusters: {clusters}: the network is for {} and for no other number",
+                self.name,
                 actions - 2
             );
         }

@@ -59,14 +59,14 @@ impl Training {
     /// A file is missing or is not what [`Training::save`] writes; which, and what is wrong.
     pub fn resume(folder: &Path) -> Result<Self> {
         let mut training = Self::new(checkpoint::read_plan(folder)?)?;
-        let mut stored = Stored::read(folder)?;
+        let mut stored = Stored::read(folder, &training.plan)?;
         for (name, network) in training.learner.networks() {
             stored.restore(name, network)?;
         }
         let names = training.learner.optimised();
         stored.restore_moments(&names, training.learner.optimiser_mut())?;
         training.stream = Stream::at(stored.state("random")?);
-        let history = stored.actions()?;
+        let history = stored.bytes("actions")?;
         stored.finish()?;
         let found = |error: anyhow::Error| error.context(checkpoint::file(folder).display().to_string());
         match &mut training.learner {
@@ -83,13 +83,13 @@ impl Training {
     /// The folder cannot be written.
     pub fn save(&self, folder: &Path) -> Result<()> {
         checkpoint::write_plan(folder, &self.plan)?;
-        let mut stored = Stored::default();
+        let mut stored = Stored::of(&self.plan)?;
         for (name, network) in self.learner.networks() {
             stored.keep(name, network);
         }
         stored.keep_moments(&self.learner.optimised(), self.learner.optimiser())?;
         stored.keep_state("random", self.stream.state())?;
-        stored.keep_actions(self.world.history())?;
+        stored.keep_bytes("actions", self.world.history())?;
         stored.write(folder)
     }
 
@@ -140,7 +140,9 @@ impl Training {
     /// # Errors
     /// The tensor library's.
     pub fn policy(&self) -> Result<Policy> {
-        Ok(Policy::new(self.plan.clone(), self.learner.networks()[0].1.copied()?))
+        let name = format!("{}, seed {}", self.plan.algorithm, self.plan.seed);
+        let actor = self.learner.networks()[0].1.copied()?;
+        Ok(Policy::new(self.plan.clone(), self.steps(), name, actor))
     }
 }
 

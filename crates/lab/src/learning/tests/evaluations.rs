@@ -1,7 +1,7 @@
 //! Policies beside each other.
 
 use crate::gym::{Baseline, Protocol, RewardKind, Settings};
-use crate::learning::{Algorithm, Plan, Training, Trial, over_clusters, tables};
+use crate::learning::{Algorithm, Plan, Policy, Training, Trial, have_one_figure, json, over_clusters, tables};
 
 fn plan(algorithm: Algorithm, reward: RewardKind, seed: u64) -> Plan {
     Plan {
@@ -15,6 +15,13 @@ fn plan(algorithm: Algorithm, reward: RewardKind, seed: u64) -> Plan {
         steps: 1,
         masked_targets: true,
     }
+}
+
+/// After one call, which is more than a step.
+fn trained(plan: Plan) -> Policy {
+    let mut training = Training::new(plan).unwrap();
+    training.advance().unwrap();
+    training.policy().unwrap()
 }
 
 fn trial(clusters: &[usize]) -> Trial {
@@ -37,13 +44,13 @@ fn trainings_of_an_algorithm_are_put_together() {
         plan(MlpA2c, Cost, 1),
         plan(DeepsetsPpo, Latency, 1),
     ];
-    let mut policies: Vec<_> = plans.map(|plan| Training::new(plan).unwrap().policy().unwrap()).into();
+    let mut policies: Vec<_> = plans.map(trained).into();
     let sections = trial(&[]).run(&mut policies).unwrap();
+    let document = json(&sections);
     let names = |at: usize| {
-        sections[at]
-            .rows
-            .iter()
-            .map(|row| row.policy.as_str())
+        let rows = document[at]["policies"].as_array().unwrap();
+        rows.iter()
+            .map(|row| row["policy"].as_str().unwrap())
             .collect::<Vec<_>>()
     };
     assert_eq!(sections.len(), 2);
@@ -56,10 +63,10 @@ fn trainings_of_an_algorithm_are_put_together() {
     ];
     assert_eq!(names(0), both);
     assert_eq!(names(1), ["deepsets-ppo", "min-cost"]);
-    let mean = |row: usize| sections[0].rows[row].summary.reward.unwrap();
-    let (first, second, all) = (mean(0).mean, mean(1).mean, mean(2));
-    assert!((all.mean - (first + second) / 2.0).abs() < 1e-9);
-    assert!((all.deviation - (first - second).abs() / 2.0).abs() < 1e-9);
+    let reward = |row: usize, part: &str| document[0]["policies"][row]["reward"][part].as_f64().unwrap();
+    let (first, second) = (reward(0, "mean"), reward(1, "mean"));
+    assert!((reward(2, "mean") - (first + second) / 2.0).abs() < 1e-9);
+    assert!((reward(2, "deviation") - (first - second).abs() / 2.0).abs() < 1e-9);
     let text = tables(&sections);
     assert!(text.contains("deepsets-ppo: 2 trainings, ±"), "{text}");
     assert!(
@@ -67,20 +74,89 @@ fn trainings_of_an_algorithm_are_put_together() {
         "{text}"
     );
 
-    let mut twice = vec![Training::new(plan(DeepsetsPpo, Cost, 1)).unwrap().policy().unwrap()];
-    twice.push(Training::new(plan(DeepsetsPpo, Cost, 1)).unwrap().policy().unwrap());
+    let mut twice = vec![trained(plan(DeepsetsPpo, Cost, 1))];
+    twice.push(trained(plan(DeepsetsPpo, Cost, 1)));
     let error = trial(&[]).run(&mut twice).unwrap_err().to_string();
-    assert_eq!(error, "two trainings of deepsets-ppo have the seed 1");
+    let expected = "deepsets-ppo, seed 1 and deepsets-ppo, seed 1 have the same plan, and both have the seed 1";
+    assert_eq!(error, expected);
+}
+
+/// Of equal seeds and environments, which only the rest of the plan tells apart.
+#[test]
+fn trainings_of_other_plans_have_rows_of_their_own() {
+    let first = plan(Algorithm::DeepsetsDqn, RewardKind::Cost, 1);
+    let plans = [
+        first.clone(),
+        Plan {
+            seed: 2,
+            ..first.clone()
+        },
+        Plan {
+            environment_seed: Some(42),
+            ..first.clone()
+        },
+        Plan {
+            steps: 1_600_000,
+            masked_targets: false,
+            ..first.clone()
+        },
+        Plan {
+            settings: Settings {
+                clusters: 8,
+                ..first.settings.clone()
+            },
+            ..first.clone()
+        },
+    ];
+    let mut policies: Vec<_> = plans.map(trained).into();
+    policies.push(Training::new(first).unwrap().policy().unwrap());
+    let sections = trial(&[4]).run(&mut policies).unwrap();
+    let document = json(&sections);
+    let rows = document[0]["policies"].as_array().unwrap();
+    let names: Vec<_> = rows.iter().map(|row| row["policy"].as_str().unwrap()).collect();
+    let expected = [
+        "deepsets-dqn, 1 steps, seed 1",
+        "deepsets-dqn, 1 steps, seed 2",
+        "deepsets-dqn, 1 steps",
+        "deepsets-dqn, 1 steps, env-seed 42",
+        "deepsets-dqn, 800 of 1600000 steps, unmasked-targets",
+        "deepsets-dqn, 1 steps, trained with 8 clusters",
+        "deepsets-dqn, 0 of 1 steps",
+        "min-cost",
+    ];
+    assert_eq!(names, expected);
+    // A line for each, but not for each seed; and the one of the paper is of another number of steps.
+    let figure = over_clusters(&sections);
+    assert_eq!(figure.matches("<polyline").count(), 6, "{figure}");
+    assert!(
+        !figure.contains("of the paper") && !figure.contains("trained with 4"),
+        "{figure}"
+    );
+}
+
+#[test]
+fn a_figure_is_of_one_environment_but_for_clusters_and_reward() {
+    let policy = |text: &str| {
+        let plan = Plan {
+            settings: Settings::parse(text).unwrap(),
+            ..plan(Algorithm::DeepsetsPpo, RewardKind::Cost, 1)
+        };
+        trained(plan)
+    };
+    have_one_figure(&[policy("reward=cost"), policy("clusters=8")]).unwrap();
+    let mut stays = [policy("mode=stay,reward=cost")];
+    // The paper has no requests that stay.
+    assert!(!over_clusters(&trial(&[4, 8]).run(&mut stays).unwrap()).contains("of the paper"));
+    let [stays] = stays;
+    let error = have_one_figure(&[policy("reward=cost"), stays])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("differ in more than clusters and reward"), "{error}");
 }
 
 #[test]
 fn a_set_policy_is_tried_with_more_clusters() {
-    let mut policies = vec![
-        Training::new(plan(Algorithm::DeepsetsDqn, RewardKind::Cost, 1))
-            .unwrap()
-            .policy()
-            .unwrap(),
-    ];
+    let mut policies = vec![trained(plan(Algorithm::DeepsetsDqn, RewardKind::Cost, 1))];
     let sections = trial(&[4, 8]).run(&mut policies).unwrap();
     let clusters: Vec<_> = sections.iter().map(|section| section.settings.clusters).collect();
     assert_eq!(clusters, [4, 8]);
@@ -90,12 +166,8 @@ fn a_set_policy_is_tried_with_more_clusters() {
         "{figure}"
     );
 
-    let mut flat = vec![
-        Training::new(plan(Algorithm::MlpA2c, RewardKind::Cost, 1))
-            .unwrap()
-            .policy()
-            .unwrap(),
-    ];
+    let mut flat = vec![trained(plan(Algorithm::MlpA2c, RewardKind::Cost, 1))];
     let error = trial(&[4, 8]).run(&mut flat).unwrap_err().to_string();
-    assert!(error.starts_with("clusters: 8: the network is for 4"), "{error}");
+    let expected = "mlp-a2c, seed 1: clusters: 8: the network is for 4 and for no other number";
+    assert_eq!(error, expected);
 }

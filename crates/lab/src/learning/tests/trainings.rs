@@ -333,6 +333,12 @@ fn a_wrong_checkpoint_is_refused_by_what_is_wrong() {
         Tensor::zeros((1, 64), candle_core::DType::F64, &Device::Cpu).unwrap(),
     );
     refused("actor.third.own: has numbers of type F64");
+    change(&|_| ());
+    let plan_file = place.join("training.json");
+    let own = fs::read_to_string(&plan_file).unwrap();
+    fs::write(&plan_file, own.replace("deepsets-ppo", "deepsets-dqn")).unwrap();
+    refused("and not that of training.json");
+    fs::write(&plan_file, own).unwrap();
     // What only a training needs.
     let resumed = |expected: &str| {
         let error = format!("{:#}", Training::resume(place).map(|_| ()).unwrap_err());
@@ -352,7 +358,8 @@ fn a_flat_policy_is_for_its_number_of_clusters_alone() {
     let flat = Training::new(plan(Algorithm::MlpA2c, 1)).unwrap().policy().unwrap();
     assert!(flat.settings(4).is_ok());
     let error = flat.settings(8).unwrap_err().to_string();
-    assert_eq!(error, "clusters: 8: the network is for 4 and for no other number");
+    let expected = "mlp-a2c, seed 1: clusters: 8: the network is for 4 and for no other number";
+    assert_eq!(error, expected);
     let set = Training::new(plan(Algorithm::DeepsetsDqn, 1))
         .unwrap()
         .policy()
