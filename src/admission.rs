@@ -24,7 +24,7 @@ use review::{NoOpinion, NotAReview, Reviewer};
 /// What the server asks. [`Reviewer`] is the answer in production; tests bring slow and broken ones.
 pub trait Answer: Send + Sync + 'static {
     /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Synchronous,
-    /// microseconds; runs on a thread where it may also take long. May panic: a bug in one review must not cost
+    /// microseconds; one that takes long keeps a worker of the runtime and a turn. May panic: a bug in one review must not cost
     /// another.
     ///
     /// Claims the answer when it has decided, and reserves, counts and logs only then: otherwise the review is overdue,

@@ -122,7 +122,7 @@ impl Server {
 
         let mut supervisor = Supervisor::default();
         let connections = Connections::of_admission(clock, Arc::clone(&metrics));
-        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock, spans);
+        let router = server::router(answer, Arc::clone(&metrics), readiness.phase(), clock, spans)?;
         let listener = server::listen(
             admission_socket,
             tls,
@@ -278,10 +278,10 @@ pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
     }
 }
 
-/// The Tokio runtime that a server needs. Its workers decide reviews, and wait for nothing but the network otherwise: files, plans
-/// and logs have threads of their own. They are as many as there are [reviews at a time](reviews_at_a_time), and one for each core
-/// besides, so that reviews that never end keep nothing else from being done. One such review keeps the runtime from being dropped,
-/// so a process that ends shuts it down in the background.
+/// The Tokio runtime that a server needs. Its workers serve connections and decide reviews: files, plans and logs have threads of
+/// their own. They are as many as there are [reviews at a time](reviews_at_a_time), and one for each core besides, so that reviews
+/// that never end leave some. One such review keeps the runtime from being dropped, so a process that ends shuts it down in the
+/// background.
 ///
 /// # Errors
 /// The system gives no threads.

@@ -5,6 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use axum::Router;
@@ -16,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use rustls::{AlertDescription, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -51,6 +53,9 @@ pub fn reviews_at_a_time() -> usize {
 
 /// The most reviews that are decided at the same time, whatever the number of cores.
 pub const MOST_AT_A_TIME: usize = 16;
+
+/// How often somebody looks whether a review lasts.
+const ATTENDED_EVERY: Duration = Duration::from_millis(20);
 
 /// What a handler shares.
 struct Endpoint<A> {
@@ -88,30 +93,52 @@ struct Endpoint<A> {
 /// its `timeout` runs to its end there and keeps its slot for so long. Of those with more than
 /// [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) one is decided at a time, so that what is made of them takes memory once. While draining every answer carries `Connection: close`, so that the client's next request goes to
 /// another replica.
+///
+/// # Errors
+/// The system gives no thread.
 pub fn router<A: Answer>(
     answer: Arc<A>,
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
     clock: Clock,
     spans: Option<Spans>,
-) -> Router {
+) -> io::Result<Router> {
+    let slots = Arc::new(Semaphore::new(reviews_at_a_time()));
+    attend(&slots)?;
     let endpoint = Arc::new(Endpoint {
         answer,
         metrics,
         phase,
         clock,
         spans,
-        slots: Arc::new(Semaphore::new(reviews_at_a_time())),
+        slots,
         large: Arc::new(Semaphore::new(1)),
         overdue: Mutex::new(()),
         room: body::room(),
         clients: Clients::new(clock),
     });
-    Router::new()
+    Ok(Router::new()
         .route(PATH, post(mutate::<A>))
         .fallback(async || (StatusCode::NOT_FOUND, "reviews are posted to /mutate\n"))
         .layer(middleware::from_fn_with_state(Arc::clone(&endpoint), finish::<A>))
-        .with_state(endpoint)
+        .with_state(endpoint))
+}
+
+/// One of the runtime's workers waits for the network and for timers, the others for tasks. Where that one decides a review itself,
+/// none of the others takes its place until it is woken: while a review lasts, a thread of its own wakes one. Source: tokio's issue
+/// 4730. It ends with the slots.
+fn attend(slots: &Arc<Semaphore>) -> io::Result<()> {
+    let (slots, runtime) = (Arc::downgrade(slots), Handle::current());
+    let watch = move || {
+        while let Some(slots) = slots.upgrade() {
+            if slots.available_permits() < reviews_at_a_time() {
+                runtime.spawn(async {});
+            }
+            drop(slots);
+            thread::sleep(ATTENDED_EVERY);
+        }
+    };
+    thread::Builder::new().name("reviews".to_owned()).spawn(watch).map(drop)
 }
 
 /// Serves `router` over TLS. Never ends; dropped, it drops every connection: wait until `connections` are at rest. (A
@@ -234,7 +261,7 @@ async fn answer<A: Answer>(
 
 /// Waits for a slot, and before that for the end of the one before it if its body is large, and has the review decided in a
 /// task of its own: mostly by the same worker at once, while the [others](crate::serve::tokio_runtime) serve connections and
-/// notice deadlines. A panic is caught there. Once it has its slot, it keeps it to its end, whether or not anybody waits for the
+/// notice deadlines, one of them [woken](attend) for that. A panic is caught there. Once it has its slot, it keeps it to its end, whether or not anybody waits for the
 /// answer.
 async fn review<A: Answer>(
     endpoint: &Endpoint<A>,

@@ -50,7 +50,7 @@ fn harness_of(answer: impl Answer) -> Harness {
     let metrics = Arc::new(Metrics::new());
     let (phase, receiver) = watch::channel(Phase::Serving);
     Harness {
-        router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start(), None),
+        router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start(), None).expect("a thread"),
         metrics,
         phase,
     }
@@ -234,11 +234,14 @@ async fn bodies_together_are_bounded_by_what_has_arrived() {
     );
 }
 
+/// The longest that a test waits for what must happen.
+const BOUND: Duration = Duration::from_secs(60);
+
 /// A review that lasts until the test drops the other end, and tells then whether it still was the one to answer.
 fn until(released: Receiver<()>, claimed: Sender<bool>) -> impl Fn(&Responder) + Send + Sync {
     let released = Mutex::new(released);
     move |responder| {
-        let _ = released.lock().expect("not poisoned").recv();
+        let _ = released.lock().expect("not poisoned").recv_timeout(BOUND);
         let _ = claimed.send(responder.claim());
     }
 }
@@ -256,6 +259,21 @@ fn an_overdue_review_is_answered_once_and_without_an_opinion() {
         let (_, _, body) = harness.post("{}").await;
         assert_eq!(body, "reviewed");
         assert!(claims.recv().expect("it ran to its end"));
+    });
+}
+
+/// Whoever notices a timer waits for the network and the other timers, too.
+#[test]
+fn a_review_by_the_worker_that_notices_timers_keeps_no_deadline_waiting() {
+    on_the_servers_runtime(async {
+        let ((release, released), (claimed, _claims)) = (channel(), channel());
+        let harness = harness(until(released, claimed));
+        let posted = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            harness.send(review("/mutate?timeout=100ms", "{}")).await.2
+        });
+        assert_eq!(posted.await.expect("joined"), "no opinion: Deadline");
+        drop(release);
     });
 }
 
@@ -307,7 +325,7 @@ impl Answer for LargeLasts {
     fn review(&self, body: &[u8], _: &Responder) -> Result<Vec<u8>, NotAReview> {
         if body.len() > ORDINARY_BODY {
             let _ = self.begun.send(());
-            let _ = self.released.lock().expect("not poisoned").recv();
+            let _ = self.released.lock().expect("not poisoned").recv_timeout(BOUND);
         }
         Ok(b"reviewed".to_vec())
     }
