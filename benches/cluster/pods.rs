@@ -69,19 +69,23 @@ fn turn(fixture: &Fixture<'_>, number: usize) -> Result<Duration> {
 }
 
 fn print(seconds: &[Vec<f64>; CONTENDERS]) {
-    let [none, constant, _] = seconds;
-    let over = |these: &[f64], others: &[f64]| {
-        let rounds = these.iter().zip(others);
-        Median::of(rounds.map(|(one, other)| 100.0 * (one / other - 1.0)))
+    let over = |at: usize, other: usize| {
+        let rounds = seconds[at].iter().zip(&seconds[other]);
+        match at == other {
+            true => String::new(),
+            false => format!(
+                "{:+.0}",
+                Median::of(rounds.map(|(one, other)| 100.0 * (one / other - 1.0)))
+            ),
+        }
     };
     println!(
         "\n| {PODS} pods of {JOBS} Jobs, {ROUNDS} rounds | bound after, s | over none, % | over the constant webhook, % |"
     );
     println!("|---|---:|---:|---:|");
-    for (name, these) in NAMES.iter().zip(seconds) {
-        let median = Median::of(these.iter().copied());
-        let (over_none, over_constant) = (over(these, none), over(these, constant));
-        println!("| {name} | {median:.1} | {over_none:+.0} | {over_constant:+.0} |");
+    for (at, name) in NAMES.iter().enumerate() {
+        let median = Median::of(seconds[at].iter().copied());
+        println!("| {name} | {median:.1} | {} | {} |", over(at, 0), over(at, 1));
     }
 }
 
