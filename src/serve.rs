@@ -13,7 +13,7 @@ use anyhow::{Context as _, anyhow};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admission::server::reviews_at_a_time;
+use crate::admission::server::{cores, reviews_at_a_time};
 use crate::admission::{Answer, Connections, Phase, server};
 use crate::instruments::metrics::Metrics;
 use crate::instruments::traces::Spans;
@@ -286,10 +286,8 @@ pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
 /// # Errors
 /// The system gives no threads.
 pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let workers = reviews_at_a_time() + cores;
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers)
+        .worker_threads(reviews_at_a_time() + cores())
         .enable_all()
         .build()
 }

@@ -2,6 +2,7 @@
 //! panics or takes long costs its own opinion and nothing else.
 
 use std::io;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -47,8 +48,12 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// [`MOST_AT_A_TIME`], so that what is made of ordinary bodies takes the same memory on a large machine.
 #[must_use]
 pub fn reviews_at_a_time() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    MOST_AT_A_TIME.min(2 * cores)
+    MOST_AT_A_TIME.min(2 * cores())
+}
+
+/// How many cores there are for this process. Cost: reads files of the system.
+pub(crate) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The most reviews that are decided at the same time, whatever the number of cores.
@@ -126,12 +131,12 @@ pub fn router<A: Answer>(
 
 /// One of the runtime's workers waits for the network and for timers, the others for tasks. Where that one decides a review itself,
 /// none of the others takes its place until it is woken: while a review lasts, a thread of its own wakes one. Source: tokio's issue
-/// 4730. It ends with the slots.
+/// 4730. It ends with the slots, none of which is taken yet.
 fn attend(slots: &Arc<Semaphore>) -> io::Result<()> {
-    let (slots, runtime) = (Arc::downgrade(slots), Handle::current());
+    let (all, slots, runtime) = (slots.available_permits(), Arc::downgrade(slots), Handle::current());
     let watch = move || {
         while let Some(slots) = slots.upgrade() {
-            if slots.available_permits() < reviews_at_a_time() {
+            if slots.available_permits() < all {
                 runtime.spawn(async {});
             }
             drop(slots);
@@ -261,8 +266,8 @@ async fn answer<A: Answer>(
 
 /// Waits for a slot, and before that for the end of the one before it if its body is large, and has the review decided in a
 /// task of its own: mostly by the same worker at once, while the [others](crate::serve::tokio_runtime) serve connections and
-/// notice deadlines, one of them [woken](attend) for that. A panic is caught there. Once it has its slot, it keeps it to its end, whether or not anybody waits for the
-/// answer.
+/// notice deadlines, one of them [woken](attend) for that. A panic is caught there. Once it has its slot, it keeps it to its end,
+/// whether or not anybody waits for the answer.
 async fn review<A: Answer>(
     endpoint: &Endpoint<A>,
     body: Arc<Buffered>,
