@@ -2,22 +2,31 @@
 
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::control_plane::{CLOUD_NODE, EDGE_NODES};
-use edgeward_harness::fixture::{Fixture, MANAGED};
+use edgeward_harness::fixture::{Fixture, MANAGED, POLICIES};
 use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::{rights, test_webhook, workloads};
 use serde_json::{Value, json};
 
 use crate::placement::fleet;
 
-/// Which pods the manifest's conditions let through to the webhook, asked of the API server itself.
+/// Which pods the manifest's selectors and conditions let through to the webhook, asked of the API server itself: in a namespace with
+/// policies all but those whose labels say that they are not meant.
 pub(crate) fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
     let watcher = fixture.test_webhook(test_webhook::watches)?;
-    let _registered = fixture.register(&watcher.url, &watcher.ca)?;
+    let (with_policies, kubectl) = fixture.another_namespace("policies", json!({MANAGED: "true", POLICIES: "true"}))?;
+    let namespaces = [fixture.namespace.as_str(), &with_policies];
+    let _registered = fixture.register_as("zz-edgeward", &namespaces, &watcher.url, &watcher.ca)?;
 
     let mut expected = Vec::new();
     for (name, pod, reaches) in variants() {
         fixture.kubectl.dry_run(&pod).with_context(|| name.to_owned())?;
         if reaches {
+            expected.push(name);
+        }
+    }
+    for (name, pod, _) in variants() {
+        kubectl.dry_run(&pod).with_context(|| name.to_owned())?;
+        if !["opted-out", "shadow", "labelled-by-a-daemonset"].contains(&name) {
             expected.push(name);
         }
     }
@@ -79,7 +88,7 @@ pub(crate) fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
     // The garbage collector deletes a pod whose owner does not exist; `daemon_sets` has real ones.
     let left_alone = variants()
         .into_iter()
-        .filter(|(name, _, reaches)| !reaches && *name != "of-a-daemonset");
+        .filter(|(name, _, reaches)| !reaches && !name.ends_with("-a-daemonset"));
     for (name, pod, _) in left_alone {
         fixture.kubectl.create(&pod).with_context(|| name.to_owned())?;
         created.push((&fixture.namespace, name));
@@ -104,12 +113,25 @@ pub(crate) fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A DaemonSet with an SLO in its template still gets a pod on every node whose taints it tolerates.
+/// A DaemonSet with an SLO in its template still gets a pod on every node whose taints it tolerates; also where all pods but these
+/// are asked about.
 pub(crate) fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    let (with_policies, _) = fixture.another_namespace("policies", json!({MANAGED: "true", POLICIES: "true"}))?;
+    let namespaces = [fixture.namespace.as_str(), &with_policies];
+    let _registered = fixture.register_as("zz-edgeward", &namespaces, &edgeward.url, &edgeward.ca)?;
     let before = edgeward.reviews()?;
+    namespaces
+        .iter()
+        .try_for_each(|namespace| get_a_pod_on_each_node(fixture, namespace))?;
+    let after = edgeward.reviews()?;
+    // The dry run by which the registration was awaited is counted.
+    ensure!(before > 0 && after == before, "{before} reviews before, {after} after");
+    Ok(())
+}
 
+fn get_a_pod_on_each_node(fixture: &Fixture<'_>, namespace: &str) -> Result<()> {
+    let kubectl = fixture.kubectl_in(namespace);
     let all = [CLOUD_NODE, EDGE_NODES[0], EDGE_NODES[1]];
     // Other tests have nodes of their own, which are none of its business.
     let expressions = json!([{"key": "kubernetes.io/hostname", "operator": "In", "values": all}]);
@@ -125,10 +147,10 @@ pub(crate) fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
     everywhere["spec"]["template"]["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
 
     for (daemon_set, nodes) in [(&near, &all[1..]), (&everywhere, &all[..])] {
-        fixture.kubectl.apply(daemon_set)?;
+        kubectl.apply(daemon_set)?;
         let app = daemon_set["metadata"]["name"].as_str().unwrap_or_default();
-        let pods = eventually(&format!("{app} runs on {nodes:?}"), BOUND, || {
-            let pods = fixture.kubectl.list("pods", &format!("app={app}"))?;
+        let pods = eventually(&format!("{namespace}/{app} runs on {nodes:?}"), BOUND, || {
+            let pods = kubectl.list("pods", &format!("app={app}"))?;
             let mut bound: Vec<&str> = pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
             bound.sort_unstable();
             ensure!(bound == nodes, "{bound:?}");
@@ -136,9 +158,6 @@ pub(crate) fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
         })?;
         pods.iter().try_for_each(undecided)?;
     }
-    let after = edgeward.reviews()?;
-    // The dry run by which the registration was awaited is counted.
-    ensure!(before > 0 && after == before, "{before} reviews before, {after} after");
     Ok(())
 }
 
@@ -232,6 +251,10 @@ fn variants() -> Vec<(&'static str, Value, bool)> {
         with("bound", false, &|pod| pod["spec"]["nodeName"] = json!(EDGE_NODES[0])),
         with("of-a-daemonset", false, &|pod| {
             pod["metadata"]["ownerReferences"] = owner("DaemonSet", true)
+        }),
+        with("labelled-by-a-daemonset", false, &|pod| {
+            pod["metadata"]["labels"] = json!({"pod-template-generation": "1"});
+            pod["metadata"]["ownerReferences"] = owner("DaemonSet", true);
         }),
         with("beside-a-daemonset", true, &|pod| {
             pod["metadata"]["ownerReferences"] = owner("DaemonSet", false)
