@@ -1,11 +1,13 @@
 //! Who changes the pods that are created in a namespace.
 
+use std::rc::Rc;
+
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward_harness::checkout::{workspace, xtask};
 use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::{Fixture, MANAGED, Registration};
+use edgeward_harness::fixture::{Fixture, MANAGED, POLICIES, Registration};
 use edgeward_harness::nodes::Wan;
 use edgeward_harness::pki::Authority;
 use edgeward_harness::process::{Process, free_addresses};
@@ -29,7 +31,7 @@ pub(crate) struct Contender<'run> {
     pub(crate) pid: Option<u32>,
     /// What the API server's metrics name the webhook, or a part of it.
     pub(crate) webhook: Option<&'static str>,
-    kept: Kept<'run>,
+    kept: Rc<Kept<'run>>,
 }
 
 /// What ends with a contender: what is registered first, then who is called by that.
@@ -58,7 +60,7 @@ impl<'run> Contender<'run> {
             namespace,
             pid: of_edgeward.or(kept.processes.first().map(Process::id)),
             webhook,
-            kept,
+            kept: Rc::new(kept),
         })
     }
 
@@ -134,6 +136,19 @@ impl<'run> Contender<'run> {
         };
         let labels = json!({MANAGED: "true"});
         Self::new(fixture, "edgeward", "edgeward", labels, Some("pods.edgeward.io"), kept)
+    }
+
+    /// The same edgeward, asked about pods of a namespace with policies.
+    pub(crate) fn with_policies(&self, fixture: &Fixture<'run>) -> Result<Self> {
+        let labels = json!({MANAGED: "true", POLICIES: "true"});
+        let name = "edgeward, namespace with policies";
+        let called = Some("policies.edgeward.io");
+        let there = Self::new(fixture, name, "edgeward-policies", labels, called, Kept::default())?;
+        Ok(Self {
+            pid: self.pid,
+            kept: Rc::clone(&self.kept),
+            ..there
+        })
     }
 
     /// Waits until it changes pods, if it does.

@@ -52,14 +52,17 @@ fn pod() -> Value {
     })
 }
 
-/// Nobody, a policy and a constant webhook, other webhooks that are given, and edgeward as installed: each sends the pods of its
+/// Nobody, a policy and a constant webhook, edgeward as installed, and other webhooks that are given: each sends the pods of its
 /// namespace to the edge.
 pub(crate) fn beside_others(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = Contender::edgeward(fixture)?;
+    let with_policies = edgeward.with_policies(fixture)?;
     let mut contenders = vec![
         Contender::none(fixture)?,
         Contender::policy(fixture)?,
         Contender::constant(fixture)?,
-        Contender::edgeward(fixture)?,
+        edgeward,
+        with_policies,
     ];
     contenders.extend(peers::given(fixture)?);
     for contender in &contenders {

@@ -6,6 +6,7 @@
 mod contenders;
 mod create;
 mod differences;
+mod etcd;
 mod fleet;
 mod peers;
 mod pods;

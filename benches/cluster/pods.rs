@@ -1,5 +1,5 @@
 //! How long 10,000 pods of Jobs take from the first Job's creation until kube-scheduler has bound all of them: with edgeward as
-//! installed, with the constant webhook and with neither, in turns.
+//! installed, in either kind of namespace, with the constant webhook and with neither, in turns.
 
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use edgeward_harness::clients;
 use edgeward_harness::clusters::in_another;
 use edgeward_harness::decision::is_decided;
 use edgeward_harness::fixture::Fixture;
+use edgeward_harness::process::processor_time;
 use edgeward_harness::wait::BOUND;
 use edgeward_harness::workloads;
 use http::Request;
@@ -28,54 +29,91 @@ const PODS: usize = JOBS * PODS_OF_A_JOB;
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Those of the table.
-const CONTENDERS: usize = 3;
+const CONTENDERS: usize = 4;
+
+/// What the table tells of processor time: the API server's, the webhook's own and that of the rest of the control plane.
+const REST: [&str; 4] = ["etcd", "kube-controller-manager", "kube-scheduler", "kwok"];
+
+/// What a turn takes, in seconds.
+struct Turn {
+    until_bound: f64,
+    /// Time of processors: the API server's, the webhook's, that of [`REST`].
+    processors: [f64; 3],
+}
 
 /// Fails if edgeward left a pod undecided. Each turn has a cluster of its own: to delete so many pods takes longer than to create them,
 /// and a webhook that is not asked would watch those of the others.
 pub(crate) fn of_jobs(fixture: &Fixture<'_>) -> Result<()> {
-    let mut seconds = [const { Vec::new() }; CONTENDERS];
+    let mut turns = [const { Vec::new() }; CONTENDERS];
     for round in 0..ROUNDS {
         for place in 0..CONTENDERS {
             let number = (place + round) % CONTENDERS;
-            let took = in_another(fixture, "of_jobs", |fixture| turn(fixture, number))?;
-            println!("round {} of {ROUNDS}: {}: {took:.1?}", round + 1, NAMES[number]);
-            seconds[number].push(took.as_secs_f64());
+            let turn = in_another(fixture, "of_jobs", |fixture| turn(fixture, number))?;
+            let Turn {
+                until_bound,
+                processors,
+            } = &turn;
+            println!(
+                "round {} of {ROUNDS}: {}: {until_bound:.1} s, {processors:.1?}",
+                round + 1,
+                NAMES[number]
+            );
+            turns[number].push(turn);
         }
     }
-    print(&seconds);
+    print(&turns);
     Ok(())
 }
 
-const NAMES: [&str; CONTENDERS] = ["no webhook", "constant webhook in Go", "edgeward"];
+const NAMES: [&str; CONTENDERS] = [
+    "no webhook",
+    "constant webhook in Go",
+    "edgeward",
+    "edgeward, namespace with policies",
+];
 
-/// How long it takes with one of them.
-fn turn(fixture: &Fixture<'_>, number: usize) -> Result<Duration> {
+/// What it takes with one of them.
+fn turn(fixture: &Fixture<'_>, number: usize) -> Result<Turn> {
     fleet::create(fixture, NODES)?;
     let contender = match number {
         0 => Contender::none(fixture)?,
         1 => Contender::constant(fixture)?,
-        _ => Contender::edgeward(fixture)?,
+        2 => Contender::edgeward(fixture)?,
+        _ => Contender::edgeward(fixture)?.with_policies(fixture)?,
     };
     contender.is_in_force(fixture, &workloads::pod("asked", workloads::latency()))?;
     fixture.runtime.block_on(async {
         let client = clients::client(fixture).await?;
+        let before = processor_times(fixture, &contender)?;
         let took = until_bound(&client, &contender.namespace).await?;
+        let after = processor_times(fixture, &contender)?;
         if contender.decides() {
             let undecided = undecided(&client, &contender.namespace).await?;
             ensure!(undecided == 0, "{undecided} pods are undecided");
         }
-        Ok(took)
+        Ok(Turn {
+            until_bound: took.as_secs_f64(),
+            processors: std::array::from_fn(|of| (after[of] - before[of]).as_secs_f64()),
+        })
     })
 }
 
-fn print(seconds: &[Vec<f64>; CONTENDERS]) {
+/// As [`Turn`] has them, since the processes began.
+fn processor_times(fixture: &Fixture<'_>, contender: &Contender<'_>) -> Result<[Duration; 3]> {
+    let of = |program: &str| processor_time(fixture.process_of(program)?);
+    let rest: Result<Duration> = REST.iter().map(|program| of(program)).sum();
+    let own = contender.pid.map_or(Ok(Duration::ZERO), processor_time)?;
+    Ok([of("kube-apiserver")?, own, rest?])
+}
+
+fn print(turns: &[Vec<Turn>; CONTENDERS]) {
     let over = |at: usize, other: usize| {
-        let rounds = seconds[at].iter().zip(&seconds[other]);
+        let rounds = turns[at].iter().zip(&turns[other]);
         match at == other {
             true => String::new(),
             false => format!(
                 "{:+.0}",
-                Median::of(rounds.map(|(one, other)| 100.0 * (one / other - 1.0)))
+                Median::of(rounds.map(|(one, other)| 100.0 * (one.until_bound / other.until_bound - 1.0)))
             ),
         }
     };
@@ -84,8 +122,14 @@ fn print(seconds: &[Vec<f64>; CONTENDERS]) {
     );
     println!("|---|---:|---:|---:|");
     for (at, name) in NAMES.iter().enumerate() {
-        let median = Median::of(seconds[at].iter().copied());
+        let median = Median::of(turns[at].iter().map(|turn| turn.until_bound));
         println!("| {name} | {median:.1} | {} | {} |", over(at, 0), over(at, 1));
+    }
+    println!("\n| processor time, s | API server | webhook | rest of the control plane |\n|---|---:|---:|---:|");
+    for (name, turns) in NAMES.iter().zip(turns) {
+        let [api_server, own, rest] =
+            std::array::from_fn(|of| Median::of(turns.iter().map(|turn| turn.processors[of])));
+        println!("| {name} | {api_server:.1} | {own:.1} | {rest:.1} |");
     }
 }
 

@@ -19,15 +19,17 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::contenders::config;
+use crate::etcd::Etcd;
 use crate::fleet::{self, edge_node};
 
 const NODES: usize = 1_000;
 const PODS: usize = 10_000;
 const MANY_PODS: usize = 100_000;
 
-/// Events of pods in a second, and for how long they come.
+/// Events of pods in a second, for how long they come, and of how many pods.
 const RATES: [u32; 3] = [0, 100, 1_000];
 const LASTS: Duration = Duration::from_secs(30);
+const CHANGED: usize = 1_000;
 
 /// How many clients create and change pods at the same time.
 const CLIENTS: usize = 32;
@@ -45,6 +47,7 @@ fn measure(fixture: &Fixture<'_>) -> Result<()> {
     let pods = Arc::new(Pods {
         client: fixture.runtime.block_on(clients::client(fixture))?,
         path: format!("/api/v1/namespaces/{}/pods", fixture.namespace),
+        namespace: fixture.namespace.clone(),
     });
     fixture.runtime.block_on(Arc::clone(&pods).create(0..PODS))?;
     eventually("kwok runs the pods", 4 * BOUND, || {
@@ -54,16 +57,19 @@ fn measure(fixture: &Fixture<'_>) -> Result<()> {
     })?;
 
     let wan = Wan::open(fixture.runtime)?;
+    let changes = Arc::new(fixture.runtime.block_on(Changes::of(&pods, Etcd::at(fixture.etcd())))?);
     let (edgeward, few) = started(fixture, &wan, PODS)?;
-    println!(
-        "\n| {NODES} nodes, {PODS} pods: status changes of pods, a second | CPU, ms a second | CPU, µs a change |"
-    );
+    // Nobody else takes processors then. Nodes are ready as long as nobody looks, and nobody runs the pods that are created later.
+    let _paused = [fixture.pause("kube-controller-manager")?, fixture.pause("kwok")?];
+    println!("\n| {NODES} nodes, {PODS} pods: events of pods, a second | CPU, ms a second | CPU, µs an event |");
     println!("|---:|---:|---:|");
     for rate in RATES {
         let process = edgeward.id();
+        let events_before = fixture.runtime.block_on(pods.events())?;
         let (before, begun) = (processor_time(process)?, Instant::now());
-        let events = fixture.runtime.block_on(Arc::clone(&pods).change(rate))?;
+        fixture.runtime.block_on(Arc::clone(&changes).make(rate))?;
         let (took, seconds) = (processor_time(process)? - before, begun.elapsed().as_secs_f64());
+        let events = fixture.runtime.block_on(pods.events())? - events_before;
         let of_each = match events {
             0 => "–".to_owned(),
             events => format!("{:.0}", took.as_secs_f64() * 1e6 / events as f64),
@@ -74,8 +80,6 @@ fn measure(fixture: &Fixture<'_>) -> Result<()> {
 
     drop(edgeward);
 
-    // Nobody runs these pods, and nobody minds: nodes are ready as long as nobody looks.
-    let _paused = [fixture.pause("kube-controller-manager")?, fixture.pause("kwok")?];
     fixture.runtime.block_on(Arc::clone(&pods).create(PODS..MANY_PODS))?;
     let (_, many) = started(fixture, &wan, MANY_PODS)?;
     println!("\n| {NODES} nodes: pods | ready after | resident then | at most until then |");
@@ -98,6 +102,7 @@ fn started<'run>(fixture: &Fixture<'run>, wan: &Wan<'_>, pods: usize) -> Result<
 struct Pods {
     client: Client,
     path: String,
+    namespace: String,
 }
 
 impl Pods {
@@ -129,37 +134,25 @@ impl Pods {
         Ok(())
     }
 
-    /// Changes statuses of the first [`PODS`] at this rate, or as fast as the API server can, for [`LASTS`]. Returns how many.
-    async fn change(self: Arc<Self>, rate: u32) -> Result<usize> {
-        let mut ticks = tokio::time::interval(Duration::from_secs(1) / TICKS);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let begun = Instant::now();
-        let (mut count, mut changes) = (0, JoinSet::new());
-        while begun.elapsed() < LASTS {
-            ticks.tick().await;
-            for _ in 0..rate / TICKS {
-                while changes.len() >= CLIENTS {
-                    changes.join_next().await.context("a change")???;
-                }
-                let pods = Arc::clone(&self);
-                changes.spawn(async move { pods.change_one(count).await });
-                count += 1;
-            }
-        }
-        while let Some(changed) = changes.join_next().await {
-            changed??;
-        }
-        Ok(count)
-    }
-
-    async fn change_one(&self, number: usize) -> Result<()> {
-        let patch = json!({"status": {"message": number.to_string()}});
-        let request = Request::patch(format!("{}/{}/status", self.path, name(number % PODS)));
+    /// Changes the status of one.
+    async fn change(&self, number: usize) -> Result<()> {
+        let patch = json!({"status": {"message": "changed"}});
+        let request = Request::patch(format!("{}/{}/status", self.path, name(number)));
         let request = request.header("content-type", "application/merge-patch+json");
         self.client
             .request_text(request.body(patch.to_string().into_bytes())?)
             .await?;
         Ok(())
+    }
+
+    /// How many events of pods the API server has had to pass on so far.
+    async fn events(&self) -> Result<u64> {
+        const METRIC: &str = "apiserver_watch_cache_events_received_total{group=\"\",resource=\"pods\"} ";
+        let request = Request::get("/metrics").body(Vec::new())?;
+        let page = self.client.request_text(request).await?;
+        let count = page.lines().find_map(|line| line.strip_prefix(METRIC));
+        // Counts stay far below 2^53.
+        Ok(count.context(METRIC)?.parse::<f64>()? as u64)
     }
 
     /// One that this selects, if there is any.
@@ -168,6 +161,55 @@ impl Pods {
         let mut list: Value = self.client.request(request.body(Vec::new())?).await?;
         let items = list["items"].as_array_mut().context("items")?;
         Ok(items.pop())
+    }
+}
+
+/// Changes of the statuses of pods, made in etcd: as many as the API server can pass on, where it could not make so many itself.
+struct Changes {
+    etcd: Etcd,
+    /// Of each pod its key, and what it had there before a change of its status and has since.
+    versions: Vec<(String, [String; 2])>,
+}
+
+impl Changes {
+    /// Of the first [`CHANGED`] pods.
+    async fn of(pods: &Pods, etcd: Etcd) -> Result<Self> {
+        let mut versions = Vec::with_capacity(CHANGED);
+        for number in 0..CHANGED {
+            let key = format!("/registry/pods/{}/{}", pods.namespace, name(number));
+            let before = etcd.get(&key).await?;
+            pods.change(number).await?;
+            let after = etcd.get(&key).await?;
+            ensure!(before != after, "{key} is as before");
+            versions.push((key, [before, after]));
+        }
+        Ok(Self { etcd, versions })
+    }
+
+    /// Makes them at this rate for [`LASTS`], those of all pods in turn.
+    async fn make(self: Arc<Self>, rate: u32) -> Result<()> {
+        let mut ticks = tokio::time::interval(Duration::from_secs(1) / TICKS);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let begun = Instant::now();
+        let (mut count, mut puts) = (0, JoinSet::new());
+        while begun.elapsed() < LASTS {
+            ticks.tick().await;
+            for _ in 0..rate / TICKS {
+                while puts.len() >= CLIENTS {
+                    puts.join_next().await.context("a change")???;
+                }
+                let changes = Arc::clone(&self);
+                puts.spawn(async move {
+                    let (key, versions) = &changes.versions[count % CHANGED];
+                    changes.etcd.put(key, &versions[count / CHANGED % 2]).await
+                });
+                count += 1;
+            }
+        }
+        while let Some(put) = puts.join_next().await {
+            put??;
+        }
+        Ok(())
     }
 }
 

@@ -93,6 +93,8 @@ pub(crate) struct ControlPlane {
     pub(crate) authority: Authority,
     /// Where the API server is.
     pub(crate) url: String,
+    /// Where etcd is.
+    pub(crate) etcd: String,
     processes: Vec<Process>,
     dir: TempDir,
 }
@@ -118,6 +120,7 @@ impl ControlPlane {
             credentials: WebhookCredentials::write(dir.path())?,
             authority,
             url: format!("https://{}", ports.api),
+            etcd: format!("http://{}", ports.etcd),
             processes: Vec::new(),
             dir,
         };

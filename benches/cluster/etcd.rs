@@ -1,0 +1,43 @@
+//! The store behind the API server, by its gateway for JSON: a change made there costs the API server its event and nothing else.
+
+use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::header::CONTENT_TYPE;
+use serde_json::{Value, json};
+
+pub(crate) struct Etcd {
+    client: reqwest::Client,
+    url: String,
+}
+
+impl Etcd {
+    /// That at this URL.
+    pub(crate) fn at(url: &str) -> Self {
+        Self {
+            client: reqwest::Client::new(),
+            url: url.to_owned(),
+        }
+    }
+
+    /// The value of a key, in base64.
+    pub(crate) async fn get(&self, key: &str) -> Result<String> {
+        let found = self.call("range", &json!({"key": STANDARD.encode(key)})).await?;
+        let value = found["kvs"][0]["value"].as_str();
+        Ok(value.with_context(|| format!("{key}: {found}"))?.to_owned())
+    }
+
+    /// Gives a key this value, which is in base64.
+    pub(crate) async fn put(&self, key: &str, value: &str) -> Result<()> {
+        self.call("put", &json!({"key": STANDARD.encode(key), "value": value}))
+            .await?;
+        Ok(())
+    }
+
+    async fn call(&self, what: &str, body: &Value) -> Result<Value> {
+        let request = self.client.post(format!("{}/v3/kv/{what}", self.url));
+        let request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
+        let answer = request.send().await?.error_for_status()?.text().await?;
+        Ok(answer.parse()?)
+    }
+}
