@@ -21,7 +21,7 @@ pub(crate) const LABEL: &str = "edgeward.test/contender";
 pub(crate) const EDGE: &str =
     r#"[JSONPatch{op: "add", path: "/spec/nodeSelector", value: {"node.role/edge": "true"}}]"#;
 
-/// One of those that are compared. Dropped, it changes no pod any more.
+/// One of those that are compared. Dropped, with all that share its webhook, it changes no pod any more.
 pub(crate) struct Contender<'run> {
     /// As the tables have it.
     pub(crate) name: &'static str,
@@ -138,10 +138,10 @@ impl<'run> Contender<'run> {
         Self::new(fixture, "edgeward", "edgeward", labels, Some("pods.edgeward.io"), kept)
     }
 
-    /// The same edgeward, asked about pods of a namespace with policies.
+    /// The same edgeward, asked about pods of a namespace that is labelled `policies`.
     pub(crate) fn with_policies(&self, fixture: &Fixture<'run>) -> Result<Self> {
         let labels = json!({MANAGED: "true", POLICIES: "true"});
-        let name = "edgeward, namespace with policies";
+        let name = "edgeward, namespace labelled policies";
         let called = Some("policies.edgeward.io");
         let there = Self::new(fixture, name, "edgeward-policies", labels, called, Kept::default())?;
         Ok(Self {

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use edgeward_harness::wait::BOUND;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
@@ -13,11 +14,11 @@ pub(crate) struct Etcd {
 
 impl Etcd {
     /// That at this URL.
-    pub(crate) fn at(url: &str) -> Self {
-        Self {
-            client: reqwest::Client::new(),
+    pub(crate) fn at(url: &str) -> Result<Self> {
+        Ok(Self {
+            client: reqwest::Client::builder().no_proxy().timeout(BOUND).build()?,
             url: url.to_owned(),
-        }
+        })
     }
 
     /// The value of a key, in base64.

@@ -57,9 +57,13 @@ fn measure(fixture: &Fixture<'_>) -> Result<()> {
     })?;
 
     let wan = Wan::open(fixture.runtime)?;
-    let changes = Arc::new(fixture.runtime.block_on(Changes::of(&pods, Etcd::at(fixture.etcd())))?);
+    let changes = Arc::new(
+        fixture
+            .runtime
+            .block_on(Changes::of(&pods, Etcd::at(fixture.etcd())?))?,
+    );
     let (edgeward, few) = started(fixture, &wan, PODS)?;
-    // Nobody else takes processors then. Nodes are ready as long as nobody looks, and nobody runs the pods that are created later.
+    // These two take no processors then. Nodes are ready as long as nobody looks, and nobody runs the pods that are created later.
     let _paused = [fixture.pause("kube-controller-manager")?, fixture.pause("kwok")?];
     println!("\n| {NODES} nodes, {PODS} pods: events of pods, a second | CPU, ms a second | CPU, µs an event |");
     println!("|---:|---:|---:|");
@@ -169,6 +173,8 @@ struct Changes {
     etcd: Etcd,
     /// Of each pod its key, and what it had there before a change of its status and has since.
     versions: Vec<(String, [String; 2])>,
+    /// How many were made.
+    made: AtomicUsize,
 }
 
 impl Changes {
@@ -183,7 +189,11 @@ impl Changes {
             ensure!(before != after, "{key} is as before");
             versions.push((key, [before, after]));
         }
-        Ok(Self { etcd, versions })
+        Ok(Self {
+            etcd,
+            versions,
+            made: AtomicUsize::new(0),
+        })
     }
 
     /// Makes them at this rate for [`LASTS`], those of all pods in turn.
@@ -191,19 +201,18 @@ impl Changes {
         let mut ticks = tokio::time::interval(Duration::from_secs(1) / TICKS);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let begun = Instant::now();
-        let (mut count, mut puts) = (0, JoinSet::new());
+        let mut puts = JoinSet::new();
         while begun.elapsed() < LASTS {
             ticks.tick().await;
             for _ in 0..rate / TICKS {
                 while puts.len() >= CLIENTS {
                     puts.join_next().await.context("a change")???;
                 }
-                let changes = Arc::clone(&self);
+                let (changes, count) = (Arc::clone(&self), self.made.fetch_add(1, Ordering::Relaxed));
                 puts.spawn(async move {
                     let (key, versions) = &changes.versions[count % CHANGED];
                     changes.etcd.put(key, &versions[count / CHANGED % 2]).await
                 });
-                count += 1;
             }
         }
         while let Some(put) = puts.join_next().await {

@@ -113,6 +113,11 @@ const TESTS: &[Test] = &[
     ("untouched::pods_of_nobody_here", Nodes, untouched::pods_of_nobody_here),
     ("untouched::daemon_sets", Nodes, untouched::daemon_sets),
     (
+        "untouched::where_all_pods_are_asked_about",
+        Nodes,
+        untouched::where_all_pods_are_asked_about,
+    ),
+    (
         "untouched::pod_of_too_many_elements",
         Nodes,
         untouched::pod_of_too_many_elements,

@@ -4,9 +4,9 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::{env, fs};
 
 use edgeward_core::config::Config;
 use edgeward_core::document::Faults;
@@ -20,9 +20,16 @@ use edgeward_lab::run::{paths, run};
 use edgeward_lab::scenario::{Fleet, Scenario, read_on};
 use serde_json::{Value, json};
 
+/// A file of the checkout whose test this is: what was compiled may be of another one.
+fn file(path: &str) -> PathBuf {
+    Path::new(&env::var_os("CARGO_MANIFEST_DIR").unwrap())
+        .join("../..")
+        .join(path)
+}
+
 /// A fleet of the examples, as `edgeward fleet -o json` writes it after it was read.
 fn dumped(name: &str) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    let path = file("examples").join(name);
     let document: Value = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let now = Moment(0);
     fleet_file::write(&fleet_file::read(&document, &Config::default(), now).unwrap(), now)
@@ -181,8 +188,7 @@ fn faults_of_both_files_are_named() {
 /// What `edgeward serve` wrote about these pods, as a test of the program has recorded it: two of a service, three each of two Jobs,
 /// one that has no controller; a dry run, and one that passes through.
 fn log() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/log/decided.jsonl");
-    fs::read_to_string(path).unwrap()
+    fs::read_to_string(file("tests/golden/log/decided.jsonl")).unwrap()
 }
 
 /// Workloads beside which the log is replayed.

@@ -26,7 +26,7 @@ pub(crate) fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
     }
     for (name, pod, _) in variants() {
         kubectl.dry_run(&pod).with_context(|| name.to_owned())?;
-        if !["opted-out", "shadow", "labelled-by-a-daemonset"].contains(&name) {
+        if !["opted-out", "shadow"].contains(&name) {
             expected.push(name);
         }
     }
@@ -88,7 +88,7 @@ pub(crate) fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
     // The garbage collector deletes a pod whose owner does not exist; `daemon_sets` has real ones.
     let left_alone = variants()
         .into_iter()
-        .filter(|(name, _, reaches)| !reaches && !name.ends_with("-a-daemonset"));
+        .filter(|(name, _, reaches)| !reaches && *name != "of-a-daemonset");
     for (name, pod, _) in left_alone {
         fixture.kubectl.create(&pod).with_context(|| name.to_owned())?;
         created.push((&fixture.namespace, name));
@@ -113,20 +113,37 @@ pub(crate) fn pods_of_nobody_here(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A DaemonSet with an SLO in its template still gets a pod on every node whose taints it tolerates; also where all pods but these
-/// are asked about.
+/// A DaemonSet with an SLO in its template still gets a pod on every node whose taints it tolerates.
 pub(crate) fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
-    let (with_policies, _) = fixture.another_namespace("policies", json!({MANAGED: "true", POLICIES: "true"}))?;
-    let namespaces = [fixture.namespace.as_str(), &with_policies];
-    let _registered = fixture.register_as("zz-edgeward", &namespaces, &edgeward.url, &edgeward.ca)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let before = edgeward.reviews()?;
-    namespaces
-        .iter()
-        .try_for_each(|namespace| get_a_pod_on_each_node(fixture, namespace))?;
+    get_a_pod_on_each_node(fixture, &fixture.namespace)?;
     let after = edgeward.reviews()?;
     // The dry run by which the registration was awaited is counted.
     ensure!(before > 0 && after == before, "{before} reviews before, {after} after");
+    Ok(())
+}
+
+/// In a namespace with policies edgeward is asked about bound pods and those of DaemonSets as well, and leaves them as they are.
+pub(crate) fn where_all_pods_are_asked_about(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = fixture.edgeward(&fleet::relaxed())?;
+    let (namespace, kubectl) = fixture.another_namespace("policies", json!({MANAGED: "true", POLICIES: "true"}))?;
+    let _registered = fixture.register_as("zz-edgeward", &[&namespace], &edgeward.url, &edgeward.ca)?;
+    get_a_pod_on_each_node(fixture, &namespace)?;
+    for (name, pod, _) in variants() {
+        if ["bound", "mirror"].contains(&name) {
+            undecided(&kubectl.create(&pod).with_context(|| name.to_owned())?)?;
+        }
+    }
+    for (reason, expected) in [
+        ("passthrough_daemonset", 5),
+        ("passthrough_node_name", 1),
+        ("passthrough_mirror", 1),
+    ] {
+        let counted = edgeward.count("edgeward_reviews_total", &[("reason", reason)])?;
+        ensure!(counted >= expected, "{reason}: {counted}");
+    }
     Ok(())
 }
 
@@ -251,10 +268,6 @@ fn variants() -> Vec<(&'static str, Value, bool)> {
         with("bound", false, &|pod| pod["spec"]["nodeName"] = json!(EDGE_NODES[0])),
         with("of-a-daemonset", false, &|pod| {
             pod["metadata"]["ownerReferences"] = owner("DaemonSet", true)
-        }),
-        with("labelled-by-a-daemonset", false, &|pod| {
-            pod["metadata"]["labels"] = json!({"pod-template-generation": "1"});
-            pod["metadata"]["ownerReferences"] = owner("DaemonSet", true);
         }),
         with("beside-a-daemonset", true, &|pod| {
             pod["metadata"]["ownerReferences"] = owner("DaemonSet", false)

@@ -24,6 +24,10 @@ fn pods_that_are_not_ours() {
             json!({"scheduling.example.io/managed": value}),
         )
     };
+    let denying = Config {
+        invalid_slo: InvalidSlo::Deny,
+        ..Config::default()
+    };
     for (expected, pod) in [
         ("passthrough_not_managed", json!({"metadata": {}, "spec": {}})),
         ("passthrough_opted_out", labelled("false")),
@@ -68,6 +72,18 @@ fn pods_that_are_not_ours() {
         ("edge: edge_invalid_slo", labelled("true")),
     ] {
         assert_eq!(outcome(&fleet(0), &pod), expected, "{pod}");
+        // Who is left alone is not refused either, whatever it states.
+        let is_left_alone = ["node_name", "daemonset", "mirror", "shadow_pod", "opted_out"]
+            .iter()
+            .any(|kind| expected == format!("passthrough_{kind}"));
+        if is_left_alone {
+            let wrong = with(
+                pod,
+                "/metadata/annotations/slo.example.io~1sites",
+                json!("region in (eu"),
+            );
+            assert_eq!(outcome_with(&fleet(0), &wrong, &denying), expected, "{wrong}");
+        }
     }
     let excluded = Config {
         excluded_namespaces: vec!["shop".into()],
