@@ -199,7 +199,8 @@ proptest! {
             prop_assert_eq!(fitting.len(), all.len());
 
             let best = |nodes: &mut dyn Iterator<Item = &&'_ Node>| {
-                let taken = nodes.copied().map(|node| (node, room.taken(node).amounts));
+                let scored = nodes.take(score::SCORED).copied();
+                let taken = scored.map(|node| (node, room.taken(node).amounts));
                 score::best_node(request, taken).map(|node| node.name.clone())
             };
             let free = best(&mut all.iter().filter(|node| !room.needs_headroom(request, node)));
