@@ -31,8 +31,7 @@ pub(crate) fn given<'run>(fixture: &Fixture<'run>) -> Result<Vec<Contender<'run>
 fn define(fixture: &Fixture<'_>, folder: &Path) -> Result<()> {
     let folder = folder.display().to_string();
     fixture.kubectl.run(&["apply", "--server-side", "-f", &folder], "")?;
-    let args = ["wait", "--for=condition=Established", TIMEOUT, "-f", &folder];
-    fixture.kubectl.run(&args, "").map(drop)
+    fixture.kubectl.wait_until_established(&["-f", &folder])
 }
 
 /// A namespace that the peer expects.

@@ -20,7 +20,7 @@ use edgeward_harness::installed_replicas::endpoint_slice;
 use edgeward_harness::kubectl::Kubectl;
 use edgeward_harness::nodes::Nodes;
 use edgeward_harness::rights::NAMESPACE;
-use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
+use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
@@ -249,12 +249,7 @@ fn apply(installation: &Installation<'_, '_>) -> Result<()> {
         .get("deployment", "edgeward")?;
     ensure!(deployment["metadata"]["generation"] == 1, "{deployment:#}");
     upgrade(installation, rollout)?;
-    let args = ["wait", "--for=condition=Established", TIMEOUT];
-    installation
-        .fixture
-        .kubectl
-        .run(&[&args[..], &DEFINITIONS[..]].concat(), "")
-        .map(drop)
+    installation.fixture.kubectl.wait_until_established(&DEFINITIONS)
 }
 
 /// To another image and configuration, by the lines about that: the pods are replaced, and nothing else is, the domain above all.

@@ -185,11 +185,7 @@ impl Chart<'_, '_> {
             "{deployment:#}"
         );
         self.configure_and_roll_back()?;
-        let args = ["wait", "--for=condition=Established", TIMEOUT];
-        self.fixture
-            .kubectl
-            .run(&[&args[..], &DEFINITIONS[..]].concat(), "")
-            .map(drop)
+        self.fixture.kubectl.wait_until_established(&DEFINITIONS)
     }
 
     /// Another configuration, and back to this one: each is another ConfigMap, which is there.

@@ -201,7 +201,8 @@ impl<'f> Installed<'f> {
         for definition in definitions {
             fixture.kubectl.create(definition)?;
         }
-        installed.kubectl(&["wait", "--for=condition=Established", TIMEOUT])?;
+        let names: Vec<_> = installed.1.iter().map(String::as_str).collect();
+        fixture.kubectl.wait_until_established(&names)?;
         Ok(installed)
     }
 

@@ -37,8 +37,7 @@ impl CertManager {
         let kubectl = fixture.kubectl_in(NAMESPACE);
         let folder = definitions.display().to_string();
         kubectl.run(&["apply", "--server-side", "-f", &folder], "")?;
-        let args = ["wait", "--for=condition=Established", TIMEOUT, "-f", &folder];
-        kubectl.run(&args, "")?;
+        kubectl.wait_until_established(&["-f", &folder])?;
         let args = [format!("--kubeconfig={}", fixture.kubeconfig().display())];
         let program = dir.join("cert-manager");
         Ok(Self {

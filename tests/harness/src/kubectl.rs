@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 
 use crate::api_server::ApiServer;
 use crate::process::on_loopback;
+use crate::wait::{BOUND, TIMEOUT, eventually};
 
 /// kubectl with the rights of a cluster administrator, in one namespace.
 #[derive(Clone)]
@@ -149,6 +150,13 @@ impl Kubectl {
     /// Creates the object or changes it, as `kubectl apply` does.
     pub fn apply(&self, object: &Value) -> Result<Said> {
         self.run(&["apply", "-f", "-"], &object.to_string())
+    }
+
+    /// Waits until definitions of custom resources are served, by their names or `-f` and a folder. kubectl gives up on one whose status
+    /// nobody has written yet.
+    pub fn wait_until_established(&self, definitions: &[&str]) -> Result<()> {
+        let args = [&["wait", "--for=condition=Established", TIMEOUT], definitions].concat();
+        eventually("the definitions are served", BOUND, || self.run(&args, "")).map(drop)
     }
 
     /// Creates the object and returns it as stored (unlike `apply`, nothing of kubectl's is added to it).
