@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::pki::Authority;
 use edgeward_harness::process::{Process, free_addresses};
-use edgeward_harness::wait::{BOUND, TIMEOUT, eventually};
+use edgeward_harness::wait::{BOUND, eventually};
 use serde_json::{Value, json};
 
 use crate::contenders::{Contender, EDGE, Kept, LABEL, pods, registered, webhook};
