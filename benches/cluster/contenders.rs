@@ -50,8 +50,9 @@ impl<'run> Contender<'run> {
         slug: &str,
         mut labels: Value,
         webhook: Option<&'static str>,
-        kept: Kept<'run>,
+        kept: impl Into<Rc<Kept<'run>>>,
     ) -> Result<Self> {
+        let kept = kept.into();
         labels[LABEL] = json!(slug);
         let (namespace, _) = fixture.another_namespace(slug, labels)?;
         let of_edgeward = kept.edgeward.as_ref().map(|(edgeward, _)| edgeward.id());
@@ -60,7 +61,7 @@ impl<'run> Contender<'run> {
             namespace,
             pid: of_edgeward.or(kept.processes.first().map(Process::id)),
             webhook,
-            kept: Rc::new(kept),
+            kept,
         })
     }
 
@@ -143,12 +144,14 @@ impl<'run> Contender<'run> {
         let labels = json!({MANAGED: "true", POLICIES: "true"});
         let name = "edgeward, namespace labelled policies";
         let called = Some("policies.edgeward.io");
-        let there = Self::new(fixture, name, "edgeward-policies", labels, called, Kept::default())?;
-        Ok(Self {
-            pid: self.pid,
-            kept: Rc::clone(&self.kept),
-            ..there
-        })
+        Self::new(
+            fixture,
+            name,
+            "edgeward-policies",
+            labels,
+            called,
+            Rc::clone(&self.kept),
+        )
     }
 
     /// Waits until it changes pods, if it does.

@@ -8,6 +8,7 @@ use edgeward_harness::clients;
 use edgeward_harness::clusters::in_another;
 use edgeward_harness::decision::is_decided;
 use edgeward_harness::fixture::Fixture;
+use edgeward_harness::metrics;
 use edgeward_harness::process::processor_time;
 use edgeward_harness::wait::BOUND;
 use edgeward_harness::workloads;
@@ -167,15 +168,9 @@ async fn create(client: &Client, namespace: &str) -> Result<()> {
 /// How many pods were bound so far, as the API server counts requests.
 async fn bindings(client: &Client) -> Result<u64> {
     let page = client.request_text(Request::get("/metrics").body(Vec::new())?).await?;
-    let mut count = 0;
-    for line in page.lines().filter(|line| line.starts_with("apiserver_request_total{")) {
-        if line.contains("code=\"201\"") && line.contains("subresource=\"binding\"") {
-            let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
-            // Counts stay far below 2^53.
-            count += value.with_context(|| line.to_owned())? as u64;
-        }
-    }
-    Ok(count)
+    let labels = [("code", "201"), ("subresource", "binding")];
+    // Counts stay far below 2^53.
+    Ok(metrics::sum(&page, "apiserver_request_total", &labels) as u64)
 }
 
 /// How many pods nobody decided.

@@ -9,6 +9,7 @@ use edgeward_harness::clients;
 use edgeward_harness::clusters::in_another;
 use edgeward_harness::edgeward::Edgeward;
 use edgeward_harness::fixture::Fixture;
+use edgeward_harness::metrics;
 use edgeward_harness::nodes::Wan;
 use edgeward_harness::process::processor_time;
 use edgeward_harness::wait::{BOUND, eventually};
@@ -47,7 +48,6 @@ fn measure(fixture: &Fixture<'_>) -> Result<()> {
     let pods = Arc::new(Pods {
         client: fixture.runtime.block_on(clients::client(fixture))?,
         path: format!("/api/v1/namespaces/{}/pods", fixture.namespace),
-        namespace: fixture.namespace.clone(),
     });
     fixture.runtime.block_on(Arc::clone(&pods).create(0..PODS))?;
     eventually("kwok runs the pods", 4 * BOUND, || {
@@ -57,11 +57,11 @@ fn measure(fixture: &Fixture<'_>) -> Result<()> {
     })?;
 
     let wan = Wan::open(fixture.runtime)?;
-    let changes = Arc::new(
-        fixture
-            .runtime
-            .block_on(Changes::of(&pods, Etcd::at(fixture.etcd())?))?,
-    );
+    let changes = Arc::new(fixture.runtime.block_on(Changes::of(
+        &pods,
+        &fixture.namespace,
+        Etcd::at(fixture.etcd())?,
+    ))?);
     let (edgeward, few) = started(fixture, &wan, PODS)?;
     // These two take no processors then. Nodes are ready as long as nobody looks, and nobody runs the pods that are created later.
     let _paused = [fixture.pause("kube-controller-manager")?, fixture.pause("kwok")?];
@@ -106,7 +106,6 @@ fn started<'run>(fixture: &Fixture<'run>, wan: &Wan<'_>, pods: usize) -> Result<
 struct Pods {
     client: Client,
     path: String,
-    namespace: String,
 }
 
 impl Pods {
@@ -151,12 +150,15 @@ impl Pods {
 
     /// How many events of pods the API server has had to pass on so far.
     async fn events(&self) -> Result<u64> {
-        const METRIC: &str = "apiserver_watch_cache_events_received_total{group=\"\",resource=\"pods\"} ";
-        let request = Request::get("/metrics").body(Vec::new())?;
-        let page = self.client.request_text(request).await?;
-        let count = page.lines().find_map(|line| line.strip_prefix(METRIC));
+        let page = self
+            .client
+            .request_text(Request::get("/metrics").body(Vec::new())?)
+            .await?;
+        let labels = [("group", ""), ("resource", "pods")];
+        let count = metrics::sum(&page, "apiserver_watch_cache_events_received_total", &labels);
+        ensure!(count > 0.0, "the API server counts no events of pods");
         // Counts stay far below 2^53.
-        Ok(count.context(METRIC)?.parse::<f64>()? as u64)
+        Ok(count as u64)
     }
 
     /// One that this selects, if there is any.
@@ -178,11 +180,11 @@ struct Changes {
 }
 
 impl Changes {
-    /// Of the first [`CHANGED`] pods.
-    async fn of(pods: &Pods, etcd: Etcd) -> Result<Self> {
+    /// Of the first [`CHANGED`] pods of this namespace.
+    async fn of(pods: &Pods, namespace: &str, etcd: Etcd) -> Result<Self> {
         let mut versions = Vec::with_capacity(CHANGED);
         for number in 0..CHANGED {
-            let key = format!("/registry/pods/{}/{}", pods.namespace, name(number));
+            let key = format!("/registry/pods/{namespace}/{}", name(number));
             let before = etcd.get(&key).await?;
             pods.change(number).await?;
             let after = etcd.get(&key).await?;

@@ -1,7 +1,7 @@
 //! Our custom resources on a real API server.
 
 use anyhow::{Result, ensure};
-use edgeward_harness::fixture::{Fixture, MANAGED, POLICIES};
+use edgeward_harness::fixture::{Fixture, MANAGED};
 use edgeward_harness::kubectl::Kubectl;
 use edgeward_harness::nodes::Nodes;
 use edgeward_harness::wait::{BOUND, eventually};
@@ -344,7 +344,7 @@ fn becomes(kubectl: &Kubectl, pod: &Value, expected: &Value) -> Result<()> {
 /// fields; of several policies one counts; who is selected by none, and when all are gone, is left alone.
 pub(crate) fn policies_decide(fixture: &Fixture<'_>) -> Result<()> {
     fixture.remove_custom_resources()?;
-    let (namespace, kubectl) = fixture.another_namespace("shop", json!({MANAGED: "true", POLICIES: "true"}))?;
+    let (namespace, kubectl) = fixture.namespace_with_policies("shop")?;
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "8")?;
     nodes.cloud_node("cloud-0")?;
@@ -465,7 +465,7 @@ pub(crate) fn faulty_policies(fixture: &Fixture<'_>) -> Result<()> {
         &unchecked.to_string(),
     ];
     fixture.kubectl.run(&patch, "")?;
-    let (namespace, kubectl) = fixture.another_namespace("shop", json!({MANAGED: "true", POLICIES: "true"}))?;
+    let (namespace, kubectl) = fixture.namespace_with_policies("shop")?;
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "8")?;
     nodes.cloud_node("cloud-0")?;

@@ -201,21 +201,19 @@ impl<'f> Installed<'f> {
         for definition in definitions {
             fixture.kubectl.create(definition)?;
         }
-        let names: Vec<_> = installed.1.iter().map(String::as_str).collect();
-        fixture.kubectl.wait_until_established(&names)?;
+        fixture.kubectl.wait_until_established(&installed.names())?;
         Ok(installed)
     }
 
-    fn kubectl(&self, args: &[&str]) -> Result<()> {
-        let names = self.1.iter().map(String::as_str);
-        let args: Vec<_> = args.iter().copied().chain(names).collect();
-        self.0.run(&args, "").map(drop)
+    fn names(&self) -> Vec<&str> {
+        self.1.iter().map(String::as_str).collect()
     }
 }
 
 impl Drop for Installed<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.kubectl(&["delete", "--ignore-not-found", TIMEOUT]) {
+        let args = [&["delete", "--ignore-not-found", TIMEOUT], &self.names()[..]].concat();
+        if let Err(error) = self.0.run(&args, "") {
             eprintln!("{error:#}");
         }
     }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::control_plane::{CLOUD_NODE, EDGE_NODES};
-use edgeward_harness::fixture::{Fixture, MANAGED, POLICIES};
+use edgeward_harness::fixture::{Fixture, MANAGED};
 use edgeward_harness::wait::{BOUND, eventually};
 use edgeward_harness::{rights, test_webhook, workloads};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::placement::fleet;
 /// policies all but those whose labels say that they are not meant.
 pub(crate) fn conditions_of_the_manifest(fixture: &Fixture<'_>) -> Result<()> {
     let watcher = fixture.test_webhook(test_webhook::watches)?;
-    let (with_policies, kubectl) = fixture.another_namespace("policies", json!({MANAGED: "true", POLICIES: "true"}))?;
+    let (with_policies, kubectl) = fixture.namespace_with_policies("policies")?;
     let namespaces = [fixture.namespace.as_str(), &with_policies];
     let _registered = fixture.register_as("zz-edgeward", &namespaces, &watcher.url, &watcher.ca)?;
 
@@ -128,7 +128,7 @@ pub(crate) fn daemon_sets(fixture: &Fixture<'_>) -> Result<()> {
 /// In a namespace with policies edgeward is asked about bound pods and those of DaemonSets as well, and leaves them as they are.
 pub(crate) fn where_all_pods_are_asked_about(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
-    let (namespace, kubectl) = fixture.another_namespace("policies", json!({MANAGED: "true", POLICIES: "true"}))?;
+    let (namespace, kubectl) = fixture.namespace_with_policies("policies")?;
     let _registered = fixture.register_as("zz-edgeward", &[&namespace], &edgeward.url, &edgeward.ca)?;
     get_a_pod_on_each_node(fixture, &namespace)?;
     for (name, pod, _) in variants() {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::hostile_bodies::pressure::{GIVES_BACK, Target};
+use crate::metrics;
 use crate::pki::Authority;
 use crate::process::{Process, memory_kib};
 use crate::wait::{BOUND, eventually};
@@ -237,14 +238,7 @@ impl<'run> Edgeward<'run> {
                 .await?;
             response.error_for_status()?.text().await
         })?;
-        let wanted: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
-        let series = text.lines().filter_map(|line| {
-            let (series, value) = line.rsplit_once(' ')?;
-            let labels = series.strip_prefix(name)?;
-            let ours = labels.is_empty() || labels.starts_with('{');
-            (ours && wanted.iter().all(|label| labels.contains(label))).then(|| value.parse::<f64>().ok())?
-        });
-        Ok(series.sum())
+        Ok(metrics::sum(&text, name, labels))
     }
 
     /// The same of a metric that counts.

@@ -24,6 +24,7 @@ pub mod installed_replicas;
 pub mod kubectl;
 pub mod live;
 pub mod load;
+pub mod metrics;
 pub mod mount;
 pub mod nodes;
 pub mod peering;

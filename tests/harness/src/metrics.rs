@@ -1,0 +1,13 @@
+//! Pages of metrics, as Prometheus reads them.
+
+/// Sum of a metric over all series of a page that carry these labels; of none, 0.
+pub fn sum(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+    let wanted: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
+    let series = page.lines().filter_map(|line| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let labels = series.strip_prefix(name)?;
+        let ours = labels.is_empty() || labels.starts_with('{');
+        (ours && wanted.iter().all(|label| labels.contains(label))).then(|| value.parse::<f64>().ok())?
+    });
+    series.sum()
+}
