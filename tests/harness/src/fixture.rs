@@ -145,11 +145,6 @@ impl<'run> Fixture<'run> {
         Ok((name, kubectl))
     }
 
-    /// The same, opted in and with policies.
-    pub fn namespace_with_policies(&self, suffix: &str) -> Result<(String, Kubectl)> {
-        self.another_namespace(suffix, json!({MANAGED: "true", POLICIES: "true"}))
-    }
-
     /// Creates a namespace and waits until pods can be created in it.
     pub(crate) fn create_namespace(&self, name: &str, labels: Value) -> Result<()> {
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
