@@ -33,10 +33,10 @@ pub(crate) const STOPPED: &str = "edgeward.test/stopped";
 /// The label of a node by which Liqo tells what it stands for.
 pub(crate) const VIRTUAL_NODE: &str = "liqo.io/type";
 
-/// The label of a pod that takes 2 s to terminate. Others are gone at once.
+/// The label of a pod that takes long to terminate. Others are gone at once.
 pub const SLOW: &str = "edgeward.test/terminates-slowly";
-/// So long.
-pub const SLOW_END: Duration = Duration::from_secs(2);
+/// So long: longer than a busy machine takes to create another in its place.
+pub const SLOW_END: Duration = Duration::from_secs(6);
 
 /// An annotation of a Job's pod: with the name of a node behind it, how long its work takes there, as Go writes durations. Without
 /// one it is done at once.

@@ -19,7 +19,7 @@ const NAME: &str = "shop";
 /// Each pod asks for a tenth of the edge.
 const MILLICORES: u32 = 100;
 
-/// How long each pod may take to terminate. It takes 2 s.
+/// How long each pod may take to terminate. It takes 6 s.
 const GRACE_SECONDS: u32 = 60;
 
 /// What it is called, as a Deployment has it, and how many pods it has at once to do without or to have more.
