@@ -79,7 +79,11 @@ fn publication() -> Duration {
         pod.to_string()
     };
     let apply = |cache: &mut Cache, text: &str| {
-        let record = Pod::from_json(text).unwrap().record(text, &keys).unwrap().unwrap();
+        let record = Pod::from_json(text)
+            .unwrap()
+            .record(text.len(), &keys)
+            .unwrap()
+            .unwrap();
         cache.apply_pod(&record, None, NOW.moment);
     };
     (0..NODES).for_each(|i| apply(&mut cache, &bound(i, "False")));
@@ -199,7 +203,9 @@ fn held(i: usize, controller: usize) -> Arc<HeldPod> {
         },
     });
     let text = pod.to_string();
-    let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("example.io"));
+    let record = Pod::from_json(&text)
+        .unwrap()
+        .record(text.len(), &Keys::new("example.io"));
     record.unwrap().unwrap().held.unwrap()
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod policies;
 pub mod probe;
 pub(crate) mod profiles;
 pub mod prometheus;
+mod protobuf;
 pub(crate) mod raw;
 pub(crate) mod replicas;
 pub mod secret;

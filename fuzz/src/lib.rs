@@ -12,6 +12,7 @@
 //! | [`release_patch`] | a pod, a fleet and a configuration | patches applied by another implementation, and decided again |
 //! | [`liqo`] | Liqo's objects as watches show them | reading; a pod is placed only where its namespace is |
 //! | [`volumes`] | claims, volumes and classes as watches show them | reading; a pod is placed only where its volumes can be |
+//! | [`protobuf`] | an object as a watch brings it | what is made of it is JSON, and does no reader harm |
 //! | [`sites`] | what a pod asks of sites | against a reader by tokens; a pod is placed only where it may be |
 //!
 //! The corpus is documents as they arrive, and `tests/it/fuzz.rs` checks it in every run of the tests.
@@ -25,6 +26,7 @@ pub mod node;
 mod patched;
 pub mod pod;
 pub mod prometheus;
+pub mod protobuf;
 pub mod quantity;
 pub mod release_patch;
 pub mod review;

@@ -86,7 +86,7 @@ fn names() -> ResourceNames {
 
 /// What is kept of it; nothing where it cannot be read.
 fn record(json: &str, keys: &Keys) -> Option<Option<PodRecord>> {
-    read_record(json, keys, &names()).ok()
+    read_record(json, json.len(), keys, &names()).ok()
 }
 
 /// Of a pod without node no more is kept than may be.

@@ -34,7 +34,7 @@ use crate::platform::clock::Clock;
 /// How many pods are read or patched at once to lose the gate; others, as far as fewer are.
 const AT_ONCE: usize = 16;
 
-/// How many bytes of JSON these pods have together, where they are more than one: what is read takes memory.
+/// How many bytes these pods have together, where they are more than one: what is read takes memory.
 const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
 /// The first and the longest pause before a pod that could not be patched is tried again.

@@ -1,9 +1,8 @@
 //! One version of a pod: read, patched or deleted.
 
-use std::pin::pin;
 use std::time::Duration;
 
-use futures::io::{AsyncReadExt as _, copy, sink};
+use futures::io::{copy, sink};
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use k8s_openapi::api::core::v1::Pod as PodObject;
@@ -11,6 +10,8 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
 
 use edgeward_core::placement::patch::Operation;
+
+use crate::api::protobuf;
 
 /// How long a pod is waited for that is read, beside the time that its bytes take.
 const READING: Duration = Duration::from_secs(5);
@@ -40,7 +41,7 @@ pub(super) struct Version<'a> {
 }
 
 impl Version<'_> {
-    /// The pod's JSON text, perhaps of another version. It is waited for as long as so many bytes may take.
+    /// The JSON text of what is read of the pod, perhaps of another version. It is waited for as long as so many bytes may take.
     ///
     /// # Errors
     /// What else came of it: never [`Outcome::Changed`].
@@ -121,24 +122,16 @@ fn not_taken(error: kube::Error) -> Outcome {
     }
 }
 
-/// The JSON text of a pod; `None` if there is none of that name.
+/// The JSON text of what is read of a pod; `None` if there is none of that name.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses to say.
 pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> kube::Result<Option<String>> {
-    let request = Request::get(path(namespace, name)).body(Vec::new());
-    let body = match client.request_stream(request.map_err(kube::Error::HttpError)?).await {
-        Ok(body) => body,
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    // Not `request_text`, which has it three times.
-    let mut text = String::new();
-    pin!(body)
-        .read_to_string(&mut text)
-        .await
-        .map_err(kube::Error::ReadEvents)?;
-    Ok(Some(text))
+    match protobuf::object(client, &path(namespace, name)).await {
+        Ok(text) => Ok(Some(text)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Where a pod is in the API.

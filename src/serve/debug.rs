@@ -178,7 +178,9 @@ mod tests {
         });
         let mut snapshot = testkit::snapshot(&fleet);
         let text = held();
-        let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("example.io"));
+        let record = Pod::from_json(&text)
+            .unwrap()
+            .record(text.len(), &Keys::new("example.io"));
         let pod = record.unwrap().unwrap().held.unwrap();
         let claims = Arc::make_mut(&mut snapshot.claims);
         let claim = Claim {

@@ -12,37 +12,31 @@ use serde_json::value::RawValue;
 /// of the work and memory of a watch, for nothing.
 pub(crate) struct Raw<K> {
     metadata: ObjectMeta,
-    json: Box<RawValue>,
+    json: Box<str>,
+    size: usize,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Raw<K> {
     /// The object's JSON text.
     pub(crate) fn json(&self) -> &str {
-        self.json.get()
+        &self.json
     }
-}
 
-impl<K> Clone for Raw<K> {
-    fn clone(&self) -> Self {
-        Self {
-            metadata: self.metadata.clone(),
-            json: self.json.clone(),
-            kind: PhantomData,
-        }
+    /// How many bytes the API server sent of it.
+    pub(crate) fn size(&self) -> usize {
+        self.size
     }
-}
 
-impl<K> std::fmt::Debug for Raw<K> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Raw")
-            .field("metadata", &self.metadata)
-            .finish_non_exhaustive()
+    /// The object of this JSON text, of which the API server sent so many bytes.
+    ///
+    /// # Errors
+    /// It has no metadata.
+    pub(crate) fn from_json(json: String, size: usize) -> serde_json::Result<Self> {
+        Self::of(json.into(), size)
     }
-}
 
-impl<'de, K> Deserialize<'de> for Raw<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn of(json: Box<str>, size: usize) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Object<'a> {
             #[serde(borrow)]
@@ -60,8 +54,7 @@ impl<'de, K> Deserialize<'de> for Raw<K> {
             #[serde(borrow)]
             resource_version: Option<Cow<'a, str>>,
         }
-        let json = Box::<RawValue>::deserialize(deserializer)?;
-        let Object { metadata } = serde_json::from_str(json.get()).map_err(de::Error::custom)?;
+        let Object { metadata } = serde_json::from_str(&json)?;
         let owned = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
         Ok(Self {
             metadata: ObjectMeta {
@@ -72,8 +65,36 @@ impl<'de, K> Deserialize<'de> for Raw<K> {
                 ..ObjectMeta::default()
             },
             json,
+            size,
             kind: PhantomData,
         })
+    }
+}
+
+impl<K> Clone for Raw<K> {
+    fn clone(&self) -> Self {
+        Self {
+            metadata: self.metadata.clone(),
+            json: self.json.clone(),
+            size: self.size,
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K> std::fmt::Debug for Raw<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Raw")
+            .field("metadata", &self.metadata)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'de, K> Deserialize<'de> for Raw<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Box::<RawValue>::deserialize(deserializer)?;
+        let size = json.get().len();
+        Self::of(json.into(), size).map_err(de::Error::custom)
     }
 }
 

@@ -189,7 +189,7 @@ impl Cluster {
         let mut params = WatchParams::default().initial_events();
         let mut last_error = String::new();
         loop {
-            let mut events = watcher::events(Api::<Raw<K>>::all(self.client()), params.clone());
+            let mut events = watcher::events_in_protobuf(Api::<Raw<K>>::all(self.client()), params.clone());
             let mut broken_lists = 0_u32;
             while let Some(event) = events.next().await {
                 match event {
@@ -371,7 +371,7 @@ pub(crate) fn read_pod(
     limit: &LogLimit,
 ) -> Option<PodRecord> {
     let names = names.read().unwrap_or_else(PoisonError::into_inner);
-    pod::read_record(object.json(), keys, &names)
+    pod::read_record(object.json(), object.size(), keys, &names)
         .map_err(|error| unreadable(Kind::Pods.as_str(), object, &error, limit))
         .ok()?
 }

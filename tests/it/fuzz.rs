@@ -22,13 +22,14 @@ const MOST_BYTES: usize = 300 << 10;
 type Check = fn(&[u8]);
 
 /// Each has a folder of this name in `fuzz/corpus`, and a program of its own in `fuzz/fuzz_targets`.
-const TARGETS: [(&str, Check); 11] = [
+const TARGETS: [(&str, Check); 12] = [
     ("configuration", targets::configuration::check),
     ("fleet_file", targets::fleet_file::check),
     ("liqo", targets::liqo::check),
     ("node", targets::node::check),
     ("pod", targets::pod::check),
     ("prometheus", targets::prometheus::check),
+    ("protobuf", targets::protobuf::check),
     ("quantity", targets::quantity::check),
     ("release_patch", targets::release_patch::check),
     ("review", targets::review::check),
@@ -98,7 +99,7 @@ macro_rules! every_target {
     };
 }
 
-every_target!(configuration fleet_file liqo node pod prometheus quantity release_patch review sites volumes);
+every_target!(configuration fleet_file liqo node pod prometheus protobuf quantity release_patch review sites volumes);
 
 #[test]
 fn the_corpus_is_small() {

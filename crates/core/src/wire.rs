@@ -6,6 +6,7 @@ pub mod liqo;
 pub mod liqo_objects;
 pub mod node;
 pub mod pod;
+pub mod protobuf;
 pub mod remembered_nodes;
 pub mod volumes;
 

@@ -208,7 +208,9 @@ mod tests {
         });
         change(&mut pod);
         let text = pod.to_string();
-        let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("acme.dev"));
+        let record = Pod::from_json(&text)
+            .unwrap()
+            .record(text.len(), &Keys::new("acme.dev"));
         record.unwrap().unwrap().held.unwrap()
     }
 

@@ -197,7 +197,7 @@ fn held_pod(number: usize) -> Arc<HeldPod> {
     let text = pod(&format!("p{number}"), "7").to_string();
     let record = Pod::from_json(&text)
         .unwrap()
-        .record(&text, &Config::default().keys)
+        .record(text.len(), &Config::default().keys)
         .unwrap();
     record.unwrap().held.unwrap()
 }

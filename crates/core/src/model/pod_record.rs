@@ -224,7 +224,7 @@ pub struct HeldPod {
     pub name: Box<str>,
     /// `metadata.resourceVersion`: what is decided holds for this version.
     pub resource_version: Box<str>,
-    /// The length of its JSON text: what reading it takes.
+    /// How many bytes the API server sends of it, or its JSON text has: what reading it takes.
     pub size: usize,
     /// What it asks for, with [`Workload::held`] not set; `None` where that is not kept: then no plan places the pod, and
     /// whoever releases it reads it when it is due, and decides it alone.

@@ -72,7 +72,9 @@ impl Held {
 
 fn read(document: &Value) -> Arc<HeldPod> {
     let text = document.to_string();
-    let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("example.io"));
+    let record = Pod::from_json(&text)
+        .unwrap()
+        .record(text.len(), &Keys::new("example.io"));
     record.unwrap().unwrap().held.unwrap()
 }
 

@@ -44,7 +44,7 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
 }
 
 #[derive(serde::Deserialize)]
-struct Wire<'a> {
+pub(crate) struct Wire<'a> {
     #[serde(borrow)]
     metadata: Metadata<'a>,
     spec: Option<Spec<'a>>,
@@ -68,9 +68,10 @@ struct Spec<'a> {
 
 #[derive(serde::Deserialize)]
 struct Fields<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     key: Text<'a>,
     value: Option<Text<'a>>,
+    #[serde(default)]
     effect: Text<'a>,
 }
 
@@ -84,8 +85,9 @@ struct Status<'a> {
 
 #[derive(serde::Deserialize)]
 struct Address<'a> {
-    #[serde(borrow, rename = "type")]
+    #[serde(borrow, default, rename = "type")]
     kind: Text<'a>,
+    #[serde(default)]
     address: Text<'a>,
 }
 

@@ -4,7 +4,7 @@
 //! known to us or not, is skipped and so survives (a patch is built beside the raw object, never from these types).
 
 mod decided;
-mod fields;
+pub(crate) mod fields;
 mod finished;
 mod hints;
 mod partial;

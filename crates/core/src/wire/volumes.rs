@@ -70,7 +70,7 @@ fn name(text: Option<&str>) -> Option<Arc<str>> {
 }
 
 #[derive(serde::Deserialize)]
-struct Claim<'a> {
+pub(crate) struct Claim<'a> {
     #[serde(borrow)]
     metadata: Option<Metadata<'a>>,
     spec: Option<ClaimSpec<'a>>,
@@ -98,7 +98,7 @@ struct ClaimStatus<'a> {
 }
 
 #[derive(serde::Deserialize)]
-struct Volume<'a> {
+pub(crate) struct Volume<'a> {
     #[serde(borrow)]
     spec: Option<VolumeSpec<'a>>,
 }
@@ -118,7 +118,7 @@ struct NodeAffinity<'a> {
 
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Class<'a> {
+pub(crate) struct Class<'a> {
     #[serde(borrow, default)]
     provisioner: Text<'a>,
     volume_binding_mode: Option<Text<'a>>,

@@ -63,7 +63,7 @@ fn change(value: &Value, config: &Arc<Config>, at: Now) -> Change {
         ("node", object) => Change::Node(Box::new(node::from_json(&object.to_string()).unwrap())),
         ("pod", object) => {
             let json = object.to_string();
-            let record = Pod::from_json(&json).unwrap().record(&json, &config.keys);
+            let record = Pod::from_json(&json).unwrap().record(json.len(), &config.keys);
             Change::Pod(Box::new(record.unwrap().unwrap()))
         }
         ("nodeGone", name) => Change::NodeGone(text(name).into()),

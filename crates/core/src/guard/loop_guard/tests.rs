@@ -61,7 +61,9 @@ impl Fixture {
 
     fn see(&mut self, pod: &Value, is_new: bool) -> Option<Loop> {
         let text = pod.to_string();
-        let record = Pod::from_json(&text).unwrap().record(&text, &Keys::new("example.io"));
+        let record = Pod::from_json(&text)
+            .unwrap()
+            .record(text.len(), &Keys::new("example.io"));
         self.guard.apply(&record.unwrap().unwrap(), is_new, SETTINGS, self.now)
     }
 

@@ -337,7 +337,7 @@ pub(crate) struct NodeSelectorRequirement<'a> {
 /// What the cluster says of a pod that exists.
 #[derive(Debug, Clone, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Status<'a> {
+pub(crate) struct Status<'a> {
     #[serde(borrow)]
     pub(super) phase: Option<Text<'a>>,
     pub(super) conditions: Option<Vec<Condition<'a>>>,

@@ -24,13 +24,18 @@ const LONGEST_WORD: usize = 64;
 
 /// What is kept of the pod that exists whose JSON this is: of one with more in its lists and maps than is ever read of one
 /// that is placed, what can be read [in part](Pod::in_part). Of what one with a node asks for, the resources that nodes have by
-/// these names. `None` for one without uid or namespace, which no API server sends.
+/// these names. The API server sent `size` bytes of it. `None` for one without uid or namespace, which no API server sends.
 ///
 /// # Errors
 /// It is no pod, or has more in its lists and maps than any API server takes.
-pub fn read_record(json: &str, keys: &Keys, names: &ResourceNames) -> Result<Option<PodRecord>, counted::Error> {
-    let mut record = match Pod::from_json(json).and_then(|pod| pod.record(json, keys)) {
-        Err(counted::Error::TooMany(_)) => Pod::in_part(json)?.record(json, keys)?,
+pub fn read_record(
+    json: &str,
+    size: usize,
+    keys: &Keys,
+    names: &ResourceNames,
+) -> Result<Option<PodRecord>, counted::Error> {
+    let mut record = match Pod::from_json(json).and_then(|pod| pod.record(size, keys)) {
+        Err(counted::Error::TooMany(_)) => Pod::in_part(json)?.record(size, keys)?,
         read => read?,
     };
     if let Some(record) = record.as_mut().filter(|record| record.node.is_some()) {
@@ -48,12 +53,12 @@ pub fn read_record(json: &str, keys: &Keys, names: &ResourceNames) -> Result<Opt
 }
 
 impl<'a> Pod<'a> {
-    /// What is kept of a pod that exists, which was read from `json`; `None` for one without uid or namespace, which no API
+    /// What is kept of a pod that exists, of which the API server sent `size` bytes; `None` for one without uid or namespace, which no API
     /// server sends. Cost: a pass over the status; allocates a few strings, more for a pod without node.
     ///
     /// # Errors
     /// The status cannot be read, or has more in its lists and maps than [`counted::LIMIT`].
-    pub fn record(&self, json: &str, keys: &Keys) -> Result<Option<PodRecord>, counted::Error> {
+    pub fn record(&self, size: usize, keys: &Keys) -> Result<Option<PodRecord>, counted::Error> {
         let status = self.status()?;
         let Some(mut record) = self.record_with(&status, keys) else {
             return Ok(None);
@@ -61,14 +66,14 @@ impl<'a> Pod<'a> {
         record.undecided = record.decision.is_none() && !self.was_gate_removed(keys) && self.is_for_us(keys);
         let is_held = self.is_held(keys);
         if is_held || record.node.is_none() {
-            self.complete(&mut record, is_held, json, keys);
+            self.complete(&mut record, is_held, size, keys);
         }
         Ok(Some(record))
     }
 
     /// Completes the record of a pod that has no node or waits behind our gate, with no more than is kept of one. How much that is
     /// does not depend on its status: what the backstop keeps of it once it is stuck counts from the start.
-    fn complete(&self, record: &mut PodRecord, is_held: bool, json: &str, keys: &Keys) {
+    fn complete(&self, record: &mut PodRecord, is_held: bool, size: usize, keys: &Keys) {
         let namespace = record.namespace.clone();
         let mut workload = self.workload(Cow::Borrowed(&*namespace), keys).into_owned();
         record.placement = Some(Arc::new(Placement {
@@ -89,7 +94,7 @@ impl<'a> Pod<'a> {
         if is_held {
             record.held = Some(Arc::new(self.held(
                 record,
-                json,
+                size,
                 workload,
                 whole.as_deref(),
                 texts,
@@ -114,7 +119,7 @@ impl<'a> Pod<'a> {
     fn held(
         &self,
         record: &PodRecord,
-        json: &str,
+        size: usize,
         workload: Workload<'static>,
         whole: Option<&Placement>,
         [version, reason]: [&str; 2],
@@ -127,7 +132,7 @@ impl<'a> Pod<'a> {
             namespace: record.namespace.clone(),
             name: record.name.clone(),
             resource_version: version.into(),
-            size: json.len(),
+            size,
             class: workload.intent.as_ref().map(|intent| intent.slo.class),
             is_restricted: workload.sites().is_some(),
             gates: gates.finish(),

@@ -35,7 +35,8 @@ fn names() -> ResourceNames {
 }
 
 fn apply(fixture: &mut Fixture, pod: &Value) {
-    let record = read_record(&pod.to_string(), &Keys::new("example.io"), &names())
+    let text = pod.to_string();
+    let record = read_record(&text, text.len(), &Keys::new("example.io"), &names())
         .unwrap()
         .unwrap();
     fixture.cache.apply_pod(&record, None, fixture.now);
@@ -118,7 +119,7 @@ fn a_resource_that_no_node_has_says_nothing_of_the_room_behind_a_node() {
         );
         let message = format!("0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient {name}.");
         let pod = unschedulable(pod, &message).to_string();
-        read_record(&pod, &Keys::new("example.io"), &names())
+        read_record(&pod, pod.len(), &Keys::new("example.io"), &names())
             .unwrap()
             .unwrap()
             .start
@@ -149,7 +150,7 @@ proptest! {
     #[test]
     fn what_is_kept_of_a_pod_is_bounded(pod in testkit::huge_pod()) {
         let text = pod.to_string();
-        let record = read_record(&text, &Keys::new("example.io"), &names()).unwrap().unwrap();
+        let record = read_record(&text, text.len(), &Keys::new("example.io"), &names()).unwrap().unwrap();
         let held = record.held.as_deref().map(|held| (held.workload.clone(), &held.resource_version, &held.reason));
         let stuck = record.stuck.as_deref().map(|stuck| (Some(stuck.workload.clone()), &stuck.resource_version, &stuck.reason));
         let (mut workload, version, reason) = held.or(stuck).map_or((None, "", ""), |(workload, version, reason)| {
@@ -183,7 +184,7 @@ proptest! {
         let text = pod.to_string();
         let keys = Keys::new("example.io");
         let pod = Pod::from_json(&text).unwrap();
-        let Some(record) = pod.record(&text, &keys).ok().flatten() else { return Ok(()) };
+        let Some(record) = pod.record(text.len(), &keys).ok().flatten() else { return Ok(()) };
         let workload = pod.workload("shop".into(), &keys);
         prop_assert_eq!(&record.request.cpu, &pod.request().amounts().cpu);
         if let Some(placement) = &record.placement {
