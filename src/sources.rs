@@ -51,9 +51,6 @@ const COALESCE: Micros = Micros::from_millis(20);
 /// Watches wait when it is full: 50,000 a second come through.
 const BACKLOG: usize = 1024;
 
-/// How many changes are folded before the clock is looked at again.
-const BATCH: usize = 256;
-
 /// Where changes are sent, each with the time at which it was seen.
 #[derive(Debug, Clone)]
 pub struct Changes {
@@ -129,7 +126,6 @@ impl Observer {
 
     /// Feeds this engine and calls `then`, which must not block, with each effect, until nobody sends changes any more.
     pub async fn run(mut self, mut engine: Engine, mut then: impl FnMut(Effect)) {
-        let mut batch = Vec::with_capacity(BATCH);
         let (mut is_due, mut published) = (false, Moment(i64::MIN));
         loop {
             let due_at = match is_due {
@@ -153,13 +149,11 @@ impl Observer {
             tokio::select! {
                 () = self.clock.reach(due_at) => {}
                 // What comes before a publication that is due waits for it, instead of waking this task each.
-                received = self.changes.recv_many(&mut batch, BATCH), if !is_due => {
-                    if received == 0 {
+                received = self.changes.recv(), if !is_due => {
+                    let Some((at, change)) = received else {
                         return;
-                    }
-                    for (at, change) in batch.drain(..) {
-                        self.apply(&mut engine, &change, at);
-                    }
+                    };
+                    self.apply(&mut engine, &change, at);
                     is_due = true;
                 }
             }

@@ -118,7 +118,7 @@ fn event<K>(frame: &[u8]) -> kube::Result<WatchEvent<Raw<K>>> {
     let json = protobuf::to_json(object).map_err(unreadable)?;
     // The text is longer where characters are escaped.
     let size = object.len().max(json.len());
-    let read = |json| Raw::from_json(json, size);
+    let read = |json: String| Raw::from_json(json.into(), size);
     match kind {
         b"ADDED" => read(json).map(WatchEvent::Added),
         b"MODIFIED" => read(json).map(WatchEvent::Modified),

@@ -23,20 +23,16 @@ impl<K> Raw<K> {
         &self.json
     }
 
-    /// How many bytes the API server sent of it.
+    /// How many bytes the API server sent of it, or its text has where these are more.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// The object of this JSON text, of which the API server sent so many bytes.
+    /// The object of this JSON text, of this [size](Self::size).
     ///
     /// # Errors
     /// It has no metadata.
-    pub(crate) fn from_json(json: String, size: usize) -> serde_json::Result<Self> {
-        Self::of(json.into(), size)
-    }
-
-    fn of(json: Box<str>, size: usize) -> serde_json::Result<Self> {
+    pub(crate) fn from_json(json: Box<str>, size: usize) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Object<'a> {
             #[serde(borrow)]
@@ -94,7 +90,7 @@ impl<'de, K> Deserialize<'de> for Raw<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Box::<RawValue>::deserialize(deserializer)?;
         let size = json.get().len();
-        Self::of(json.into(), size).map_err(de::Error::custom)
+        Self::from_json(json.into(), size).map_err(de::Error::custom)
     }
 }
 

@@ -24,7 +24,7 @@ const LONGEST_WORD: usize = 64;
 
 /// What is kept of the pod that exists whose JSON this is: of one with more in its lists and maps than is ever read of one
 /// that is placed, what can be read [in part](Pod::in_part). Of what one with a node asks for, the resources that nodes have by
-/// these names. The API server sent `size` bytes of it. `None` for one without uid or namespace, which no API server sends.
+/// these names. Reading it takes `size` bytes. `None` for one without uid or namespace, which no API server sends.
 ///
 /// # Errors
 /// It is no pod, or has more in its lists and maps than any API server takes.
@@ -53,7 +53,7 @@ pub fn read_record(
 }
 
 impl<'a> Pod<'a> {
-    /// What is kept of a pod that exists, of which the API server sent `size` bytes; `None` for one without uid or namespace, which no API
+    /// What is kept of a pod that exists, of which reading takes `size` bytes; `None` for one without uid or namespace, which no API
     /// server sends. Cost: a pass over the status; allocates a few strings, more for a pod without node.
     ///
     /// # Errors
