@@ -3,5 +3,6 @@
 pub mod blocking;
 pub mod clock;
 pub mod files;
+pub mod thread;
 pub mod token_bucket;
 pub mod yaml;

@@ -132,8 +132,7 @@ impl Server {
             clock,
         );
         supervisor.spawn(Task::endless(ADMISSION, listener));
-        let listener = health::serve(health_socket, readiness.clone(), metrics, clock, debug)?;
-        supervisor.spawn(Task::new(HEALTH, listener));
+        supervisor.spawn(health::serve(health_socket, readiness.clone(), metrics, clock, debug)?);
         let loaded = move || awaited.into_iter().for_each(Requirement::met);
         supervisor.spawn(Task::endless(CERTIFICATE, certificates.follow(loaded)));
         for task in tasks {

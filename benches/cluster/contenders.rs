@@ -12,6 +12,7 @@ use edgeward_harness::nodes::Wan;
 use edgeward_harness::pki::Authority;
 use edgeward_harness::process::{Process, free_addresses};
 use edgeward_harness::wait::{BOUND, eventually};
+use edgeward_harness::workloads;
 use serde_json::{Value, json};
 
 /// The label of a contender's namespace.
@@ -118,8 +119,9 @@ impl<'run> Contender<'run> {
         Self::new(fixture, "constant webhook in Go", NAME, json!({}), called, kept)
     }
 
-    /// edgeward with all of `webhook/base`.
+    /// edgeward with all of `webhook/base`, and its custom resources.
     pub(crate) fn edgeward(fixture: &Fixture<'run>) -> Result<Self> {
+        fixture.install_custom_resources()?;
         let wan = Wan::open(fixture.runtime)?;
         let edgeward = fixture.live_edgeward(&config(&wan))?;
         let mut registrations = Vec::new();
@@ -139,19 +141,22 @@ impl<'run> Contender<'run> {
         Self::new(fixture, "edgeward", "edgeward", labels, Some("pods.edgeward.io"), kept)
     }
 
-    /// The same edgeward, asked about pods of a namespace that is labelled `policies`.
+    /// The same edgeward, asked about pods of a namespace that is labelled `policies` and has one, which is for all pods.
     pub(crate) fn with_policies(&self, fixture: &Fixture<'run>) -> Result<Self> {
+        const SLUG: &str = "edgeward-policies";
         let labels = json!({MANAGED: "true", POLICIES: "true"});
         let name = "edgeward, namespace labelled policies";
         let called = Some("policies.edgeward.io");
-        Self::new(
-            fixture,
-            name,
-            "edgeward-policies",
-            labels,
-            called,
-            Rc::clone(&self.kept),
-        )
+        let contender = Self::new(fixture, name, SLUG, labels, called, Rc::clone(&self.kept))?;
+        let policy = json!({
+            "apiVersion": "edgeward.io/v1alpha1",
+            "kind": "SloPolicy",
+            "metadata": {"name": "all"},
+            "spec": {"selector": {}, "slo": {"class": "batch"}},
+        });
+        fixture.kubectl_in(&contender.namespace).create(&policy)?;
+        contender.is_in_force(fixture, &workloads::pod("asked", json!({})))?;
+        Ok(contender)
     }
 
     /// Waits until it changes pods, if it does.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::clients;
 use edgeward_harness::clusters::in_another;
+use edgeward_harness::control_plane::SLOW_START;
 use edgeward_harness::decision::is_decided;
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::metrics;
@@ -32,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Those of the table.
 const CONTENDERS: usize = 4;
 
-/// The rest of the control plane. kwok, which is the kubelets here, is not among it: it runs as many of the pods as it comes to.
+/// The rest of the control plane.
 const REST: [&str; 3] = ["etcd", "kube-controller-manager", "kube-scheduler"];
 
 /// What a turn takes, in seconds.
@@ -90,7 +91,11 @@ fn turn(fixture: &Fixture<'_>, number: usize) -> Result<Turn> {
         let after = processor_times(fixture, &contender)?;
         if contender.decides() {
             let undecided = undecided(&client, &contender.namespace).await?;
-            ensure!(undecided == 0, "{undecided} pods are undecided");
+            let given_up = api_server_count(&client, "apiserver_admission_webhook_fail_open_count", &[]).await?;
+            ensure!(
+                undecided == 0,
+                "{undecided} pods are undecided; the API server gave {given_up} calls up"
+            );
         }
         Ok(Turn {
             until_bound: took.as_secs_f64(),
@@ -154,8 +159,10 @@ async fn create(client: &Client, namespace: &str) -> Result<()> {
         for field in ["parallelism", "completions"] {
             job["spec"][field] = json!(PODS_OF_A_JOB);
         }
-        let requests = json!({"cpu": "1m", "memory": "1Mi"});
-        job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = requests;
+        let template = &mut job["spec"]["template"];
+        // Those that ran would make work for whoever is slower.
+        template["metadata"]["labels"][SLOW_START] = json!("true");
+        template["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "1m", "memory": "1Mi"});
         let request = Request::post(format!("/apis/batch/v1/namespaces/{namespace}/jobs"));
         let request = request.header("content-type", "application/json");
         client
@@ -167,10 +174,15 @@ async fn create(client: &Client, namespace: &str) -> Result<()> {
 
 /// How many pods were bound so far, as the API server counts requests.
 async fn bindings(client: &Client) -> Result<u64> {
-    let page = client.request_text(Request::get("/metrics").body(Vec::new())?).await?;
     let labels = [("code", "201"), ("subresource", "binding")];
+    api_server_count(client, "apiserver_request_total", &labels).await
+}
+
+/// What the API server counts with these labels.
+async fn api_server_count(client: &Client, name: &str, labels: &[(&str, &str)]) -> Result<u64> {
+    let page = client.request_text(Request::get("/metrics").body(Vec::new())?).await?;
     // Counts stay far below 2^53.
-    Ok(metrics::sum(&page, "apiserver_request_total", &labels) as u64)
+    Ok(metrics::sum(&page, name, labels) as u64)
 }
 
 /// How many pods nobody decided.

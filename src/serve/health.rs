@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -10,60 +10,38 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 
 use crate::admission;
 use crate::admission::Connections;
 use crate::instruments::metrics;
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
+use crate::platform::thread::Thread;
 use crate::serve::debug::Debug;
 use crate::serve::readiness::Readiness;
+use crate::serve::{HEALTH, Task};
 
-/// Serves on a thread of its own with a runtime of its own. Resolves if that ends; dropping the future ends it.
+/// Serves, as a task that has a thread to itself.
 pub(super) fn serve(
     socket: TcpListener,
     readiness: Readiness,
     metrics: Arc<Metrics>,
     clock: Clock,
     debug: Option<Debug>,
-) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send> {
-    let context = "the health listener has no thread";
+) -> anyhow::Result<Task> {
+    let context = || format!("the {HEALTH} has no thread");
     // A socket belongs to the runtime in which it was made.
-    let socket = socket.into_std().context(context)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context(context)?;
+    let socket = socket.into_std().with_context(context)?;
+    let thread = Arc::new(Thread::start("health").with_context(context)?);
     let debug = debug.map(Debug::router).unwrap_or_default();
     let service = router(readiness, Arc::clone(&metrics)).merge(debug);
-    let (stop, stopped) = oneshot::channel::<()>();
-    let (end, ended) = oneshot::channel();
     let listener = async move {
         let socket = TcpListener::from_std(socket)?;
         let connections = Connections::new(admission::HEALTH, clock, metrics);
         admission::serve(socket, connections, |stream| std::future::ready(Ok(stream)), service).await;
-        std::io::Result::Ok(())
+        Ok(())
     };
-    let thread = move || {
-        runtime.block_on(async {
-            tokio::select! {
-                result = listener => drop(end.send(result)),
-                _ = stopped => {}
-            }
-        });
-    };
-    std::thread::Builder::new()
-        .name("health".to_owned())
-        .spawn(thread)
-        .context(context)?;
-    Ok(async move {
-        let _stop = stop;
-        match ended.await {
-            Ok(result) => Ok(result?),
-            Err(_) => Err(anyhow!("its thread panicked")),
-        }
-    })
+    Ok(Task::new(HEALTH, listener).on(&thread))
 }
 
 /// `/livez`: this process answers. `/readyz`: `ok`, or 503 and what is missing, one name a line. `/metrics`.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use edgeward_core::cluster::cache::Kind;
 use edgeward_core::config::Config;
@@ -22,6 +23,7 @@ use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::instruments::recording::Recording;
 use crate::platform::clock::Clock;
+use crate::platform::thread::Thread;
 use crate::serve::effects::EffectHandler;
 use crate::serve::{CERTIFICATE, Readiness, Task};
 use crate::sources::configuration::Versions;
@@ -58,6 +60,9 @@ pub(super) async fn view(
     let plans = observer.plans();
     let cluster = Cluster::infer(changes.clone()).await?;
     let client = cluster.client();
+    let thread = Arc::new(Thread::start("view").context("the view has no thread")?);
+    // With connections of its own, for one is served by the thread that opened it.
+    let watched = thread.runtime().spawn(Cluster::infer(changes.clone())).await??;
     let liqo = Liqo::new(client.clone(), metrics(), clock, changes.clone());
     let (settings, discovered) = (versions.clone(), liqo.discovered());
     let sites = Sites::new(versions.clone(), config.load_full());
@@ -141,20 +146,20 @@ pub(super) async fn view(
         Task::endless("settings", versions.clone().send_settings(changes.clone())),
         Task::endless(
             "watches",
-            cluster.clone().follow(
+            watched.clone().follow(
                 versions.clone(),
                 service.namespace.clone(),
                 site_memory_of(&service.name),
                 metrics(),
             ),
-        ),
-        Task::endless("volumes", cluster.clone().follow_volumes(versions.clone(), metrics())),
+        )
+        .on(&thread),
+        Task::endless("volumes", watched.clone().follow_volumes(versions.clone(), metrics())).on(&thread),
         Task::endless(
             "replicas",
-            cluster
-                .clone()
-                .follow_replicas(versions.clone(), service.namespace, service.name, metrics()),
-        ),
+            watched.follow_replicas(versions.clone(), service.namespace, service.name, metrics()),
+        )
+        .on(&thread),
         Task::endless(
             "Prometheus",
             prometheus::follow(versions.clone(), clock, metrics(), changes.clone()),
@@ -166,7 +171,8 @@ pub(super) async fn view(
         // The engine, which makes the view and the plan of it.
         Task::endless("observer", async move {
             observer.run(engine.await, |effect| handler.handle(effect)).await
-        }),
+        })
+        .on(&thread),
         // Controllers, which write to the API server where this replica leads.
         Task::graceful("Lease", election.run(viewing, draining)),
         Task::endless("Events on pods", recorder.run(leadership.clone())),

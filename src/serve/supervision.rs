@@ -3,9 +3,12 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use tokio::task::{Id, JoinSet};
+
+use crate::platform::thread::Thread;
 
 /// Something that runs for as long as the server does. That it ends, fails or panics before it is stopped is an
 /// error that ends the process and names it; that the server stops it is not, and reaches it as a cancellation at
@@ -13,6 +16,8 @@ use tokio::task::{Id, JoinSet};
 pub struct Task {
     name: &'static str,
     is_graceful: bool,
+    /// `None` for the runtime that it is spawned in.
+    thread: Option<Arc<Thread>>,
     future: Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>,
 }
 
@@ -22,6 +27,7 @@ impl Task {
         Self {
             name,
             is_graceful: false,
+            thread: None,
             future: Box::pin(future),
         }
     }
@@ -40,6 +46,15 @@ impl Task {
         Self {
             is_graceful: true,
             ..Self::endless(name, future)
+        }
+    }
+
+    /// The same on this thread, which goes on for as long.
+    #[must_use]
+    pub(super) fn on(self, thread: &Arc<Thread>) -> Self {
+        Self {
+            thread: Some(Arc::clone(thread)),
+            ..self
         }
     }
 }
@@ -66,10 +81,12 @@ pub(super) struct Ended {
     pub(super) result: anyhow::Result<()>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Running {
     name: &'static str,
     is_graceful: bool,
+    /// Kept while it runs.
+    _thread: Option<Arc<Thread>>,
 }
 
 impl Supervisor {
@@ -77,10 +94,19 @@ impl Supervisor {
         let Task {
             name,
             is_graceful,
+            thread,
             future,
         } = task;
-        let id = self.tasks.spawn(future).id();
-        self.running.insert(id, Running { name, is_graceful });
+        let spawned = match &thread {
+            Some(thread) => self.tasks.spawn_on(future, thread.runtime()),
+            None => self.tasks.spawn(future),
+        };
+        let running = Running {
+            name,
+            is_graceful,
+            _thread: thread,
+        };
+        self.running.insert(spawned.id(), running);
     }
 
     /// Whether a graceful task still runs.
@@ -99,7 +125,7 @@ impl Supervisor {
         };
         let running = self.running.remove(&id);
         Ended {
-            name: running.map_or("unnamed", |running| running.name),
+            name: running.as_ref().map_or("unnamed", |running| running.name),
             is_graceful: result.is_ok() && running.is_some_and(|running| running.is_graceful),
             result,
         }
@@ -126,6 +152,8 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     async fn end_of(future: impl Future<Output = anyhow::Result<()>> + Send + 'static) -> (&'static str, String) {
@@ -139,6 +167,26 @@ mod tests {
             .result
             .map_or_else(|error| format!("{error:#}"), |()| "ended".to_owned());
         (ended.name, how)
+    }
+
+    #[tokio::test]
+    async fn a_thread_goes_on_until_its_last_task_has_ended() {
+        let thread = Arc::new(Thread::start("view").unwrap());
+        let (sender, dropped) = tokio::sync::oneshot::channel::<()>();
+        thread.runtime().spawn(async {
+            let _dropped = sender;
+            std::future::pending::<()>().await;
+        });
+        let mut supervisor = Supervisor::default();
+        let (end, ends) = tokio::sync::oneshot::channel();
+        let task = async { Err(anyhow!("{} by {:?}", ends.await?, std::thread::current().name())) };
+        supervisor.spawn(Task::new("one", task).on(&thread));
+        drop(thread);
+        end.send("ended").unwrap();
+        let ended = supervisor.next().await.result.unwrap_err();
+        assert_eq!(ended.to_string(), r#"ended by Some("view")"#);
+        let dropped = tokio::time::timeout(Duration::from_secs(30), dropped).await;
+        assert!(dropped.unwrap().is_err());
     }
 
     #[tokio::test]

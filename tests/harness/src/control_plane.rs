@@ -38,6 +38,9 @@ pub const SLOW: &str = "edgeward.test/terminates-slowly";
 /// So long: longer than a busy machine takes to create another in its place.
 pub const SLOW_END: Duration = Duration::from_secs(6);
 
+/// The label of a pod that stays Pending on its node, as if the kubelet took long to start it.
+pub const SLOW_START: &str = "edgeward.test/starts-slowly";
+
 /// An annotation of a Job's pod: with the name of a node behind it, how long its work takes there, as Go writes durations. Without
 /// one it is done at once.
 pub const WORKS_ON: &str = "edgeward.test/works-on-";
@@ -322,7 +325,7 @@ struct Files {
     kubeconfig: PathBuf,
     audit_policy: PathBuf,
     audit_log: PathBuf,
-    stages: [PathBuf; 2],
+    stages: [PathBuf; 3],
 }
 
 impl Files {
@@ -367,7 +370,11 @@ impl Files {
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules,
         });
         fs::write(&audit_policy, policy.to_string())?;
-        let stages = [("slow-end", slow_end_stage()), ("work", work_stage())];
+        let stages = [
+            ("slow-start", slow_start_stage()),
+            ("slow-end", slow_end_stage()),
+            ("work", work_stage()),
+        ];
         let stages = stages.map(|(name, stage)| (dir.join(format!("{name}.json")), stage));
         for (file, stage) in &stages {
             fs::write(file, stage.to_string())?;
@@ -478,6 +485,28 @@ fn kwok_args(binaries: &Path, files: &Files, ports: &Ports, detection: FailureDe
     Ok(args)
 }
 
+/// A pod labelled [`SLOW_START`] runs when every test is over.
+fn slow_start_stage() -> Value {
+    let label = format!(".metadata.labels[\"{SLOW_START}\"]");
+    json!({
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": "pod-slow-start"},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
+            "selector": {"matchExpressions": [
+                {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
+                {"key": ".status.phase", "operator": "In", "values": ["Pending"]},
+                {"key": label, "operator": "Exists"},
+            ]},
+            // Of stages that match, those with a weight come before those without.
+            "weight": 1,
+            "delay": {"durationMilliseconds": 3_600_000},
+            "next": {"statusTemplate": "phase: Running"},
+        },
+    })
+}
+
 /// How long a pod takes to terminate that is labelled [`SLOW`].
 fn slow_end_stage() -> Value {
     let exists = |key: &str| json!({"key": key, "operator": "Exists"});
@@ -489,7 +518,6 @@ fn slow_end_stage() -> Value {
         "spec": {
             "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
             "selector": {"matchExpressions": [exists(".metadata.deletionTimestamp"), exists(&label)]},
-            // Of stages that match, those with a weight come before those without.
             "weight": 1,
             "delay": {"durationMilliseconds": SLOW_END.as_millis()},
             "next": {"delete": true},
