@@ -488,60 +488,56 @@ fn kwok_args(binaries: &Path, files: &Files, ports: &Ports, detection: FailureDe
 /// A pod labelled [`SLOW_START`] runs when every test is over.
 fn slow_start_stage() -> Value {
     let label = format!(".metadata.labels[\"{SLOW_START}\"]");
-    json!({
-        "apiVersion": "kwok.x-k8s.io/v1alpha1",
-        "kind": "Stage",
-        "metadata": {"name": "pod-slow-start"},
-        "spec": {
-            "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
-            "selector": {"matchExpressions": [
-                {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
-                {"key": ".status.phase", "operator": "In", "values": ["Pending"]},
-                {"key": label, "operator": "Exists"},
-            ]},
-            // Of stages that match, those with a weight come before those without.
-            "weight": 1,
-            "delay": {"durationMilliseconds": 3_600_000},
-            "next": {"statusTemplate": "phase: Running"},
-        },
-    })
+    let matching = json!([
+        {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
+        {"key": ".status.phase", "operator": "In", "values": ["Pending"]},
+        {"key": label, "operator": "Exists"},
+    ]);
+    let delay = json!({"durationMilliseconds": 3_600_000});
+    pod_stage(
+        "slow-start",
+        matching,
+        delay,
+        json!({"statusTemplate": "phase: Running"}),
+    )
 }
 
 /// How long a pod takes to terminate that is labelled [`SLOW`].
 fn slow_end_stage() -> Value {
-    let exists = |key: &str| json!({"key": key, "operator": "Exists"});
     let label = format!(".metadata.labels[\"{SLOW}\"]");
-    json!({
-        "apiVersion": "kwok.x-k8s.io/v1alpha1",
-        "kind": "Stage",
-        "metadata": {"name": "pod-slow-end"},
-        "spec": {
-            "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
-            "selector": {"matchExpressions": [exists(".metadata.deletionTimestamp"), exists(&label)]},
-            "weight": 1,
-            "delay": {"durationMilliseconds": SLOW_END.as_millis()},
-            "next": {"delete": true},
-        },
-    })
+    let matching = json!([
+        {"key": ".metadata.deletionTimestamp", "operator": "Exists"},
+        {"key": label, "operator": "Exists"},
+    ]);
+    let delay = json!({"durationMilliseconds": SLOW_END.as_millis()});
+    pod_stage("slow-end", matching, delay, json!({"delete": true}))
 }
 
 /// How long the work of a pod takes that says so ([`WORKS_ON`]).
 fn work_stage() -> Value {
     let works = format!(".metadata.annotations[\"{WORKS_ON}\" + .spec.nodeName]");
+    let matching = json!([
+        {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
+        {"key": ".status.phase", "operator": "In", "values": ["Running"]},
+        {"key": works, "operator": "Exists"},
+    ]);
+    let delay = json!({"durationFrom": {"expressionFrom": works}});
+    pod_stage("work", matching, delay, json!({"statusTemplate": DONE}))
+}
+
+/// What kwok does to pods that match, after a delay.
+fn pod_stage(name: &str, matching: Value, delay: Value, next: Value) -> Value {
     json!({
         "apiVersion": "kwok.x-k8s.io/v1alpha1",
         "kind": "Stage",
-        "metadata": {"name": "pod-work"},
+        "metadata": {"name": format!("pod-{name}")},
         "spec": {
             "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
-            "selector": {"matchExpressions": [
-                {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
-                {"key": ".status.phase", "operator": "In", "values": ["Running"]},
-                {"key": works, "operator": "Exists"},
-            ]},
+            "selector": {"matchExpressions": matching},
+            // Of stages that match, those with a weight come before those without.
             "weight": 1,
-            "delay": {"durationFrom": {"expressionFrom": works}},
-            "next": {"statusTemplate": DONE},
+            "delay": delay,
+            "next": next,
         },
     })
 }
