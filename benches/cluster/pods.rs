@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::clients;
 use edgeward_harness::clusters::in_another;
-use edgeward_harness::control_plane::SLOW_START;
 use edgeward_harness::decision::is_decided;
 use edgeward_harness::fixture::Fixture;
 use edgeward_harness::metrics;
@@ -160,8 +159,6 @@ async fn create(client: &Client, namespace: &str) -> Result<()> {
             job["spec"][field] = json!(PODS_OF_A_JOB);
         }
         let template = &mut job["spec"]["template"];
-        // Those that ran would make work for whoever is slower.
-        template["metadata"]["labels"][SLOW_START] = json!("true");
         template["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "1m", "memory": "1Mi"});
         let request = Request::post(format!("/apis/batch/v1/namespaces/{namespace}/jobs"));
         let request = request.header("content-type", "application/json");

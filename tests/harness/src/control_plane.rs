@@ -38,9 +38,6 @@ pub const SLOW: &str = "edgeward.test/terminates-slowly";
 /// So long: longer than a busy machine takes to create another in its place.
 pub const SLOW_END: Duration = Duration::from_secs(6);
 
-/// The label of a pod that stays Pending on its node, as if the kubelet took long to start it.
-pub const SLOW_START: &str = "edgeward.test/starts-slowly";
-
 /// An annotation of a Job's pod: with the name of a node behind it, how long its work takes there, as Go writes durations. Without
 /// one it is done at once.
 pub const WORKS_ON: &str = "edgeward.test/works-on-";
@@ -64,8 +61,8 @@ pub enum FailureDetection {
 pub(crate) struct Shape {
     pub(crate) nodes: Vec<Value>,
     pub(crate) detection: FailureDetection,
-    /// Whether it is there to be measured: no audit log, and controllers and a scheduler that call the API server as often as they
-    /// like.
+    /// Whether it is there to be measured: no audit log, controllers and a scheduler that call the API server as often as they like,
+    /// and no kwok that runs pods. It would list all of them whenever it reads its watch too slowly.
     pub(crate) is_measured: bool,
 }
 
@@ -157,7 +154,7 @@ impl ControlPlane {
             component_args(&dir, files, ports.scheduler, shape),
         )?);
         self.processes
-            .push(start("kwok", kwok_args(binaries, files, ports, shape.detection)?)?);
+            .push(start("kwok", kwok_args(binaries, files, ports, shape)?)?);
         self.grant()?;
 
         for node in &shape.nodes {
@@ -325,7 +322,7 @@ struct Files {
     kubeconfig: PathBuf,
     audit_policy: PathBuf,
     audit_log: PathBuf,
-    stages: [PathBuf; 3],
+    stages: [PathBuf; 2],
 }
 
 impl Files {
@@ -370,11 +367,7 @@ impl Files {
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules,
         });
         fs::write(&audit_policy, policy.to_string())?;
-        let stages = [
-            ("slow-start", slow_start_stage()),
-            ("slow-end", slow_end_stage()),
-            ("work", work_stage()),
-        ];
+        let stages = [("slow-end", slow_end_stage()), ("work", work_stage())];
         let stages = stages.map(|(name, stage)| (dir.join(format!("{name}.json")), stage));
         for (file, stage) in &stages {
             fs::write(file, stage.to_string())?;
@@ -464,8 +457,8 @@ fn controller_manager_args(dir: &Path, files: &Files, ports: &Ports, shape: &Sha
     args
 }
 
-fn kwok_args(binaries: &Path, files: &Files, ports: &Ports, detection: FailureDetection) -> Result<Vec<String>> {
-    let lease = match detection {
+fn kwok_args(binaries: &Path, files: &Files, ports: &Ports, shape: &Shape) -> Result<Vec<String>> {
+    let lease = match shape.detection {
         FailureDetection::AsDefault => 40,
         FailureDetection::Fast => 8,
     };
@@ -477,29 +470,18 @@ fn kwok_args(binaries: &Path, files: &Files, ports: &Ports, detection: FailureDe
         format!("--node-lease-duration-seconds={lease}"),
         format!("--server-address={}", ports.kwok),
     ];
+    let runs_pods = !shape.is_measured;
     let stages = binaries.join("stages");
     for stage in fs::read_dir(&stages).with_context(|| format!("{}", stages.display()))? {
-        args.push(flag("config", stage?.path()));
+        let stage = stage?;
+        if runs_pods || stage.file_name().to_string_lossy().starts_with("node-") {
+            args.push(flag("config", stage.path()));
+        }
     }
-    args.extend(files.stages.iter().map(|stage| flag("config", stage)));
+    if runs_pods {
+        args.extend(files.stages.iter().map(|stage| flag("config", stage)));
+    }
     Ok(args)
-}
-
-/// A pod labelled [`SLOW_START`] runs when every test is over.
-fn slow_start_stage() -> Value {
-    let label = format!(".metadata.labels[\"{SLOW_START}\"]");
-    let matching = json!([
-        {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
-        {"key": ".status.phase", "operator": "In", "values": ["Pending"]},
-        {"key": label, "operator": "Exists"},
-    ]);
-    let delay = json!({"durationMilliseconds": 3_600_000});
-    pod_stage(
-        "slow-start",
-        matching,
-        delay,
-        json!({"statusTemplate": "phase: Running"}),
-    )
 }
 
 /// How long a pod takes to terminate that is labelled [`SLOW`].
