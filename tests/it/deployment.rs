@@ -9,6 +9,7 @@ use edgeward::sources::configuration::read;
 use edgeward_core::config::Config;
 use edgeward_core::keys::Keys;
 use edgeward_harness::checkout::workspace;
+use edgeward_harness::hostile_bodies::pressure::IMAGE_ENVIRONMENT;
 use serde_json::{Value, json};
 
 use crate::manifests::{default_of, webhook};
@@ -303,6 +304,8 @@ fn the_image_is_of_our_toolchain_and_runs_as_the_pods_user() {
     assert!(toolchain.contains(&format!("channel = \"{}\"\n", word("ARG RUST="))));
     let user = &pod()["securityContext"];
     assert_eq!(word("USER "), format!("{}:{}", user["runAsUser"], user["runAsGroup"]));
+    let (variable, value) = IMAGE_ENVIRONMENT;
+    assert!(dockerfile.contains(&format!("\nENV {variable}={value}\n")));
     let sysctl = json!([{
         "name": "net.ipv4.ping_group_range",
         "value": format!("{0} {0}", user["runAsGroup"]),

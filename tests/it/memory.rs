@@ -1,13 +1,13 @@
 //! What the program takes at most, whatever it is sent.
 
 use edgeward::admission::{BODY_LIMIT, ORDINARY_BODY};
-use edgeward_harness::hostile_bodies::pressure::{GIVES_BACK, Limits, MOST_KIB, press};
+use edgeward_harness::hostile_bodies::pressure::{Limits, MOST_KIB, press};
 
 use crate::process::Process;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn no_mix_of_bodies_takes_a_replica_over_192_mib() {
-    let mut process = Process::start_in(&GIVES_BACK, "info", &[]);
+    let mut process = Process::start();
     process.discard_log();
     let limits = Limits {
         body: BODY_LIMIT,

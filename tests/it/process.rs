@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use edgeward_harness::checkout::workspace;
-use edgeward_harness::hostile_bodies::pressure::Target;
+use edgeward_harness::hostile_bodies::pressure::{IMAGE_ENVIRONMENT, Target};
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -36,16 +36,11 @@ impl Process {
 
     /// The same with another filter of the log.
     pub(crate) fn start_logging(filter: &str, arguments: &[&str]) -> Self {
-        Self::start_in(&[], filter, arguments)
-    }
-
-    /// The same with more in its environment.
-    pub(crate) fn start_in(environment: &[(&str, &str)], filter: &str, arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("tempdir");
         let mut child = edgeward()
             .current_dir(workspace())
             .env("EDGEWARD_LOG", filter)
-            .envs(environment.iter().copied())
+            .envs([IMAGE_ENVIRONMENT])
             .args([
                 "serve",
                 "--fleet",

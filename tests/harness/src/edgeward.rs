@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::hostile_bodies::pressure::{GIVES_BACK, Target};
+use crate::hostile_bodies::pressure::{IMAGE_ENVIRONMENT, Target};
 use crate::metrics;
 use crate::pki::Authority;
 use crate::process::{Process, memory_kib};
@@ -330,10 +330,9 @@ impl Launch {
             "--log-format=json".to_owned(),
         ];
         args.extend_from_slice(&self.args);
-        // A test of its memory is about the image's program.
-        let given_back = GIVES_BACK.map(|(name, value)| (name, Path::new(value)));
-        let kubeconfig = self.kubeconfig.iter().map(|file| ("KUBECONFIG", file.as_path()));
-        let environment: Vec<_> = kubeconfig.chain(given_back).collect();
+        let (variable, value) = IMAGE_ENVIRONMENT;
+        let mut environment = vec![(variable, Path::new(value))];
+        environment.extend(self.kubeconfig.iter().map(|file| ("KUBECONFIG", file.as_path())));
         let mut process = Process::start_with(name, program, &args, &self.dir, &environment)?;
 
         let serving = eventually("edgeward says where it serves", BOUND, || {

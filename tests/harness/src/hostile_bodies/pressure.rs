@@ -20,13 +20,8 @@ use super::{Hostile, PARTS, ordinary};
 use crate::process::memory_kib;
 use crate::wait::BOUND;
 
-/// What makes glibc's allocator give memory back like that of the image's program, which is musl's: no arena for each thread, and
-/// large blocks by themselves.
-pub const GIVES_BACK: [(&str, &str); 3] = [
-    ("MALLOC_ARENA_MAX", "1"),
-    ("MALLOC_MMAP_THRESHOLD_", "131072"),
-    ("MALLOC_TRIM_THRESHOLD_", "131072"),
-];
+/// What the image has in its environment. The allocator gives memory back at once, not after a while.
+pub const IMAGE_ENVIRONMENT: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
 
 /// What no mix of bodies may exceed, in KiB: what the container has, less what the pods of a cluster may take.
 pub const MOST_KIB: u64 = 192 * 1024;
