@@ -40,7 +40,7 @@ const TICKS: u32 = 50;
 
 /// A replica beside 10,000 and then beside 100,000 pods, all of them bound.
 pub(crate) fn by_a_replica(fixture: &Fixture<'_>) -> Result<()> {
-    in_another(fixture, "by_a_replica", measure)
+    in_another(fixture, "by_a_replica", true, measure)
 }
 
 fn measure(fixture: &Fixture<'_>) -> Result<()> {

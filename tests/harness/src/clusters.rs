@@ -111,11 +111,17 @@ pub fn run(suite: &'static Suite) -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Runs a script in another cluster that is there to be measured, and that ends with it.
-pub fn in_another<T>(fixture: &Fixture<'_>, name: &str, script: impl FnOnce(&Fixture<'_>) -> Result<T>) -> Result<T> {
+/// Runs a script in another cluster that is there to be measured, and that ends with it. Its pods run, or stay Pending on their nodes.
+pub fn in_another<T>(
+    fixture: &Fixture<'_>,
+    name: &str,
+    runs_pods: bool,
+    script: impl FnOnce(&Fixture<'_>) -> Result<T>,
+) -> Result<T> {
     let binaries = control_plane::binaries()?.context("there is no control plane to be had")?;
     let shape = Shape {
         is_measured: true,
+        runs_pods,
         ..Shape::default()
     };
     let plane = ControlPlane::start(fixture.runtime, &binaries, &shape)?;

@@ -61,9 +61,11 @@ pub enum FailureDetection {
 pub(crate) struct Shape {
     pub(crate) nodes: Vec<Value>,
     pub(crate) detection: FailureDetection,
-    /// Whether it is there to be measured: no audit log, controllers and a scheduler that call the API server as often as they like,
-    /// and no kwok that runs pods. It would list all of them whenever it reads its watch too slowly.
+    /// Whether it is there to be measured: no audit log, and controllers and a scheduler that call the API server as often as they
+    /// like.
     pub(crate) is_measured: bool,
+    /// Whether kwok runs pods. Where many come, it lists all of them again whenever it reads its watch too slowly.
+    pub(crate) runs_pods: bool,
 }
 
 impl Shape {
@@ -74,6 +76,7 @@ impl Shape {
             nodes,
             detection,
             is_measured: false,
+            runs_pods: true,
         }
     }
 }
@@ -470,15 +473,14 @@ fn kwok_args(binaries: &Path, files: &Files, ports: &Ports, shape: &Shape) -> Re
         format!("--node-lease-duration-seconds={lease}"),
         format!("--server-address={}", ports.kwok),
     ];
-    let runs_pods = !shape.is_measured;
     let stages = binaries.join("stages");
     for stage in fs::read_dir(&stages).with_context(|| format!("{}", stages.display()))? {
         let stage = stage?;
-        if runs_pods || stage.file_name().to_string_lossy().starts_with("node-") {
+        if shape.runs_pods || stage.file_name().to_string_lossy().starts_with("node-") {
             args.push(flag("config", stage.path()));
         }
     }
-    if runs_pods {
+    if shape.runs_pods {
         args.extend(files.stages.iter().map(|stage| flag("config", stage)));
     }
     Ok(args)
