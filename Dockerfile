@@ -20,8 +20,8 @@ FROM scratch
 # For probes by HTTPS and for Prometheus.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /usr/local/bin/edgeward /usr/local/bin/
-# What was freed goes back to the system at once, so that hostile bodies take less at most (docs/reliability.md).
-ENV MIMALLOC_PURGE_DELAY=0
+# Of the allocator: no huge pages, of which each thread would take some, and what was freed goes back to the system at once.
+ENV MIMALLOC_ALLOW_THP=0 MIMALLOC_PURGE_DELAY=0
 # By number, or `runAsNonRoot` could not tell.
 USER 65532:65532
 EXPOSE 8443 8080

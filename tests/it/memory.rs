@@ -2,6 +2,7 @@
 
 use edgeward::admission::{BODY_LIMIT, ORDINARY_BODY};
 use edgeward_harness::hostile_bodies::pressure::{Limits, MOST_KIB, press};
+use edgeward_harness::process::memory_kib;
 
 use crate::process::Process;
 
@@ -15,4 +16,11 @@ async fn no_mix_of_bodies_takes_a_replica_over_192_mib() {
     };
     let resident = press(&process.target(), limits, 0..10).await.unwrap();
     assert!(resident.most <= MOST_KIB, "{resident:?}");
+}
+
+/// Each of many threads would take a huge page, of 2 MiB, for what little it allocates.
+#[test]
+fn a_replica_has_no_huge_pages() {
+    let process = Process::start();
+    assert_eq!(memory_kib(process.child.id(), "THP_enabled").unwrap(), 0);
 }

@@ -40,7 +40,7 @@ impl Process {
         let mut child = edgeward()
             .current_dir(workspace())
             .env("EDGEWARD_LOG", filter)
-            .envs([IMAGE_ENVIRONMENT])
+            .envs(IMAGE_ENVIRONMENT)
             .args([
                 "serve",
                 "--fleet",

@@ -330,9 +330,9 @@ impl Launch {
             "--log-format=json".to_owned(),
         ];
         args.extend_from_slice(&self.args);
-        let (variable, value) = IMAGE_ENVIRONMENT;
-        let mut environment = vec![(variable, Path::new(value))];
-        environment.extend(self.kubeconfig.iter().map(|file| ("KUBECONFIG", file.as_path())));
+        let of_image = IMAGE_ENVIRONMENT.map(|(name, value)| (name, Path::new(value)));
+        let kubeconfig = self.kubeconfig.iter().map(|file| ("KUBECONFIG", file.as_path()));
+        let environment: Vec<_> = kubeconfig.chain(of_image).collect();
         let mut process = Process::start_with(name, program, &args, &self.dir, &environment)?;
 
         let serving = eventually("edgeward says where it serves", BOUND, || {
