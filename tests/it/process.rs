@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use edgeward_harness::checkout::workspace;
-use edgeward_harness::hostile_bodies::pressure::{IMAGE_ENVIRONMENT, Target};
+use edgeward_harness::edgeward::IMAGE_ENVIRONMENT;
+use edgeward_harness::hostile_bodies::pressure::Target;
 use tempfile::TempDir;
 
 use crate::client::Client;

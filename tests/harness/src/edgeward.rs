@@ -12,11 +12,14 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::hostile_bodies::pressure::{IMAGE_ENVIRONMENT, Target};
+use crate::hostile_bodies::pressure::Target;
 use crate::metrics;
 use crate::pki::Authority;
 use crate::process::{Process, memory_kib};
 use crate::wait::{BOUND, eventually};
+
+/// What the image has in its environment: the allocator asks for no huge pages, and gives memory back at once.
+pub const IMAGE_ENVIRONMENT: [(&str, &str); 2] = [("MIMALLOC_ALLOW_THP", "0"), ("MIMALLOC_PURGE_DELAY", "0")];
 
 /// The program under test, and where its clients run.
 #[derive(Clone, Copy)]

@@ -20,9 +20,6 @@ use super::{Hostile, PARTS, ordinary};
 use crate::process::memory_kib;
 use crate::wait::BOUND;
 
-/// What the image has in its environment: the allocator asks for no huge pages, and gives memory back at once.
-pub const IMAGE_ENVIRONMENT: [(&str, &str); 2] = [("MIMALLOC_ALLOW_THP", "0"), ("MIMALLOC_PURGE_DELAY", "0")];
-
 /// What no mix of bodies may exceed, in KiB: what the container has, less what the pods of a cluster may take.
 pub const MOST_KIB: u64 = 192 * 1024;
 
