@@ -82,6 +82,12 @@ fn main() -> ExitCode {
     let mut args = env::args().skip(1);
     let command = args.next();
     let rest: Vec<String> = args.collect();
+    // `soak --help` is not to begin a run of hours.
+    let mut words = command.iter().chain(rest.first());
+    if words.any(|word| word == "--help" || word == "-h") || command.as_deref() == Some("help") {
+        println!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
 
     let outcome = match (command.as_deref(), rest.as_slice()) {
         (Some("test"), args) => suite::test(args),
@@ -102,10 +108,6 @@ fn main() -> ExitCode {
         (Some("static"), []) => static_program::build().map(|program| println!("{}", program.display())),
         (Some("sbom"), []) => sbom::write().map(|file| println!("{}", file.display())),
         (Some("prometheus"), []) => prometheus::obtain().map(|program| println!("{}", program.display())),
-        (Some("help" | "--help" | "-h"), _) => {
-            println!("{HELP}");
-            Ok(())
-        }
         _ => {
             eprintln!("{HELP}");
             return ExitCode::from(USAGE);
