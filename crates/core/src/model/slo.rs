@@ -220,20 +220,12 @@ pub fn parse<'p>(
         let Some(name) = key.strip_prefix(keys.slo_prefix.as_str()) else {
             continue;
         };
-        match name {
-            "class" => found.class = Some(value),
-            "deadlineMs" => found.deadline = Some(value),
-            "latencyTargetMs" => found.latency_target = Some(value),
-            "priority" => found.priority = Some(value),
-            "offloadAllowed" => found.offload_allowed = Some(value),
-            "processingMs" => found.processing = Some(value),
-            "sites" => found.sites = Some(value),
-            "policySites" => found.policy_sites = Some(value),
-            "traits" => found.traits = Some(value),
-            "policyTraits" => found.policy_traits = Some(value),
-            "profile" => found.profile = Some(value),
-            _ if found.unknown.len() < MAX_UNKNOWN_KEYS => found.unknown.push(key),
-            _ => found.more_unknown += 1,
+        if let Some(place) = found.value(name) {
+            *place = Some(value);
+        } else if found.unknown.len() < MAX_UNKNOWN_KEYS {
+            found.unknown.push(key);
+        } else {
+            found.more_unknown += 1;
         }
     }
 
@@ -353,6 +345,36 @@ struct Found<'p> {
     profile: Option<&'p str>,
     unknown: Vec<&'p str>,
     more_unknown: usize,
+}
+
+impl<'p> Found<'p> {
+    /// Where the value of the annotation of this name goes, if edgeward reads one.
+    fn value(&mut self, name: &str) -> Option<&mut Option<&'p str>> {
+        Some(match name {
+            "class" => &mut self.class,
+            "deadlineMs" => &mut self.deadline,
+            "latencyTargetMs" => &mut self.latency_target,
+            "priority" => &mut self.priority,
+            "offloadAllowed" => &mut self.offload_allowed,
+            "processingMs" => &mut self.processing,
+            "sites" => &mut self.sites,
+            "policySites" => &mut self.policy_sites,
+            "traits" => &mut self.traits,
+            "policyTraits" => &mut self.policy_traits,
+            "profile" => &mut self.profile,
+            _ => return None,
+        })
+    }
+}
+
+/// Whether edgeward reads an SLO annotation of this name, the prefix aside.
+pub fn is_read(name: &str) -> bool {
+    Found::default().value(name).is_some()
+}
+
+/// Of an annotation under the prefix that is not read.
+pub fn not_read(key: &str) -> String {
+    format!("{key} is not an annotation that edgeward reads")
 }
 
 struct Faults<'k> {

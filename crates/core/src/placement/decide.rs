@@ -11,7 +11,7 @@ use crate::model::node::{Node, NodeId, Share};
 use crate::model::scores::ProfileScores;
 use crate::model::site::SiteKind;
 use crate::model::site_restriction::SiteRestriction;
-use crate::model::slo::{Intent, Management, Slo, SloFault};
+use crate::model::slo::{self, Intent, Management, Slo, SloFault};
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::traits::Traits;
 use crate::model::workload::Workload;
@@ -163,12 +163,7 @@ pub fn decide_among<'s>(
         };
     }
     let mut warnings: Vec<String> = intent.faults.iter().map(ToString::to_string).collect();
-    warnings.extend(
-        intent
-            .unknown_keys
-            .iter()
-            .map(|key| format!("{key} is not an annotation that edgeward reads")),
-    );
+    warnings.extend(intent.unknown_keys.iter().map(|key| slo::not_read(key)));
     if intent.more_unknown_keys > 0 {
         let (more, prefix) = (intent.more_unknown_keys, &config.keys.slo_prefix);
         warnings.push(format!("{more} more annotations {prefix}… are not read by edgeward"));

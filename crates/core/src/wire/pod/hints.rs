@@ -2,7 +2,7 @@
 
 use super::Pod;
 use crate::keys::Keys;
-use crate::model::slo::Management;
+use crate::model::slo::{self, Management};
 use crate::model::workload::Workload;
 
 /// The most keys of one pod that are named.
@@ -22,9 +22,10 @@ impl Pod<'_> {
         let annotations = self.annotations().filter(|_| workload.intent.is_none());
         let idle = annotations.into_iter().flat_map(|all| all.iter()).filter(is_slo);
         let mut all = misplaced.chain(idle.map(|(key, _)| (key, false)));
-        let sentence = |(key, is_label)| match is_label {
-            true => format!("{key} is a label; edgeward reads it as an annotation"),
-            false => format!("{key} has no effect without {prefix}class"),
+        let sentence = |(key, is_label): (&str, _)| match key.strip_prefix(prefix.as_str()) {
+            _ if is_label => format!("{key} is a label; edgeward reads it as an annotation"),
+            Some(name) if !slo::is_read(name) => slo::not_read(key),
+            _ => format!("{key} has no effect without {prefix}class"),
         };
         let mut hints: Vec<_> = all.by_ref().take(MAX_HINTS).map(sentence).collect();
         match all.count() {
@@ -57,6 +58,10 @@ mod tests {
         let with_class = format!(r#"{{"annotations":{{{idle},"slo.example.io/class":"batch"}}}}"#);
         assert_eq!(hints(&with_class), [""; 0]);
         assert_eq!(hints("{}"), [""; 0]);
+        assert_eq!(
+            hints(r#"{"annotations":{"slo.example.io/clas":"batch"}}"#),
+            ["slo.example.io/clas is not an annotation that edgeward reads"]
+        );
         let labels = r#"{"labels":{"app":"a","slo.example.io/class":"batch"}}"#;
         assert_eq!(
             hints(labels),
