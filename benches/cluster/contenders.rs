@@ -97,26 +97,50 @@ impl<'run> Contender<'run> {
 
     /// A webhook in Go that sends every pod to the edge.
     pub(crate) fn constant(fixture: &Fixture<'run>) -> Result<Self> {
-        const NAME: &str = "constant-webhook";
-        let program = xtask(NAME)?.context("there is no Go to build the constant webhook with")?;
+        let called = "constant-webhook.edgeward.test";
+        Self::in_go(fixture, "constant webhook in Go", "constant-webhook", called, None)
+    }
+
+    /// The same, which writes as many annotations as edgeward, so that whoever reads and writes the pod later has as much of it.
+    pub(crate) fn annotating(fixture: &Fixture<'run>) -> Result<Self> {
+        let called = "annotating-webhook.edgeward.test";
+        let patch = annotating_patch().to_string();
+        Self::in_go(
+            fixture,
+            "the same with edgeward's annotations",
+            "annotating-webhook",
+            called,
+            Some(patch),
+        )
+    }
+
+    /// The constant webhook, with a patch of its own if none is given.
+    fn in_go(
+        fixture: &Fixture<'run>,
+        name: &'static str,
+        slug: &str,
+        called: &'static str,
+        patch: Option<String>,
+    ) -> Result<Self> {
+        let program = xtask("constant-webhook")?.context("there is no Go to build the constant webhook with")?;
         let authority = Authority::new()?;
         let [address] = free_addresses()?;
-        let (certificate, key) = authority.server(&[])?.write(&fixture.dir, NAME)?;
-        let args = [
+        let (certificate, key) = authority.server(&[])?.write(&fixture.dir, slug)?;
+        let mut args = vec![
             address.to_string(),
             certificate.display().to_string(),
             key.display().to_string(),
         ];
-        let process = Process::start(NAME, &program, &args, &fixture.dir)?;
+        args.extend(patch);
+        let process = Process::start(slug, &program, &args, &fixture.dir)?;
         let url = format!("https://{address}/mutate");
-        let configuration = webhook(NAME, &url, &authority.certificate);
+        let configuration = webhook(slug, &url, &authority.certificate);
         let kept = Kept {
             registrations: vec![registered(fixture, &configuration)?],
             processes: vec![process],
             ..Kept::default()
         };
-        let called = Some("constant-webhook.edgeward.test");
-        Self::new(fixture, "constant webhook in Go", NAME, json!({}), called, kept)
+        Self::new(fixture, name, slug, json!({}), Some(called), kept)
     }
 
     /// edgeward with all of `webhook/base`, and its custom resources.
@@ -178,6 +202,31 @@ impl<'run> Contender<'run> {
     fn changes_nothing(&self) -> bool {
         self.kept.registrations.is_empty() && self.webhook.is_none()
     }
+}
+
+/// All that edgeward adds to a pod that it sends to the edge.
+fn annotating_patch() -> Value {
+    let annotations = [
+        ("decision", "edge"),
+        ("site", "edge"),
+        ("reason", "edge_feasible_slo_met"),
+        ("timestamp", "2026-11-25T12:00:00Z"),
+        ("decision-id", "019abc12-7c1b-7d43-9a51-2f4c7f0a9b11"),
+        ("wanRttMs", "22"),
+        (
+            "explain",
+            r#"{"edge":{"eta":120,"fit":200},"cloud":{"eta":164,"fit":1}}"#,
+        ),
+    ];
+    let add = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
+    annotations
+        .map(|(name, value)| {
+            let path = format!("/metadata/annotations/scheduling.example.io~1{name}");
+            add(&path, json!(value))
+        })
+        .into_iter()
+        .chain([add("/spec/nodeSelector", json!({"node.role/edge": "true"}))])
+        .collect()
 }
 
 /// Creates an object of the cluster for as long as the contender is there.

@@ -61,6 +61,7 @@ pub(crate) fn beside_others(fixture: &Fixture<'_>) -> Result<()> {
         Contender::none(fixture)?,
         Contender::policy(fixture)?,
         Contender::constant(fixture)?,
+        Contender::annotating(fixture)?,
         edgeward,
         with_policies,
     ];

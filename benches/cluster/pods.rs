@@ -1,5 +1,5 @@
 //! How long 10,000 pods of Jobs take from the first Job's creation until kube-scheduler has bound all of them: with edgeward as
-//! installed, in either kind of namespace, with the constant webhook and with neither, in turns.
+//! installed, in either kind of namespace, with the constant webhooks and with none, in turns.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ const PODS: usize = JOBS * PODS_OF_A_JOB;
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Those of the table.
-const CONTENDERS: usize = 4;
+const CONTENDERS: usize = 5;
 
 /// The rest of the control plane.
 const REST: [&str; 3] = ["etcd", "kube-controller-manager", "kube-scheduler"];
@@ -70,6 +70,7 @@ pub(crate) fn of_jobs(fixture: &Fixture<'_>) -> Result<()> {
 const NAMES: [&str; CONTENDERS] = [
     "no webhook",
     "constant webhook in Go",
+    "the same with edgeward's annotations",
     "edgeward",
     "edgeward, namespace labelled policies",
 ];
@@ -80,7 +81,8 @@ fn turn(fixture: &Fixture<'_>, number: usize) -> Result<Turn> {
     let contender = match number {
         0 => Contender::none(fixture)?,
         1 => Contender::constant(fixture)?,
-        2 => Contender::edgeward(fixture)?,
+        2 => Contender::annotating(fixture)?,
+        3 => Contender::edgeward(fixture)?,
         _ => Contender::edgeward(fixture)?.with_policies(fixture)?,
     };
     contender.is_in_force(fixture, &workloads::pod("asked", workloads::latency()))?;
@@ -124,12 +126,14 @@ fn print(turns: &[Vec<Turn>; CONTENDERS]) {
         }
     };
     println!(
-        "\n| {PODS} pods of {JOBS} Jobs, {ROUNDS} rounds | bound after, s | over none, % | over the constant webhook, % |"
+        "\n| {PODS} pods of {JOBS} Jobs, {ROUNDS} rounds | bound after, s | over none, % | over the constant webhook, % | \
+         over that with annotations, % |"
     );
-    println!("|---|---:|---:|---:|");
+    println!("|---|---:|---:|---:|---:|");
     for (at, name) in NAMES.iter().enumerate() {
         let median = Median::of(turns[at].iter().map(|turn| turn.until_bound));
-        println!("| {name} | {median:.1} | {} | {} |", over(at, 0), over(at, 1));
+        let [none, constant, annotating] = [0, 1, 2].map(|other| over(at, other));
+        println!("| {name} | {median:.1} | {none} | {constant} | {annotating} |");
     }
     println!(
         "\n| processor time, s | API server | webhook | rest of the control plane | kwok |\n|---|---:|---:|---:|---:|"

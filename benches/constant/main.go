@@ -1,5 +1,5 @@
-// Command constant is a mutating webhook that always answers the same: it sends every pod to the edge. It is what any webhook
-// costs, with nothing but Go's standard library.
+// Command constant is a mutating webhook that always answers the same: it sends every pod to the edge, or what else it is given as
+// a patch. It is what any webhook costs, with nothing but Go's standard library.
 package main
 
 import (
@@ -45,8 +45,12 @@ func mutate(writer http.ResponseWriter, request *http.Request) {
 }
 
 func main() {
-	if len(os.Args) != 4 {
-		log.Fatal("usage: constant ADDRESS CERTIFICATE KEY")
+	switch len(os.Args) {
+	case 4:
+	case 5:
+		patch = []byte(os.Args[4])
+	default:
+		log.Fatal("usage: constant ADDRESS CERTIFICATE KEY [PATCH]")
 	}
 	http.HandleFunc("POST /mutate", mutate)
 	// Towards a Service, as webhooks are called in production, the API server speaks HTTP/1.1 alone.
