@@ -13,7 +13,7 @@ use anyhow::{Context as _, anyhow};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admission::server::{cores, reviews_at_a_time};
+use crate::admission::server::REVIEWS_AT_A_TIME;
 use crate::admission::{Answer, Connections, Phase, server};
 use crate::instruments::metrics::Metrics;
 use crate::instruments::traces::Spans;
@@ -277,16 +277,18 @@ pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
     }
 }
 
-/// The Tokio runtime that a server needs. Its workers serve connections and decide reviews: files, plans and logs have threads of
-/// their own. They are as many as there are [reviews at a time](reviews_at_a_time), and one for each core besides, so that reviews
-/// that never end leave some. One such review keeps the runtime from being dropped, so a process that ends shuts it down in the
-/// background.
+/// The threads that serve connections and decide reviews: as many as there are [reviews at a time](REVIEWS_AT_A_TIME), and two besides,
+/// which reviews that never end leave. No more on a large machine: each keeps memory of its own.
+pub const WORKERS: usize = REVIEWS_AT_A_TIME + 2;
+
+/// The Tokio runtime that a server needs, with its [workers](WORKERS): files, plans and logs have threads of their own. One review that never
+/// ends keeps the runtime from being dropped, so a process that ends shuts it down in the background.
 ///
 /// # Errors
 /// The system gives no threads.
 pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(reviews_at_a_time() + cores())
+        .worker_threads(WORKERS)
         .enable_all()
         .build()
 }

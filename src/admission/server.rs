@@ -2,7 +2,6 @@
 //! panics or takes long costs its own opinion and nothing else.
 
 use std::io;
-use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -43,21 +42,10 @@ pub const PATH: &str = "/mutate";
 /// The longest a handshake may take; the API server gives up after as long.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many reviews are decided at the same time; the others wait, until their deadline at most. Twice as many as
-/// there are cores: the system then shares the cores out, so that a short review passes a few long ones. But no more than
-/// [`MOST_AT_A_TIME`], so that what is made of ordinary bodies takes the same memory on a large machine.
-#[must_use]
-pub fn reviews_at_a_time() -> usize {
-    MOST_AT_A_TIME.min(2 * cores())
-}
-
-/// How many cores there are for this process. Cost: reads files of the system.
-pub(crate) fn cores() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
-}
-
-/// The most reviews that are decided at the same time, whatever the number of cores.
-pub const MOST_AT_A_TIME: usize = 16;
+/// How many reviews are decided at the same time; the others wait, until their deadline at most. The same on any machine: each takes
+/// memory, and so does each [worker](crate::serve::WORKERS) that has decided one. Where there are fewer cores, the system shares them out, so that
+/// a short review passes a few long ones.
+pub const REVIEWS_AT_A_TIME: usize = 4;
 
 /// How often somebody looks whether a review lasts.
 const ATTENDED_EVERY: Duration = Duration::from_millis(20);
@@ -70,7 +58,7 @@ struct Endpoint<A> {
     clock: Clock,
     /// Where requests are traced.
     spans: Option<Spans>,
-    /// [`reviews_at_a_time`]; never closed.
+    /// [`REVIEWS_AT_A_TIME`]; never closed.
     slots: Arc<Semaphore>,
     /// For the one of a large body that is read at a time; never closed.
     large: Arc<Semaphore>,
@@ -94,7 +82,7 @@ struct Endpoint<A> {
 /// | with the body, [`BODIES_LIMIT`](crate::admission::BODIES_LIMIT) would be exceeded | 503; no body up to [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) |
 ///
 /// A review that panics, is not decided within its `timeout` or comes before everything needed is there is answered
-/// "allowed, no patch". Reviews are decided [`reviews_at_a_time`], and keep as many of the runtime's workers busy; one that overruns
+/// "allowed, no patch". Reviews are decided [`REVIEWS_AT_A_TIME`], and keep as many of the runtime's workers busy; one that overruns
 /// its `timeout` runs to its end there and keeps its slot for so long. Of those with more than
 /// [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) one is decided at a time, so that what is made of them takes memory once. While draining every answer carries `Connection: close`, so that the client's next request goes to
 /// another replica.
@@ -108,7 +96,7 @@ pub fn router<A: Answer>(
     clock: Clock,
     spans: Option<Spans>,
 ) -> io::Result<Router> {
-    let slots = Arc::new(Semaphore::new(reviews_at_a_time()));
+    let slots = Arc::new(Semaphore::new(REVIEWS_AT_A_TIME));
     attend(&slots)?;
     let endpoint = Arc::new(Endpoint {
         answer,

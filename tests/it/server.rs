@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use edgeward::admission::review::{NoOpinion, NotAReview};
-use edgeward::admission::server::reviews_at_a_time;
+use edgeward::admission::server::REVIEWS_AT_A_TIME;
 use edgeward::admission::{Answer, Responder};
 use edgeward::instruments::metrics::Metrics;
 use edgeward::platform::clock::Clock;
@@ -299,7 +299,7 @@ fn long_reviews_keep_neither_health_nor_deadlines_from_being_served() {
             let client = client.clone();
             async move { client.connect().await?.post_to(target, body).await }
         };
-        let turns = reviews_at_a_time();
+        let turns = REVIEWS_AT_A_TIME;
         let long: Vec<_> = (0..turns)
             .map(|_| tokio::spawn(posting("/mutate?timeout=30s", "long")))
             .collect();

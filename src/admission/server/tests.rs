@@ -299,14 +299,14 @@ fn reviews_without_a_slot_are_answered_in_time_and_served_again_afterwards() {
     on_the_servers_runtime(async {
         let ((release, released), (claimed, claims)) = (channel(), channel());
         let harness = harness(until(released, claimed));
-        for _ in 0..=reviews_at_a_time() {
+        for _ in 0..=REVIEWS_AT_A_TIME {
             let (_, _, body) = harness.send(review("/mutate?timeout=20ms", "{}")).await;
             assert_eq!(body, "no opinion: Deadline");
         }
         drop(release);
         let (_, _, body) = harness.post("{}").await;
         assert_eq!(body, "reviewed");
-        let answered = claims.iter().take(reviews_at_a_time() + 1).filter(|claimed| *claimed);
+        let answered = claims.iter().take(REVIEWS_AT_A_TIME + 1).filter(|claimed| *claimed);
         assert_eq!(
             answered.count(),
             1,
