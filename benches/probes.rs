@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for busy in [0, 1, 4] {
         let stop = Arc::new(AtomicBool::new(false));
         let load: Vec<_> = (0..busy * cores).map(|_| spin(&stop)).collect();
-        // As many workers as `serve` has.
+        // As many workers as there are cores.
         tokio::runtime::Runtime::new()?.block_on(measure(busy))?;
         stop.store(true, Ordering::Relaxed);
         load.into_iter().for_each(|thread| drop(thread.join()));

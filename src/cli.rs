@@ -33,8 +33,8 @@ use comfy_table::{Table, presets};
 #[derive(Debug, Parser)]
 #[command(name = "edgeward", version, max_term_width = 110)]
 #[command(
-    after_help = "Exit codes: 0 success; 1 input that cannot be read, or a failure while running; 2 wrong usage; what others \
-                  a command has, its own help says.\n\nUnder the \
+    after_help = "Exit codes: 0 success; 1 input that cannot be read, or a failure while running; 2 wrong usage; a \
+                  command that has more names them in its own help.\n\nUnder the \
                   name kubectl-edgeward on the PATH, a link will do, it is also `kubectl edgeward`."
 )]
 pub struct Cli {

@@ -278,7 +278,7 @@ pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
 }
 
 /// The threads that serve connections and decide reviews: as many as there are [reviews at a time](REVIEWS_AT_A_TIME), and two besides,
-/// which reviews that never end leave. No more on a large machine: each keeps memory of its own.
+/// left free by reviews that never end. No more on a large machine: each keeps memory of its own.
 pub const WORKERS: usize = REVIEWS_AT_A_TIME + 2;
 
 /// The Tokio runtime that a server needs, with its [workers](WORKERS): files, plans and logs have threads of their own. One review that never

@@ -52,7 +52,7 @@ fn pod() -> Value {
     })
 }
 
-/// Nobody, a policy and a constant webhook, edgeward as installed, and other webhooks that are given: each sends the pods of its
+/// Nobody, a policy and constant webhooks, edgeward as installed, and other webhooks that are given: each sends the pods of its
 /// namespace to the edge.
 pub(crate) fn beside_others(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = Contender::edgeward(fixture)?;

@@ -82,7 +82,7 @@ struct Endpoint<A> {
 /// | with the body, [`BODIES_LIMIT`](crate::admission::BODIES_LIMIT) would be exceeded | 503; no body up to [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) |
 ///
 /// A review that panics, is not decided within its `timeout` or comes before everything needed is there is answered
-/// "allowed, no patch". Reviews are decided [`REVIEWS_AT_A_TIME`], and keep as many of the runtime's workers busy; one that overruns
+/// "allowed, no patch". At most [`REVIEWS_AT_A_TIME`] are decided, and keep as many of the runtime's workers busy; one that overruns
 /// its `timeout` runs to its end there and keeps its slot for so long. Of those with more than
 /// [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) one is decided at a time, so that what is made of them takes memory once. While draining every answer carries `Connection: close`, so that the client's next request goes to
 /// another replica.

@@ -172,7 +172,7 @@ fn both_policies_are_about_the_same_and_go_by_the_webhook() {
         named(&policy["spec"], "matchConditions", judged),
         named(&hints["spec"], "matchConditions", judged)
     );
-    for name in ["pod", "annotations", "labels", "policies", "managed"] {
+    for name in ["pod", "annotations", "labels", "policies"] {
         let expected = named(&policy["spec"], "variables", name);
         assert_eq!(named(&hints["spec"], "variables", name), expected, "{name}");
     }

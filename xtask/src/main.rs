@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     let command = args.next();
     let rest: Vec<String> = args.collect();
     // `soak --help` is not to begin a run of hours.
-    let mut words = command.iter().chain(rest.first());
+    let mut words = command.iter().chain(rest.iter().take_while(|word| *word != "--"));
     if words.any(|word| word == "--help" || word == "-h") || command.as_deref() == Some("help") {
         println!("{HELP}");
         return ExitCode::SUCCESS;
