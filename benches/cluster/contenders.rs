@@ -97,31 +97,18 @@ impl<'run> Contender<'run> {
 
     /// A webhook in Go that sends every pod to the edge.
     pub(crate) fn constant(fixture: &Fixture<'run>) -> Result<Self> {
-        let called = "constant-webhook.edgeward.test";
-        Self::in_go(fixture, "constant webhook in Go", "constant-webhook", called, None)
+        Self::in_go(fixture, "constant webhook in Go", "constant-webhook", None)
     }
 
     /// The same, which writes as many annotations as edgeward, so that whoever reads and writes the pod later has as much of it.
     pub(crate) fn annotating(fixture: &Fixture<'run>) -> Result<Self> {
-        let called = "annotating-webhook.edgeward.test";
         let patch = annotating_patch().to_string();
-        Self::in_go(
-            fixture,
-            "the same with edgeward's annotations",
-            "annotating-webhook",
-            called,
-            Some(patch),
-        )
+        let name = "the same with edgeward's annotations";
+        Self::in_go(fixture, name, "annotating-webhook", Some(patch))
     }
 
     /// The constant webhook, with a patch of its own if none is given.
-    fn in_go(
-        fixture: &Fixture<'run>,
-        name: &'static str,
-        slug: &str,
-        called: &'static str,
-        patch: Option<String>,
-    ) -> Result<Self> {
+    fn in_go(fixture: &Fixture<'run>, name: &'static str, slug: &'static str, patch: Option<String>) -> Result<Self> {
         let program = xtask("constant-webhook")?.context("there is no Go to build the constant webhook with")?;
         let authority = Authority::new()?;
         let [address] = free_addresses()?;
@@ -140,7 +127,7 @@ impl<'run> Contender<'run> {
             processes: vec![process],
             ..Kept::default()
         };
-        Self::new(fixture, name, slug, json!({}), Some(called), kept)
+        Self::new(fixture, name, slug, json!({}), Some(slug), kept)
     }
 
     /// edgeward with all of `webhook/base`, and its custom resources.
