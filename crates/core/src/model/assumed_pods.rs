@@ -48,37 +48,61 @@ impl AssumedPods {
     /// are assumed on the node count as not there yet.
     fn share(&self, request: &Amounts, node: &Node, headroom: Option<Share>) -> i128 {
         let coming = &node.assumed;
-        let (headroom, evicted) = headroom.map_or((None, 0), |share| (Some(share.amounts), share.pods));
+        let evicted = headroom.as_ref().map_or(0, |share| share.pods);
         let slots = node.slots.saturating_sub(node.pods).saturating_add(coming.pods);
-        let slots = slots.saturating_add(evicted);
-        let asked = request.named().map(|(name, request)| {
-            let free = node.allocatable.get(name).saturating_sub(node.used.get(name));
-            let free = free.saturating_add(coming.amounts.get(name));
-            let free = free.saturating_add(headroom.as_ref().map_or(0, |amounts| amounts.get(name)));
-            (request, free, self.amounts.get(name), self.step.get(name))
-        });
-        let shares = asked
-            .chain([(1, slots, self.pods, 1)])
-            .map(|(request, free, all, step)| {
-                if free < request {
-                    0
-                } else if all <= 0 {
-                    ALL + 1
-                } else {
-                    // There is a place until they take more than the difference, and what they take is a multiple of the step.
-                    let spare = i128::from(free) - i128::from(request);
-                    let step = i128::from(step.max(1));
-                    (spare / step + 1) * step * ALL / i128::from(all)
-                }
-            });
-        shares.min().unwrap_or(0)
+        let of_slots = share_before_full(1, slots.saturating_add(evicted), self.pods, 1);
+        let of_resource = |amount: &dyn Fn(&Amounts) -> i64| {
+            let request = amount(request);
+            // What is not asked for is not compared.
+            if request == 0 {
+                return i128::MAX;
+            }
+            let free = amount(&node.allocatable).saturating_sub(amount(&node.used));
+            let free = free.saturating_add(amount(&coming.amounts));
+            let free = free.saturating_add(headroom.as_ref().map_or(0, |share| amount(&share.amounts)));
+            share_before_full(request, free, amount(&self.amounts), amount(&self.step))
+        };
+        let of_scalars = request.scalars.iter();
+        let of_scalars = of_scalars.map(|(name, _)| of_resource(&|amounts| amounts.scalar(name)));
+        let of_all = [
+            of_resource(&|amounts| amounts.cpu.0),
+            of_resource(&|amounts| amounts.memory.0),
+            of_resource(&|amounts| amounts.ephemeral_storage.0),
+        ];
+        of_scalars.chain(of_all).fold(of_slots, i128::min)
+    }
+}
+
+/// The share of `all`, which come in multiples of `step`, that leaves less than a request of what is free.
+fn share_before_full(request: i64, free: i64, all: i64, step: i64) -> i128 {
+    if free < request {
+        return 0;
+    }
+    if all <= 0 {
+        return ALL + 1;
+    }
+    // There is a place until they take more than the difference, and what they take is a multiple of the step.
+    let (spare, step) = (i128::from(free) - i128::from(request), step.max(1));
+    let steps = quotient(spare, step) + 1;
+    // In smaller numbers, where they are the same share.
+    match all % step {
+        0 => quotient(steps * ALL, all / step),
+        _ => quotient(steps * i128::from(step) * ALL, all),
+    }
+}
+
+/// The same as `/`, where neither is negative. Most are small, and then it is several times cheaper.
+fn quotient(dividend: i128, divisor: i64) -> i128 {
+    match u64::try_from(dividend) {
+        Ok(dividend) => i128::from(dividend / divisor.unsigned_abs()),
+        Err(_) => dividend / i128::from(divisor),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
-    use proptest::{prop_assert, proptest};
+    use proptest::{prop_assert, prop_assert_eq, proptest};
 
     use super::*;
     use crate::units::Millicores;
@@ -186,6 +210,23 @@ mod tests {
                     }
                 })
             })
+    }
+
+    proptest! {
+        #[test]
+        fn a_share_is_the_quotient_that_it_says(
+            request in 0_i64..i64::MAX, spare in 0_i64..i64::MAX, all in 1_i64..i64::MAX, step in 1_i64..i64::MAX,
+            shifts in [0_u32..63, 0..63, 0..63, 0..63], is_divided in proptest::bool::ANY,
+        ) {
+            let [request, spare, all, step] = [request, spare, all, step].map(|amount| amount.max(1));
+            let (request, spare, step) = (request >> shifts[0], spare >> shifts[1], (step >> shifts[3]).max(1));
+            let all = (all >> shifts[2]).max(1);
+            let all = if is_divided { (all / step).max(1).saturating_mul(step) } else { all };
+            let free = request.saturating_add(spare);
+            let (spare, step) = (i128::from(free - request), i128::from(step));
+            let plain = (spare / step + 1) * step * ALL / i128::from(all);
+            prop_assert_eq!(share_before_full(request, free, all, step as i64), plain);
+        }
     }
 
     proptest! {
