@@ -29,7 +29,7 @@ fn what_is_shown_of_sites_is_what_was_published_last() {
     metrics.follow(Arc::clone(&shared));
     assert!(!metrics.encode().contains("edgeward_site_nodes{"));
     let mut edge = Site::new(Arc::new(SiteDefinition::edge()));
-    edge.nodes = Arc::new(vec![Arc::default()]);
+    edge.nodes = [Arc::default()].into_iter().collect();
     shared.set_snapshot(published(vec![edge]));
     let page = metrics.encode();
     assert!(

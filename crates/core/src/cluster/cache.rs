@@ -514,15 +514,13 @@ impl SiteEntry {
         let current = |id: &NodeId| nodes.get(id).map(|entry| Arc::clone(&entry.node));
         if std::mem::take(&mut self.moved) {
             self.unpublished.clear();
-            self.site.nodes = Arc::new(self.members.values().filter_map(current).collect());
-        } else if !self.unpublished.is_empty() {
-            let published = Arc::make_mut(&mut self.site.nodes);
-            for id in std::mem::take(&mut self.unpublished) {
-                let Some(node) = current(&id) else { continue };
-                if let Ok(at) = published.binary_search_by(|other| other.name.cmp(&node.name)) {
-                    published[at] = node;
-                }
-            }
+            self.site.nodes = self.members.values().filter_map(current).collect();
+        } else {
+            let renewed = std::mem::take(&mut self.unpublished);
+            renewed
+                .iter()
+                .filter_map(current)
+                .for_each(|node| self.site.nodes.renew(node));
         }
     }
 }

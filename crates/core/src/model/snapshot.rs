@@ -7,6 +7,7 @@ use super::claims::Claims;
 use super::link::Link;
 use super::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
 use super::node::{AssumedPods, Node};
+use super::nodes::Nodes;
 use super::remembered_node::RememberedNode;
 use super::remote_room::FullFrom;
 use super::scores::Profiles;
@@ -127,7 +128,7 @@ pub struct Site {
     /// What it is.
     pub definition: Arc<SiteDefinition>,
     /// Its nodes, by name; shared between snapshots that do not differ in them.
-    pub nodes: Arc<Vec<Arc<Node>>>,
+    pub nodes: Nodes,
     /// Those of a cloud that are gone and may be back, by name.
     pub remembered: Arc<Vec<RememberedNode>>,
     /// The WAN towards it; `None` at the edge, and at a cloud site nothing is known of.
@@ -162,7 +163,7 @@ impl Site {
     pub fn new(definition: Arc<SiteDefinition>) -> Self {
         Self {
             definition,
-            nodes: Arc::default(),
+            nodes: Nodes::default(),
             remembered: Arc::default(),
             link: None,
             unhealthy_since: None,

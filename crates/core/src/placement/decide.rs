@@ -8,6 +8,7 @@ use super::{estimate, feasibility};
 use crate::config::{Config, ForeignGates, InvalidSlo};
 use crate::model::constraints::VolumeAffinity;
 use crate::model::node::{Node, NodeId, Share};
+use crate::model::node_set::NodeSet;
 use crate::model::scores::ProfileScores;
 use crate::model::site::SiteKind;
 use crate::model::site_restriction::SiteRestriction;
@@ -87,15 +88,16 @@ fn candidates_of<'s>(workload: &Workload<'_>, snapshot: &'s Snapshot, config: &C
     let of_site = |site: &'s Site| {
         let left_by_strategy = feasibility::is_left_by_strategy(workload, site, snapshot);
         let out = feasibility::refuse_site(workload, site, snapshot);
-        let nodes: Vec<&Node> = match out {
-            Some(_) => vec![],
-            None => feasibility::candidate_nodes(workload, site, headroom).collect(),
+        let nodes = match out {
+            Some(_) => NodeSet::default(),
+            None => feasibility::candidate_nodes(workload, site, headroom),
         };
+        let nodes = CandidateNodes::new(&site.nodes, nodes, &workload.request);
         SiteCandidates {
             left_by_strategy,
             allowed: feasibility::allows(workload, site) && !left_by_strategy,
             shortage: (nodes.is_empty() && out.is_none()).then(|| Shortage::of(workload, site, headroom)),
-            nodes: Arc::new(CandidateNodes::new(nodes, &workload.request)),
+            nodes: Arc::new(nodes),
             out,
         }
     };
@@ -310,7 +312,7 @@ impl Candidates<'_> {
         let headroom = Headroom::of(workload, self.snapshot, config);
         let resources = workload.request.named().map(|(name, _)| name);
         let mut missing: Vec<(&str, i128)> = resources.chain(["pods"]).map(|name| (name, wanted(name))).collect();
-        for node in found.nodes.nodes() {
+        for node in found.nodes.iter() {
             let placeholders = headroom.and_then(|headroom| headroom.on(node)).unwrap_or_default();
             missing.retain_mut(|(name, missing)| {
                 let free = match *name {
@@ -496,7 +498,7 @@ fn assess<'s>(
         refusals.extend(feasibility::refuse_namespace(offloading));
         refusals.extend(match fitting.is_empty() {
             true => {
-                let is_claimed = room.is_claimed(&workload.request, candidates.nodes.nodes());
+                let is_claimed = room.is_claimed(&workload.request, &candidates.nodes);
                 let shortage = match &candidates.shortage {
                     Some(found) => found,
                     None => &Shortage::of(workload, site, room.headroom()),

@@ -8,6 +8,7 @@ use crate::model::constraints::{Toleration, VolumeAffinity};
 use crate::model::link::{LinkState, Thresholds};
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, VIRTUAL_NODE};
 use crate::model::node::{Node, Terminating};
+use crate::model::node_set::NodeSet;
 use crate::model::remote_room::FullFrom;
 use crate::model::site::SiteKind;
 use crate::model::slo::Slo;
@@ -70,15 +71,39 @@ fn is_at(volume: &VolumeAffinity, site: &Site) -> bool {
 }
 
 /// Nodes of the site on which the pod fits beside what they are charged in the snapshot, but for placeholders that make room for
-/// it. Cost: a pass over its nodes.
-pub(super) fn candidate_nodes<'n>(
-    workload: &Workload<'_>,
-    site: &'n Site,
-    headroom: Option<Headroom>,
-) -> impl Iterator<Item = &'n Node> {
-    let has_room = move |node: &Node| Headroom::fits(headroom, &workload.request, node);
-    site.nodes()
-        .filter(move |node| has_room(node) && may_run(workload, site, node))
+/// it. Cost: a pass over what is free on its nodes, and a look at each of which that does not say enough: one that may have room
+/// for a pod by its placeholders, or in other resources than every node has; and see [`usable_nodes`].
+pub(super) fn candidate_nodes(workload: &Workload<'_>, site: &Site, headroom: Option<Headroom>) -> NodeSet {
+    let (nodes, request) = (&site.nodes, &workload.request);
+    let mut found = nodes.with_room(request);
+    if headroom.is_some() {
+        found.add(nodes.with_placeholders());
+    }
+    let may_lack_room = match request.scalars.is_empty() {
+        true => headroom.map_or_else(NodeSet::default, |_| nodes.with_placeholders().clone()),
+        false => found.clone(),
+    };
+    found.retain(&may_lack_room, |position| {
+        Headroom::fits(headroom, request, &nodes[position])
+    });
+    let may_be_unusable = may_be_unusable(workload, site, &found);
+    found.retain(&may_be_unusable, |position| may_run(workload, site, &nodes[position]));
+    found
+}
+
+/// Nodes of the site on which the pod [may run](may_run), be there room or not. Cost: a look at each that does not let every pod in;
+/// at all, if the pod has constraints.
+pub(super) fn usable_nodes(workload: &Workload<'_>, site: &Site) -> NodeSet {
+    let mut usable = NodeSet::of(&site.nodes, |_| true);
+    let unsure = may_be_unusable(workload, site, &usable);
+    usable.retain(&unsure, |position| may_run(workload, site, &site.nodes[position]));
+    usable
+}
+
+/// Those of `all` nodes that must be looked at to say whether the pod may run there, and perhaps others.
+fn may_be_unusable(workload: &Workload<'_>, site: &Site, all: &NodeSet) -> NodeSet {
+    let is_everywhere = workload.constraints.is_empty() && workload.traits().is_none();
+    if is_everywhere { site.nodes.restricted() } else { all }.clone()
 }
 
 /// Whether the scheduler's filters on readiness, labels, taints and cordon let the pod onto the node, once it carries
@@ -248,12 +273,12 @@ pub(super) fn refuse_crowded(
         return None;
     }
     // Those charged to nodes that this pod may not use are taken to stay there.
-    let nodes: Vec<&Node> = site.nodes().filter(|node| may_run(workload, site, node)).collect();
-    let mut rivals = room.assumed_on(nodes.iter().copied());
+    let usable = usable_nodes(workload, site);
+    let mut rivals = room.assumed_on(site.nodes.of(&usable));
     if rivals.pods > 0 {
         rivals.merge(&site.displaced);
     }
-    if rivals.leave_a_place(&workload.request, nodes.iter().copied(), headroom) {
+    if rivals.leave_a_place(&workload.request, site.nodes.of(&usable), headroom) {
         return None;
     }
     let coming = |name: &str| match name {

@@ -3,101 +3,66 @@
 
 use std::sync::Arc;
 
-use crate::model::node::{Node, NodeId};
+use crate::model::node::Node;
+use crate::model::node_set::NodeSet;
+use crate::model::nodes::Nodes;
 use crate::placement::score::{SCORED, score};
 use crate::resources::Amounts;
 
-/// The nodes on which a pod fits by a snapshot, in the order of their site.
-#[derive(Debug, Default)]
+/// The nodes on which a pod fits by a snapshot.
+#[derive(Debug)]
 pub(super) struct CandidateNodes<'s> {
-    nodes: Vec<&'s Node>,
-    positions: Positions,
-    /// Of the first of them, how much kube-scheduler likes each by the snapshot.
+    nodes: &'s Nodes,
+    set: NodeSet,
+    count: usize,
+    /// How much kube-scheduler likes each of the first of them by the snapshot, at its position.
     scores: Vec<i64>,
 }
 
-/// At which position of a list the node of an id is.
-#[derive(Debug)]
-pub(super) enum Positions {
-    /// From the smallest id on; [`NOWHERE`] for those between them that are not listed.
-    Dense { first: u32, positions: Vec<u32> },
-    /// By id.
-    Sparse(Vec<(NodeId, u32)>),
-}
-
-const NOWHERE: u32 = u32::MAX;
-
-/// Ids for each listed node, at most, among which a table of all of them is worth its memory.
-const SPREAD: usize = 16;
-
-impl Default for Positions {
-    fn default() -> Self {
-        Self::Sparse(vec![])
-    }
-}
-
-impl Positions {
-    /// Cost: a pass; a sort where the ids are far apart, as after many nodes were replaced.
-    pub(super) fn of(nodes: &[&Node]) -> Self {
-        let ids = || nodes.iter().map(|node| node.id.0);
-        let (Some(first), Some(last)) = (ids().min(), ids().max()) else {
-            return Self::default();
-        };
-        let numbered = || (0..).zip(nodes);
-        let span = (last - first) as usize + 1;
-        if span / SPREAD > nodes.len() {
-            let mut sparse: Vec<(NodeId, u32)> = numbered().map(|(position, node)| (node.id, position)).collect();
-            sparse.sort_unstable();
-            return Self::Sparse(sparse);
-        }
-        let mut positions = vec![NOWHERE; span];
-        for (position, node) in numbered() {
-            positions[(node.id.0 - first) as usize] = position;
-        }
-        Self::Dense { first, positions }
-    }
-
-    /// Cost: as good as none; a search where the ids are far apart.
-    pub(super) fn get(&self, id: NodeId) -> Option<usize> {
-        let position = match self {
-            Self::Dense { first, positions } => *positions.get(id.0.checked_sub(*first)? as usize)?,
-            Self::Sparse(positions) => {
-                let at = positions.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-                positions[at].1
-            }
-        };
-        (position != NOWHERE).then_some(position as usize)
-    }
-}
-
 impl<'s> CandidateNodes<'s> {
-    /// Of these nodes, for this request. Cost: a pass, and a score for each of the first hundred.
-    pub(super) fn new(nodes: Vec<&'s Node>, request: &Amounts) -> Self {
-        let scored = nodes.iter().take(SCORED);
+    /// This set of a site's nodes, for this request. Cost: a score for each of the first hundred.
+    pub(super) fn new(nodes: &'s Nodes, set: NodeSet, request: &Amounts) -> Self {
+        let count = set.len();
+        let mut scores = Vec::with_capacity(count.min(SCORED));
+        set.iter().take(SCORED).for_each(|position| {
+            let node = &nodes[position];
+            scores.resize(position, 0);
+            scores.push(score(request, &node.allocatable, &node.used));
+        });
         Self {
-            scores: scored
-                .map(|node| score(request, &node.allocatable, &node.used))
-                .collect(),
-            positions: Positions::of(&nodes),
             nodes,
+            set,
+            count,
+            scores,
         }
     }
 
-    pub(super) fn nodes(&self) -> &[&'s Node] {
-        &self.nodes
+    /// All nodes of the site.
+    pub(super) fn of_site(&self) -> &'s Nodes {
+        self.nodes
     }
 
-    pub(super) fn positions(&self) -> &Positions {
-        &self.positions
+    /// Which of them these are.
+    pub(super) fn set(&self) -> &NodeSet {
+        &self.set
+    }
+
+    /// These, in the order of the site.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'s Node> + Clone {
+        self.set.iter().map(|position| &*self.nodes[position])
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
     }
 }
 
 /// Those of a site's candidates on which a pod fits beside what is reserved and claimed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Fitting<'s> {
     found: Arc<CandidateNodes<'s>>,
-    /// A bit for each position of those on which it does not fit any more; nothing where it fits on all.
-    lost: Vec<u64>,
+    /// Those on which it does not fit any more; without a word where it fits on all.
+    lost: NodeSet,
     /// The scores of the first of them as they are now; nothing where they are as they were.
     scores: Vec<i64>,
     count: usize,
@@ -107,14 +72,14 @@ impl<'s> Fitting<'s> {
     /// All candidates.
     pub(super) fn all(found: &Arc<CandidateNodes<'s>>) -> Self {
         Self {
-            count: found.nodes.len(),
-            lost: vec![],
+            count: found.count,
+            lost: NodeSet::default(),
             scores: vec![],
             found: Arc::clone(found),
         }
     }
 
-    /// How much kube-scheduler likes the node of this position now; nothing where the pod does not fit any more. Each position is
+    /// How much kube-scheduler likes the node of this position now; nothing where the pod does not fit any more. Each candidate is
     /// updated once.
     pub(super) fn update(&mut self, position: usize, score: Option<i64>) {
         match score {
@@ -126,10 +91,10 @@ impl<'s> Fitting<'s> {
             }
             Some(_) => {}
             None => {
-                if self.lost.is_empty() {
-                    self.lost = vec![0; self.found.nodes.len().div_ceil(64)];
+                if self.lost == NodeSet::default() {
+                    self.lost = NodeSet::none_of(self.found.nodes.len());
                 }
-                self.lost[position / 64] |= 1 << (position % 64);
+                self.lost.set(position, true);
                 self.count -= 1;
             }
         }
@@ -152,53 +117,29 @@ impl<'s> Fitting<'s> {
 
     /// The same, each with how much kube-scheduler likes it, as far as that is known.
     pub(super) fn scored(&self) -> impl Iterator<Item = (&'s Node, Option<i64>)> + Clone {
-        let is_lost = |position: usize| {
-            self.lost
-                .get(position / 64)
-                .is_some_and(|bits| bits >> (position % 64) & 1 == 1)
-        };
         let scores = match &*self.scores {
             [] => &self.found.scores,
             now => now,
         };
-        let positions = self.found.nodes.iter().enumerate();
-        positions
-            .filter(move |(position, _)| !is_lost(*position))
-            .map(|(position, node)| (*node, scores.get(position).copied()))
+        let positions = self.found.set.without(&self.lost);
+        positions.map(|position| (&*self.found.nodes[position], scores.get(position).copied()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn nodes(ids: &[u32]) -> Vec<Node> {
-        let node = |id: &u32| Node {
-            id: NodeId(*id),
-            ..Node::default()
-        };
-        ids.iter().map(node).collect()
-    }
-
-    #[test]
-    fn each_node_is_at_its_place_however_far_apart_the_ids_are() {
-        for ids in [&[7, 3, 4][..], &[7], &[0, u32::MAX - 1, 90_000], &[u32::MAX]] {
-            let nodes = nodes(ids);
-            let positions = Positions::of(&nodes.iter().collect::<Vec<_>>());
-            for (position, id) in ids.iter().enumerate() {
-                assert_eq!(positions.get(NodeId(*id)), Some(position), "{ids:?}");
-            }
-            for other in [2, 5, 8, 89_999, u32::MAX - 2] {
-                assert_eq!(positions.get(NodeId(other)), None, "{ids:?}");
-            }
-        }
-        assert_eq!(Positions::of(&[]).get(NodeId(0)), None);
-    }
+    use crate::model::node::NodeId;
 
     #[test]
     fn those_that_are_lost_are_left_out_and_the_others_stay_in_order() {
-        let nodes = nodes(&(0..130).collect::<Vec<_>>());
-        let found = Arc::new(CandidateNodes::new(nodes.iter().collect(), &Amounts::default()));
+        let node = |id| Node {
+            id: NodeId(id),
+            ..Node::default()
+        };
+        let nodes: Nodes = (0..131).map(|id| Arc::new(node(id))).collect();
+        let all_but_one = NodeSet::of(&nodes, |node| node.id != NodeId(130));
+        let found = Arc::new(CandidateNodes::new(&nodes, all_but_one, &Amounts::default()));
         let mut fitting = Fitting::all(&found);
         assert_eq!((fitting.len(), fitting.iter().count()), (130, 130));
         for position in [129, 0, 64, 5] {

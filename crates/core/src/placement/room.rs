@@ -6,12 +6,14 @@ use std::sync::{Arc, LazyLock};
 use crate::config::Config;
 use crate::model::claims::{Claim, Claimed, Claims};
 use crate::model::node::{AssumedPods, Node, NodeId, Share};
+use crate::model::node_set::NodeSet;
+use crate::model::nodes::Nodes;
 use crate::model::snapshot::{Free, Site, Snapshot};
 use crate::model::workload::{QueueKey, Workload};
-use crate::placement::fitting::{CandidateNodes, Fitting, Positions};
+use crate::placement::fitting::{CandidateNodes, Fitting};
 use crate::placement::headroom::Headroom;
 use crate::placement::ledger::{Charge, Ledger};
-use crate::placement::score::{SCORED, score};
+use crate::placement::score::{SCORED, score, score_of};
 use crate::resources::Amounts;
 use crate::units::Micros;
 
@@ -116,40 +118,51 @@ impl Room<'_, '_> {
     /// for each from which something is reserved; for each at all, where anything is claimed.
     pub(super) fn fitting<'n>(&self, request: &Amounts, candidates: &Arc<CandidateNodes<'n>>) -> Fitting<'n> {
         let mut fitting = Fitting::all(candidates);
-        let score_of = |node: &Node, taken: &Taken<'_>| {
+        let score_beside = |node: &Node, taken: &Taken<'_>| {
             fits_beside(request, node, taken).then(|| score(request, &node.allocatable, &taken.amounts))
         };
-        if self.claims.is_empty() {
-            for (position, node, taken) in self.charged(candidates.nodes(), candidates.positions()) {
-                fitting.update(position, score_of(node, &taken));
-            }
+        let (nodes, set) = (candidates.of_site(), candidates.set());
+        let is_plain = request.scalars.is_empty() && self.headroom.is_none() && self.claims.is_empty();
+        if is_plain && self.ledger.nodes() <= nodes.len() {
+            let on_nodes = self.ledger.on_nodes(self.snapshot.revision, self.namespace);
+            on_nodes.for_each(|(id, shares)| {
+                if let Some(position) = nodes.position(id).filter(|position| set.contains(*position)) {
+                    fitting.update(position, plain_score(request, &nodes[position], shares));
+                }
+            });
+        } else if self.claims.is_empty() {
+            let charged = self.charged(nodes, set);
+            charged.for_each(|(position, node, taken)| fitting.update(position, score_beside(node, &taken)));
         } else {
-            for (position, node) in candidates.nodes().iter().enumerate() {
+            set.iter().for_each(|position| {
+                let node = &nodes[position];
                 if !self.claims.is_open(node.id, self.queue_key) {
                     fitting.update(position, None);
                 } else if self.is_charged(node) {
-                    fitting.update(position, score_of(node, &self.taken(node)));
+                    fitting.update(position, score_beside(node, &self.taken(node)));
                 }
-            }
+            });
         }
         fitting
     }
 
-    /// Those of `nodes`, each with its position, from which something is reserved or claimed, and what is taken from them. Cost: a search
-    /// for each reserved one; for all of them, where anything is claimed.
+    /// Those of a set of a site's nodes, each with its position, from which something is reserved or claimed, and what is taken from
+    /// them. Cost: as good as none for each reserved one; a search for each of the set, where anything is claimed, or the site has
+    /// few nodes.
     pub(super) fn charged<'n>(
         &self,
-        nodes: &[&'n Node],
-        positions: &Positions,
+        nodes: &'n Nodes,
+        set: &NodeSet,
     ) -> impl Iterator<Item = (usize, &'n Node, Taken<'n>)> {
         let each = !self.claims.is_empty() || self.ledger.nodes() > nodes.len();
-        let all = nodes.iter().copied().enumerate().filter(move |_| each);
+        let all = set.iter().take_while(move |_| each);
+        let all = all.map(|position| (position, &*nodes[position]));
         let all = all.filter(|(_, node)| self.is_charged(node));
         let all = all.map(|(position, node)| (position, node, self.taken(node)));
         let on_nodes = self.ledger.on_nodes(self.snapshot.revision, self.namespace);
-        let reserved = on_nodes.filter(move |_| !each).filter_map(|(id, shares)| {
-            let position = positions.get(id)?;
-            let (node, mut shares) = (nodes[position], shares.peekable());
+        let reserved = on_nodes.take_while(move |_| !each).filter_map(|(id, shares)| {
+            let position = nodes.position(id).filter(|position| set.contains(*position))?;
+            let (node, mut shares) = (&*nodes[position], shares.peekable());
             shares.peek()?;
             Some((position, node, with_shares(self.used(node), shares)))
         });
@@ -176,19 +189,19 @@ impl Room<'_, '_> {
     /// by name. It preempts nobody as long as there is another node. Cost: a pass over these, and a score for those that have none
     /// yet.
     pub fn best_node<'n>(&self, request: &Amounts, fitting: &Fitting<'n>) -> Option<&'n Node> {
-        let best = |nodes: &mut dyn Iterator<Item = (&'n Node, Option<i64>)>| {
-            let scored = nodes.take(SCORED).map(|(node, known)| {
-                // What makes room for the pod is not in the score.
-                let known = known.filter(|_| self.headroom_on(node).is_none());
-                let now = || score(request, &node.allocatable, &self.taken(node).amounts);
-                (node, known.unwrap_or_else(now))
-            });
-            // They are by name.
-            let best = scored.reduce(|best, other| if other.1 > best.1 { other } else { best });
-            best.map(|(node, _)| node)
+        let score_of = |(node, known): (&'n Node, Option<i64>)| {
+            // What makes room for the pod is not in the score.
+            let known = known.filter(|_| self.headroom.is_none() || self.headroom_on(node).is_none());
+            let now = || score(request, &node.allocatable, &self.taken(node).amounts);
+            (node, known.unwrap_or_else(now))
         };
-        let is_free = |(node, _): &(&Node, _)| !self.needs_headroom(request, node);
-        best(&mut fitting.scored().filter(is_free)).or_else(|| best(&mut fitting.scored()))
+        let best = |one: (&'n Node, i64), other: (&'n Node, i64)| if other.1 > one.1 { other } else { one };
+        let is_free = |(node, _): &(&Node, _)| self.headroom.is_none() || !self.needs_headroom(request, node);
+        let free = fitting.scored().filter(is_free).take(SCORED);
+        // They are by name.
+        let found = free.map(score_of).reduce(best);
+        let found = found.or_else(|| fitting.scored().take(SCORED).map(score_of).reduce(best));
+        found.map(|(node, _)| node)
     }
 
     /// What placeholders on `node` take that make room for the pod. Cost: nothing where there are none.
@@ -203,10 +216,10 @@ impl Room<'_, '_> {
 
     /// Whether `request` would fit on one of these nodes, on which it fits by the snapshot, but for claims. Cost: a search for each,
     /// where anything is claimed.
-    pub(super) fn is_claimed(&self, request: &Amounts, nodes: &[&Node]) -> bool {
+    pub(super) fn is_claimed(&self, request: &Amounts, candidates: &CandidateNodes<'_>) -> bool {
         !self.claims.is_empty() && {
             let unclaimed = self.unclaimed();
-            nodes.iter().any(|node| unclaimed.still_fits(request, node))
+            candidates.iter().any(|node| unclaimed.still_fits(request, node))
         }
     }
 
@@ -346,6 +359,24 @@ fn with_shares<'n, 's>(mut taken: Taken<'n>, shares: impl Iterator<Item = (&'s S
         taken.pods = taken.pods.saturating_add(share.pods.saturating_mul(times.into()));
     }
     taken
+}
+
+/// How much kube-scheduler likes `node` beside its pods and these shares, each so many times over, if `request` fits there, which asks
+/// for nothing but what every node has.
+fn plain_score<'s>(request: &Amounts, node: &Node, shares: impl Iterator<Item = (&'s Share, u32)>) -> Option<i64> {
+    let (request, allocatable) = (request.native(), node.allocatable.native());
+    let (mut used, mut pods) = (node.used.native(), node.pods);
+    for (share, times) in shares {
+        let shared = share.amounts.native();
+        for (used, share) in used.iter_mut().zip(shared) {
+            *used = used.saturating_add(share.saturating_mul(times.into()));
+        }
+        pods = pods.saturating_add(share.pods.saturating_mul(times.into()));
+    }
+    let fits = |at: usize| request[at] <= 0 || request[at] <= allocatable[at].saturating_sub(used[at]);
+    let scored = |[cpu, memory, _]: [i64; 3]| [cpu, memory];
+    let score = || score_of(scored(request), scored(allocatable), scored(used));
+    (pods < node.slots && (0..3).all(fits)).then(score)
 }
 
 /// Whether `request` fits on `node` beside so much: a free pod slot, and enough of every resource it asks for.

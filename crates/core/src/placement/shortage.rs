@@ -1,13 +1,12 @@
 //! Why no node of a site takes a pod, with the numbers that show how near it was. What a snapshot says of it is found before the
 //! ledger's lock is taken; under it only nodes are looked at from which something is reserved.
 
-use std::cmp::Reverse;
-
 use crate::model::node::Node;
+use crate::model::node_set::NodeSet;
+use crate::model::nodes::Nodes;
 use crate::model::snapshot::Site;
 use crate::model::workload::Workload;
-use crate::placement::feasibility::{asked, asked_names, data_elsewhere, is_tolerated, may_run, request};
-use crate::placement::fitting::Positions;
+use crate::placement::feasibility::{asked, asked_names, data_elsewhere, is_tolerated, request, usable_nodes};
 use crate::placement::headroom::Headroom;
 use crate::placement::room::{Room, Taken, beside};
 use crate::placement::verdict::{Refusal, RefusalCode};
@@ -24,58 +23,40 @@ pub(super) enum Shortage<'s> {
 /// The nodes on which the pod may run.
 #[derive(Debug)]
 pub(super) struct UsableNodes<'s> {
-    nodes: Vec<&'s Node>,
-    positions: Positions,
+    of_site: &'s Nodes,
+    usable: NodeSet,
+    count: usize,
     /// Of each resource that the pod asks for, those where most of it is free, and how much: the most first.
-    roomiest: Vec<(String, Vec<(i64, u32)>)>,
+    roomiest: Vec<(String, Vec<(i64, usize)>)>,
 }
 
 /// How many of the roomiest nodes are kept: under the lock the first of them counts from which nothing is reserved.
 const ROOMIEST: usize = 8;
 
 impl<'s> Shortage<'s> {
-    /// Cost: a few passes over the site's nodes.
+    /// Cost: a pass over the site's nodes for each resource that the pod asks for; where it may run on none, two passes more.
     pub(super) fn of(workload: &Workload<'_>, site: &'s Site, headroom: Option<Headroom>) -> Self {
+        let usable = usable_nodes(workload, site);
+        if !usable.is_empty() {
+            return Self::OfRoom(UsableNodes::new(workload, site, usable, headroom));
+        }
+        if let Some(claim) = data_elsewhere(workload, site) {
+            return Self::OfNodes(Refusal::new(RefusalCode::DataElsewhere).with("claim", claim));
+        }
         let selected = || {
             let nodes = site.nodes();
             nodes.filter(|node| workload.constraints.allow(&node.name, &node.labels))
         };
-        if let Some(claim) = data_elsewhere(workload, site) {
-            return Self::OfNodes(Refusal::new(RefusalCode::DataElsewhere).with("claim", claim));
-        }
-        let tolerated: Vec<&Node> = selected().filter(|node| is_tolerated(workload, site, node)).collect();
-        if tolerated.is_empty() {
-            let refusal = Refusal::new(RefusalCode::NoMatchingNode)
-                .with("nodes", site.nodes.len())
-                .with("selectedNodes", selected().count());
-            return Self::OfNodes(match site.remembered.len() {
-                0 => refusal,
-                gone => refusal.with("rememberedNodes", gone),
-            });
-        }
-        let matching = tolerated.len();
-        let nodes: Vec<&Node> = tolerated
-            .into_iter()
-            .filter(|node| may_run(workload, site, node))
-            .collect();
-        if nodes.is_empty() {
+        let matching = selected().filter(|node| is_tolerated(workload, site, node)).count();
+        if matching > 0 {
             return Self::OfNodes(Refusal::new(RefusalCode::NodeNotReady).with("matchingNodes", matching));
         }
-        let taken: Vec<Taken<'_>> = nodes.iter().map(|node| beside(headroom, node)).collect();
-        let roomiest = |name: &str| {
-            let free = |(position, (node, taken)): (u32, (&&Node, &Taken<'_>))| (free(name, node, taken), position);
-            let mut nodes: Vec<(i64, u32)> = (0..).zip(nodes.iter().zip(&taken)).map(free).collect();
-            if nodes.len() > ROOMIEST {
-                nodes.select_nth_unstable_by_key(ROOMIEST, |(free, _)| Reverse(*free));
-                nodes.truncate(ROOMIEST);
-            }
-            nodes.sort_unstable_by_key(|(free, _)| Reverse(*free));
-            (name.to_owned(), nodes)
-        };
-        Self::OfRoom(UsableNodes {
-            roomiest: asked_names(workload).map(roomiest).collect(),
-            positions: Positions::of(&nodes),
-            nodes,
+        let refusal = Refusal::new(RefusalCode::NoMatchingNode)
+            .with("nodes", site.nodes.len())
+            .with("selectedNodes", selected().count());
+        Self::OfNodes(match site.remembered.len() {
+            0 => refusal,
+            gone => refusal.with("rememberedNodes", gone),
         })
     }
 
@@ -89,9 +70,38 @@ impl<'s> Shortage<'s> {
     }
 }
 
-impl UsableNodes<'_> {
+impl<'s> UsableNodes<'s> {
+    fn new(workload: &Workload<'_>, site: &'s Site, usable: NodeSet, headroom: Option<Headroom>) -> Self {
+        let nodes = &site.nodes;
+        let roomiest = |name: &str| {
+            let by_charges = nodes.free(name);
+            let is_headroom = |position| headroom.is_some() && nodes.with_placeholders().contains(position);
+            let free = |position: usize| match is_headroom(position) {
+                true => free(name, &nodes[position], &beside(headroom, &nodes[position])),
+                false => by_charges(position),
+            };
+            let mut most = Vec::with_capacity(ROOMIEST + 1);
+            // Of equals, those behind: it is the first that is reserved.
+            let usable = (0..nodes.len()).rev().filter(|position| usable.contains(*position));
+            for (free, position) in usable.map(|position| (free(position), position)) {
+                if most.get(ROOMIEST - 1).is_none_or(|(least, _)| free > *least) {
+                    let place = most.partition_point(|(more, _)| *more >= free);
+                    most.insert(place, (free, position));
+                    most.truncate(ROOMIEST);
+                }
+            }
+            (name.to_owned(), most)
+        };
+        Self {
+            roomiest: asked_names(workload).map(roomiest).collect(),
+            of_site: nodes,
+            count: usable.len(),
+            usable,
+        }
+    }
+
     fn refusal(&self, workload: &Workload<'_>, room: &Room<'_, '_>, is_claimed: bool) -> Refusal {
-        let charged = room.charged(&self.nodes, &self.positions);
+        let charged = room.charged(self.of_site, &self.usable);
         let charged: Vec<(&Node, Taken<'_>)> = charged.map(|(_, node, taken)| (node, taken)).collect();
         let largest_free = |name: &str| {
             let beside = charged.iter().map(|(node, taken)| free(name, node, taken));
@@ -112,7 +122,7 @@ impl UsableNodes<'_> {
             false => RefusalCode::NoRoom,
         };
         let refusal = Refusal::new(code)
-            .with("usableNodes", self.nodes.len())
+            .with("usableNodes", self.count)
             .with("request", asked(workload, |name| request(workload, name)))
             .with("largestFree", asked(workload, largest_free));
         if charged.is_empty() {
@@ -128,11 +138,11 @@ impl UsableNodes<'_> {
         let is_uncharged = |node: &Node| !room.is_charged(node);
         let known = roomiest
             .iter()
-            .find(|(_, position)| is_uncharged(self.nodes[*position as usize]));
-        if known.is_some() || roomiest.len() == self.nodes.len() {
+            .find(|(_, position)| is_uncharged(&self.of_site[*position]));
+        if known.is_some() || roomiest.len() == self.count {
             return known.map(|(free, _)| *free);
         }
-        let uncharged = self.nodes.iter().filter(|node| is_uncharged(node));
+        let uncharged = self.of_site.of(&self.usable).filter(|node| is_uncharged(node));
         uncharged.map(|node| free(name, node, &room.used(node))).max()
     }
 }

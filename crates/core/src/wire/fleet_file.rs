@@ -60,10 +60,10 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
     let mut sites = sites_field.clone().required().list().map(|sites| {
         let sites = sites.into_iter().map(|field| (field.clone(), site(field, config, now)));
         sites
-            .filter_map(|(field, site)| Some((field, site?)))
-            .collect::<Vec<_>>()
+            .filter_map(|(field, site)| Some((field, site?, vec![])))
+            .collect::<Vec<(_, Site, Vec<Arc<Node>>)>>()
     })?;
-    let definitions = sites.iter().map(|(field, site)| (field, &*site.definition));
+    let definitions = sites.iter().map(|(field, site, _)| (field, &*site.definition));
     site_definition::check_fleet(&sites_field, definitions);
 
     let mut names = std::collections::HashSet::new();
@@ -77,11 +77,11 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         }
         let mut owners: Vec<_> = sites
             .iter_mut()
-            .map(|(_, site)| site)
-            .filter(|site| node.labels.contain(site.definition.selector()))
+            .map(|(_, site, nodes)| (site, nodes))
+            .filter(|(site, _)| node.labels.contain(site.definition.selector()))
             .collect();
         if let Some(name) = stated_site {
-            owners.retain(|site| site.name() == name);
+            owners.retain(|(site, _)| site.name() == name);
             if owners.is_empty() {
                 field.fault(format!(
                     "{:?} does not carry the selector of a site {name:?}",
@@ -91,8 +91,8 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         }
         match &mut owners[..] {
             [] => {}
-            [owner] => Arc::make_mut(&mut owner.nodes).push(Arc::new(node)),
-            [first, second, ..] => field.fault(format!(
+            [(_, nodes)] => nodes.push(Arc::new(node)),
+            [(first, _), (second, _), ..] => field.fault(format!(
                 "{:?} carries the selectors of two sites, {:?} and {:?}; `site` says to which it counts",
                 node.name,
                 first.name(),
@@ -101,7 +101,14 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         }
     }
 
-    let mut sites: Vec<Site> = sites.into_iter().map(|(_, site)| site).collect();
+    let with_nodes = |(_, site, mut nodes): (_, Site, Vec<Arc<Node>>)| {
+        nodes.sort_by(|one, other| one.name.cmp(&other.name));
+        Site {
+            nodes: nodes.into_iter().collect(),
+            ..site
+        }
+    };
+    let mut sites: Vec<Site> = sites.into_iter().map(with_nodes).collect();
     let mut gone = std::collections::HashSet::new();
     for field in remembered_field.list().into_iter().flatten() {
         let Some(remembered) = remembered(&field, now) else {
@@ -123,9 +130,6 @@ fn snapshot(root: Field<'_>, config: &Config, now: Moment) -> Option<Snapshot> {
         }
     }
     sites.sort_by(|a, b| a.definition.order().cmp(&b.definition.order()));
-    for site in &mut sites {
-        Arc::make_mut(&mut site.nodes).sort_by(|a, b| a.name.cmp(&b.name));
-    }
     let names: Vec<_> = sites.iter().map(Site::name).collect();
     let profiles = profiles::read(&profiles_field, &names, now);
     let has_some = |site: &Site| site.nodes().any(|node| !node.placeholders.is_empty());

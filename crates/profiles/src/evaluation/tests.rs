@@ -31,10 +31,13 @@ fn evaluated(fleet: &Value, equation: &str, metrics: Value, series: &[Series]) -
     let spec = json!({"better": "lower", "equation": equation, "metrics": metrics, "staleness": "60s"});
     let profile = Profile::read(&spec).unwrap();
     let mut snapshot = testkit::snapshot(fleet);
-    for node in Arc::make_mut(&mut snapshot.sites[0].nodes) {
+    let with_addresses = |node: &mut Arc<Node>| {
         let address = format!("10.0.0.{}", &node.name[1..]);
         Arc::make_mut(node).addresses = vec![address.into(), "fd00::1".into()];
-    }
+    };
+    snapshot.sites[0]
+        .nodes
+        .edit(|nodes| nodes.iter_mut().for_each(with_addresses));
     score(
         &profile,
         &snapshot,

@@ -6,6 +6,7 @@ mod candidates;
 mod capacity;
 mod choice;
 mod data;
+mod every_node;
 mod full;
 mod headroom;
 mod holding;

@@ -89,11 +89,12 @@ fn what_placeholders_keep_is_given_once() {
             json!({"cpu": "1", "pods": 1}),
         );
         let mut snapshot = testkit::snapshot(&fleet);
-        let nodes = std::sync::Arc::make_mut(&mut snapshot.sites[0].nodes);
-        std::sync::Arc::make_mut(&mut nodes[0]).terminating[0].termination = Termination {
+        let termination = Termination {
             placeholder,
             ..Termination::default()
         };
+        let nodes = &mut snapshot.sites[0].nodes;
+        nodes.edit(|nodes| std::sync::Arc::make_mut(&mut nodes[0]).terminating[0].termination = termination);
         let pod = with(
             pod(json!({})),
             "/spec/containers/0/resources/requests/cpu",

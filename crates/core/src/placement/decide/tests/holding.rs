@@ -245,13 +245,14 @@ fn pods_that_are_terminating_are_waited_for_a_while() {
     // that they seem to use, and not if they should be gone by now.
     let with_times = |since: u64, by: i64, takes: Option<u64>| {
         let mut snapshot = testkit::snapshot(&terminating);
-        let nodes = Arc::make_mut(&mut snapshot.sites[0].nodes);
-        Arc::make_mut(&mut nodes[0]).terminating[0].termination = Termination {
+        let termination = Termination {
             since: Some(NOW.moment.before(Micros::from_secs(since))),
             by: Some(NOW.wall + jiff::SignedDuration::from_secs(by)),
             takes: takes.map(Micros::from_secs),
             placeholder: None,
         };
+        let nodes = &mut snapshot.sites[0].nodes;
+        nodes.edit(|nodes| Arc::make_mut(&mut nodes[0]).terminating[0].termination = termination);
         let text = web.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let config = Config::default();

@@ -192,7 +192,7 @@ proptest! {
         }
         for (site, candidates) in snapshot.sites.iter().zip(&found.sites).filter(|(_, found)| found.out.is_none()) {
             let fitting = room.fitting(request, &candidates.nodes);
-            let all = feasibility::candidate_nodes(&workload, site, room.headroom());
+            let all = site.nodes().filter(|node| feasibility::may_run(&workload, site, node));
             let all: Vec<&Node> = all.filter(|node| room.fits(request, node)).collect();
             let names = |nodes: &mut dyn Iterator<Item = &Node>| nodes.map(|node| node.name.clone()).collect::<Vec<_>>();
             prop_assert_eq!(names(&mut fitting.iter()), names(&mut all.iter().copied()));
@@ -207,8 +207,8 @@ proptest! {
             let expected = free.or_else(|| best(&mut all.iter()));
             prop_assert_eq!(room.best_node(request, &fitting).map(|node| node.name.clone()), expected);
 
-            let is_claimed = candidates.nodes.nodes().iter().any(|node| room.unclaimed().fits(request, node));
-            prop_assert_eq!(room.is_claimed(request, candidates.nodes.nodes()), is_claimed && !snapshot.claims.is_empty());
+            let is_claimed = candidates.nodes.iter().any(|node| room.unclaimed().fits(request, node));
+            prop_assert_eq!(room.is_claimed(request, &candidates.nodes), is_claimed && !snapshot.claims.is_empty());
 
             let shortage = Shortage::of(&workload, site, room.headroom());
             let Shortage::OfRoom(_) = &shortage else { continue };

@@ -227,9 +227,9 @@ fn what_would_let_a_pod_go_undecided_does_not_where_it_has_sites() {
     let pod = Pod::from_json(&text).unwrap();
     let workload = pod.workload("shop".into(), &config.keys);
     let mut many = snapshot.clone();
-    let nodes = std::sync::Arc::make_mut(&mut many.sites[0].nodes);
-    let node = nodes[0].clone();
-    nodes.extend(std::iter::repeat_n(node, 1_000));
+    let node = many.sites[0].nodes[0].clone();
+    let more = std::iter::repeat_n(node, 1_000);
+    many.sites[0].nodes.edit(|nodes| nodes.extend(more));
     let verdict = decide(&workload, &Room::of(&many), &config, NOW);
     assert_eq!(verdict.reason.as_str(), "held_no_capacity");
     assert!(verdict.warnings[0].contains("comparisons"), "{:?}", verdict.warnings);

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::super::*;
 use crate::config::Config;
+use crate::model::node::Node;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::QueueKey;
 use crate::placement::decide::{candidates, decide_among};
@@ -378,14 +379,15 @@ impl World {
             _ => None,
         });
         let pods: BTreeMap<usize, (usize, Amounts)> = visible.collect();
-        for node in Arc::make_mut(&mut snapshot.sites[0].nodes) {
+        let charge = |node: &mut Arc<Node>| {
             let node = Arc::make_mut(node);
             (node.used, node.pods) = (Amounts::default(), 0);
             for (_, request) in pods.values().filter(|(at, _)| *at == node.id.0 as usize) {
                 node.used.add(request, 1);
                 node.pods += 1;
             }
-        }
+        };
+        snapshot.sites[0].nodes.edit(|nodes| nodes.iter_mut().for_each(charge));
         Published { snapshot, pods }
     }
 

@@ -91,7 +91,7 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
                 let lost = site.nodes.first().filter(|node| gone.is_some() && claims(node) == 1);
                 if let Some(node) = lost.map(|node| Arc::new(node.shape())) {
                     site.remembered = Arc::new(vec![RememberedNode { node, gone_since: gone }]);
-                    Arc::make_mut(&mut site.nodes).remove(0);
+                    site.nodes.edit(|nodes| drop(nodes.remove(0)));
                 }
             }
             for (namespace, controller, pods) in closed {
@@ -110,8 +110,7 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
             if definition.kind == SiteKind::Cloud {
                 definition.order = u32::try_from(order).unwrap();
             }
-            for (node, (amount, scalar)) in Arc::make_mut(&mut site.nodes).iter_mut().zip(odd) {
-                let node = Arc::make_mut(node);
+            let used = |node: &mut Node, (amount, scalar): (i64, i64)| {
                 node.used.cpu = Millicores(node.used.cpu.0.saturating_add(amount));
                 node.used.memory = Bytes(node.used.memory.0.saturating_add(amount << 10));
                 node.used.scalars = vec![("example.com/gpu".into(), scalar)];
@@ -121,7 +120,12 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
                     let labels = node.labels.iter().chain(added).collect();
                     node.labels = labels;
                 }
-            }
+            };
+            let each = |nodes: &mut Vec<Arc<Node>>| {
+                let odd = nodes.iter_mut().zip(odd);
+                odd.for_each(|(node, odd)| used(Arc::make_mut(node), odd));
+            };
+            site.nodes.edit(each);
         }
         let mut nodes = snapshot.sites.iter().flat_map(|site| &*site.nodes);
         snapshot.has_placeholders = nodes.any(|node| !node.placeholders.is_empty());
@@ -137,9 +141,8 @@ fn shown(mut snapshot: Snapshot) -> String {
             probes: vec![],
             ..(*site.definition).clone()
         });
-        for node in Arc::make_mut(&mut site.nodes) {
-            Arc::make_mut(node).id = NodeId(0);
-        }
+        let forget = |node: &mut Arc<Node>| Arc::make_mut(node).id = NodeId(0);
+        site.nodes.edit(|nodes| nodes.iter_mut().for_each(forget));
     }
     format!("{snapshot:#?}")
 }
