@@ -26,12 +26,17 @@ pub(crate) fn try_apply(pod: &mut Value, operations: &impl Serialize) -> Result<
 /// Whether Kubernetes could decode it as a pod, as far as a patch goes into it.
 pub(crate) fn has_shape_of_pod(pod: &Value) -> bool {
     let is_map = |pointer| pod.pointer(pointer).is_none_or(|map| map.is_object() || map.is_null());
-    let maps = ["/metadata", "/metadata/annotations", "/spec/nodeSelector"];
+    let maps = [
+        "/metadata",
+        "/metadata/annotations",
+        "/metadata/labels",
+        "/spec/nodeSelector",
+    ];
     pod["spec"].is_object() && maps.into_iter().all(is_map) && documents::is_of_objects(pod)
 }
 
 /// # Panics
-/// A patch has changed what is not ours: anything but a selector, tolerations, gates and a RuntimeClass that are added, and
+/// A patch has changed what is not ours: anything but a selector, tolerations, gates, a RuntimeClass and our label that are added, and
 /// annotations.
 pub(crate) fn assert_only_adds(before: &Value, after: &Value, config: &Config) {
     assert_eq!(rest(before, config), rest(after, config), "what is not ours");
@@ -40,6 +45,8 @@ pub(crate) fn assert_only_adds(before: &Value, after: &Value, config: &Config) {
     for (key, value) in &selectors[0] {
         assert_eq!(selectors[1].get(key), Some(value), "nodeSelector {key}");
     }
+    let labels = [before, after].map(|pod| strings(&pod["metadata"]["labels"]).remove(&config.keys.placed));
+    assert!(labels[0].is_none() || labels[0] == labels[1], "the label stays");
     let tolerations = [before, after].map(|pod| list(&pod["spec"]["tolerations"]));
     assert!(
         tolerations[1].starts_with(&tolerations[0]),
@@ -83,6 +90,9 @@ fn rest(pod: &Value, config: &Config) -> Value {
     if pod["metadata"].is_null() {
         pod["metadata"] = json!({});
     }
+    let mut labels = strings(&pod["metadata"]["labels"]);
+    labels.remove(&config.keys.placed);
     pod["metadata"]["annotations"] = annotations.into();
+    pod["metadata"]["labels"] = labels.into();
     pod
 }

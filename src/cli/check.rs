@@ -126,8 +126,7 @@ impl Check {
             Err(error) => findings.push(Finding::unknown(custom_resources::AREA, &error)),
         }
         let webhooks = connection.webhooks().await;
-        let is_ours =
-            |found: &Webhook| found.configuration == self.webhook && undecided::WEBHOOKS.contains(&&*found.name);
+        let is_ours = |found: &Webhook| found.configuration == self.webhook && undecided::is_ours(&found.name);
         let webhooks = webhooks.map(|all| all.into_iter().partition::<Vec<_>, _>(is_ours));
         let (ours, others) = match webhooks {
             Ok((ours, others)) => (Ok(ours), others),
@@ -177,7 +176,7 @@ impl Check {
                 };
                 for (entry, behind) in ours.iter().zip(&behind) {
                     for found in certificate::judge(entry, behind, &around) {
-                        // Of what both entries have in common.
+                        // Of what the entries have in common.
                         if !findings.contains(&found) {
                             findings.push(found);
                         }

@@ -12,8 +12,16 @@ use jiff::Timestamp;
 use crate::inspect::Connection;
 use crate::inspect::installation::{Labels, Webhook};
 
-/// Our webhooks' names in `webhook/base`.
+/// Our webhooks' names in `webhook/base`: of namespaces without policies, and of those with them.
 pub(super) const WEBHOOKS: [&str; 2] = ["pods.edgeward.io", "policies.edgeward.io"];
+
+/// The one for pods that bring along the label of those that are placed.
+pub(super) const OF_PLACED: &str = "placed.edgeward.io";
+
+/// Whether a webhook of this name is ours.
+pub(super) fn is_ours(name: &str) -> bool {
+    WEBHOOKS.contains(&name) || name == OF_PLACED
+}
 
 /// What was seen of the way from the pod to edgeward; or why it was not.
 struct Seen {

@@ -310,14 +310,15 @@ fn read(entry: MutatingWebhook, configuration: &str, position: usize) -> anyhow:
 
 #[cfg(test)]
 impl Webhook {
-    /// The first entry of `webhook/base`, registered at midnight of 2026-11-21.
+    /// The entry of `webhook/base` for namespaces without policies, registered at midnight of 2026-11-21.
     pub(crate) fn example() -> Self {
         let manifest = include_str!("../../webhook/base/mutatingwebhookconfiguration.yaml");
         let manifest: serde_json::Value = serde_saphyr::from_str(manifest).unwrap();
-        let entry = serde_json::from_value(manifest["webhooks"][0].clone()).unwrap();
+        let mut entries = manifest["webhooks"].as_array().unwrap().iter();
+        let entry = entries.find(|entry| entry["name"] == "pods.edgeward.io").unwrap();
         Self {
             created: Some("2026-11-21T00:00:00Z".parse().unwrap()),
-            ..read(entry, "zz-edgeward", 0).unwrap()
+            ..read(serde_json::from_value(entry.clone()).unwrap(), "zz-edgeward", 0).unwrap()
         }
     }
 }

@@ -88,7 +88,7 @@ pub(crate) fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     // Where the Secret has the authority of its certificate, the bundle is at fault, and is fixed by that.
     let foreign = Authority::new()?.certificate;
     installed.trust(&foreign)?;
-    for entry in ["pods.edgeward.io", "policies.edgeward.io"] {
+    for entry in ["placed.edgeward.io", "pods.edgeward.io", "policies.edgeward.io"] {
         let place = "Secret edgeward-system/edgeward-tls";
         let words = format!("{entry}: the API server does not believe who serves from {place} to be");
         let fix = finds(fixture, "FAULT", &words)?;

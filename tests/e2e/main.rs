@@ -142,20 +142,17 @@ const TESTS: &[Test] = &[
         Nodes,
         constraints::stale_annotations_are_replaced,
     ),
+    ("reinvocation::not_once_placed", Nodes, reinvocation::not_once_placed),
     (
-        "reinvocation::after_a_later_injector",
+        "reinvocation::not_after_the_token_was_mounted",
         Nodes,
-        reinvocation::after_a_later_injector,
+        reinvocation::not_after_the_token_was_mounted,
     ),
+    ("reinvocation::about_a_copy", Nodes, reinvocation::about_a_copy),
     (
-        "reinvocation::not_after_an_earlier_injector",
+        "reinvocation::about_a_pod_that_passed_through",
         Nodes,
-        reinvocation::not_after_an_earlier_injector,
-    ),
-    (
-        "reinvocation::after_the_token_was_mounted",
-        Nodes,
-        reinvocation::after_the_token_was_mounted,
+        reinvocation::about_a_pod_that_passed_through,
     ),
     (
         "later_gate::asked_again_elsewhere",

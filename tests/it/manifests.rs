@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::program::edgeward;
 
-/// The entry for pods that state an SLO, and the one for those of namespaces with policies.
-fn entries() -> [Value; 2] {
+/// The entry for pods that are placed, the one for pods that state an SLO, and the one for those of namespaces with policies.
+fn entries() -> [Value; 3] {
     let text = include_str!("../../webhook/base/mutatingwebhookconfiguration.yaml");
     let configuration: Value = serde_saphyr::from_str(text).unwrap();
     assert_eq!(configuration["kind"], "MutatingWebhookConfiguration");
@@ -18,34 +18,34 @@ fn entries() -> [Value; 2] {
 }
 
 pub(crate) fn webhook() -> Value {
-    let [webhook, _] = entries();
+    let [_, webhook, _] = entries();
     webhook
 }
 
 #[test]
-fn both_entries_differ_in_whom_they_are_for_alone() {
-    let [mut stated, mut by_policy] = entries();
-    let key = Keys::new("example.io").policies;
-    let selects = |entry: &Value| entry["namespaceSelector"]["matchExpressions"][2].clone();
-    assert_eq!(
-        selects(&stated),
-        json!({"key": key, "operator": "NotIn", "values": ["true"]})
-    );
-    assert_eq!(
-        selects(&by_policy),
-        json!({"key": key, "operator": "In", "values": ["true"]})
-    );
+fn entries_differ_in_whom_they_are_for_alone() {
+    // The one for placed pods is the first: after another it would be called for each pod that is placed by that.
+    let [mut placed, mut stated, mut by_policy] = entries();
+    let keys = Keys::new("example.io");
     // Where all pods are asked about, a condition would cost more than the calls that it spares.
     let conditions = stated.as_object_mut().unwrap().remove("matchConditions");
     assert!(conditions.is_some());
-    for (entry, name) in [
-        (&mut stated, "pods.edgeward.io"),
-        (&mut by_policy, "policies.edgeward.io"),
+    let policies = |operator: &str| Some(json!({"key": keys.policies, "operator": operator, "values": ["true"]}));
+    for (entry, name, placed, namespaces) in [
+        (&mut placed, "placed.edgeward.io", "Exists", None),
+        (&mut stated, "pods.edgeward.io", "DoesNotExist", policies("NotIn")),
+        (&mut by_policy, "policies.edgeward.io", "DoesNotExist", policies("In")),
     ] {
-        assert_eq!(entry["name"], name);
-        entry["name"].take();
-        entry["namespaceSelector"]["matchExpressions"][2].take();
+        assert_eq!(entry["name"].take(), name);
+        let mut expressions = |selector: &str, at: usize| {
+            let expressions = entry[selector]["matchExpressions"].as_array_mut().unwrap();
+            (at < expressions.len()).then(|| expressions.remove(at))
+        };
+        assert_eq!(expressions("namespaceSelector", 2), namespaces, "{name}");
+        let label = json!({"key": keys.placed, "operator": placed});
+        assert_eq!(expressions("objectSelector", 0), Some(label), "{name}");
     }
+    assert_eq!(placed, stated);
     assert_eq!(stated, by_policy);
 }
 
@@ -113,7 +113,11 @@ fn selectors_and_conditions_use_the_keys_of_the_contract() {
     let not_in = |key: &str, value: &str| json!({"key": key, "operator": "NotIn", "values": [value]});
     assert_eq!(
         webhook["objectSelector"],
-        json!({"matchExpressions": [not_in(&keys.managed, "false"), not_in("liqo.io/managed-by", "shadowpod")]})
+        json!({"matchExpressions": [
+            {"key": keys.placed, "operator": "DoesNotExist"},
+            not_in(&keys.managed, "false"),
+            not_in("liqo.io/managed-by", "shadowpod"),
+        ]})
     );
     let (prefix, managed) = (&keys.slo_prefix, &keys.managed);
     let expected = format!(
@@ -147,7 +151,7 @@ fn both_policies_are_about_the_same_and_go_by_the_webhook() {
     let [policy, binding] = policy(include_str!("../../webhook/base/validatingadmissionpolicy.yaml"));
     let [hints, hinting] = self::policy(include_str!("../../webhook/base/validatingadmissionpolicy-hints.yaml"));
     let webhook = webhook();
-    // Those with policies, which the first entry of the webhook leaves to the second, as well.
+    // Those with policies, which this entry leaves to the last, as well.
     let mut namespaces = webhook["namespaceSelector"].clone();
     let left = namespaces["matchExpressions"].as_array_mut().unwrap().pop().unwrap();
     assert_eq!(left["key"], "scheduling.example.io/policies");

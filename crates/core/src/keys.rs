@@ -19,6 +19,8 @@ pub struct Keys {
     pub managed: String,
     /// Label of namespaces whose SloPolicies speak for pods that state nothing.
     pub policies: String,
+    /// Label of pods that are placed: the API server does not ask about them again.
+    pub placed: String,
     /// `edge` or `cloud`.
     pub decision: String,
     /// Site name.
@@ -50,6 +52,7 @@ impl Keys {
             policy_traits: format!("slo.{domain}/policyTraits"),
             managed: scheduling("managed"),
             policies: scheduling("policies"),
+            placed: scheduling("placed"),
             decision: scheduling("decision"),
             site: scheduling("site"),
             reason: scheduling("reason"),

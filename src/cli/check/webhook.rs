@@ -7,7 +7,7 @@ use edgeward_core::keys::Keys;
 
 use super::finding::Finding;
 use crate::cli::installed::Found;
-use crate::cli::undecided::WEBHOOKS;
+use crate::cli::undecided::{OF_PLACED, WEBHOOKS};
 use crate::inspect::installation::{Calls, Labels, Target, Webhook};
 
 const AREA: &str = "webhook";
@@ -23,7 +23,7 @@ const RULES: &str = r#"[{"apiGroups": [""], "apiVersions": ["v1"], "operations":
 
 /// The registration itself.
 pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<Finding> {
-    if ours.is_empty() {
+    if !ours.iter().any(asks_as_pods_arrive) {
         let text = format!(
             "there is no MutatingWebhookConfiguration {configuration} with a webhook {}: no pod is decided",
             WEBHOOKS[0]
@@ -64,7 +64,48 @@ pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<F
             findings.push(Finding::ok(AREA, text));
         }
     }
+    match ours.iter().find(|webhook| webhook.name == OF_PLACED) {
+        Some(of_placed) => findings.extend(judge_order(of_placed, ours)),
+        None => {
+            let text = format!(
+                "there is no entry {OF_PLACED}: a pod that brings the label {} along, as a copy of a placed one does, is not decided",
+                keys.placed
+            );
+            let fix = format!(
+                "{}   # as it was installed; a patch of yours may leave it out",
+                apply(&keys.domain)
+            );
+            findings.push(Finding::warning(AREA, text, Some(fix)));
+        }
+    }
     findings
+}
+
+/// Whether it is one of the entries that ask about pods that nobody has placed.
+fn asks_as_pods_arrive(webhook: &Webhook) -> bool {
+    WEBHOOKS.contains(&&*webhook.name)
+}
+
+/// A pod that an entry has placed is also one of the entry for placed pods, which is not to come after that.
+fn judge_order(of_placed: &Webhook, ours: &[Webhook]) -> Option<Finding> {
+    let first = ours.iter().min_by_key(|webhook| webhook.position)?;
+    let Webhook {
+        configuration,
+        position,
+        ..
+    } = of_placed;
+    (first.position < *position).then(|| {
+        let text = format!(
+            "{OF_PLACED} comes after {}: the API server calls edgeward twice for each pod that is placed",
+            first.name
+        );
+        let fix = format!(
+            "kubectl patch mutatingwebhookconfiguration {configuration} --type=json -p \
+             '[{{\"op\": \"move\", \"from\": \"/webhooks/{position}\", \"path\": \"/webhooks/{}\"}}]'",
+            first.position
+        );
+        Finding::warning(AREA, text, Some(fix))
+    })
 }
 
 /// Whether the API server gets answers, by its own count. `addresses` are those of who serves.
@@ -131,11 +172,11 @@ fn rename(from: &str, to: &str) -> String {
 }
 
 /// How a registration is brought to select a namespace, and keeps what else was changed in it.
-fn select(configuration: &str, ours: &[Webhook], namespace: &str, found: &Found) -> String {
+fn select(configuration: &str, ours: &[&Webhook], namespace: &str, found: &Found) -> String {
     let keys = &found.config.keys;
     let of_other = ours
         .iter()
-        .filter_map(Webhook::domain)
+        .filter_map(|webhook| webhook.domain())
         .find(|domain| *domain != keys.domain);
     match (of_other, found.assumption()) {
         // Then the registration's may be the right one.
@@ -203,6 +244,11 @@ pub(super) fn namespaces(
         let fix = format!("kubectl label namespace NAMESPACE {label}=true");
         return vec![Finding::warning(AREA, text, Some(fix))];
     }
+    // What is created is not placed yet.
+    let ours = ours.map(|ours| {
+        let ours = ours.iter().filter(|webhook| asks_as_pods_arrive(webhook));
+        ours.collect::<Vec<_>>()
+    });
     let mut findings = Vec::new();
     let mut good = Vec::new();
     for (name, labels) in opted_in {
@@ -210,9 +256,12 @@ pub(super) fn namespaces(
             let text = format!("{name} is labelled {label}=true but excluded: its pods pass through");
             let fix = format!("kubectl label namespace {name} {label}-");
             findings.push(Finding::warning(AREA, text, Some(fix)));
-        } else if ours.is_some_and(|ours| !ours.is_empty() && !ours.iter().any(|one| one.selects(name, labels))) {
+        } else if ours
+            .as_ref()
+            .is_some_and(|ours| !ours.is_empty() && !ours.iter().any(|one| one.selects(name, labels)))
+        {
             let text = format!("{name} is labelled {label}=true, but no webhook of {configuration} selects it");
-            let fix = select(configuration, ours.unwrap_or_default(), name, found);
+            let fix = select(configuration, ours.as_deref().unwrap_or_default(), name, found);
             findings.push(Finding::fault(AREA, text, fix));
         } else {
             good.push(name.as_str());

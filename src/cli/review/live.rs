@@ -49,10 +49,9 @@ impl Live<'_> {
         };
         match answer.outcome {
             Err(refusal) => {
-                let ours = undecided::WEBHOOKS.iter().any(|webhook| {
-                    let denied = format!("admission webhook \"{webhook}\" denied the request");
-                    refusal.message.contains(&denied)
-                });
+                let who = refusal.message.split_once("admission webhook \"");
+                let who = who.and_then(|(_, rest)| rest.split_once("\" denied the request"));
+                let ours = who.is_some_and(|(webhook, _)| undecided::is_ours(webhook));
                 Ok(Item {
                     verdict: if ours { "deny" } else { "refused" },
                     reason: ours.then(|| Reason::DeniedInvalidSlo.as_str().to_owned()),

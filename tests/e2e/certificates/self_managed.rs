@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use edgeward_harness::checkout::workspace;
 use edgeward_harness::clients::client;
 use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::Fixture;
+use edgeward_harness::fixture::{ENTRY_OF_PODS, Fixture};
 use edgeward_harness::installation::WEBHOOK;
 use edgeward_harness::installed_replicas::{decode, endpoint_slice};
 use edgeward_harness::nodes::Nodes;
@@ -207,9 +207,11 @@ impl<'s, 'run> Home<'s, 'run> {
         kubectl.run(&[&["apply", "-f", "-", allow], &prune[..]].concat(), &list)?;
 
         let mut manifest = edgeward_harness::fixture::manifest()?;
-        let mut entry = manifest["webhooks"][0].clone();
+        let mut entry = manifest["webhooks"][ENTRY_OF_PODS].clone();
         entry["timeoutSeconds"] = json!(30);
         entry["reinvocationPolicy"] = json!("Never");
+        // Also about a pod that another replica has placed.
+        entry["objectSelector"].take();
         let expressions = entry["namespaceSelector"]["matchExpressions"].as_array_mut();
         let ours = [&self.fixture.namespace];
         expressions

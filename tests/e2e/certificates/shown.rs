@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use edgeward_harness::balancer::Balancer;
 use edgeward_harness::documentation::documented;
 use edgeward_harness::edgeward::{Edgeward, view};
-use edgeward_harness::fixture::{Fixture, Registration};
+use edgeward_harness::fixture::{ENTRIES, Fixture, Registration};
 use edgeward_harness::pki::Authority;
 use edgeward_harness::rights::NAMESPACE;
 use edgeward_harness::wait::{BOUND, eventually};
@@ -127,7 +127,7 @@ impl<'s, 'run> Setup<'s, 'run> {
         let client = json!({"service": service, "caBundle": STANDARD.encode(&self.edgeward.ca)});
         let replace =
             |entry| json!({"op": "replace", "path": format!("/webhooks/{entry}/clientConfig"), "value": client});
-        let patch = json!([replace(0), replace(1)]).to_string();
+        let patch = ENTRIES.map(replace).collect::<Value>().to_string();
         let configuration = &self.registered.name;
         let args = [
             "patch",

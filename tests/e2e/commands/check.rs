@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward_harness::checkout::workspace;
-use edgeward_harness::fixture::{Fixture, manifest};
+use edgeward_harness::fixture::{ENTRIES, ENTRY_OF_PODS, Fixture, manifest};
 use edgeward_harness::installed_replicas::decode;
 use edgeward_harness::kubectl::{Kubectl, Said};
 use edgeward_harness::nodes::Nodes;
@@ -162,7 +162,7 @@ pub(crate) fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     let foreign = Authority::new()?;
     let of_nobody = "its certificate is of none of the authorities in caBundle";
     installation.patch("mutatingwebhookconfiguration", webhook, &bundle(&foreign.certificate))?;
-    // The other entry has it, and the foreign one stays: somebody may be served by that.
+    // The other entries have it, and the foreign one stays: somebody may be served by that.
     let fixes = installation.finds("FAULT", of_nobody)?;
     installation.fix(&fixes, "", "")?;
     let both = installation.bundle()?;
@@ -171,13 +171,13 @@ pub(crate) fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
         "{both}"
     );
     // Where no entry has it, it is a file's; and where there is no file, nothing happens.
-    for entry in [0, 1] {
+    for entry in ENTRIES {
         let path = format!("/webhooks/{entry}/clientConfig/caBundle");
         let replace = json!([{"op": "replace", "path": path, "value": STANDARD.encode(&foreign.certificate)}]);
         installation.patch("mutatingwebhookconfiguration", webhook, &replace)?;
     }
     let fixes = installation.finds("FAULT", of_nobody)?;
-    ensure!(fixes.len() == 2, "{fixes:?}");
+    ensure!(fixes.len() == ENTRIES.len(), "{fixes:?}");
     let elsewhere = fixture.dir.join("elsewhere");
     fs::create_dir_all(&elsewhere)?;
     for fix in &fixes {
@@ -223,17 +223,18 @@ pub(crate) fn each_fault_and_its_fix(fixture: &Fixture<'_>) -> Result<()> {
     installation.is_healthy()?;
 
     // A domain that was changed in one place only; what else was changed in the registration stays.
+    let of_pods = |field: &str| format!("/webhooks/{ENTRY_OF_PODS}/{field}");
     let changed = json!([
-        {"op": "replace", "path": "/webhooks/0/namespaceSelector/matchExpressions/0/key", "value": "scheduling.old.example/managed"},
-        {"op": "replace", "path": "/webhooks/0/matchConditions/0/expression",
+        {"op": "replace", "path": of_pods("namespaceSelector/matchExpressions/0/key"), "value": "scheduling.old.example/managed"},
+        {"op": "replace", "path": of_pods("matchConditions/0/expression"),
          "value": "object.metadata.?labels[?'scheduling.old.example/managed'].orValue('') != 'false'"},
-        {"op": "add", "path": "/webhooks/0/namespaceSelector/matchExpressions/-",
+        {"op": "add", "path": of_pods("namespaceSelector/matchExpressions/-"),
          "value": {"key": "team", "operator": "NotIn", "values": ["theirs"]}},
     ]);
     installation.patch("mutatingwebhookconfiguration", webhook, &changed)?;
     let fixes = installation.finds("FAULT", &format!("but no webhook of {webhook} selects it"))?;
     installation.fix(&fixes, "", "")?;
-    let entry = &fixture.kubectl.get("mutatingwebhookconfiguration", webhook)?["webhooks"][0];
+    let entry = &fixture.kubectl.get("mutatingwebhookconfiguration", webhook)?["webhooks"][ENTRY_OF_PODS];
     let fixed = entry.to_string();
     ensure!(
         fixed.contains("theirs") && fixed.contains(LABEL) && !fixed.contains("old.example"),

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward_harness::decision::is_unschedulable;
-use edgeward_harness::fixture::{Fixture, manifest};
+use edgeward_harness::fixture::{ENTRIES, ENTRY_OF_PODS, Fixture, manifest};
 use edgeward_harness::kubectl::Kubectl;
 use edgeward_harness::pki::Authority;
 use edgeward_harness::test_webhook;
@@ -379,26 +379,23 @@ fn try_registration(by_hand: &ByHand<'_, '_>) -> Result<()> {
     let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-edgeward";
     let tried = |operations: Value| by_hand.patch(path, &operations);
     let ca = STANDARD.encode(Authority::new()?.certificate);
-    let of_first = |field: &str| format!("/webhooks/0/{field}");
+    let of_pods = |field: &str| format!("/webhooks/{ENTRY_OF_PODS}/{field}");
     let url = json!({"url": "https://192.0.2.1/mutate", "caBundle": ca});
     let another = json!({
         "name": "another.edgeward.io", "clientConfig": url, "sideEffects": "None", "admissionReviewVersions": ["v1"],
     });
     let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "invented", "uid": "1"}]);
     for (what, operation) in [
-        ("rules", op("replace", &of_first("rules/0/operations"), json!(["*"]))),
-        (
-            "failurePolicy",
-            op("replace", &of_first("failurePolicy"), json!("Fail")),
-        ),
-        ("a timeout", op("replace", &of_first("timeoutSeconds"), json!(30))),
-        ("whose pods", remove(&of_first("namespaceSelector/matchExpressions/0"))),
-        ("a condition", remove(&of_first("matchConditions/0"))),
+        ("rules", op("replace", &of_pods("rules/0/operations"), json!(["*"]))),
+        ("failurePolicy", op("replace", &of_pods("failurePolicy"), json!("Fail"))),
+        ("a timeout", op("replace", &of_pods("timeoutSeconds"), json!(30))),
+        ("whose pods", remove(&of_pods("namespaceSelector/matchExpressions/0"))),
+        ("a condition", remove(&of_pods("matchConditions/0"))),
         (
             "another Service",
-            op("replace", &of_first("clientConfig/service/namespace"), json!("default")),
+            op("replace", &of_pods("clientConfig/service/namespace"), json!("default")),
         ),
-        ("another address", op("replace", &of_first("clientConfig"), url.clone())),
+        ("another address", op("replace", &of_pods("clientConfig"), url.clone())),
         ("one entry less", remove("/webhooks/1")),
         ("one entry more", op("add", "/webhooks/-", another)),
         (
@@ -423,7 +420,7 @@ fn try_registration(by_hand: &ByHand<'_, '_>) -> Result<()> {
         let words = "change no label, annotation, owner or finalizer of a registration";
         is_refused(tried(json!([operation])), words).context(what)?;
     }
-    let bundles: Value = (0..2)
+    let bundles: Value = ENTRIES
         .map(|entry| op("add", &format!("/webhooks/{entry}/clientConfig/caBundle"), json!(ca)))
         .collect();
     tried(bundles).map(drop)

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 use crate::placement::fleet;
 
+/// The label of a pod that is placed.
+const PLACED: &str = "scheduling.example.io/placed";
+
 /// Own nodeSelector, affinity and tolerations are kept, completed, and obeyed by kube-scheduler.
 pub(crate) fn own_constraints_survive(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
@@ -142,6 +145,7 @@ pub(crate) fn stale_annotations_are_replaced(fixture: &Fixture<'_>) -> Result<()
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
 
     let mut pod = workloads::pod("copied", workloads::latency());
+    pod["metadata"]["labels"] = json!({PLACED: "true"});
     let stale = [
         ("decision", "edge"),
         ("site", "elsewhere"),
@@ -200,7 +204,7 @@ fn created_like_its_twin(fixture: &Fixture<'_>, pod: &Value) -> Result<Value> {
     Ok(whole)
 }
 
-/// `after` is `before` with entries added to nodeSelector, tolerations and our own annotations.
+/// `after` is `before` with entries added to nodeSelector, tolerations and our own annotations, and our label.
 fn same_but_for_the_placement(before: &Value, after: &Value) -> Result<()> {
     let entries = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -243,5 +247,8 @@ fn rest(pod: &Value) -> Value {
             !key.starts_with("scheduling.example.io/") && key != "controller.kubernetes.io/pod-deletion-cost"
         });
     }
+    let mut labels = pod["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+    labels.remove(PLACED);
+    pod["metadata"]["labels"] = labels.into();
     pod
 }

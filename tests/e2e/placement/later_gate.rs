@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use edgeward_harness::balancer::{Balancer, Connections};
 use edgeward_harness::decision::annotation;
 use edgeward_harness::edgeward::Edgeward;
-use edgeward_harness::fixture::{Fixture, Registration};
+use edgeward_harness::fixture::Fixture;
 use edgeward_harness::live::{EDGE, is_now};
 use edgeward_harness::nodes::{Nodes, for_long};
 use edgeward_harness::test_webhook;
@@ -15,19 +15,20 @@ use tokio::task::block_in_place;
 
 use crate::held::{goes, pod};
 
-/// Because of the gate edgeward is asked again, and another replica answers.
+/// The pod brings along the label of those that are placed, so that edgeward is asked again because of the gate, and another replica
+/// answers.
 pub(crate) fn asked_again_elsewhere(fixture: &Fixture<'_>) -> Result<()> {
-    keeps_its_placement(fixture, "IfNeeded")
+    keeps_its_placement(fixture, true)
 }
 
-/// Nobody asks again: edgeward sees the gate when it sees the pod.
+/// Nobody asks again about a pod that is placed: edgeward sees the gate when it sees the pod.
 pub(crate) fn not_asked_again(fixture: &Fixture<'_>) -> Result<()> {
-    keeps_its_placement(fixture, "Never")
+    keeps_its_placement(fixture, false)
 }
 
 /// The pod keeps the placement that it was given before its gate and gets no gate of ours, and its reservation is withdrawn,
 /// for which nobody is blamed. It takes no room until its gate is removed, and then it does.
-fn keeps_its_placement(fixture: &Fixture<'_>, reinvocation: &str) -> Result<()> {
+fn keeps_its_placement(fixture: &Fixture<'_>, is_asked_again: bool) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "1")?;
     nodes.cloud_node("cloud-0")?;
@@ -43,7 +44,6 @@ fn keeps_its_placement(fixture: &Fixture<'_>, reinvocation: &str) -> Result<()> 
         test_webhook::adds_a_gate(pod)
     })?;
     let _gating = fixture.register_as("zzz-queue", &[&fixture.namespace], &gating.url, &gating.ca)?;
-    set_reinvocation(fixture, &ours, reinvocation)?;
 
     let decided = |reason: &str| -> Result<Vec<u64>> {
         let count = |replica: &Edgeward<'_>| replica.count("edgeward_reviews_total", &[("reason", reason)]);
@@ -51,7 +51,11 @@ fn keeps_its_placement(fixture: &Fixture<'_>, reinvocation: &str) -> Result<()> 
     };
     let reasons = ["edge_feasible_slo_met", "passthrough_reinvocation"];
     let before = reasons.map(decided);
-    let stored = fixture.kubectl.create(&pod(fixture, "gated", 800, 5))?;
+    let mut gated = pod(fixture, "gated", 800, 5);
+    if is_asked_again {
+        gated["metadata"]["labels"][fixture.key("scheduling.example.io/placed")] = json!("true");
+    }
+    let stored = fixture.kubectl.create(&gated)?;
     let gates = &stored["spec"]["schedulingGates"];
     ensure!(*gates == json!([{"name": "queue.example/admission"}]), "{stored}");
     let placement = (annotation(&stored, "site"), annotation(&stored, "reason"));
@@ -67,13 +71,12 @@ fn keeps_its_placement(fixture: &Fixture<'_>, reinvocation: &str) -> Result<()> 
         more.push(now.iter().zip(before?).map(|(now, before)| now - before).collect());
     }
     let more: [Vec<u64>; 2] = more.try_into().ok().context("two reasons")?;
-    match reinvocation {
-        "Never" => ensure!(rounds == [(0, true)], "{rounds:?}"),
-        _ => {
-            ensure!(rounds == [(0, true), (1, false)], "{rounds:?}");
-            let swapped: Vec<u64> = more[1].iter().rev().copied().collect();
-            ensure!(more[0] == swapped && swapped.iter().sum::<u64>() == 1, "{more:?}");
-        }
+    if is_asked_again {
+        ensure!(rounds == [(0, true), (1, false)], "{rounds:?}");
+        let swapped: Vec<u64> = more[1].iter().rev().copied().collect();
+        ensure!(more[0] == swapped && swapped.iter().sum::<u64>() == 1, "{more:?}");
+    } else {
+        ensure!(rounds == [(0, true)], "{rounds:?}");
     }
 
     let counts = |name: &str| -> Result<u64> {
@@ -114,29 +117,4 @@ fn keeps_its_placement(fixture: &Fixture<'_>, reinvocation: &str) -> Result<()> 
 /// Whoever is asked next is another replica: the API server has no connection left to this one.
 fn leave(connections: &Connections) {
     block_in_place(|| Handle::current().block_on(connections.cut()));
-}
-
-/// Sets the policy of every webhook of a configuration, and waits until the API server follows it.
-fn set_reinvocation(fixture: &Fixture<'_>, ours: &Registration, policy: &str) -> Result<()> {
-    let set = |entry: usize| json!({"op": "replace", "path": format!("/webhooks/{entry}/reinvocationPolicy"), "value": policy});
-    let patch = json!([set(0), set(1)]).to_string();
-    let args = [
-        "patch",
-        "mutatingwebhookconfiguration",
-        &ours.name,
-        "--type=json",
-        "-p",
-        &patch,
-    ];
-    fixture.kubectl.run(&args, "")?;
-    let rounds = if policy == "Never" { 1 } else { 2 };
-    let asking = pod(fixture, "asking", 100, 5);
-    eventually("the API server follows the policy", BOUND, || {
-        fixture.kubectl.dry_run(&asking)?;
-        let creations = fixture.creations(&fixture.namespace)?;
-        let mut asked = creations.iter().filter(|creation| creation.pod() == "asking");
-        let last = asked.next_back().context("not in the audit log")?.rounds(&ours.name);
-        ensure!(last.len() == rounds, "{last:?}");
-        Ok(())
-    })
 }

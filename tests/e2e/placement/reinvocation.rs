@@ -1,4 +1,4 @@
-//! A second webhook that injects a sidecar. Configurations run in the order of their names.
+//! About which pods edgeward is asked again after another webhook has changed them. Configurations run in the order of their names.
 
 use anyhow::{Context, Result, ensure};
 use edgeward_harness::fixture::Fixture;
@@ -12,53 +12,58 @@ const ETA_ALONE: u64 = 170;
 /// The sidecar asks for 50 millicores more.
 const ETA_WITH_SIDECAR: u64 = 195;
 
-/// The injector runs after edgeward, so the API server shows edgeward the pod again; the decision stands.
-pub(crate) fn after_a_later_injector(fixture: &Fixture<'_>) -> Result<()> {
-    let asked = create_with_injector(fixture, "zzz-mesh", &workloads::pod("meshed", workloads::latency()))?;
-    ensure!(
-        asked
-            == Asked {
-                rounds: vec![(0, true), (1, false)],
-                repeated: 1,
-                eta: ETA_ALONE
-            },
-        "{asked:?}"
-    );
+/// The injector runs after edgeward. The pod is placed by then: the API server asks edgeward about it once.
+pub(crate) fn not_once_placed(fixture: &Fixture<'_>) -> Result<()> {
+    let asked = create_with_injector(fixture, "zzz-mesh", &meshed())?;
+    ensure!(asked == Asked::once(ETA_ALONE), "{asked:?}");
     Ok(())
 }
 
-/// The injector runs before edgeward, which decides once, on the pod that has the sidecar.
-pub(crate) fn not_after_an_earlier_injector(fixture: &Fixture<'_>) -> Result<()> {
-    let mut pod = workloads::pod("meshed", workloads::latency());
-    pod["spec"]["automountServiceAccountToken"] = json!(false);
-    let asked = create_with_injector(fixture, "mesh", &pod)?;
-    ensure!(
-        asked
-            == Asked {
-                rounds: vec![(0, true)],
-                repeated: 0,
-                eta: ETA_WITH_SIDECAR
-            },
-        "{asked:?}"
-    );
+/// The injector runs before edgeward, which decides on the pod that has the sidecar. When a webhook has changed a pod, the API server's own
+/// plugins run a second time, and the service account's token is mounted into the sidecar too. Because of that change it asks again
+/// about each pod that it has asked about, but about none that is placed.
+pub(crate) fn not_after_the_token_was_mounted(fixture: &Fixture<'_>) -> Result<()> {
+    let asked = create_with_injector(fixture, "mesh", &meshed())?;
+    ensure!(asked == Asked::once(ETA_WITH_SIDECAR), "{asked:?}");
     Ok(())
 }
 
-/// The same where the service account's token is mounted. The API server's own plugins run a second time when a webhook
-/// has changed the pod, the token is then mounted into the sidecar too, and because of that change every webhook is
-/// asked again: the order of names does not spare edgeward the second call.
-pub(crate) fn after_the_token_was_mounted(fixture: &Fixture<'_>) -> Result<()> {
-    let asked = create_with_injector(fixture, "mesh", &workloads::pod("meshed", workloads::latency()))?;
-    ensure!(
-        asked
-            == Asked {
-                rounds: vec![(0, true), (1, false)],
-                repeated: 1,
-                eta: ETA_WITH_SIDECAR
-            },
-        "{asked:?}"
-    );
+/// A pod that brought the label of placed pods along is shown to edgeward again; the decision stands.
+pub(crate) fn about_a_copy(fixture: &Fixture<'_>) -> Result<()> {
+    let mut copy = meshed();
+    copy["metadata"]["labels"] = json!({"scheduling.example.io/placed": "true"});
+    copy["metadata"]["annotations"]["scheduling.example.io/decision-id"] = json!("of another pod");
+    let asked = create_with_injector(fixture, "zzz-mesh", &copy)?;
+    let expected = Asked {
+        rounds: vec![(0, true), (1, false)],
+        repeated: 1,
+        eta: ETA_ALONE,
+    };
+    ensure!(asked == expected, "{asked:?}");
     Ok(())
+}
+
+/// A pod that states no SLO passes through, and is placed when a webhook that runs later has written one on it.
+pub(crate) fn about_a_pod_that_passed_through(fixture: &Fixture<'_>) -> Result<()> {
+    let edgeward = fixture.edgeward(&fleet::overloaded())?;
+    let (namespace, kubectl) = fixture.namespace_with_policies("policies")?;
+    let namespaces = [namespace.as_str()];
+    let ours = fixture.register_as("zz-edgeward", &namespaces, &edgeward.url, &edgeward.ca)?;
+    let author = fixture.test_webhook(|_| {
+        let class = "/metadata/annotations/slo.example.io~1class";
+        vec![json!({"op": "add", "path": class, "value": "batch"})]
+    })?;
+    let _writing = fixture.register_as("zzz-slo", &namespaces, &author.url, &author.ca)?;
+    let stored = kubectl.create(&workloads::pod("silent", json!({"team": "a"})))?;
+    let rounds = fixture.creation_of(&namespace, "silent")?.rounds(&ours.name);
+    ensure!(rounds == [(0, false), (1, true)], "{rounds:?}");
+    let decision = &stored["metadata"]["annotations"]["scheduling.example.io/decision"];
+    ensure!(decision == "cloud", "{stored:#}");
+    Ok(())
+}
+
+fn meshed() -> Value {
+    workloads::pod("meshed", workloads::latency())
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -69,6 +74,16 @@ struct Asked {
     repeated: u64,
     /// Time in the cloud, ms, in the explanation that was stored.
     eta: u64,
+}
+
+impl Asked {
+    fn once(eta: u64) -> Self {
+        Self {
+            rounds: vec![(0, true)],
+            repeated: 0,
+            eta,
+        }
+    }
 }
 
 /// Creates a pod that both webhooks change, the injector under this name.
@@ -91,6 +106,8 @@ fn create_with_injector(fixture: &Fixture<'_>, name: &str, pod: &Value) -> Resul
         "{stored:#}"
     );
 
+    let label = &stored["metadata"]["labels"]["scheduling.example.io/placed"];
+    ensure!(label == "true", "{stored:#}");
     // An injector that ran later was shown the first decision: it is the one that was stored.
     for shown in injector
         .seen()
@@ -105,6 +122,7 @@ fn create_with_injector(fixture: &Fixture<'_>, name: &str, pod: &Value) -> Resul
         );
     }
     let creation = fixture.creation_of(&fixture.namespace, "meshed")?;
+
     ensure!(creation.annotation("decision") == Some("cloud"), "{creation:?}");
 
     let explanation: Value = serde_json::from_str(annotation("explain").context("no explanation")?)?;

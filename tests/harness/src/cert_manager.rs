@@ -13,6 +13,7 @@ use crate::installation::WEBHOOK;
 use crate::installed_replicas::decode;
 use crate::kubectl::Kubectl;
 use crate::process::Process;
+use crate::registration::ENTRIES;
 use crate::rights::NAMESPACE;
 use crate::wait::{BOUND, TIMEOUT, eventually};
 
@@ -123,9 +124,9 @@ pub fn all_is_well(fixture: &Fixture<'_>) -> Result<()> {
             .filter(|line| line.contains(" certificate "))
             .collect();
         let is_good = |line: &&str| line.starts_with("ok") && line.contains(" of an authority in caBundle");
-        // For each of the two entries.
+        // For each entry.
         ensure!(
-            about.len() == 4 && about.iter().all(is_good),
+            about.len() == 2 * ENTRIES.len() && about.iter().all(is_good),
             "{}{}",
             said.stdout,
             said.stderr

@@ -38,7 +38,9 @@ impl Creation {
 
     /// An audit annotation that edgeward's answer carried.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.0["annotations"][format!("pods.edgeward.io/{key}")].as_str()
+        let entries = ["placed", "pods", "policies"].into_iter();
+        let mut values = entries.map(|entry| &self.0["annotations"][format!("{entry}.edgeward.io/{key}")]);
+        values.find_map(Value::as_str)
     }
 
     fn annotations<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {

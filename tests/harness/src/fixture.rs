@@ -25,7 +25,7 @@ use crate::peering::Peering;
 use crate::pki::Authority;
 use crate::process::{on_loopback, tail};
 use crate::proxy::Proxy;
-pub use crate::registration::Registration;
+pub use crate::registration::{ENTRIES, ENTRY_OF_PODS, Registration};
 use crate::rights::{self, Granted, Narrowed};
 use crate::test_webhook::{self, TestWebhook};
 use crate::timing::TooBusy;

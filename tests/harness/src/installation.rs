@@ -10,6 +10,7 @@ use crate::edgeward::Edgeward;
 use crate::fixture::Fixture;
 use crate::mount::Mount;
 use crate::pki::Authority;
+use crate::registration::ENTRIES;
 use crate::rights::NAMESPACE;
 use crate::wait::TIMEOUT;
 
@@ -108,10 +109,10 @@ impl<'s, 'run> Installation<'s, 'run> {
             let path = format!("/webhooks/{entry}/clientConfig/service/port");
             json!({"op": "replace", "path": path, "value": port})
         };
-        self.patch_webhook(json!([replace(0), replace(1)]))
+        self.patch_webhook(ENTRIES.map(replace).collect())
     }
 
-    /// Changes the webhook configuration, which has two entries.
+    /// Changes the webhook configuration.
     pub(crate) fn patch_webhook(&self, patch: Value) -> Result<()> {
         let args = ["patch", "mutatingwebhookconfiguration", WEBHOOK, "--type=json", "-p"];
         let kubectl = &self.fixture.kubectl;
@@ -122,7 +123,7 @@ impl<'s, 'run> Installation<'s, 'run> {
     pub fn set_long_timeout(&self) -> Result<()> {
         let replace =
             |entry| json!({"op": "replace", "path": format!("/webhooks/{entry}/timeoutSeconds"), "value": 30});
-        self.patch_webhook(json!([replace(0), replace(1)]))
+        self.patch_webhook(ENTRIES.map(replace).collect())
     }
 }
 

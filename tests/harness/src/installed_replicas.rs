@@ -16,6 +16,7 @@ use crate::load::{Load, Pace, Report, under_load_reconnecting};
 use crate::mount::Mount;
 use crate::nodes::Nodes;
 use crate::pki::{Authority, Pair};
+use crate::registration::ENTRIES;
 use crate::rights::NAMESPACE;
 use crate::served::{Chain, shown, vouch};
 use crate::wait::{BOUND, eventually};
@@ -160,14 +161,15 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
             let path = format!("/webhooks/{entry}/clientConfig/caBundle");
             json!({"op": "replace", "path": path, "value": STANDARD.encode(authorities)})
         };
-        self.installation.patch_webhook(json!([replace(0), replace(1)]))
+        self.installation.patch_webhook(ENTRIES.map(replace).collect())
     }
 
-    /// What both entries of the webhook configuration have, PEM.
+    /// What all entries of the webhook configuration have, PEM.
     pub fn ca_bundle(&self) -> Result<String> {
         let configuration = self.fixture.kubectl.get("mutatingwebhookconfiguration", WEBHOOK)?;
-        let [first, second] = [0, 1].map(|entry: usize| &configuration["webhooks"][entry]["clientConfig"]["caBundle"]);
-        ensure!(first == second, "{first} is not {second}");
+        let mut bundles = ENTRIES.map(|entry| &configuration["webhooks"][entry]["clientConfig"]["caBundle"]);
+        let first = bundles.next().context("no entry")?;
+        ensure!(bundles.all(|other| other == first), "{configuration}");
         decode(first)
     }
 

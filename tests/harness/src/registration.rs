@@ -1,9 +1,17 @@
 //! Webhook configurations, and policies, that go with the test that created them.
 
+use std::ops::Range;
+
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::kubectl::Kubectl;
+
+/// The places of the entries of `webhook/base/mutatingwebhookconfiguration.yaml`.
+pub const ENTRIES: Range<usize> = 0..3;
+
+/// The place of the one for pods of namespaces without policies.
+pub const ENTRY_OF_PODS: usize = 1;
 
 /// A registered webhook, or another object of the cluster; dropped with the test.
 pub struct Registration {

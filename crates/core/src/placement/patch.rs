@@ -48,8 +48,8 @@ const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 /// The annotation by which a ReplicaSet chooses whom to delete first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The operations that write the verdict on the pod. A placement: the site's selector, tolerations and RuntimeClass where
-/// they are missing, and our annotations, over whatever stood there under our keys. A hold: our gate, and since when and
+/// The operations that write the verdict on the pod. A placement: the site's selector, tolerations and RuntimeClass and the
+/// label of placed pods where they are missing, and our annotations, over whatever stood there under our keys. A hold: our gate, and since when and
 /// why. Either: the SLO that the pod has inherited. Empty for a pod that already carries all of it, and for any other
 /// verdict. Where the pod's own annotations leave no room for ours, the explanation is left out, then all of them but
 /// the sites and traits of a policy: the placement counts.
@@ -76,6 +76,7 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
             select(pod, site, &verdict.trait_labels, &mut operations);
             tolerate(pod, site, &mut operations);
             classify(pod, site, config, &mut operations);
+            label(pod, config, &mut operations);
         }
         None => gate(pod, config, &mut operations),
     }
@@ -251,6 +252,18 @@ fn classify(pod: &Pod<'_>, site: &Site, config: &Config, operations: &mut Vec<Ad
     let is_missing = !pod.parents().runtime_class && pod.gate(&config.keys.gate).is_none();
     if let Some(class) = site.definition.runtime_class.as_deref().filter(|_| is_missing) {
         add(operations, "/spec/runtimeClassName", class.into());
+    }
+}
+
+/// Labels a pod that is placed. Whatever the pod brings along under this key stays: its controller may select by it.
+fn label(pod: &Pod<'_>, config: &Config, operations: &mut Vec<Add>) {
+    let key = &config.keys.placed;
+    match pod.parents().labels {
+        None => add(operations, "/metadata/labels", json!({key: "true"})),
+        Some(found) if found.get(key).is_none() => {
+            add(operations, format!("/metadata/labels/{}", escape(key)), "true".into());
+        }
+        Some(_) => {}
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Parents<'p, 'a> {
     pub metadata: bool,
     /// `metadata.annotations`.
     pub annotations: Option<&'p StringMap<'a>>,
+    /// `metadata.labels`.
+    pub labels: Option<&'p StringMap<'a>>,
     /// `spec.nodeSelector`.
     pub node_selector: Option<&'p StringMap<'a>>,
     /// Whether there is a list `spec.tolerations`.
@@ -125,12 +127,13 @@ impl<'a> Pod<'a> {
         containers.any(|container| ["cpu", "memory"].iter().any(|name| !states(&container.resources, name)))
     }
 
-    /// Whether the pod has `metadata` and `metadata.annotations`, `spec.nodeSelector`, `spec.tolerations`, `spec.schedulingGates`,
+    /// Whether the pod has `metadata`, `metadata.annotations` and `metadata.labels`, `spec.nodeSelector`, `spec.tolerations`, `spec.schedulingGates`,
     /// `spec.runtimeClassName`: a patch must create the parents that are missing.
     pub fn parents(&self) -> Parents<'_, 'a> {
         Parents {
             metadata: self.metadata.is_some(),
             annotations: self.annotations(),
+            labels: self.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref()),
             node_selector: self.spec.node_selector.as_ref(),
             tolerations: self.spec.tolerations.is_some(),
             scheduling_gates: self.spec.scheduling_gates.is_some(),
@@ -155,13 +158,12 @@ impl<'a> Pod<'a> {
 
     /// Its labels.
     pub(crate) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
-        let labels = self.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref());
-        labels.into_iter().flat_map(StringMap::iter)
+        self.parents().labels.into_iter().flat_map(StringMap::iter)
     }
 
     /// A label.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
-        self.metadata.as_ref()?.labels.as_ref()?.get(key)
+        self.parents().labels?.get(key)
     }
 
     /// The effective request: what kube-scheduler reserves for the pod.

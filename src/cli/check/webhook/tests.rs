@@ -10,8 +10,15 @@ fn the_registration_is_judged_by_what_it_would_do() {
         let findings = judge("zz-edgeward", webhooks, &Config::default().keys).into_iter();
         findings.map(|found| found.level).collect()
     };
+    let of_placed = Webhook {
+        name: OF_PLACED.into(),
+        ..Webhook::example()
+    };
     assert_eq!(levels(&[]), [Level::Fault]);
-    assert_eq!(levels(&[Webhook::example()]), [Level::Ok]);
+    assert_eq!(levels(std::slice::from_ref(&of_placed)), [Level::Fault]);
+    let good = [of_placed, Webhook::example()];
+    assert_eq!(levels(&good), [Level::Ok, Level::Ok]);
+    assert_eq!(levels(&good[1..]), [Level::Ok, Level::Warning]);
     let other = Webhook {
         creates_pods: false,
         failure_policy: "Fail".into(),
@@ -21,7 +28,7 @@ fn the_registration_is_judged_by_what_it_would_do() {
     };
     assert_eq!(
         levels(std::slice::from_ref(&other)),
-        [Level::Fault, Level::Warning, Level::Warning]
+        [Level::Fault, Level::Warning, Level::Warning, Level::Warning]
     );
     let fixes: Vec<_> = judge("zz-edgeward", &[other], &Config::default().keys)
         .into_iter()
@@ -38,6 +45,28 @@ fn the_registration_is_judged_by_what_it_would_do() {
         fixes[2],
         "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p \
          '[{\"op\": \"add\", \"path\": \"/webhooks/1/timeoutSeconds\", \"value\": 1}]'"
+    );
+}
+
+#[test]
+fn the_entry_for_placed_pods_comes_first() {
+    let placed = |position| Webhook {
+        name: OF_PLACED.into(),
+        position,
+        ..Webhook::example()
+    };
+    let pods = |position| Webhook {
+        position,
+        ..Webhook::example()
+    };
+    assert_eq!(judge_order(&placed(0), &[placed(0), pods(1)]), None);
+    let found = judge_order(&placed(2), &[pods(1), placed(2)]).unwrap();
+    let text = "placed.edgeward.io comes after pods.edgeward.io: the API server calls edgeward twice for each pod that is placed";
+    assert_eq!((found.level, &*found.text), (Level::Warning, text));
+    assert_eq!(
+        found.fix.unwrap(),
+        "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p \
+         '[{\"op\": \"move\", \"from\": \"/webhooks/2\", \"path\": \"/webhooks/1\"}]'"
     );
 }
 
@@ -142,6 +171,23 @@ fn namespaces_that_opted_in_must_be_selected() {
     assert_eq!(found[0].0, Level::Warning);
     assert_eq!(found[1], (Level::Ok, "1 opted in: shop".into()));
     assert_eq!(brief(&config, &all(&[("shop", "false")]))[0].0, Level::Warning);
+    // By the entry for placed pods none of its pods comes to edgeward.
+    let of_placed = Webhook {
+        name: OF_PLACED.into(),
+        ..Webhook::example()
+    };
+    let elsewhere = Webhook {
+        namespaces: [("team", "theirs")].into_iter().collect(),
+        ..Webhook::example()
+    };
+    let good = installed(&config, State::Good(vec![]));
+    let found = namespaces(
+        "zz-edgeward",
+        Some(&[of_placed, elsewhere]),
+        &all(&[("shop", "true")]),
+        &good,
+    );
+    assert_eq!(found[0].level, Level::Fault);
     // The manifest was not brought in line with the domain.
     let acme = Config {
         keys: edgeward_core::keys::Keys::new("acme.dev"),

@@ -70,7 +70,7 @@ fn parents_are_created_where_they_are_missing() {
     assert_eq!(
         patched,
         json!({
-            "metadata": {"annotations": {
+            "metadata": {"labels": {"scheduling.example.io/placed": "true"}, "annotations": {
                 "slo.example.io/class": "batch",
                 "scheduling.example.io/decision": "cloud",
                 "scheduling.example.io/site": "cloud",
@@ -118,13 +118,39 @@ fn paths_are_escaped_and_nothing_is_duplicated() {
     };
     let operations = operations(&fleet(), &pod, &config);
     let paths: Vec<_> = operations.iter().map(|operation| operation.path.as_str()).collect();
+    let (last, annotations) = paths.split_last().unwrap();
     assert!(
-        paths
+        annotations
             .iter()
             .all(|path| path.starts_with("/metadata/annotations/scheduling.example.io~1")),
         "{paths:?}"
     );
-    assert_eq!(paths.len(), 7);
+    assert_eq!((annotations.len(), *last), (7, "/metadata/labels"));
+}
+
+#[test]
+fn a_placed_pod_has_its_label_beside_those_that_it_brought() {
+    const PLACED: &str = "scheduling.example.io/placed";
+    let labels = |labels: Value| {
+        let pod = to_the_cloud(json!({ "labels": labels }), json!({}));
+        apply(&pod, &operations(&fleet(), &pod, &Config::default()))["metadata"]["labels"].take()
+    };
+    for nothing in [json!(null), json!({})] {
+        assert_eq!(labels(nothing), json!({PLACED: "true"}));
+    }
+    assert_eq!(labels(json!({"app": "a"})), json!({"app": "a", PLACED: "true"}));
+    // Its controller may select by it: whoever changed it would have pods without end.
+    assert_eq!(labels(json!({PLACED: "no"})), json!({PLACED: "no"}));
+
+    // A held pod has none until it is released.
+    let mut full = fleet();
+    full["nodes"][1]["used"] = json!({"pods": 9});
+    let held = to_the_cloud(json!({}), json!({}));
+    let held = apply(&held, &operations(&full, &held, &Config::default()));
+    assert!(
+        held["spec"]["schedulingGates"].is_array() && held["metadata"]["labels"].is_null(),
+        "{held}"
+    );
 }
 
 #[test]
@@ -289,6 +315,13 @@ fn rest(pod: &Value) -> Value {
         pod["metadata"]["annotations"] = json!({});
     }
     let config = Config::default();
+    if pod["metadata"]["labels"].is_null() {
+        pod["metadata"]["labels"] = json!({});
+    }
+    pod["metadata"]["labels"]
+        .as_object_mut()
+        .unwrap()
+        .remove(&config.keys.placed);
     let annotations = pod["metadata"]["annotations"].as_object_mut().unwrap();
     annotations.retain(|key, value| {
         let is_cost = key == DELETION_COST && *value == "-100";
@@ -322,6 +355,10 @@ proptest! {
             }
         }
         prop_assert_eq!(rest(&patched), rest(&expected));
+
+        let label = |pod: &Value| pod["metadata"]["labels"]["scheduling.example.io/placed"].as_str().map(str::to_owned);
+        let is_placed = patched["metadata"]["annotations"]["scheduling.example.io/site"].is_string() && !operations.is_empty();
+        prop_assert_eq!(label(&patched), label(&pod).or_else(|| is_placed.then(|| "true".to_owned())));
 
         // The user's selector and tolerations are all still there, in order, and nothing is there twice.
         let selector = |pod: &Value| pod["spec"]["nodeSelector"].as_object().cloned().unwrap_or_default();
