@@ -48,11 +48,11 @@ const RECENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 /// The annotation by which a ReplicaSet chooses whom to delete first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The operations that write the verdict on the pod. A placement: the site's selector, tolerations and RuntimeClass and the
-/// label of placed pods where they are missing, and our annotations, over whatever stood there under our keys. A hold: our gate, and since when and
-/// why. Either: the SLO that the pod has inherited. Empty for a pod that already carries all of it, and for any other
-/// verdict. Where the pod's own annotations leave no room for ours, the explanation is left out, then all of them but
-/// the sites and traits of a policy: the placement counts.
+/// The operations that write the verdict on the pod. A placement: the site's selector, tolerations and RuntimeClass and
+/// the label of placed pods where they are missing, and our annotations, over whatever stood there under our keys. A
+/// hold: our gate, and since when and why. Either: the SLO that the pod has inherited. Empty for a pod that already
+/// carries all of it, and for any other verdict. Where the pod's own annotations leave no room for ours, the
+/// explanation is left out, then all of them but the sites and traits of a policy: the placement counts.
 pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Vec<Add> {
     let explanation = explain(verdict, config.explain);
     let mut wanted = match verdict.action {
