@@ -19,6 +19,7 @@ use crate::kubectl::Kubectl;
 use crate::pki::Authority;
 use crate::process::{Process, free_addresses};
 use crate::rights::{self, Rights};
+use crate::supervised::Supervised;
 use crate::wait::{BOUND, eventually};
 use crate::webhook_credentials::WebhookCredentials;
 
@@ -45,6 +46,7 @@ pub const WORKS_ON: &str = "edgeward.test/works-on-";
 /// Namespaces of pods so large that the audit log does not have them.
 pub(crate) const NOT_AUDITED: [&str; 3] = ["hostile-pods-largest", "hostile-pods-gated", "hostile-pods-held"];
 
+const SCHEDULER: &str = "kube-scheduler";
 const KUBECONFIG: &str = "kubeconfig";
 const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 
@@ -98,6 +100,9 @@ pub(crate) struct ControlPlane {
     pub(crate) url: String,
     /// Where etcd is.
     pub(crate) etcd: String,
+    /// Where nothing is measured. It ends itself when it has missed that a pod was deleted whose name another has by then
+    /// (`cache.UpdatePod` of 1.36), which happens when a pause of the machine makes the API server close its watch.
+    scheduler: Option<Supervised>,
     processes: Vec<Process>,
     dir: TempDir,
 }
@@ -125,6 +130,7 @@ impl ControlPlane {
             url: format!("https://{}", ports.api),
             etcd: format!("http://{}", ports.etcd),
             processes: Vec::new(),
+            scheduler: None,
             dir,
         };
         if let Err(error) = plane.start_processes(binaries, &files, &ports, shape) {
@@ -152,10 +158,14 @@ impl ControlPlane {
             "kube-controller-manager",
             controller_manager_args(&dir, files, ports, shape),
         )?);
-        self.processes.push(start(
-            "kube-scheduler",
-            component_args(&dir, files, ports.scheduler, shape),
-        )?);
+        let args = component_args(&dir, files, ports.scheduler, shape);
+        match shape.is_measured {
+            true => self.processes.push(start(SCHEDULER, args)?),
+            false => {
+                let program = binaries.join(SCHEDULER);
+                self.scheduler = Some(Supervised::start(SCHEDULER, &program, &args, &dir)?);
+            }
+        }
         self.processes
             .push(start("kwok", kwok_args(binaries, files, ports, shape)?)?);
         self.grant()?;

@@ -38,6 +38,7 @@ pub mod rollout;
 pub mod rotation;
 mod served;
 pub mod side_by_side;
+mod supervised;
 pub mod tables;
 pub mod test_webhook;
 pub mod timing;
