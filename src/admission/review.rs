@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use edgeward_core::config::Config;
 use edgeward_core::engine::{DecisionContext, SharedState, Snapshots};
 use edgeward_core::excerpt::LONGEST_NAME;
@@ -23,7 +24,7 @@ use edgeward_core::units::Micros;
 use edgeward_core::wire::counted;
 use edgeward_core::wire::pod::{Pod, Text};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::admission::Responder;
@@ -38,6 +39,9 @@ const KIND: &str = "AdmissionReview";
 
 /// The attribute of a span that has the reason code.
 const REASON: &str = "edgeward.reason";
+
+/// As many bytes as an answer to an ordinary review has beside its patch, and more than that has.
+const ORDINARY_ANSWER: usize = 1_500;
 
 /// The longest warning that clients show whole.
 pub const WARNING_CHARS: usize = 120;
@@ -102,13 +106,19 @@ pub struct Reviewer {
 
 impl Reviewer {
     /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: one pass over the
-    /// body and one over the nodes; logs one line for a pod that is decided, and some for others. Reserves, counts and logs nothing if
-    /// somebody else answers already.
+    /// body, two where it cannot be read or is recorded, and one over the nodes; logs one line for a pod that is decided, and some for
+    /// others. Reserves, counts and logs nothing if somebody else answers already.
     ///
     /// # Errors
     /// The body is not an AdmissionReview with a request.
     pub fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
-        let request = Request::read(body)?;
+        if self.recording.is_none()
+            && let Ok(mut request) = Request::<Pod<'_>>::read(body)
+            && let Some(pod) = request.object.take().filter(|_| request.is_pod_create())
+        {
+            return Ok(self.decide(&request, pod, None, responder));
+        }
+        let request = Request::<&RawValue>::read(body)?;
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
             let response = self.untouched(
                 &request,
@@ -118,26 +128,34 @@ impl Reviewer {
             );
             return Ok(response.bytes());
         };
-        let mut pod = match Pod::from_json(object.get()) {
-            Ok(pod) => pod,
-            Err(error) => {
-                // What serde found instead is a piece of the pod: for whoever sent it, not for the log.
-                let (reason, fault) = match &error {
-                    counted::Error::TooMany(_) => (Reason::TooLarge, format!("has {error}")),
-                    counted::Error::Json(at) => (
-                        Reason::NotAPodCreate,
-                        format!("cannot be read at column {} of line {}", at.column(), at.line()),
-                    ),
-                };
-                let mut response = self.untouched(&request, reason, &fault, responder);
-                response.warn(&match reason {
-                    Reason::TooLarge => format!("not placed: the pod has {error}"),
-                    _ => format!("edgeward could not read the pod, which was left as it is: {error}"),
-                });
-                return Ok(response.bytes());
-            }
+        let error = match Pod::from_json(object.get()) {
+            Ok(pod) => return Ok(self.decide(&request, pod, Some(object.get()), responder)),
+            Err(error) => error,
         };
+        // What serde found instead is a piece of the pod: for whoever sent it, not for the log.
+        let (reason, fault) = match &error {
+            counted::Error::TooMany(_) => (Reason::TooLarge, format!("has {error}")),
+            counted::Error::Json(at) => (
+                Reason::NotAPodCreate,
+                format!("cannot be read at column {} of line {}", at.column(), at.line()),
+            ),
+        };
+        let mut response = self.untouched(&request, reason, &fault, responder);
+        response.warn(&match reason {
+            Reason::TooLarge => format!("not placed: the pod has {error}"),
+            _ => format!("edgeward could not read the pod, which was left as it is: {error}"),
+        });
+        Ok(response.bytes())
+    }
 
+    /// Answers the review of this pod, of which `text` is recorded.
+    fn decide<O>(
+        &self,
+        request: &Request<'_, O>,
+        mut pod: Pod<'_>,
+        text: Option<&str>,
+        responder: &Responder,
+    ) -> Vec<u8> {
         // One version for the whole review.
         let config = self.config.load();
         let namespace = Cow::Borrowed(request.namespace());
@@ -148,8 +166,8 @@ impl Reviewer {
             id: DecisionId(uuid::Uuid::new_v4().as_u128()),
             now: self.clock.now(),
         };
-        if let Some(recording) = &self.recording {
-            recording.review(context.id, &workload.namespace, object.get());
+        if let (Some(recording), Some(text)) = (&self.recording, text) {
+            recording.review(context.id, &workload.namespace, text);
         }
         let (read, mut is_ours) = (Snapshots::default(), false);
         let verdict = self.shared.review(&read, &workload, context, || {
@@ -161,17 +179,17 @@ impl Reviewer {
             id: context.id.to_string(),
         };
         let operations = patch(&pod, &verdict, &config, &stamp);
-        let mut response = respond(&request, &workload, &verdict, &operations);
+        let mut response = respond(request, &workload, &verdict, &operations);
         let hints = pod.hints(&workload, &config.keys);
         hints.iter().for_each(|hint| response.warn(hint));
         let bytes = response.bytes();
 
         if is_ours {
             self.count(verdict.action, verdict.reason, class(&workload), responder.elapsed());
-            self.log(&request, &pod, &workload, &verdict);
-            responder.record(|| attributes(&request, &workload, &verdict));
+            self.log(request, &pod, &workload, &verdict);
+            responder.record(|| attributes(request, &workload, &verdict));
         }
-        Ok(bytes)
+        bytes
     }
 
     /// "Allowed, no patch" with a warning that says why, counted with this time. Reads nothing of the body but the uid.
@@ -179,7 +197,7 @@ impl Reviewer {
     /// # Errors
     /// The body is not an AdmissionReview with a request.
     pub fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
-        let request = Request::read(body)?;
+        let request = Request::<&RawValue>::read(body)?;
         self.count(Action::PassThrough, why.reason(), "none", elapsed);
         let reason = why.reason().as_str();
         if let Some(held_back) = self.log_limit.due(reason) {
@@ -198,9 +216,9 @@ impl Reviewer {
     }
 
     /// The answer to a review that there is nothing to decide about, or too much.
-    fn untouched<'r>(
+    fn untouched<'r, O>(
         &self,
-        request: &'r Request<'r>,
+        request: &'r Request<'r, O>,
         reason: Reason,
         why: &str,
         responder: &Responder,
@@ -229,7 +247,7 @@ impl Reviewer {
     }
 
     /// The one line per decision. Names and numbers only: what a pod contains is nobody's business here.
-    fn log(&self, request: &Request<'_>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) {
+    fn log<O>(&self, request: &Request<'_, O>, pod: &Pod<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) {
         let held_back = match kind_of_line(request, verdict).map(|kind| self.log_limit.due(kind)) {
             Some(None) => return,
             due => due.flatten(),
@@ -290,8 +308,8 @@ fn class(workload: &Workload<'_>) -> &'static str {
     }
 }
 
-fn respond<'a>(
-    request: &'a Request<'a>,
+fn respond<'a, O>(
+    request: &'a Request<'a, O>,
     workload: &'a Workload<'a>,
     verdict: &'a Verdict<'a>,
     operations: &[Add],
@@ -330,7 +348,7 @@ fn respond<'a>(
 
 /// The kind of line, where lines about reviews like this are bounded. They are not where a pod is decided: each is a line,
 /// but for a dry run, after which there is no pod.
-fn kind_of_line(request: &Request<'_>, verdict: &Verdict<'_>) -> Option<&'static str> {
+fn kind_of_line<O>(request: &Request<'_, O>, verdict: &Verdict<'_>) -> Option<&'static str> {
     match verdict.action {
         // Who writes such pods does not hide the line of an answer that was too late.
         Action::PassThrough if verdict.reason == Reason::Deadline => Some("too many comparisons"),
@@ -340,7 +358,7 @@ fn kind_of_line(request: &Request<'_>, verdict: &Verdict<'_>) -> Option<&'static
 }
 
 /// The same for a trace.
-fn attributes(request: &Request<'_>, workload: &Workload<'_>, verdict: &Verdict<'_>) -> Attributes {
+fn attributes<O>(request: &Request<'_, O>, workload: &Workload<'_>, verdict: &Verdict<'_>) -> Attributes {
     let of = |name, value: &str| (name, value.to_owned());
     let mut attributes = vec![
         of("edgeward.review.uid", &request.uid),
@@ -389,19 +407,19 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
 
 /// The fields of an AdmissionReview that are read.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review<'a> {
+#[serde(rename_all = "camelCase", bound(deserialize = "O: Deserialize<'de>"))]
+struct Review<'a, O> {
     #[serde(borrow, default)]
     api_version: Name<'a>,
     #[serde(default)]
     kind: Name<'a>,
-    request: Option<Request<'a>>,
+    request: Option<Request<'a, O>>,
 }
 
-/// `AdmissionReview.request`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Request<'a> {
+/// `AdmissionReview.request`, whose object is read as an `O`: a [`Pod`], or the text of anything.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", bound(deserialize = "O: Deserialize<'de>"))]
+pub(crate) struct Request<'a, O> {
     #[serde(borrow, default)]
     uid: Name<'a>,
     resource: Option<Resource<'a>>,
@@ -410,11 +428,11 @@ pub(crate) struct Request<'a> {
     operation: Name<'a>,
     namespace: Option<Name<'a>>,
     dry_run: Option<bool>,
-    /// The pod, unparsed.
-    pub(crate) object: Option<&'a RawValue>,
+    /// What is created.
+    pub(crate) object: Option<O>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Resource<'a> {
     #[serde(borrow, default)]
     group: Name<'a>,
@@ -422,7 +440,7 @@ struct Resource<'a> {
     resource: Name<'a>,
 }
 
-impl<'a> Request<'a> {
+impl<'a, O: Deserialize<'a>> Request<'a, O> {
     /// Reads the request of an AdmissionReview.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, NotAReview> {
         let refuse = |reason: String| Err(NotAReview(shorten(&reason)));
@@ -433,8 +451,8 @@ impl<'a> Request<'a> {
         let Ok(body) = str::from_utf8(body) else {
             return refuse("not an AdmissionReview: the body is not UTF-8".into());
         };
-        // It has no list or map of which anything is read.
-        let review: Review<'a> = match counted::from_str(body, 0) {
+        // It has no list or map of which anything is read but in the object.
+        let review: Review<'a, O> = match counted::from_str(body, counted::LIMIT) {
             Ok(review) => review,
             Err(error) => return refuse(format!("not an AdmissionReview: {error}")),
         };
@@ -448,7 +466,9 @@ impl<'a> Request<'a> {
             None => refuse("the AdmissionReview has no request".into()),
         }
     }
+}
 
+impl<O> Request<'_, O> {
     /// Whether nothing is to be stored.
     fn is_dry_run(&self) -> bool {
         self.dry_run.unwrap_or(false)
@@ -476,14 +496,17 @@ struct Response<'a> {
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    patch: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    patch_type: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
-    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
-    audit_annotations: serde_json::Map<String, serde_json::Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_map")]
+    audit_annotations: Vec<(&'static str, &'a str)>,
+    /// The JSONPatch; empty where there is none.
+    #[serde(skip)]
+    patch: Vec<u8>,
+}
+
+fn as_map<S: Serializer>(pairs: &[(&'static str, &str)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().copied())
 }
 
 #[derive(Serialize)]
@@ -498,10 +521,9 @@ impl<'a> Response<'a> {
             uid,
             allowed: true,
             status: None,
-            patch: None,
-            patch_type: None,
             warnings: vec![],
-            audit_annotations: serde_json::Map::new(),
+            audit_annotations: vec![],
+            patch: vec![],
         }
     }
 
@@ -510,12 +532,11 @@ impl<'a> Response<'a> {
         self.status = Some(Status { code: 403, message });
     }
 
-    /// The API server refuses a patch without its type and a type without its patch.
     fn patch(&mut self, operations: &[Add]) {
-        // Operations are plain strings and maps, which always serialise.
-        if let Some(json) = serde_json::to_vec(operations).ok().filter(|_| !operations.is_empty()) {
-            self.patch = Some(base64::engine::general_purpose::STANDARD.encode(json));
-            self.patch_type = Some("JSONPatch");
+        if !operations.is_empty() {
+            self.patch.reserve(ORDINARY_ANSWER);
+            // Operations are plain strings and maps, which always serialise.
+            let _ = serde_json::to_writer(&mut self.patch, operations);
         }
     }
 
@@ -523,10 +544,11 @@ impl<'a> Response<'a> {
         self.warnings.push(shorten(warning));
     }
 
-    fn audit(&mut self, key: &str, value: &str) {
-        self.audit_annotations.insert(key.to_owned(), value.into());
+    fn audit(&mut self, key: &'static str, value: &'a str) {
+        self.audit_annotations.push((key, value));
     }
 
+    /// The API server refuses a patch without its type and a type without its patch.
     fn bytes(&self) -> Vec<u8> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -541,7 +563,22 @@ impl<'a> Response<'a> {
             response: self,
         };
         // Strings, booleans and maps of strings: nothing here can fail to serialise.
-        serde_json::to_vec(&envelope).unwrap_or_default()
+        let mut bytes = Vec::with_capacity(ORDINARY_ANSWER + self.patch.len() / 3 * 4);
+        let _ = serde_json::to_writer(&mut bytes, &envelope);
+        if !self.patch.is_empty() {
+            // Put before the braces that end it: serde would look for what to escape in base64, where nothing is.
+            const END: &[u8] = b"}}";
+            debug_assert!(bytes.ends_with(END));
+            bytes.truncate(bytes.len() - END.len());
+            bytes.extend_from_slice(br#","patchType":"JSONPatch","patch":""#);
+            let (begin, length) = (bytes.len(), self.patch.len().div_ceil(3) * 4);
+            bytes.resize(begin + length, 0);
+            // It is as long as that.
+            let _ = STANDARD.encode_slice(&self.patch, &mut bytes[begin..]);
+            bytes.push(b'"');
+            bytes.extend_from_slice(END);
+        }
+        bytes
     }
 }
 

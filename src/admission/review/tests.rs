@@ -192,6 +192,20 @@ fn a_pod_of_too_many_elements_is_left_as_it_is_and_counted() {
 }
 
 #[test]
+fn a_pod_is_the_same_read_with_its_review_and_after_it() {
+    let of_a_deployment = include_str!("../../../benches/pod.json");
+    let with_escapes = r#"{"\u006detadata": {"annotations": {"a/\ud83d\ude00": "\n", "b": null}},
+        "spec": {"nodeName": null, "containers": null}, "status": {"x": [1e3, {}]}}"#;
+    for pod in [&latency_pod().to_string(), of_a_deployment, with_escapes] {
+        let body = create(json!("POD")).to_string().replace(r#""POD""#, pod);
+        let at_once = Request::<Pod<'_>>::read(body.as_bytes()).unwrap().object.unwrap();
+        let text = Request::<&RawValue>::read(body.as_bytes()).unwrap().object.unwrap();
+        let after = Pod::from_json(text.get()).unwrap();
+        assert_eq!(format!("{at_once:?}"), format!("{after:?}"));
+    }
+}
+
+#[test]
 fn names_of_a_review_are_no_longer_than_names_are() {
     let reviewer = reviewer(Config::default());
     let with = |field: &str, name: String| {

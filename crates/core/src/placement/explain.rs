@@ -1,6 +1,7 @@
 //! The numbers behind a verdict as compact JSON, for the `explain` annotation and for people.
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::config::Explain;
 use crate::placement::verdict::{Assessment, Verdict};
@@ -31,7 +32,7 @@ pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
 }
 
 /// The entries of as many sites as fit in so many bytes: of the chosen one first, then of those at which the pod may run.
-fn entries(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> Value, bytes: usize) -> Vec<String> {
+fn entries<E: Serialize>(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> E, bytes: usize) -> Vec<String> {
     let chosen = verdict.chosen().map(|chosen| chosen.site.name());
     let mut sites: Vec<_> = verdict.sites.iter().collect();
     let is_out = |assessment: &&Assessment<'_>| assessment.is_out();
@@ -43,7 +44,7 @@ fn entries(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> Value, byte
         if length + name.len() >= bytes {
             continue;
         }
-        let entry = format!("{}:{}", Value::from(name), entry(assessment));
+        let entry = format!("{}:{}", json(&name), json(&entry(assessment)));
         let separator = usize::from(!entries.is_empty());
         if length + separator + entry.len() < bytes {
             length += separator + entry.len();
@@ -53,29 +54,38 @@ fn entries(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> Value, byte
     entries
 }
 
+/// Of numbers, strings, and lists and maps of these, which always serialise.
+fn json(part: &impl Serialize) -> String {
+    serde_json::to_string(part).unwrap_or_default()
+}
+
 fn object(entries: Vec<String>) -> String {
     format!("{{{}}}", entries.join(","))
 }
 
-fn brief(assessment: &Assessment<'_>) -> Value {
-    let mut entry = json!({"fit": assessment.fitting.len()});
-    if assessment.headroom > 0 {
-        entry["headroom"] = assessment.headroom.into();
+/// A site's entry of the short form.
+#[derive(Serialize)]
+struct Brief {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eta: Option<Value>,
+    fit: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headroom: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    no: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<Value>,
+}
+
+fn brief(assessment: &Assessment<'_>) -> Brief {
+    let refusals = assessment.refusals.iter();
+    Brief {
+        eta: assessment.estimate.eta().map(Value::from),
+        fit: assessment.fitting.len(),
+        headroom: Some(assessment.headroom).filter(|nodes| *nodes > 0),
+        no: refusals.map(|refusal| refusal.code.as_str()).collect(),
+        score: assessment.score.map(Value::from),
     }
-    if let Some(eta) = assessment.estimate.eta() {
-        entry["eta"] = eta.into();
-    }
-    if let Some(score) = assessment.score {
-        entry["score"] = score.into();
-    }
-    if !assessment.refusals.is_empty() {
-        entry["no"] = assessment
-            .refusals
-            .iter()
-            .map(|refusal| refusal.code.as_str())
-            .collect();
-    }
-    entry
 }
 
 fn full(assessment: &Assessment<'_>) -> Value {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::model::node::Node;
 use crate::model::node_set::NodeSet;
 use crate::model::nodes::Nodes;
-use crate::placement::score::{SCORED, score};
+use crate::placement::score::{SCORED, Scorer};
 use crate::resources::Amounts;
 
 /// The nodes on which a pod fits by a snapshot.
@@ -15,8 +15,19 @@ pub(super) struct CandidateNodes<'s> {
     nodes: &'s Nodes,
     set: NodeSet,
     count: usize,
-    /// How much kube-scheduler likes each of the first of them by the snapshot, at its position.
-    scores: Vec<i64>,
+    /// How much kube-scheduler likes each of the first hundred of them by the snapshot, at its position.
+    scores: Vec<Score>,
+}
+
+/// What a [`Scorer`] gives, in little memory: all are copied under the lock.
+type Score = i16;
+
+/// In the place of a score where no candidate is.
+const NO_CANDIDATE: Score = -1;
+
+/// The same, but for what is outside of what scores are.
+fn narrowed(score: i64) -> Score {
+    score.clamp(0, Score::MAX.into()) as Score
 }
 
 impl<'s> CandidateNodes<'s> {
@@ -24,10 +35,11 @@ impl<'s> CandidateNodes<'s> {
     pub(super) fn new(nodes: &'s Nodes, set: NodeSet, request: &Amounts) -> Self {
         let count = set.len();
         let mut scores = Vec::with_capacity(count.min(SCORED));
+        let scorer = Scorer::new(request);
         set.iter().take(SCORED).for_each(|position| {
             let node = &nodes[position];
-            scores.resize(position, 0);
-            scores.push(score(request, &node.allocatable, &node.used));
+            scores.resize(position, NO_CANDIDATE);
+            scores.push(narrowed(scorer.score(&node.allocatable, &node.used)));
         });
         Self {
             nodes,
@@ -63,8 +75,10 @@ pub struct Fitting<'s> {
     found: Arc<CandidateNodes<'s>>,
     /// Those on which it does not fit any more; without a word where it fits on all.
     lost: NodeSet,
+    /// Whether one of those is among the first hundred candidates, which have scores.
+    lost_scored: bool,
     /// The scores of the first of them as they are now; nothing where they are as they were.
-    scores: Vec<i64>,
+    scores: Vec<Score>,
     count: usize,
 }
 
@@ -74,6 +88,7 @@ impl<'s> Fitting<'s> {
         Self {
             count: found.count,
             lost: NodeSet::default(),
+            lost_scored: false,
             scores: vec![],
             found: Arc::clone(found),
         }
@@ -87,7 +102,7 @@ impl<'s> Fitting<'s> {
                 if self.scores.is_empty() {
                     self.scores.clone_from(&self.found.scores);
                 }
-                self.scores[position] = score;
+                self.scores[position] = narrowed(score);
             }
             Some(_) => {}
             None => {
@@ -95,6 +110,7 @@ impl<'s> Fitting<'s> {
                     self.lost = NodeSet::none_of(self.found.nodes.len());
                 }
                 self.lost.set(position, true);
+                self.lost_scored |= position < self.found.scores.len();
                 self.count -= 1;
             }
         }
@@ -117,12 +133,32 @@ impl<'s> Fitting<'s> {
 
     /// The same, each with how much kube-scheduler likes it, as far as that is known.
     pub(super) fn scored(&self) -> impl Iterator<Item = (&'s Node, Option<i64>)> + Clone {
-        let scores = match &*self.scores {
+        let scores = self.scores();
+        let positions = self.found.set.without(&self.lost);
+        let score = |position| scores.get(position).copied().map(i64::from);
+        positions.map(move |position| (&*self.found.nodes[position], score(position)))
+    }
+
+    /// Of the first hundred, the node with the highest score; of equals, the first. `None` where not all of them have scores. Cost: a
+    /// comparison for each.
+    pub(super) fn best_scored(&self) -> Option<&'s Node> {
+        if self.lost_scored {
+            return None;
+        }
+        let (mut best, mut highest) = (None, NO_CANDIDATE);
+        for (position, score) in self.scores().iter().enumerate() {
+            if *score > highest {
+                (best, highest) = (Some(position), *score);
+            }
+        }
+        best.map(|position| &*self.found.nodes[position])
+    }
+
+    fn scores(&self) -> &[Score] {
+        match &*self.scores {
             [] => &self.found.scores,
             now => now,
-        };
-        let positions = self.found.set.without(&self.lost);
-        positions.map(|position| (&*self.found.nodes[position], scores.get(position).copied()))
+        }
     }
 }
 
@@ -142,15 +178,21 @@ mod tests {
         let found = Arc::new(CandidateNodes::new(&nodes, all_but_one, &Amounts::default()));
         let mut fitting = Fitting::all(&found);
         assert_eq!((fitting.len(), fitting.iter().count()), (130, 130));
-        for position in [129, 0, 64, 5] {
-            fitting.update(position, (position == 5).then_some(7));
+        assert_eq!(fitting.best_scored().map(|node| node.id.0), Some(0));
+        fitting.update(5, Some(7_000));
+        assert_eq!(fitting.best_scored().map(|node| node.id.0), Some(5));
+        fitting.update(129, None);
+        assert!(fitting.best_scored().is_some(), "it had no score");
+        for position in [0, 64] {
+            fitting.update(position, None);
         }
+        assert!(fitting.best_scored().is_none());
         assert_eq!((fitting.len(), fitting.iter().count()), (127, 127));
         assert!(fitting.iter().all(|node| ![0, 64, 129].contains(&node.id.0)));
         assert!(fitting.iter().is_sorted_by_key(|node| node.id));
         let scored = fitting.scored();
         let scores: Vec<_> = scored.filter_map(|(node, score)| Some((node.id.0, score?))).collect();
         assert_eq!(scores.len(), SCORED - 2);
-        assert!(scores.contains(&(5, 7)) && !scores.contains(&(6, 7)));
+        assert!(scores.contains(&(5, 7_000)) && !scores.contains(&(6, 7_000)));
     }
 }

@@ -7,6 +7,8 @@ mod release;
 
 pub use release::{Operation, release, remove_gate, update_reason};
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -62,7 +64,8 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
         Action::PassThrough | Action::Deny => return Vec::new(),
     };
     let mut operations = Vec::new();
-    wanted.extend_from_slice(pod.inherited());
+    let inherited = pod.inherited().iter();
+    wanted.extend(inherited.map(|(key, value)| (&**key, Cow::Borrowed(&**value))));
     if !fit(pod, &wanted, config) {
         wanted.retain(|(key, _)| *key != config.keys.explain);
     }
@@ -70,7 +73,7 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
         // Better refused than held without the sites and traits of its policy.
         wanted.retain(|(key, _)| config.keys.is_of_policy(key));
     }
-    annotate(pod, &wanted, config, &mut operations);
+    annotate(pod, wanted, config, &mut operations);
     match verdict.site() {
         Some(site) => {
             select(pod, site, &verdict.trait_labels, &mut operations);
@@ -90,8 +93,11 @@ fn add(operations: &mut Vec<Add>, path: impl Into<String>, value: Value) {
     });
 }
 
+/// Annotations that are to be written.
+type Wanted<'a> = Vec<(&'a str, Cow<'a, str>)>;
+
 /// Whether the pod may carry these annotations beside its own.
-fn fit(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config) -> bool {
+fn fit(pod: &Pod<'_>, wanted: &Wanted<'_>, config: &Config) -> bool {
     let own = pod.annotations().into_iter().flat_map(StringMap::iter);
     let own = own.filter(|(key, _)| !config.keys.written().contains(key));
     let own: usize = own.map(|(key, value)| key.len() + value.len()).sum();
@@ -99,36 +105,32 @@ fn fit(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config) -> bool {
     own + ours <= ANNOTATIONS_LIMIT
 }
 
-fn annotations(
+fn annotations<'a>(
     pod: &Pod<'_>,
-    verdict: &Verdict<'_>,
-    site: &Site,
-    config: &Config,
-    stamp: &Stamp,
+    verdict: &'a Verdict<'_>,
+    site: &'a Site,
+    config: &'a Config,
+    stamp: &'a Stamp,
     explanation: Option<String>,
-) -> Vec<(String, String)> {
+) -> Wanted<'a> {
     let keys = &config.keys;
-    let optional = [
-        (&keys.wan_rtt_ms, verdict.rtt().map(|rtt| rtt.to_string())),
-        (&keys.explain, explanation),
-    ];
     let always = [
-        (&keys.decision, site.kind().as_str().to_owned()),
-        (&keys.site, site.name().to_owned()),
-        (&keys.reason, verdict.reason.as_str().to_owned()),
-        (&keys.timestamp, time(stamp)),
-        (&keys.decision_id, stamp.id.clone()),
+        (&*keys.decision, site.kind().as_str().into()),
+        (&keys.site, site.name().into()),
+        (&keys.reason, verdict.reason.as_str().into()),
+        (&keys.timestamp, time(stamp).into()),
+        (&keys.decision_id, stamp.id.as_str().into()),
     ];
     let cost = config.cloud_deletion_cost.filter(|_| site.kind() == SiteKind::Cloud);
     let cost = cost.filter(|_| pod.annotation(DELETION_COST).is_none());
-    let cost = cost.map(|cost| (DELETION_COST.to_owned(), cost.to_string()));
-    let optional = optional.into_iter().filter_map(|(key, value)| Some((key, value?)));
-    always
-        .into_iter()
-        .chain(optional)
-        .map(|(key, value)| (key.clone(), value))
-        .chain(cost)
-        .collect()
+    let optional = [
+        (&*keys.wan_rtt_ms, verdict.rtt().map(|rtt| rtt.to_string())),
+        (&keys.explain, explanation),
+        (DELETION_COST, cost.map(|cost| cost.to_string())),
+    ];
+    let optional = optional.into_iter();
+    let optional = optional.filter_map(|(key, value)| Some((key, value?.into())));
+    always.into_iter().chain(optional).collect()
 }
 
 /// Whether the pod carries a hold of ours, made a moment ago: it is under review again.
@@ -151,16 +153,14 @@ fn is_held(pod: &Pod<'_>, config: &Config, stamp: &Stamp) -> bool {
 }
 
 /// Since when and why a pod is held.
-fn held(verdict: &Verdict<'_>, config: &Config, stamp: &Stamp, explanation: Option<String>) -> Vec<(String, String)> {
+fn held<'a>(verdict: &Verdict<'_>, config: &'a Config, stamp: &Stamp, explanation: Option<String>) -> Wanted<'a> {
     let keys = &config.keys;
     let always = [
-        (keys.reason.clone(), verdict.reason.as_str().to_owned()),
-        (keys.timestamp.clone(), time(stamp)),
+        (&*keys.reason, verdict.reason.as_str().into()),
+        (&keys.timestamp, time(stamp).into()),
     ];
-    always
-        .into_iter()
-        .chain(explanation.map(|text| (keys.explain.clone(), text)))
-        .collect()
+    let explanation = explanation.map(|text| (&*keys.explain, text.into()));
+    always.into_iter().chain(explanation).collect()
 }
 
 /// RFC 3339, to the second.
@@ -170,13 +170,11 @@ fn time(stamp: &Stamp) -> String {
 
 /// Writes `wanted`. A key of ours that the pod brought along and this decision does not write must go: then the map
 /// is added again as a whole, since a `remove` is not in our vocabulary.
-fn annotate(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config, operations: &mut Vec<Add>) {
+fn annotate(pod: &Pod<'_>, wanted: Wanted<'_>, config: &Config, operations: &mut Vec<Add>) {
     let parents = pod.parents();
-    let map = |pairs: &[(String, String)]| -> Map<String, Value> {
-        pairs
-            .iter()
-            .map(|(key, value)| (key.clone(), Value::from(value.as_str())))
-            .collect()
+    let map = |pairs: Wanted<'_>| -> Map<String, Value> {
+        let pairs = pairs.into_iter();
+        pairs.map(|(key, value)| (key.to_owned(), value.into())).collect()
     };
     let Some(found) = parents.annotations else {
         if wanted.is_empty() {
@@ -189,7 +187,7 @@ fn annotate(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config, operati
         }
         return;
     };
-    let is_wanted = |key: &str| wanted.iter().any(|(k, _)| k == key);
+    let is_wanted = |key: &str| wanted.iter().any(|(k, _)| *k == key);
     let stale = config
         .keys
         .written()
@@ -202,12 +200,10 @@ fn annotate(pod: &Pod<'_>, wanted: &[(String, String)], config: &Config, operati
         add(operations, "/metadata/annotations", all.into());
         return;
     }
-    for (key, value) in wanted.iter().filter(|(key, value)| found.get(key) != Some(value)) {
-        add(
-            operations,
-            format!("/metadata/annotations/{}", escape(key)),
-            value.as_str().into(),
-        );
+    for (key, value) in wanted {
+        if found.get(key) != Some(&*value) {
+            add(operations, pointer("/metadata/annotations", key), value.into());
+        }
     }
 }
 
@@ -222,7 +218,7 @@ fn select(pod: &Pod<'_>, site: &Site, trait_labels: &[Box<str>], operations: &mu
         return;
     };
     for (key, value) in selector.filter(|(key, _)| found.get(key).is_none()) {
-        add(operations, format!("/spec/nodeSelector/{}", escape(key)), value.into());
+        add(operations, pointer("/spec/nodeSelector", key), value.into());
     }
 }
 
@@ -261,7 +257,7 @@ fn label(pod: &Pod<'_>, config: &Config, operations: &mut Vec<Add>) {
     match pod.parents().labels {
         None => add(operations, "/metadata/labels", json!({key: "true"})),
         Some(found) if found.get(key).is_none() => {
-            add(operations, format!("/metadata/labels/{}", escape(key)), "true".into());
+            add(operations, pointer("/metadata/labels", key), "true".into());
         }
         Some(_) => {}
     }
@@ -278,9 +274,20 @@ fn gate(pod: &Pod<'_>, config: &Config, operations: &mut Vec<Add>) {
     }
 }
 
-/// A JSON pointer token (RFC 6901).
-fn escape(token: &str) -> String {
-    token.replace('~', "~0").replace('/', "~1")
+/// The JSON pointer (RFC 6901) of what has this key in the map at `parent`.
+fn pointer(parent: &str, key: &str) -> String {
+    // A key has a slash or none.
+    let mut pointer = String::with_capacity(parent.len() + key.len() + 2);
+    pointer.push_str(parent);
+    pointer.push('/');
+    for char in key.chars() {
+        match char {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            char => pointer.push(char),
+        }
+    }
+    pointer
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::model::workload::{QueueKey, Workload};
 use crate::placement::fitting::{CandidateNodes, Fitting};
 use crate::placement::headroom::Headroom;
 use crate::placement::ledger::{Charge, Ledger};
-use crate::placement::score::{SCORED, score, score_of};
+use crate::placement::score::{SCORED, Scorer, score};
 use crate::resources::Amounts;
 use crate::units::Micros;
 
@@ -118,8 +118,9 @@ impl Room<'_, '_> {
     /// for each from which something is reserved; for each at all, where anything is claimed.
     pub(super) fn fitting<'n>(&self, request: &Amounts, candidates: &Arc<CandidateNodes<'n>>) -> Fitting<'n> {
         let mut fitting = Fitting::all(candidates);
+        let scorer = Scorer::new(request);
         let score_beside = |node: &Node, taken: &Taken<'_>| {
-            fits_beside(request, node, taken).then(|| score(request, &node.allocatable, &taken.amounts))
+            fits_beside(request, node, taken).then(|| scorer.score(&node.allocatable, &taken.amounts))
         };
         let (nodes, set) = (candidates.of_site(), candidates.set());
         let is_plain = request.scalars.is_empty() && self.headroom.is_none() && self.claims.is_empty();
@@ -127,7 +128,7 @@ impl Room<'_, '_> {
             let on_nodes = self.ledger.on_nodes(self.snapshot.revision, self.namespace);
             on_nodes.for_each(|(id, shares)| {
                 if let Some(position) = nodes.position(id).filter(|position| set.contains(*position)) {
-                    fitting.update(position, plain_score(request, &nodes[position], shares));
+                    fitting.update(position, plain_score(&scorer, request, &nodes[position], shares));
                 }
             });
         } else if self.claims.is_empty() {
@@ -189,6 +190,11 @@ impl Room<'_, '_> {
     /// by name. It preempts nobody as long as there is another node. Cost: a pass over these, and a score for those that have none
     /// yet.
     pub fn best_node<'n>(&self, request: &Amounts, fitting: &Fitting<'n>) -> Option<&'n Node> {
+        if self.headroom.is_none()
+            && let Some(best) = fitting.best_scored()
+        {
+            return Some(best);
+        }
         let score_of = |(node, known): (&'n Node, Option<i64>)| {
             // What makes room for the pod is not in the score.
             let known = known.filter(|_| self.headroom.is_none() || self.headroom_on(node).is_none());
@@ -363,7 +369,12 @@ fn with_shares<'n, 's>(mut taken: Taken<'n>, shares: impl Iterator<Item = (&'s S
 
 /// How much kube-scheduler likes `node` beside its pods and these shares, each so many times over, if `request` fits there, which asks
 /// for nothing but what every node has.
-fn plain_score<'s>(request: &Amounts, node: &Node, shares: impl Iterator<Item = (&'s Share, u32)>) -> Option<i64> {
+fn plain_score<'s>(
+    scorer: &Scorer,
+    request: &Amounts,
+    node: &Node,
+    shares: impl Iterator<Item = (&'s Share, u32)>,
+) -> Option<i64> {
     let (request, allocatable) = (request.native(), node.allocatable.native());
     let (mut used, mut pods) = (node.used.native(), node.pods);
     for (share, times) in shares {
@@ -375,7 +386,7 @@ fn plain_score<'s>(request: &Amounts, node: &Node, shares: impl Iterator<Item = 
     }
     let fits = |at: usize| request[at] <= 0 || request[at] <= allocatable[at].saturating_sub(used[at]);
     let scored = |[cpu, memory, _]: [i64; 3]| [cpu, memory];
-    let score = || score_of(scored(request), scored(allocatable), scored(used));
+    let score = || scorer.score_of(scored(allocatable), scored(used));
     (pods < node.slots && (0..3).all(fits)).then(score)
 }
 

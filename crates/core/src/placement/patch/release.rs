@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::keys::Keys;
-use crate::placement::patch::{Add, Stamp, annotate, patch, time};
+use crate::placement::patch::{Add, Stamp, Wanted, annotate, patch, time};
 use crate::placement::verdict::{Reason, Verdict};
 use crate::wire::pod::Pod;
 
@@ -72,18 +72,18 @@ fn without_gate(pod: &Pod<'_>, placement: Vec<Add>, keys: &Keys) -> Option<Vec<O
 /// Writes why a held pod goes on waiting. Its time begins again when it was only others that held it so far.
 pub fn update_reason(pod: &Pod<'_>, reason: Reason, config: &Config, stamp: &Stamp) -> Option<Vec<Operation>> {
     let keys = &config.keys;
-    let mut wanted = vec![(keys.reason.clone(), reason.as_str().to_owned())];
+    let mut wanted: Wanted<'_> = vec![(&keys.reason, reason.as_str().into())];
     if pod.annotation(&keys.reason) == Some(Reason::HeldForeignGate.as_str()) {
-        wanted.push((keys.timestamp.clone(), time(stamp)));
+        wanted.push((&keys.timestamp, time(stamp).into()));
     }
     let kept = [&keys.timestamp, &keys.explain];
     for key in kept {
         if let (Some(value), false) = (pod.annotation(key), wanted.iter().any(|(wanted, _)| wanted == key)) {
-            wanted.push((key.clone(), value.to_owned()));
+            wanted.push((key, value.into()));
         }
     }
     let mut adds = Vec::new();
-    annotate(pod, &wanted, config, &mut adds);
+    annotate(pod, wanted, config, &mut adds);
     let operations = std::iter::once(is_version(pod)?).chain(adds.into_iter().map(Operation::from));
     Some(operations.collect())
 }
