@@ -160,6 +160,15 @@ impl Claims {
             && (self.first_waiting.is_none_or(|first| queue_key <= first) || !is_new())
     }
 
+    /// The nodes that are not [open](Self::is_open) to a pod with this key; `None` where none is.
+    pub fn closed(&self, queue_key: QueueKey) -> Option<impl Iterator<Item = NodeId>> {
+        if self.not_considered.is_some_and(|next| queue_key >= next) {
+            return None;
+        }
+        let is_behind = self.first_waiting.is_some_and(|first| queue_key > first);
+        Some(self.gained.iter().copied().filter(move |_| is_behind))
+    }
+
     /// The claim of the pod of this uid, and its node. Cost: a search.
     pub fn of(&self, uid: &str) -> Option<(NodeId, &Claim)> {
         self.table.by_uid.get(uid).map(|(node, claim)| (*node, claim))
@@ -179,6 +188,11 @@ impl Claims {
     /// Whether anything is claimed on this node. Cost: a search.
     pub fn is_on(&self, node: NodeId) -> bool {
         self.table.nodes.contains_key(&node)
+    }
+
+    /// The nodes on which anything is claimed.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeId> {
+        self.table.nodes.keys().copied()
     }
 
     /// Every claim and its node.

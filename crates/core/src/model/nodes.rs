@@ -90,6 +90,11 @@ impl Nodes {
         self.0.positions.get(id)
     }
 
+    /// The same, if the node is one of this set.
+    pub fn position_in(&self, set: &NodeSet, id: NodeId) -> Option<usize> {
+        self.position(id).filter(|position| set.contains(*position))
+    }
+
     /// How much of a resource charges leave free at a position; `pods` are slots.
     pub fn free<'n>(&'n self, name: &'n str) -> impl Fn(usize) -> i64 + 'n {
         let column: Option<fn(&Free) -> i64> = match name {

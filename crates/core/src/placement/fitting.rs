@@ -94,6 +94,16 @@ impl<'s> Fitting<'s> {
         }
     }
 
+    /// None of the candidates.
+    pub(super) fn none(found: &Arc<CandidateNodes<'s>>) -> Self {
+        Self {
+            count: 0,
+            lost: found.set.clone(),
+            lost_scored: true,
+            ..Self::all(found)
+        }
+    }
+
     /// How much kube-scheduler likes the node of this position now; nothing where the pod does not fit any more. Each candidate is
     /// updated once.
     pub(super) fn update(&mut self, position: usize, score: Option<i64>) {

@@ -115,59 +115,59 @@ impl Room<'_, '_> {
     }
 
     /// Of nodes on which `request` fits by the snapshot, those on which it fits beside what is reserved and claimed. Cost: a search
-    /// for each from which something is reserved; for each at all, where anything is claimed.
+    /// for each from which something is reserved or claimed.
     pub(super) fn fitting<'n>(&self, request: &Amounts, candidates: &Arc<CandidateNodes<'n>>) -> Fitting<'n> {
+        let Some(closed) = self.claims.closed(self.queue_key) else {
+            return Fitting::none(candidates);
+        };
         let mut fitting = Fitting::all(candidates);
         let scorer = Scorer::new(request);
-        let score_beside = |node: &Node, taken: &Taken<'_>| {
-            fits_beside(request, node, taken).then(|| scorer.score(&node.allocatable, &taken.amounts))
-        };
         let (nodes, set) = (candidates.of_site(), candidates.set());
         let is_plain = request.scalars.is_empty() && self.headroom.is_none() && self.claims.is_empty();
         if is_plain && self.ledger.nodes() <= nodes.len() {
             let on_nodes = self.ledger.on_nodes(self.snapshot.revision, self.namespace);
             on_nodes.for_each(|(id, shares)| {
-                if let Some(position) = nodes.position(id).filter(|position| set.contains(*position)) {
+                if let Some(position) = nodes.position_in(set, id) {
                     fitting.update(position, plain_score(&scorer, request, &nodes[position], shares));
                 }
             });
-        } else if self.claims.is_empty() {
-            let charged = self.charged(nodes, set);
-            charged.for_each(|(position, node, taken)| fitting.update(position, score_beside(node, &taken)));
-        } else {
-            set.iter().for_each(|position| {
-                let node = &nodes[position];
-                if !self.claims.is_open(node.id, self.queue_key) {
-                    fitting.update(position, None);
-                } else if self.is_charged(node) {
-                    fitting.update(position, score_beside(node, &self.taken(node)));
-                }
-            });
+            return fitting;
+        }
+        let closed = closed.filter_map(|id| nodes.position_in(set, id));
+        closed.for_each(|position| fitting.update(position, None));
+        for (position, node, taken) in self.charged(nodes, set) {
+            if self.claims.is_open(node.id, self.queue_key) {
+                let score = || scorer.score(&node.allocatable, &taken.amounts);
+                fitting.update(position, fits_beside(request, node, &taken).then(score));
+            }
         }
         fitting
     }
 
     /// Those of a set of a site's nodes, each with its position, from which something is reserved or claimed, and what is taken from
-    /// them. Cost: as good as none for each reserved one; a search for each of the set, where anything is claimed, or the site has
-    /// few nodes.
+    /// them. Cost: a search for each from which something is, but for no more than are in the set.
     pub(super) fn charged<'n>(
         &self,
         nodes: &'n Nodes,
         set: &NodeSet,
     ) -> impl Iterator<Item = (usize, &'n Node, Taken<'n>)> {
-        let each = !self.claims.is_empty() || self.ledger.nodes() > nodes.len();
+        let each = self.ledger.nodes() + self.claims.nodes().len() > nodes.len();
         let all = set.iter().take_while(move |_| each);
-        let all = all.map(|position| (position, &*nodes[position]));
-        let all = all.filter(|(_, node)| self.is_charged(node));
-        let all = all.map(|(position, node)| (position, node, self.taken(node)));
+        let claimed = self.claims.nodes().take_while(move |_| !each);
+        let claimed = claimed.filter_map(|id| nodes.position_in(set, id));
+        let searched = all.chain(claimed).map(|position| (position, &*nodes[position]));
+        let searched = searched.filter(|(_, node)| self.is_charged(node));
+        let searched = searched.map(|(position, node)| (position, node, self.taken(node)));
         let on_nodes = self.ledger.on_nodes(self.snapshot.revision, self.namespace);
-        let reserved = on_nodes.take_while(move |_| !each).filter_map(|(id, shares)| {
-            let position = nodes.position(id).filter(|position| set.contains(*position))?;
+        let reserved = on_nodes.take_while(move |_| !each);
+        let reserved = reserved.filter(|(id, _)| !self.claims.is_on(*id));
+        let reserved = reserved.filter_map(|(id, shares)| {
+            let position = nodes.position_in(set, id)?;
             let (node, mut shares) = (&*nodes[position], shares.peekable());
             shares.peek()?;
             Some((position, node, with_shares(self.used(node), shares)))
         });
-        all.chain(reserved)
+        searched.chain(reserved)
     }
 
     fn still_fits(&self, request: &Amounts, node: &Node) -> bool {

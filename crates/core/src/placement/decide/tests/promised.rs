@@ -169,11 +169,21 @@ proptest! {
         replicas in 1_u32..4,
         revision in 0_u64..3,
         headroom in -5_i32..6,
+        (gained, first_waiting, not_considered) in (
+            prop::collection::vec(any::<prop::sample::Index>(), 0..3),
+            prop::option::of(0_i32..3),
+            prop::option::weighted(0.2, 0_i32..3),
+        ),
     ) {
         let config = Config { headroom_below: PodPriority(headroom), ..Config::default() };
         let mut snapshot = testkit::snapshot(&fleet);
         snapshot.revision = revision;
-        snapshot.claims = Arc::new(claimed(&snapshot, &claims));
+        let mut claims = claimed(&snapshot, &claims);
+        let nodes: Vec<_> = snapshot.sites.iter().flat_map(|site| site.nodes()).collect();
+        gained.iter().filter(|_| !nodes.is_empty()).for_each(|node| claims.close_gained(node.get(&nodes).id));
+        first_waiting.into_iter().for_each(|priority| claims.leave_waiting(key(priority)));
+        claims.consider_up_to(not_considered.map(key));
+        snapshot.claims = Arc::new(claims);
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
         let workload = pod.workload("shop".into(), &config.keys);
