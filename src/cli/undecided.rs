@@ -18,6 +18,11 @@ pub(super) const WEBHOOKS: [&str; 2] = ["pods.edgeward.io", "policies.edgeward.i
 /// The one for pods that bring along the label of those that are placed.
 pub(super) const OF_PLACED: &str = "placed.edgeward.io";
 
+/// Whether it is one of the entries that ask about pods that nobody has placed.
+pub(super) fn asks_as_pods_arrive(webhook: &Webhook) -> bool {
+    WEBHOOKS.contains(&&*webhook.name)
+}
+
 /// Whether a webhook of this name is ours.
 pub(super) fn is_ours(name: &str) -> bool {
     WEBHOOKS.contains(&name) || name == OF_PLACED
@@ -123,10 +128,7 @@ fn unasked(
     labels: Option<&Labels>,
     created: Option<Timestamp>,
 ) -> Option<String> {
-    let ours: Vec<_> = webhooks
-        .iter()
-        .filter(|webhook| WEBHOOKS.contains(&&*webhook.name))
-        .collect();
+    let ours: Vec<_> = webhooks.iter().filter(|webhook| asks_as_pods_arrive(webhook)).collect();
     if ours.is_empty() {
         return Some(format!("no MutatingWebhookConfiguration has a webhook {}", WEBHOOKS[0]));
     }

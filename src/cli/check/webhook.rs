@@ -7,7 +7,7 @@ use edgeward_core::keys::Keys;
 
 use super::finding::Finding;
 use crate::cli::installed::Found;
-use crate::cli::undecided::{OF_PLACED, WEBHOOKS};
+use crate::cli::undecided::{OF_PLACED, WEBHOOKS, asks_as_pods_arrive};
 use crate::inspect::installation::{Calls, Labels, Target, Webhook};
 
 const AREA: &str = "webhook";
@@ -79,11 +79,6 @@ pub(super) fn judge(configuration: &str, ours: &[Webhook], keys: &Keys) -> Vec<F
         }
     }
     findings
-}
-
-/// Whether it is one of the entries that ask about pods that nobody has placed.
-fn asks_as_pods_arrive(webhook: &Webhook) -> bool {
-    WEBHOOKS.contains(&&*webhook.name)
 }
 
 /// A pod that an entry has placed is also one of the entry for placed pods, which is not to come after that.

@@ -4,19 +4,24 @@ use super::super::finding::Level;
 use super::*;
 use crate::cli::installed::{Place, State};
 
+/// The entry for placed pods, at this position.
+fn of_placed(position: usize) -> Webhook {
+    Webhook {
+        name: OF_PLACED.into(),
+        position,
+        ..Webhook::example()
+    }
+}
+
 #[test]
 fn the_registration_is_judged_by_what_it_would_do() {
     let levels = |webhooks: &[Webhook]| -> Vec<_> {
         let findings = judge("zz-edgeward", webhooks, &Config::default().keys).into_iter();
         findings.map(|found| found.level).collect()
     };
-    let of_placed = Webhook {
-        name: OF_PLACED.into(),
-        ..Webhook::example()
-    };
     assert_eq!(levels(&[]), [Level::Fault]);
-    assert_eq!(levels(std::slice::from_ref(&of_placed)), [Level::Fault]);
-    let good = [of_placed, Webhook::example()];
+    assert_eq!(levels(&[of_placed(0)]), [Level::Fault]);
+    let good = [of_placed(0), Webhook::example()];
     assert_eq!(levels(&good), [Level::Ok, Level::Ok]);
     assert_eq!(levels(&good[1..]), [Level::Ok, Level::Warning]);
     let other = Webhook {
@@ -50,17 +55,12 @@ fn the_registration_is_judged_by_what_it_would_do() {
 
 #[test]
 fn the_entry_for_placed_pods_comes_first() {
-    let placed = |position| Webhook {
-        name: OF_PLACED.into(),
-        position,
-        ..Webhook::example()
-    };
     let pods = |position| Webhook {
         position,
         ..Webhook::example()
     };
-    assert_eq!(judge_order(&placed(0), &[placed(0), pods(1)]), None);
-    let found = judge_order(&placed(2), &[pods(1), placed(2)]).unwrap();
+    assert_eq!(judge_order(&of_placed(0), &[of_placed(0), pods(1)]), None);
+    let found = judge_order(&of_placed(2), &[pods(1), of_placed(2)]).unwrap();
     let text = "placed.edgeward.io comes after pods.edgeward.io: the API server calls edgeward twice for each pod that is placed";
     assert_eq!((found.level, &*found.text), (Level::Warning, text));
     assert_eq!(
@@ -172,10 +172,6 @@ fn namespaces_that_opted_in_must_be_selected() {
     assert_eq!(found[1], (Level::Ok, "1 opted in: shop".into()));
     assert_eq!(brief(&config, &all(&[("shop", "false")]))[0].0, Level::Warning);
     // By the entry for placed pods none of its pods comes to edgeward.
-    let of_placed = Webhook {
-        name: OF_PLACED.into(),
-        ..Webhook::example()
-    };
     let elsewhere = Webhook {
         namespaces: [("team", "theirs")].into_iter().collect(),
         ..Webhook::example()
@@ -183,7 +179,7 @@ fn namespaces_that_opted_in_must_be_selected() {
     let good = installed(&config, State::Good(vec![]));
     let found = namespaces(
         "zz-edgeward",
-        Some(&[of_placed, elsewhere]),
+        Some(&[of_placed(0), elsewhere]),
         &all(&[("shop", "true")]),
         &good,
     );
