@@ -27,7 +27,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::admission::Responder;
+use crate::admission::{ORDINARY_BODY, Responder};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::instruments::recording::Recording;
@@ -40,7 +40,7 @@ const KIND: &str = "AdmissionReview";
 /// The attribute of a span that has the reason code.
 const REASON: &str = "edgeward.reason";
 
-/// As many bytes as an answer to an ordinary review has beside its patch, and more than that has.
+/// Room in bytes for an ordinary answer without its patch, and for the JSON of an ordinary patch.
 const ORDINARY_ANSWER: usize = 1_500;
 
 /// The longest warning that clients show whole.
@@ -106,13 +106,16 @@ pub struct Reviewer {
 
 impl Reviewer {
     /// Answers one AdmissionReview in JSON with the bytes of the AdmissionReview response. Cost: one pass over the
-    /// body, two where it cannot be read or is recorded, and one over the nodes; logs one line for a pod that is decided, and some for
-    /// others. Reserves, counts and logs nothing if somebody else answers already.
+    /// body, two where it is [large](ORDINARY_BODY), recorded or no creation of a pod, three where it is none of these and its pod cannot be
+    /// read; and one over the nodes. Logs one line for a pod that is decided, and some for others. Reserves, counts and logs nothing if
+    /// somebody else answers already.
     ///
     /// # Errors
     /// The body is not an AdmissionReview with a request.
     pub fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
-        if self.recording.is_none()
+        // What cannot be read is read again; of a large body that would take long.
+        if body.len() <= ORDINARY_BODY
+            && self.recording.is_none()
             && let Ok(mut request) = Request::<Pod<'_>>::read(body)
             && let Some(pod) = request.object.take().filter(|_| request.is_pod_create())
         {
@@ -417,7 +420,7 @@ struct Review<'a, O> {
 }
 
 /// `AdmissionReview.request`, whose object is read as an `O`: a [`Pod`], or the text of anything.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "O: Deserialize<'de>"))]
 pub(crate) struct Request<'a, O> {
     #[serde(borrow, default)]
@@ -432,7 +435,7 @@ pub(crate) struct Request<'a, O> {
     pub(crate) object: Option<O>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 struct Resource<'a> {
     #[serde(borrow, default)]
     group: Name<'a>,
@@ -573,7 +576,7 @@ impl<'a> Response<'a> {
             bytes.extend_from_slice(br#","patchType":"JSONPatch","patch":""#);
             let (begin, length) = (bytes.len(), self.patch.len().div_ceil(3) * 4);
             bytes.resize(begin + length, 0);
-            // It is as long as that.
+            // There is as much room as it takes, so this cannot fail.
             let _ = STANDARD.encode_slice(&self.patch, &mut bytes[begin..]);
             bytes.push(b'"');
             bytes.extend_from_slice(END);

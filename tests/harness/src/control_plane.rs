@@ -47,6 +47,11 @@ pub const WORKS_ON: &str = "edgeward.test/works-on-";
 pub(crate) const NOT_AUDITED: [&str; 3] = ["hostile-pods-largest", "hostile-pods-gated", "hostile-pods-held"];
 
 const SCHEDULER: &str = "kube-scheduler";
+
+/// What it says when it ends itself because it has missed that a pod was deleted whose name another has by then. A pause of the
+/// machine, after which the API server closes its watch, is enough. Source: `cache.UpdatePod` of Kubernetes 1.36.
+const CORRUPTED: &str = "Scheduler cache is corrupted";
+
 const KUBECONFIG: &str = "kubeconfig";
 const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 
@@ -100,8 +105,8 @@ pub(crate) struct ControlPlane {
     pub(crate) url: String,
     /// Where etcd is.
     pub(crate) etcd: String,
-    /// Where nothing is measured. It ends itself when it has missed that a pod was deleted whose name another has by then
-    /// (`cache.UpdatePod` of 1.36), which happens when a pause of the machine makes the API server close its watch.
+    /// kube-scheduler, started again when it ends by its own fault ([`CORRUPTED`]). Where something is measured it is one of
+    /// `processes`.
     scheduler: Option<Supervised>,
     processes: Vec<Process>,
     dir: TempDir,
@@ -163,7 +168,7 @@ impl ControlPlane {
             true => self.processes.push(start(SCHEDULER, args)?),
             false => {
                 let program = binaries.join(SCHEDULER);
-                self.scheduler = Some(Supervised::start(SCHEDULER, &program, &args, &dir)?);
+                self.scheduler = Some(Supervised::start(SCHEDULER, &program, &args, &dir, CORRUPTED)?);
             }
         }
         self.processes
@@ -176,6 +181,7 @@ impl ControlPlane {
         let timeout = format!("--timeout={}s", BOUND.as_secs());
         self.kubectl
             .run(&["wait", "--for=condition=Ready", "node", "--all", &timeout], "")?;
+        self.scheduler.iter().try_for_each(Supervised::ensure_running)?;
         self.processes.iter_mut().try_for_each(Process::ensure_running)
     }
 
@@ -276,7 +282,11 @@ impl ControlPlane {
     }
 
     fn tails(&self) -> String {
-        self.processes.iter().map(Process::tail).collect::<Vec<_>>().join("\n")
+        let tails = self.processes.iter().map(Process::tail);
+        tails
+            .chain(self.scheduler.iter().map(Supervised::tail))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 

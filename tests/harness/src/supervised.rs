@@ -1,13 +1,14 @@
-//! A program that is started again when it ends, as its kubelet would.
+//! A program that is started again when it ends for a known reason, as its kubelet would.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
-use crate::process::Process;
+use crate::process::{Process, tail};
 
 /// How often it is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -17,32 +18,59 @@ pub(crate) struct Supervised {
     /// Dropped before the thread is waited for, which ends it.
     running: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    log: PathBuf,
 }
 
 impl Supervised {
-    /// Starts `program`; its logs are `<dir>/<name>.log`, `<dir>/<name>-1.log` and so on.
-    pub(crate) fn start(name: &'static str, program: &Path, args: &[String], dir: &Path) -> Result<Self> {
+    /// Starts `program`; its logs are `<dir>/<name>.log`, `<dir>/<name>-1.log` and so on. It is started again when it ends and its log
+    /// has the text `known`; for any other reason it stays ended.
+    pub(crate) fn start(
+        name: &'static str,
+        program: &Path,
+        args: &[String],
+        dir: &Path,
+        known: &'static str,
+    ) -> Result<Self> {
         let mut process = Process::start(name, program, args, dir)?;
+        let first_log = dir.join(format!("{name}.log"));
         let (program, args, dir) = (program.to_owned(), args.to_owned(), dir.to_owned());
         let (running, dropped) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let mut restarts = 0;
+            let (mut log, mut restarts) = (name.to_owned(), 0);
             while dropped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 let Err(ended) = process.ensure_running() else {
                     continue;
                 };
+                let said = fs::read_to_string(dir.join(format!("{log}.log"))).unwrap_or_default();
+                eprintln!("{ended:#}\n{}", process.tail());
+                if !said.contains(known) {
+                    return;
+                }
                 restarts += 1;
-                eprintln!("{ended:#}; it is started again\n{}", process.tail());
-                match Process::start(&format!("{name}-{restarts}"), &program, &args, &dir) {
+                log = format!("{name}-{restarts}");
+                match Process::start(&log, &program, &args, &dir) {
                     Ok(started) => process = started,
-                    Err(error) => eprintln!("{error:#}"),
+                    Err(error) => return eprintln!("{error:#}"),
                 }
             }
         });
         Ok(Self {
             running: Some(running),
             thread: Some(thread),
+            log: first_log,
         })
+    }
+
+    /// Fails when it has ended and is not started again.
+    pub(crate) fn ensure_running(&self) -> Result<()> {
+        let is_over = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        ensure!(!is_over, "it has ended\n{}", self.tail());
+        Ok(())
+    }
+
+    /// The last lines of its first log.
+    pub(crate) fn tail(&self) -> String {
+        tail(&self.log)
     }
 }
 
@@ -57,26 +85,57 @@ impl Drop for Supervised {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, DirEntry};
-
-    use anyhow::ensure;
+    use anyhow::Context;
+    use tempfile::TempDir;
 
     use super::*;
     use crate::wait::{BOUND, eventually};
 
-    /// Each run leaves a file of its own, by its process id, and ends.
-    #[test]
-    fn started_again_when_it_ends() -> Result<()> {
-        let dir = tempfile::tempdir()?;
-        let script = format!("touch {}/run-$$; exit 1", dir.path().display());
+    const KNOWN: &str = "a known reason";
+
+    /// Writes its process id at the end of `runs` and does the rest.
+    fn supervised(dir: &TempDir, rest: &str) -> Result<Supervised> {
+        let script = format!("echo $$ >> {}/runs; {rest}", dir.path().display());
         let args = ["-c".to_owned(), script];
-        let _supervised = Supervised::start("sh", Path::new("/bin/sh"), &args, dir.path())?;
-        eventually("it has run three times", BOUND, || {
-            let files = fs::read_dir(dir.path())?.collect::<Result<Vec<_>, _>>()?;
-            let is_of_run = |file: &&DirEntry| file.file_name().to_string_lossy().starts_with("run-");
-            let runs = files.iter().filter(is_of_run).count();
-            ensure!(runs >= 3, "{runs}");
+        Supervised::start("sh", Path::new("/bin/sh"), &args, dir.path(), KNOWN)
+    }
+
+    fn runs(dir: &TempDir) -> Result<Vec<String>> {
+        let runs = fs::read_to_string(dir.path().join("runs"))?;
+        Ok(runs.lines().map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn started_again_for_the_known_reason_until_it_is_dropped() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let rest = format!(
+            "[ $(wc -l < {}/runs) = 3 ] && exec sleep 600; echo {KNOWN}; exit 1",
+            dir.path().display()
+        );
+        let supervised = supervised(&dir, &rest)?;
+        eventually("it runs the third time", BOUND, || {
+            let runs = runs(&dir)?.len();
+            ensure!(runs == 3, "{runs}");
             Ok(())
+        })?;
+        supervised.ensure_running()?;
+        let last = runs(&dir)?.pop().context("a run")?;
+        assert!(Path::new("/proc").join(&last).exists());
+        drop(supervised);
+        assert!(!Path::new("/proc").join(&last).exists(), "{last}");
+        Ok(())
+    }
+
+    #[test]
+    fn not_started_again_for_another_reason() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let supervised = supervised(&dir, "echo another; exit 1")?;
+        eventually("it is over", BOUND, || match supervised.ensure_running() {
+            Ok(()) => anyhow::bail!("it runs"),
+            Err(over) => Ok(over),
         })
+        .map(|over| assert!(over.to_string().contains("another"), "{over}"))?;
+        assert_eq!(runs(&dir)?.len(), 1);
+        Ok(())
     }
 }

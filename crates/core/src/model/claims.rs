@@ -160,7 +160,7 @@ impl Claims {
             && (self.first_waiting.is_none_or(|first| queue_key <= first) || !is_new())
     }
 
-    /// The nodes that are not [open](Self::is_open) to a pod with this key; `None` where none is.
+    /// The nodes that are not [open](Self::is_open) to a pod with this key; `None` where no node at all is open to it.
     pub fn closed(&self, queue_key: QueueKey) -> Option<impl Iterator<Item = NodeId>> {
         if self.not_considered.is_some_and(|next| queue_key >= next) {
             return None;

@@ -121,8 +121,8 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
     )
 }
 
-/// The same with the candidates of the room's snapshot. Cost: a search for each node from which something is reserved; for each
-/// candidate, where anything is claimed; passes over the nodes of a site whose candidates are all taken, and over all nodes where a
+/// The same with the candidates of the room's snapshot. Cost: a search for each node from which something is reserved or claimed, for
+/// as many as a site has at most; passes over the nodes of a site whose candidates are all taken, and over all nodes where a
 /// pod with one of its claims was placed since they were found.
 pub fn decide_among<'s>(
     workload: &Workload<'_>,

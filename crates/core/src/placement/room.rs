@@ -115,7 +115,7 @@ impl Room<'_, '_> {
     }
 
     /// Of nodes on which `request` fits by the snapshot, those on which it fits beside what is reserved and claimed. Cost: a search
-    /// for each from which something is reserved or claimed.
+    /// for each from which something is reserved or claimed, for as many as the site has at most; and for each that is closed.
     pub(super) fn fitting<'n>(&self, request: &Amounts, candidates: &Arc<CandidateNodes<'n>>) -> Fitting<'n> {
         let Some(closed) = self.claims.closed(self.queue_key) else {
             return Fitting::none(candidates);
@@ -145,7 +145,7 @@ impl Room<'_, '_> {
     }
 
     /// Those of a set of a site's nodes, each with its position, from which something is reserved or claimed, and what is taken from
-    /// them. Cost: a search for each from which something is, but for no more than are in the set.
+    /// them. Cost: a search for each from which something is, for as many as the site has at most.
     pub(super) fn charged<'n>(
         &self,
         nodes: &'n Nodes,

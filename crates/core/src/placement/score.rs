@@ -138,7 +138,7 @@ fn least_allocated(request: [i64; 2], allocatable: [i64; 2], used: [i64; 2]) -> 
     }
 }
 
-/// `part * 100 / whole`, rounded down.
+/// `part * 100 / whole`, rounded down, of which the second is positive.
 fn percentage(part: i64, whole: i64) -> i64 {
     match part.checked_mul(MAX) {
         Some(part) => part / whole,

@@ -61,7 +61,7 @@ impl<'s> Shortage<'s> {
     }
 
     /// The refusal beside what is reserved and claimed; `is_claimed` if the pod would fit but for claims. Cost: a search for each
-    /// node from which something is reserved; for all of them, where anything is claimed.
+    /// node from which something is reserved or claimed, for as many as the site has at most.
     pub(super) fn refusal(&self, workload: &Workload<'_>, room: &Room<'_, '_>, is_claimed: bool) -> Refusal {
         match self {
             Self::OfNodes(refusal) => refusal.clone(),
