@@ -105,7 +105,7 @@ fn is_bound(fixture: &Fixture<'_>, set: &str, site: &str) -> Result<()> {
     })
 }
 
-/// At once, and not by the stand-in for kubelets: it deletes by name, and where it lags behind, the next pod of that name.
+/// At once, by the API server alone: the stand-in for kubelets might delete the next pod of that name.
 fn delete_pod(fixture: &Fixture<'_>, set: &str) -> Result<()> {
     let pod = format!("{set}-0");
     let args = ["delete", "pod", &pod, "--grace-period=0", "--force"];

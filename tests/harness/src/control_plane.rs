@@ -345,7 +345,7 @@ struct Files {
     kubeconfig: PathBuf,
     audit_policy: PathBuf,
     audit_log: PathBuf,
-    stages: [PathBuf; 2],
+    stages: [PathBuf; 3],
 }
 
 impl Files {
@@ -390,7 +390,11 @@ impl Files {
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules,
         });
         fs::write(&audit_policy, policy.to_string())?;
-        let stages = [("slow-end", slow_end_stage()), ("work", work_stage())];
+        let stages = [
+            ("slow-end", slow_end_stage()),
+            ("forced-end", forced_end_stage()),
+            ("work", work_stage()),
+        ];
         let stages = stages.map(|(name, stage)| (dir.join(format!("{name}.json")), stage));
         for (file, stage) in &stages {
             fs::write(file, stage.to_string())?;
@@ -515,6 +519,15 @@ fn slow_end_stage() -> Value {
     ]);
     let delay = json!({"durationMilliseconds": SLOW_END.as_millis()});
     pod_stage("slow-end", matching, delay, json!({"delete": true}))
+}
+
+/// A pod that is deleted by force is the API server's to remove, at once. kwok deletes by name, and where it lags behind, the next
+/// pod of that name: so it waits, until it sees that the pod is gone.
+fn forced_end_stage() -> Value {
+    let is_forced = ".metadata.deletionGracePeriodSeconds == 0";
+    let matching = json!([{"key": is_forced, "operator": "In", "values": ["true"]}]);
+    let delay = json!({"durationMilliseconds": Duration::from_secs(60 * 60).as_millis()});
+    pod_stage("forced-end", matching, delay, json!({}))
 }
 
 /// How long the work of a pod takes that says so ([`WORKS_ON`]).
