@@ -1,6 +1,8 @@
 //! etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as processes on loopback, with certificates
 //! and ports of their own. It takes seconds to start, so most tests share one.
 
+mod stages;
+
 use std::env;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -390,12 +392,7 @@ impl Files {
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules,
         });
         fs::write(&audit_policy, policy.to_string())?;
-        let stages = [
-            ("slow-end", slow_end_stage()),
-            ("forced-end", forced_end_stage()),
-            ("work", work_stage()),
-        ];
-        let stages = stages.map(|(name, stage)| (dir.join(format!("{name}.json")), stage));
+        let stages = stages::own().map(|(name, stage)| (dir.join(format!("{name}.json")), stage));
         for (file, stage) in &stages {
             fs::write(file, stage.to_string())?;
         }
@@ -509,77 +506,6 @@ fn kwok_args(binaries: &Path, files: &Files, ports: &Ports, shape: &Shape) -> Re
     }
     Ok(args)
 }
-
-/// How long a pod takes to terminate that is labelled [`SLOW`].
-fn slow_end_stage() -> Value {
-    let label = format!(".metadata.labels[\"{SLOW}\"]");
-    let matching = json!([
-        {"key": ".metadata.deletionTimestamp", "operator": "Exists"},
-        {"key": label, "operator": "Exists"},
-    ]);
-    let delay = json!({"durationMilliseconds": SLOW_END.as_millis()});
-    pod_stage("slow-end", matching, delay, json!({"delete": true}))
-}
-
-/// A pod that is deleted by force is the API server's to remove, at once. kwok deletes by name, and where it lags behind, the next
-/// pod of that name: so it waits, until it sees that the pod is gone.
-fn forced_end_stage() -> Value {
-    let is_forced = ".metadata.deletionGracePeriodSeconds == 0";
-    let matching = json!([{"key": is_forced, "operator": "In", "values": ["true"]}]);
-    let delay = json!({"durationMilliseconds": Duration::from_secs(60 * 60).as_millis()});
-    pod_stage("forced-end", matching, delay, json!({}))
-}
-
-/// How long the work of a pod takes that says so ([`WORKS_ON`]).
-fn work_stage() -> Value {
-    let works = format!(".metadata.annotations[\"{WORKS_ON}\" + .spec.nodeName]");
-    let matching = json!([
-        {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
-        {"key": ".status.phase", "operator": "In", "values": ["Running"]},
-        {"key": works, "operator": "Exists"},
-    ]);
-    let delay = json!({"durationFrom": {"expressionFrom": works}});
-    pod_stage("work", matching, delay, json!({"statusTemplate": DONE}))
-}
-
-/// What kwok does to pods that match, after a delay.
-fn pod_stage(name: &str, matching: Value, delay: Value, next: Value) -> Value {
-    json!({
-        "apiVersion": "kwok.x-k8s.io/v1alpha1",
-        "kind": "Stage",
-        "metadata": {"name": format!("pod-{name}")},
-        "spec": {
-            "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
-            "selector": {"matchExpressions": matching},
-            // Of stages that match, those with a weight come before those without.
-            "weight": 1,
-            "delay": delay,
-            "next": next,
-        },
-    })
-}
-
-/// The status of a pod whose work is done. Unlike kwok's own it tells when the work began: edgeward learns from it.
-const DONE: &str = r#"
-{{ $now := Now }}
-{{ $root := . }}
-phase: Succeeded
-containerStatuses:
-{{ range $index, $item := .spec.containers }}
-{{ $origin := index $root.status.containerStatuses $index }}
-- image: {{ $item.image | Quote }}
-  name: {{ $item.name | Quote }}
-  ready: false
-  restartCount: 0
-  started: false
-  state:
-    terminated:
-      exitCode: 0
-      finishedAt: {{ $now | Quote }}
-      reason: Completed
-      startedAt: {{ $origin.state.running.startedAt | Quote }}
-{{ end }}
-"#;
 
 fn edge_node(name: &str) -> Value {
     node(
