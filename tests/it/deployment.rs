@@ -1,4 +1,4 @@
-//! The manifests that run edgeward fit each other, the program and the documents.
+//! The manifests that run edgeward fit each other and the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -138,73 +138,11 @@ fn the_certificate_is_where_the_pod_and_the_webhook_look_for_it() {
     assert_eq!(files["secretGenerator"][0]["namespace"], service["namespace"]);
 }
 
-/// API group, resource, name where it is limited to one, and verb.
-type Rights = BTreeSet<[String; 4]>;
-
-fn rights(rules: &Value) -> Rights {
-    let words = |value: &Value| -> Vec<String> {
-        let words = value.as_array().unwrap().iter();
-        words.map(|word| word.as_str().unwrap().to_owned()).collect()
-    };
-    let mut rights = Rights::new();
-    for rule in rules.as_array().unwrap() {
-        let names = rule.get("resourceNames").map_or_else(|| vec![String::new()], words);
-        for group in words(&rule["apiGroups"]) {
-            for resource in words(&rule["resources"]) {
-                for name in &names {
-                    let right = |verb| [group.clone(), resource.clone(), name.clone(), verb];
-                    rights.extend(words(&rule["verbs"]).into_iter().map(right));
-                }
-            }
-        }
-    }
-    rights
-}
-
-/// What the blocks of a page about rights add up to, by the kind of role.
-fn documented(page: &str) -> [Rights; 2] {
-    let mut rights_of = [Rights::new(), Rights::new()];
-    let page = fs::read_to_string(path(page)).unwrap();
-    let blocks = page.split("```yaml\n").filter_map(|rest| rest.split("```").next());
-    for block in blocks.filter(|block| block.contains("verbs:")) {
-        for role in serde_saphyr::from_multiple::<Value>(block).unwrap() {
-            let rules = if role.is_array() { &role } else { &role["rules"] };
-            let kind = usize::from(role["kind"] == "Role");
-            rights_of[kind].extend(rights(rules));
-        }
-    }
-    rights_of
-}
-
 #[test]
-fn the_documents_name_the_rights_of_the_manifests() {
+fn the_roles_are_bound_to_the_pods_account() {
     let granted = ["deploy/base/rbac.yaml", "deploy/base/rbac-pods.yaml"]
         .map(objects)
         .concat();
-    let of = |kind: &str| -> Rights {
-        let roles = granted.iter().filter(|object| object["kind"] == kind);
-        roles.flat_map(|role| rights(&role["rules"])).collect()
-    };
-    let (everywhere, mut home) = (of("ClusterRole"), of("Role"));
-
-    let [live_everywhere, live_home] = documented("docs/live-view.md");
-    assert_eq!(live_everywhere, everywhere);
-    // The rest of the Role: ConfigMaps, which nobody needs who has the configuration in a file.
-    home.retain(|right| !live_home.contains(right));
-    let [operations, _] = documented("docs/operations.md");
-    assert!(operations.is_superset(&home), "{home:?}");
-    let additions = ["deploy/data/rbac.yaml", "deploy/liqo/rbac.yaml"];
-    let additions: BTreeSet<_> = additions
-        .iter()
-        .flat_map(|file| rights(&objects(file)[0]["rules"]))
-        .collect();
-    let [sites, _] = documented("docs/sites.md");
-    assert!(sites.is_superset(&additions), "{sites:?}");
-    for page in ["docs/sites.md", "docs/policies.md"] {
-        let [mut named, _] = documented(page);
-        named.retain(|right| !additions.contains(right));
-        assert!(!named.is_empty() && named.is_subset(&everywhere), "{page}: {named:?}");
-    }
     let subject = json!([{"kind": "ServiceAccount", "name": "edgeward", "namespace": "edgeward-system"}]);
     for binding in granted.iter().filter(|object| object.get("subjects").is_some()) {
         assert_eq!(binding["subjects"], subject);
@@ -253,16 +191,12 @@ fn the_policies_confine_who_runs_to_the_keys_of_the_contract() {
 #[test]
 fn self_managed_certificates_are_where_they_are_allowed() {
     let granted = objects("certs/self-managed/rbac.yaml");
-    let of = |kind: &str| rights(&granted.iter().find(|object| object["kind"] == kind).unwrap()["rules"]);
-    let [operations, _] = documented("docs/operations.md");
-    for right in of("Role").union(&of("ClusterRole")) {
-        assert!(operations.contains(right), "{right:?}");
-    }
-    let named = |kind: &str| {
-        of(kind)
-            .into_iter()
-            .map(|[_, _, name, _]| name)
-            .collect::<BTreeSet<_>>()
+    // The names that the rules are limited to.
+    let named = |kind: &str| -> BTreeSet<String> {
+        let role = granted.iter().find(|object| object["kind"] == kind).unwrap();
+        let rules = role["rules"].as_array().unwrap().iter();
+        let names = rules.flat_map(|rule| rule["resourceNames"].as_array().into_iter().flatten());
+        names.map(|name| name.as_str().unwrap().to_owned()).collect()
     };
     let help = edgeward().args(["serve", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
@@ -271,10 +205,7 @@ fn self_managed_certificates_are_where_they_are_allowed() {
         words.join(" ").contains("(without a name, edgeward-certificates)"),
         "{help}"
     );
-    assert_eq!(
-        named("Role"),
-        BTreeSet::from(["".to_owned(), "edgeward-certificates".to_owned()])
-    );
+    assert_eq!(named("Role"), BTreeSet::from(["edgeward-certificates".to_owned()]));
     assert_eq!(
         named("ClusterRole"),
         BTreeSet::from([default_of("--webhook", &help).to_owned()])

@@ -1,4 +1,4 @@
-//! What `deploy/monitoring` asks exists, and what it says has a runbook. That the queries parse and the alerts fire is for
+//! What `deploy/monitoring` asks for exists. That the queries parse and the alerts fire is for
 //! promtool to say, in `tests/prometheus`.
 
 use std::collections::BTreeSet;
@@ -8,8 +8,6 @@ use edgeward_core::placement::verdict::Reason;
 use serde_json::{Value, json};
 
 use crate::deployment::object;
-
-const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
 /// What is asked of the API server, with the labels that are used.
 const API_SERVER: [(&str, &[&str]); 2] = [
@@ -121,14 +119,7 @@ fn the_dashboard_shows_one_cluster() {
 }
 
 #[test]
-fn each_alert_has_a_runbook_and_each_runbook_an_alert() {
-    let (_, page) = OPERATIONS.split_once("\n## Alerts\n").unwrap();
-    let page = page.split("\n## ").next().unwrap();
-    let mut runbooks: Vec<(&str, &str)> = page
-        .split("\n### ")
-        .skip(1)
-        .map(|runbook| runbook.split_once('\n').unwrap())
-        .collect();
+fn each_alert_names_its_severity_and_its_runbook() {
     for alert in alerts() {
         let name = text(&alert, "alert");
         let severity = text(&alert["labels"], "severity");
@@ -136,14 +127,7 @@ fn each_alert_has_a_runbook_and_each_runbook_an_alert() {
         assert!(!text(&alert["annotations"], "summary").is_empty());
         let anchor = format!("docs/operations.md#{}", name.to_lowercase());
         assert_eq!(text(&alert["annotations"], "runbook_url"), anchor);
-        let at = runbooks.iter().position(|(heading, _)| *heading == name);
-        let (_, runbook) = runbooks.remove(at.unwrap_or_else(|| panic!("{name} has no runbook")));
-        let parts = ["Means", "Pods meanwhile", "Look at", "Do"].map(|part| format!("\n- **{part}**: "));
-        for part in parts {
-            assert_eq!(runbook.matches(&part).count(), 1, "{name}: {part}");
-        }
     }
-    assert!(runbooks.is_empty(), "for no alert: {runbooks:?}");
 }
 
 #[test]
