@@ -1,4 +1,14 @@
+//! A configuration is read, or its faults are named.
 #![no_main]
-mod mutator;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| edgeward_fuzz::configuration::check(data));
+use edgeward::platform::yaml;
+use edgeward_core::config::{Config, map};
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let Ok(document) = yaml::parse_value(text) else { return };
+    match Config::read(&document) {
+        Ok(config) => assert!(!config.sites.is_empty()),
+        Err(faults) => assert!(!faults.0.is_empty()),
+    }
+    let _ = map::read_manifest(&document, yaml::parse_value);
+});

@@ -1,4 +1,26 @@
+//! What is kept of a pod is bounded.
 #![no_main]
-mod mutator;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| edgeward_fuzz::pod::check(data));
+use arbitrary::{Arbitrary, Unstructured};
+use edgeward_core::keys::Keys;
+use edgeward_core::model::pod_record::{MAX_KEPT, PodRecord};
+use edgeward_core::resources::ResourceNames;
+use edgeward_core::wire::pod::read_record;
+use edgeward_fuzz::Pod;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let keys = Keys::new("example.io");
+    let read = |json: &str| read_record(json, json.len(), &keys, &ResourceNames::default());
+    if let Ok(Ok(Some(record))) = str::from_utf8(data).map(read) {
+        assert_bounded(&record);
+    }
+    if let Ok(pod) = Pod::arbitrary(&mut Unstructured::new(data)) {
+        let record = read(&pod.json().to_string()).unwrap();
+        assert_bounded(&record.expect("it has a uid and a namespace"));
+    }
+});
+
+fn assert_bounded(record: &PodRecord) {
+    let kept = record.kept_bytes(None, []);
+    assert!(kept <= MAX_KEPT || record.node.is_some(), "{kept} bytes are kept");
+}

@@ -1,35 +1,80 @@
-//! What the fuzz targets check: bytes in, and a panic where what `docs/architecture.md` states of the module does not hold.
-//!
-//! | module | input | what is checked |
-//! |---|---|---|
-//! | [`review`] | the body of a review | one answer; a patch applies, adds, and is not made twice |
-//! | [`pod`] | pods as a watch shows them | reading; request and echo; what is charged is free again |
-//! | [`node`] | nodes as a watch shows them | reading; counting bit by bit; a place is on a node with room |
-//! | [`quantity`] | a quantity | against arithmetic on decimal digits; written and read again |
-//! | [`fleet_file`] | a fleet file | written and read again; verdicts |
-//! | [`configuration`] | a configuration, as a file and as a ConfigMap | both forms agree; unknown fields are faults |
-//! | [`prometheus`] | an answer of a Prometheus server | every value in its range, fresh, and of one series |
-//! | [`release_patch`] | a pod, a fleet and a configuration | patches applied by another implementation, and decided again |
-//! | [`liqo`] | Liqo's objects as watches show them | reading; a pod is placed only where its namespace is |
-//! | [`volumes`] | claims, volumes and classes as watches show them | reading; a pod is placed only where its volumes can be |
-//! | [`protobuf`] | an object as a watch brings it | what is made of it is JSON, and does no reader harm |
-//! | [`sites`] | what a pod asks of sites | against a reader by tokens; a pod is placed only where it may be |
-//!
-//! The corpus is documents as they arrive, and `tests/it/fuzz.rs` checks it in every run of the tests.
+//! Pods that the fuzz targets make of bytes: of the shape that the API server sends, with any texts and numbers in them.
 
-pub mod configuration;
-mod documents;
-pub mod fleet_file;
-pub mod liqo;
-pub mod mutation;
-pub mod node;
-mod patched;
-pub mod pod;
-pub mod prometheus;
-pub mod protobuf;
-pub mod quantity;
-pub mod release_patch;
-pub mod review;
-pub mod sites;
-pub mod volumes;
-mod watched;
+use arbitrary::Arbitrary;
+use serde_json::{Map, Value, json};
+
+/// What of a pod the targets vary.
+#[derive(Debug, Arbitrary)]
+pub struct Pod<'a> {
+    slo: Vec<(u8, &'a str)>,
+    annotations: Vec<(&'a str, &'a str)>,
+    labels: Vec<(&'a str, &'a str)>,
+    selector: Vec<(&'a str, &'a str)>,
+    tolerations: Vec<(&'a str, &'a str)>,
+    gates: Vec<&'a str>,
+    node: Option<&'a str>,
+    /// Millicores and bytes of each container.
+    containers: Vec<(u32, u64)>,
+    priority: Option<i32>,
+    unknown: Option<&'a str>,
+}
+
+const SLO: [&str; 8] = [
+    "class",
+    "deadlineMs",
+    "latencyTargetMs",
+    "priority",
+    "offloadAllowed",
+    "processingMs",
+    "sites",
+    "traits",
+];
+
+impl Pod<'_> {
+    /// The pod as JSON.
+    pub fn json(&self) -> Value {
+        let mut annotations = map(&self.annotations);
+        for (name, value) in &self.slo {
+            annotations.insert(
+                format!("slo.example.io/{}", SLO[usize::from(*name) % SLO.len()]),
+                json!(value),
+            );
+        }
+        let container = |(cpu, memory): &(u32, u64)| {
+            let requests = json!({"cpu": format!("{cpu}m"), "memory": memory.to_string()});
+            json!({"name": "c", "image": "i", "resources": {"requests": requests}})
+        };
+        let toleration = |(key, value): &(&str, &str)| json!({"key": key, "operator": "Equal", "value": value});
+        let mut spec = json!({
+            "nodeSelector": map(&self.selector),
+            "tolerations": self.tolerations.iter().map(toleration).collect::<Value>(),
+            "schedulingGates": self.gates.iter().map(|name| json!({"name": name})).collect::<Value>(),
+            "containers": self.containers.iter().map(container).collect::<Value>(),
+        });
+        let optional = [
+            ("nodeName", self.node.map(|node| json!(node))),
+            ("priority", self.priority.map(|priority| json!(priority))),
+            ("fieldOfTheFuture", self.unknown.map(|text| json!([{"text": text}]))),
+        ];
+        for (name, value) in optional {
+            if let Some(value) = value {
+                spec[name] = value;
+            }
+        }
+        json!({
+            "metadata": {
+                "name": "p", "namespace": "shop", "uid": "u", "resourceVersion": "1",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "annotations": annotations, "labels": map(&self.labels),
+            },
+            "spec": spec,
+        })
+    }
+}
+
+fn map(pairs: &[(&str, &str)]) -> Map<String, Value> {
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(value)))
+        .collect()
+}
