@@ -14,7 +14,7 @@ COPY . .
 # Alpine's Rust links musl, and statically.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/edgeward/target,id=edgeward-${TARGETPLATFORM} \
-    cargo build --release --locked --bin edgeward && cp target/release/edgeward /usr/local/bin/
+    cargo build --profile dist --locked --bin edgeward && cp target/dist/edgeward /usr/local/bin/
 
 FROM scratch
 # For probes by HTTPS and for Prometheus.

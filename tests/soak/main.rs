@@ -7,7 +7,6 @@ mod load;
 mod memory;
 mod profiles;
 mod rollout;
-mod simulation;
 
 use std::process::ExitCode;
 
@@ -56,7 +55,6 @@ const TESTS: &[Test] = &[
         Machine,
         profiles::refreshed_beside_a_load,
     ),
-    ("simulation::as_on_kwok", Machine, simulation::as_on_kwok),
     ("liqo::elastic_cluster", Peering, liqo::elastic_cluster),
     ("liqo::frozen_api_server", Peering, liqo::frozen_api_server),
     ("liqo::full_near_cloud", Peering, liqo::full_near_cloud),

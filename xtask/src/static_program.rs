@@ -27,7 +27,8 @@ pub(crate) fn build() -> Result<PathBuf> {
     let built = workspace().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
     let args = [
         "build",
-        "--release",
+        "--profile",
+        "dist",
         "--locked",
         "--bin",
         "edgeward",
@@ -37,7 +38,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     run(cargo(args)
         .current_dir(context(&built.join("image"))?)
         .env("CARGO_TARGET_DIR", &built))?;
-    let program = built.join(&target).join("release/edgeward");
+    let program = built.join(&target).join("dist/edgeward");
     let bytes = fs::metadata(&program)
         .with_context(|| program.display().to_string())?
         .len();

@@ -1,7 +1,6 @@
 //! The command line.
 
 mod evaluate;
-#[cfg(feature = "learning")]
 mod train;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -32,7 +31,6 @@ enum Command {
     /// Runs a scenario under several policies and compares what comes of it
     Simulate(Simulate),
     Evaluate(evaluate::Evaluate),
-    #[cfg(feature = "learning")]
     Train(train::Train),
 }
 
@@ -80,7 +78,6 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Simulate(simulate) => simulate.run(),
         Command::Evaluate(evaluate) => evaluate.run(),
-        #[cfg(feature = "learning")]
         Command::Train(train) => train.run(),
     };
     match result {

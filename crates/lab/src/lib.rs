@@ -6,7 +6,6 @@ mod events;
 pub mod experiment;
 pub mod gym;
 mod kube_scheduler;
-#[cfg(feature = "learning")]
 pub mod learning;
 pub mod load;
 pub mod outcome;

@@ -6,7 +6,6 @@ mod table;
 
 pub use json::json;
 pub use page::page;
-#[cfg(feature = "learning")]
 pub(crate) use page::plot;
 pub use table::table;
 

@@ -1,5 +1,4 @@
 //! `edgeward-lab train`, as it is called.
-#![cfg(feature = "learning")]
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fs;

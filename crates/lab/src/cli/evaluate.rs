@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 
-#[cfg(feature = "learning")]
 use anyhow::Context as _;
 use anyhow::{Result, bail};
 use edgeward_lab::gym::{Baseline, Protocol, Settings, report};
@@ -32,13 +31,11 @@ pub(super) struct Evaluate {
     /// What is printed
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-    #[cfg(feature = "learning")]
     #[command(flatten)]
     trained: Trained,
 }
 
 /// Policies that `train` trained.
-#[cfg(feature = "learning")]
 #[derive(Debug, clap::Args)]
 struct Trained {
     /// The policy in this folder of `train`, in the environment it was trained in; may be given several times. Other policies are
@@ -59,7 +56,6 @@ impl Evaluate {
     pub(super) fn run(self) -> Result<()> {
         are_distinct("--policies", &self.policies)?;
         are_distinct("--seeds", &self.seeds)?;
-        #[cfg(feature = "learning")]
         if !self.trained.checkpoints.is_empty() {
             return self.run_trained();
         }
@@ -78,7 +74,6 @@ impl Evaluate {
         })
     }
 
-    #[cfg(feature = "learning")]
     fn run_trained(self) -> Result<()> {
         use edgeward_lab::learning::{Policy, Trial, have_one_figure, json, over_clusters, tables};
         are_distinct("--clusters", &self.trained.clusters)?;

@@ -1,0 +1,43 @@
+//! The simulation beside edgeward on a real control plane, for minutes. Run by `cargo xtask soak` alone.
+
+// Helpers of tests panic as tests do.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod simulation;
+
+use std::env;
+use std::process::ExitCode;
+
+use edgeward_harness::clusters::{self, Suite, Test};
+use edgeward_harness::control_plane::FailureDetection;
+use edgeward_harness::peering::Layout;
+use edgeward_harness::side_by_side::Needs::Machine;
+use edgeward_harness::tables;
+
+/// No cluster is peered with another.
+const NO_PEERING: Layout = Layout {
+    clouds: &[],
+    detection: FailureDetection::AsDefault,
+};
+
+const TESTS: &[Test] = &[("simulation::as_on_kwok", Machine, simulation::as_on_kwok)];
+
+fn main() -> ExitCode {
+    // `cargo test --workspace` builds the webhook into the folder above this program's.
+    let program = env::current_exe().expect("this program's path");
+    let folder = program
+        .parent()
+        .and_then(|deps| deps.parent())
+        .expect("a build directory");
+    let suite = Suite {
+        target: "soak",
+        edgeward: folder.join("edgeward").display().to_string().leak(),
+        tests: TESTS,
+        uses_every_right: false,
+        peering: NO_PEERING,
+        measures: false,
+    };
+    let ended = clusters::run(Box::leak(Box::new(suite)));
+    tables::print();
+    ended
+}
