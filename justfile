@@ -8,7 +8,7 @@ default:
 demo:
     cargo run --release -- demo
 
-# Everything, the end-to-end tests on a real control plane included; `just test core`: the pure core alone.
+# Everything, the end-to-end tests on a real control plane included.
 test *args:
     cargo xtask test {{args}}
 
@@ -20,7 +20,7 @@ soak *args:
 fuzz *args:
     cargo xtask fuzz {{args}}
 
-# Formatting, lints, also of the pure core alone, documentation, dependencies; runs no test.
+# Formatting, lints, documentation, dependencies; runs no test.
 check:
     cargo xtask check
 
@@ -30,7 +30,7 @@ e2e *args:
 
 # The tests over an emulated WAN alone: `just wan link`.
 wan *args:
-    cargo xtask wan {{args}}
+    cargo test --locked --test wan -- {{args}}
 
 # Build the control plane of the end-to-end tests into the cache.
 control-plane:

@@ -5,7 +5,8 @@ use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use sha2::{Digest as _, Sha256};
 
 /// `$EDGEWARD_CACHE`, else `edgeward` in the user's cache directory.
 pub(crate) fn root() -> Result<PathBuf> {
@@ -21,32 +22,21 @@ fn set(variable: &str) -> Option<PathBuf> {
     value.map(PathBuf::from)
 }
 
-/// The directory that this variable names in place of one that is built. Of what it lacks, `missing` has the names.
-pub(crate) fn ready_made<N: AsRef<str>>(
-    variable: &str,
-    missing: impl FnOnce(&Path) -> Vec<N>,
-) -> Result<Option<PathBuf>> {
-    set(variable)
-        .map(|dir| whole(variable, &dir, &missing(&dir)))
-        .transpose()
+/// The directory or program that this variable names, in place of one that is built.
+pub(crate) fn ready_made(variable: &str) -> Result<Option<PathBuf>> {
+    let Some(path) = set(variable) else { return Ok(None) };
+    let found = fs::canonicalize(&path).with_context(|| format!("{variable}={}", path.display()))?;
+    Ok(Some(found))
 }
 
-/// The program that this variable names in place of one that is built.
-pub(crate) fn ready_made_program(variable: &str) -> Result<Option<PathBuf>> {
-    let Some(program) = set(variable) else { return Ok(None) };
-    ensure!(program.is_file(), "{variable}={} is not there", program.display());
-    Ok(Some(fs::canonicalize(program)?))
-}
-
-fn whole<N: AsRef<str>>(variable: &str, dir: &Path, missing: &[N]) -> Result<PathBuf> {
-    let missing: Vec<_> = missing.iter().map(AsRef::as_ref).collect();
-    ensure!(
-        missing.is_empty(),
-        "{variable}={} lacks {}",
-        dir.display(),
-        missing.join(", ")
-    );
-    Ok(fs::canonicalize(dir)?)
+/// A name that is the same for the same parts.
+pub(crate) fn key(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The directory `dir`, filled once by `build`.
@@ -144,17 +134,6 @@ mod tests {
         assert!(!dir.join("half").exists());
 
         once("tool", &dir, |_| bail!("built twice")).unwrap();
-    }
-
-    #[test]
-    fn what_a_ready_made_directory_lacks_is_said() {
-        let dir = tempfile::tempdir().unwrap();
-        let said = whole("TOOL", Path::new("d"), &["crds", "webhook"])
-            .unwrap_err()
-            .to_string();
-        assert_eq!(said, "TOOL=d lacks crds, webhook");
-        let found = whole("TOOL", dir.path(), &[""; 0]).unwrap();
-        assert_eq!(found, dir.path().canonicalize().unwrap());
     }
 
     #[test]

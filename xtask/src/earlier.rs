@@ -5,14 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use crate::cache;
-use crate::control_plane::key;
-use crate::shell::{cargo, run, run_beside, workspace};
+use crate::cache::{self, key, ready_made};
+use crate::shell::{cargo, output, run, run_beside, workspace};
+use crate::tools::NoTool;
 
-/// What it is called where several are at work.
-pub(crate) const NAME: &str = "earlier edgeward";
+const NAME: &str = "earlier edgeward";
 
 /// Names a directory with a ready-made one.
 pub(crate) const VARIABLE: &str = "EDGEWARD_EARLIER";
@@ -32,12 +31,16 @@ const RECIPE: &str = "1: unoptimised, stripped";
 /// it does.
 ///
 /// # Errors
-/// The checkout has not the commit, or it does not build.
+/// [`NoTool`] where the checkout does not have the commit, as a shallow clone; or it does not build.
 pub(crate) fn obtain() -> Result<PathBuf> {
-    if let Some(dir) = cache::ready_made(VARIABLE, missing)? {
+    if let Some(dir) = ready_made(VARIABLE)? {
         return Ok(dir);
     }
     let dir = cache::root()?.join("earlier").join(key(&[RECIPE, COMMIT]));
+    if !dir.is_dir() && !matches!(output(git().args(["cat-file", "-e", COMMIT])), Ok(Some(_))) {
+        let words = format!("this checkout does not have commit {COMMIT}: git fetch --unshallow, or set {VARIABLE}");
+        return Err(NoTool(words).into());
+    }
     cache::once(NAME, &dir, |partial| {
         eprintln!("{NAME} | building {COMMIT} into {}", dir.display());
         build(partial)
@@ -45,28 +48,18 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// What `dir` would need to be a whole one.
-fn missing(dir: &Path) -> Vec<&'static str> {
-    let mut parts: Vec<_> = [PROGRAM].into_iter().chain(FOLDERS).collect();
-    parts.retain(|part| !dir.join(part).exists());
-    parts
+/// Git in this checkout, whoever owns it.
+fn git() -> Command {
+    let mut git = Command::new("git");
+    git.args(["-c", "safe.directory=*"]).current_dir(workspace());
+    git
 }
 
 fn build(into: &Path) -> Result<()> {
     let (source, target) = (into.join("source"), into.join("target"));
     fs::create_dir(&source)?;
     let archive = into.join("source.tar");
-    // Whoever owns the checkout.
-    let mut git = Command::new("git");
-    git.args(["-c", "safe.directory=*", "archive", "--output"])
-        .arg(&archive)
-        .arg(COMMIT)
-        .current_dir(workspace());
-    if let Err(error) = run(&mut git) {
-        bail!(
-            "{error:#}; a checkout without its history has not this commit: git fetch --unshallow, or set {VARIABLE}"
-        );
-    }
+    run(git().args(["archive", "--output"]).arg(&archive).arg(COMMIT))?;
     run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&source))?;
     let mut build = cargo(["build", "--locked", "--bin", PROGRAM]);
     build

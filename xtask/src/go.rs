@@ -1,117 +1,105 @@
-//! Tests' programs that are built from Go modules.
+//! Programs that are built from Go modules of this checkout, once, into the cache.
 
-use std::fmt;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 
+use crate::cache::{self, key};
 use crate::shell::{follow, output};
+use crate::tools::NoTool;
 
-/// There is nothing ready-made and no `go` to build it with.
-#[derive(Debug)]
-pub(crate) struct NoGo {
-    /// Names what is ready-made.
-    variable: &'static str,
-    lack: Lack,
+/// A Go module of this checkout.
+pub(crate) struct Module {
+    /// What the lines on stderr begin with.
+    pub(crate) name: &'static str,
+    /// The environment variable that names a ready-made build.
+    pub(crate) variable: &'static str,
+    pub(crate) folder: PathBuf,
+    /// The folder of its builds in the cache.
+    pub(crate) cache: &'static str,
 }
 
-#[derive(Debug)]
-enum Lack {
-    Missing,
-    /// Older than go.mod asks for, and not allowed to fetch a newer one (`GOTOOLCHAIN`).
-    Old {
-        found: String,
-        needed: String,
-    },
-}
-
-impl fmt::Display for NoGo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.lack {
-            Lack::Missing => f.write_str("Go is not installed: install it from https://go.dev/dl")?,
-            Lack::Old { found, needed } => write!(
-                f,
-                "Go is {found} where {needed} is needed: install that from https://go.dev/dl, set GOTOOLCHAIN=auto"
-            )?,
+impl Module {
+    /// Returns the directory that `build` has filled, now or before. Its key is the recipe and the module's files.
+    pub(crate) fn built(&self, recipe: &[&str], build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        let files = ["main.go", "go.mod", "go.sum"].map(|name| fs::read_to_string(self.folder.join(name)).ok());
+        let parts: Vec<_> = recipe
+            .iter()
+            .copied()
+            .chain(files.iter().flatten().map(String::as_str))
+            .collect();
+        let dir = cache::root()?.join(self.cache).join(key(&parts));
+        if !dir.is_dir() {
+            self.ensure_go()?;
         }
-        write!(f, ", or set {}", self.variable)
+        cache::once(self.name, &dir, |partial| {
+            eprintln!("{} | building from its Go module into {}", self.name, dir.display());
+            build(partial)
+        })?;
+        Ok(dir)
+    }
+
+    /// Fails with [`NoTool`] unless there is a Go that can read this module.
+    fn ensure_go(&self) -> Result<()> {
+        let why = match output(&mut self.go(&["list", "-m"])) {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => "Go is not installed".to_owned(),
+            Err(error) => format!("{error:#}"),
+        };
+        let variable = self.variable;
+        Err(NoTool(format!("{why}: install Go from https://go.dev/dl, or set {variable}")).into())
+    }
+
+    fn go(&self, args: &[&str]) -> Command {
+        let mut go = Command::new("go");
+        go.args(args).current_dir(&self.folder);
+        go
+    }
+
+    /// What `go list -m` knows of a module that this one requires: `Dir` or `Version`.
+    pub(crate) fn required(&self, module: &str, what: &str) -> Result<String> {
+        let mut list = self.go(&["list", "-m", "-f", &format!("{{{{.{what}}}}}"), module]);
+        output(&mut list)?.context("go has gone")
+    }
+
+    /// Builds a package, or all tools of the module, into a file or a folder. Says every quarter of a minute how far it is.
+    pub(crate) fn build(&self, package: &str, ldflags: &str, into: &Path) -> Result<()> {
+        const REPORT_EVERY: Duration = Duration::from_secs(15);
+        let mut go = self.go(&["build", "-v", "-trimpath", "-ldflags", &format!("-s -w{ldflags}"), "-o"]);
+        go.arg(into).arg(package);
+        let (started, mut packages, mut reported) = (Instant::now(), 0, Instant::now());
+        let status = follow(go, |line| {
+            match line {
+                Some(line) if line.starts_with("go: downloading ") => {}
+                // `-v` prints the package that it works on.
+                Some(line) if !line.contains(char::is_whitespace) => packages += 1,
+                Some(line) => eprintln!("{} | {line}", self.name),
+                None => {}
+            }
+            if reported.elapsed() >= REPORT_EVERY {
+                reported = Instant::now();
+                eprintln!(
+                    "{} | {} s, {packages} packages compiled",
+                    self.name,
+                    started.elapsed().as_secs()
+                );
+            }
+        })?;
+        ensure!(status.success(), "`go build`: {status}");
+        Ok(())
     }
 }
 
-impl std::error::Error for NoGo {}
-
-/// Fails with [`NoGo`] unless there is a Go that is as new as go.mod wants it. `variable` would name what is ready-made.
-pub(crate) fn ensure(module: &Path, go_mod: &str, variable: &'static str) -> Result<()> {
-    // In the module's directory it is the Go that would build it: where it may, an older one has fetched a newer one.
-    let version = output(Command::new("go").arg("version").current_dir(module))?.ok_or(NoGo {
-        variable,
-        lack: Lack::Missing,
-    })?;
-    let found = version.split_whitespace().find_map(|word| {
-        word.strip_prefix("go")
-            .filter(|number| number.starts_with(|c: char| c.is_ascii_digit()))
-    });
-    let needed = go_mod.lines().find_map(|line| line.strip_prefix("go "));
-    let (found, needed) = found.zip(needed).with_context(|| format!("`go version`: {version}"))?;
-    if numbers(found) < numbers(needed) {
-        let (found, needed) = (found.to_owned(), needed.trim().to_owned());
-        let lack = Lack::Old { found, needed };
-        return Err(NoGo { variable, lack }.into());
+/// Makes this directory, with these files of Go's module cache in it.
+pub(crate) fn copy_out(files: &[PathBuf], into: &Path) -> Result<()> {
+    fs::create_dir(into)?;
+    for file in files {
+        // Not fs::copy: it would keep the module cache's read-only mode.
+        let text = fs::read(file).with_context(|| file.display().to_string())?;
+        fs::write(into.join(file.file_name().context("a file has a name")?), text)?;
     }
     Ok(())
-}
-
-/// `1.26rc1` is [1, 26, 0]: a release candidate is good enough.
-fn numbers(version: &str) -> [u32; 3] {
-    let mut parts = version.split('.').map(|part| {
-        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        part[..digits].parse().unwrap_or(0)
-    });
-    std::array::from_fn(|_| parts.next().unwrap_or(0))
-}
-
-/// Runs `go build -v`, which prints every module and package it works on, and says every quarter of a minute how far it
-/// is, under this name. Whatever else go prints is passed on.
-pub(crate) fn with_progress(name: &str, go: Command) -> Result<()> {
-    const REPORT_EVERY: Duration = Duration::from_secs(15);
-
-    let started = Instant::now();
-    let (mut modules, mut packages, mut reported) = (0_u32, 0_u32, started);
-    let status = follow(go, |line| {
-        match line {
-            Some(line) if line.starts_with("go: downloading ") => modules += 1,
-            Some(line) if !line.contains(char::is_whitespace) => packages += 1,
-            Some(line) => eprintln!("{name} | {line}"),
-            None => {}
-        }
-        if reported.elapsed() >= REPORT_EVERY {
-            reported = Instant::now();
-            let seconds = started.elapsed().as_secs();
-            eprintln!(
-                "{name} | {:2}:{:02}  {modules} modules downloaded, {packages} packages compiled",
-                seconds / 60,
-                seconds % 60
-            );
-        }
-    })?;
-    if !status.success() {
-        bail!("`go build`: {status}");
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_of_go_are_compared_by_their_numbers() {
-        assert!(numbers("1.9.7") < numbers("1.26.0"));
-        assert!(numbers("1.25.9") < numbers("1.26"));
-        assert!(numbers("1.26.0-x") >= numbers("1.26.0"));
-        assert!(numbers("1.26rc1") >= numbers("1.26"));
-        assert!(numbers("2") > numbers("1.26.8"));
-    }
 }

@@ -1,39 +1,55 @@
 //! What the tests need beside programs of ours.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
 use anyhow::Result;
 
-use crate::go::NoGo;
-use crate::prometheus::NoPrometheus;
 use crate::report::Stage;
 use crate::shell::joined;
-use crate::{cert_manager, control_plane, earlier, helm, liqo, prometheus};
+use crate::{control_plane, debian, earlier, go_programs};
 
-type Obtain = fn() -> Result<PathBuf>;
+/// What a tool would be made of or brought by is missing. The tests that need the tool are skipped, or say why they fail.
+#[derive(Debug)]
+pub(crate) struct NoTool(pub(crate) String);
 
-/// Each by its name and by the variable that tells the tests where it is.
-const TOOLS: [(&str, &str, Obtain); 6] = [
-    (control_plane::NAME, control_plane::VARIABLE, control_plane::obtain),
-    (cert_manager::NAME, cert_manager::VARIABLE, cert_manager::obtain),
-    (helm::NAME, helm::VARIABLE, helm::obtain),
-    (liqo::NAME, liqo::VARIABLE, liqo::obtain),
-    (earlier::NAME, earlier::VARIABLE, earlier::obtain),
-    (prometheus::NAME, prometheus::VARIABLE, prometheus::obtain),
+impl fmt::Display for NoTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoTool {}
+
+/// Its name, the variable that tells the tests where it is, and how it is obtained.
+type Tool = (&'static str, &'static str, fn() -> Result<PathBuf>);
+
+/// The tools of a lane are obtained one after the other: no more than two Go builds at a time, and one `apt-get`.
+const LANES: [&[Tool]; 3] = [
+    &[("control plane", control_plane::VARIABLE, control_plane::obtain)],
+    &[
+        ("cert-manager", go_programs::CERT_MANAGER, go_programs::cert_manager),
+        ("Helm", go_programs::HELM, go_programs::helm),
+        ("Liqo", go_programs::LIQO, go_programs::liqo),
+    ],
+    &[
+        ("Prometheus", debian::PROMETHEUS, debian::prometheus),
+        ("Chromium", debian::CHROMIUM, debian::chromium),
+        ("earlier edgeward", earlier::VARIABLE, earlier::obtain),
+    ],
 ];
 
-/// Where they are.
+/// Where they are, by variable.
 pub(crate) struct Tools(Vec<(&'static str, PathBuf)>);
 
 impl Tools {
-    /// All at once, where progress can be seen. One that cannot be had is left out: the tests themselves say what that means
-    /// (skipped, or under `CI=true` a failure). Any other error is one, when all have ended.
+    /// Obtains all. One that is not to be had is left out; any other error is returned when all lanes have ended.
     pub(crate) fn obtain() -> (Vec<Stage>, Result<Self>) {
         let obtained: Vec<_> = thread::scope(|scope| {
-            let threads = TOOLS.map(|tool| scope.spawn(move || obtain(tool)));
-            threads.into_iter().map(joined).collect()
+            let lanes = LANES.map(|lane| scope.spawn(move || lane.iter().map(obtain).collect::<Vec<_>>()));
+            lanes.into_iter().flat_map(joined).collect()
         });
         let (stages, places): (Vec<_>, Vec<_>) = obtained.into_iter().unzip();
         let places: Result<Vec<_>> = places.into_iter().collect();
@@ -43,27 +59,23 @@ impl Tools {
         )
     }
 
-    /// Tells the command, and whatever it starts, where they are.
+    /// Tells the command, and what it starts, where they are.
     pub(crate) fn tell<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.0.iter().map(|(variable, place)| (variable, place)))
     }
 }
 
-fn obtain((name, variable, obtain): (&str, &'static str, Obtain)) -> (Stage, Result<Option<(&'static str, PathBuf)>>) {
+fn obtain((name, variable, obtain): &Tool) -> (Stage, Result<Option<(&'static str, PathBuf)>>) {
+    let mut lacking = None;
     let (mut stage, place) = Stage::done(name, || match obtain() {
-        Ok(place) => Ok(Some((variable, place))),
-        Err(error) if error.is::<NoGo>() || error.is::<NoPrometheus>() => {
-            eprintln!("{name} | {error:#}");
+        Ok(place) => Ok(Some((*variable, place))),
+        Err(error) if error.is::<NoTool>() => {
+            lacking = Some(format!("not to be had: {error:#}"));
             Ok(None)
         }
-        Err(error) => {
-            eprintln!("{name} | {error:#}");
-            Err(error.context(name.to_owned()))
-        }
+        Err(error) => Err(error.context(*name)),
     });
-    if matches!(place, Ok(None)) {
-        stage.ended = "not to be had".to_owned();
-    }
+    stage.ended = lacking.unwrap_or(stage.ended);
     stage.say();
     (stage, place)
 }

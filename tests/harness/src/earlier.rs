@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::checkout::xtask;
 
@@ -15,11 +15,13 @@ pub struct Earlier {
 }
 
 impl Earlier {
-    /// Built if need be.
-    pub fn obtain() -> Result<Self> {
-        let checkout = xtask("earlier")?.context("`cargo xtask earlier` needs no tool that may be missing")?;
-        let program = checkout.join("edgeward");
-        Ok(Self { checkout, program })
+    /// Builds it if it is not in the cache. `None`: this checkout does not have its commit, as a shallow clone.
+    pub fn obtain() -> Result<Option<Self>> {
+        let checkout = xtask("earlier")?;
+        Ok(checkout.map(|checkout| Self {
+            program: checkout.join("edgeward"),
+            checkout,
+        }))
     }
 
     /// The program.

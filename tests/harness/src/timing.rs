@@ -1,4 +1,4 @@
-//! How long a test took, said where `cargo xtask test` reads it: libtest-mimic does not tell.
+//! How long a test took, which libtest-mimic does not tell.
 
 use std::fmt;
 use std::time::{Duration, Instant};

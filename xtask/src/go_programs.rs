@@ -1,0 +1,104 @@
+//! Helm, cert-manager, Liqo and the constant webhook, each built from its Go module.
+//!
+//! A recipe is part of the cache key: raise its number when the build changes what comes out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::cache::ready_made;
+use crate::go::{Module, copy_out};
+use crate::shell::workspace;
+
+pub(crate) const HELM: &str = "EDGEWARD_HELM";
+pub(crate) const CERT_MANAGER: &str = "EDGEWARD_CERT_MANAGER";
+pub(crate) const LIQO: &str = "EDGEWARD_LIQO";
+
+/// The program `helm` (two minutes on two cores).
+pub(crate) fn helm() -> Result<PathBuf> {
+    let module = Module {
+        name: "Helm",
+        variable: HELM,
+        folder: workspace().join("tests/helm"),
+        cache: "helm",
+    };
+    if let Some(program) = ready_made(module.variable)? {
+        return Ok(program);
+    }
+    let dir = module.built(&["1: trimpath, stripped, version flags"], |partial| {
+        let version = module.required("helm.sh/helm/v3", "Version")?;
+        let mut flags = format!(" -X helm.sh/helm/v3/internal/version.version={version}");
+        // Kubernetes' version where there is no cluster: that of the client, as in Helm's own build. Without, it is 1.20.
+        let client = module.required("k8s.io/client-go", "Version")?;
+        let minor = client.split('.').nth(1).context("a version has dots")?;
+        for package in ["lint/rules", "chartutil"] {
+            let variable = format!("helm.sh/helm/v3/pkg/{package}.k8sVersion");
+            flags += &format!(" -X {variable}Major=1 -X {variable}Minor={minor}");
+        }
+        module.build("helm.sh/helm/v3/cmd/helm", &flags, &partial.join("helm"))
+    })?;
+    Ok(dir.join("helm"))
+}
+
+/// The directory with cert-manager's controllers and cainjector as one program, and with `crds/` (four minutes).
+pub(crate) fn cert_manager() -> Result<PathBuf> {
+    const DEFINITIONS: [&str; 4] = ["certificaterequests", "certificates", "clusterissuers", "issuers"];
+    let module = Module {
+        name: "cert-manager",
+        variable: CERT_MANAGER,
+        folder: workspace().join("tests/certmanager"),
+        cache: "cert-manager",
+    };
+    if let Some(dir) = ready_made(module.variable)? {
+        return Ok(dir);
+    }
+    module.built(&["1: trimpath, stripped", &DEFINITIONS.join(" ")], |partial| {
+        module.build(".", "", &partial.join("cert-manager"))?;
+        let sources = PathBuf::from(module.required("github.com/cert-manager/cert-manager", "Dir")?);
+        let definition = |name| sources.join(format!("deploy/crds/cert-manager.io_{name}.yaml"));
+        copy_out(&DEFINITIONS.map(definition), &partial.join("crds"))
+    })
+}
+
+/// The directory with the four programs of Liqo that need no network between clusters, `crds/`, and `roles/`, which its chart
+/// grants (five minutes).
+pub(crate) fn liqo() -> Result<PathBuf> {
+    let module = Module {
+        name: "Liqo",
+        variable: LIQO,
+        folder: workspace().join("tests/liqo"),
+        cache: "liqo",
+    };
+    if let Some(dir) = ready_made(module.variable)? {
+        return Ok(dir);
+    }
+    module.built(&["1: trimpath, stripped"], |partial| {
+        module.build("tool", "", partial)?;
+        let sources = PathBuf::from(module.required("github.com/liqotech/liqo", "Dir")?);
+        for (folder, name) in [("charts/liqo-crds/crds", "crds"), ("files", "roles")] {
+            let folder = Path::new("deployments/liqo").join(folder);
+            let entries = fs::read_dir(sources.join(&folder)).with_context(|| folder.display().to_string())?;
+            let files: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+            copy_out(&files, &partial.join(name))?;
+        }
+        Ok(())
+    })
+}
+
+/// The webhook that always answers the same, beside which edgeward is measured (seconds).
+pub(crate) fn constant_webhook() -> Result<PathBuf> {
+    let module = Module {
+        name: "constant webhook",
+        variable: "EDGEWARD_CONSTANT_WEBHOOK",
+        folder: workspace().join("benches/constant"),
+        cache: "constant-webhook",
+    };
+    if let Some(program) = ready_made(module.variable)? {
+        return Ok(program);
+    }
+    let dir = module.built(&["1: trimpath, stripped"], |partial| {
+        module.build(".", "", &partial.join("constant"))
+    })?;
+    Ok(dir.join("constant"))
+}
