@@ -1,7 +1,7 @@
 //! Which replica does what only one may do: the holder of a Lease in our own namespace.
 //!
 //! [`Election`] is the task that tries to get and keep the Lease, [`Leadership`] what everybody else asks. See
-//! `docs/adr/0026-a-lease-by-our-own-clock.md`.
+//! `docs/design/leader.md`.
 
 mod candidate;
 

@@ -5,7 +5,7 @@
 //! know authorities by bundles. An authority that is to follow is stored as `next` and added to the bundles; when that has
 //! settled everywhere it takes over, with a leaf of its own; when every replica serves a leaf of what is stored, what else is
 //! ours leaves the bundles. So the state of a rotation is what is stored and what is in the bundles, and whoever leads goes on
-//! from there. See `docs/adr/0044-a-rotation-without-acknowledgements.md`.
+//! from there. See `docs/design/certificates.md`.
 //!
 //! **Invariant**: no replica serves a leaf that an API server which trusted us before does not trust.
 

@@ -25,7 +25,7 @@ pub(super) struct Https {
 
 impl Https {
     /// Asks for `path` on this fresh connection, and is content with any status below 500: the server works. The
-    /// certificate is not verified, because nothing secret is sent and only the status is read; see ADR 18.
+    /// certificate is not verified, because nothing secret is sent and only the status is read.
     pub(super) async fn get(&self, stream: TcpStream, host: &str, port: Option<u16>, path: &str) -> Result<(), Lost> {
         let config = self.config.get_or_init(client_config).clone()?;
         let tls = |error: &dyn std::error::Error| Lost::new(Cause::Tls, format!("the TLS handshake failed: {error}"));

@@ -50,7 +50,7 @@ pub fn of_objects(objects: &BTreeMap<String, Value>) -> Result<Vec<Arc<SiteDefin
 }
 
 /// Sites that an operator defines, with those that were discovered beside them, in the order of a snapshot; and the clusters that
-/// have no site of their own, each with the name of the one that keeps it from that (ADR 98).
+/// have no site of their own, each with the name of the one that keeps it from that.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Merged {
     /// All of them.

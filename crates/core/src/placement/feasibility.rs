@@ -259,7 +259,7 @@ pub(super) fn nearest_node<'n>(
 const MAX_NAMED_RESOURCES: usize = 16;
 
 /// Whether the pods that are assumed at the site could leave no place for this one, if kube-scheduler puts them elsewhere
-/// than on the nodes they are charged to (ADR 24). `fitting` are the nodes where it fits beside those. Cost: a pass over the
+/// than on the nodes they are charged to. `fitting` are the nodes where it fits beside those. Cost: a pass over the
 /// reservations, and over fitting nodes until enough is found; over the whole site where that is nearly full.
 pub(super) fn refuse_crowded(
     workload: &Workload<'_>,

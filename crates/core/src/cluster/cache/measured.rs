@@ -129,7 +129,7 @@ impl Cache {
     }
 
     /// Brings what was measured into the sites. A link of another state is another site, also where its measurement was too old,
-    /// and more that is free is room; how long something takes is neither (ADR 69).
+    /// and more that is free is room; how long something takes is neither.
     pub(super) fn measure(&mut self, now: Moment) {
         let limit = now.before(self.measured.oldest_sample);
         let first_charged = &mut self.measured.first_charged;
@@ -215,7 +215,7 @@ impl Cache {
 }
 
 /// The link with what Liqo says of the cluster behind it. Where its API server is not reached, nothing is. Its RTT counts where
-/// nobody else has one that is fresh; it measures no loss, and a loss that is not known is no good one (ADR 98).
+/// nobody else has one that is fresh; it measures no loss, and a loss that is not known is no good one.
 fn beside(
     link: Option<Link>,
     cluster: &RemoteCluster,
