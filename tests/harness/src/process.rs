@@ -109,6 +109,11 @@ impl Process {
         events.filter(|event| event["message"] == message).collect()
     }
 
+    /// Whether its log has this text.
+    pub(crate) fn has_logged(&self, text: &str) -> bool {
+        fs::read_to_string(&self.log).is_ok_and(|log| log.contains(text))
+    }
+
     /// The last lines of its log.
     pub fn tail(&self) -> String {
         tail(&self.log)

@@ -1,6 +1,5 @@
 //! A program that is started again when it ends for a known reason, as its kubelet would.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -36,19 +35,17 @@ impl Supervised {
         let (program, args, dir) = (program.to_owned(), args.to_owned(), dir.to_owned());
         let (running, dropped) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let (mut log, mut restarts) = (name.to_owned(), 0);
+            let mut restarts = 0;
             while dropped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 let Err(ended) = process.ensure_running() else {
                     continue;
                 };
-                let said = fs::read_to_string(dir.join(format!("{log}.log"))).unwrap_or_default();
                 eprintln!("{ended:#}\n{}", process.tail());
-                if !said.contains(known) {
+                if !process.has_logged(known) {
                     return;
                 }
                 restarts += 1;
-                log = format!("{name}-{restarts}");
-                match Process::start(&log, &program, &args, &dir) {
+                match Process::start(&format!("{name}-{restarts}"), &program, &args, &dir) {
                     Ok(started) => process = started,
                     Err(error) => return eprintln!("{error:#}"),
                 }
@@ -85,6 +82,8 @@ impl Drop for Supervised {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use anyhow::Context;
     use tempfile::TempDir;
 
